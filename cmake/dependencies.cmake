@@ -1,0 +1,47 @@
+# Every third-party package, each as one imported target. Order matters: Protobuf before ONNX.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(absl REQUIRED CONFIG)
+find_package(spdlog REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
+find_package(SQLite3 REQUIRED)
+find_package(GTest REQUIRED)
+find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
+pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
+pkg_check_modules(GRPCPP_REFLECTION REQUIRED IMPORTED_TARGET grpc++_reflection)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+# A fixed path: find_package(LLVM 19) refuses Debian's version file, and another LLVM may be installed beside it.
+find_package(LLVM REQUIRED CONFIG PATHS /usr/lib/llvm-19/lib/cmake/llvm NO_DEFAULT_PATH)
+add_library(heddle::llvm INTERFACE IMPORTED)
+target_include_directories(heddle::llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+target_link_libraries(heddle::llvm INTERFACE LLVM)
+
+# LLD as a library links a kernel's object code to a shared object in under a millisecond.
+find_library(LLD_ELF lldELF PATHS /usr/lib/llvm-19/lib REQUIRED NO_DEFAULT_PATH)
+find_library(LLD_COMMON lldCommon PATHS /usr/lib/llvm-19/lib REQUIRED NO_DEFAULT_PATH)
+add_library(heddle::lld INTERFACE IMPORTED)
+target_link_libraries(heddle::lld INTERFACE ${LLD_ELF} ${LLD_COMMON} heddle::llvm z zstd)
+
+# Debian's XGBoost CMake config wants a binary that is not packaged.
+find_path(XGBOOST_INCLUDE xgboost/c_api.h REQUIRED)
+find_library(XGBOOST_LIBRARY xgboost REQUIRED)
+add_library(heddle::xgboost INTERFACE IMPORTED)
+target_include_directories(heddle::xgboost SYSTEM INTERFACE ${XGBOOST_INCLUDE})
+target_link_libraries(heddle::xgboost INTERFACE ${XGBOOST_LIBRARY})
+
+# Debian's ONNX: protos are LITE_RUNTIME; never link a second copy of onnx.proto.
+find_path(ONNX_INCLUDE onnx/onnx_pb.h REQUIRED)
+find_library(ONNX_LIBRARY onnx REQUIRED)
+find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
+add_library(heddle::onnx INTERFACE IMPORTED)
+target_include_directories(heddle::onnx SYSTEM INTERFACE ${ONNX_INCLUDE})
+target_compile_definitions(heddle::onnx INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
+target_link_libraries(heddle::onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
+
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # used header-only (XXH_INLINE_ALL)
+
+find_package(CUDAToolkit QUIET)  # optional; the CUDA back end needs NVRTC only

@@ -1,0 +1,29 @@
+# Compiler launcher, linker, warnings and sanitizers: what every target shares.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# -O2, not -O3: nothing of ours is hot enough to pay for the longer build; generated code has its own optimiser.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE)
+  # base_dir and hash_dir make hits independent of the build directory and of the place of the clone.
+  set(launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 ${HEDDLE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+endif()
+
+find_program(HEDDLE_MOLD mold)
+if(HEDDLE_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type)
+
+set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize takes them")
+if(HEDDLE_SANITIZE)
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+endif()
