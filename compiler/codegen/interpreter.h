@@ -1,0 +1,41 @@
+// The oracle: executes any verified program, scheduled or lowered, as ir.h says it means, with every access checked.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::codegen {
+
+// Dense row-major memory of one buffer; not owned.
+struct TensorRef {
+  ir::DType dtype;
+  std::vector<int64_t> shape;
+  void* data = nullptr;
+};
+
+struct InterpreterOptions {
+  // Track which elements were written; reading an unwritten one is an error. Costs about a third of the speed.
+  bool check_uninitialized = true;
+  int64_t max_steps = int64_t{1} << 42;  // stores executed before giving up with DeadlineExceeded
+};
+
+// Runs `program` on `buffers` (inputs, then outputs; types and shapes must match: InvalidArgument). Out-of-bounds and
+// uninitialised accesses are Internal errors naming buffer and index. Fast enough to run a ResNet (compiles to register
+// bytecode; tens of millions of inner iterations a second).
+absl::Status Interpret(const ir::Program& program, std::span<const TensorRef> buffers, const InterpreterOptions& options = {});
+
+// The value of single elements of the outputs, by demand-driven evaluation of a naive program (LowerToLoops): nothing of
+// the loops is used, only each block's definition, so it is independent of schedules and costs only what the elements need.
+// points[k] = {output, linear element index}. Returns one double per point. Memoises intermediate elements.
+struct OutputPoint {
+  int output = 0;
+  int64_t element = 0;
+};
+absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive, std::span<const TensorRef> inputs,
+                                                   std::span<const OutputPoint> points);
+
+}  // namespace heddle::codegen

@@ -1,0 +1,36 @@
+// Lowered loop programs to machine code by LLVM: one shared object for any number of kernels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+
+namespace heddle::codegen {
+
+// A kernel of the shared object. Its C signature is heddle_kernel in runtime/abi.h.
+struct KernelInfo {
+  std::string symbol;
+  int64_t workspace_bytes = 0;  // scratch the caller provides, 64-byte aligned
+};
+
+struct Artifact {
+  std::string shared_object;  // an ELF .so: position independent, needs nothing but libm
+  std::vector<KernelInfo> kernels;
+};
+
+struct LlvmOptions {
+  int opt_level = 3;           // LLVM's default pipeline at this level
+  bool vectorizers = true;     // LLVM's own loop and SLP vectorizers
+  std::string* llvm_ir = nullptr;   // receives the optimised module as text, when set
+  std::string* assembly = nullptr;  // receives the assembly, when set
+};
+
+// Compiles lowered programs; the k-th kernel's symbol is its program's name. Cross-compiles: the target need not be this
+// machine. InvalidArgument: unknown CPU or feature. Unimplemented: a program with GPU loops.
+absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, const ir::Target& target,
+                                     const LlvmOptions& options = {});
+
+}  // namespace heddle::codegen

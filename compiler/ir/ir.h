@@ -1,0 +1,237 @@
+// The loop IR: what a fused operator is made of, from the first naive loops down to what a back end translates.
+//
+// Grammar (the text form that text.h prints and parses; indentation is free, `#` starts a comment):
+//
+//   program  ::= "program" name "(" param,* ")" "->" "(" param,* ")" "{" stmt* "}"
+//   param    ::= name ":" dtype "[" int,* "]"
+//   stmt     ::= "for" name "in" int kind? "{" stmt* "}"                 -- name = 0, 1, .. int-1
+//              | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
+//              | "block" name "(" iter,* ")" where? reduce? "{" store "}"
+//              | store
+//              | "if" expr "{" stmt* "}"
+//              | "barrier"                                               -- of all threads of a GPU block
+//   kind     ::= "parallel" | "vectorized" | "unrolled"
+//              | "blockIdx.x" | "blockIdx.y" | "blockIdx.z" | "threadIdx.x" | "threadIdx.y" | "threadIdx.z" | "vthread"
+//   scope    ::= "global" | "shared" | "local"
+//   iter     ::= name "<" int ("spatial" | "reduce") "=" expr             -- value of the iterator, in loop variables
+//   where    ::= "where" expr                                            -- instance runs only if true
+//   reduce   ::= ("sum" | "prod" | "max" | "min") ("init" expr)?          -- without init: initialised elsewhere
+//   store    ::= name "[" expr,* "]" "=" expr
+//   expr     ::= int | float | name | name "[" expr,* "]" | op "(" expr,* ")" | dtype "(" expr ")"
+//              | "(" expr ("+"|"-"|"*"|"/"|"//"|"%"|"<"|"<="|"=="|"!="|"&&"|"||") expr ")"
+//              ("//" and "%" are floor division and floor modulus; "/" is float division or truncating integer division)
+//   dtype    ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64"
+//   Literals: 3 is i64, 3i32 another integer type, 3.0 or 3.0f64 a float (f32 unless said), true/false, inf, -inf, nan.
+//
+// Meaning, and the global rules (verifier.h is their executable form):
+//   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive constants.
+//   * Index and loop arithmetic is i64 and never overflows for a verified program. Values of narrower integer types wrap.
+//   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate lazily, so that a guard
+//     protects a load. Everything else may be evaluated eagerly.
+//   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused multiply-add, and the
+//     order of a reduction's terms is that of the loops (schedules may change it; tolerance.h states what that costs).
+//   * A block is one statement with the loops abstracted away: it binds its iterators, and its store is written in
+//     iterators only (never in loop variables). So a loop transformation touches bindings, not bodies.
+//     A block with `reduce` means: at the first instance of its reduce iterators (all zero) store `init` to the element
+//     (if present); then element = op(element, value). Instances with equal spatial iterators run in the loops' order.
+//   * `parallel`, `vectorized` and GPU loops claim that their iterations are independent; the verifier checks what it can.
+//     Iterations of an `unrolled` or plain loop run in order.
+//   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and is meant for
+//     registers or stack, `shared` to one GPU block, `global` to the kernel call. Reading an unwritten element is an error
+//     (the interpreter catches it).
+//   * A scheduled program may contain blocks; a lowered program (pass/lower.h) contains none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace heddle::ir {
+
+enum class DType : uint8_t { kBool, kI8, kU8, kI32, kI64, kF32, kF64 };
+
+int64_t SizeOf(DType dtype);  // bytes; a bool takes one
+bool IsFloat(DType dtype);
+bool IsInteger(DType dtype);  // bool is not an integer
+std::string_view Name(DType dtype);
+std::optional<DType> DTypeFromName(std::string_view name);
+
+enum class Scope : uint8_t { kGlobal, kShared, kLocal };
+
+// A named dense row-major array. Identity is the pointer: two buffers of one program are never structurally merged.
+struct Buffer {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // empty for a scalar
+  Scope scope = Scope::kGlobal;
+
+  int64_t NumElements() const;
+  int64_t SizeBytes() const { return NumElements() * SizeOf(dtype); }
+};
+using BufferRef = std::shared_ptr<const Buffer>;
+
+// A loop variable or block iterator, always i64. Identity is the pointer.
+struct Var {
+  std::string name;
+};
+using VarRef = std::shared_ptr<const Var>;
+
+// Operators of an expression. Arity is fixed per operator (verifier.cc has the table).
+enum class Op : uint8_t {
+  // Binary, operands of one type.
+  kAdd, kSub, kMul, kDiv, kFloorDiv, kFloorMod, kMin, kMax, kPow,
+  // Comparisons: bool of two operands of one type. a > b is written b < a.
+  kLt, kLe, kEq, kNe,
+  // Logic on bool.
+  kAnd, kOr, kNot,
+  // Unary, result of the operand's type.
+  kNeg, kAbs, kSign, kExp, kLog, kSqrt, kTanh, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan,
+  kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound /* half to even */, kIsNan, kIsInf /* -> bool */,
+  // select(bool, a, b), lazy.
+  kSelect,
+};
+
+std::string_view Name(Op op);
+std::optional<Op> OpFromName(std::string_view name);
+int Arity(Op op);
+
+struct ExprNode;
+using Expr = std::shared_ptr<const ExprNode>;  // never null inside a program
+
+enum class ExprKind : uint8_t { kInt, kFloat, kVar, kLoad, kOp, kCast };
+
+// One immutable node type for every expression. Which fields mean something depends on `kind`:
+struct ExprNode {
+  ExprKind kind;
+  DType dtype;              // of the result
+  int64_t int_value = 0;    // kInt (bool, integers)
+  double float_value = 0;   // kFloat
+  VarRef var;               // kVar
+  BufferRef buffer;         // kLoad
+  Op op = Op::kAdd;         // kOp
+  std::vector<Expr> args;   // kLoad: indices; kOp: operands; kCast: the one operand
+};
+
+// Constructors. They fold constants and drop neutral elements (x+0, x*1, ..) so that index arithmetic stays readable;
+// deeper rewriting is simplify.h's job. Operand types must agree (checked by assertion; the verifier reports it).
+Expr Int(int64_t value, DType dtype = DType::kI64);
+Expr Bool(bool value);
+Expr Float(double value, DType dtype = DType::kF32);
+Expr VarExpr(VarRef var);
+Expr Load(BufferRef buffer, std::vector<Expr> indices);
+Expr Make(Op op, std::vector<Expr> args);
+Expr Cast(DType dtype, Expr operand);
+Expr Select(Expr condition, Expr then_value, Expr else_value);
+Expr Zero(DType dtype);
+
+inline Expr operator+(Expr a, Expr b) { return Make(Op::kAdd, {std::move(a), std::move(b)}); }
+inline Expr operator-(Expr a, Expr b) { return Make(Op::kSub, {std::move(a), std::move(b)}); }
+inline Expr operator*(Expr a, Expr b) { return Make(Op::kMul, {std::move(a), std::move(b)}); }
+inline Expr FloorDiv(Expr a, Expr b) { return Make(Op::kFloorDiv, {std::move(a), std::move(b)}); }
+inline Expr FloorMod(Expr a, Expr b) { return Make(Op::kFloorMod, {std::move(a), std::move(b)}); }
+inline Expr Lt(Expr a, Expr b) { return Make(Op::kLt, {std::move(a), std::move(b)}); }
+inline Expr Le(Expr a, Expr b) { return Make(Op::kLe, {std::move(a), std::move(b)}); }
+inline Expr And(Expr a, Expr b) { return Make(Op::kAnd, {std::move(a), std::move(b)}); }
+
+bool IsConstInt(const Expr& e, int64_t* value = nullptr);
+// Same structure, same variables and buffers (by identity).
+bool StructuralEqual(const Expr& a, const Expr& b);
+
+// ---- Statements -------------------------------------------------------------------------------------------------
+
+struct StmtNode;
+using Stmt = std::shared_ptr<const StmtNode>;  // never null inside a program
+
+enum class LoopKind : uint8_t {
+  kSerial, kParallel, kVectorized, kUnrolled,
+  kBlockX, kBlockY, kBlockZ, kThreadX, kThreadY, kThreadZ, kVThread,
+};
+std::string_view Name(LoopKind kind);  // "" for kSerial
+std::optional<LoopKind> LoopKindFromName(std::string_view name);
+bool IsGpuBlock(LoopKind kind);
+bool IsGpuThread(LoopKind kind);
+
+struct For {
+  VarRef var;
+  int64_t extent = 1;
+  LoopKind kind = LoopKind::kSerial;
+  Stmt body;
+};
+
+enum class IterKind : uint8_t { kSpatial, kReduce };
+
+struct BlockIter {
+  VarRef var;
+  int64_t extent = 1;
+  IterKind kind = IterKind::kSpatial;
+  Expr binding;  // in loop variables; lies in [0, extent) whenever `where` holds
+};
+
+enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin };
+std::string_view Name(ReduceOp op);
+Op CombineOp(ReduceOp op);
+Expr Identity(ReduceOp op, DType dtype);
+
+struct Reducer {
+  ReduceOp op = ReduceOp::kSum;
+  Expr init;  // null when another block initialises (after decompose_reduction)
+};
+
+struct Store {
+  BufferRef buffer;
+  std::vector<Expr> indices;
+  Expr value;
+};
+
+struct Block {
+  std::string name;
+  std::vector<BlockIter> iters;
+  Expr where;  // null = always; in loop variables
+  std::optional<Reducer> reducer;
+  Store store;  // in iterators
+};
+
+struct If {
+  Expr condition;
+  Stmt body;
+};
+
+struct Seq {
+  std::vector<Stmt> stmts;
+};
+
+struct Alloc {
+  BufferRef buffer;  // carries the scope
+  Stmt body;
+};
+
+struct Barrier {};
+
+struct StmtNode : std::variant<For, Block, Store, If, Seq, Alloc, Barrier> {
+  using variant::variant;
+};
+
+template <typename T>
+Stmt MakeStmt(T node) {
+  return std::make_shared<const StmtNode>(std::move(node));
+}
+template <typename T>
+const T* As(const Stmt& s) {
+  return std::get_if<T>(static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier>*>(s.get()));
+}
+// Flattens nested sequences and unwraps a sequence of one.
+Stmt MakeSeq(std::vector<Stmt> stmts);
+
+// A kernel: inputs are only read, outputs are fully written. The calling convention passes inputs, then outputs.
+struct Program {
+  std::string name;
+  std::vector<BufferRef> inputs;
+  std::vector<BufferRef> outputs;
+  Stmt body;
+};
+
+}  // namespace heddle::ir

@@ -1,0 +1,41 @@
+// What code is made for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace heddle::ir {
+
+enum class TargetKind { kLlvm, kCuda };
+
+// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]`, `cuda -arch=sm_90`. Two targets
+// are the same if and only if their canonical texts are. `-mcpu=native` is resolved to the real name (plus the features that
+// differ from it) by codegen/target_info.h before a target is stored anywhere.
+struct Target {
+  TargetKind kind = TargetKind::kLlvm;
+  std::string cpu = "native";  // CPU name, or GPU architecture
+  std::string attrs;           // "+avx512f,-avx512vl"
+  std::string triple;          // empty: this machine's
+  int threads = 1;             // threads a kernel may use, 1..256
+};
+
+// InvalidArgument naming the option that is not understood and what is.
+absl::StatusOr<Target> ParseTarget(std::string_view text);
+std::string ToText(const Target& target);
+
+// The numbers schedules need to know of a target. Filled by codegen/target_info.h; the values here suit any CPU.
+struct TargetInfo {
+  Target target;
+  int vector_bytes = 16;         // widest vector register worth using
+  int vector_registers = 16;
+  int64_t l1_bytes = 32 << 10;   // per core
+  int64_t l2_bytes = 1 << 20;    // per core
+  // GPU only.
+  int max_threads_per_block = 1024;
+  int64_t shared_bytes_per_block = 48 << 10;
+};
+
+}  // namespace heddle::ir

@@ -1,0 +1,19 @@
+// The text form of the loop IR. Parse(Print(p)) prints the same text again, for every verified program.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::ir {
+
+std::string Print(const Program& program);
+std::string Print(const Expr& expr);
+std::string Print(const Stmt& stmt, int indent = 0);
+
+// InvalidArgument with line and column for anything the grammar in ir.h does not allow. Does not verify.
+absl::StatusOr<Program> Parse(std::string_view text);
+
+}  // namespace heddle::ir
