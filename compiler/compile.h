@@ -1,0 +1,66 @@
+// The compiler as its users see it: the worker's import, build and compile stages and the client's local commands are these
+// calls. Everything here works on untrusted bytes and must run in a disposable process.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/llvm_backend.h"
+#include "compiler/graph/fuse.h"
+#include "compiler/graph/onnx_import.h"
+#include "compiler/graph/passes.h"
+#include "compiler/ir/target.h"
+
+namespace heddle {
+
+struct ModelOptions {
+  graph::ImportOptions import;
+  graph::PassOptions passes;
+  graph::FuseOptions fuse;
+  bool share_memory = true;
+};
+
+// Import, optimise, fuse. Deterministic: the same bytes and options give the same groups and keys.
+absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options);
+
+// ---- One candidate -------------------------------------------------------------------------------------------------
+
+// Which schedule a kernel gets.
+enum class ScheduleChoice { kNaive, kDefault, kTrace };
+
+// workload text -> program -> schedule -> lowered -> machine code; the kernel's symbol is "kernel". `trace` is used for kTrace only.
+// InvalidArgument: malformed workload or trace. FailedPrecondition: a step refuses, or the program does not verify.
+absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice, std::string_view trace,
+                                                 const ir::Target& target);
+
+// ---- Whole models --------------------------------------------------------------------------------------------------
+
+// The best known schedule of one task.
+struct BestRecord {
+  std::string trace;
+  double median_ns = 0;
+};
+
+struct CompileOptions {
+  ScheduleChoice choice = ScheduleChoice::kTrace;  // kTrace: `best` where it has the task, else the default schedule
+  std::string model_name;
+  std::function<void(int done, int total, const std::string& label)> progress;  // per distinct kernel, when set
+};
+
+// The serialised module (runtime/module.h). A record whose trace no longer replays is skipped with the default schedule and named in
+// `warnings` (optional).
+absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options, const ir::Target& target,
+                                         const std::map<std::string, BestRecord>& best, const CompileOptions& compile,
+                                         std::vector<std::string>* warnings = nullptr);
+
+// The reference result: the imported graph, unoptimised and unfused, every operator interpreted as naive loops. Inputs and outputs
+// are dense row-major bytes in the model's order. Slow (a ResNet takes about a minute) and independent of every optimisation.
+absl::StatusOr<std::vector<std::string>> InterpretModel(
+    std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
+    const std::function<void(int done, int total)>& progress = nullptr);
+
+}  // namespace heddle

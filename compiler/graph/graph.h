@@ -1,0 +1,61 @@
+// The graph: an imported network as operators over shaped tensors. Immutable once built; a pass takes a graph and returns
+// one. Operators are our own vocabulary (ops.h lists it), not ONNX's: the importer translates and decomposes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::graph {
+
+struct TensorType {
+  ir::DType dtype = ir::DType::kF32;
+  std::vector<int64_t> shape;  // every extent known and positive
+  bool operator==(const TensorType&) const = default;
+};
+int64_t NumElements(const TensorType& type);
+std::string ToText(const TensorType& type);  // "f32[1,3,224,224]"
+
+// A constant: dense row-major, native byte order, shared between graphs.
+struct TensorData {
+  TensorType type;
+  std::shared_ptr<const std::string> bytes;
+};
+
+using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+using Attrs = std::map<std::string, Attr>;
+
+using ValueId = int32_t;  // index into Graph::values
+
+struct Value {
+  std::string name;  // unique; the model's own name where it has one
+  TensorType type;
+};
+
+struct Node {
+  std::string op;    // a name of ops.h, e.g. "conv2d"
+  std::string name;  // unique; for messages
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attrs attrs;
+};
+
+// Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or one node's output; types
+// agree with the operators' inference; names are unique.
+struct Graph {
+  std::vector<Value> values;
+  std::map<ValueId, TensorData> constants;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::vector<Node> nodes;
+};
+absl::Status CheckGraph(const Graph& graph);
+std::string Print(const Graph& graph);  // one line a node: %3:f32[..] = conv2d(%1, %2) {stride=[2,2]}
+
+}  // namespace heddle::graph

@@ -1,0 +1,25 @@
+// Static memory planning: every intermediate value gets a fixed place in one arena; values that are never alive together
+// share (MXNet's linear-time planner: reference counts in execution order, free list by size, in-place where an elementwise
+// group reads its input for the last time).
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "compiler/graph/fuse.h"
+
+namespace heddle::graph {
+
+struct MemoryPlan {
+  std::map<ValueId, int64_t> offsets;  // bytes, 64-byte aligned; intermediates only
+  int64_t arena_bytes = 0;
+  int64_t unshared_bytes = 0;  // what it would take without sharing
+};
+
+struct MemoryPlanOptions {
+  bool share = true;
+};
+
+MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options = {});
+
+}  // namespace heddle::graph

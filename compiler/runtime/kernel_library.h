@@ -1,0 +1,26 @@
+// Loads the machine code of an artifact or a module into this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "compiler/runtime/abi.h"
+
+namespace heddle::runtime {
+
+// Code stays mapped as long as the object lives. Loads from memory (memfd), never from a path others could write.
+class KernelLibrary {
+ public:
+  // InvalidArgument with the dynamic linker's words if the bytes are no shared object of this machine.
+  static absl::StatusOr<std::unique_ptr<KernelLibrary>> Load(std::string_view shared_object);
+  ~KernelLibrary();
+  absl::StatusOr<heddle_kernel> Find(const std::string& symbol) const;  // NotFound
+
+ private:
+  explicit KernelLibrary(void* handle) : handle_(handle) {}
+  void* handle_;
+};
+
+}  // namespace heddle::runtime

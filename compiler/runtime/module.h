@@ -1,0 +1,78 @@
+// The module file: everything needed to run one tuned model, in one file.
+//
+//   bytes 0..7    "HEDDLE01"
+//   bytes 8..15   length of the manifest, little endian
+//   manifest      JSON (module.cc documents every key): format version, producer, target, model name and digest, inputs, outputs,
+//                 kernels (symbol, task key, label, flops, trace source), calls, arena size, sections with offset, size and XXH3
+//   sections      each at a 64-byte aligned offset: "code" (ELF shared object), "params" (all constants)
+//
+// This folder stands alone: it includes nothing of ours, and needs only libc, libm, libdl and threads to run a module.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace heddle::runtime {
+
+struct TensorSpec {
+  std::string name;
+  std::string dtype;  // "f32", .. as in the IR
+  std::vector<int64_t> shape;
+  int64_t SizeBytes() const;
+};
+
+// Where a buffer of a call lives.
+enum class Place { kInput, kOutput, kParam, kArena };
+struct BufferSlot {
+  Place place = Place::kArena;
+  int64_t index = 0;   // kInput, kOutput: which; kParam, kArena: byte offset
+  int64_t bytes = 0;
+};
+
+struct KernelSpec {
+  std::string symbol;
+  std::string task;      // workload key
+  std::string label;     // for people
+  double flops = 0;
+  int64_t workspace_bytes = 0;
+  std::string schedule;  // "tuned", "default" or "naive"
+  double record_ms = 0;  // the record's measured time, 0 if none
+};
+
+struct CallSpec {
+  int kernel = 0;
+  std::vector<BufferSlot> buffers;  // inputs, then outputs
+};
+
+struct Manifest {
+  std::string producer;      // "heddle 0.1.0"
+  std::string model;         // name
+  std::string model_digest;  // SHA-256 of the submitted bytes, hexadecimal
+  std::string target;        // canonical text
+  int threads = 1;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  std::vector<KernelSpec> kernels;
+  std::vector<CallSpec> calls;  // execution order
+  int64_t arena_bytes = 0;
+  int64_t unshared_bytes = 0;
+  int64_t workspace_bytes = 0;  // the largest of the kernels'
+};
+
+struct Module {
+  Manifest manifest;
+  std::string code;
+  std::string params;
+};
+
+std::string SerializeModule(const Module& module);
+// InvalidArgument / DataLoss with one line that says what is broken: not a module, a newer format version, truncated (expected and
+// found sizes), a checksum that does not match (which section), a manifest that contradicts the sections (every offset is checked).
+absl::StatusOr<Module> ParseModule(std::string_view bytes);
+absl::StatusOr<Module> ReadModuleFile(const std::string& path);
+
+}  // namespace heddle::runtime

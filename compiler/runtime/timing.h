@@ -1,0 +1,30 @@
+// Time evaluation: warm-up, then `repeats` samples, each the mean of as many calls as fill `min_repeat`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace heddle::runtime {
+
+struct TimingOptions {
+  int repeats = 5;
+  absl::Duration min_repeat = absl::Milliseconds(10);
+  int warmup_calls = 1;
+  int64_t flush_bytes = 0;                            // writes this much memory between samples when not 0 (cold caches)
+  absl::Duration limit = absl::Seconds(10);           // stops taking samples beyond this; at least one is taken
+};
+
+struct Timing {
+  std::vector<double> samples_ns;  // in order taken; one call each (mean)
+  int64_t calls = 0;               // all calls made, warm-up included
+  double MinNs() const;
+  double MedianNs() const;
+  double PercentileNs(double p) const;  // p in [0, 100], nearest rank
+};
+
+Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options = {});
+
+}  // namespace heddle::runtime
