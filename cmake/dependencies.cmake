@@ -11,7 +11,7 @@ find_package(SQLite3 REQUIRED)
 find_package(GTest REQUIRED)
 find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
-pkg_check_modules(GRPCPP_REFLECTION REQUIRED IMPORTED_TARGET grpc++_reflection)
+find_library(GRPCPP_REFLECTION grpc++_reflection REQUIRED)  # no pkg-config file
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # A fixed path: find_package(LLVM 19) refuses Debian's version file, and another LLVM may be installed beside it.
