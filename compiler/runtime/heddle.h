@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* libheddle.so exports these functions and nothing else. */
+#define HEDDLE_API __attribute__((visibility("default")))
+
 typedef struct heddle_model heddle_model;
 
 typedef struct heddle_tensor_info {
@@ -20,21 +23,21 @@ typedef struct heddle_tensor_info {
   size_t bytes;
 } heddle_tensor_info;
 
-const char* heddle_last_error(void);
+HEDDLE_API const char* heddle_last_error(void);
 /* threads: 0 = the number the module was tuned for. The caller frees *model with heddle_free. */
-int heddle_load(const char* path, int32_t threads, heddle_model** model);
-int heddle_load_memory(const void* data, size_t size, int32_t threads, heddle_model** model);
-void heddle_free(heddle_model* model);
-int32_t heddle_num_inputs(const heddle_model* model);
-int32_t heddle_num_outputs(const heddle_model* model);
+HEDDLE_API int heddle_load(const char* path, int32_t threads, heddle_model** model);
+HEDDLE_API int heddle_load_memory(const void* data, size_t size, int32_t threads, heddle_model** model);
+HEDDLE_API void heddle_free(heddle_model* model);
+HEDDLE_API int32_t heddle_num_inputs(const heddle_model* model);
+HEDDLE_API int32_t heddle_num_outputs(const heddle_model* model);
 /* The strings and shapes live as long as the model. Non-zero if index is out of range. */
-int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
-int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
+HEDDLE_API int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
+HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
 /* Copies bytes into input `index`; size must be exactly the tensor's. */
-int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
-int heddle_run(heddle_model* model);
+HEDDLE_API int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
+HEDDLE_API int heddle_run(heddle_model* model);
 /* Copies output `index` out; size must be exactly the tensor's. */
-int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size);
+HEDDLE_API int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size);
 
 #ifdef __cplusplus
 }

@@ -19,8 +19,9 @@ class KernelLibrary {
   absl::StatusOr<heddle_kernel> Find(const std::string& symbol) const;  // NotFound
 
  private:
-  explicit KernelLibrary(void* handle) : handle_(handle) {}
-  void* handle_;
+  KernelLibrary(void* handle, int fd) : handle_(handle), fd_(fd) {}
+  void* handle_;  // dlopen's; null only while loading
+  int fd_;        // the memfd that holds the code
 };
 
 }  // namespace heddle::runtime

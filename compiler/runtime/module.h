@@ -1,9 +1,10 @@
 // The module file: everything needed to run one tuned model, in one file.
 //
-//   bytes 0..7    "HEDDLE01"
+//   bytes 0..7    "HEDDLE01": the digits are the format version
 //   bytes 8..15   length of the manifest, little endian
-//   manifest      JSON (module.cc documents every key): format version, producer, target, model name and digest, inputs, outputs,
-//                 kernels (symbol, task key, label, flops, trace source), calls, arena size, sections with offset, size and XXH3
+//   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
+//   manifest      JSON (module.cc documents every key): producer, target, model name and digest, inputs, outputs, kernels (symbol,
+//                 task key, label, flops, schedule source), calls, arena size, sections with offset, size and XXH3
 //   sections      each at a 64-byte aligned offset: "code" (ELF shared object), "params" (all constants)
 //
 // This folder stands alone: it includes nothing of ours, and needs only libc, libm, libdl and threads to run a module.
@@ -22,7 +23,7 @@ struct TensorSpec {
   std::string name;
   std::string dtype;  // "f32", .. as in the IR
   std::vector<int64_t> shape;
-  int64_t SizeBytes() const;
+  int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
 // Where a buffer of a call lives.
@@ -53,6 +54,7 @@ struct Manifest {
   std::string model;         // name
   std::string model_digest;  // SHA-256 of the submitted bytes, hexadecimal
   std::string target;        // canonical text
+  std::vector<std::string> cpu_features;  // instruction sets the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;

@@ -1,0 +1,33 @@
+// Zeroed memory for tensors, aligned as abi.h promises to kernels.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace heddle::runtime {
+
+inline constexpr int64_t kBufferAlignment = 64;  // one cache line, one AVX-512 register
+
+// Moves, never copies. Large blocks ask for huge pages: a tensor's rows then cost few TLB entries.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  // ok() is false when the system refuses the memory. A size of zero gives a valid non-null block.
+  static AlignedBuffer Allocate(int64_t bytes);
+  ~AlignedBuffer() { Reset(); }
+  AlignedBuffer(AlignedBuffer&& other) noexcept { *this = std::move(other); }
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+
+  bool ok() const { return data_ != nullptr; }
+  char* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  void Reset();
+  void* base_ = nullptr;  // start of the mapping
+  int64_t mapped_ = 0;    // its length
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+}  // namespace heddle::runtime

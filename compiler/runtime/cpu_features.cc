@@ -1,0 +1,92 @@
+#include "compiler/runtime/cpu_features.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace heddle::runtime {
+namespace {
+
+struct Feature {
+  std::string_view llvm;     // as in -mattr
+  std::string_view cpuinfo;  // as in the flags line of /proc/cpuinfo
+};
+
+constexpr Feature kFeatures[] = {
+    {"sse3", "pni"},
+    {"ssse3", "ssse3"},
+    {"sse4.1", "sse4_1"},
+    {"sse4.2", "sse4_2"},
+    {"sse4a", "sse4a"},
+    {"popcnt", "popcnt"},
+    {"lzcnt", "abm"},
+    {"movbe", "movbe"},
+    {"aes", "aes"},
+    {"pclmul", "pclmulqdq"},
+    {"avx", "avx"},
+    {"f16c", "f16c"},
+    {"fma", "fma"},
+    {"bmi", "bmi1"},
+    {"bmi2", "bmi2"},
+    {"avx2", "avx2"},
+    {"adx", "adx"},
+    {"sha", "sha_ni"},
+    {"gfni", "gfni"},
+    {"vaes", "vaes"},
+    {"vpclmulqdq", "vpclmulqdq"},
+    {"avx512f", "avx512f"},
+    {"avx512dq", "avx512dq"},
+    {"avx512cd", "avx512cd"},
+    {"avx512bw", "avx512bw"},
+    {"avx512vl", "avx512vl"},
+    {"avx512ifma", "avx512ifma"},
+    {"avx512vbmi", "avx512vbmi"},
+    {"avx512vbmi2", "avx512_vbmi2"},
+    {"avx512vnni", "avx512_vnni"},
+    {"avx512bitalg", "avx512_bitalg"},
+    {"avx512vpopcntdq", "avx512_vpopcntdq"},
+    {"avx512bf16", "avx512_bf16"},
+    {"avx512fp16", "avx512_fp16"},
+    {"avx512vp2intersect", "avx512_vp2intersect"},
+    {"avxvnni", "avx_vnni"},
+    {"avxifma", "avx_ifma"},
+    {"amx-tile", "amx_tile"},
+    {"amx-int8", "amx_int8"},
+    {"amx-bf16", "amx_bf16"},
+    {"amx-fp16", "amx_fp16"},
+};
+
+const Feature* FindFeature(std::string_view name) {
+  for (const Feature& feature : kFeatures) {
+    if (feature.llvm == name) return &feature;
+  }
+  return nullptr;
+}
+
+std::set<std::string, std::less<>> ReadMachineFlags() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("flags", 0) != 0) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    std::set<std::string, std::less<>> flags;
+    for (std::string word; words >> word;) flags.insert(word);
+    return flags;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool IsKnownCpuFeature(std::string_view feature) { return FindFeature(feature) != nullptr; }
+
+std::vector<std::string> MissingCpuFeatures(const std::vector<std::string>& features) {
+  static const auto& flags = *new std::set<std::string, std::less<>>(ReadMachineFlags());
+  std::vector<std::string> missing;
+  for (const std::string& name : features) {
+    const Feature* feature = FindFeature(name);
+    if (feature != nullptr && !flags.contains(feature->cpuinfo)) missing.push_back(name);
+  }
+  return missing;
+}
+
+}  // namespace heddle::runtime

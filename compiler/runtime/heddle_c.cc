@@ -1,0 +1,128 @@
+// The C API over Executor. No exception leaves it.
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/executor.h"
+#include "compiler/runtime/heddle.h"
+
+using heddle::runtime::Executor;
+using heddle::runtime::Module;
+using heddle::runtime::TensorSpec;
+
+struct heddle_model {
+  std::unique_ptr<Executor> executor;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+int Fail(std::string message) {
+  last_error = std::move(message);
+  return 1;
+}
+
+int Fail(const absl::Status& status) { return Fail(std::string(status.message())); }
+
+// Runs `body`, which returns the C status; what the standard library throws (no memory) becomes an
+// error.
+template <typename Body>
+int Guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    return Fail(e.what());
+  }
+}
+
+int Create(absl::StatusOr<Module> module, int32_t threads, heddle_model** model) {
+  if (!module.ok()) return Fail(module.status());
+  Executor::Options options;
+  options.threads = threads;
+  auto executor = Executor::Create(*std::move(module), options);
+  if (!executor.ok()) return Fail(executor.status());
+  *model = new heddle_model{*std::move(executor)};
+  return 0;
+}
+
+// Null, with the error set, if there is no such tensor.
+const TensorSpec* Find(const std::vector<TensorSpec>& tensors, const char* what, int32_t index) {
+  if (index >= 0 && static_cast<size_t>(index) < tensors.size()) return &tensors[index];
+  Fail(absl::StrCat("no ", what, " ", index, ": the model has ", tensors.size()));
+  return nullptr;
+}
+
+int Describe(const TensorSpec* tensor, heddle_tensor_info* info) {
+  if (tensor == nullptr) return 1;
+  *info = {tensor->name.c_str(), tensor->dtype.c_str(), tensor->shape.data(),
+           static_cast<int32_t>(tensor->shape.size()), static_cast<size_t>(tensor->SizeBytes())};
+  return 0;
+}
+
+// Zero if `size` is the tensor's.
+int CheckSize(const TensorSpec* tensor, size_t size) {
+  if (tensor == nullptr) return 1;
+  const size_t wanted = tensor->SizeBytes();
+  if (size == wanted) return 0;
+  return Fail(absl::StrCat("tensor '", tensor->name, "' has ", wanted, " bytes, not ", size));
+}
+
+}  // namespace
+
+const char* heddle_last_error(void) { return last_error.c_str(); }
+
+int heddle_load(const char* path, int32_t threads, heddle_model** model) {
+  return Guarded([&] { return Create(heddle::runtime::ReadModuleFile(path), threads, model); });
+}
+
+int heddle_load_memory(const void* data, size_t size, int32_t threads, heddle_model** model) {
+  return Guarded([&] {
+    const std::string_view bytes(static_cast<const char*>(data), size);
+    return Create(heddle::runtime::ParseModule(bytes), threads, model);
+  });
+}
+
+void heddle_free(heddle_model* model) { delete model; }
+
+int32_t heddle_num_inputs(const heddle_model* model) {
+  return static_cast<int32_t>(model->executor->manifest().inputs.size());
+}
+
+int32_t heddle_num_outputs(const heddle_model* model) {
+  return static_cast<int32_t>(model->executor->manifest().outputs.size());
+}
+
+int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_info* info) {
+  return Guarded(
+      [&] { return Describe(Find(model->executor->manifest().inputs, "input", index), info); });
+}
+
+int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_info* info) {
+  return Guarded(
+      [&] { return Describe(Find(model->executor->manifest().outputs, "output", index), info); });
+}
+
+int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size) {
+  return Guarded([&] {
+    if (CheckSize(Find(model->executor->manifest().inputs, "input", index), size) != 0) return 1;
+    std::memcpy(model->executor->InputData(index), data, size);
+    return 0;
+  });
+}
+
+int heddle_run(heddle_model* model) {
+  return Guarded([&] {
+    model->executor->Run();
+    return 0;
+  });
+}
+
+int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size) {
+  return Guarded([&] {
+    if (CheckSize(Find(model->executor->manifest().outputs, "output", index), size) != 0) return 1;
+    std::memcpy(data, model->executor->OutputData(index), size);
+    return 0;
+  });
+}

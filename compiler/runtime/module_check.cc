@@ -1,0 +1,123 @@
+#include "compiler/runtime/module_check.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/aligned_buffer.h"
+
+namespace heddle::runtime {
+namespace {
+
+// Bounds that no real model reaches; below them no product or sum of two sizes overflows.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr int64_t kMaxBytes = int64_t{1} << 44;
+constexpr size_t kMaxRank = 32;
+constexpr int kMaxThreads = 256;
+
+int64_t SizeOfDType(const std::string& dtype) {
+  if (dtype == "bool" || dtype == "i8" || dtype == "u8") return 1;
+  if (dtype == "i32" || dtype == "f32") return 4;
+  if (dtype == "i64" || dtype == "f64") return 8;
+  return 0;
+}
+
+absl::Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("module manifest is inconsistent: ", what));
+}
+
+absl::Status CheckTensor(const TensorSpec& tensor) {
+  if (SizeOfDType(tensor.dtype) == 0) {
+    return Bad(absl::StrCat("tensor '", tensor.name, "' has unknown type '", tensor.dtype, "'"));
+  }
+  if (tensor.shape.size() > kMaxRank) {
+    return Bad(absl::StrCat("tensor '", tensor.name, "' has rank ", tensor.shape.size()));
+  }
+  int64_t elements = 1;
+  for (int64_t extent : tensor.shape) {
+    if (extent <= 0 || extent > kMaxElements / elements) {
+      return Bad(absl::StrCat("tensor '", tensor.name, "' has extent ", extent));
+    }
+    elements *= extent;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBytes(int64_t bytes, const char* what) {
+  if (bytes >= 0 && bytes <= kMaxBytes) return absl::OkStatus();
+  return Bad(absl::StrCat(what, " is ", bytes, " bytes"));
+}
+
+bool IsInside(const BufferSlot& slot, int64_t size) {
+  return slot.index >= 0 && slot.index % kBufferAlignment == 0 && slot.index <= size &&
+         slot.bytes <= size - slot.index;
+}
+
+bool IsWhole(const BufferSlot& slot, const std::vector<TensorSpec>& tensors) {
+  return slot.index >= 0 && slot.index < static_cast<int64_t>(tensors.size()) &&
+         slot.bytes == tensors[slot.index].SizeBytes();
+}
+
+bool IsValid(const BufferSlot& slot, const Module& module) {
+  if (slot.bytes < 0) return false;
+  switch (slot.place) {
+    case Place::kInput:
+      return IsWhole(slot, module.manifest.inputs);
+    case Place::kOutput:
+      return IsWhole(slot, module.manifest.outputs);
+    case Place::kParam:
+      return IsInside(slot, static_cast<int64_t>(module.params.size()));
+    case Place::kArena:
+      return IsInside(slot, module.manifest.arena_bytes);
+  }
+  return false;
+}
+
+absl::Status CheckKernel(const KernelSpec& kernel, const Manifest& manifest) {
+  if (kernel.symbol.empty()) return Bad("a kernel has no symbol");
+  if (kernel.workspace_bytes < 0 || kernel.workspace_bytes > manifest.workspace_bytes) {
+    return Bad(absl::StrCat("kernel '", kernel.symbol, "' wants ", kernel.workspace_bytes,
+                            " bytes of workspace, the module has ", manifest.workspace_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCall(size_t index, const Module& module) {
+  const CallSpec& call = module.manifest.calls[index];
+  if (call.kernel < 0 || call.kernel >= static_cast<int64_t>(module.manifest.kernels.size())) {
+    return Bad(absl::StrCat("call ", index, " names kernel ", call.kernel));
+  }
+  for (size_t k = 0; k < call.buffers.size(); ++k) {
+    if (IsValid(call.buffers[k], module)) continue;
+    return Bad(absl::StrCat("call ", index, ", buffer ", k, " lies outside its place"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t TensorSpec::SizeBytes() const {
+  int64_t bytes = SizeOfDType(dtype);
+  for (int64_t extent : shape) bytes *= extent;
+  return bytes;
+}
+
+absl::Status CheckModule(const Module& module) {
+  const Manifest& manifest = module.manifest;
+  if (manifest.threads < 1 || manifest.threads > kMaxThreads) {
+    return Bad(absl::StrCat("threads is ", manifest.threads));
+  }
+  if (absl::Status s = CheckBytes(manifest.arena_bytes, "arena"); !s.ok()) return s;
+  if (absl::Status s = CheckBytes(manifest.workspace_bytes, "workspace"); !s.ok()) return s;
+  for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
+    for (const TensorSpec& tensor : *tensors) {
+      if (absl::Status s = CheckTensor(tensor); !s.ok()) return s;
+    }
+  }
+  for (const KernelSpec& kernel : manifest.kernels) {
+    if (absl::Status s = CheckKernel(kernel, manifest); !s.ok()) return s;
+  }
+  for (size_t i = 0; i < manifest.calls.size(); ++i) {
+    if (absl::Status s = CheckCall(i, module); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::runtime

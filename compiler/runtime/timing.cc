@@ -1,0 +1,84 @@
+#include "compiler/runtime/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+namespace heddle::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double NsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+}
+
+// Writes `memory` so that nothing of the kernel's data stays in the caches.
+void Flush(std::vector<char>& memory, char value) {
+  std::memset(memory.data(), value, memory.size());
+  asm volatile("" : : "r"(memory.data()) : "memory");
+}
+
+// One sample: calls until `min_ns` have passed, in batches so that reading the clock does not count
+// for short kernels.
+double Sample(const std::function<void()>& call, double min_ns, int64_t* calls) {
+  // A batch never grows beyond this, so that one wrong estimate cannot run for long.
+  constexpr int64_t kLargestBatch = 1 << 16;
+  int64_t done = 0;
+  int64_t batch = 1;
+  const Clock::time_point start = Clock::now();
+  while (true) {
+    for (int64_t i = 0; i < batch; ++i) call();
+    done += batch;
+    const double elapsed = NsSince(start);
+    if (elapsed >= min_ns) {
+      *calls += done;
+      return elapsed / static_cast<double>(done);
+    }
+    const double per_call = std::max(elapsed / static_cast<double>(done), 0.1);
+    const double left = std::ceil((min_ns - elapsed) / per_call);
+    batch = std::clamp<int64_t>(static_cast<int64_t>(std::min(left, 1e9)), 1,
+                                std::min(kLargestBatch, 4 * done));
+  }
+}
+
+}  // namespace
+
+double Timing::MinNs() const { return PercentileNs(0); }
+
+double Timing::MedianNs() const {
+  if (samples_ns.empty()) return 0;
+  std::vector<double> sorted = samples_ns;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+double Timing::PercentileNs(double p) const {
+  if (samples_ns.empty()) return 0;
+  std::vector<double> sorted = samples_ns;
+  std::sort(sorted.begin(), sorted.end());
+  const double rank = std::ceil(std::clamp(p, 0.0, 100.0) / 100 * sorted.size());
+  return sorted[rank < 1 ? 0 : static_cast<size_t>(rank) - 1];
+}
+
+Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options) {
+  Timing timing;
+  const Clock::time_point start = Clock::now();
+  const double limit_ns = absl::ToDoubleNanoseconds(options.limit);
+  const double min_ns = absl::ToDoubleNanoseconds(options.min_repeat);
+  for (int i = 0; i < options.warmup_calls && (i == 0 || NsSince(start) < limit_ns); ++i) {
+    call();
+    ++timing.calls;
+  }
+  std::vector<char> cold(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
+  for (int i = 0; i < std::max(options.repeats, 1); ++i) {
+    if (i > 0 && NsSince(start) > limit_ns) break;
+    if (!cold.empty()) Flush(cold, static_cast<char>(i));
+    timing.samples_ns.push_back(Sample(call, min_ns, &timing.calls));
+  }
+  return timing;
+}
+
+}  // namespace heddle::runtime
