@@ -13,8 +13,8 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -345,6 +345,19 @@ absl::Status ReadSection(const std::vector<Section>& sections, const std::string
   return absl::InvalidArgumentError(absl::StrCat("module has no section '", name, "'"));
 }
 
+// False with errno set if the file cannot be read whole.
+bool ReadFile(const std::string& path, std::string* out) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return false;
+  char buffer[1 << 16];
+  size_t count;
+  while ((count = std::fread(buffer, 1, sizeof(buffer), file)) > 0) out->append(buffer, count);
+  const int error = std::ferror(file) != 0 ? errno : 0;
+  std::fclose(file);
+  errno = error;
+  return error == 0;
+}
+
 }  // namespace
 
 std::string SerializeModule(const Module& module) {
@@ -387,15 +400,9 @@ absl::StatusOr<Module> ParseModule(std::string_view bytes) {
 }
 
 absl::StatusOr<Module> ReadModuleFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
   std::string bytes;
-  if (file) {
-    bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
-  if (!file || file.bad()) {
-    const std::string reason = errno != 0 ? strerror(errno) : "read error";
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", reason));
+  if (!ReadFile(path, &bytes)) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
   absl::StatusOr<Module> module = ParseModule(bytes);
   if (module.ok()) return module;

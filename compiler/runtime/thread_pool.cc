@@ -14,6 +14,13 @@ namespace {
 // worker that spins this long rarely sleeps inside a run, and an idle pool soon costs nothing.
 constexpr int kSpins = 4096;
 
+// Spinning only delays the others when there are more workers than cores for them.
+int SpinsFor(int workers) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return kSpins;
+  return workers <= CPU_COUNT(&allowed) ? kSpins : 0;
+}
+
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -23,8 +30,8 @@ void Pause() {
 }
 
 // Returns once `value` is no longer `old`: spins first, then sleeps on the futex behind the atomic.
-void WaitWhile(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
+void WaitWhile(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
+  for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
     Pause();
   }
@@ -44,6 +51,7 @@ void PinThread(pthread_t thread, int cpu) {
 
 struct ThreadPool::Impl {
   heddle_host host;
+  int spins = 0;
   std::vector<std::thread> threads;  // workers 1, 2, ..
 
   // The loop being run; written by the caller before it raises `epoch`, read by workers after they
@@ -73,7 +81,7 @@ struct ThreadPool::Impl {
   void WorkerMain(int worker) {
     uint32_t seen = 0;
     while (true) {
-      WaitWhile(epoch, seen);
+      WaitWhile(epoch, seen, spins);
       ++seen;  // the caller starts no further loop before this worker is done, so it is exactly one
                // ahead
       if (stop) return;
@@ -100,7 +108,7 @@ struct ThreadPool::Impl {
     Start();
     RunRange(0);
     for (uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
-      WaitWhile(pending, left);
+      WaitWhile(pending, left, spins);
     }
   }
 };
@@ -108,6 +116,7 @@ struct ThreadPool::Impl {
 ThreadPool::ThreadPool(int num_workers, std::vector<int> cpus) : impl_(std::make_unique<Impl>()) {
   impl_->host.num_workers = std::max(num_workers, 1);
   impl_->host.context = impl_.get();
+  impl_->spins = SpinsFor(impl_->host.num_workers);
   impl_->host.parallel_for = [](const heddle_host* host, int64_t n, heddle_parallel_body body,
                                 void* closure) {
     static_cast<Impl*>(host->context)->ParallelFor(n, body, closure);

@@ -1,0 +1,124 @@
+#include "compiler/runtime/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/runtime/aligned_buffer.h"
+#include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/kernel_library.h"
+#include "tests/runtime/test_module.h"
+
+namespace heddle::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string CreateError(Module module, Executor::Options options = {}) {
+  const auto executor = Executor::Create(std::move(module), options);
+  return executor.ok() ? "" : std::string(executor.status().message());
+}
+
+TEST(ExecutorTest, RunsTheCallsInOrderWithAnyNumberOfThreads) {
+  for (int threads : {0, 1, 3}) {
+    Executor::Options options;
+    options.threads = threads;
+    auto executor = Executor::Create(MakeTestModule(), options);
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    auto* in = static_cast<float*>((*executor)->InputData(0));
+    for (int run = 0; run < 3; ++run) {
+      for (int i = 0; i < kLength; ++i) in[i] = static_cast<float>(run + i % 7);
+      (*executor)->Run();
+      const auto* out = static_cast<const float*>((*executor)->OutputData(0));
+      for (int i = 0; i < kLength; ++i) {
+        const float sum = static_cast<float>(run + i % 7) + static_cast<float>(i) * 0.25f;
+        ASSERT_EQ(out[i], sum * sum) << i;
+      }
+    }
+    const std::vector<double> times = (*executor)->ProfileNs(5);
+    ASSERT_EQ(times.size(), 2u);
+    EXPECT_GT(times[0], 0);
+  }
+}
+
+TEST(ExecutorTest, MemoryIsAligned) {
+  auto executor = Executor::Create(MakeTestModule());
+  ASSERT_TRUE(executor.ok());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*executor)->InputData(0)) % kBufferAlignment, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*executor)->OutputData(0)) % kBufferAlignment, 0u);
+  for (int64_t bytes : {0, 1, 4097, (2 << 20) - 1, 2 << 20, (5 << 20) + 3}) {
+    AlignedBuffer buffer = AlignedBuffer::Allocate(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kBufferAlignment, 0u);
+    for (int64_t i = 0; i < bytes; ++i) ASSERT_EQ(buffer.data()[i], 0);
+    std::memset(buffer.data(), 1, bytes);
+  }
+  EXPECT_FALSE(AlignedBuffer::Allocate(-1).ok());
+}
+
+TEST(ExecutorTest, RefusesWhatItCannotRun) {
+  Module wrong_cpu = MakeTestModule();
+  wrong_cpu.manifest.cpu_features = {"sse4.2", "amx-fp16", "fast-gather"};
+  if (!MissingCpuFeatures({"amx-fp16"}).empty()) {
+    const std::string error = CreateError(wrong_cpu);
+    EXPECT_THAT(error, HasSubstr("this CPU lacks amx-fp16:"));
+    EXPECT_THAT(error, HasSubstr("llvm -mcpu=x86-64"));
+  }
+  Module no_kernel = MakeTestModule();
+  no_kernel.manifest.kernels[1].symbol = "sqare";
+  EXPECT_THAT(CreateError(no_kernel), HasSubstr("no kernel 'sqare'"));
+  Module no_code = MakeTestModule();
+  no_code.code = "";
+  EXPECT_THAT(CreateError(no_code), HasSubstr("not a shared object"));
+  Module huge = MakeTestModule();
+  huge.manifest.arena_bytes = int64_t{1} << 44;
+  // 16 TiB: most systems refuse it; one that does not (overcommit) may go on.
+  const std::string error = CreateError(huge);
+  if (!error.empty()) {
+    EXPECT_THAT(error, HasSubstr("no memory for intermediate results"));
+  }
+  Module bad = MakeTestModule();
+  bad.manifest.calls[0].kernel = 7;
+  EXPECT_THAT(CreateError(bad), HasSubstr("names kernel 7"));
+  Executor::Options options;
+  options.threads = 1000;
+  EXPECT_THAT(CreateError(MakeTestModule(), options), HasSubstr("between 1 and 256"));
+}
+
+TEST(CpuFeaturesTest, KnowsItsNames) {
+  EXPECT_TRUE(IsKnownCpuFeature("avx512f"));
+  EXPECT_FALSE(IsKnownCpuFeature("fast-gather"));
+  EXPECT_TRUE(MissingCpuFeatures({}).empty());
+}
+
+TEST(KernelLibraryTest, TwoLibrariesWithOneSymbolStayApart) {
+  auto first = KernelLibrary::Load(ReadFile(HEDDLE_TEST_KERNELS));
+  auto second = KernelLibrary::Load(ReadFile(HEDDLE_OTHER_KERNELS));
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto a = (*first)->Find("add");
+  const auto b = (*second)->Find("add");
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_NE(*a, *b);
+  first->reset();  // its descriptor's number is free now
+  auto third = KernelLibrary::Load(ReadFile(HEDDLE_TEST_KERNELS));
+  ASSERT_TRUE(third.ok());
+  EXPECT_TRUE((*third)->Find("square").ok());
+  EXPECT_FALSE((*second)->Find("square").ok());
+}
+
+TEST(KernelLibraryTest, BadCodeIsAnError) {
+  const std::string good = ReadFile(HEDDLE_TEST_KERNELS);
+  EXPECT_FALSE(KernelLibrary::Load("").ok());
+  EXPECT_FALSE(KernelLibrary::Load("\x7f"
+                                   "ELF")
+                   .ok());
+  for (size_t size : {10, 64, 100, 1000}) {
+    EXPECT_FALSE(KernelLibrary::Load(good.substr(0, size)).ok()) << size;
+  }
+  std::string other_machine = good;
+  other_machine[18] = static_cast<char>(243);  // RISC-V
+  EXPECT_THAT(std::string(KernelLibrary::Load(other_machine).status().message()),
+              HasSubstr("another architecture"));
+}
+
+}  // namespace
+}  // namespace heddle::runtime

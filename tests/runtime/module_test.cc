@@ -1,0 +1,141 @@
+#include "compiler/runtime/module.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "compiler/runtime/module_check.h"
+#include "tests/runtime/test_module.h"
+
+namespace heddle::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Serialisation is deterministic, so equal bytes mean equal modules.
+TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
+  const Module module = MakeTestModule();
+  const std::string bytes = SerializeModule(module);
+  const auto parsed = ParseModule(bytes);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(SerializeModule(*parsed), bytes);
+  EXPECT_EQ(parsed->code, module.code);
+  EXPECT_EQ(parsed->params, module.params);
+  EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
+  EXPECT_EQ(parsed->manifest.calls[0].buffers[1].index, 64);
+  EXPECT_EQ(parsed->manifest.inputs[0].shape, (std::vector<int64_t>{10, 100}));
+}
+
+TEST(ModuleTest, NamesThatAreNotUtf8AreStored) {
+  Module module = MakeTestModule();
+  module.manifest.model = "caf\xe9";
+  module.manifest.inputs[0].name = "\xff\xfe";
+  EXPECT_TRUE(ParseModule(SerializeModule(module)).ok());
+}
+
+TEST(ModuleTest, AnEmptyModuleIsAModule) {
+  EXPECT_TRUE(ParseModule(SerializeModule(Module())).ok());
+}
+
+TEST(ModuleTest, EveryTruncationIsAnError) {
+  const std::string bytes = SerializeModule(MakeTestModule());
+  for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 61) {
+    const auto parsed = ParseModule(std::string_view(bytes).substr(0, size));
+    ASSERT_FALSE(parsed.ok()) << size;
+    EXPECT_EQ(std::string(parsed.status().message()).find('\n'), std::string::npos);
+  }
+  const auto parsed = ParseModule(std::string_view(bytes).substr(0, bytes.size() - 1));
+  EXPECT_THAT(std::string(parsed.status().message()),
+              HasSubstr("truncated: " + std::to_string(bytes.size()) + " bytes expected, " +
+                        std::to_string(bytes.size() - 1) + " found"));
+}
+
+TEST(ModuleTest, EveryFlippedByteIsAnErrorOrChangesNothing) {
+  const std::string good = SerializeModule(MakeTestModule());
+  std::string bytes = good;
+  int unchanged = 0;
+  for (size_t at = 0; at < bytes.size(); at += at < 8192 ? 1 : 13) {
+    for (const char mask : {'\x01', '\x80', '\xff'}) {
+      bytes[at] = static_cast<char>(good[at] ^ mask);
+      const auto parsed = ParseModule(bytes);
+      if (parsed.ok()) {
+        ++unchanged;
+        ASSERT_EQ(SerializeModule(*parsed), good) << at;
+      }
+    }
+    bytes[at] = good[at];
+  }
+  // Only padding may be damaged unseen: less than 64 bytes before each of the two sections.
+  EXPECT_LT(unchanged, 2 * 64 * 3);
+}
+
+TEST(ModuleTest, RandomBytesNeverCrash) {
+  std::mt19937 rng(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = round % 2 == 0 ? "HEDDLE01" : "";
+    const size_t size = rng() % 300;
+    while (bytes.size() < size) bytes.push_back(static_cast<char>(rng()));
+    EXPECT_FALSE(ParseModule(bytes).ok());
+  }
+}
+
+TEST(ModuleTest, ErrorsSayWhatIsBroken) {
+  const std::string good = SerializeModule(MakeTestModule());
+  const auto error = [](const std::string& bytes) {
+    return std::string(ParseModule(bytes).status().message());
+  };
+  EXPECT_THAT(error("PNG"), HasSubstr("not a Heddle module"));
+  EXPECT_THAT(error(""), HasSubstr("not a Heddle module"));
+  EXPECT_THAT(error(good + "x"), HasSubstr("but the file has"));
+  std::string newer = good;
+  newer[7] = '2';
+  EXPECT_THAT(error(newer), HasSubstr("format version 02"));
+  std::string params = good;
+  params.back() = static_cast<char>(params.back() ^ 1);
+  EXPECT_THAT(error(params), HasSubstr("checksum of section 'params'"));
+  EXPECT_THAT(std::string(ReadModuleFile("/nonexistent/m.heddle").status().message()),
+              HasSubstr("/nonexistent/m.heddle: No such file"));
+  EXPECT_FALSE(ReadModuleFile("/").ok());
+}
+
+// Each contradiction is written with right checksums, so only the manifest's rules can find it.
+TEST(ModuleTest, ContradictionsAreRefused) {
+  const std::vector<std::function<void(Module&)>> lies = {
+      [](Module& m) { m.manifest.threads = 0; },
+      [](Module& m) { m.manifest.threads = 1 << 20; },
+      [](Module& m) { m.manifest.arena_bytes = -1; },
+      [](Module& m) { m.manifest.arena_bytes = kBytes - 64; },
+      [](Module& m) { m.manifest.workspace_bytes = kBytes - 1; },
+      [](Module& m) { m.manifest.workspace_bytes = INT64_MAX; },
+      [](Module& m) { m.manifest.kernels[0].symbol = ""; },
+      [](Module& m) { m.manifest.kernels[1].workspace_bytes = -1; },
+      [](Module& m) { m.manifest.inputs[0].shape[0] = 9; },
+      [](Module& m) { m.manifest.inputs[0].shape[0] = 0; },
+      [](Module& m) {
+        m.manifest.inputs[0].shape = {INT64_MAX, INT64_MAX};
+      },
+      [](Module& m) { m.manifest.outputs[0].dtype = "f16"; },
+      [](Module& m) { m.manifest.calls[0].kernel = 2; },
+      [](Module& m) { m.manifest.calls[0].kernel = -1; },
+      [](Module& m) { m.manifest.calls[0].buffers[0].index = 1; },
+      [](Module& m) { m.manifest.calls[0].buffers[0].bytes = kBytes + 1; },
+      [](Module& m) { m.manifest.calls[0].buffers[1].index = 128; },
+      [](Module& m) { m.manifest.calls[0].buffers[1].index = 63; },
+      [](Module& m) { m.manifest.calls[0].buffers[1].index = -64; },
+      [](Module& m) { m.manifest.calls[0].buffers[1].bytes = INT64_MAX; },
+      [](Module& m) { m.manifest.calls[0].buffers[2].bytes = -1; },
+      [](Module& m) { m.manifest.calls[0].buffers[2].index = INT64_MAX - 63; },
+      [](Module& m) { m.params.resize(kBytes); },
+  };
+  ASSERT_TRUE(CheckModule(MakeTestModule()).ok());
+  for (size_t i = 0; i < lies.size(); ++i) {
+    Module module = MakeTestModule();
+    lies[i](module);
+    EXPECT_FALSE(ParseModule(SerializeModule(module)).ok()) << "lie " << i;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::runtime

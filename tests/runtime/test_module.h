@@ -1,0 +1,48 @@
+// A small module over test_kernels.c: y = (a + b)^2, with b a parameter.
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "compiler/runtime/module.h"
+
+namespace heddle::runtime {
+
+inline constexpr int kLength = 1000;
+inline constexpr int64_t kBytes = kLength * 4;
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline Module MakeTestModule() {
+  Module module;
+  Manifest& m = module.manifest;
+  m.producer = "heddle test";
+  m.model = "add-square";
+  m.model_digest = std::string(64, 'a');
+  m.target = "llvm -mcpu=x86-64";
+  m.threads = 2;
+  m.inputs = {{"a", "f32", {10, 100}}};
+  m.outputs = {{"y", "f32", {10, 100}}};
+  m.kernels = {{"add", "0123456789abcdef", "add 10x100", 1000, 0, "default", 0},
+               {"square", "fedcba9876543210", "mul 10x100", 1000, kBytes, "tuned", 0.5}};
+  m.calls = {
+      {0, {{Place::kInput, 0, kBytes}, {Place::kParam, 64, kBytes}, {Place::kArena, 0, kBytes}}},
+      {1, {{Place::kArena, 0, kBytes}, {Place::kOutput, 0, kBytes}}}};
+  m.arena_bytes = 4032;
+  m.unshared_bytes = 4032;
+  m.workspace_bytes = kBytes;
+  module.code = ReadFile(HEDDLE_TEST_KERNELS);
+  std::vector<float> b(kLength);
+  for (int i = 0; i < kLength; ++i) b[i] = static_cast<float>(i) * 0.25f;
+  module.params.resize(64 + kBytes);
+  std::memcpy(module.params.data() + 64, b.data(), kBytes);
+  return module;
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,70 @@
+#include "compiler/runtime/timing.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+namespace heddle::runtime {
+namespace {
+
+TEST(TimingTest, StatisticsOfKnownSamples) {
+  Timing timing;
+  EXPECT_EQ(timing.MedianNs(), 0);
+  timing.samples_ns = {5, 1, 4, 2, 3};
+  EXPECT_EQ(timing.MinNs(), 1);
+  EXPECT_EQ(timing.MedianNs(), 3);
+  EXPECT_EQ(timing.PercentileNs(0), 1);
+  EXPECT_EQ(timing.PercentileNs(20), 1);
+  EXPECT_EQ(timing.PercentileNs(21), 2);
+  EXPECT_EQ(timing.PercentileNs(90), 5);
+  EXPECT_EQ(timing.PercentileNs(100), 5);
+  timing.samples_ns.push_back(6);
+  EXPECT_EQ(timing.MedianNs(), 3.5);
+}
+
+TEST(TimingTest, SamplesAreMeansOfOneCall) {
+  TimingOptions options;
+  options.repeats = 4;
+  options.min_repeat = absl::Milliseconds(8);
+  options.warmup_calls = 2;
+  int64_t calls = 0;
+  const Timing timing = TimeCalls(
+      [&] {
+        ++calls;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      },
+      options);
+  EXPECT_EQ(timing.samples_ns.size(), 4u);
+  EXPECT_EQ(timing.calls, calls);
+  // A sleep never takes less than asked: so each sample is at least one call's time, and at most
+  // four calls fill a repeat.
+  EXPECT_GE(timing.MinNs(), 2e6);
+  EXPECT_LE(calls, 2 + 4 * 4);
+}
+
+TEST(TimingTest, ShortCallsFillTheRepeat) {
+  TimingOptions options;
+  options.repeats = 2;
+  options.min_repeat = absl::Milliseconds(5);
+  volatile int sink = 0;
+  const Timing timing = TimeCalls([&] { sink = sink + 1; }, options);
+  EXPECT_GT(timing.calls, 1000);
+  EXPECT_GE(timing.samples_ns[0] * timing.calls, 5e6);
+}
+
+TEST(TimingTest, TheLimitLeavesAtLeastOneSample) {
+  TimingOptions options;
+  options.repeats = 1000;
+  options.min_repeat = absl::Milliseconds(1);
+  options.warmup_calls = 1000;
+  options.limit = absl::Milliseconds(4);
+  options.flush_bytes = 1 << 20;
+  const Timing timing =
+      TimeCalls([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, options);
+  EXPECT_GE(timing.samples_ns.size(), 1u);
+  EXPECT_LE(timing.calls, 10);
+}
+
+}  // namespace
+}  // namespace heddle::runtime
