@@ -1,4 +1,5 @@
-// The loop IR: what a fused operator is made of, from the first naive loops down to what a back end translates.
+// The loop IR: what a fused operator is made of, from the first naive loops down to what a back end
+// translates.
 //
 // Grammar (the text form that text.h prints and parses; indentation is free, `#` starts a comment):
 //
@@ -9,36 +10,49 @@
 //              | "block" name "(" iter,* ")" where? reduce? "{" store "}"
 //              | store
 //              | "if" expr "{" stmt* "}"
-//              | "barrier"                                               -- of all threads of a GPU block
+//              | "barrier"                                               -- of all threads of a GPU
+//              block
 //   kind     ::= "parallel" | "vectorized" | "unrolled"
-//              | "blockIdx.x" | "blockIdx.y" | "blockIdx.z" | "threadIdx.x" | "threadIdx.y" | "threadIdx.z" | "vthread"
+//              | "blockIdx.x" | "blockIdx.y" | "blockIdx.z" | "threadIdx.x" | "threadIdx.y" |
+//              "threadIdx.z" | "vthread"
 //   scope    ::= "global" | "shared" | "local"
-//   iter     ::= name "<" int ("spatial" | "reduce") "=" expr             -- value of the iterator, in loop variables
-//   where    ::= "where" expr                                            -- instance runs only if true
-//   reduce   ::= ("sum" | "prod" | "max" | "min") ("init" expr)?          -- without init: initialised elsewhere
-//   store    ::= name "[" expr,* "]" "=" expr
-//   expr     ::= int | float | name | name "[" expr,* "]" | op "(" expr,* ")" | dtype "(" expr ")"
+//   iter     ::= name "<" int ("spatial" | "reduce") "=" expr             -- value of the iterator,
+//   in loop variables where    ::= "where" expr                                            --
+//   instance runs only if true reduce   ::= ("sum" | "prod" | "max" | "min") ("init" expr)? --
+//   without init: initialised elsewhere store    ::= name "[" expr,* "]" "=" expr expr     ::= int
+//   | float | name | name "[" expr,* "]" | op "(" expr,* ")" | dtype "(" expr ")"
 //              | "(" expr ("+"|"-"|"*"|"/"|"//"|"%"|"<"|"<="|"=="|"!="|"&&"|"||") expr ")"
-//              ("//" and "%" are floor division and floor modulus; "/" is float division or truncating integer division)
+//              ("//" and "%" are floor division and floor modulus; "/" is float division or
+//              truncating integer division)
 //   dtype    ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64"
-//   Literals: 3 is i64, 3i32 another integer type, 3.0 or 3.0f64 a float (f32 unless said), true/false, inf, -inf, nan.
+//   Literals: 3 is i64, 3i32 another integer type, 3.0 or 3.0f64 a float (f32 unless said),
+//   true/false, inf, -inf, nan.
 //
 // Meaning, and the global rules (verifier.h is their executable form):
-//   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive constants.
-//   * Index and loop arithmetic is i64 and never overflows for a verified program. Values of narrower integer types wrap.
-//   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate lazily, so that a guard
+//   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive
+//   constants.
+//   * Index and loop arithmetic is i64 and never overflows for a verified program. Values of
+//   narrower integer types wrap.
+//   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate
+//   lazily, so that a guard
 //     protects a load. Everything else may be evaluated eagerly.
-//   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused multiply-add, and the
-//     order of a reduction's terms is that of the loops (schedules may change it; tolerance.h states what that costs).
-//   * A block is one statement with the loops abstracted away: it binds its iterators, and its store is written in
-//     iterators only (never in loop variables). So a loop transformation touches bindings, not bodies.
-//     A block with `reduce` means: at the first instance of its reduce iterators (all zero) store `init` to the element
-//     (if present); then element = op(element, value). Instances with equal spatial iterators run in the loops' order.
-//   * `parallel`, `vectorized` and GPU loops claim that their iterations are independent; the verifier checks what it can.
+//   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused
+//   multiply-add, and the
+//     order of a reduction's terms is that of the loops (schedules may change it; tolerance.h
+//     states what that costs).
+//   * A block is one statement with the loops abstracted away: it binds its iterators, and its
+//   store is written in
+//     iterators only (never in loop variables). So a loop transformation touches bindings, not
+//     bodies. A block with `reduce` means: at the first instance of its reduce iterators (all zero)
+//     store `init` to the element (if present); then element = op(element, value). Instances with
+//     equal spatial iterators run in the loops' order.
+//   * `parallel`, `vectorized` and GPU loops claim that their iterations are independent; the
+//   verifier checks what it can.
 //     Iterations of an `unrolled` or plain loop run in order.
-//   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and is meant for
-//     registers or stack, `shared` to one GPU block, `global` to the kernel call. Reading an unwritten element is an error
-//     (the interpreter catches it).
+//   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
+//   is meant for
+//     registers or stack, `shared` to one GPU block, `global` to the kernel call. Reading an
+//     unwritten element is an error (the interpreter catches it).
 //   * A scheduled program may contain blocks; a lowered program (pass/lower.h) contains none.
 #pragma once
 
@@ -62,7 +76,8 @@ std::optional<DType> DTypeFromName(std::string_view name);
 
 enum class Scope : uint8_t { kGlobal, kShared, kLocal };
 
-// A named dense row-major array. Identity is the pointer: two buffers of one program are never structurally merged.
+// A named dense row-major array. Identity is the pointer: two buffers of one program are never
+// structurally merged.
 struct Buffer {
   std::string name;
   DType dtype = DType::kF32;
@@ -83,14 +98,49 @@ using VarRef = std::shared_ptr<const Var>;
 // Operators of an expression. Arity is fixed per operator (verifier.cc has the table).
 enum class Op : uint8_t {
   // Binary, operands of one type.
-  kAdd, kSub, kMul, kDiv, kFloorDiv, kFloorMod, kMin, kMax, kPow,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kFloorMod,
+  kMin,
+  kMax,
+  kPow,
   // Comparisons: bool of two operands of one type. a > b is written b < a.
-  kLt, kLe, kEq, kNe,
+  kLt,
+  kLe,
+  kEq,
+  kNe,
   // Logic on bool.
-  kAnd, kOr, kNot,
+  kAnd,
+  kOr,
+  kNot,
   // Unary, result of the operand's type.
-  kNeg, kAbs, kSign, kExp, kLog, kSqrt, kTanh, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan,
-  kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound /* half to even */, kIsNan, kIsInf /* -> bool */,
+  kNeg,
+  kAbs,
+  kSign,
+  kExp,
+  kLog,
+  kSqrt,
+  kTanh,
+  kErf,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kFloor,
+  kCeil,
+  kRound /* half to even */,
+  kIsNan,
+  kIsInf /* -> bool */,
   // select(bool, a, b), lazy.
   kSelect,
 };
@@ -107,17 +157,18 @@ enum class ExprKind : uint8_t { kInt, kFloat, kVar, kLoad, kOp, kCast };
 // One immutable node type for every expression. Which fields mean something depends on `kind`:
 struct ExprNode {
   ExprKind kind;
-  DType dtype;              // of the result
-  int64_t int_value = 0;    // kInt (bool, integers)
-  double float_value = 0;   // kFloat
-  VarRef var;               // kVar
-  BufferRef buffer;         // kLoad
-  Op op = Op::kAdd;         // kOp
-  std::vector<Expr> args;   // kLoad: indices; kOp: operands; kCast: the one operand
+  DType dtype;               // of the result
+  int64_t int_value = 0;     // kInt (bool, integers)
+  double float_value = 0;    // kFloat
+  VarRef var{};              // kVar
+  BufferRef buffer{};        // kLoad
+  Op op = Op::kAdd;          // kOp
+  std::vector<Expr> args{};  // kLoad: indices; kOp: operands; kCast: the one operand
 };
 
-// Constructors. They fold constants and drop neutral elements (x+0, x*1, ..) so that index arithmetic stays readable;
-// deeper rewriting is simplify.h's job. Operand types must agree (checked by assertion; the verifier reports it).
+// Constructors. They fold constants and drop neutral elements (x+0, x*1, ..) so that index
+// arithmetic stays readable; deeper rewriting is simplify.h's job. Operand types must agree
+// (checked by assertion; the verifier reports it).
 Expr Int(int64_t value, DType dtype = DType::kI64);
 Expr Bool(bool value);
 Expr Float(double value, DType dtype = DType::kF32);
@@ -141,14 +192,24 @@ bool IsConstInt(const Expr& e, int64_t* value = nullptr);
 // Same structure, same variables and buffers (by identity).
 bool StructuralEqual(const Expr& a, const Expr& b);
 
-// ---- Statements -------------------------------------------------------------------------------------------------
+// ---- Statements
+// -------------------------------------------------------------------------------------------------
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;  // never null inside a program
 
 enum class LoopKind : uint8_t {
-  kSerial, kParallel, kVectorized, kUnrolled,
-  kBlockX, kBlockY, kBlockZ, kThreadX, kThreadY, kThreadZ, kVThread,
+  kSerial,
+  kParallel,
+  kVectorized,
+  kUnrolled,
+  kBlockX,
+  kBlockY,
+  kBlockZ,
+  kThreadX,
+  kThreadY,
+  kThreadZ,
+  kVThread,
 };
 std::string_view Name(LoopKind kind);  // "" for kSerial
 std::optional<LoopKind> LoopKindFromName(std::string_view name);
@@ -221,12 +282,14 @@ Stmt MakeStmt(T node) {
 }
 template <typename T>
 const T* As(const Stmt& s) {
-  return std::get_if<T>(static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier>*>(s.get()));
+  return std::get_if<T>(
+      static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier>*>(s.get()));
 }
 // Flattens nested sequences and unwraps a sequence of one.
 Stmt MakeSeq(std::vector<Stmt> stmts);
 
-// A kernel: inputs are only read, outputs are fully written. The calling convention passes inputs, then outputs.
+// A kernel: inputs are only read, outputs are fully written. The calling convention passes inputs,
+// then outputs.
 struct Program {
   std::string name;
   std::vector<BufferRef> inputs;

@@ -9,10 +9,10 @@
 #define HEDDLE_CONCAT_INNER(a, b) a##b
 #define HEDDLE_CONCAT(a, b) HEDDLE_CONCAT_INNER(a, b)
 
-#define HEDDLE_RETURN_IF_ERROR(expr)                    \
-  do {                                                  \
-    absl::Status heddle_status = (expr);                \
-    if (!heddle_status.ok()) return heddle_status;      \
+#define HEDDLE_RETURN_IF_ERROR(expr)               \
+  do {                                             \
+    absl::Status heddle_status = (expr);           \
+    if (!heddle_status.ok()) return heddle_status; \
   } while (false)
 
 #define HEDDLE_ASSIGN_OR_RETURN(lhs, expr) \

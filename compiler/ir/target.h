@@ -11,9 +11,10 @@ namespace heddle::ir {
 
 enum class TargetKind { kLlvm, kCuda };
 
-// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]`, `cuda -arch=sm_90`. Two targets
-// are the same if and only if their canonical texts are. `-mcpu=native` is resolved to the real name (plus the features that
-// differ from it) by codegen/target_info.h before a target is stored anywhere.
+// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]`, `cuda
+// -arch=sm_90`. Two targets are the same if and only if their canonical texts are. `-mcpu=native`
+// is resolved to the real name (plus the features that differ from it) by codegen/target_info.h
+// before a target is stored anywhere.
 struct Target {
   TargetKind kind = TargetKind::kLlvm;
   std::string cpu = "native";  // CPU name, or GPU architecture
@@ -26,13 +27,14 @@ struct Target {
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 std::string ToText(const Target& target);
 
-// The numbers schedules need to know of a target. Filled by codegen/target_info.h; the values here suit any CPU.
+// The numbers schedules need to know of a target. Filled by codegen/target_info.h; the values here
+// suit any CPU.
 struct TargetInfo {
   Target target;
-  int vector_bytes = 16;         // widest vector register worth using
+  int vector_bytes = 16;  // widest vector register worth using
   int vector_registers = 16;
-  int64_t l1_bytes = 32 << 10;   // per core
-  int64_t l2_bytes = 1 << 20;    // per core
+  int64_t l1_bytes = 32 << 10;  // per core
+  int64_t l2_bytes = 1 << 20;   // per core
   // GPU only.
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;

@@ -1,4 +1,5 @@
-// Walking and rewriting programs. Everything is functional: a rewrite returns new nodes and shares what it did not change.
+// Walking and rewriting programs. Everything is functional: a rewrite returns new nodes and shares
+// what it did not change.
 #pragma once
 
 #include <functional>
@@ -11,15 +12,18 @@ namespace heddle::ir {
 
 // Calls `fn` on every expression node, parents before children.
 void VisitExpr(const Expr& e, const std::function<void(const Expr&)>& fn);
-// Calls `fn` on every statement, parents before children; return false from `fn` to skip the children.
+// Calls `fn` on every statement, parents before children; return false from `fn` to skip the
+// children.
 void VisitStmt(const Stmt& s, const std::function<bool(const Stmt&)>& fn);
-// Calls `fn` on every top-level expression a statement tree holds (bindings, guards, indices, values).
+// Calls `fn` on every top-level expression a statement tree holds (bindings, guards, indices,
+// values).
 void VisitStmtExprs(const Stmt& s, const std::function<void(const Expr&)>& fn);
 
-// Rebuilds bottom-up: `fn` sees each node with children already rewritten and returns its replacement (or the node).
+// Rebuilds bottom-up: `fn` sees each node with children already rewritten and returns its
+// replacement (or the node).
 Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& fn);
-// Likewise for statements; `stmt_fn` may return null to delete a statement. `expr_fn` (optional) rewrites each top-level
-// expression.
+// Likewise for statements; `stmt_fn` may return null to delete a statement. `expr_fn` (optional)
+// rewrites each top-level expression.
 Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& stmt_fn,
                  const std::function<Expr(const Expr&)>& expr_fn = nullptr);
 
@@ -34,8 +38,8 @@ Expr ReplaceBuffers(const Expr& e, const BufferMap& map);
 std::vector<VarRef> FreeVars(const Expr& e);
 bool UsesVar(const Expr& e, const Var* var);
 
-// Number of arithmetic float operations one execution of the program performs (multiply-add counts two; loads, index
-// arithmetic, selects and casts none; exp, sqrt and the like count one).
+// Number of arithmetic float operations one execution of the program performs (multiply-add counts
+// two; loads, index arithmetic, selects and casts none; exp, sqrt and the like count one).
 double CountFlops(const Program& program);
 
 }  // namespace heddle::ir

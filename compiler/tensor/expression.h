@@ -31,17 +31,21 @@ class Tensor {
   int rank() const { return static_cast<int>(buffer_->shape.size()); }
   const ir::BufferRef& buffer() const { return buffer_; }
   template <typename... I>
-  ir::Expr operator()(I... indices) const { return ir::Load(buffer_, {ir::Expr(indices)...}); }
+  ir::Expr operator()(I... indices) const {
+    return ir::Load(buffer_, {ir::Expr(indices)...});
+  }
   ir::Expr At(std::vector<ir::Expr> indices) const { return ir::Load(buffer_, std::move(indices)); }
 
  private:
   ir::BufferRef buffer_;
 };
 
-// One computed tensor: for every point of `spatial`, element[point] = value, or the reduction of value over `reduce`.
+// One computed tensor: for every point of `spatial`, element[point] = value, or the reduction of
+// value over `reduce`.
 struct Stage {
   ir::BufferRef out;
-  std::vector<std::pair<ir::VarRef, int64_t>> spatial;  // variable, extent: one per output dimension
+  std::vector<std::pair<ir::VarRef, int64_t>>
+      spatial;  // variable, extent: one per output dimension
   std::vector<std::pair<ir::VarRef, int64_t>> reduce;
   std::optional<ir::ReduceOp> op;  // set if and only if `reduce` is not empty
   ir::Expr value;
@@ -58,9 +62,10 @@ class Builder {
  public:
   explicit Builder(std::string name);
   Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape);
-  Tensor Compute(std::string name, std::vector<int64_t> shape, const std::function<ir::Expr(Iters)>& fn);
-  Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents, ir::ReduceOp op,
-                const std::function<ir::Expr(Iters, Iters)>& fn);
+  Tensor Compute(std::string name, std::vector<int64_t> shape,
+                 const std::function<ir::Expr(Iters)>& fn);
+  Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
+                ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
   // Drops stages no output needs. Names are made unique by suffix.
   absl::StatusOr<TensorProgram> Build(const std::vector<Tensor>& outputs);
 
@@ -68,10 +73,12 @@ class Builder {
   TensorProgram program_;
 };
 
-// The naive loop program: one block per stage in row-major loops, intermediate results in global allocations. Loop names are
-// "<block>.<iterator>". Canonical: equal expressions (up to names of variables) give equal text, so its text is the workload
-// and WorkloadKey its hash. The block of a stage is named after its buffer, with the buffer "T" and block "T" sharing a name
-// space: the block is "<buffer>" and the buffer "<buffer>_buf" for intermediates and outputs.
+// The naive loop program: one block per stage in row-major loops, intermediate results in global
+// allocations. Loop names are
+// "<block>.<iterator>". Canonical: equal expressions (up to names of variables) give equal text, so
+// its text is the workload and WorkloadKey its hash. The block of a stage is named after its
+// buffer, with the buffer "T" and block "T" sharing a name space: the block is "<buffer>" and the
+// buffer "<buffer>_buf" for intermediates and outputs.
 absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program);
 
 // 16 hexadecimal digits of the 64-bit hash (XXH3) of the workload text.
