@@ -1,0 +1,422 @@
+// Expression constructors with local folding, and constant arithmetic.
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include "compiler/ir/fold.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::ir {
+
+int64_t WrapInt(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return value != 0;
+    case DType::kI8:
+      return static_cast<int8_t>(value);
+    case DType::kU8:
+      return static_cast<uint8_t>(value);
+    case DType::kI32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
+  }
+}
+
+double RoundFloat(double value, DType dtype) {
+  return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+int64_t FloorDivInt(int64_t a, int64_t b) {
+  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+  int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t FloorModInt(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  int64_t r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
+
+std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const auto wrap = [&](uint64_t v) { return WrapInt(static_cast<int64_t>(v), dtype); };
+  switch (op) {
+    case Op::kAdd:
+      return wrap(ua + ub);
+    case Op::kSub:
+      return wrap(ua - ub);
+    case Op::kMul:
+      return wrap(ua * ub);
+    case Op::kDiv:
+      if (b == 0) return std::nullopt;
+      return wrap(b == -1 ? 0 - ua : static_cast<uint64_t>(a / b));
+    case Op::kFloorDiv:
+      if (b == 0) return std::nullopt;
+      return wrap(static_cast<uint64_t>(FloorDivInt(a, b)));
+    case Op::kFloorMod:
+      if (b == 0) return std::nullopt;
+      return FloorModInt(a, b);
+    case Op::kMin:
+      return a < b ? a : b;
+    case Op::kMax:
+      return a > b ? a : b;
+    case Op::kPow: {  // repeated squaring, wrapping; negative exponents truncate like integer
+                      // division
+      if (b < 0) {
+        if (a == 0) return std::nullopt;
+        return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
+      }
+      uint64_t result = 1, base = ua;
+      for (uint64_t e = ub; e != 0; e >>= 1, base *= base) {
+        if (e & 1) result *= base;
+      }
+      return wrap(result);
+    }
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kAnd:
+      return a && b;
+    case Op::kOr:
+      return a || b;
+    case Op::kNot:
+      return !a;
+    case Op::kNeg:
+      return wrap(0 - ua);
+    case Op::kAbs:
+      return a < 0 ? wrap(0 - ua) : a;
+    case Op::kSign:
+      return (a > 0) - (a < 0);
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+template <typename T>
+std::optional<T> EvalFloatAs(Op op, T a, T b) {
+  switch (op) {
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kFloorDiv:
+      return std::floor(a / b);
+    case Op::kFloorMod: {
+      T r = std::fmod(a, b);
+      return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+    }
+    case Op::kMin:
+      return b < a ? b : a;
+    case Op::kMax:
+      return a < b ? b : a;
+    case Op::kPow:
+      return std::pow(a, b);
+    case Op::kNeg:
+      return -a;
+    case Op::kAbs:
+      return std::fabs(a);
+    case Op::kSign:
+      return static_cast<T>((a > 0) - (a < 0));
+    case Op::kExp:
+      return std::exp(a);
+    case Op::kLog:
+      return std::log(a);
+    case Op::kSqrt:
+      return std::sqrt(a);
+    case Op::kTanh:
+      return std::tanh(a);
+    case Op::kErf:
+      return std::erf(a);
+    case Op::kSin:
+      return std::sin(a);
+    case Op::kCos:
+      return std::cos(a);
+    case Op::kTan:
+      return std::tan(a);
+    case Op::kAsin:
+      return std::asin(a);
+    case Op::kAcos:
+      return std::acos(a);
+    case Op::kAtan:
+      return std::atan(a);
+    case Op::kSinh:
+      return std::sinh(a);
+    case Op::kCosh:
+      return std::cosh(a);
+    case Op::kAsinh:
+      return std::asinh(a);
+    case Op::kAcosh:
+      return std::acosh(a);
+    case Op::kAtanh:
+      return std::atanh(a);
+    case Op::kFloor:
+      return std::floor(a);
+    case Op::kCeil:
+      return std::ceil(a);
+    case Op::kRound:
+      return std::nearbyint(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<double> EvalFloat(Op op, DType dtype, double a, double b) {
+  if (dtype == DType::kF64) return EvalFloatAs<double>(op, a, b);
+  return EvalFloatAs<float>(op, static_cast<float>(a), static_cast<float>(b));
+}
+
+std::optional<bool> EvalFloatTest(Op op, double a, double b) {
+  switch (op) {
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kIsNan:
+      return std::isnan(a);
+    case Op::kIsInf:
+      return std::isinf(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+int64_t FloatToInt(double value, DType dtype) {
+  if (dtype == DType::kBool) return value != 0;
+  if (std::isnan(value)) return 0;
+  double low = 0, high = 0;
+  switch (dtype) {
+    case DType::kI8:
+      low = -128, high = 127;
+      break;
+    case DType::kU8:
+      low = 0, high = 255;
+      break;
+    case DType::kI32:
+      low = -2147483648.0, high = 2147483647.0;
+      break;
+    default:
+      if (value >= 9223372036854775808.0) return std::numeric_limits<int64_t>::max();
+      if (value < -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
+      return static_cast<int64_t>(value);
+  }
+  return static_cast<int64_t>(std::fmin(std::fmax(std::trunc(value), low), high));
+}
+
+Expr Int(int64_t value, DType dtype) {
+  assert(!IsFloat(dtype));
+  ExprNode node{ExprKind::kInt, dtype, WrapInt(value, dtype)};
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr Bool(bool value) { return Int(value, DType::kBool); }
+
+Expr Float(double value, DType dtype) {
+  assert(IsFloat(dtype));
+  ExprNode node{ExprKind::kFloat, dtype, 0, RoundFloat(value, dtype)};
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr VarExpr(VarRef var) {
+  ExprNode node{ExprKind::kVar, DType::kI64};
+  node.var = std::move(var);
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr Load(BufferRef buffer, std::vector<Expr> indices) {
+  ExprNode node{ExprKind::kLoad, buffer->dtype};
+  node.buffer = std::move(buffer);
+  node.args = std::move(indices);
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr Zero(DType dtype) { return IsFloat(dtype) ? Float(0, dtype) : Int(0, dtype); }
+
+Expr Select(Expr condition, Expr then_value, Expr else_value) {
+  return Make(Op::kSelect, {std::move(condition), std::move(then_value), std::move(else_value)});
+}
+
+bool IsConstInt(const Expr& e, int64_t* value) {
+  if (e->kind != ExprKind::kInt) return false;
+  if (value != nullptr) *value = e->int_value;
+  return true;
+}
+
+namespace {
+
+bool IsComparison(Op op) { return op >= Op::kLt && op <= Op::kNe; }
+
+DType ResultType(Op op, const std::vector<Expr>& args) {
+  if (op == Op::kSelect) return args[1]->dtype;
+  if (IsComparison(op) || op == Op::kIsNan || op == Op::kIsInf) return DType::kBool;
+  return args[0]->dtype;
+}
+
+bool IsInt(const Expr& e, int64_t value) {
+  return e->kind == ExprKind::kInt && e->int_value == value;
+}
+
+// Functions whose result may differ by an ulp between libraries stay symbolic, so that folding
+// never changes a result.
+bool FoldsExactly(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kSign:
+    case Op::kSqrt:
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kRound:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Expr FoldConstants(Op op, DType dtype, const std::vector<Expr>& args) {
+  for (const Expr& a : args) {
+    if (a->kind != ExprKind::kInt && a->kind != ExprKind::kFloat) return nullptr;
+  }
+  if (op == Op::kSelect) return nullptr;
+  const Expr& b = args.back();
+  if (args[0]->kind == ExprKind::kInt) {
+    auto v = EvalInt(op, args[0]->dtype, args[0]->int_value, b->int_value);
+    return v && !IsFloat(dtype) ? Int(*v, dtype) : nullptr;
+  }
+  if (dtype == DType::kBool) {
+    auto v = EvalFloatTest(op, args[0]->float_value, b->float_value);
+    return v ? Bool(*v) : nullptr;
+  }
+  if (!FoldsExactly(op)) return nullptr;
+  auto v = EvalFloat(op, dtype, args[0]->float_value, b->float_value);
+  return v ? Float(*v, dtype) : nullptr;
+}
+
+// x*1, x/1 and x-0 are exact in floating point; x+0 is not (it turns -0 into 0) and stays.
+Expr DropNeutralFloat(Op op, const std::vector<Expr>& args) {
+  const auto is = [](const Expr& e, double v) {
+    return e->kind == ExprKind::kFloat && e->float_value == v && !std::signbit(e->float_value);
+  };
+  if (op == Op::kMul && is(args[1], 1)) return args[0];
+  if (op == Op::kMul && is(args[0], 1)) return args[1];
+  if (op == Op::kDiv && is(args[1], 1)) return args[0];
+  if (op == Op::kSub && is(args[1], 0)) return args[0];
+  return nullptr;
+}
+
+Expr DropNeutral(Op op, DType dtype, const std::vector<Expr>& args) {
+  if (op == Op::kSelect) {
+    if (args[0]->kind == ExprKind::kInt) return args[0]->int_value ? args[1] : args[2];
+    return nullptr;
+  }
+  if (args.size() != 2) return nullptr;
+  const Expr &a = args[0], &b = args[1];
+  if (IsFloat(a->dtype)) return DropNeutralFloat(op, args);
+  switch (op) {
+    case Op::kAdd:
+      return IsInt(b, 0) ? a : (IsInt(a, 0) ? b : nullptr);
+    case Op::kSub:
+      return IsInt(b, 0) ? a : nullptr;
+    case Op::kMul:
+      if (IsInt(b, 1) || IsInt(a, 0)) return a;
+      return IsInt(a, 1) || IsInt(b, 0) ? b : nullptr;
+    case Op::kDiv:
+      return IsInt(b, 1) ? a : nullptr;
+    case Op::kFloorDiv:
+      return IsInt(b, 1) ? a : nullptr;
+    case Op::kFloorMod:
+      return IsInt(b, 1) ? Int(0, dtype) : nullptr;
+    case Op::kAnd:
+      if (IsInt(a, 1) || IsInt(b, 0)) return b;
+      return IsInt(b, 1) || IsInt(a, 0) ? a : nullptr;
+    case Op::kOr:
+      if (IsInt(a, 0) || IsInt(b, 1)) return b;
+      return IsInt(b, 0) || IsInt(a, 1) ? a : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Expr Make(Op op, std::vector<Expr> args) {
+  assert(static_cast<int>(args.size()) == Arity(op));
+  const DType dtype = ResultType(op, args);
+  assert(args.size() != 2 || args[0]->dtype == args[1]->dtype);
+  assert(op != Op::kSelect || (args[0]->dtype == DType::kBool && args[1]->dtype == args[2]->dtype));
+  if (Expr folded = FoldConstants(op, dtype, args)) return folded;
+  if (Expr simpler = DropNeutral(op, dtype, args)) return simpler;
+  ExprNode node{ExprKind::kOp, dtype};
+  node.op = op;
+  node.args = std::move(args);
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr Cast(DType dtype, Expr operand) {
+  if (operand->dtype == dtype) return operand;
+  if (operand->kind == ExprKind::kInt) {
+    return IsFloat(dtype) ? Float(static_cast<double>(operand->int_value), dtype)
+                          : Int(operand->int_value, dtype);
+  }
+  if (operand->kind == ExprKind::kFloat) {
+    return IsFloat(dtype) ? Float(operand->float_value, dtype)
+                          : Int(FloatToInt(operand->float_value, dtype), dtype);
+  }
+  ExprNode node{ExprKind::kCast, dtype};
+  node.args.push_back(std::move(operand));
+  return std::make_shared<const ExprNode>(std::move(node));
+}
+
+bool StructuralEqual(const Expr& a, const Expr& b) {
+  if (a == b) return true;
+  if (a->kind != b->kind || a->dtype != b->dtype || a->args.size() != b->args.size()) return false;
+  switch (a->kind) {
+    case ExprKind::kInt:
+      return a->int_value == b->int_value;
+    case ExprKind::kFloat:
+      // Bitwise in effect: NaN equals itself, and the zeros differ.
+      return (a->float_value == b->float_value &&
+              std::signbit(a->float_value) == std::signbit(b->float_value)) ||
+             (std::isnan(a->float_value) && std::isnan(b->float_value));
+    case ExprKind::kVar:
+      return a->var == b->var;
+    case ExprKind::kLoad:
+      if (a->buffer != b->buffer) return false;
+      break;
+    case ExprKind::kOp:
+      if (a->op != b->op) return false;
+      break;
+    case ExprKind::kCast:
+      break;
+  }
+  for (size_t i = 0; i < a->args.size(); ++i) {
+    if (!StructuralEqual(a->args[i], b->args[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace heddle::ir

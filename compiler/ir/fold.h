@@ -1,0 +1,33 @@
+// Arithmetic on constants, with the widths and rounding of the IR's types. The constructors, the
+// simplifier and the interpreter's element-wise oracle all mean the same by an operator because
+// they all ask here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::ir {
+
+// Reduces an integer to what `dtype` can hold (two's complement; a bool is 0 or 1).
+int64_t WrapInt(int64_t value, DType dtype);
+// Rounds to f32 when `dtype` is f32.
+double RoundFloat(double value, DType dtype);
+
+// Quotient rounded towards minus infinity, and its remainder (of the divisor's sign). divisor != 0;
+// wraps on overflow.
+int64_t FloorDivInt(int64_t a, int64_t b);
+int64_t FloorModInt(int64_t a, int64_t b);
+
+// Result of a binary or unary operator on operands of type `dtype`; comparisons give 0 or 1.
+// nullopt: the operator has no meaning there (division by zero, an operator of floats only).
+std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b);
+// Arithmetic and functions of floats, rounded to `dtype`. Not for comparisons.
+std::optional<double> EvalFloat(Op op, DType dtype, double a, double b);
+// Comparisons and tests of floats.
+std::optional<bool> EvalFloatTest(Op op, double a, double b);
+// Float to integer: truncates; out of range saturates; NaN gives 0.
+int64_t FloatToInt(double value, DType dtype);
+
+}  // namespace heddle::ir
