@@ -1,4 +1,5 @@
-// From a scheduled program to what a back end translates: one flat list of passes, read top to bottom in lower.cc.
+// From a scheduled program to what a back end translates: one flat list of passes, read top to
+// bottom in lower.cc.
 #pragma once
 
 #include <functional>
@@ -11,14 +12,14 @@
 namespace heddle::pass {
 
 struct LowerOptions {
-  bool verify_each = true;                 // run the verifier after every pass
-  std::set<std::string> disabled;          // names of optional passes to skip
+  bool verify_each = true;         // run the verifier after every pass
+  std::set<std::string> disabled;  // names of optional passes to skip
   // Called after every pass with its name, the program and the time it took, when set.
   std::function<void(const std::string& pass, const ir::Program&, double milliseconds)> observer;
 };
 
-// A lowered program (ir::Level::kLowered): blocks are statements, decided conditions are gone, unrolled loops of
-// moderate size are copies, loops of extent one are substituted.
+// A lowered program (ir::Level::kLowered): blocks are statements, decided conditions are gone,
+// unrolled loops of moderate size are copies, loops of extent one are substituted.
 absl::StatusOr<ir::Program> Lower(const ir::Program& scheduled, const LowerOptions& options = {});
 
 }  // namespace heddle::pass

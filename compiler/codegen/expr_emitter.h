@@ -1,0 +1,64 @@
+// Expressions and stores of the loop IR to LLVM IR. Private to this folder: includes LLVM.
+#pragma once
+
+#include "compiler/codegen/emit_context.h"
+
+namespace heddle::codegen {
+
+// Inside a vectorized loop every expression is a scalar (it does not depend on the lane) or a
+// vector with one element per lane; results are broadcast where the two meet.
+class ExprEmitter {
+ public:
+  explicit ExprEmitter(EmitContext& context) : c_(context), b_(context.builder) {}
+
+  llvm::Value* Emit(const ir::Expr& e);
+  // In a vectorized loop the address must depend on the lane.
+  void EmitStore(const ir::Store& store);
+
+  // The mask of the lanes that are active and for which `condition` (a vector) holds.
+  llvm::Value* Restrict(llvm::Value* condition);
+
+ private:
+  // Where the lanes of an access lie.
+  struct Address {
+    llvm::Value* pointer = nullptr;  // of lane 0; null if lanes are irregular
+    int64_t stride = 0;              // elements from lane to lane
+    llvm::Value* offsets = nullptr;  // irregular: element index per lane
+    llvm::Value* base = nullptr;
+    llvm::Align alignment;  // of lane 0
+  };
+
+  llvm::Type* RegisterType(ir::DType dtype);
+  llvm::Type* MemoryType(ir::DType dtype);
+  llvm::Type* Widen(llvm::Type* type) { return llvm::FixedVectorType::get(type, c_.lanes); }
+  llvm::Value* Broadcast(llvm::Value* v);
+  void Unify(llvm::Value*& a, llvm::Value*& b);
+  llvm::Value* LaneNumbers(llvm::Type* element);
+  llvm::Value* AllLanes();
+
+  Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+  llvm::Value* LanePointers(const Address& address, llvm::Type* type);
+  llvm::Value* EmitLoad(const ir::ExprNode& e);
+  llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);
+  llvm::Value* EmitEverySecond(const Address& address, llvm::Type* type);
+
+  llvm::Value* EmitOp(const ir::ExprNode& e);
+  llvm::Value* EmitArithmetic(const ir::ExprNode& e);
+  llvm::Value* EmitFloatBinary(ir::Op op, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitIntBinary(const ir::ExprNode& e, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitIntDivision(const ir::ExprNode& e, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitUnary(const ir::ExprNode& e);
+  llvm::Value* EmitCompare(const ir::ExprNode& e);
+  llvm::Value* EmitLaneCompare(const ir::ExprNode& e);
+  llvm::Value* EmitLogic(const ir::ExprNode& e);
+  llvm::Value* EmitSelect(const ir::ExprNode& e);
+  llvm::Value* EmitBranches(llvm::Value* condition, const ir::Expr& then_value,
+                            const ir::Expr& else_value);
+  llvm::Value* EmitUnderMask(llvm::Value* mask, const ir::Expr& e);
+  llvm::Value* EmitCast(const ir::ExprNode& e);
+
+  EmitContext& c_;
+  llvm::IRBuilder<>& b_;
+};
+
+}  // namespace heddle::codegen

@@ -1,0 +1,21 @@
+// Lowered programs to LLVM functions. Private to this folder.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/codegen/workspace.h"
+#include "compiler/ir/ir.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace heddle::codegen {
+
+// Adds to `module`: a function with the program's name and the signature heddle_kernel, which
+// fetches the buffers' addresses and calls an internal function that takes each as a `noalias`
+// parameter and holds the loops; and one function per parallel loop. Unimplemented for GPU loops,
+// barriers and shared memory; FailedPrecondition for blocks (lower first).
+absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, int threads,
+                        llvm::Module& module);
+
+}  // namespace heddle::codegen

@@ -1,0 +1,151 @@
+// Loads, stores and their addresses.
+#include <numeric>
+
+#include "compiler/codegen/expr_emitter.h"
+#include "compiler/codegen/index.h"
+#include "compiler/codegen/workspace.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::codegen {
+
+using llvm::Type;
+using llvm::Value;
+
+ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
+                                              const std::vector<ir::Expr>& indices) {
+  ir::Linear linear = LinearIndex(buffer, indices);
+  Type* type = MemoryType(buffer.dtype);
+  const int64_t size = SizeOf(buffer.dtype);
+  Address address;
+  int64_t alignment = std::gcd(kBufferAlignment, linear.constant * size);
+  Value* offset = nullptr;   // of lane 0, without the constant
+  Value* offsets = nullptr;  // what depends on the lane in other ways than by a constant stride
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term->kind == ir::ExprKind::kVar && term->var.get() == c_.lane_var) {
+      address.stride += coefficient;
+      continue;
+    }
+    alignment = std::gcd(alignment, coefficient * size);
+    Value* value = Emit(term);
+    bool vector = value->getType()->isVectorTy();
+    value = b_.CreateMul(value, llvm::ConstantInt::getSigned(value->getType(), coefficient), "",
+                         false, true);
+    Value*& sum = vector ? offsets : offset;
+    sum = sum ? b_.CreateAdd(sum, value, "", false, true) : value;
+  }
+  address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
+  // A masked access may have lanes, the first among them, outside the buffer: then no `inbounds`.
+  auto step = [&](Value* pointer, Value* by) {
+    return c_.mask ? b_.CreateGEP(type, pointer, by) : b_.CreateInBoundsGEP(type, pointer, by);
+  };
+  Value* pointer = c_.buffers.at(&buffer);
+  if (offset) pointer = step(pointer, offset);
+  if (linear.constant != 0)
+    pointer = step(pointer, b_.getInt64(static_cast<uint64_t>(linear.constant)));
+  if (!offsets) {
+    address.pointer = pointer;
+    return address;
+  }
+  if (address.stride != 0) {
+    Value* lanes = LaneNumbers(b_.getInt64Ty());
+    offsets = b_.CreateAdd(offsets, b_.CreateMul(lanes, llvm::ConstantInt::getSigned(
+                                                            lanes->getType(), address.stride)));
+  }
+  address.base = pointer;
+  address.offsets = offsets;
+  address.alignment = llvm::Align(static_cast<uint64_t>(size));
+  return address;
+}
+
+Value* ExprEmitter::LanePointers(const Address& address, Type* type) {
+  if (!address.pointer) return b_.CreateGEP(type, address.base, address.offsets);
+  Value* lanes = LaneNumbers(b_.getInt64Ty());
+  Value* offsets =
+      b_.CreateMul(lanes, llvm::ConstantInt::getSigned(lanes->getType(), address.stride));
+  return b_.CreateGEP(type, address.pointer, offsets);
+}
+
+// All lanes read one element, which their guard may place outside the buffer: it is read only if
+// some lane wants it.
+Value* ExprEmitter::EmitUniformLoadWhereAnyLane(const Address& address, Type* type) {
+  Value* any = b_.CreateOrReduce(c_.mask);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* read = llvm::BasicBlock::Create(b_.getContext(), "read", c_.function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
+  b_.CreateCondBr(any, read, after);
+  b_.SetInsertPoint(read);
+  Value* value = b_.CreateAlignedLoad(type, address.pointer, address.alignment);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* phi = b_.CreatePHI(type, 2);
+  phi->addIncoming(value, read);
+  phi->addIncoming(llvm::Constant::getNullValue(type), before);
+  return phi;
+}
+
+// Elements 0, 2, 4, ..: two loads that end exactly at the last element, and a shuffle; much faster
+// than a gather.
+Value* ExprEmitter::EmitEverySecond(const Address& address, Type* type) {
+  const int lanes = c_.lanes;
+  Value* low = b_.CreateAlignedLoad(Widen(type), address.pointer,
+                                    llvm::Align(type->getScalarSizeInBits() / 8));
+  Value* high_pointer =
+      b_.CreateInBoundsGEP(type, address.pointer, b_.getInt64(static_cast<uint64_t>(lanes - 1)));
+  Value* high =
+      b_.CreateAlignedLoad(Widen(type), high_pointer, llvm::Align(type->getScalarSizeInBits() / 8));
+  std::vector<int> pick;
+  for (int i = 0; i < lanes; ++i)
+    pick.push_back(2 * i < lanes ? 2 * i : lanes + 2 * i - (lanes - 1));
+  return b_.CreateShuffleVector(low, high, pick);
+}
+
+Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
+  Address address = MakeAddress(*e.buffer, e.args);
+  Type* type = MemoryType(e.dtype);
+  const bool safe = !c_.mask || InBounds(*e.buffer, e.args, c_.ranges);
+  Value* value;
+  if (address.pointer && address.stride == 0) {
+    value = safe ? b_.CreateAlignedLoad(type, address.pointer, address.alignment)
+                 : EmitUniformLoadWhereAnyLane(address, type);
+  } else if (address.pointer && address.stride == 1) {
+    value = safe ? static_cast<Value*>(
+                       b_.CreateAlignedLoad(Widen(type), address.pointer, address.alignment))
+                 : b_.CreateMaskedLoad(Widen(type), address.pointer, address.alignment, c_.mask,
+                                       llvm::Constant::getNullValue(Widen(type)));
+  } else if (address.pointer && address.stride == 2 && safe && c_.lanes % 2 == 0) {
+    value = EmitEverySecond(address, type);
+  } else {
+    llvm::Align alignment(static_cast<uint64_t>(SizeOf(e.dtype)));
+    value = b_.CreateMaskedGather(Widen(type), LanePointers(address, type), alignment,
+                                  safe ? AllLanes() : c_.mask,
+                                  llvm::Constant::getNullValue(Widen(type)));
+  }
+  if (e.dtype != ir::DType::kBool) return value;
+  return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+}
+
+void ExprEmitter::EmitStore(const ir::Store& store) {
+  Value* value = Emit(store.value);
+  Address address = MakeAddress(*store.buffer, store.indices);
+  Type* type = MemoryType(store.buffer->dtype);
+  if (!c_.lane_var) {
+    if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, type);
+    b_.CreateAlignedStore(value, address.pointer, address.alignment);
+    return;
+  }
+  value = Broadcast(value);
+  if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, Widen(type));
+  if (address.pointer && address.stride == 1) {
+    if (c_.mask) {
+      b_.CreateMaskedStore(value, address.pointer, address.alignment, c_.mask);
+    } else {
+      b_.CreateAlignedStore(value, address.pointer, address.alignment);
+    }
+    return;
+  }
+  llvm::Align alignment(static_cast<uint64_t>(SizeOf(store.buffer->dtype)));
+  b_.CreateMaskedScatter(value, LanePointers(address, type), alignment,
+                         c_.mask ? c_.mask : AllLanes());
+}
+
+}  // namespace heddle::codegen

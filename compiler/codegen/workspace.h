@@ -1,0 +1,43 @@
+// Where the allocations of a lowered program live in the back end for CPUs.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::codegen {
+
+inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector register
+
+// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB; a kernel takes
+// at most half of one.
+inline constexpr int64_t kMaxStackBuffer = 32 << 10;
+inline constexpr int64_t kMaxStackTotal = 256 << 10;
+
+enum class Place {
+  kStack,               // of the function that holds the allocation
+  kWorkspace,           // workspace + offset
+  kWorkspacePerWorker,  // workspace + offset + worker * padded size
+};
+
+struct Placement {
+  Place place = Place::kStack;
+  int64_t offset = 0;  // bytes
+};
+
+struct WorkspacePlan {
+  std::unordered_map<const ir::Buffer*, Placement> placements;
+  int64_t bytes = 0;
+};
+
+// Bytes of a buffer, rounded up to kBufferAlignment.
+int64_t PaddedSize(const ir::Buffer& buffer);
+
+// `local` allocations and those inside parallel loops go to the stack when small, else to a slice
+// of the workspace for each of `threads` workers (or to one slice outside parallel loops); all
+// other allocations get a fixed place in the workspace. Places never overlap, so that the back end
+// may call every buffer `noalias`.
+WorkspacePlan PlanWorkspace(const ir::Program& program, int threads);
+
+}  // namespace heddle::codegen

@@ -1,0 +1,18 @@
+// Splits loops where their guards change their minds.
+#pragma once
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::pass {
+
+// Stores that partitioning may add to a program, counted after unrolling. Two copies of a large
+// register tile fit; more would cost more in compile time and instruction cache than guards cost.
+inline constexpr int64_t kMaxPartitionedStores = 1024;
+
+// Before: no blocks. After: no blocks; a serial loop whose iterations [lo, hi) make a condition (a
+// conjunct of an `if` or of a select) true for all values of the other variables stands as up to
+// three loops, over [0, lo), [lo, hi) and [hi, extent). Simplification then removes the condition
+// from the second: the interior of a guarded or padded loop runs without guards.
+ir::Program PartitionLoops(const ir::Program& program);
+
+}  // namespace heddle::pass
