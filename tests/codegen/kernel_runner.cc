@@ -1,0 +1,189 @@
+#include "tests/codegen/kernel_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/tolerance.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/pass/lower.h"
+#include "compiler/runtime/kernel_library.h"
+#include "compiler/runtime/thread_pool.h"
+
+namespace heddle::testing {
+
+using ir::DType;
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kGuardBytes = 256;
+constexpr std::byte kGuard{0xA5};
+
+size_t AlignmentOffset(const std::byte* data) {
+  return (kAlignment - reinterpret_cast<uintptr_t>(data) % kAlignment) % kAlignment;
+}
+
+template <typename T>
+double Read(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(value);
+}
+
+template <typename T>
+void Write(std::byte* at, double value) {
+  T typed = static_cast<T>(value);
+  std::memcpy(at, &typed, sizeof typed);
+}
+
+}  // namespace
+
+HostTensor::HostTensor(const ir::Buffer& buffer)
+    : dtype_(buffer.dtype),
+      shape_(buffer.shape),
+      elements_(buffer.NumElements()),
+      bytes_(static_cast<size_t>(buffer.SizeBytes())),
+      storage_(bytes_ + kAlignment + kGuardBytes, kGuard) {
+  offset_ = AlignmentOffset(storage_.data());
+}
+
+double HostTensor::Get(int64_t element) const {
+  const std::byte* at = data() + element * SizeOf(dtype_);
+  switch (dtype_) {
+    case DType::kBool:
+      return Read<uint8_t>(at) != 0;
+    case DType::kI8:
+      return Read<int8_t>(at);
+    case DType::kU8:
+      return Read<uint8_t>(at);
+    case DType::kI32:
+      return Read<int32_t>(at);
+    case DType::kI64:
+      return Read<int64_t>(at);
+    case DType::kF32:
+      return Read<float>(at);
+    case DType::kF64:
+      return Read<double>(at);
+  }
+  return 0;
+}
+
+void HostTensor::Set(int64_t element, double value) {
+  std::byte* at = data() + element * SizeOf(dtype_);
+  switch (dtype_) {
+    case DType::kBool:
+      return Write<uint8_t>(at, value != 0);
+    case DType::kI8:
+      return Write<int8_t>(at, value);
+    case DType::kU8:
+      return Write<uint8_t>(at, value);
+    case DType::kI32:
+      return Write<int32_t>(at, value);
+    case DType::kI64:
+      return Write<int64_t>(at, value);
+    case DType::kF32:
+      return Write<float>(at, value);
+    case DType::kF64:
+      return Write<double>(at, value);
+  }
+}
+
+bool HostTensor::GuardIntact() const {
+  const std::byte* end = data() + bytes_;
+  return std::all_of(end, storage_.data() + storage_.size(),
+                     [](std::byte b) { return b == kGuard; });
+}
+
+std::vector<HostTensor> MakeInputs(const ir::Program& program, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<HostTensor> inputs;
+  for (const ir::BufferRef& buffer : program.inputs) {
+    HostTensor& tensor = inputs.emplace_back(*buffer);
+    auto uniform = [&](int lo, int hi) {
+      return std::uniform_int_distribution<int>(lo, hi)(random);
+    };
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      switch (buffer->dtype) {
+        case DType::kBool:
+          tensor.Set(i, uniform(0, 1));
+          break;
+        case DType::kI8:
+          tensor.Set(i, uniform(-128, 127));
+          break;
+        case DType::kU8:
+          tensor.Set(i, uniform(0, 255));
+          break;
+        case DType::kI32:
+        case DType::kI64:
+          tensor.Set(i, uniform(-20, 20));
+          break;
+        default:
+          tensor.Set(i, uniform(-64, 64) / 64.0);
+          break;
+      }
+    }
+  }
+  return inputs;
+}
+
+std::vector<HostTensor> MakeOutputs(const ir::Program& program) {
+  std::vector<HostTensor> outputs;
+  for (const ir::BufferRef& buffer : program.outputs) outputs.emplace_back(*buffer);
+  return outputs;
+}
+
+absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTensor>& inputs,
+                            std::vector<HostTensor>& outputs) {
+  std::vector<codegen::TensorRef> refs;
+  for (const HostTensor& tensor : inputs) refs.push_back(tensor.ref());
+  for (const HostTensor& tensor : outputs) refs.push_back(tensor.ref());
+  return codegen::Interpret(program, refs);
+}
+
+absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
+                     std::vector<HostTensor>& outputs, const LlvmRun& run) {
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program lowered, pass::Lower(program));
+  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(run.target));
+  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
+                          codegen::CompileLlvm({lowered}, target, run.options));
+  HEDDLE_ASSIGN_OR_RETURN(auto library, runtime::KernelLibrary::Load(artifact.shared_object));
+  HEDDLE_ASSIGN_OR_RETURN(heddle_kernel kernel, library->Find(artifact.kernels[0].symbol));
+  std::vector<void*> buffers;
+  for (const HostTensor& tensor : inputs) buffers.push_back(tensor.ref().data);
+  for (const HostTensor& tensor : outputs) buffers.push_back(tensor.ref().data);
+  ir::Buffer scratch{
+      "workspace", DType::kI8, {std::max<int64_t>(1, artifact.kernels[0].workspace_bytes)}, {}};
+  HostTensor workspace(scratch);
+  runtime::ThreadPool pool(run.workers);
+  kernel(buffers.data(), workspace.data(), pool.host());
+  bool intact = workspace.GuardIntact();
+  for (const HostTensor& tensor : inputs) intact = intact && tensor.GuardIntact();
+  for (const HostTensor& tensor : outputs) intact = intact && tensor.GuardIntact();
+  return intact ? absl::OkStatus()
+                : absl::InternalError("the kernel wrote past the end of a buffer");
+}
+
+absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& expected,
+                     const std::vector<HostTensor>& actual) {
+  for (size_t k = 0; k < expected.size(); ++k) {
+    for (int64_t i = 0; i < expected[k].size(); ++i) {
+      double a = expected[k].Get(i), b = actual[k].Get(i);
+      if (ir::IsFloat(program.outputs[k]->dtype) ? codegen::Close(a, b) : a == b) continue;
+      return absl::InternalError(absl::StrCat(program.name, ": ", program.outputs[k]->name, "[", i,
+                                              "] is ", b, ", the interpreter says ", a));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConformance(const ir::Program& program, const LlvmRun& run, uint64_t seed) {
+  std::vector<HostTensor> inputs = MakeInputs(program, seed);
+  std::vector<HostTensor> expected = MakeOutputs(program), actual = MakeOutputs(program);
+  HEDDLE_RETURN_IF_ERROR(RunInterpreter(program, inputs, expected));
+  HEDDLE_RETURN_IF_ERROR(RunLlvm(program, inputs, actual, run));
+  return Compare(program, expected, actual);
+}
+
+}  // namespace heddle::testing
