@@ -130,6 +130,17 @@ bool RunsHere(const Target& resolved) {
   return true;
 }
 
+std::vector<std::string> TargetFeatures(const Target& resolved) {
+  std::vector<std::string> features;
+  if (resolved.kind != ir::TargetKind::kLlvm || !IsHostArchitecture(resolved)) return features;
+  const auto info = Subtarget(TripleOf(resolved), resolved.cpu, resolved.attrs);
+  if (!info) return features;
+  for (const auto& [name, present] : HostFeatures()) {
+    if (info->checkFeatures("+" + name)) features.push_back(name);
+  }
+  return features;
+}
+
 std::vector<std::string> KnownCpus() {
   std::vector<std::string> names;
   if (auto info = Subtarget(HostTriple(), "", "")) {

@@ -20,6 +20,10 @@ absl::StatusOr<ir::TargetInfo> DescribeTarget(const ir::Target& resolved);
 // True when code for `target` can run on this machine (same architecture, every feature present).
 bool RunsHere(const ir::Target& resolved);
 
+// LLVM's names of the features code for `target` may use, sorted; of those that machines report about themselves. Empty for a
+// target of another architecture.
+std::vector<std::string> TargetFeatures(const ir::Target& resolved);
+
 // All CPU names for this machine's architecture.
 std::vector<std::string> KnownCpus();
 
