@@ -23,7 +23,7 @@ struct MeasureOptions {
 
 struct Measurement {
   runtime::Timing timing;
-  double max_error = 0;        // largest relative error over the checked points
+  double max_error = 0;        // largest |found - expected| / max(|found|, |expected|, 1) over the checked points
 };
 
 // The buffers and reference of one workload, reused for all its candidates.
@@ -34,7 +34,8 @@ class WorkloadBench {
   static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload, const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
   // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are poisoned with NaN beforehand, so an
-  // unwritten element is found too. InvalidArgument if the code does not load.
+  // unwritten element is found too, and results are checked again after a second run. DataLoss "suspiciously fast: ..." for a time
+  // no machine reaches. InvalidArgument if the code does not load.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };
 

@@ -1,0 +1,92 @@
+#include "compiler/compile.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile_internal.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "compiler/pass/lower.h"
+#include "compiler/schedule/space.h"
+#include "compiler/schedule/trace.h"
+
+namespace heddle {
+namespace internal {
+namespace {
+
+// The schedule steps of `choice`; none for naive loops.
+absl::StatusOr<schedule::Trace> TraceOf(const ir::Program& naive, ScheduleChoice choice,
+                                        std::string_view trace, const ir::TargetInfo& target) {
+  switch (choice) {
+    case ScheduleChoice::kNaive:
+      return schedule::Trace();
+    case ScheduleChoice::kDefault:
+      return schedule::DefaultTrace(naive, target);
+    case ScheduleChoice::kTrace:
+      return schedule::ParseTrace(trace);
+  }
+  return absl::InternalError("no such schedule choice");
+}
+
+absl::Status Refused(const absl::Status& status) {
+  return absl::FailedPreconditionError(status.message());
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload) {
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program naive, ir::Parse(workload));
+  const absl::Status status = ir::Verify(naive);
+  if (status.ok()) return naive;
+  return absl::InvalidArgumentError(absl::StrCat("malformed workload: ", status.message()));
+}
+
+absl::StatusOr<ir::Program> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
+                                             std::string_view trace, const ir::TargetInfo& target,
+                                             const std::string& symbol) {
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, TraceOf(naive, choice, trace, target));
+  absl::StatusOr<ir::Program> scheduled = schedule::Replay(naive, steps);
+  if (!scheduled.ok()) return Refused(scheduled.status());
+  if (absl::Status status = ir::Verify(*scheduled); !status.ok()) return Refused(status);
+  pass::LowerOptions options;
+  options.verify_each = false;  // once, at the end: candidates come by the thousand
+  absl::StatusOr<ir::Program> lowered = pass::Lower(*scheduled, options);
+  if (!lowered.ok()) return Refused(lowered.status());
+  if (absl::Status status = ir::Verify(*lowered, ir::Level::kLowered); !status.ok()) {
+    return Refused(status);
+  }
+  lowered->name = symbol;
+  return lowered;
+}
+
+std::string_view Name(ScheduleChoice choice) {
+  switch (choice) {
+    case ScheduleChoice::kNaive:
+      return "naive";
+    case ScheduleChoice::kDefault:
+      return "default";
+    case ScheduleChoice::kTrace:
+      return "tuned";
+  }
+  return "";
+}
+
+}  // namespace internal
+
+absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, options.passes));
+  return graph::Fuse(std::move(optimised), options.fuse);
+}
+
+absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
+                                                 std::string_view trace, const ir::Target& target) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, internal::ParseWorkload(workload));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program lowered,
+                          internal::ScheduleAndLower(naive, choice, trace, info, "kernel"));
+  return codegen::CompileLlvm({lowered}, resolved);
+}
+
+}  // namespace heddle

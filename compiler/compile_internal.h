@@ -1,0 +1,25 @@
+// What the files of the compile driver share. Internal to this folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "compiler/compile.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::internal {
+
+// Parses and verifies the text of a workload. InvalidArgument for anything wrong with it.
+absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload);
+
+// The naive program under the chosen schedule, lowered, under the name `symbol`. Errors as
+// BuildCandidate.
+absl::StatusOr<ir::Program> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
+                                             std::string_view trace, const ir::TargetInfo& target,
+                                             const std::string& symbol);
+
+// "naive", "default" or "tuned", as modules name it.
+std::string_view Name(ScheduleChoice choice);
+
+}  // namespace heddle::internal

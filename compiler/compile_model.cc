@@ -1,0 +1,199 @@
+// From ONNX bytes and records to a module file.
+#include <openssl/sha.h>
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/compile_internal.h"
+#include "compiler/compile_places.h"
+#include "compiler/graph/memory_plan.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/module.h"
+#include "compiler/tensor/expression.h"
+
+namespace heddle {
+namespace {
+
+std::string Sha256Hex(std::string_view bytes) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest), sizeof(digest)));
+}
+
+// The kernels of a module: distinct workloads, in order of first use.
+class KernelTable {
+ public:
+  KernelTable(const ir::TargetInfo& target, const std::map<std::string, BestRecord>& best,
+              const CompileOptions& options, std::vector<std::string>* warnings)
+      : target_(target), best_(best), options_(options), warnings_(warnings) {}
+
+  // Index of the kernel for this workload.
+  int Add(const std::string& key, const std::string& workload, const std::string& label,
+          double flops) {
+    const auto [it, is_new] = index_.try_emplace(key, static_cast<int>(specs_.size()));
+    if (is_new) {
+      runtime::KernelSpec& spec = specs_.emplace_back();
+      spec.symbol = absl::StrCat("kernel_", specs_.size() - 1);
+      spec.task = key;
+      spec.label = label;
+      spec.flops = flops;
+      workloads_.push_back(workload);
+    }
+    return it->second;
+  }
+
+  // Schedules, lowers and compiles everything added, and fills in what the manifest says of it.
+  absl::StatusOr<std::string> Compile() {
+    const int steps =
+        static_cast<int>(specs_.size()) + 1;  // the last is machine code, for all at once
+    std::vector<ir::Program> lowered;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      if (options_.progress) options_.progress(static_cast<int>(i), steps, specs_[i].label);
+      HEDDLE_ASSIGN_OR_RETURN(ir::Program program, Schedule(workloads_[i], &specs_[i]));
+      lowered.push_back(std::move(program));
+    }
+    if (options_.progress) options_.progress(steps - 1, steps, "machine code");
+    HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
+                            codegen::CompileLlvm(lowered, target_.target));
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      specs_[i].symbol = artifact.kernels[i].symbol;
+      specs_[i].workspace_bytes = artifact.kernels[i].workspace_bytes;
+    }
+    if (options_.progress) options_.progress(steps, steps, "machine code");
+    return std::move(artifact.shared_object);
+  }
+
+  const std::vector<runtime::KernelSpec>& specs() const { return specs_; }
+
+ private:
+  // The best schedule that works: the record's, the default one, naive loops.
+  absl::StatusOr<ir::Program> Schedule(const std::string& workload, runtime::KernelSpec* spec) {
+    HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, internal::ParseWorkload(workload));
+    ScheduleChoice choice = options_.choice;
+    const auto record = best_.find(spec->task);
+    if (choice == ScheduleChoice::kTrace && record == best_.end())
+      choice = ScheduleChoice::kDefault;
+    while (true) {
+      const bool tuned = choice == ScheduleChoice::kTrace;
+      absl::StatusOr<ir::Program> program = internal::ScheduleAndLower(
+          naive, choice, tuned ? record->second.trace : std::string(), target_, spec->symbol);
+      if (program.ok() || choice == ScheduleChoice::kNaive) {
+        spec->schedule = internal::Name(choice);
+        spec->record_ms = tuned ? record->second.median_ns / 1e6 : 0;
+        return program;
+      }
+      const ScheduleChoice next = tuned ? ScheduleChoice::kDefault : ScheduleChoice::kNaive;
+      Warn(*spec, choice, next, program.status());
+      choice = next;
+    }
+  }
+
+  void Warn(const runtime::KernelSpec& spec, ScheduleChoice failed, ScheduleChoice next,
+            const absl::Status& status) {
+    if (warnings_ == nullptr) return;
+    warnings_->push_back(
+        absl::StrCat("task ", spec.task, " (", spec.label, "): its ",
+                     std::string(internal::Name(failed)), " schedule does not apply, the ",
+                     std::string(internal::Name(next)), " one is used: ", status.message()));
+  }
+
+  const ir::TargetInfo& target_;
+  const std::map<std::string, BestRecord>& best_;
+  const CompileOptions& options_;
+  std::vector<std::string>* warnings_;
+  std::map<std::string, int> index_;  // by workload key
+  std::vector<runtime::KernelSpec> specs_;
+  std::vector<std::string> workloads_;  // of the kernel of the same index
+};
+
+std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
+                                         const std::vector<graph::ValueId>& values) {
+  std::vector<runtime::TensorSpec> specs;
+  for (graph::ValueId v : values) {
+    const graph::Value& value = graph.values[v];
+    specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape});
+  }
+  return specs;
+}
+
+// Workload of a kernel that copies a tensor of `type`; its shape does not matter.
+absl::StatusOr<std::string> CopyWorkload(const graph::TensorType& type) {
+  tensor::Builder builder("copy");
+  const int64_t length = graph::NumElements(type);
+  const tensor::Tensor x = builder.Input("x", type.dtype, {length});
+  const tensor::Tensor y = builder.Compute("y", {length}, [&](tensor::Iters i) { return x(i[0]); });
+  HEDDLE_ASSIGN_OR_RETURN(const tensor::TensorProgram program, builder.Build({y}));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program loops, tensor::LowerToLoops(program));
+  return ir::Print(loops);
+}
+
+absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places,
+                       KernelTable* kernels, std::vector<runtime::CallSpec>* calls) {
+  for (const auto& [from, to] : places.copies) {
+    const graph::TensorType& type = graph.values[from].type;
+    HEDDLE_ASSIGN_OR_RETURN(const std::string workload, CopyWorkload(type));
+    const int kernel = kernels->Add(tensor::WorkloadKey(workload), workload,
+                                    absl::StrCat("copy ", graph::ToText(type)), 0);
+    calls->push_back({kernel, {places.slots.at(from), to}});
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CpuFeatures(const ir::Target& target) {
+  std::vector<std::string> features;
+  for (std::string& name : codegen::TargetFeatures(target)) {
+    if (runtime::IsKnownCpuFeature(name)) features.push_back(std::move(name));
+  }
+  return features;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
+                                         const ir::Target& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
+                                         std::vector<std::string>* warnings) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
+  const graph::MemoryPlan plan = graph::PlanMemory(fused, {.share = options.share_memory});
+  HEDDLE_ASSIGN_OR_RETURN(internal::Places places, internal::AssignPlaces(fused, plan));
+
+  runtime::Module module;
+  runtime::Manifest& manifest = module.manifest;
+  KernelTable kernels(info, best, compile, warnings);
+  for (const graph::Group& group : fused.groups) {
+    runtime::CallSpec& call = manifest.calls.emplace_back();
+    call.kernel = kernels.Add(group.key, group.workload, group.label, group.flops);
+    for (graph::ValueId v : group.inputs) call.buffers.push_back(places.slots.at(v));
+    for (graph::ValueId v : group.outputs) call.buffers.push_back(places.slots.at(v));
+  }
+  HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls));
+  HEDDLE_ASSIGN_OR_RETURN(module.code, kernels.Compile());
+
+  manifest.producer = absl::StrCat("heddle ", HEDDLE_VERSION);
+  manifest.model = compile.model_name;
+  manifest.model_digest = Sha256Hex(onnx);
+  manifest.target = ir::ToText(resolved);
+  manifest.cpu_features = CpuFeatures(resolved);
+  manifest.threads = resolved.threads;
+  manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs);
+  manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs);
+  manifest.kernels = kernels.specs();
+  manifest.arena_bytes = plan.arena_bytes;
+  manifest.unshared_bytes = plan.unshared_bytes;
+  for (const runtime::KernelSpec& kernel : manifest.kernels) {
+    manifest.workspace_bytes = std::max(manifest.workspace_bytes, kernel.workspace_bytes);
+  }
+  module.params = std::move(places.params);
+  return runtime::SerializeModule(module);
+}
+
+}  // namespace heddle
