@@ -1,0 +1,153 @@
+// Who is there, what is free, who holds the lease: the tracker's decisions without its I/O.
+//
+// Pure: no clock, thread or network inside. Time is an argument of every call and must not run
+// backwards (it is the caller's monotonic clock, shown as absl::Time). Not thread-safe; the service
+// holds a lock around it.
+//
+// Invariants, after every call:
+//   - two live leases never share a core of one host, and a slot has at most one;
+//   - a live lease's worker is there, under the boot id it had when the lease was granted;
+//   - fencing tokens of granted leases grow strictly;
+//   - no lease outlives its expiry, no worker its silence.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace heddle::tracker {
+
+enum class SlotKind { kCpu, kDevice };
+
+struct SlotSpec {
+  std::string name;  // unique within the worker
+  SlotKind kind = SlotKind::kCpu;
+  std::vector<int> cores;  // of the host, 0-based
+  std::string device_key;  // device slots only
+  std::string target;      // device slots only: canonical text without -threads
+  bool operator==(const SlotSpec&) const = default;
+};
+
+// What a worker says of itself.
+struct WorkerReport {
+  std::string worker;
+  std::string boot_id;
+  std::string address;
+  std::string host;
+  std::vector<SlotSpec> slots;
+  bool draining = false;
+  double load_average = 0;
+  std::string version;
+};
+
+struct Lease {
+  std::string id;
+  uint64_t fencing_token = 0;
+  std::string worker;
+  std::string slot;
+  std::string holder;
+  std::string purpose;
+  absl::Time expires;
+};
+
+struct AcquireOrder {
+  std::string worker;
+  std::string slot;
+  std::string holder;   // who asks
+  std::string purpose;  // for people
+  absl::Duration duration;
+};
+
+enum class SlotState { kFree, kHeld, kBlocked, kDraining, kQuarantined };
+
+struct SlotView {
+  SlotSpec spec;
+  SlotState state = SlotState::kFree;
+  std::string reason;    // one line; empty when free
+  std::string lease_id;  // when held
+  absl::Duration lease_remaining;
+};
+
+struct WorkerView {
+  WorkerReport report;  // its slots are in `slots`, with their state
+  absl::Duration since_sync;
+  std::vector<SlotView> slots;
+};
+
+struct PoolOptions {
+  absl::Duration worker_expiry = absl::Seconds(10);  // silence after which a worker is gone
+  absl::Duration min_lease = absl::Seconds(1);
+  absl::Duration max_lease = absl::Hours(1);
+  // Bounds on what strangers can make the tracker remember; far above any installation in view.
+  size_t max_workers = 4096;
+  size_t max_slots_per_worker = 1024;
+};
+
+class DevicePool {
+ public:
+  explicit DevicePool(const PoolOptions& options = {}) : options_(options) {}
+
+  // Registers the worker or refreshes it. A new boot id ends its leases. Returns the live leases of
+  // its slots. InvalidArgument: a malformed report. AlreadyExists: the boot id was replaced by a
+  // newer one, so two processes use one id. ResourceExhausted: too many workers or slots.
+  absl::StatusOr<std::vector<Lease>> Synchronize(const WorkerReport& report, absl::Time now);
+
+  // Grants the slot. `token` must be greater than every token before (Internal otherwise).
+  // NotFound: no such worker or slot. FailedPrecondition: quarantined or draining.
+  // ResourceExhausted: held, or blocked by a slot that shares a core; says by whom.
+  // InvalidArgument: a duration out of bounds, an order without holder.
+  absl::StatusOr<Lease> Acquire(const AcquireOrder& order, uint64_t token, absl::Time now);
+  // Extends to now + duration, never shortens. NotFound: expired or released.
+  absl::StatusOr<Lease> Renew(const std::string& lease_id, absl::Duration duration, absl::Time now);
+  // Unknown ids are no error: the lease has expired or was released before.
+  void Release(const std::string& lease_id, absl::Time now);
+
+  // Keeps new leases off a slot until lifted, over restarts of the worker; a lease that is held
+  // goes on. NotFound: no such slot.
+  absl::Status Quarantine(const std::string& worker, const std::string& slot,
+                          const std::string& reason, absl::Time now);
+  void LiftQuarantine(const std::string& worker, const std::string& slot);
+
+  // Drops leases and workers whose time is up. Every other call does this first.
+  void Expire(absl::Time now);
+
+  // Sorted by worker id.
+  std::vector<WorkerView> List(absl::Time now);
+  // Where the worker listens; empty if it is not there.
+  std::string AddressOf(const std::string& worker) const;
+  // Grows with every change that List shows, heartbeats and passing time left aside.
+  uint64_t version() const { return version_; }
+
+ private:
+  struct Worker {
+    WorkerReport report;
+    absl::Time last_sync;
+    std::deque<std::string> retired_boots;  // the newest few
+  };
+  using SlotKey = std::pair<std::string, std::string>;  // worker, slot
+
+  absl::Status CheckReport(const WorkerReport& report) const;
+  const SlotSpec* FindSlot(const std::string& worker, const std::string& slot) const;
+  // The lease that keeps `slot` of `host` from being granted; null if there is none.
+  const Lease* Conflict(const std::string& worker, const SlotSpec& slot) const;
+  SlotView View(const Worker& worker, const SlotSpec& slot, absl::Time now) const;
+  void DropLeasesOf(const std::string& worker);
+  void EndLease(std::map<std::string, Lease>::iterator lease);
+
+  const PoolOptions options_;
+  std::map<std::string, Worker> workers_;
+  std::map<std::string, Lease> leases_;           // by id
+  std::map<SlotKey, std::string> lease_of_slot_;  // inverse of the above
+  std::map<SlotKey, std::string> quarantined_;    // reason
+  uint64_t last_token_ = 0;
+  uint64_t version_ = 0;
+};
+
+}  // namespace heddle::tracker

@@ -1,0 +1,40 @@
+// Fencing tokens that grow over the tracker's whole life, restarts included.
+//
+// Tokens are reserved in blocks: the end of a block is on disk before its first token is handed
+// out, so a restart, however abrupt, goes on above it. Without a file the tokens start at the wall
+// clock in microseconds, which grows over restarts as long as the clock does. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace heddle::tracker {
+
+class FencingTokens {
+ public:
+  // `path` empty: no file. DataLoss: the file is damaged; FailedPrecondition: another process uses
+  // it; others: it cannot be read or written.
+  static absl::StatusOr<std::unique_ptr<FencingTokens>> Open(const std::string& path);
+  ~FencingTokens();
+  FencingTokens(const FencingTokens&) = delete;
+  FencingTokens& operator=(const FencingTokens&) = delete;
+
+  // Greater than every token before. Unavailable: the next block cannot be made durable.
+  absl::StatusOr<uint64_t> Next();
+
+ private:
+  FencingTokens(std::string path, uint64_t next, int lock_fd)
+      : path_(std::move(path)), next_(next), reserved_(next), lock_fd_(lock_fd) {}
+  absl::Status Reserve();
+
+  const std::string path_;
+  uint64_t next_;
+  uint64_t reserved_;  // tokens below this may be handed out
+  const int lock_fd_;  // -1 without a file
+};
+
+}  // namespace heddle::tracker

@@ -1,0 +1,88 @@
+// heddle-tracker: parses flags and wires.
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "tracker/tracker_service.h"
+
+namespace {
+
+// Whoever waits for the file sees it complete: it appears by a rename.
+bool WritePortFile(const std::string& path, int port) {
+  const std::string draft = path + ".new";
+  std::ofstream file(draft);
+  file << port << "\n";
+  file.close();
+  return file.good() && std::rename(draft.c_str(), path.c_str()) == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string listen = "127.0.0.1:9191";
+  std::string port_file;
+  std::string state;
+  bool verbose = false;
+  CLI::App app(
+      "heddle-tracker: knows which workers are there, which slots are free and who holds them");
+  app.add_option("--listen", listen, "Address to serve on; port 0 takes a free one")
+      ->capture_default_str();
+  app.add_option("--port-file", port_file, "Write the port number here once it is known");
+  app.add_option("--state", state,
+                 "Keep the last fencing token here, so that tokens grow over restarts");
+  app.add_flag("-v,--verbose", verbose, "Log more");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (verbose) spdlog::set_level(spdlog::level::debug);
+
+  // Blocked before any thread exists, so that only sigwait below takes them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  auto tokens = heddle::tracker::FencingTokens::Open(state);
+  if (!tokens.ok()) {
+    spdlog::error("{}", std::string(tokens.status().message()));
+    return 2;
+  }
+  heddle::tracker::TrackerServiceImpl service({}, *std::move(tokens));
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
+                             0);  // a second tracker must not share the port silently
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    spdlog::error(
+        "cannot listen on {}: is another tracker running there? choose another with --listen",
+        listen);
+    return 2;
+  }
+  if (!port_file.empty() && !WritePortFile(port_file, port)) {
+    spdlog::error("cannot write {}", port_file);
+    return 2;
+  }
+  spdlog::info("tracker listens on {} (port {})", listen, port);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: shutting down", sigdescr_np(signal));
+  server->GetHealthCheckService()->SetServingStatus(false);
+  service.Stop();
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  return 0;
+}

@@ -1,0 +1,217 @@
+#include "tracker/tracker_service.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::tracker {
+namespace {
+
+// A watch holds a server thread; schedulers and a few people watch, not crowds.
+constexpr int kMaxWatches = 64;
+// At most ten answers a second to a watch; also how late an expiry may be noticed.
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+
+// The monotonic clock as absl::Time: leases do not move when the wall clock does.
+absl::Time MonotonicNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+SlotSpec FromProto(const v1::Slot& slot) {
+  return {.name = slot.name(),
+          .kind = slot.kind() == v1::SLOT_DEVICE ? SlotKind::kDevice : SlotKind::kCpu,
+          .cores = {slot.cores().begin(), slot.cores().end()},
+          .device_key = slot.device_key(),
+          .target = slot.target()};
+}
+
+void ToProto(const SlotSpec& spec, v1::Slot* slot) {
+  slot->set_name(spec.name);
+  slot->set_kind(spec.kind == SlotKind::kDevice ? v1::SLOT_DEVICE : v1::SLOT_CPU);
+  slot->mutable_cores()->Assign(spec.cores.begin(), spec.cores.end());
+  slot->set_device_key(spec.device_key);
+  slot->set_target(spec.target);
+}
+
+v1::SlotState ToProto(SlotState state) {
+  switch (state) {
+    case SlotState::kFree:
+      return v1::SLOT_FREE;
+    case SlotState::kHeld:
+      return v1::SLOT_HELD;
+    case SlotState::kBlocked:
+      return v1::SLOT_BLOCKED;
+    case SlotState::kDraining:
+      return v1::SLOT_DRAINING;
+    case SlotState::kQuarantined:
+      return v1::SLOT_QUARANTINED;
+  }
+  return v1::SLOT_STATE_UNSPECIFIED;
+}
+
+void ToProto(const Lease& lease, const std::string& address, absl::Time now, v1::Lease* out) {
+  out->set_id(lease.id);
+  out->set_fencing_token(lease.fencing_token);
+  out->set_worker(lease.worker);
+  out->set_slot(lease.slot);
+  out->set_duration_ms(absl::ToInt64Milliseconds(lease.expires - now));
+  out->set_address(address);
+}
+
+}  // namespace
+
+TrackerServiceImpl::TrackerServiceImpl(const ServiceOptions& options,
+                                       std::unique_ptr<FencingTokens> tokens)
+    : options_(options),
+      pool_(options.pool),
+      tokens_(std::move(tokens)),
+      expirer_([this] { ExpireLoop(); }) {}
+
+TrackerServiceImpl::~TrackerServiceImpl() {
+  Stop();
+  expirer_.join();
+}
+
+void TrackerServiceImpl::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+}
+
+void TrackerServiceImpl::ExpireLoop() {
+  absl::MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) pool_.Expire(MonotonicNow());
+}
+
+grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext*,
+                                             const v1::SynchronizeRequest* request,
+                                             v1::SynchronizeResponse* response) {
+  WorkerReport report{.worker = request->worker(),
+                      .boot_id = request->boot_id(),
+                      .address = request->address(),
+                      .host = request->host(),
+                      .slots = {},
+                      .draining = request->draining(),
+                      .load_average = request->load_average(),
+                      .version = request->version()};
+  for (const v1::Slot& slot : request->slots()) report.slots.push_back(FromProto(slot));
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = MonotonicNow();
+  absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);
+  if (!leases.ok()) return ToGrpc(leases.status());
+  response->set_next_sync_ms(absl::ToInt64Milliseconds(options_.sync_interval));
+  response->set_expiry_ms(absl::ToInt64Milliseconds(options_.pool.worker_expiry));
+  for (const Lease& lease : *leases) {
+    response->add_valid_leases(lease.id);
+    v1::LeaseGrant* grant = response->add_grants();
+    grant->set_lease_id(lease.id);
+    grant->set_slot(lease.slot);
+    grant->set_fencing_token(lease.fencing_token);
+    grant->set_remaining_ms(absl::ToInt64Milliseconds(lease.expires - now));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status TrackerServiceImpl::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
+                                         v1::Lease* response) {
+  const AcquireOrder order{.worker = request->worker(),
+                           .slot = request->slot(),
+                           .holder = request->holder(),
+                           .purpose = request->purpose(),
+                           .duration = absl::Milliseconds(request->duration_ms())};
+  absl::MutexLock lock(&mutex_);
+  absl::StatusOr<uint64_t> token = tokens_->Next();
+  if (!token.ok()) return ToGrpc(token.status());
+  const absl::Time now = MonotonicNow();
+  absl::StatusOr<Lease> lease = pool_.Acquire(order, *token, now);
+  if (!lease.ok()) return ToGrpc(lease.status());
+  ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
+  return grpc::Status::OK;
+}
+
+grpc::Status TrackerServiceImpl::Renew(grpc::ServerContext*, const v1::RenewRequest* request,
+                                       v1::Lease* response) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = MonotonicNow();
+  absl::StatusOr<Lease> lease =
+      pool_.Renew(request->lease_id(), absl::Milliseconds(request->duration_ms()), now);
+  if (!lease.ok()) return ToGrpc(lease.status());
+  ToProto(*lease, pool_.AddressOf(lease->worker), now, response);
+  return grpc::Status::OK;
+}
+
+grpc::Status TrackerServiceImpl::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
+                                         v1::ReleaseResponse*) {
+  absl::MutexLock lock(&mutex_);
+  pool_.Release(request->lease_id(), MonotonicNow());
+  return grpc::Status::OK;
+}
+
+grpc::Status TrackerServiceImpl::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                                             v1::ListWorkersResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  FillList(response);
+  return grpc::Status::OK;
+}
+
+grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
+                                              const v1::ListWorkersRequest*,
+                                              grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (watches_ >= kMaxWatches) {
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                          absl::StrCat("there are ", kMaxWatches, " watches already"));
+    }
+    ++watches_;
+  }
+  bool first = true;
+  uint64_t seen = 0;
+  while (!context->IsCancelled()) {
+    v1::ListWorkersResponse response;
+    bool changed = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!first) mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kTick);
+      if (stopping_) break;
+      changed = first || pool_.version() != seen;
+      if (changed) {
+        FillList(&response);
+        seen = pool_.version();  // after the list: listing expires leases
+      }
+    }
+    first = false;
+    if (changed && !writer->Write(response)) break;
+  }
+  absl::MutexLock lock(&mutex_);
+  --watches_;
+  return stopping_ ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the tracker is shutting down")
+                   : grpc::Status::OK;
+}
+
+void TrackerServiceImpl::FillList(v1::ListWorkersResponse* response) {
+  for (const WorkerView& view : pool_.List(MonotonicNow())) {
+    v1::WorkerStatus* worker = response->add_workers();
+    worker->set_worker(view.report.worker);
+    worker->set_boot_id(view.report.boot_id);
+    worker->set_address(view.report.address);
+    worker->set_host(view.report.host);
+    worker->set_since_sync_ms(absl::ToInt64Milliseconds(view.since_sync));
+    worker->set_load_average(view.report.load_average);
+    worker->set_version(view.report.version);
+    for (const SlotView& slot : view.slots) {
+      v1::SlotStatus* status = worker->add_slots();
+      ToProto(slot.spec, status->mutable_slot());
+      status->set_state(ToProto(slot.state));
+      status->set_reason(slot.reason);
+      status->set_lease_id(slot.lease_id);
+      status->set_lease_remaining_ms(absl::ToInt64Milliseconds(slot.lease_remaining));
+    }
+  }
+}
+
+}  // namespace heddle::tracker
