@@ -33,6 +33,9 @@ class Analyzer {
   // Of an i64 expression; terms in canonical order.
   Linear SimplifyToLinear(const Expr& e);
   std::optional<Interval> Bounds(const Expr& e);
+  // True when the analysis finds low <= e < high. Cheaper than Bounds where plain intervals
+  // suffice.
+  bool IsWithin(const Expr& e, int64_t low, int64_t high);
   // Condition true for every assignment the context allows.
   bool Proves(const Expr& condition);
 

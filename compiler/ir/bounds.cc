@@ -244,6 +244,14 @@ std::optional<Interval> Analyzer::Bounds(const Expr& e) {
   return bounds;
 }
 
+bool Analyzer::IsWithin(const Expr& e, int64_t low, int64_t high) {
+  const Interval tree = TreeBounds(e);
+  if (low <= tree.min && tree.max < high) return true;
+  if (e->dtype != DType::kI64) return false;
+  const Interval linear = LinearBounds(Lin(e));
+  return low <= std::max(tree.min, linear.min) && std::min(tree.max, linear.max) < high;
+}
+
 std::optional<Interval> Bounds(const Expr& e, const Ranges& ranges) {
   return Analyzer(&ranges).Bounds(e);
 }

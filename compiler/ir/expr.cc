@@ -112,12 +112,6 @@ std::optional<T> EvalFloatAs(Op op, T a, T b) {
       return a * b;
     case Op::kDiv:
       return a / b;
-    case Op::kFloorDiv:
-      return std::floor(a / b);
-    case Op::kFloorMod: {
-      T r = std::fmod(a, b);
-      return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
-    }
     case Op::kMin:
       return b < a ? b : a;
     case Op::kMax:
