@@ -1,0 +1,237 @@
+#include "compiler/schedule/allocation.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/region.h"
+#include "compiler/schedule/tree.h"
+
+namespace heddle::schedule {
+
+using ir::As;
+using ir::Block;
+using ir::BufferRef;
+using ir::For;
+using ir::LoopKind;
+using ir::Stmt;
+
+namespace {
+
+struct Access {
+  std::vector<Path>* blocks;
+  size_t first;  // index of the first block that uses the buffer
+  size_t depth;  // statements its users share
+  int users = 0;
+};
+
+Stmt Wrap(const Stmt& s,
+          const std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>& allocs) {
+  Stmt result = s;
+  if (const auto* loop = As<For>(s)) {
+    Stmt body = Wrap(loop->body, allocs);
+    if (body != loop->body) {
+      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+    }
+  } else if (const auto* guard = As<ir::If>(s)) {
+    Stmt body = Wrap(guard->body, allocs);
+    if (body != guard->body) result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+  } else if (const auto* seq = As<ir::Seq>(s)) {
+    std::vector<Stmt> stmts;
+    bool changed = false;
+    for (const Stmt& child : seq->stmts) {
+      stmts.push_back(Wrap(child, allocs));
+      changed |= stmts.back() != child;
+    }
+    if (changed) result = ir::MakeSeq(std::move(stmts));
+  }
+  auto it = allocs.find(s.get());
+  if (it == allocs.end()) return result;
+  for (auto buffer = it->second.rbegin(); buffer != it->second.rend(); ++buffer) {
+    result = ir::MakeStmt(ir::Alloc{*buffer, std::move(result)});
+  }
+  return result;
+}
+
+void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocated,
+                   std::vector<const Block*>& blocks, RunningLoops& loops) {
+  if (const auto* loop = As<For>(s)) {
+    loops.emplace(loop->var.get(), loop->extent);
+    CollectInside(loop->body, allocated, blocks, loops);
+  } else if (const auto* guard = As<ir::If>(s)) {
+    CollectInside(guard->body, allocated, blocks, loops);
+  } else if (const auto* alloc = As<ir::Alloc>(s)) {
+    allocated.insert(alloc->buffer.get());
+    CollectInside(alloc->body, allocated, blocks, loops);
+  } else if (const auto* seq = As<ir::Seq>(s)) {
+    for (const Stmt& child : seq->stmts) CollectInside(child, allocated, blocks, loops);
+  } else if (const auto* block = As<Block>(s)) {
+    blocks.push_back(block);
+  }
+}
+
+// Two iterations of the loop store to different elements: in some dimension the loop variable moves
+// the index further than all inner loops together, or it only occurs under divisions and moduli (a
+// fused loop, whose parts address the elements together).
+bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& inner) {
+  ir::Substitution bindings;
+  for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
+  bool only_fused = true;
+  for (const ir::Expr& index : block.store.indices) {
+    auto reach = Evaluate(ir::Substitute(index, bindings), inner);
+    if (!reach) continue;
+    for (const auto& [term, coefficient] : reach->terms) {
+      if (!ir::UsesVar(term, var)) continue;
+      if (term->kind != ir::ExprKind::kVar) continue;
+      only_fused = false;
+      if (reach->hi - reach->lo < std::abs(coefficient)) return true;
+    }
+  }
+  return only_fused;
+}
+
+bool Concurrent(LoopKind kind) { return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled; }
+
+// Kinds of the loops around a statement.
+struct Around {
+  bool parallel = false;
+  bool vectorized = false;
+};
+
+absl::Status CheckNesting(const For& loop, const Around& around) {
+  if (around.vectorized &&
+      (loop.kind == LoopKind::kParallel || loop.kind == LoopKind::kVectorized)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "loop ", Quoted(loop.var->name), " would be ",
+        loop.kind == LoopKind::kParallel ? "parallel" : "vectorized", " inside a vectorized loop"));
+  }
+  if (around.parallel && loop.kind == LoopKind::kParallel) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("loop ", Quoted(loop.var->name), " would be parallel inside a parallel loop"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckUnder(const Stmt& s, Around around) {
+  if (const auto* loop = As<For>(s)) {
+    HEDDLE_RETURN_IF_ERROR(CheckNesting(*loop, around));
+    if (Concurrent(loop->kind)) HEDDLE_RETURN_IF_ERROR(CheckIndependent(s, loop->kind));
+    around.parallel |= loop->kind == LoopKind::kParallel;
+    around.vectorized |= loop->kind == LoopKind::kVectorized;
+    return CheckUnder(loop->body, around);
+  }
+  if (const auto* guard = As<ir::If>(s)) return CheckUnder(guard->body, around);
+  if (const auto* alloc = As<ir::Alloc>(s)) return CheckUnder(alloc->body, around);
+  if (const auto* seq = As<ir::Seq>(s)) {
+    for (const Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(CheckUnder(child, around));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Stmt StripAllocs(const Stmt& s, std::vector<BufferRef>* buffers) {
+  if (const auto* alloc = As<ir::Alloc>(s)) {
+    buffers->push_back(alloc->buffer);
+    return StripAllocs(alloc->body, buffers);
+  }
+  if (const auto* loop = As<For>(s)) {
+    Stmt body = StripAllocs(loop->body, buffers);
+    if (body == loop->body) return s;
+    return ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+  }
+  if (const auto* guard = As<ir::If>(s)) {
+    Stmt body = StripAllocs(guard->body, buffers);
+    return body == guard->body ? s : ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+  }
+  if (const auto* seq = As<ir::Seq>(s)) {
+    std::vector<Stmt> stmts;
+    bool changed = false;
+    for (const Stmt& child : seq->stmts) {
+      stmts.push_back(StripAllocs(child, buffers));
+      changed |= stmts.back() != child;
+    }
+    return changed ? ir::MakeSeq(std::move(stmts)) : s;
+  }
+  return s;
+}
+
+Stmt PlaceAllocs(const Stmt& s, const std::vector<BufferRef>& buffers) {
+  std::vector<Path> blocks = AllBlocks(s);
+  std::unordered_map<const ir::Buffer*, Access> accesses;
+  for (const BufferRef& buffer : buffers) accesses.emplace(buffer.get(), Access{&blocks, 0, 0, 0});
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    std::unordered_set<const ir::Buffer*> used{blocks[i].block().store.buffer.get()};
+    ForEachLoad(blocks[i].block(), [&](const ir::Expr& load) { used.insert(load->buffer.get()); });
+    for (const ir::Buffer* buffer : used) {
+      auto it = accesses.find(buffer);
+      if (it == accesses.end()) continue;
+      Access& access = it->second;
+      if (access.users++ == 0) {
+        access.first = i;
+        access.depth = blocks[i].nodes.size();
+      } else {
+        access.depth = std::min(access.depth, CommonDepth(blocks[access.first], blocks[i]));
+      }
+    }
+  }
+  std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>> allocs;
+  for (const BufferRef& buffer : buffers) {
+    const Access& access = accesses.at(buffer.get());
+    if (access.users == 0) continue;
+    const Stmt& place =
+        access.users == 1 ? s : blocks[access.first].nodes[std::max<size_t>(access.depth, 1) - 1];
+    allocs[place.get()].push_back(buffer);
+  }
+  return Wrap(s, allocs);
+}
+
+absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
+  const For& loop = *As<For>(loop_stmt);
+  std::unordered_set<const ir::Buffer*> allocated;
+  std::vector<const Block*> blocks;
+  RunningLoops inner;
+  CollectInside(loop.body, allocated, blocks, inner);
+  auto refuse = [&](const Block& block, std::string_view why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",
+                     Quoted(block.name), " ", absl::string_view(why.data(), why.size())));
+  };
+  for (const Block* block : blocks) {
+    Role role = RoleOf(*block, loop.var.get());
+    if (role == Role::kReduce || role == Role::kMixed) return refuse(*block, "reduces over it");
+    const ir::Buffer* written = block->store.buffer.get();
+    if (allocated.count(written)) continue;
+    if (loop.extent > 1 &&
+        (role == Role::kFree || !WritesDisjoint(*block, loop.var.get(), inner))) {
+      return refuse(*block, "writes the same element in several of them");
+    }
+    if (written->scope == ir::Scope::kLocal && kind != LoopKind::kVectorized) {
+      return refuse(*block, "writes a local buffer that they would share");
+    }
+  }
+  for (const Block* block : blocks) {
+    bool shares = false;
+    ForEachLoad(*block, [&](const ir::Expr& load) {
+      shares |= load->buffer->scope == ir::Scope::kLocal && !allocated.count(load->buffer.get());
+    });
+    if (shares && kind != LoopKind::kVectorized) {
+      return refuse(*block, "reads a local buffer that they would share");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConcurrency(const Stmt& root) { return CheckUnder(root, {}); }
+
+absl::StatusOr<ir::Program> Finish(const ir::Program& p, Stmt body,
+                                   const std::vector<BufferRef>& buffers) {
+  ir::Program result{p.name, p.inputs, p.outputs, PlaceAllocs(body, buffers)};
+  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
+  return result;
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,36 @@
+// Region analysis: which interval of a dimension an index expression reaches while some loops run
+// and others stand still. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::schedule {
+
+// sum of coefficient x term + [lo, hi]; the terms hold only variables that stand still.
+struct SymbolicInterval {
+  std::vector<std::pair<ir::Expr, int64_t>> terms;
+  int64_t lo = 0;
+  int64_t hi = 0;
+
+  bool IsConstant() const { return terms.empty(); }
+  int64_t Extent() const { return hi - lo + 1; }
+  // The lower end as an expression.
+  ir::Expr Base() const;
+};
+
+// Extents of the loops that run; every other variable stands still.
+using RunningLoops = std::unordered_map<const ir::Var*, int64_t>;
+
+// The interval of an integer expression, or nullopt if an operation is not understood. Not always
+// tight.
+std::optional<SymbolicInterval> Evaluate(const ir::Expr& e, const RunningLoops& running);
+
+// The smallest interval that holds both; nullopt if their distance is not a constant.
+std::optional<SymbolicInterval> Union(const SymbolicInterval& a, const SymbolicInterval& b);
+
+}  // namespace heddle::schedule

@@ -1,0 +1,324 @@
+#include "compiler/schedule/tree.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::schedule {
+
+using ir::As;
+using ir::Block;
+using ir::Expr;
+using ir::ExprKind;
+using ir::For;
+using ir::Stmt;
+
+namespace {
+
+// Calls fn(child) for each direct child until it returns true.
+template <typename F>
+bool AnyChild(const Stmt& s, const F& fn) {
+  if (const auto* loop = As<For>(s)) return fn(loop->body);
+  if (const auto* guard = As<ir::If>(s)) return fn(guard->body);
+  if (const auto* alloc = As<ir::Alloc>(s)) return fn(alloc->body);
+  if (const auto* seq = As<ir::Seq>(s)) {
+    for (const Stmt& child : seq->stmts) {
+      if (fn(child)) return true;
+    }
+  }
+  return false;
+}
+
+template <typename Match>
+bool FindPath(const Stmt& s, const Match& match, std::vector<Stmt>& nodes) {
+  nodes.push_back(s);
+  if (match(s)) return true;
+  if (AnyChild(s, [&](const Stmt& child) { return FindPath(child, match, nodes); })) return true;
+  nodes.pop_back();
+  return false;
+}
+
+// `parent` with one child replaced; null if it becomes empty.
+Stmt WithChild(const Stmt& parent, const Stmt& old_child, Stmt child) {
+  if (const auto* seq = As<ir::Seq>(parent)) {
+    std::vector<Stmt> stmts;
+    stmts.reserve(seq->stmts.size());
+    for (const Stmt& s : seq->stmts) {
+      if (s != old_child) {
+        stmts.push_back(s);
+      } else if (child) {
+        stmts.push_back(child);
+      }
+    }
+    return stmts.empty() ? nullptr : ir::MakeSeq(std::move(stmts));
+  }
+  if (!child) return nullptr;
+  if (const auto* loop = As<For>(parent)) {
+    return ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(child)});
+  }
+  if (const auto* guard = As<ir::If>(parent)) {
+    return ir::MakeStmt(ir::If{guard->condition, std::move(child)});
+  }
+  return ir::MakeStmt(ir::Alloc{As<ir::Alloc>(parent)->buffer, std::move(child)});
+}
+
+void CollectBlocks(const Stmt& s, std::vector<Stmt>& nodes, std::vector<Path>& out) {
+  nodes.push_back(s);
+  if (As<Block>(s)) out.push_back(Path{nodes});
+  AnyChild(s, [&](const Stmt& child) {
+    CollectBlocks(child, nodes, out);
+    return false;
+  });
+  nodes.pop_back();
+}
+
+void CollectNames(const Stmt& s, std::unordered_set<std::string>& names) {
+  if (const auto* loop = As<For>(s)) names.insert(loop->var->name);
+  if (const auto* alloc = As<ir::Alloc>(s)) names.insert(alloc->buffer->name);
+  if (const auto* block = As<Block>(s)) {
+    names.insert(block->name);
+    for (const ir::BlockIter& iter : block->iters) names.insert(iter.var->name);
+  }
+  AnyChild(s, [&](const Stmt& child) {
+    CollectNames(child, names);
+    return false;
+  });
+}
+
+void SplitConjunction(const Expr& e, std::vector<Expr>& out) {
+  if (e->kind == ExprKind::kOp && e->op == ir::Op::kAnd) {
+    SplitConjunction(e->args[0], out);
+    SplitConjunction(e->args[1], out);
+  } else {
+    out.push_back(e);
+  }
+}
+
+bool UsesAny(const Expr& e, const std::unordered_set<const ir::Var*>& vars) {
+  if (e->kind == ExprKind::kVar) return vars.count(e->var.get()) > 0;
+  return std::any_of(e->args.begin(), e->args.end(),
+                     [&](const Expr& arg) { return UsesAny(arg, vars); });
+}
+
+}  // namespace
+
+std::vector<const For*> Path::Loops(size_t from) const {
+  std::vector<const For*> loops;
+  for (size_t i = from; i + 1 < nodes.size(); ++i) {
+    if (const auto* loop = As<For>(nodes[i])) loops.push_back(loop);
+  }
+  return loops;
+}
+
+bool Path::Contains(const ir::StmtNode* node) const {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Stmt& s) { return s.get() == node; });
+}
+
+absl::StatusOr<Path> FindLoop(const Stmt& root, const std::string& name) {
+  Path path;
+  auto match = [&](const Stmt& s) {
+    const auto* loop = As<For>(s);
+    return loop != nullptr && loop->var->name == name;
+  };
+  if (FindPath(root, match, path.nodes)) return path;
+  return absl::NotFoundError(absl::StrCat("no loop ", Quoted(name)));
+}
+
+absl::StatusOr<Path> FindBlock(const Stmt& root, const std::string& name) {
+  Path path;
+  auto match = [&](const Stmt& s) {
+    const auto* block = As<Block>(s);
+    return block != nullptr && block->name == name;
+  };
+  if (FindPath(root, match, path.nodes)) return path;
+  return absl::NotFoundError(absl::StrCat("no block ", Quoted(name)));
+}
+
+std::vector<Path> AllBlocks(const Stmt& root) {
+  std::vector<Path> blocks;
+  std::vector<Stmt> nodes;
+  CollectBlocks(root, nodes, blocks);
+  return blocks;
+}
+
+size_t CommonDepth(const Path& a, const Path& b) {
+  size_t limit = std::min(a.nodes.size(), b.nodes.size());
+  size_t depth = 0;
+  while (depth < limit && a.nodes[depth] == b.nodes[depth]) ++depth;
+  return depth;
+}
+
+int RealLoops(const Path& path, size_t depth) {
+  int count = 0;
+  for (size_t i = 0; i < depth; ++i) {
+    const auto* loop = As<For>(path.nodes[i]);
+    if (loop != nullptr && loop->extent > 1) ++count;
+  }
+  return count;
+}
+
+Stmt ReplaceAt(const Path& path, size_t depth, Stmt replacement) {
+  Stmt current = std::move(replacement);
+  for (size_t i = depth; i > 0; --i) {
+    current = WithChild(path.nodes[i - 1], path.nodes[i], std::move(current));
+  }
+  return current;
+}
+
+Stmt MapBlocks(const Stmt& s, const std::function<Stmt(const Stmt&)>& fn) {
+  if (As<Block>(s)) return fn(s);
+  if (const auto* seq = As<ir::Seq>(s)) {
+    std::vector<Stmt> stmts;
+    bool changed = false;
+    for (const Stmt& child : seq->stmts) {
+      Stmt mapped = MapBlocks(child, fn);
+      changed |= mapped != child;
+      if (mapped) stmts.push_back(std::move(mapped));
+    }
+    if (!changed) return s;
+    return stmts.empty() ? nullptr : ir::MakeSeq(std::move(stmts));
+  }
+  Stmt result = s;
+  AnyChild(s, [&](const Stmt& child) {
+    Stmt mapped = MapBlocks(child, fn);
+    if (mapped != child) result = WithChild(s, child, std::move(mapped));
+    return true;
+  });
+  return result;
+}
+
+bool Reads(const Block& block, const ir::Buffer* buffer) {
+  bool found = false;
+  ForEachLoad(block, [&](const Expr& load) { found |= load->buffer.get() == buffer; });
+  return found;
+}
+
+bool IsOutput(const ir::Program& p, const ir::Buffer* buffer) {
+  return std::any_of(p.outputs.begin(), p.outputs.end(),
+                     [&](const ir::BufferRef& b) { return b.get() == buffer; });
+}
+
+bool IsInput(const ir::Program& p, const ir::Buffer* buffer) {
+  return std::any_of(p.inputs.begin(), p.inputs.end(),
+                     [&](const ir::BufferRef& b) { return b.get() == buffer; });
+}
+
+absl::Status CheckNamesFree(const ir::Program& p, const std::vector<std::string>& names) {
+  std::unordered_set<std::string> taken;
+  for (const ir::BufferRef& b : p.inputs) taken.insert(b->name);
+  for (const ir::BufferRef& b : p.outputs) taken.insert(b->name);
+  CollectNames(p.body, taken);
+  for (const std::string& name : names) {
+    if (!taken.insert(name).second) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("name ", Quoted(name), " exists already in the program"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Role RoleOf(const Block& block, const ir::Var* loop_var) {
+  bool spatial = false;
+  bool reduce = false;
+  for (const ir::BlockIter& iter : block.iters) {
+    if (!ir::UsesVar(iter.binding, loop_var)) continue;
+    (iter.kind == ir::IterKind::kReduce ? reduce : spatial) = true;
+  }
+  if (spatial && reduce) return Role::kMixed;
+  if (spatial) return Role::kSpatial;
+  return reduce ? Role::kReduce : Role::kFree;
+}
+
+StoreShape StoreShapeOf(const Block& block) {
+  StoreShape shape;
+  std::vector<const ir::BlockIter*> unused;
+  for (const ir::BlockIter& iter : block.iters) {
+    if (iter.kind == ir::IterKind::kSpatial) unused.push_back(&iter);
+  }
+  for (size_t d = 0; d < block.store.indices.size(); ++d) {
+    const Expr& index = block.store.indices[d];
+    if (block.store.buffer->shape[d] == 1 && ir::IsConstInt(index)) {
+      shape.dims.push_back(nullptr);
+      continue;
+    }
+    if (index->kind != ExprKind::kVar) return shape;
+    auto it = std::find_if(unused.begin(), unused.end(),
+                           [&](const ir::BlockIter* iter) { return iter->var == index->var; });
+    if (it == unused.end() || (*it)->extent != block.store.buffer->shape[d]) return shape;
+    shape.dims.push_back(*it);
+    unused.erase(it);
+  }
+  shape.exact = unused.empty();
+  return shape;
+}
+
+Stmt Nest(const std::vector<FreshLoop>& loops, Stmt body) {
+  for (size_t i = loops.size(); i > 0; --i) {
+    const FreshLoop& loop = loops[i - 1];
+    body = ir::MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
+  }
+  return body;
+}
+
+ir::VarRef MakeVar(std::string name) {
+  return std::make_shared<const ir::Var>(ir::Var{std::move(name)});
+}
+
+absl::StatusOr<Mirror> MirrorSpatial(const Block& block, const std::vector<const For*>& loops,
+                                     const std::function<std::string(int, const For&)>& name) {
+  Mirror mirror;
+  std::unordered_set<const ir::Var*> reduce_vars;
+  std::unordered_set<const ir::Var*> spatial_vars;
+  for (const For* loop : loops) {
+    Role role = RoleOf(block, loop->var.get());
+    if (role == Role::kMixed) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "loop ", Quoted(loop->var->name), " feeds spatial and reduce iterators of block ",
+          Quoted(block.name), " at once"));
+    }
+    if (role == Role::kReduce) reduce_vars.insert(loop->var.get());
+    if (role != Role::kSpatial) continue;
+    spatial_vars.insert(loop->var.get());
+    ir::VarRef copy = MakeVar(name(static_cast<int>(mirror.loops.size()), *loop));
+    mirror.loops.push_back({copy, loop->extent, ir::LoopKind::kSerial});
+    mirror.renamed.emplace(loop->var.get(), ir::VarExpr(copy));
+  }
+  for (const ir::BlockIter& iter : block.iters) {
+    if (iter.kind != ir::IterKind::kSpatial) continue;
+    mirror.iter_bindings.emplace(iter.var.get(), ir::Substitute(iter.binding, mirror.renamed));
+  }
+  if (block.where) {
+    std::vector<Expr> parts;
+    SplitConjunction(block.where, parts);
+    for (const Expr& part : parts) {
+      if (UsesAny(part, reduce_vars)) {
+        if (UsesAny(part, spatial_vars)) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "the guard of block ", Quoted(block.name), " mixes spatial and reduce loops"));
+        }
+        continue;
+      }
+      mirror.where = AndMaybe(mirror.where, ir::Substitute(part, mirror.renamed));
+    }
+  }
+  return mirror;
+}
+
+void NewIters::Add(const std::string& block, int64_t extent, ir::IterKind kind, Expr binding) {
+  ir::VarRef var = MakeVar(absl::StrCat(block, ".v", iters.size()));
+  exprs.push_back(ir::VarExpr(var));
+  iters.push_back({std::move(var), extent, kind, std::move(binding)});
+}
+
+std::string Quoted(const std::string& name) { return absl::StrCat("`", name, "`"); }
+
+Expr AndMaybe(Expr a, Expr b) {
+  if (!a) return b;
+  if (!b) return a;
+  return ir::And(std::move(a), std::move(b));
+}
+
+}  // namespace heddle::schedule
