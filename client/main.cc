@@ -1,0 +1,208 @@
+// heddle: the command line. Turns flags into options and calls the command; nothing else.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "client/commands.h"
+
+using heddle::client::GlobalOptions;
+
+namespace {
+
+void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
+  app->add_option("model", o.model, "ONNX file")->required();
+  app->add_option("--target", o.target, "What to tune for, e.g. 'llvm -mcpu=native -threads=2'")
+      ->capture_default_str();
+  app->add_option("--device", o.device_key,
+                  "Only devices of this key (default: any that runs the target)");
+  app->add_option("--name", o.name, "Name for people (default: the file's name)");
+  app->add_option("--trials", o.trials, "Candidates measured per task")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app->add_option("--batch", o.batch, "Candidates per round")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app->add_option("--depth", o.depth,
+                  "Tasks of the job in flight at a time (0: the service's default)")
+      ->check(CLI::Range(0, 64));
+  app->add_option("--strategy", o.strategy, "annealing or random")->capture_default_str();
+  app->add_option("--seed", o.seed, "Seed of the search")->capture_default_str();
+  app->add_option("--shape", o.shapes,
+                  "Shape of an input with dynamic dimensions: name=1x3x224x224 (repeatable)");
+  app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
+  app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
+}
+
+void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
+  const auto text = [app](const char* flag, std::string* field, const char* help) {
+    app->add_option(flag, *field, help);
+  };
+  text("--task", query.mutable_workload_key(), "Workload key");
+  text("--target", query.mutable_target(), "Canonical target text");
+  text("--device", query.mutable_device_key(), "Device key");
+  text("--job", query.mutable_job(), "Job id");
+  app->add_flag_function(
+      "--best", [&query](int64_t) { query.set_best_only(true); }, "Only the fastest of each task");
+  app->add_flag_function(
+      "--valid", [&query](int64_t) { query.set_valid_only(true); }, "Leave out failed candidates");
+  app->add_option_function<int64_t>(
+      "--limit", [&query](int64_t n) { query.set_limit(n); }, "At most this many");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace client = heddle::client;
+  CLI::App app("Heddle tunes neural networks for the machine they run on.", "heddle");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "heddle 0.1.0");
+  app.fallthrough();  // global flags may follow the subcommand
+  app.footer(
+      "Start: heddle zoo resnet18 -o resnet18.onnx && heddle tune resnet18.onnx -o "
+      "resnet18.heddle");
+
+  GlobalOptions global;
+  app.add_option("--server", global.server, "Scheduler's address")
+      ->envname("HEDDLE_SERVER")
+      ->capture_default_str();
+  app.add_flag("--json", global.output.json, "Machine-readable output");
+  app.add_flag("--plain", global.output.plain, "No colour, no animation, tab-separated tables");
+  app.add_flag("-v,--verbose", global.output.verbosity, "More details");
+
+  int code = 0;
+  const auto command = [&app](const char* name, const char* help) {
+    return app.add_subcommand(name, help);
+  };
+
+  client::SubmitOptions submit;
+  CLI::App* submit_app = command("submit", "Submit a model; prints the job's id");
+  AddSubmitFlags(submit_app, submit);
+  submit_app->add_flag("--dry-run", submit.dry_run, "Only say what would be tuned, and where");
+  submit_app->callback([&] { code = client::Submit(global, submit); });
+
+  client::TuneOptions tune;
+  CLI::App* tune_app =
+      command("tune", "Submit, watch and fetch in one go; starts a service where none is running");
+  AddSubmitFlags(tune_app, tune.submit);
+  tune_app->add_option("-o,--output", tune.output, "Module file to write")->required();
+  tune_app->add_option("--data", tune.data, "Data directory of a service started for this command");
+  tune_app->callback([&] { code = client::Tune(global, tune); });
+
+  bool all_jobs = false;
+  CLI::App* jobs_app = command("jobs", "List jobs");
+  jobs_app->add_flag("-a,--all", all_jobs, "Finished ones too");
+  jobs_app->callback([&] { code = client::ListJobs(global, all_jobs); });
+
+  std::vector<std::string> job_ids;
+  std::string job_id;
+  bool stages = false;
+  CLI::App* show_app = command("show", "Show jobs, their tasks and the timeline of their stages");
+  show_app->add_option("job", job_ids, "Job ids")->required();
+  show_app->add_flag("--stages", stages, "List every stage");
+  show_app->callback([&] { code = client::ShowJobs(global, job_ids, stages); });
+
+  CLI::App* watch_app = command("watch", "Watch a job live; Ctrl-C detaches");
+  watch_app->add_option("job", job_id, "Job id")->required();
+  watch_app->callback([&] { code = client::WatchJob(global, job_id); });
+
+  std::string wait_for = "done";
+  double timeout_seconds = 0;
+  CLI::App* wait_app = command("wait", "Wait for a job, for scripts");
+  wait_app->add_option("job", job_id, "Job id")->required();
+  wait_app->add_option("--for", wait_for, "done or first-valid")
+      ->check(CLI::IsMember({"done", "first-valid"}))
+      ->capture_default_str();
+  wait_app->add_option("--timeout", timeout_seconds, "Seconds; 0 waits for ever")
+      ->capture_default_str();
+  wait_app->callback([&] {
+    code = client::WaitForJob(
+        global, job_id, wait_for,
+        timeout_seconds > 0 ? absl::Seconds(timeout_seconds) : absl::InfiniteDuration());
+  });
+
+  const auto action = [&](const char* name, const char* help, client::JobAction what) {
+    CLI::App* action_app = command(name, help);
+    action_app->add_option("job", job_id, "Job id")->required();
+    action_app->callback([&, what] { code = client::ActOnJob(global, what, job_id); });
+  };
+  action("cancel", "Cancel a job; its records stay", client::JobAction::kCancel);
+  action("pause", "Pause a job after its running stages", client::JobAction::kPause);
+  action("resume", "Resume a paused job", client::JobAction::kResume);
+
+  std::string output, schedules = "best";
+  CLI::App* fetch_app = command("fetch", "Fetch a job's module");
+  fetch_app->add_option("job", job_id, "Job id")->required();
+  fetch_app->add_option("-o,--output", output, "Module file to write")->required();
+  fetch_app->add_option("--schedules", schedules, "best, default or naive")
+      ->check(CLI::IsMember({"best", "default", "naive"}))
+      ->capture_default_str();
+  fetch_app->callback([&] { code = client::FetchModule(global, job_id, output, schedules); });
+
+  client::RunOptions run;
+  CLI::App* run_app = command("run", "Run a module, without a service");
+  run_app->add_option("module", run.module, "Module file")->required();
+  run_app->add_option("--input", run.inputs,
+                      "x.npy in order, or name=x.npy (repeatable; random where missing)");
+  run_app->add_option("-o,--output", run.output, ".npy file, or a directory for several outputs");
+  run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
+  run_app->add_option("--seed", run.seed, "Seed of random inputs")->capture_default_str();
+  run_app->add_flag("--evaluate", run.evaluate, "Time the model, and each task");
+  run_app->add_option("--against", run.against,
+                      "Other modules of the model to time in turns (repeatable)");
+  run_app->add_option("--rounds", run.rounds, "Rounds of timing")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  run_app->add_option("--check", run.check,
+                      "ONNX file: compare the outputs with the interpreter's");
+  run_app->add_option("--shape", run.shapes, "With --check: shape of a dynamic input (repeatable)");
+  run_app->callback([&] { code = client::RunModule(global, run); });
+
+  std::string module_path;
+  CLI::App* inspect_app = command("inspect", "Show what a module file holds");
+  inspect_app->add_option("module", module_path, "Module file")->required();
+  inspect_app->callback([&] { code = client::ShowModule(global, module_path); });
+
+  heddle::v1::RecordQuery query;
+  CLI::App* records_app = command("records", "Query, export or import tuning records");
+  AddQueryFlags(records_app, query);
+  CLI::App* export_app = records_app->add_subcommand("export", "Write records as JSON lines");
+  AddQueryFlags(export_app, query);
+  export_app->add_option("-o,--output", output, "File (default: stdout)");
+  std::string import_path;
+  CLI::App* import_app = records_app->add_subcommand("import", "Read records from JSON lines");
+  import_app->add_option("file", import_path, "File, or - for stdin")->required();
+  records_app->callback([&] {
+    if (export_app->parsed()) {
+      code = client::ExportRecords(global, query, output);
+    } else if (import_app->parsed()) {
+      code = client::ImportRecords(global, import_path);
+    } else {
+      code = client::QueryRecords(global, query);
+    }
+  });
+
+  CLI::App* devices_app = command("devices", "List workers, their slots and what they do");
+  devices_app->callback([&] { code = client::ListDevices(global); });
+
+  std::string zoo_name;
+  uint64_t zoo_seed = 0;
+  CLI::App* zoo_app = command("zoo", "Write a well-known model with random weights as ONNX");
+  zoo_app->add_option("name", zoo_name, "Model; omit to list them");
+  zoo_app->add_option("-o,--output", output, "ONNX file to write");
+  zoo_app->add_option("--seed", zoo_seed, "Seed of the weights")->capture_default_str();
+  zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
+
+  client::InstallInterruptHandler();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    std::fprintf(stderr, "heddle: %s (see `heddle --help`)\n", e.what());
+    return client::kUsage;
+  }
+  return code;
+}

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "client/commands.h"
+#include "client/json.h"
+#include "client/npy.h"
+
+namespace heddle::client {
+namespace {
+
+// A line longer than this is no record (a workload's text is some ten kilobytes).
+constexpr size_t kMaxLineBytes = 4 << 20;
+
+std::string OutcomeWord(v1::Outcome outcome) {
+  switch (outcome) {
+    case v1::OUTCOME_OK:
+      return "ok";
+    case v1::OUTCOME_BUILD_ERROR:
+      return "build error";
+    case v1::OUTCOME_BUILD_TIMEOUT:
+      return "build timeout";
+    case v1::OUTCOME_WRONG_RESULT:
+      return "wrong result";
+    case v1::OUTCOME_RUN_CRASH:
+      return "crash";
+    case v1::OUTCOME_RUN_TIMEOUT:
+      return "run timeout";
+    case v1::OUTCOME_LOST:
+      return "lost";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace
+
+int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
+  const ServiceClient client(global.server);
+  Table table({"task", "device", "outcome", "median", "GFLOP/s", "job", "when", "key"});
+  int64_t count = 0;
+  const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
+    ++count;
+    if (global.output.json) {
+      fmt::print("{}\n", ToJsonLine(record));
+    } else {
+      table.Add({record.label(), record.device_key(), OutcomeWord(record.measurement().outcome()),
+                 FormatNs(record.median_ns()), FormatGflops(record.flops(), record.median_ns()),
+                 record.job(), FormatWallTime(record.created_unix_ns()), record.workload_key()});
+    }
+    return !Interrupted();
+  });
+  if (!status.ok()) return Fail(status);
+  if (!global.output.json && count > 0) fmt::print("{}", table.ToText(global.output.plain));
+  if (count == 0) fmt::print(stderr, "no records match\n");
+  return Interrupted() ? kInterrupted : kDone;
+}
+
+int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+                  const std::string& output) {
+  const ServiceClient client(global.server);
+  v1::RecordQuery full = query;
+  full.set_with_workload(true);
+  if (full.limit() == 0)
+    full.set_limit(
+        std::numeric_limits<int64_t>::max());  // an export is whole unless asked otherwise
+  const bool to_file = !output.empty() && output != "-";
+  const std::string temporary = output + ".part";
+  std::ofstream file;
+  if (to_file) file.open(temporary);
+  std::ostream& out = to_file ? file : std::cout;
+  int64_t count = 0;
+  const absl::Status status = client.QueryRecords(full, [&](const v1::Record& record) {
+    ++count;
+    out << ToJsonLine(record) << '\n';
+    return out.good() && !Interrupted();
+  });
+  out.flush();
+  const bool complete = status.ok() && out.good() && !Interrupted();
+  if (to_file) {
+    file.close();
+    if (!complete || std::rename(temporary.c_str(), output.c_str()) != 0) {
+      std::remove(temporary.c_str());
+      if (status.ok() && !Interrupted()) {
+        return Fail(absl::InvalidArgumentError(
+            fmt::format("cannot write '{}'; free space or choose another place", output)));
+      }
+    }
+  }
+  if (!status.ok()) return Fail(status);
+  if (Interrupted()) return kInterrupted;
+  fmt::print(stderr, "{} records exported\n", count);
+  return kDone;
+}
+
+int ImportRecords(const GlobalOptions& global, const std::string& input) {
+  std::ifstream file;
+  if (input != "-") {
+    file.open(input);
+    if (!file) return Fail(absl::NotFoundError(fmt::format("cannot read '{}'", input)));
+  }
+  std::istream& in = input == "-" ? std::cin : file;
+  absl::Status bad;
+  int64_t line_number = 0;
+  // The whole file is checked before the first record is sent: an import happens entirely or not at
+  // all.
+  std::vector<v1::Record> records;
+  for (std::string line; bad.ok() && std::getline(in, line);) {
+    ++line_number;
+    if (line.empty()) continue;
+    if (line.size() > kMaxLineBytes) {
+      bad = absl::InvalidArgumentError("the line is too long for a record");
+      break;
+    }
+    bad = FromJsonLine(line, &records.emplace_back());
+  }
+  if (!bad.ok()) {
+    return Fail(absl::InvalidArgumentError(fmt::format("{}:{}: {}; nothing was imported", input,
+                                                       line_number, std::string(bad.message()))));
+  }
+  size_t next = 0;
+  const absl::StatusOr<v1::ImportRecordsResponse> response =
+      ServiceClient(global.server).ImportRecords([&](v1::Record* record) {
+        if (next == records.size() || Interrupted()) return false;
+        *record = std::move(records[next++]);
+        return true;
+      });
+  if (!response.ok()) return Fail(response.status());
+  if (global.output.json) fmt::print("{}\n", ToJsonLine(*response));
+  fmt::print(stderr, "{} records imported, {} known already, {} rejected\n", response->imported(),
+             response->skipped(), response->rejected());
+  if (response->rejected() > 0)
+    return Fail(absl::InvalidArgumentError("first rejected: " + response->first_error()));
+  return kDone;
+}
+
+}  // namespace heddle::client

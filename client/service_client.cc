@@ -1,0 +1,322 @@
+#include "client/service_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "client/digest.h"
+#include "proto/jobs.grpc.pb.h"
+
+namespace heddle::client {
+namespace {
+
+constexpr auto kUnaryLimit = std::chrono::seconds(30);
+// A compile on demand may run for minutes before the first byte of a module comes.
+constexpr auto kTransferLimit = std::chrono::minutes(20);
+constexpr size_t kChunkBytes = 1 << 20;
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::UnavailableError(
+        "no scheduler answers at " + address +
+        " (start one with `heddle-scheduler --embedded`, or name another with --server)");
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+void LimitTime(grpc::ClientContext& context, std::chrono::milliseconds limit) {
+  context.set_deadline(std::chrono::system_clock::now() + limit);
+}
+
+}  // namespace
+
+struct ServiceClient::Stubs {
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::JobService::Stub> jobs;
+  std::unique_ptr<v1::RecordService::Stub> records;
+};
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+}
+
+ServiceClient::ServiceClient(std::string address)
+    : address_(std::move(address)), stubs_(std::make_unique<Stubs>()) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  stubs_->channel = grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), args);
+  stubs_->jobs = v1::JobService::NewStub(stubs_->channel);
+  stubs_->records = v1::RecordService::NewStub(stubs_->channel);
+}
+
+ServiceClient::~ServiceClient() = default;
+
+absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::Status last = absl::UnavailableError("no answer from " + address_);
+  do {
+    grpc::ClientContext context;
+    LimitTime(context, std::chrono::milliseconds(std::max<int64_t>(
+                           50, absl::ToInt64Milliseconds(deadline - absl::Now()))));
+    context.set_wait_for_ready(timeout > absl::Seconds(1));
+    v1::ListJobsResponse response;
+    const grpc::Status status = stubs_->jobs->ListJobs(&context, {}, &response);
+    if (status.ok()) return absl::OkStatus();
+    last = FromGrpc(status, address_);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      last = absl::UnavailableError("no scheduler answers at " + address_);
+    }
+    if (timeout > absl::Seconds(1)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (absl::Now() < deadline);
+  return last;
+}
+
+absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
+                                                  std::string_view model) const {
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  v1::SubmitResponse response;
+  auto writer = stubs_->jobs->Submit(&context, &response);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  bool open = writer->Write(request);
+  for (size_t offset = 0; open && (offset < model.size() || offset == 0); offset += kChunkBytes) {
+    v1::Chunk* chunk = request.mutable_chunk();
+    chunk->Clear();
+    chunk->set_name("model");
+    chunk->set_data(std::string(model.substr(offset, kChunkBytes)));
+    if (offset + kChunkBytes >= model.size()) {
+      chunk->set_last(true);
+      chunk->set_sha256(Sha256Hex(model));
+    }
+    open = writer->Write(request);
+  }
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (!status.ok()) return FromGrpc(status, address_);
+  return response.job();
+}
+
+absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::ListJobsRequest request;
+  request.set_all(all);
+  v1::ListJobsResponse response;
+  const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address_);
+  return std::vector<v1::Job>(response.jobs().begin(), response.jobs().end());
+}
+
+absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::GetJobRequest request;
+  request.set_job(job);
+  v1::Job response;
+  const grpc::Status status = stubs_->jobs->GetJob(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address_);
+  return response;
+}
+
+namespace {
+
+// The three calls that change a job's state have one shape.
+template <typename Method>
+absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
+                                 const std::string& reason, const std::string& address) {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::JobActionRequest request;
+  request.set_job(job);
+  request.set_reason(reason);
+  v1::Job response;
+  const grpc::Status status = (stub.*method)(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address);
+  return response;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Job> ServiceClient::CancelJob(const std::string& job,
+                                                 const std::string& reason) const {
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, address_);
+}
+absl::StatusOr<v1::Job> ServiceClient::PauseJob(const std::string& job) const {
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", address_);
+}
+absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", address_);
+}
+
+absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::GetJobRequest request;
+  request.set_job(job);
+  v1::Timeline response;
+  const grpc::Status status = stubs_->jobs->GetTimeline(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address_);
+  return response;
+}
+
+absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::ListWorkersResponse response;
+  const grpc::Status status = stubs_->jobs->ListDevices(&context, {}, &response);
+  if (!status.ok()) return FromGrpc(status, address_);
+  return response;
+}
+
+namespace {
+
+// One WatchJob stream, read on a thread of its own so that the caller can look up in between.
+class JobStream {
+ public:
+  JobStream(v1::JobService::Stub& stub, const std::string& job) {
+    v1::GetJobRequest request;
+    request.set_job(job);
+    reader_ = stub.WatchJob(&context_, request);
+    thread_ = std::jthread([this] {
+      v1::Job update;
+      while (reader_->Read(&update)) {
+        std::lock_guard lock(mutex_);
+        latest_ = update;
+        fresh_ = true;
+        changed_.notify_one();
+      }
+      std::lock_guard lock(mutex_);
+      status_ = reader_->Finish();
+      ended_ = true;
+      changed_.notify_one();
+    });
+  }
+  ~JobStream() { context_.TryCancel(); }
+
+  enum class Event { kJob, kNothing, kEnded };
+  Event Next(v1::Job* job) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return fresh_ || ended_; });
+    if (fresh_) {
+      fresh_ = false;
+      *job = latest_;  // states in between are superseded
+      return Event::kJob;
+    }
+    return ended_ ? Event::kEnded : Event::kNothing;
+  }
+  grpc::Status status() {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::Job>> reader_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  v1::Job latest_;
+  bool fresh_ = false;
+  bool ended_ = false;
+  grpc::Status status_;
+  std::jthread thread_;  // last: joined first
+};
+
+}  // namespace
+
+absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration patience,
+                                     const std::function<bool(const v1::Job*)>& on_job) const {
+  absl::Time last_contact = absl::Now();
+  while (true) {
+    JobStream stream(*stubs_->jobs, job);
+    v1::Job update;
+    JobStream::Event event;
+    while ((event = stream.Next(&update)) != JobStream::Event::kEnded) {
+      if (event == JobStream::Event::kJob) last_contact = absl::Now();
+      if (!on_job(event == JobStream::Event::kJob ? &update : nullptr))
+        return absl::CancelledError("detached");
+      if (event == JobStream::Event::kJob && IsFinal(update.state())) return absl::OkStatus();
+    }
+    const grpc::Status status = stream.status();
+    const bool may_come_back = status.ok() ||
+                               status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                               status.error_code() == grpc::StatusCode::CANCELLED;
+    if (!may_come_back || absl::Now() - last_contact > patience) {
+      return status.ok()
+                 ? absl::UnavailableError("the scheduler at " + address_ + " ended the watch")
+                 : FromGrpc(status, address_);
+    }
+    for (int i = 0; i < 3; ++i) {
+      if (!on_job(nullptr)) return absl::CancelledError("detached");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+}
+
+absl::StatusOr<std::string> ServiceClient::FetchModule(
+    const std::string& job, v1::ScheduleChoice choice,
+    const std::function<void(int64_t)>& on_bytes) const {
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  v1::FetchModuleRequest request;
+  request.set_job(job);
+  request.set_choice(choice);
+  auto reader = stubs_->jobs->FetchModule(&context, request);
+  std::string bytes;
+  std::string digest;
+  bool complete = false;
+  v1::Chunk chunk;
+  while (reader->Read(&chunk)) {
+    bytes += chunk.data();
+    if (chunk.last()) {
+      complete = true;
+      digest = chunk.sha256();
+    }
+    if (on_bytes) on_bytes(static_cast<int64_t>(bytes.size()));
+  }
+  const grpc::Status status = reader->Finish();
+  if (!status.ok()) return FromGrpc(status, address_);
+  if (!complete || digest != Sha256Hex(bytes)) {
+    return absl::DataLossError("the module arrived damaged; fetch it again");
+  }
+  return bytes;
+}
+
+absl::Status ServiceClient::QueryRecords(
+    const v1::RecordQuery& query, const std::function<bool(const v1::Record&)>& on_record) const {
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  auto reader = stubs_->records->QueryRecords(&context, query);
+  v1::Record record;
+  while (reader->Read(&record)) {
+    if (!on_record(record)) {
+      context.TryCancel();
+      (void)reader->Finish();
+      return absl::OkStatus();
+    }
+  }
+  return FromGrpc(reader->Finish(), address_);
+}
+
+absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
+    const std::function<bool(v1::Record*)>& next) const {
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit);
+  v1::ImportRecordsResponse response;
+  auto writer = stubs_->records->ImportRecords(&context, &response);
+  v1::Record record;
+  while (next(&record) && writer->Write(record)) record.Clear();
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (!status.ok()) return FromGrpc(status, address_);
+  return response;
+}
+
+}  // namespace heddle::client

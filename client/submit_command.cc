@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "client/commands.h"
+#include "client/json.h"
+#include "client/model_options.h"
+#include "client/npy.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/space.h"
+
+namespace heddle::client {
+namespace {
+
+int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::string& model) {
+  const absl::StatusOr<graph::FusedGraph> fused = PrepareModel(model, FromProto(spec.options()));
+  if (!fused.ok()) return Fail(fused.status());
+  const absl::StatusOr<ir::Target> target = ir::ParseTarget(spec.target());
+  if (!target.ok()) return Fail(target.status());
+  const absl::StatusOr<ir::TargetInfo> info = codegen::DescribeTarget(*target);
+  if (!info.ok()) return Fail(info.status());
+  const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);
+  Table table({"task", "uses", "MFLOP", "schedules", "key"});
+  nlohmann::json list = nlohmann::json::array();
+  double flops = 0;
+  for (const graph::Task& task : tasks) {
+    double size = 0;
+    if (const auto program = ir::Parse(task.workload); program.ok()) {
+      if (const auto space = schedule::MakeSpace(*program, *info); space.ok())
+        size = (*space)->Size();
+    }
+    flops += task.flops * task.weight;
+    table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
+               fmt::format("{:.2g}", size), task.key});
+    list.push_back({{"key", task.key},
+                    {"label", task.label},
+                    {"weight", task.weight},
+                    {"flops", task.flops},
+                    {"space_size", size}});
+  }
+  int matching = -1;
+  const absl::StatusOr<v1::ListWorkersResponse> devices =
+      ServiceClient(global.server).ListDevices();
+  if (devices.ok()) {
+    matching = 0;
+    ir::Target any_threads = *target;
+    any_threads.threads = 1;
+    for (const v1::WorkerStatus& worker : devices->workers()) {
+      for (const v1::SlotStatus& slot : worker.slots()) {
+        if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
+          continue;
+        const absl::StatusOr<ir::Target> offered = ir::ParseTarget(slot.slot().target());
+        if (offered.ok() && ir::ToText(*offered) == ir::ToText(any_threads)) ++matching;
+      }
+    }
+  }
+  const int64_t trials = static_cast<int64_t>(tasks.size()) * spec.trials_per_task();
+  if (global.output.json) {
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"target", spec.target()}, {"tasks", list},
+        {"kernels", fused->groups.size()},      {"flops", flops},          {"trials", trials},
+        {"matching_device_slots", matching}};
+    fmt::print("{}\n", object.dump());
+    return kDone;
+  }
+  fmt::print("{}", table.ToText(global.output.plain));
+  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", tasks.size(),
+             fused->groups.size(), flops / 1e9, trials, spec.target());
+  if (matching < 0) {
+    fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
+  } else {
+    // A trial takes about a fifth of a second on a device slot: build, warm-up, repeats and the
+    // check.
+    fmt::print("{} matching device slots; about {}\n", matching,
+               matching == 0 ? "never, until one registers"
+                             : HumanDuration(absl::Milliseconds(200) * trials / matching));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model) {
+  absl::StatusOr<std::string> bytes = ReadFile(options.model);
+  if (!bytes.ok()) return bytes.status();
+  if (bytes->empty())
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is empty; an ONNX model is expected", options.model));
+  *model = std::move(*bytes);
+  absl::StatusOr<ir::Target> target = ir::ParseTarget(options.target);
+  if (!target.ok()) return target.status();
+  target = codegen::ResolveTarget(*target);
+  if (!target.ok()) return target.status();
+  if (options.strategy != "annealing" && options.strategy != "random") {
+    return absl::InvalidArgumentError(
+        fmt::format("unknown strategy '{}'; there are annealing and random", options.strategy));
+  }
+  v1::JobSpec spec;
+  const absl::StatusOr<v1::ModelOptions> model_options =
+      MakeModelOptions(options.shapes, options.disabled_passes);
+  if (!model_options.ok()) return model_options.status();
+  *spec.mutable_options() = *model_options;
+  spec.set_name(options.name.empty() ? std::filesystem::path(options.model).stem().string()
+                                     : options.name);
+  spec.set_target(ir::ToText(*target));
+  spec.set_device_key(options.device_key);
+  spec.set_trials_per_task(options.trials);
+  spec.set_batch(options.batch);
+  spec.set_pipeline_depth(options.depth);
+  spec.set_strategy(options.strategy);
+  spec.set_seed(options.seed);
+  spec.set_force(options.force);
+  if (const char* user = std::getenv("USER")) spec.set_user(user);
+  return spec;
+}
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options) {
+  std::string model;
+  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options, &model);
+  if (!spec.ok()) return Fail(spec.status());
+  if (options.dry_run) return DryRun(global, *spec, model);
+  const absl::StatusOr<std::string> job = ServiceClient(global.server).Submit(*spec, model);
+  if (!job.ok()) return Fail(job.status());
+  if (global.output.json) {
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"job", *job}, {"target", spec->target()}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{}\n", *job);
+    fmt::print(stderr, "submitted {} for {}; next: heddle watch {}\n", spec->name(), spec->target(),
+               *job);
+  }
+  return kDone;
+}
+
+}  // namespace heddle::client

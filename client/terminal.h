@@ -1,0 +1,67 @@
+// What a person sees: tables, colours, units, and the exit status a script sees.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace heddle::client {
+
+// Exit statuses, the same for every command.
+enum ExitCode {
+  kDone = 0,
+  kInternal = 1,
+  kUsage = 2,  // usage or bad input
+  kNothingValid = 3,
+  kNotFound = 4,
+  kUnreachable = 5,
+  kTimeout = 6,
+  kCancelled = 7,
+  kInterrupted = 130,
+};
+ExitCode ExitCodeFor(const absl::Status& status);
+// "heddle: <message>" on stderr; returns the exit code.
+int Fail(const absl::Status& status);
+
+struct OutputOptions {
+  bool json = false;
+  bool plain = false;  // no colour, no animation, tab-separated tables
+  int verbosity = 0;
+};
+
+// True if stderr is a terminal that may be redrawn (not --plain, not TERM=dumb).
+bool CanAnimate(const OutputOptions& options);
+// True if colour may be used on stdout (a terminal, no NO_COLOR, not --plain, not TERM=dumb).
+bool CanColor(const OutputOptions& options);
+
+// A table whose columns are as wide as their widest cell; numbers align right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header);
+  void Add(std::vector<std::string> row);
+  void AddRule();  // a horizontal line
+  std::string ToText(bool plain = false) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;  // the first is the header; an empty row is a rule
+};
+
+std::string HumanDuration(absl::Duration d);        // "1h02m", "4m05s", "12.3s", "850ms"
+std::string FormatNs(double ns);                    // "1.234 ms", "12.3 us"; "-" for 0
+std::string FormatGflops(double flops, double ns);  // "123.4"; "-" where unknown
+std::string FormatBytes(int64_t bytes);
+std::string FormatRatio(double ratio);  // "12.3x"; "-" for 0
+std::string FormatWallTime(int64_t unix_ns);
+
+// Ctrl-C: the first sets a flag that long commands poll; the second ends the process at once.
+void InstallInterruptHandler();
+bool Interrupted();
+
+// Columns of the terminal at stderr, 100 if it is none.
+int TerminalWidth();
+int TerminalHeight();
+
+}  // namespace heddle::client
