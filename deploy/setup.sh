@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what building, testing and running Heddle needs, from Debian's packages (Debian 12). Idempotent: installs only what is
+# missing and needs no privileges when nothing is. Usage: deploy/setup.sh [--check]  (--check only lists what is missing)
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build pkg-config ccache mold clang-format git ca-certificates
+  libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
+  libabsl-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libssl-dev libxxhash-dev
+  llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev
+  libxgboost-dev libsqlite3-dev libonnx-dev
+  libgtest-dev libgmock-dev libonnx-testdata sqlite3 python3
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed'; then
+    missing+=("$package")
+  fi
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+if [ "${1:-}" = "--check" ]; then
+  printf '%s\n' "${missing[@]}"
+  exit 1
+fi
+
+if [ ! -r /etc/debian_version ] || ! command -v apt-get >/dev/null; then
+  echo "setup.sh: Debian 12 is expected; install the equivalents of: ${missing[*]}" >&2
+  exit 2
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup.sh: needs root to install: ${missing[*]}" >&2
+    exit 2
+  fi
+  as_root=(sudo)
+fi
+echo "setup.sh: installing ${#missing[@]} packages" >&2
+export DEBIAN_FRONTEND=noninteractive
+# On failure the package manager's own words are what helps.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update && "${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "setup.sh: the installation failed; see above" >&2
+  exit 1
+fi
