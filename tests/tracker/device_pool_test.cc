@@ -1,0 +1,193 @@
+// Examples of every rule of the device pool, and what its refusals say.
+#include "tracker/device_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::tracker {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+SlotSpec Cpu(const std::string& name, std::vector<int> cores) {
+  return {name, SlotKind::kCpu, std::move(cores), "", ""};
+}
+SlotSpec Device(const std::string& name, std::vector<int> cores) {
+  return {name, SlotKind::kDevice, std::move(cores), "key", "llvm -mcpu=znver5"};
+}
+
+WorkerReport Report(const std::string& worker = "w", const std::string& boot = "b1") {
+  return {.worker = worker,
+          .boot_id = boot,
+          .address = worker + ":1",
+          .host = "host",
+          .slots = {Cpu("cpu0", {0}), Device("profile1", {1}), Device("profile0-1", {0, 1})},
+          .draining = false,
+          .load_average = 0,
+          .version = "1"};
+}
+
+AcquireOrder Order(const std::string& slot, double seconds = 30, const std::string& worker = "w") {
+  return {.worker = worker,
+          .slot = slot,
+          .holder = "scheduler",
+          .purpose = "j1 build",
+          .duration = absl::Seconds(seconds)};
+}
+
+class DevicePoolTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<Lease> Acquire(const AcquireOrder& order, double at) {
+    return pool_.Acquire(order, ++token_, At(at));
+  }
+  SlotView View(const std::string& slot, double at) {
+    for (const WorkerView& worker : pool_.List(At(at))) {
+      for (const SlotView& view : worker.slots) {
+        if (view.spec.name == slot) return view;
+      }
+    }
+    ADD_FAILURE() << "no slot " << slot;
+    return {};
+  }
+
+  DevicePool pool_;
+  uint64_t token_ = 0;
+};
+
+TEST_F(DevicePoolTest, SharedCoresExcludeEachOther) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(Acquire(Order("cpu0"), 1).ok());
+  EXPECT_TRUE(Acquire(Order("profile1"), 1).ok()) << "other core";
+  const auto both = Acquire(Order("profile0-1"), 1);
+  EXPECT_EQ(both.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(both.status().message(),
+              HasSubstr("shares a core with cpu0 of w, held by scheduler (j1 build)"));
+  EXPECT_EQ(View("profile0-1", 1).state, SlotState::kBlocked);
+  EXPECT_EQ(View("cpu0", 1).state, SlotState::kHeld);
+}
+
+TEST_F(DevicePoolTest, WorkersOfOneHostShareCoresAndOthersDoNot) {
+  WorkerReport neighbour = Report("neighbour");
+  WorkerReport stranger = Report("stranger");
+  stranger.host = "elsewhere";
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(pool_.Synchronize(neighbour, At(0)).ok());
+  ASSERT_TRUE(pool_.Synchronize(stranger, At(0)).ok());
+  ASSERT_TRUE(Acquire(Order("profile0-1"), 0).ok());
+  EXPECT_FALSE(Acquire(Order("cpu0", 30, "neighbour"), 0).ok());
+  EXPECT_TRUE(Acquire(Order("cpu0", 30, "stranger"), 0).ok());
+}
+
+TEST_F(DevicePoolTest, LeasesExpireUnlessRenewed) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0", 5), 0).value();
+  EXPECT_FALSE(Acquire(Order("cpu0"), 4).ok());
+  ASSERT_TRUE(pool_.Renew(lease.id, absl::Seconds(5), At(4)).ok());
+  EXPECT_FALSE(Acquire(Order("cpu0"), 8).ok());
+  EXPECT_EQ(pool_.Renew(lease.id, absl::Seconds(5), At(9)).status().code(),
+            absl::StatusCode::kNotFound);
+  const auto next = Acquire(Order("cpu0"), 9);
+  ASSERT_TRUE(next.ok());
+  EXPECT_GT(next->fencing_token, lease.fencing_token);
+}
+
+TEST_F(DevicePoolTest, RenewingNeverShortens) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0", 60), 0).value();
+  EXPECT_EQ(pool_.Renew(lease.id, absl::Seconds(1), At(1))->expires, At(60));
+}
+
+TEST_F(DevicePoolTest, ReleasingTwiceIsNoErrorAndFreesOnlyOnce) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease first = Acquire(Order("cpu0"), 0).value();
+  pool_.Release(first.id, At(1));
+  ASSERT_TRUE(Acquire(Order("cpu0"), 1).ok());
+  pool_.Release(first.id, At(1));
+  EXPECT_FALSE(Acquire(Order("cpu0"), 1).ok())
+      << "the old lease's release must not free the new one";
+}
+
+TEST_F(DevicePoolTest, SilentWorkersAreGoneWithTheirLeases) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0", 3600), 0).value();
+  EXPECT_EQ(pool_.List(At(9)).size(), 1u);
+  EXPECT_TRUE(pool_.List(At(10)).empty());
+  EXPECT_FALSE(pool_.Renew(lease.id, absl::Seconds(5), At(10)).ok());
+  EXPECT_EQ(Acquire(Order("cpu0"), 10).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(pool_.Synchronize(Report(), At(11))->empty());
+}
+
+TEST_F(DevicePoolTest, ARestartedWorkerLosesItsLeasesAndAnEchoDoesNot) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0"), 0).value();
+  const auto same = pool_.Synchronize(Report(), At(1));
+  ASSERT_EQ(same->size(), 1u);
+  EXPECT_EQ(same->front().id, lease.id);
+  EXPECT_TRUE(pool_.Synchronize(Report("w", "b2"), At(2))->empty());
+  EXPECT_TRUE(Acquire(Order("cpu0"), 2).ok());
+  const auto replaced = pool_.Synchronize(Report("w", "b1"), At(3));
+  EXPECT_EQ(replaced.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(replaced.status().message(), HasSubstr("worker id w is used by a newer process"));
+}
+
+TEST_F(DevicePoolTest, DrainingWorkersKeepLeasesAndGiveNoNewOnes) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const Lease lease = Acquire(Order("cpu0"), 0).value();
+  WorkerReport draining = Report();
+  draining.draining = true;
+  EXPECT_EQ(pool_.Synchronize(draining, At(1))->size(), 1u);
+  EXPECT_EQ(Acquire(Order("profile1"), 1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(pool_.Renew(lease.id, absl::Seconds(5), At(1)).ok());
+}
+
+TEST_F(DevicePoolTest, QuarantineOutlivesRestartsUntilLifted) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(pool_.Quarantine("w", "profile1", "five failures in a row", At(0)).ok());
+  ASSERT_TRUE(pool_.Synchronize(Report("w", "b2"), At(1)).ok());
+  const auto refused = Acquire(Order("profile1"), 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("five failures in a row"));
+  pool_.LiftQuarantine("w", "profile1");
+  EXPECT_TRUE(Acquire(Order("profile1"), 1).ok());
+  EXPECT_EQ(pool_.Quarantine("w", "nothing", "", At(1)).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(DevicePoolTest, ChangedSlotsVoidTheLeases) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  ASSERT_TRUE(Acquire(Order("cpu0"), 0).ok());
+  WorkerReport changed = Report();
+  changed.slots[0].cores = {2};
+  EXPECT_TRUE(pool_.Synchronize(changed, At(1))->empty());
+}
+
+TEST_F(DevicePoolTest, MalformedRequestsAreRefused) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const auto code = [](const auto& result) { return result.status().code(); };
+  EXPECT_EQ(code(Acquire(Order("cpu0", 0.5), 0)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Acquire(Order("cpu0", 3601), 0)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(pool_.Acquire(Order("cpu0"), 1000, At(0))), absl::StatusCode::kOk);
+  EXPECT_EQ(code(pool_.Acquire(Order("profile1"), 1000, At(0))), absl::StatusCode::kInternal)
+      << "token does not grow";
+  WorkerReport report = Report("x");
+  report.slots[1].name = "cpu0";
+  EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
+  report = Report("x");
+  report.slots[0].cores.clear();
+  EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
+  report = Report("");
+  EXPECT_EQ(code(pool_.Synchronize(report, At(0))), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(DevicePoolTest, VersionGrowsWithVisibleChangesOnly) {
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
+  const uint64_t before = pool_.version();
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(1)).ok());
+  EXPECT_EQ(pool_.version(), before);
+  ASSERT_TRUE(Acquire(Order("cpu0"), 1).ok());
+  EXPECT_GT(pool_.version(), before);
+}
+
+}  // namespace
+}  // namespace heddle::tracker

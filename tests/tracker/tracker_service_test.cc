@@ -1,0 +1,158 @@
+// The tracker over real gRPC on loopback, its token file, and the watch stream.
+#include "tracker/tracker_service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace heddle::tracker {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TempFolder {
+ public:
+  TempFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("heddle_tracker_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(FencingTokens, GrowOverRestarts) {
+  TempFolder folder;
+  const std::string path = folder.File("state");
+  uint64_t last = 0;
+  for (int restart = 0; restart < 4; ++restart) {
+    auto tokens = FencingTokens::Open(path);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    for (int k = 0; k < 5000; ++k) {  // more than a block
+      const uint64_t token = (*tokens)->Next().value();
+      ASSERT_GT(token, last);
+      last = token;
+    }
+  }
+}
+
+TEST(FencingTokens, GrowWithoutAFileToo) {
+  const uint64_t before = FencingTokens::Open("").value()->Next().value();
+  usleep(10);
+  EXPECT_GT(FencingTokens::Open("").value()->Next().value(), before);
+}
+
+TEST(FencingTokens, DamagedOrSharedStateIsRefused) {
+  TempFolder folder;
+  std::ofstream(folder.File("bad")) << "nonsense\n";
+  const auto bad = FencingTokens::Open(folder.File("bad"));
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(bad.status().message(), HasSubstr(folder.File("bad")));
+  auto first = FencingTokens::Open(folder.File("state"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(FencingTokens::Open(folder.File("state")).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(FencingTokens::Open(folder.File("no/such/folder/state")).ok());
+}
+
+class TrackerServiceTest : public ::testing::Test {
+ protected:
+  TrackerServiceTest() : service_({}, FencingTokens::Open("").value()) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    stub_ = v1::TrackerService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                            grpc::InsecureChannelCredentials()));
+  }
+  ~TrackerServiceTest() override {
+    service_.Stop();
+    server_->Shutdown();
+  }
+
+  v1::SynchronizeResponse Sync() {
+    v1::SynchronizeRequest request;
+    request.set_worker("w");
+    request.set_boot_id("b");
+    request.set_address("127.0.0.1:1");
+    request.set_host("h");
+    v1::Slot* slot = request.add_slots();
+    slot->set_name("profile1");
+    slot->set_kind(v1::SLOT_DEVICE);
+    slot->add_cores(1);
+    slot->set_device_key("k");
+    slot->set_target("llvm -mcpu=x");
+    grpc::ClientContext context;
+    v1::SynchronizeResponse response;
+    const grpc::Status status = stub_->Synchronize(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  grpc::Status Acquire(v1::Lease* lease) {
+    v1::AcquireRequest request;
+    request.set_worker("w");
+    request.set_slot("profile1");
+    request.set_holder("test");
+    request.set_duration_ms(5000);
+    grpc::ClientContext context;
+    return stub_->Acquire(&context, request, lease);
+  }
+
+  TrackerServiceImpl service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::TrackerService::Stub> stub_;
+};
+
+TEST_F(TrackerServiceTest, LeaseLifeOverTheWire) {
+  EXPECT_GT(Sync().next_sync_ms(), 0);
+  v1::Lease lease;
+  ASSERT_TRUE(Acquire(&lease).ok());
+  EXPECT_EQ(lease.address(), "127.0.0.1:1");
+  EXPECT_GT(lease.duration_ms(), 0);
+  const v1::SynchronizeResponse synced = Sync();
+  ASSERT_EQ(synced.grants_size(), 1);
+  EXPECT_EQ(synced.grants(0).lease_id(), lease.id());
+  EXPECT_EQ(synced.grants(0).fencing_token(), lease.fencing_token());
+  EXPECT_GT(synced.grants(0).remaining_ms(), 0);
+  EXPECT_LE(synced.grants(0).remaining_ms(), 5000);
+  v1::Lease second;
+  EXPECT_EQ(Acquire(&second).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  for (int k = 0; k < 2; ++k) {
+    v1::ReleaseRequest release;
+    release.set_lease_id(lease.id());
+    grpc::ClientContext context;
+    v1::ReleaseResponse response;
+    EXPECT_TRUE(stub_->Release(&context, release, &response).ok());
+  }
+  EXPECT_TRUE(Sync().valid_leases().empty());
+}
+
+TEST_F(TrackerServiceTest, WatchTellsOfChanges) {
+  Sync();
+  grpc::ClientContext context;
+  auto reader = stub_->WatchWorkers(&context, {});
+  v1::ListWorkersResponse list;
+  ASSERT_TRUE(reader->Read(&list));
+  ASSERT_EQ(list.workers_size(), 1);
+  EXPECT_EQ(list.workers(0).slots(0).state(), v1::SLOT_FREE);
+  EXPECT_EQ(list.workers(0).slots(0).slot().kind(), v1::SLOT_DEVICE);
+  v1::Lease lease;
+  ASSERT_TRUE(Acquire(&lease).ok());
+  ASSERT_TRUE(reader->Read(&list));
+  EXPECT_EQ(list.workers(0).slots(0).state(), v1::SLOT_HELD);
+  EXPECT_EQ(list.workers(0).slots(0).reason(), "held by test");
+  context.TryCancel();
+  EXPECT_FALSE(reader->Read(&list));
+  reader->Finish();
+}
+
+}  // namespace
+}  // namespace heddle::tracker
