@@ -134,8 +134,7 @@ Value* ExprEmitter::EmitFloatBinary(Op op, Value* x, Value* y) {
 
 Value* ExprEmitter::EmitIntBinary(const ExprNode& e, Value* x, Value* y) {
   const bool is_unsigned = e.dtype == DType::kU8 || e.dtype == DType::kBool;
-  // i64 is the type of indices, which never overflow; narrower types wrap.
-  const bool no_wrap = e.dtype == DType::kI64;
+  const bool no_wrap = in_index_;  // indices never overflow; data wraps
   switch (e.op) {
     case Op::kAdd:
       return b_.CreateAdd(x, y, "", false, no_wrap);
@@ -149,17 +148,8 @@ Value* ExprEmitter::EmitIntBinary(const ExprNode& e, Value* x, Value* y) {
     case Op::kMax:
       return b_.CreateBinaryIntrinsic(is_unsigned ? llvm::Intrinsic::umax : llvm::Intrinsic::smax,
                                       x, y);
-    case Op::kPow: {
-      // Through double: exact for every power that a narrow type or 2^53 can hold.
-      Type* real = x->getType()->getWithNewType(b_.getDoubleTy());
-      auto widen = [&](Value* v) {
-        return is_unsigned ? b_.CreateUIToFP(v, real) : b_.CreateSIToFP(v, real);
-      };
-      Value* power = EmitPow(b_, widen(x), widen(y));
-      return b_.CreateIntrinsic(
-          is_unsigned ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat,
-          {x->getType(), real}, {power});
-    }
+    case Op::kPow:
+      return EmitIntPow(b_, x, y, is_unsigned);
     default:
       return EmitIntDivision(e, x, y);
   }
@@ -223,9 +213,8 @@ Value* ExprEmitter::EmitUnary(const ExprNode& e) {
       return is_unsigned ? x : b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b_.getFalse());
     case Op::kSign:
       if (is_float) {
-        // NaN and the zeros stay what they are.
         Value* one = llvm::ConstantFP::get(x->getType(), 1.0);
-        Value* negative = b_.CreateSelect(b_.CreateFCmpOLT(x, zero), b_.CreateFNeg(one), x);
+        Value* negative = b_.CreateSelect(b_.CreateFCmpOLT(x, zero), b_.CreateFNeg(one), zero);
         return b_.CreateSelect(b_.CreateFCmpOGT(x, zero), one, negative);
       }
       if (is_unsigned) return b_.CreateZExt(b_.CreateICmpNE(x, zero), x->getType());
@@ -315,7 +304,7 @@ Value* ExprEmitter::EmitUnderMask(Value* mask, const Expr& e) {
 Value* ExprEmitter::EmitLogic(const ExprNode& e) {
   const bool is_and = e.op == Op::kAnd;
   Value* x = Emit(e.args[0]);
-  if (ir::UsesVar(e.args[0], c_.lane_var) || x->getType()->isVectorTy()) {
+  if (x->getType()->isVectorTy()) {
     Value* decided_by_y = is_and ? x : b_.CreateNot(x);
     Value* y = EmitUnderMask(Restrict(decided_by_y), e.args[1]);
     Unify(x, y);

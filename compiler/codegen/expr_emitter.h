@@ -58,6 +58,7 @@ class ExprEmitter {
   llvm::Value* EmitCast(const ir::ExprNode& e);
 
   EmitContext& c_;
+  bool in_index_ = false;  // emitting the index of an access
   llvm::IRBuilder<>& b_;
 };
 

@@ -6,10 +6,11 @@
 
 namespace heddle::codegen {
 
-// The row-major element index of an access, as a linear form. x // c and x % c that belong together
-// are merged into x again (what fusing and splitting loops over contiguous dimensions leaves
-// behind).
-ir::Linear LinearIndex(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+// The row-major element index of an access, as a simplified linear form: indices of several
+// dimensions that together walk one contiguous range (what splitting and fusing loops leaves
+// behind) become that range again.
+ir::Linear LinearIndex(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                       const ir::Ranges& ranges);
 
 // Whether every index provably lies within its dimension.
 bool InBounds(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,

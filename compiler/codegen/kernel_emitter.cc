@@ -266,11 +266,11 @@ class LoopEmitter {
   }
 
   void EmitLanes(const ir::For& loop, const Stmt& s) {
+    c_.ranges[loop.var.get()] = {0, loop.extent - 1};
     if (!CanVectorize(s, loop.var.get())) {
       ir::For scalar{loop.var, loop.extent, ir::LoopKind::kSerial, s};
       return EmitLoop(scalar, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(loop.extent)));
     }
-    c_.ranges[loop.var.get()] = {0, loop.extent - 1};
     c_.lane_var = loop.var.get();
     c_.lanes = static_cast<int>(loop.extent);
     Emit(s);
@@ -279,13 +279,16 @@ class LoopEmitter {
   }
 
   // Every store writes another element in every lane, and nothing inside needs lanes of its own.
-  static bool CanVectorize(const Stmt& s, const ir::Var* lane) {
+  bool CanVectorize(const Stmt& s, const ir::Var* lane) {
     bool can = true;
     VisitStmt(s, [&](const Stmt& x) {
       if (As<ir::Alloc>(x)) can = false;
-      if (auto* loop = As<ir::For>(x); loop && loop->kind != ir::LoopKind::kSerial) can = false;
+      if (auto* loop = As<ir::For>(x)) {
+        can = can && loop->kind == ir::LoopKind::kSerial;
+        c_.ranges[loop->var.get()] = {0, loop->extent - 1};
+      }
       if (auto* store = As<ir::Store>(x);
-          store && !DependsOn(LinearIndex(*store->buffer, store->indices), lane))
+          store && !DependsOn(LinearIndex(*store->buffer, store->indices, c_.ranges), lane))
         can = false;
       return can;
     });

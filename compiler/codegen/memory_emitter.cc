@@ -1,5 +1,6 @@
 // Loads, stores and their addresses.
 #include <numeric>
+#include <utility>
 
 #include "compiler/codegen/expr_emitter.h"
 #include "compiler/codegen/index.h"
@@ -13,7 +14,8 @@ using llvm::Value;
 
 ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
                                               const std::vector<ir::Expr>& indices) {
-  ir::Linear linear = LinearIndex(buffer, indices);
+  ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
+  const bool in_index = std::exchange(in_index_, true);
   Type* type = MemoryType(buffer.dtype);
   const int64_t size = SizeOf(buffer.dtype);
   Address address;
@@ -33,6 +35,7 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
     Value*& sum = vector ? offsets : offset;
     sum = sum ? b_.CreateAdd(sum, value, "", false, true) : value;
   }
+  in_index_ = in_index;
   address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
   // A masked access may have lanes, the first among them, outside the buffer: then no `inbounds`.
   auto step = [&](Value* pointer, Value* by) {

@@ -6,6 +6,8 @@
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/verifier.h"
+#include "compiler/pass/compact_buffers.h"
+#include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
 #include "compiler/pass/partition_loops.h"
 #include "compiler/pass/unroll.h"
@@ -30,12 +32,13 @@ struct Pass {
 
 constexpr Pass kPasses[] = {
     {"lower_blocks", LowerBlocks, false},
+    // Indices in loop variables show what an allocation inside loops is used for.
+    {"compact_buffers", CompactBuffers, true},
+    {"lift_lane_buffers", LiftLaneBuffers, true},
     {"simplify", Simplify, true},
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", PartitionLoops, true},
     {"unroll", Unroll, true},
-    // Unrolled copies have constants where variables were.
-    {"simplify_unrolled", Simplify, true},
 };
 
 }  // namespace

@@ -154,7 +154,7 @@ class Partitioner {
 
 Program PartitionLoops(const Program& program) {
   Program result = program;
-  result.body = Partitioner(program).Run(program.body);
+  result.body = ir::Simplify(Partitioner(program).Run(program.body), /*keep_loops=*/false);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/pass/unroll.h"
 
+#include "compiler/ir/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 
@@ -36,6 +37,7 @@ Program Unroll(const Program& program) {
     }
     return MakeSeq(std::move(copies));
   });
+  result.body = ir::Simplify(result.body, /*keep_loops=*/false);
   return result;
 }
 

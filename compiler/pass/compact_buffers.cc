@@ -1,0 +1,158 @@
+#include "compiler/pass/compact_buffers.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "compiler/ir/analyzer.h"
+#include "compiler/ir/simplify.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::pass {
+
+using namespace ir;
+
+namespace {
+
+// The tile of one dimension: [base + lo, base + hi].
+struct Reach {
+  bool known = false;  // some access has been seen
+  bool whole = false;  // not a tile: everything from 0 on
+  Linear base;         // in variables of the loops outside the allocation
+  int64_t lo = 0;
+  int64_t hi = 0;
+};
+
+bool SameTerms(const Linear& a, const Linear& b) {
+  auto has = [&](const std::pair<Expr, int64_t>& term) {
+    return std::any_of(b.terms.begin(), b.terms.end(), [&](const auto& other) {
+      return other.second == term.second && StructuralEqual(other.first, term.first);
+    });
+  };
+  return a.terms.size() == b.terms.size() && std::all_of(a.terms.begin(), a.terms.end(), has);
+}
+
+// Calls `fn` with the indices of every access of `buffer`.
+void VisitAccesses(const Stmt& s, const Buffer* buffer,
+                   const std::function<void(const std::vector<Expr>&)>& fn) {
+  VisitStmt(s, [&](const Stmt& x) {
+    if (auto* store = As<Store>(x); store && store->buffer.get() == buffer) fn(store->indices);
+    return true;
+  });
+  VisitStmtExprs(s, [&](const Expr& e) {
+    VisitExpr(e, [&](const Expr& x) {
+      if (x->kind == ExprKind::kLoad && x->buffer.get() == buffer) fn(x->args);
+    });
+  });
+}
+
+class Compactor {
+ public:
+  Stmt Run(const Stmt& s) {
+    if (auto* seq = As<Seq>(s)) {
+      std::vector<Stmt> stmts;
+      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
+      return MakeSeq(std::move(stmts));
+    }
+    if (auto* branch = As<If>(s)) return MakeStmt(If{branch->condition, Run(branch->body)});
+    if (auto* loop = As<For>(s)) {
+      outer_[loop->var.get()] = {0, loop->extent - 1};
+      Stmt result = MakeStmt(For{loop->var, loop->extent, loop->kind, Run(loop->body)});
+      outer_.erase(loop->var.get());
+      return result;
+    }
+    if (auto* alloc = As<Alloc>(s)) return RunAlloc(*alloc);
+    return s;
+  }
+
+ private:
+  Stmt RunAlloc(const Alloc& alloc) {
+    const Buffer& buffer = *alloc.buffer;
+    inner_.clear();
+    VisitStmt(alloc.body, [&](const Stmt& x) {
+      if (auto* loop = As<For>(x)) inner_[loop->var.get()] = {0, loop->extent - 1};
+      return true;
+    });
+    std::vector<Reach> tile(buffer.shape.size());
+    VisitAccesses(alloc.body, &buffer, [&](const std::vector<Expr>& indices) {
+      for (size_t d = 0; d < indices.size(); ++d) Include(indices[d], &tile[d]);
+    });
+    auto compact = std::make_shared<Buffer>(buffer);
+    std::vector<Expr> corner;
+    bool smaller = false;
+    for (size_t d = 0; d < tile.size(); ++d) {
+      const Reach& reach = tile[d];
+      const bool shrink = reach.known && !reach.whole && reach.hi - reach.lo + 1 < buffer.shape[d];
+      corner.push_back(shrink ? FromLinear(reach.base) + Int(reach.lo) : Int(0));
+      if (shrink) compact->shape[d] = reach.hi - reach.lo + 1;
+      smaller |= shrink;
+    }
+    if (!smaller) return MakeStmt(Alloc{alloc.buffer, Run(alloc.body)});
+    return Run(MakeStmt(Alloc{compact, Rebase(alloc.body, &buffer, compact, corner)}));
+  }
+
+  // Widens `reach` by one access.
+  void Include(const Expr& index, Reach* reach) {
+    Ranges all = outer_;
+    all.insert(inner_.begin(), inner_.end());
+    Linear linear = Analyzer(&all).SimplifyToLinear(index);
+    Linear outer, inner;
+    inner.constant = linear.constant;
+    for (auto& term : linear.terms) (OnlyOuter(term.first) ? outer : inner).terms.push_back(term);
+    std::optional<Interval> bounds = ir::Bounds(FromLinear(inner), inner_);
+    if (!bounds || (reach->known && !SameTerms(outer, reach->base))) {
+      reach->known = reach->whole = true;
+      return;
+    }
+    if (!reach->known) {
+      *reach = Reach{true, false, outer, bounds->min, bounds->max};
+      return;
+    }
+    reach->lo = std::min(reach->lo, bounds->min);
+    reach->hi = std::max(reach->hi, bounds->max);
+  }
+
+  bool OnlyOuter(const Expr& e) {
+    bool only = true;
+    VisitExpr(e, [&](const Expr& x) {
+      if (x->kind == ExprKind::kVar && !outer_.count(x->var.get())) only = false;
+      if (x->kind == ExprKind::kLoad) only = false;
+    });
+    return only;
+  }
+
+  static Stmt Rebase(const Stmt& body, const Buffer* from, const BufferRef& to,
+                     const std::vector<Expr>& corner) {
+    auto move = [&](const std::vector<Expr>& indices) {
+      std::vector<Expr> moved;
+      for (size_t d = 0; d < indices.size(); ++d) moved.push_back(indices[d] - corner[d]);
+      return moved;
+    };
+    return RewriteStmt(
+        body,
+        [&](const Stmt& s) -> Stmt {
+          auto* store = As<Store>(s);
+          return store && store->buffer.get() == from
+                     ? MakeStmt(Store{to, move(store->indices), store->value})
+                     : s;
+        },
+        [&](const Expr& e) {
+          return RewriteExpr(e, [&](const Expr& x) {
+            return x->kind == ExprKind::kLoad && x->buffer.get() == from ? Load(to, move(x->args))
+                                                                         : x;
+          });
+        });
+  }
+
+  Ranges outer_;  // loops around the current statement
+  Ranges inner_;  // loops inside the current allocation
+};
+
+}  // namespace
+
+Program CompactBuffers(const Program& program) {
+  Program result = program;
+  result.body = Compactor().Run(program.body);
+  return result;
+}
+
+}  // namespace heddle::pass
