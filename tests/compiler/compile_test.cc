@@ -1,0 +1,216 @@
+#include "compiler/compile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/tolerance.h"
+#include "compiler/graph/zoo.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/space.h"
+#include "tests/compiler/onnx_models.h"
+#include "tests/compiler/run_model.h"
+
+namespace heddle {
+namespace {
+
+using ::testing::HasSubstr;
+
+ir::Target Native(int threads = 1) {
+  ir::Target target;
+  target.threads = threads;
+  return codegen::ResolveTarget(target).value();
+}
+
+absl::StatusOr<runtime::Module> Compile(const std::string& onnx, const ModelOptions& options = {},
+                                        ScheduleChoice choice = ScheduleChoice::kTrace,
+                                        const std::map<std::string, BestRecord>& best = {},
+                                        std::vector<std::string>* warnings = nullptr,
+                                        int threads = 1) {
+  CompileOptions compile;
+  compile.choice = choice;
+  compile.model_name = "test";
+  HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                          CompileModel(onnx, options, Native(threads), best, compile, warnings));
+  return runtime::ParseModule(bytes);
+}
+
+std::string Mlp() { return graph::MakeZooModel("mlp", 1).value(); }
+
+TEST(CompileModelTest, MlpAgreesWithTheInterpreterUnderEverySchedule) {
+  const std::string onnx = Mlp();
+  std::vector<std::string> inputs, expected;
+  for (ScheduleChoice choice : {ScheduleChoice::kNaive, ScheduleChoice::kDefault}) {
+    for (int threads : {1, 2}) {
+      const auto module = Compile(onnx, {}, choice, {}, nullptr, threads);
+      ASSERT_TRUE(module.ok()) << module.status();
+      EXPECT_EQ(module->manifest.threads, threads);
+      if (expected.empty()) {
+        inputs = RandomInputs(module->manifest, 7);
+        const auto reference = InterpretModel(onnx, {}, inputs);
+        ASSERT_TRUE(reference.ok()) << reference.status();
+        expected = *reference;
+      }
+      const auto outputs = RunModule(*module, inputs, /*runs=*/2);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      ASSERT_EQ(outputs->size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_LE(RelativeError((*outputs)[i], expected[i]), codegen::kModelRelative);
+      }
+    }
+  }
+}
+
+TEST(CompileModelTest, NeitherFusionNorPassesNorSharingChangeTheResult) {
+  const std::string onnx = Mlp();
+  ModelOptions plain;
+  plain.fuse.enabled = false;
+  plain.share_memory = false;
+  for (const std::string& pass : graph::PassNames()) plain.passes.disabled.insert(pass);
+  const auto fused = Compile(onnx);
+  const auto unfused = Compile(onnx, plain);
+  ASSERT_TRUE(fused.ok() && unfused.ok()) << fused.status() << unfused.status();
+  EXPECT_LT(fused->manifest.calls.size(), unfused->manifest.calls.size());
+  const std::vector<std::string> inputs = RandomInputs(fused->manifest, 3);
+  const auto a = RunModule(*fused, inputs);
+  const auto b = RunModule(*unfused, inputs);
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_LE(RelativeError((*a)[0], (*b)[0]), codegen::kModelRelative);
+}
+
+TEST(CompileModelTest, ManifestSaysWhatTheModuleIs) {
+  const auto module = Compile(Mlp());
+  ASSERT_TRUE(module.ok()) << module.status();
+  const runtime::Manifest& m = module->manifest;
+  EXPECT_EQ(m.model, "test");
+  EXPECT_EQ(m.model_digest.size(), 64u);
+  EXPECT_EQ(m.target, ir::ToText(Native()));
+  EXPECT_THAT(m.producer, HasSubstr("heddle "));
+  std::set<std::string> tasks;
+  for (const runtime::KernelSpec& kernel : m.kernels) {
+    EXPECT_TRUE(tasks.insert(kernel.task).second) << "kernels are distinct";
+    EXPECT_EQ(kernel.schedule, "default");
+  }
+  EXPECT_LE(m.arena_bytes, m.unshared_bytes);
+}
+
+TEST(CompileModelTest, RecordsAreUsedAndBadOnesNamed) {
+  const std::string onnx = Mlp();
+  const auto fused = PrepareModel(onnx, {});
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  const auto tasks = graph::ExtractTasks(*fused);
+  ASSERT_GE(tasks.size(), 2u);
+  const auto naive = ir::Parse(tasks[0].workload);
+  const auto info = codegen::DescribeTarget(Native());
+  const auto trace = schedule::DefaultTrace(*naive, *info);
+  ASSERT_TRUE(trace.ok());
+  const std::map<std::string, BestRecord> best = {
+      {tasks[0].key, {schedule::ToText(*trace), 2e6}},
+      {tasks[1].key, {"split nowhere.i0 4 4\n", 1e6}},
+      {"0000000000000000", {"", 1}},  // of another model
+  };
+  std::vector<std::string> warnings;
+  const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, best, &warnings);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr(tasks[1].key));
+  for (const runtime::KernelSpec& kernel : module->manifest.kernels) {
+    EXPECT_EQ(kernel.schedule, kernel.task == tasks[0].key ? "tuned" : "default");
+    EXPECT_EQ(kernel.record_ms, kernel.task == tasks[0].key ? 2.0 : 0.0);
+  }
+}
+
+// An output that is an input, one that is a constant, one value twice, one that is another view of
+// a second, and one computed.
+TEST(CompileModelTest, OutputsThatNoKernelWrites) {
+  OnnxModel model;
+  model.Input("x", {2, 6}).Constant("c", {2}, {4, 5}).Ints("shape", {3, 4});
+  model.Node("Relu", {"x"}, {"y"}).Node("Reshape", {"y", "shape"}, {"z"});
+  model.Node("Identity", {"x"}, {"same"}).Node("Identity", {"c"}, {"fixed"});
+  model.Node("Identity", {"y"}, {"again"});
+  model.Output("y", {2, 6}).Output("z", {3, 4}).Output("same", {2, 6});
+  model.Output("fixed", {2}).Output("again", {2, 6});
+  const auto module = Compile(model.Bytes());
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::string x = RandomFloats(48, 5);
+  const auto outputs = RunModule(*module, {x});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->size(), 5u);
+  std::vector<float> relu = Floats(x);
+  for (float& value : relu) value = std::max(value, 0.0f);
+  EXPECT_EQ(Floats((*outputs)[0]), relu);
+  EXPECT_EQ(Floats((*outputs)[1]), relu);
+  EXPECT_EQ((*outputs)[2], x);
+  EXPECT_EQ(Floats((*outputs)[3]), (std::vector<float>{4, 5}));
+  EXPECT_EQ(Floats((*outputs)[4]), relu);
+  const auto reference = InterpretModel(model.Bytes(), {}, {x});
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  EXPECT_EQ(*reference, *outputs);
+}
+
+TEST(CompileModelTest, EqualConstantsAreStoredOnce) {
+  std::vector<float> values(1024, 0.5f);
+  OnnxModel model;
+  model.Input("x", {1024}).Constant("a", {1024}, values).Constant("b", {1024}, values);
+  model.Node("Add", {"x", "a"}, {"y"}).Node("Mul", {"y", "b"}, {"z"}).Output("z", {1024});
+  ModelOptions options;
+  options.fuse.enabled = false;
+  const auto module = Compile(model.Bytes(), options);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(module->params.size(), 4096u);
+}
+
+TEST(CompileModelTest, ProgressCountsEveryKernel) {
+  CompileOptions compile;
+  int last = -1, total = 0;
+  compile.progress = [&](int done, int of, const std::string& label) {
+    EXPECT_GE(done, last);
+    EXPECT_FALSE(label.empty());
+    last = done;
+    total = of;
+  };
+  ASSERT_TRUE(CompileModel(Mlp(), {}, Native(), {}, compile).ok());
+  EXPECT_GT(total, 1);
+  EXPECT_EQ(last, total);
+}
+
+TEST(CompileModelTest, AModuleForALargerCpuIsRefusedWithItsName) {
+  ir::Target target;
+  target.cpu = "graniterapids";
+  if (codegen::RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
+  const auto bytes = CompileModel(Mlp(), {}, target, {}, {});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto module = runtime::ParseModule(*bytes);
+  ASSERT_TRUE(module.ok());
+  const auto executor = runtime::Executor::Create(*std::move(module));
+  ASSERT_FALSE(executor.ok());
+  EXPECT_THAT(std::string(executor.status().message()), HasSubstr("graniterapids"));
+  EXPECT_THAT(std::string(executor.status().message()), HasSubstr("lacks"));
+}
+
+TEST(InterpretModelTest, ChecksItsInputs) {
+  EXPECT_THAT(std::string(InterpretModel(Mlp(), {}, {}).status().message()), HasSubstr("inputs"));
+  EXPECT_THAT(std::string(InterpretModel(Mlp(), {}, {"abc"}).status().message()),
+              HasSubstr("3 are given"));
+}
+
+TEST(BuildCandidateTest, ErrorsAreTyped) {
+  const std::string workload = PrepareModel(Mlp(), {})->groups[0].workload;
+  const auto code = [&](std::string_view text, std::string_view trace) {
+    return BuildCandidate(text, ScheduleChoice::kTrace, trace, Native()).status().code();
+  };
+  EXPECT_EQ(code(workload, ""), absl::StatusCode::kOk);
+  EXPECT_EQ(code("program", ""), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("", ""), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(workload, "frobnicate x"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(workload, "vectorize nowhere.i0"), absl::StatusCode::kFailedPrecondition);
+  ir::Target unknown;
+  unknown.cpu = "abacus";
+  EXPECT_EQ(BuildCandidate(workload, ScheduleChoice::kNaive, "", unknown).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle
