@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""The heddle command as its users type it: real binaries, a real service on loopback, and the mistakes people make.
+
+Usage: cli_test.py BIN_DIR [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path("build/release/bin").resolve()
+LIMIT_S = 240  # no single command here takes longer
+
+
+def heddle(*args, server=None, cwd=None, check=None, env=None):
+    environment = dict(os.environ, **(env or {}))
+    environment.pop("HEDDLE_SERVER", None)
+    if server:
+        environment["HEDDLE_SERVER"] = server
+    done = subprocess.run([str(BIN / "heddle"), *map(str, args)], capture_output=True, text=True, timeout=LIMIT_S, cwd=cwd, env=environment)
+    if check is not None and done.returncode != check:
+        raise AssertionError(f"heddle {' '.join(map(str, args))}: exit {done.returncode}, expected {check}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def write_npy(path, shape, value=0.5):
+    count = 1
+    for extent in shape:
+        count *= extent
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
+    header = header.ljust(117) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<f", value) * count)
+
+
+class Service:
+    """heddle-scheduler --embedded for the life of a test class."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.start()
+
+    def start(self):
+        port_file = self.directory / "port"
+        port_file.unlink(missing_ok=True)
+        self.log = open(self.directory / "log", "ab")
+        self.process = subprocess.Popen(
+            [str(BIN / "heddle-scheduler"), "--embedded", "--listen", "127.0.0.1:0", "--port-file", str(port_file),
+             "--data", str(self.directory / "data")], stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + 60
+        while not (port_file.exists() and port_file.read_text().strip()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("the service did not start: " + (self.directory / "log").read_text()[-2000:])
+            time.sleep(0.05)
+        self.address = "127.0.0.1:" + port_file.read_text().strip()
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(60)
+        self.log.close()
+
+
+class OneLineErrors(unittest.TestCase):
+    """Mistakes that need no service to be found."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.directory.name)
+        heddle("zoo", "mlp", "-o", cls.path / "mlp.onnx", check=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def refused(self, code, *args, says, **kwargs):
+        done = heddle(*args, check=code, cwd=self.path, **kwargs)
+        lines = done.stderr.strip().splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in says if isinstance(says, tuple) else (says,):
+            self.assertIn(word, lines[0])
+        return lines[0]
+
+    def test_usage(self):
+        self.refused(2, "frobnicate", says="heddle --help")
+        self.refused(2, "submit", says="model")
+
+    def test_no_scheduler(self):
+        self.refused(5, "jobs", "--server", "127.0.0.1:9", says=("127.0.0.1:9", "heddle-scheduler"))
+
+    def test_missing_model(self):
+        self.refused(4, "submit", "nowhere.onnx", says="nowhere.onnx")
+
+    def test_unknown_target(self):
+        self.refused(2, "submit", "mlp.onnx", "--target", "quantum -qubits=5", says="quantum")
+        self.refused(2, "submit", "mlp.onnx", "--target", "llvm -mcpu=znver55", says="znver55")
+        self.refused(2, "submit", "mlp.onnx", "--target", "llvm -threads=0", says="threads")
+
+    def test_not_onnx(self):
+        (self.path / "text.onnx").write_text("this is not a model")
+        self.refused(2, "submit", "text.onnx", "--dry-run", says="ONNX")
+        whole = (self.path / "mlp.onnx").read_bytes()
+        (self.path / "half.onnx").write_bytes(whole[: len(whole) // 2])
+        self.refused(2, "submit", "half.onnx", "--dry-run", says="ONNX")
+        (self.path / "empty.onnx").write_bytes(b"")
+        self.refused(2, "submit", "empty.onnx", says="empty")
+
+    def test_bad_shape(self):
+        self.refused(2, "submit", "mlp.onnx", "--shape", "x=1xtwo", says="--shape name=1x3x224x224")
+
+    def test_unknown_zoo_model(self):
+        self.refused(2, "zoo", "alexnet", says="resnet18")
+
+    def test_corrupt_module(self):
+        (self.path / "bad.heddle").write_bytes(b"nonsense")
+        self.refused(2, "run", "bad.heddle", says="module")
+        self.refused(4, "run", "nowhere.heddle", says="nowhere.heddle")
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full here")
+        line = self.refused(2, "zoo", "mlp", "-o", "/dev/full/x.onnx", says="cannot write")
+        self.assertIn("/dev/full", line)
+
+    def test_zoo_is_deterministic(self):
+        heddle("zoo", "mlp", "-o", self.path / "again.onnx", check=0)
+        self.assertEqual((self.path / "mlp.onnx").read_bytes(), (self.path / "again.onnx").read_bytes())
+        heddle("zoo", "mlp", "-o", self.path / "other.onnx", "--seed", 7, check=0)
+        self.assertNotEqual((self.path / "mlp.onnx").read_bytes(), (self.path / "other.onnx").read_bytes())
+
+    def test_dry_run(self):
+        done = heddle("submit", self.path / "mlp.onnx", "--dry-run", "--json", check=0)
+        plan = json.loads(done.stdout)
+        self.assertEqual(len(plan["tasks"]) * 64, plan["trials"])
+        self.assertGreater(plan["tasks"][0]["space_size"], 1)
+
+
+class WholeRoad(unittest.TestCase):
+    """submit, watch, show, fetch, run, records: the README's commands in order."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.directory.name)
+        cls.service = Service(cls.path)
+        cls.server = cls.service.address
+        heddle("zoo", "mlp", "-o", cls.path / "mlp.onnx", check=0)
+        done = heddle("submit", cls.path / "mlp.onnx", "--trials", 4, "--batch", 2, server=cls.server, check=0)
+        cls.job = done.stdout.strip()
+        heddle("watch", cls.job, server=cls.server, check=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+        cls.directory.cleanup()
+
+    def h(self, *args, **kwargs):
+        return heddle(*args, server=self.server, **kwargs)
+
+    def test_the_job_is_done_and_shown(self):
+        job = json.loads(self.h("show", self.job, "--json", check=0).stdout)
+        self.assertEqual(job["state"], "done")
+        self.assertEqual(job["trials"], job["trials_budget"])
+        kinds = {span["kind"] for span in job["timeline"]}
+        self.assertLessEqual({"import", "propose", "build", "profile", "compile"}, kinds)
+        self.assertIn("busy", self.h("show", self.job, check=0).stdout)
+        self.assertIn(self.job, self.h("jobs", "--all", check=0).stdout)
+        self.h("wait", self.job, "--timeout", 5, check=0)
+
+    def test_the_module_runs_and_is_right(self):
+        module = self.path / "mlp.heddle"
+        self.h("fetch", self.job, "-o", module, check=0)
+        checked = self.h("run", module, "--check", self.path / "mlp.onnx", check=0)
+        self.assertIn("within", checked.stdout)
+        self.h("fetch", self.job, "-o", self.path / "naive.heddle", "--schedules", "naive", check=0)
+        timed = self.h("run", module, "--evaluate", "--against", self.path / "naive.heddle", "--json", check=0)
+        self.assertEqual(len(json.loads(timed.stdout)["modules"]), 2)
+        shape = json.loads(self.h("run", module, "--json", check=0).stdout)["outputs"][0]["shape"]
+        self.assertEqual(shape[-1], 10)
+
+        write_npy(self.path / "x.npy", [1, 784])
+        self.h("run", module, "--input", self.path / "x.npy", "-o", self.path / "y.npy", check=0)
+        self.assertTrue((self.path / "y.npy").read_bytes().startswith(b"\x93NUMPY"))
+        write_npy(self.path / "wrong.npy", [1, 783])
+        wrong = self.h("run", module, "--input", self.path / "wrong.npy", check=2)
+        self.assertIn("[1,783]", wrong.stderr)
+
+        damaged = bytearray(module.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        (self.path / "damaged.heddle").write_bytes(damaged)
+        self.assertEqual(len(self.h("run", self.path / "damaged.heddle", check=2).stderr.strip().splitlines()), 1)
+
+    def test_resubmitting_needs_no_new_trials(self):
+        again = self.h("submit", self.path / "mlp.onnx", "--trials", 4, "--batch", 2, check=0).stdout.strip()
+        self.h("wait", again, "--timeout", 120, check=0)
+        job = json.loads(self.h("show", again, "--json", check=0).stdout)
+        self.assertEqual(job["state"], "done")
+        self.assertEqual(job.get("trials", 0), 0)
+        self.assertIn("reused", job["tasks"][0]["doing"])
+
+    def test_records_travel(self):
+        out = self.path / "records.jsonl"
+        self.h("records", "export", "--job", self.job, "-o", out, check=0)
+        lines = out.read_text().splitlines()
+        job = json.loads(self.h("show", self.job, "--json", check=0).stdout)
+        self.assertEqual(len(lines), job["trials"])
+        record = json.loads(lines[0])
+        for field in ("schema_version", "workload_key", "workload", "target", "device_key", "trace", "measurement"):
+            self.assertIn(field, record)
+        imported = json.loads(self.h("records", "import", out, "--json", check=0).stdout)
+        self.assertEqual(imported.get("imported", 0), 0)
+        self.assertEqual(imported["skipped"], len(lines))
+        (self.path / "bad.jsonl").write_text(lines[0] + "\n{\"nonsense\": 1}\n")
+        bad = self.h("records", "import", self.path / "bad.jsonl", check=2)
+        self.assertIn("bad.jsonl:2", bad.stderr)
+        best = self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()
+        self.assertEqual(len({json.loads(line)["workload_key"] for line in best}), len(best))
+
+    def test_unknown_job(self):
+        self.assertEqual(len(self.h("show", "j999", check=4).stderr.strip().splitlines()), 1)
+
+    def test_a_bad_model_fails_with_the_users_status(self):
+        (self.path / "text.onnx").write_text("this is not a model")
+        job = self.h("submit", self.path / "text.onnx", check=0).stdout.strip()
+        done = self.h("watch", job, check=2)
+        self.assertIn("ONNX", done.stderr)
+
+    def test_a_job_without_a_device_waits_and_says_why(self):
+        job = self.h("submit", self.path / "mlp.onnx", "--target", "llvm -mcpu=atom", "--trials", 4, check=0).stdout.strip()
+        deadline = time.monotonic() + 60
+        reason = ""
+        while "atom" not in reason and time.monotonic() < deadline:
+            reason = json.loads(self.h("show", job, "--json", check=0).stdout).get("reason", "")
+            time.sleep(0.2)
+        self.assertIn("atom", reason)
+        self.h("wait", job, "--timeout", 0.5, check=6)
+        self.h("pause", job, check=0)
+        self.h("resume", job, check=0)
+        self.h("cancel", job, check=0)
+        self.h("wait", job, check=7)
+
+    def test_devices(self):
+        workers = json.loads(self.h("devices", "--json", check=0).stdout)["workers"]
+        kinds = {slot["slot"]["kind"] for worker in workers for slot in worker["slots"]}
+        self.assertEqual(kinds, {"cpu", "device"})
+
+
+class TuneInOneGo(unittest.TestCase):
+    def test_tune_starts_a_service_of_its_own(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory)
+            heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
+            args = ("tune", path / "mlp.onnx", "-o", path / "mlp.heddle", "--trials", 2, "--batch", 2, "--data", path / "data",
+                    "--server", "127.0.0.1:9")
+            heddle(*args, check=0)
+            heddle("run", path / "mlp.heddle", check=0)
+            again = heddle(*args, check=0)
+            self.assertIn("reused", again.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

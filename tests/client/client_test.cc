@@ -1,0 +1,186 @@
+// The client's pure parts: JSON, .npy, tables, timelines, shapes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "client/evaluate.h"
+#include "client/json.h"
+#include "client/model_options.h"
+#include "client/npy.h"
+#include "client/progress_view.h"
+#include "client/terminal.h"
+#include "client/timeline_view.h"
+#include "proto/jobs.pb.h"
+
+namespace heddle::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Record RandomRecord(std::mt19937_64& rng) {
+  v1::Record record;
+  record.set_schema_version(1);
+  record.set_workload_key("0123456789abcdef");
+  record.set_target("llvm -mcpu=znver5 -threads=1");
+  record.set_trace("split a 4 7\nvectorize \"b\"\n");
+  record.set_created_unix_ns(static_cast<int64_t>(rng() >> 2));
+  record.set_candidate(static_cast<int64_t>(rng() >> 1));
+  record.set_flops(std::ldexp(static_cast<double>(rng()), -20));
+  v1::Measurement* m = record.mutable_measurement();
+  m->set_outcome(static_cast<v1::Outcome>(1 + rng() % 7));
+  for (uint64_t i = rng() % 6; i > 0; --i) m->add_samples_ns(static_cast<double>(rng()) / 7.0);
+  m->mutable_evidence()->set_involuntary_switches(static_cast<int64_t>(rng() % 100));
+  return record;
+}
+
+TEST(Json, RecordsSurviveTheRoundTripExactly) {
+  std::mt19937_64 rng(1);
+  for (int i = 0; i < 200; ++i) {
+    const v1::Record record = RandomRecord(rng);
+    v1::Record back;
+    ASSERT_TRUE(FromJsonLine(ToJsonLine(record), &back).ok());
+    EXPECT_EQ(record.SerializeAsString(), back.SerializeAsString());
+  }
+}
+
+TEST(Json, NumbersAreNumbersAndEnumsAreWords) {
+  v1::Job job;
+  job.set_state(v1::JOB_TUNING);
+  job.set_created_unix_ns(1'700'000'000'000'000'001);
+  const nlohmann::json object = nlohmann::json::parse(ToJsonLine(job));
+  EXPECT_EQ(object["state"], "tuning");
+  EXPECT_EQ(object["created_unix_ns"].get<int64_t>(), 1'700'000'000'000'000'001);
+  EXPECT_EQ(object["schema_version"], kJsonSchemaVersion);
+}
+
+TEST(Json, NamesWhatIsWrong) {
+  v1::Record record;
+  const auto error = [&](const char* line) {
+    return std::string(FromJsonLine(line, &record).message());
+  };
+  EXPECT_THAT(error("{"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error("[]"), HasSubstr("object"));
+  EXPECT_THAT(error(R"({"tarket": "x"})"), HasSubstr("unknown field 'tarket'"));
+  EXPECT_THAT(error(R"({"target": 3})"), HasSubstr("'target' has the wrong type"));
+  EXPECT_THAT(error(R"({"measurement": {"outcome": "fine"}})"), HasSubstr("'outcome'"));
+}
+
+TEST(Json, BytesThatAreNoTextDoNotThrow) {
+  v1::Job job;
+  job.set_reason("ok \xff");
+  EXPECT_FALSE(ToJsonLine(job).empty());
+}
+
+TEST(Npy, RoundTripsEveryTypeAndRank) {
+  const std::pair<const char*, int> types[] = {{"f32", 4}, {"f64", 8}, {"i32", 4}, {"i64", 8},
+                                               {"i8", 1},  {"u8", 1},  {"bool", 1}};
+  for (const auto& [dtype, size] : types) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {5}, {2, 3}, {1, 2, 3, 4}}) {
+      int64_t elements = 1;
+      for (int64_t extent : shape) elements *= extent;
+      NpyArray array{dtype, shape, std::string(static_cast<size_t>(elements * size), '\x01')};
+      const std::string bytes = SerializeNpy(array);
+      EXPECT_EQ(bytes.find('\n') % 64, 63u) << "data is 64-byte aligned, as the format asks";
+      const auto back = ParseNpy(bytes);
+      ASSERT_TRUE(back.ok()) << back.status();
+      EXPECT_EQ(back->dtype, dtype);
+      EXPECT_EQ(back->shape, shape);
+      EXPECT_EQ(back->bytes, array.bytes);
+    }
+  }
+}
+
+TEST(Npy, NeverCrashesOnDamage) {
+  const std::string good = SerializeNpy({"f32", {2, 3}, std::string(24, 'x')});
+  for (size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(ParseNpy(good.substr(0, length)).ok()) << length;
+  EXPECT_THAT(std::string(ParseNpy("hello, world").status().message()),
+              HasSubstr("not an .npy file"));
+}
+
+TEST(Shapes, AreParsedOrRefusedByExample) {
+  const auto options = MakeModelOptions({"x=1x3x224x224", "a=b=7"}, {});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->shapes(0).input(), "x");
+  EXPECT_EQ(options->shapes(0).extents_size(), 4);
+  EXPECT_EQ(options->shapes(1).input(), "a=b");
+  for (const char* bad : {"x", "=3", "x=", "x=3x", "x=0", "x=-1", "x=3xy", "x=99999999999999"}) {
+    const auto refused = MakeModelOptions({bad}, {});
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--shape name=1x3x224x224"));
+  }
+  EXPECT_THAT(std::string(MakeModelOptions({}, {"nonsense"}).status().message()),
+              HasSubstr("unknown pass 'nonsense'"));
+}
+
+v1::StageSpan Span(const char* job, const char* slot, int64_t start_ms, int64_t end_ms) {
+  v1::StageSpan span;
+  span.set_job(job);
+  span.set_worker("w");
+  span.set_slot(slot);
+  span.set_kind(v1::STAGE_BUILD);
+  span.set_start_unix_ns(1'000'000'000 + start_ms * 1'000'000);
+  span.set_end_unix_ns(1'000'000'000 + end_ms * 1'000'000);
+  return span;
+}
+
+TEST(Timeline, ShowsWhoHeldEachSlotWhen) {
+  const std::string text = DrawTimeline(
+      {Span("j1", "cpu0", 0, 500), Span("j2", "cpu0", 500, 1000), Span("j1", "gpu0", 500, 1000)},
+      10);
+  EXPECT_THAT(text, HasSubstr("w/cpu0 |AAAAABBBBB| 100% busy"));
+  EXPECT_THAT(text, HasSubstr("w/gpu0 |.....AAAAA|  50% busy"));
+  EXPECT_THAT(text, HasSubstr("A = j1  B = j2"));
+  EXPECT_EQ(DrawTimeline({}, 10), "no stage has run yet\n");
+}
+
+TEST(Table, AlignsByColumnsNotBytes) {
+  Table table({"a", "b"});
+  table.Add({"ä", "1"});
+  table.Add({"xyz", "22"});
+  EXPECT_EQ(table.ToText(), "a     b\nä     1\nxyz  22\n");
+  EXPECT_EQ(table.ToText(/*plain=*/true), "a\tb\nä\t1\nxyz\t22\n");
+}
+
+TEST(Units, AreReadable) {
+  EXPECT_EQ(HumanDuration(absl::Milliseconds(12)), "12ms");
+  EXPECT_EQ(HumanDuration(absl::Seconds(61)), "1m01s");
+  EXPECT_EQ(HumanDuration(absl::Minutes(62)), "1h02m");
+  EXPECT_EQ(FormatNs(0), "-");
+  EXPECT_EQ(FormatNs(1.5e6), "1.500 ms");
+  EXPECT_EQ(FormatGflops(2e9, 1e9), "2.0");
+}
+
+TEST(Evaluate, PercentilesAreNearestRank) {
+  ModuleTiming timing;
+  timing.samples_ns = {4, 1, 3, 2};
+  EXPECT_EQ(timing.Median(), 2.5);
+  EXPECT_EQ(timing.Percentile(0), 1);
+  EXPECT_EQ(timing.Percentile(50), 2);
+  EXPECT_EQ(timing.Percentile(99), 4);
+}
+
+TEST(ExitCodes, FollowTheKindOfError) {
+  EXPECT_EQ(ExitCodeFor(absl::InvalidArgumentError("")), kUsage);
+  EXPECT_EQ(ExitCodeFor(absl::NotFoundError("")), kNotFound);
+  EXPECT_EQ(ExitCodeFor(absl::UnavailableError("")), kUnreachable);
+  EXPECT_EQ(ExitCodeFor(absl::DeadlineExceededError("")), kTimeout);
+  EXPECT_EQ(ExitCodeFor(absl::InternalError("")), kInternal);
+}
+
+TEST(EstimatedModel, IsUnknownUntilEveryTaskIsMeasured) {
+  v1::Job job;
+  for (double best : {1e6, 2e6}) {
+    v1::TaskStatus* task = job.add_tasks();
+    task->mutable_info()->set_weight(2);
+    task->set_best_ns(best);
+  }
+  EXPECT_EQ(EstimatedModelNs(job, false), 6e6);
+  EXPECT_EQ(EstimatedModelNs(job, true), 0);
+}
+
+}  // namespace
+}  // namespace heddle::client
