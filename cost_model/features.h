@@ -1,5 +1,5 @@
-// What the cost model sees of a candidate: features of the lowered loop program, never the decisions that made it, so that a
-// model can transfer between workloads.
+// What the cost model sees of a candidate: features of the lowered loop program, never the
+// decisions that made it, so that a model can transfer between workloads.
 #pragma once
 
 #include <span>
@@ -11,7 +11,8 @@
 
 namespace heddle::cost_model {
 
-// Changes whenever a feature is added, removed or redefined; a search state or model of another version is discarded.
+// Changes whenever a feature is added, removed or redefined; a search state or model of another
+// version is discarded.
 inline constexpr int kFeatureVersion = 1;
 
 // One sentence, unit and identity per field: FeatureTable().
@@ -22,9 +23,14 @@ struct FeatureInfo {
 };
 std::span<const FeatureInfo> FeatureTable();
 
-// Fixed length (FeatureTable().size()) for every program: per-statement context features (trip counts, bytes touched and reused per
-// loop level, strides, arithmetic counts, annotations), aggregated over the statements by role so that programs with different
-// numbers of buffers compare. Magnitudes are log2(1 + v). Invariant to names.
-std::vector<float> ExtractFeatures(const ir::Program& lowered, const ir::TargetInfo& target);
+// Fixed length (FeatureTable().size()) for every program: context of the main statement (trip
+// counts, bytes touched and reused per loop level, strides, arithmetic counts, annotations), sums
+// over the others and over the program, so that programs with different numbers of buffers compare.
+// Magnitudes are log2(1 + v). Invariant to names.
+//
+// Takes any level. Search gives it scheduled programs: there an unrolled tile still stands as one
+// statement in loops, which says more than hundreds of copies, and lowering costs many times what
+// the features do.
+std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target);
 
 }  // namespace heddle::cost_model

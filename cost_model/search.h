@@ -1,7 +1,7 @@
 // Proposal search behind one interface: what to measure next for one task.
 //
-// The search state is one versioned blob (search_state in worker.proto), so that any CPU worker can go on where another
-// stopped: construct, Restore, Propose or Update, Save.
+// The search state is one versioned blob (search_state in worker.proto), so that any CPU worker can
+// go on where another stopped: construct, Restore, Propose or Update, Save.
 #pragma once
 
 #include <memory>
@@ -17,26 +17,31 @@
 namespace heddle::cost_model {
 
 struct Candidate {
-  std::string trace;    // text of schedule::Trace
-  std::string origin;   // "default", "random", "annealing", "record"; for people
+  std::string trace;   // text of schedule::Trace
+  std::string origin;  // "default", "random", "annealing", "record"; for people
 };
 
 struct Result {
   std::string trace;
-  bool valid = false;      // false: a candidate fault; infrastructure faults are never passed in
-  double seconds = 0;      // median, when valid
+  bool valid = false;  // false: a candidate fault; infrastructure faults are never passed in
+  double seconds = 0;  // median, when valid
 };
 
 class Search {
  public:
   virtual ~Search() = default;
-  // Up to n candidates never proposed before, fewer (possibly none) when the space is exhausted. The first candidate of a task
-  // is its default schedule. Bounded work: gives up after a fixed number of redraws.
+  // Up to n candidates never proposed before, fewer (possibly none) when the space is exhausted.
+  // The first candidate of a task is its default schedule. Bounded work: gives up after a fixed
+  // number of redraws.
   virtual absl::StatusOr<std::vector<Candidate>> Propose(int n) = 0;
-  // Learns from results, in any order; traces this search did not propose (records of others) are welcome.
+  // Learns from results, in any order; traces this search did not propose (records of others) are
+  // welcome, and those that do not replay on this workload are passed over. InvalidArgument for a
+  // valid result without a positive time.
   virtual absl::Status Update(const std::vector<Result>& results) = 0;
   virtual std::string Save() const = 0;
-  // DataLoss for a blob that is damaged or of another version; the caller may start afresh.
+  // DataLoss for a blob that is damaged, of another version, task, strategy or search space;
+  // nothing has changed then, and the caller may start afresh. The blob's seed replaces the
+  // options'.
   virtual absl::Status Restore(std::string_view blob) = 0;
 };
 
@@ -46,7 +51,8 @@ struct SearchOptions {
 };
 
 // InvalidArgument names the strategies.
-absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload, const ir::TargetInfo& target,
+absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
+                                                   const ir::TargetInfo& target,
                                                    const SearchOptions& options);
 std::vector<std::string> StrategyNames();
 

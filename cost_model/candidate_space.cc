@@ -1,0 +1,189 @@
+#include "cost_model/candidate_space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "cost_model/features.h"
+
+namespace heddle::cost_model {
+namespace {
+
+using schedule::Point;
+using schedule::Rng;
+
+// Draws a random candidate may cost before the rest of the batch goes without: where one point in a
+// hundred is feasible and new, a batch is still found nearly always.
+constexpr int kDrawsPerCandidate = 64;
+constexpr int kDrawsPerCall = 256;
+// Spaces up to this size are enumerated when redraws find nothing: an expansion takes well under a
+// millisecond.
+constexpr double kEnumerable = 1024;
+
+// Features are kept in steps of 2^-8: magnitudes are logarithms, where that is 0.3 %, and a saved
+// search must see the very numbers that one which was never saved sees.
+constexpr float kFeatureStep = 1.0f / 256;
+
+std::string PointKey(const Point& point) {
+  return std::string(reinterpret_cast<const char*>(point.data()), point.size() * sizeof(point[0]));
+}
+
+uint64_t Mix(uint64_t x) {  // SplitMix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& target) {
+  Task task;
+  absl::StatusOr<ir::Program> naive = ir::Parse(workload);
+  if (!naive.ok()) {
+    return absl::InvalidArgumentError("workload: " + std::string(naive.status().message()));
+  }
+  const absl::Status verified = ir::Verify(*naive);
+  if (!verified.ok()) {
+    return absl::InvalidArgumentError("workload: " + std::string(verified.message()));
+  }
+  task.naive = *std::move(naive);
+  task.target = target;
+  HEDDLE_ASSIGN_OR_RETURN(task.space, schedule::MakeSpace(task.naive, target));
+  HEDDLE_ASSIGN_OR_RETURN(task.default_trace, schedule::DefaultTrace(task.naive, target));
+  task.identity = HashBytes(std::string(workload) + '\0' + ir::ToText(target.target));
+  return task;
+}
+
+CandidateSpace::CandidateSpace(Task task, uint64_t seed) : task_(std::move(task)) {
+  state_.seed = seed;
+}
+
+Rng CandidateSpace::NextRng() { return Rng(Mix(Mix(state_.seed) ^ state_.calls++)); }
+
+std::optional<Candidate> CandidateSpace::TakeDefault() {
+  if (std::exchange(state_.default_taken, true)) return std::nullopt;
+  std::string text = schedule::ToText(task_.default_trace);
+  MarkVisited(HashBytes(text));
+  return Candidate{std::move(text), "default"};
+}
+
+std::optional<Drawn> CandidateSpace::Draw(const Point& point) const {
+  const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
+  if (!trace.ok() || !schedule::Replay(task_.naive, *trace).ok()) return std::nullopt;
+  Drawn drawn{point, 0, schedule::ToText(*trace)};
+  drawn.hash = HashBytes(drawn.trace);
+  return drawn;
+}
+
+std::optional<Drawn> CandidateSpace::Take(const Point& point) {
+  std::optional<Drawn> drawn = Draw(point);
+  if (!drawn || !state_.visited.insert(drawn->hash).second) return std::nullopt;
+  return drawn;
+}
+
+std::vector<Drawn> CandidateSpace::TakeRandom(int n, Rng& rng) {
+  std::vector<Drawn> out;
+  if (state_.exhausted) return out;
+  const int64_t draws = kDrawsPerCall + int64_t{kDrawsPerCandidate} * n;
+  for (int64_t i = 0; i < draws && static_cast<int>(out.size()) < n; ++i) {
+    if (std::optional<Drawn> drawn = Take(space().Random(rng))) out.push_back(*std::move(drawn));
+  }
+  if (static_cast<int>(out.size()) < n && space().Size() <= kEnumerable) Enumerate(n, rng, out);
+  return out;
+}
+
+// Every point of a small space, from a random one on.
+void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
+  Point point = space().Random(rng);
+  const auto size = static_cast<int64_t>(space().Size());
+  for (int64_t i = 0; i < size; ++i) {
+    if (static_cast<int>(out.size()) >= n) return;
+    if (std::optional<Drawn> drawn = Take(point)) out.push_back(*std::move(drawn));
+    for (size_t d = 0; d < point.size(); ++d) {  // the next point: count up with carry
+      if (++point[d] < space().Choices(static_cast<int>(d))) break;
+      point[d] = 0;
+    }
+  }
+  state_.exhausted = static_cast<int>(out.size()) < n;
+}
+
+std::vector<float> CandidateSpace::Features(const ir::Program& program) const {
+  std::vector<float> features = ExtractFeatures(program, task_.target);
+  for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
+  return features;
+}
+
+const Evaluated* CandidateSpace::Evaluate(const Point& point) {
+  auto [it, inserted] = evaluated_.try_emplace(PointKey(point));
+  if (inserted) {
+    const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
+    if (trace.ok()) {
+      const absl::StatusOr<ir::Program> program = schedule::Replay(task_.naive, *trace);
+      if (program.ok()) {
+        it->second = Evaluated{HashBytes(schedule::ToText(*trace)), Features(*program)};
+      }
+    }
+  }
+  return it->second ? &*it->second : nullptr;
+}
+
+absl::StatusOr<Evaluated> CandidateSpace::EvaluateTrace(std::string_view text) const {
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::ParseTrace(text));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program program, schedule::Replay(task_.naive, trace));
+  return Evaluated{HashBytes(schedule::ToText(trace)), Features(program)};
+}
+
+void CandidateSpace::Save(BlobWriter& w) const {
+  w.Fixed64(task_.identity);
+  w.Fixed64(state_.seed);
+  w.Unsigned(state_.calls);
+  w.Unsigned(state_.default_taken);
+  w.Unsigned(state_.exhausted);
+  std::vector<uint64_t> hashes(state_.visited.begin(), state_.visited.end());
+  std::sort(hashes.begin(), hashes.end());
+  w.Unsigned(hashes.size());
+  for (uint64_t h : hashes) w.Fixed64(h);
+}
+
+absl::StatusOr<CandidateSpace::State> CandidateSpace::Parse(BlobReader& r) const {
+  const uint64_t identity = r.Fixed64();
+  State state;
+  state.seed = r.Fixed64();
+  state.calls = r.Unsigned();
+  state.default_taken = r.Unsigned() != 0;
+  state.exhausted = r.Unsigned() != 0;
+  const size_t count = r.Count();
+  for (size_t i = 0; i < count && r.ok(); ++i) state.visited.insert(r.Fixed64());
+  if (!r.ok()) return absl::DataLossError("search state: malformed");
+  if (identity != task_.identity) {
+    return absl::DataLossError("search state: belongs to another workload or target");
+  }
+  return state;
+}
+
+void SavePoint(const Point& point, BlobWriter& w) {
+  w.Unsigned(point.size());
+  for (int32_t choice : point) w.Signed(choice);
+}
+
+Point LoadPoint(BlobReader& r) {
+  Point point(r.Count());
+  for (int32_t& choice : point) choice = static_cast<int32_t>(r.Signed());
+  return point;
+}
+
+bool InSpace(const schedule::Space& space, const Point& point) {
+  if (static_cast<int>(point.size()) != space.NumDecisions()) return false;
+  for (int d = 0; d < space.NumDecisions(); ++d) {
+    const int32_t choice = point[static_cast<size_t>(d)];
+    if (choice < 0 || choice >= space.Choices(d)) return false;
+  }
+  return true;
+}
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,113 @@
+// The part that every search strategy shares: points of one task's space as candidates, and what
+// was visited already.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+#include "compiler/schedule/space.h"
+#include "cost_model/blob.h"
+#include "cost_model/search.h"
+
+namespace heddle::cost_model {
+
+// What a search searches.
+struct Task {
+  ir::Program naive;
+  ir::TargetInfo target;
+  std::unique_ptr<schedule::Space> space;
+  schedule::Trace default_trace;
+  uint64_t identity = 0;  // hash of workload and target: a state of another task is refused
+};
+
+// InvalidArgument for a workload that does not parse or verify.
+absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& target);
+
+// A feasible point: its trace replays.
+struct Drawn {
+  schedule::Point point;
+  uint64_t hash = 0;  // of the trace's text: points that expand to one trace are one candidate
+  std::string trace;
+};
+
+// A point the model can be asked about.
+struct Evaluated {
+  uint64_t hash = 0;
+  std::vector<float> features;
+};
+
+class CandidateSpace {
+ public:
+  CandidateSpace(Task task, uint64_t seed);
+
+  const schedule::Space& space() const { return *task_.space; }
+  uint64_t seed() const { return state_.seed; }
+
+  // A generator of its own for every call of Propose, from the seed and the number of calls so far:
+  // so the state of a generator never has to be saved.
+  schedule::Rng NextRng();
+
+  // The default schedule, once.
+  std::optional<Candidate> TakeDefault();
+
+  // Up to `n` random unvisited points, which become visited. Gives up after a bounded number of
+  // redraws; a space small enough to enumerate is enumerated then, so that its last points are
+  // found.
+  std::vector<Drawn> TakeRandom(int n, schedule::Rng& rng);
+  // The point as a candidate, which becomes visited; nullopt if infeasible or visited already.
+  std::optional<Drawn> Take(const schedule::Point& point);
+
+  bool Visited(uint64_t hash) const { return state_.visited.contains(hash); }
+  void MarkVisited(uint64_t hash) { state_.visited.insert(hash); }
+
+  // Features of what the point expands to; null when infeasible. Remembered until
+  // ForgetEvaluations; the pointer is good until then.
+  const Evaluated* Evaluate(const schedule::Point& point);
+  // Points that Evaluate had to expand since the last ForgetEvaluations.
+  int fresh_evaluations() const { return static_cast<int>(evaluated_.size()); }
+  void ForgetEvaluations() { evaluated_.clear(); }
+
+  // Of a trace from anywhere; its canonical hash too. InvalidArgument or FailedPrecondition when it
+  // does not parse or replay.
+  absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace) const;
+
+  // What has to be kept between calls.
+  struct State {
+    uint64_t seed = 0;
+    uint64_t calls = 0;
+    bool default_taken = false;
+    bool exhausted =
+        false;  // enumeration found no unvisited point; points never become unvisited again
+    std::unordered_set<uint64_t> visited;
+  };
+  void Save(BlobWriter& writer) const;
+  // DataLoss for the state of another task, or a malformed one.
+  absl::StatusOr<State> Parse(BlobReader& reader) const;
+  void Adopt(State state) { state_ = std::move(state); }
+
+ private:
+  std::optional<Drawn> Draw(const schedule::Point& point) const;
+  void Enumerate(int n, schedule::Rng& rng, std::vector<Drawn>& out);
+  std::vector<float> Features(const ir::Program& program) const;
+
+  Task task_;
+  State state_;
+  std::unordered_map<std::string, std::optional<Evaluated>> evaluated_;
+};
+
+// Points in a blob.
+void SavePoint(const schedule::Point& point, BlobWriter& writer);
+schedule::Point LoadPoint(BlobReader& reader);
+// Whether the space has such a point: a state may come from another version of the space.
+bool InSpace(const schedule::Space& space, const schedule::Point& point);
+
+}  // namespace heddle::cost_model

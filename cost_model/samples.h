@@ -1,0 +1,51 @@
+// What a search knows of the candidates that were measured: the training set of its model, and
+// where good points lie.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/schedule/space.h"
+#include "cost_model/blob.h"
+#include "cost_model/model.h"
+
+namespace heddle::cost_model {
+
+struct Measured {
+  uint64_t hash = 0;      // of the trace
+  schedule::Point point;  // empty when the search did not propose it
+  std::vector<float> features;
+  double seconds = 0;  // 0: it failed
+};
+
+class SampleSet {
+ public:
+  // Keeps the best kMaxBest and the latest kMaxRecent: enough for the trees, and a state well under
+  // a megabyte.
+  static constexpr size_t kMaxBest = 1000;
+  static constexpr size_t kMaxRecent = 1000;
+
+  // A second measurement of one trace keeps the better result.
+  void Add(Measured m);
+
+  const std::vector<Measured>& all() const { return samples_; }
+  // Samples of one group: scores are the best time over the own, 0 for failures.
+  std::vector<Sample> Training() const;
+  // Whether any two scores differ: otherwise there is nothing to rank.
+  bool Rankable() const;
+  // Points of the best valid samples that have one, best first.
+  std::vector<schedule::Point> BestPoints(size_t n) const;
+
+  void Save(BlobWriter& writer) const;
+  // DataLoss when malformed; changes nothing then.
+  absl::Status Load(BlobReader& reader);
+
+ private:
+  void Trim();
+
+  std::vector<Measured> samples_;  // in order of arrival
+};
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,81 @@
+#include "cost_model/search.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "compiler/ir/status_macros.h"
+#include "cost_model/features.h"
+#include "cost_model/strategies.h"
+
+namespace heddle::cost_model {
+namespace {
+
+constexpr std::string_view kMagic = "HDLSEARCH";
+constexpr uint32_t kVersion = 1;
+
+struct Strategy {
+  std::string_view name;
+  std::unique_ptr<Search> (*make)(Task task, uint64_t seed);
+};
+constexpr Strategy kStrategies[] = {
+    {"annealing", MakeAnnealingSearch},
+    {"random", MakeRandomSearch},
+};
+
+}  // namespace
+
+std::string StrategySearch::Save() const {
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
+  w.Bytes(name_);
+  candidates_.Save(w);
+  SaveOwn(w);
+  return Seal(kMagic, kVersion, std::move(w).Take());
+}
+
+absl::Status StrategySearch::Restore(std::string_view blob) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, blob));
+  BlobReader r(payload);
+  if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) {
+    return absl::DataLossError("search state: features of another version");
+  }
+  if (const std::string_view name = r.Bytes(); name != name_) {
+    return absl::DataLossError("search state: of strategy '" + std::string(name) + "', not '" +
+                               std::string(name_) + "'");
+  }
+  HEDDLE_ASSIGN_OR_RETURN(CandidateSpace::State state, candidates_.Parse(r));
+  HEDDLE_RETURN_IF_ERROR(LoadOwn(r, state.seed));
+  candidates_.Adopt(std::move(state));
+  return absl::OkStatus();
+}
+
+std::vector<Drawn> StrategySearch::FillWithRandom(int n, schedule::Rng& rng,
+                                                  std::vector<Candidate>& out) {
+  const int missing = n - static_cast<int>(out.size());
+  if (missing <= 0) return {};
+  std::vector<Drawn> drawn = candidates_.TakeRandom(missing, rng);
+  for (const Drawn& d : drawn) out.push_back({d.trace, "random"});
+  return drawn;
+}
+
+absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
+                                                   const ir::TargetInfo& target,
+                                                   const SearchOptions& options) {
+  for (const Strategy& s : kStrategies) {
+    if (s.name != options.strategy) continue;
+    HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
+    return s.make(std::move(task), options.seed);
+  }
+  std::string names;
+  for (const Strategy& s : kStrategies) names += (names.empty() ? "" : ", ") + std::string(s.name);
+  return absl::InvalidArgumentError("no search strategy '" + options.strategy +
+                                    "'; there are: " + names);
+}
+
+std::vector<std::string> StrategyNames() {
+  std::vector<std::string> names;
+  for (const Strategy& s : kStrategies) names.emplace_back(s.name);
+  return names;
+}
+
+}  // namespace heddle::cost_model

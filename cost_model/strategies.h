@@ -1,0 +1,45 @@
+// The strategies behind search.h, made for a task; tests give tasks with spaces of their own.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "cost_model/candidate_space.h"
+#include "cost_model/search.h"
+
+namespace heddle::cost_model {
+
+// Saving and restoring are the same for every strategy: an envelope, the shared state, the
+// strategy's own.
+class StrategySearch : public Search {
+ public:
+  StrategySearch(std::string_view name, Task task, uint64_t seed)
+      : name_(name), candidates_(std::move(task), seed) {}
+
+  std::string Save() const final;
+  absl::Status Restore(std::string_view blob) final;
+
+ protected:
+  virtual void SaveOwn(BlobWriter& writer) const = 0;
+  // `seed` is the saved one. Changes nothing on failure.
+  virtual absl::Status LoadOwn(BlobReader& reader, uint64_t seed) = 0;
+
+  CandidateSpace& candidates() { return candidates_; }
+  const CandidateSpace& candidates() const { return candidates_; }
+
+  // Appends random candidates until there are n, or no more are found; returns what was drawn.
+  std::vector<Drawn> FillWithRandom(int n, schedule::Rng& rng, std::vector<Candidate>& out);
+
+ private:
+  std::string_view name_;
+  CandidateSpace candidates_;
+};
+
+// Uniform over the feasible points, each once.
+std::unique_ptr<Search> MakeRandomSearch(Task task, uint64_t seed);
+
+// Parallel simulated annealing whose energy is a rank model of what was measured (AutoTVM); random
+// until there is a model.
+std::unique_ptr<Search> MakeAnnealingSearch(Task task, uint64_t seed);
+
+}  // namespace heddle::cost_model
