@@ -1,4 +1,5 @@
 // The reference result of a model: one operator at a time, by the interpreter.
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -26,8 +27,18 @@ absl::StatusOr<ir::Program> LoopsOf(const graph::Graph& graph, const graph::Node
     const graph::TensorType& type = graph.values[node.inputs[i]].type;
     inputs.push_back(builder.Input(absl::StrCat("x", i), type.dtype, type.shape));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<tensor::Tensor> outputs,
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<tensor::Tensor> outputs,
                           op->express(builder, inputs, node.attrs));
+  // An operator that has nothing to do hands its operand through; an output has to be a stage's.
+  for (tensor::Tensor& out : outputs) {
+    const bool is_operand =
+        std::any_of(inputs.begin(), inputs.end(),
+                    [&](const tensor::Tensor& in) { return in.buffer() == out.buffer(); });
+    if (!is_operand) continue;
+    out = builder.Compute("copy", out.shape(), [&](tensor::Iters i) {
+      return out.At({i.begin(), i.end()});
+    });
+  }
   HEDDLE_ASSIGN_OR_RETURN(const tensor::TensorProgram program, builder.Build(outputs));
   return tensor::LowerToLoops(program);
 }
