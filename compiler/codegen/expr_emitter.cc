@@ -112,16 +112,6 @@ Value* ExprEmitter::EmitFloatBinary(Op op, Value* x, Value* y) {
       return b_.CreateFMul(x, y);
     case Op::kDiv:
       return b_.CreateFDiv(x, y);
-    // x // y and x % y have the sign of the divisor, as for integers.
-    case Op::kFloorDiv:
-      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b_.CreateFDiv(x, y));
-    case Op::kFloorMod: {
-      Value* remainder = b_.CreateFRem(x, y);
-      Value* zero = llvm::Constant::getNullValue(x->getType());
-      Value* differ = b_.CreateXor(b_.CreateFCmpOLT(remainder, zero), b_.CreateFCmpOLT(y, zero));
-      Value* adjust = b_.CreateAnd(differ, b_.CreateFCmpONE(remainder, zero));
-      return b_.CreateSelect(adjust, b_.CreateFAdd(remainder, y), remainder);
-    }
     // One instruction on x86: a < b ? b : a.
     case Op::kMax:
       return b_.CreateSelect(b_.CreateFCmpOLT(x, y), y, x);

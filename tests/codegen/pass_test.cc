@@ -1,1 +1,127 @@
+// The lowering passes: each keeps the meaning of every conformance case, and does what it is there
+// for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "compiler/ir/visit.h"
+#include "compiler/pass/lower.h"
+#include "tests/codegen/kernel_runner.h"
+
+namespace heddle::pass {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ir::Program Parsed(const std::string& text) {
+  absl::StatusOr<ir::Program> program = ir::Parse(text);
+  EXPECT_TRUE(program.ok()) << program.status();
+  return *program;
+}
+
+std::vector<std::string> OptionalPasses() {
+  return {"compact_buffers", "lift_lane_buffers", "simplify", "partition_loops", "unroll"};
+}
+
+TEST(Passes, KeepTheMeaningWhicheverIsLeftOut) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/tests/cases/conformance")) {
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    ir::Program program = Parsed(text.str());
+    std::vector<testing::HostTensor> inputs = testing::MakeInputs(program, 7),
+                                     expected = testing::MakeOutputs(program);
+    ASSERT_TRUE(testing::RunInterpreter(program, inputs, expected).ok());
+    std::vector<std::string> variants = OptionalPasses();
+    variants.push_back("none");
+    for (const std::string& disabled : variants) {
+      SCOPED_TRACE(entry.path().string() + " without " + disabled);
+      LowerOptions options;
+      options.disabled = {disabled};
+      auto lowered = Lower(program, options);
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      std::vector<testing::HostTensor> actual = testing::MakeOutputs(program);
+      absl::Status status = testing::RunInterpreter(*lowered, inputs, actual);
+      ASSERT_TRUE(status.ok()) << status << ir::Print(*lowered);
+      status = testing::Compare(program, expected, actual);
+      EXPECT_TRUE(status.ok()) << status << ir::Print(*lowered);
+    }
+  }
+}
+
+TEST(Passes, AreObservedAndCanBeDisabled) {
+  ir::Program program = Parsed(
+      "program p(A: f32[4]) -> (O: f32[4]) { for i in 4 { block b(v < 4 spatial = i) { O[v] = A[v] "
+      "} } }");
+  std::vector<std::string> seen;
+  LowerOptions options;
+  options.disabled = {"unroll"};
+  options.observer = [&](const std::string& pass, const ir::Program&, double ms) {
+    EXPECT_GE(ms, 0);
+    seen.push_back(pass);
+  };
+  ASSERT_TRUE(Lower(program, options).ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
+                                            "simplify", "partition_loops"}));
+}
+
+TEST(LowerBlocks, InitialisesOutsideTheReduction) {
+  auto lowered = Lower(
+      Parsed("program p(A: f32[8, 9]) -> (O: f32[8]) { for k in 9 { for i in 8 { "
+             "block b(v < 8 spatial = i, r < 9 reduce = k) sum init 0.0 { O[v] = A[v, r] } } } }"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  std::string text = ir::Print(*lowered);
+  EXPECT_THAT(text, Not(HasSubstr("if")));
+  EXPECT_LT(text.find("= 0.0"), text.find("for k"));
+}
+
+TEST(CompactBuffers, LeavesATileOfABufferInsideLoops) {
+  LowerOptions options;
+  options.disabled = {"unroll", "partition_loops"};
+  auto lowered = Lower(Parsed(R"(program p(A: f32[100]) -> (O: f32[99]) {
+    for i in 33 {
+      alloc t : f32[100] local {
+        for a in 4 { block f(v < 100 spatial = ((i * 3) + a)) { t[v] = (A[v] * 2.0) } }
+        for b in 3 { block g(w < 99 spatial = ((i * 3) + b)) { O[w] = (t[w] + t[(w + 1)]) } }
+      }
+    } })"),
+                       options);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_THAT(ir::Print(*lowered), HasSubstr("t: f32[4]"));
+}
+
+TEST(PartitionLoops, InteriorHasNoGuard) {
+  auto lowered =
+      Lower(Parsed("program p(A: f32[103]) -> (O: f32[103]) { for i in 11 { for j in 10 { "
+                   "block b(v < 103 spatial = ((i * 10) + j)) where (((i * 10) + j) < 103) { O[v] "
+                   "= A[v] } } } }"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_THAT(ir::Print(*lowered), Not(HasSubstr("if")));
+}
+
+TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
+  auto count_loops = [](int extent) {
+    std::string n = std::to_string(extent);
+    auto lowered =
+        Lower(Parsed("program p(A: f32[" + n + "]) -> (O: f32[" + n + "]) { for i in " + n +
+                     " unrolled { block b(v < " + n + " spatial = i) { O[v] = A[v] } } }"));
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    int loops = 0;
+    ir::VisitStmt(lowered->body, [&](const ir::Stmt& s) {
+      loops += ir::As<ir::For>(s) != nullptr;
+      return true;
+    });
+    return loops;
+  };
+  EXPECT_EQ(count_loops(16), 0);
+  EXPECT_EQ(count_loops(4000), 1);
+}
+
+}  // namespace
+}  // namespace heddle::pass
