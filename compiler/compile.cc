@@ -36,6 +36,7 @@ absl::Status Refused(const absl::Status& status) {
 
 absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload) {
   HEDDLE_ASSIGN_OR_RETURN(ir::Program naive, ir::Parse(workload));
+  if (naive.outputs.empty()) return absl::InvalidArgumentError("malformed workload: no outputs");
   const absl::Status status = ir::Verify(naive);
   if (status.ok()) return naive;
   return absl::InvalidArgumentError(absl::StrCat("malformed workload: ", status.message()));
