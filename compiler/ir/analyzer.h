@@ -68,14 +68,17 @@ class Analyzer {
   // bounds.cc. INT64_MIN and INT64_MAX stand for the infinities.
   Interval RangeOf(const Var* var) const;
   Interval TreeBounds(const Expr& e);
+  Interval DividendBounds(const Expr& e);
   Interval OpBounds(const Expr& e);
   Interval LinearBounds(const Linear& l, int depth = 0);
   void TightenByFacts(const Linear& l, int depth, Interval& bounds);
+  void TightenByQuotients(const Linear& l, int depth, Interval& bounds);
   void TightenByMinMax(const Linear& l, int depth, Interval& bounds);
 
   const Ranges* base_;
   std::vector<std::pair<const Var*, Interval>> vars_;  // later entries win
   std::vector<Linear> facts_;                          // each >= 0
+  int dividend_depth_ = 0;
 };
 
 }  // namespace heddle::ir

@@ -124,6 +124,18 @@ Interval Analyzer::TreeBounds(const Expr& e) {
   }
 }
 
+// A guard on a quotient is a fact about its dividend, so the dividend's bounds heed facts.
+Interval Analyzer::DividendBounds(const Expr& e) {
+  Interval bounds = TreeBounds(e);
+  // Facts hold quotients of their own, so this recurs; quotients of quotients are as deep as
+  // schedules go.
+  if (facts_.empty() || e->dtype != DType::kI64 || dividend_depth_ >= 2) return bounds;
+  ++dividend_depth_;
+  const Interval linear = LinearBounds(ToLinear(e));
+  --dividend_depth_;
+  return {std::max(bounds.min, linear.min), std::min(bounds.max, linear.max)};
+}
+
 Interval Analyzer::OpBounds(const Expr& e) {
   int64_t k = 0;
   const auto arg = [&](int i) { return TreeBounds(e->args[i]); };
@@ -137,9 +149,10 @@ Interval Analyzer::OpBounds(const Expr& e) {
     case Op::kNeg:
       return Scale(arg(0), -1);
     case Op::kFloorDiv:
-      return IsConstInt(e->args[1], &k) && k > 0 ? FloorDivBounds(arg(0), k) : kEverything;
+      return IsConstInt(e->args[1], &k) && k > 0 ? FloorDivBounds(DividendBounds(e->args[0]), k)
+                                                 : kEverything;
     case Op::kFloorMod: {
-      if (IsConstInt(e->args[1], &k) && k > 0) return FloorModBounds(arg(0), k);
+      if (IsConstInt(e->args[1], &k) && k > 0) return FloorModBounds(DividendBounds(e->args[0]), k);
       const Interval divisor = arg(1);
       return divisor.min > 0 && IsFinite(divisor.max) ? Interval{0, divisor.max - 1} : kEverything;
     }
@@ -184,7 +197,10 @@ Interval Analyzer::LinearBounds(const Linear& l, int depth) {
   // Two facts combined decide every guard a schedule makes (a lower and an upper tail); deeper
   // search costs time.
   if (depth < 2 && l.terms.size() > 0) {
-    if (!facts_.empty()) TightenByFacts(l, depth, bounds);
+    if (!facts_.empty()) {
+      TightenByFacts(l, depth, bounds);
+      TightenByQuotients(l, depth, bounds);
+    }
     TightenByMinMax(l, depth, bounds);
   }
   return bounds;
@@ -207,6 +223,27 @@ void Analyzer::TightenByFacts(const Linear& l, int depth, Interval& bounds) {
       if (k < 0) bounds.max = std::min(bounds.max, other.max);
       if (k > 0) bounds.min = std::max(bounds.min, other.min);
     }
+  }
+}
+
+// c*w + c*(x // k) is c*((x + k*w) // k): simplification moved multiples of k out of the quotient,
+// but a fact may speak of the whole dividend.
+void Analyzer::TightenByQuotients(const Linear& l, int depth, Interval& bounds) {
+  if (l.terms.size() < 2) return;
+  for (const auto& [quotient, c] : l.terms) {
+    int64_t k = 0;
+    if (!IsOp(quotient, Op::kFloorDiv) || !IsConstInt(quotient->args[1], &k) || k <= 0) continue;
+    Linear dividend = ToLinear(quotient->args[0]);
+    bool multiples = true;
+    for (const auto& [term, factor] : l.terms) {
+      if (term == quotient) continue;
+      multiples &= factor % c == 0 && std::abs(factor / c) <= INT32_MAX / k;
+      if (multiples) AddTerm(dividend, term, factor / c * k);
+    }
+    if (!multiples) continue;
+    const Interval whole = FloorDivBounds(LinearBounds(dividend, depth + 1), k);
+    const Interval other = Add(Scale(whole, c), {l.constant, l.constant});
+    bounds = {std::max(bounds.min, other.min), std::min(bounds.max, other.max)};
   }
 }
 

@@ -65,6 +65,7 @@ Verdict Separates(const Expr& index, const std::vector<const For*>& loops, size_
   const Var* var = loops[at]->var.get();
   const Linear l = analyzer.SimplifyToLinear(index);
   int64_t coefficient = 0, spread = 0;
+  Linear inner;  // what varies while the loop stands still
   for (const auto& [term, c] : l.terms) {
     if (term->kind == ExprKind::kVar && term->var.get() == var) {
       coefficient = c;
@@ -76,6 +77,7 @@ Verdict Separates(const Expr& index, const std::vector<const For*>& loops, size_
     for (size_t i = at + 1; i < loops.size() && !varies; ++i)
       varies = UsesVar(term, loops[i]->var.get());
     if (!varies) continue;
+    inner.terms.emplace_back(term, c);
     const auto bounds = analyzer.Bounds(term);
     int64_t width = 0;
     if (!bounds || __builtin_sub_overflow(bounds->max, bounds->min, &width) ||
@@ -85,6 +87,11 @@ Verdict Separates(const Expr& index, const std::vector<const For*>& loops, size_
     }
   }
   if (coefficient == 0) return Verdict::kOverlap;
+  if (std::abs(coefficient) <= spread) {
+    // Guards may keep the inner terms closer together than their ranges do one by one.
+    const auto together = analyzer.Bounds(FromLinear(inner));
+    if (together) spread = std::min(spread, together->max - together->min);
+  }
   return std::abs(coefficient) > spread ? Verdict::kDisjoint : Verdict::kOverlap;
 }
 
