@@ -117,6 +117,9 @@ absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block_na
   const Block& block = path.block();
   if (block.reducer && !block.reducer->init)
     return Illegal(block, "is a reduction decomposed already");
+  if (const Block* other = OtherWriter(body, path)) {
+    return Illegal(block, absl::StrCat("shares its buffer with block ", Quoted(other->name)));
+  }
   BufferRef cache = NewBuffer(absl::StrCat(block_name, ".", ScopeWord(scope), "_buf"),
                               *block.store.buffer, scope);
   const std::string name = absl::StrCat(block_name, ".copy");

@@ -153,6 +153,13 @@ absl::Status CheckFinal(const Scene& scene, const Path& producer) {
                                          Quoted(loop->var->name), "; its consumer would be too"));
     }
   }
+  if (!CoversDomainOnce(scene.block)) {
+    return Illegal(scene.block.block(), "has a guard or loops over a part of its domain only");
+  }
+  // Loops that were fused may hide repetition from the roles; the number of instances does not.
+  if (!block.where && !CoversDomainOnce(producer)) {
+    return Illegal(block, "computes some elements several times; its consumer would too");
+  }
   if (RealLoops(producer, CommonDepth(producer, scene.block)) > 0) {
     return Illegal(scene.block.block(), absl::StrCat("shares a loop with its producer ",
                                                      Quoted(block.name), " already"));

@@ -15,11 +15,9 @@ absl::StatusOr<CopyNest> MakeCopyNest(const Path& path, const std::string& name,
   CopyNest nest;
   nest.top = path.nodes.size() - 1;
   while (nest.top > 0 && As<For>(path.nodes[nest.top - 1])) --nest.top;
-  bool outermost = true;
   for (size_t i = 0; i < nest.top; ++i) {
     const auto* loop = As<For>(path.nodes[i]);
     if (loop == nullptr) continue;
-    outermost = false;
     Role role = RoleOf(block, loop->var.get());
     if (role == Role::kReduce || role == Role::kMixed) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -27,31 +25,20 @@ absl::StatusOr<CopyNest> MakeCopyNest(const Path& path, const std::string& name,
           Quoted(loop->var->name), " is outside"));
     }
   }
-  auto loop_name = [&](size_t k) { return absl::StrCat(name, infix, ".", k); };
-  StoreShape shape = StoreShapeOf(block);
-  if (outermost && shape.exact) {
-    for (size_t d = 0; d < shape.dims.size(); ++d) {
-      const int64_t extent = block.store.buffer->shape[d];
-      nest.loops.push_back({MakeVar(loop_name(d)), extent});
-      nest.iters.Add(name, extent, ir::IterKind::kSpatial, ir::VarExpr(nest.loops[d].var));
-    }
-    nest.indices = nest.iters.exprs;
-  } else {
-    HEDDLE_ASSIGN_OR_RETURN(Mirror mirror,
-                            MirrorSpatial(block, path.Loops(nest.top), [&](int k, const For&) {
-                              return loop_name(static_cast<size_t>(k));
-                            }));
-    nest.loops = mirror.loops;
-    nest.where = mirror.where;
-    ir::Substitution map;
-    for (const ir::BlockIter& iter : block.iters) {
-      if (iter.kind != ir::IterKind::kSpatial) continue;
-      nest.iters.Add(name, iter.extent, iter.kind, mirror.iter_bindings.at(iter.var.get()));
-      map.emplace(iter.var.get(), nest.iters.exprs.back());
-    }
-    for (const ir::Expr& index : block.store.indices) {
-      nest.indices.push_back(ir::Substitute(index, map));
-    }
+  HEDDLE_ASSIGN_OR_RETURN(Mirror mirror,
+                          MirrorSpatial(block, path.Loops(nest.top), [&](int k, const For&) {
+                            return absl::StrCat(name, infix, ".", k);
+                          }));
+  nest.loops = mirror.loops;
+  nest.where = mirror.where;
+  ir::Substitution map;
+  for (const ir::BlockIter& iter : block.iters) {
+    if (iter.kind != ir::IterKind::kSpatial) continue;
+    nest.iters.Add(name, iter.extent, iter.kind, mirror.iter_bindings.at(iter.var.get()));
+    map.emplace(iter.var.get(), nest.iters.exprs.back());
+  }
+  for (const ir::Expr& index : block.store.indices) {
+    nest.indices.push_back(ir::Substitute(index, map));
   }
   for (const FreshLoop& loop : nest.loops) nest.names.push_back(loop.var->name);
   for (const ir::BlockIter& iter : nest.iters.iters) nest.names.push_back(iter.var->name);

@@ -122,9 +122,12 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
   const ir::Buffer* buffer = block.store.buffer.get();
   if (block.reducer) return Illegal(block, "is a reduction and cannot be inlined");
   if (IsOutput(p, buffer)) return Illegal(block, "writes an output and cannot be inlined");
+  if (const Block* other = OtherWriter(body, path)) {
+    return Illegal(block, absl::StrCat("shares its buffer with block ", Quoted(other->name)));
+  }
   StoreShape shape = StoreShapeOf(block);
   if (!shape.exact) return Illegal(block, "does not store exactly at its iterators");
-  if (UsersOf(AllBlocks(body), buffer, path.target(), true).empty()) {
+  if (UsersOf(AllBlocks(body), buffer, path.target(), false).empty()) {
     return Illegal(block, "has no reader to be inlined into");
   }
   auto value_at = [&](const std::vector<Expr>& indices) { return ValueAt(block, shape, indices); };
@@ -167,6 +170,9 @@ absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string
   if (IsOutput(p, buffer) || UsersOf(blocks, buffer, producer_path->target(), true).size() != 1) {
     return Illegal(consumer,
                    absl::StrCat("is not the only consumer of block ", Quoted(producer.name)));
+  }
+  if (!CoversDomainOnce(consumer_path)) {
+    return Illegal(consumer, "has a guard or loops over a part of its domain only");
   }
   HEDDLE_ASSIGN_OR_RETURN(Block folded, FoldInto(consumer, producer));
   Stmt merged = MapBlocks(body, [&](const Stmt& s) -> Stmt {

@@ -52,6 +52,28 @@ Stmt Rebind(const Stmt& body, const ir::Substitution& map, const Expr& guard) {
   });
 }
 
+bool UnderDivision(const Expr& e, const ir::Var* var) {
+  if (e->kind != ir::ExprKind::kOp) return false;
+  const bool divides = e->op == ir::Op::kFloorDiv || e->op == ir::Op::kFloorMod;
+  return std::any_of(e->args.begin(), e->args.end(), [&](const Expr& arg) {
+    return (divides && ir::UsesVar(arg, var)) || UnderDivision(arg, var);
+  });
+}
+
+// A block below the loop takes its variable apart by divisions, as fusing does.
+const Block* DividesVariable(const For& loop) {
+  const Block* found = nullptr;
+  ir::VisitStmt(loop.body, [&](const Stmt& s) {
+    const auto* block = As<Block>(s);
+    if (block == nullptr) return true;
+    for (const ir::BlockIter& iter : block->iters) {
+      if (UnderDivision(iter.binding, loop.var.get())) found = block;
+    }
+    return true;
+  });
+  return found;
+}
+
 // The product of the factors if it is in [extent, 2 * extent].
 absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>& factors) {
   if (factors.empty()) return absl::InvalidArgumentError("split needs at least one factor");
@@ -85,6 +107,52 @@ absl::StatusOr<Program> SetKind(const Program& p, const Path& path, LoopKind kin
   Program result = WithBody(p, ReplaceTarget(path, changed));
   HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
   return result;
+}
+
+// Reductions below a statement.
+std::vector<const Block*> ReductionsIn(const Stmt& s) {
+  std::vector<const Block*> reductions;
+  ir::VisitStmt(s, [&](const Stmt& node) {
+    const auto* block = As<Block>(node);
+    if (block != nullptr && block->reducer) reductions.push_back(block);
+    return true;
+  });
+  return reductions;
+}
+
+// Fused loops lose which part is which, and a later split and reorder could run updates of one
+// element before its initialisation.
+absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
+  for (const Block* block : ReductionsIn(chain.back()->body)) {
+    const For* first = nullptr;
+    for (const For* loop : chain) {
+      if (loop->extent == 1) continue;
+      if (first == nullptr) first = loop;
+      if (RoleOf(*block, first->var.get()) == RoleOf(*block, loop->var.get())) continue;
+      return Illegal(*first,
+                     absl::StrCat("and loop ", Quoted(loop->var->name),
+                                  " mean different things to the reduction ", Quoted(block->name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A loop that computes a reduction again must stay outside its reduce loops: else the updates of
+// one element would run twice after one initialisation.
+absl::Status CheckRepeatsOutside(const std::vector<const For*>& order, const Stmt& body) {
+  for (const Block* block : ReductionsIn(body)) {
+    const For* reduce = nullptr;
+    for (const For* loop : order) {
+      if (loop->extent == 1) continue;
+      Role role = RoleOf(*block, loop->var.get());
+      if (role == Role::kReduce || role == Role::kMixed) reduce = loop;
+      if (role != Role::kFree || reduce == nullptr) continue;
+      return Illegal(
+          *loop, absl::StrCat("repeats block ", Quoted(block->name),
+                              " and cannot go inside its reduce loop ", Quoted(reduce->var->name)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The chain of directly nested loops from the topmost to the bottommost of `names`; an error if
@@ -124,6 +192,13 @@ absl::StatusOr<Program> Split(const Program& p, const std::string& loop_name,
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
   if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
   if (loop.kind == LoopKind::kVectorized) return Illegal(loop, "is vectorized and cannot be split");
+  if (product > loop.extent) {
+    if (const Block* block = DividesVariable(loop)) {
+      return Illegal(loop, absl::StrCat("was fused and needs factors that divide it: a guard would "
+                                        "not bound the iterators of block ",
+                                        Quoted(block->name)));
+    }
+  }
 
   std::vector<FreshLoop> loops;
   std::vector<std::string> names;
@@ -164,6 +239,7 @@ absl::StatusOr<Program> Fuse(const Program& p, const std::vector<std::string>& l
       return Illegal(*loop, absl::StrCat("is ", Word(loop->kind), "; only serial loops fuse"));
     }
   }
+  HEDDLE_RETURN_IF_ERROR(CheckSameRoles(chain));
   HEDDLE_RETURN_IF_ERROR(CheckNamesFree(p, {name}));
   ir::VarRef fused = MakeVar(name);
   ir::Substitution map;
@@ -204,6 +280,7 @@ absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>
     order.push_back(loop);
   }
   Stmt body = As<For>(chain.back())->body;
+  HEDDLE_RETURN_IF_ERROR(CheckRepeatsOutside(order, body));
   bool concurrent = false;
   for (size_t i = order.size(); i > 0; --i) {
     const For& loop = *order[i - 1];

@@ -103,6 +103,12 @@ absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& 
   HEDDLE_ASSIGN_OR_RETURN(Mirror mirror, MirrorSpatial(block, loops, [](int, const For& loop) {
                             return absl::StrCat(loop.var->name, ".init");
                           }));
+  for (const For* inner : loops) {
+    if (inner->extent == 1 || RoleOf(block, inner->var.get()) != Role::kFree) continue;
+    return Illegal(block,
+                   absl::StrCat("is computed again in every iteration of loop ",
+                                Quoted(inner->var->name), ", each with its own initialisation"));
+  }
   // The copies run the way their originals do: an unrolled register tile is initialised unrolled.
   size_t k = 0;
   for (const For* loop : loops) {

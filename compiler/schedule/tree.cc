@@ -144,6 +144,30 @@ std::vector<Path> AllBlocks(const Stmt& root) {
   return blocks;
 }
 
+const Block* OtherWriter(const Stmt& root, const Path& block) {
+  for (const Path& path : AllBlocks(root)) {
+    if (path.target() == block.target()) continue;
+    if (path.block().store.buffer == block.block().store.buffer) {
+      return &path.block();
+    }
+  }
+  return nullptr;
+}
+
+bool CoversDomainOnce(const Path& path) {
+  const Block& block = path.block();
+  if (block.where) return false;
+  int64_t instances = 1;
+  int64_t elements = 1;
+  for (const For* loop : path.Loops()) {
+    if (RoleOf(block, loop->var.get()) != Role::kReduce) instances *= loop->extent;
+  }
+  for (const ir::BlockIter& iter : block.iters) {
+    if (iter.kind == ir::IterKind::kSpatial) elements *= iter.extent;
+  }
+  return instances == elements;
+}
+
 size_t CommonDepth(const Path& a, const Path& b) {
   size_t limit = std::min(a.nodes.size(), b.nodes.size());
   size_t depth = 0;

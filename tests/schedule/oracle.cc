@@ -1,0 +1,106 @@
+#include "tests/schedule/oracle.h"
+
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/interpreter.h"
+#include "compiler/codegen/tolerance.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "compiler/pass/lower.h"
+
+namespace heddle::schedule {
+
+absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<std::vector<float>> memory;
+  std::vector<codegen::TensorRef> tensors;
+  auto add = [&](const ir::BufferRef& buffer, bool input) {
+    std::vector<float> data(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
+    if (input) {
+      for (float& value : data) value = uniform(rng);
+    }
+    memory.push_back(std::move(data));
+    tensors.push_back({buffer->dtype, buffer->shape, memory.back().data()});
+  };
+  for (const ir::BufferRef& buffer : program.inputs) add(buffer, true);
+  for (const ir::BufferRef& buffer : program.outputs) add(buffer, false);
+  HEDDLE_RETURN_IF_ERROR(codegen::Interpret(program, tensors));
+  Outputs outputs;
+  for (size_t i = program.inputs.size(); i < memory.size(); ++i) {
+    outputs.emplace_back(memory[i].begin(), memory[i].end());
+  }
+  return outputs;
+}
+
+absl::Status CompareOutputs(const Outputs& expected, const Outputs& found) {
+  for (size_t k = 0; k < expected.size(); ++k) {
+    for (size_t i = 0; i < expected[k].size(); ++i) {
+      if (codegen::Close(expected[k][i], found[k][i])) continue;
+      return absl::DataLossError(absl::StrCat("output ", k, " element ", i, ": expected ",
+                                              expected[k][i], ", found ", found[k][i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status Prefixed(const absl::Status& status, const std::string& what) {
+  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::Status CheckTrace(const ir::Program& naive, const Trace& trace, uint64_t seed) {
+  ir::Program program = naive;
+  for (const Step& step : trace.steps) {
+    HEDDLE_ASSIGN_OR_RETURN(program, ApplyStep(program, step));
+    if (absl::Status status = ir::Verify(program); !status.ok()) {
+      return Prefixed(status,
+                      absl::StrCat("verify after ", ToText(Trace{{step}}), ir::Print(program)));
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Outputs expected, RunOnRandomInputs(naive, seed));
+  auto found = RunOnRandomInputs(program, seed);
+  if (!found.ok()) return Prefixed(found.status(), absl::StrCat("run of ", ir::Print(program)));
+  if (absl::Status status = CompareOutputs(expected, *found); !status.ok()) {
+    return Prefixed(status, absl::StrCat("result of ", ir::Print(program)));
+  }
+  auto lowered = pass::Lower(program);
+  if (!lowered.ok()) return Prefixed(lowered.status(), absl::StrCat("lower ", ir::Print(program)));
+  found = RunOnRandomInputs(*lowered, seed);
+  if (!found.ok()) {
+    return Prefixed(found.status(), absl::StrCat("run of lowered ", ir::Print(*lowered)));
+  }
+  if (absl::Status status = CompareOutputs(expected, *found); !status.ok()) {
+    return Prefixed(status, absl::StrCat("result of lowered ", ir::Print(*lowered)));
+  }
+  return absl::OkStatus();
+}
+
+Trace Minimise(const ir::Program& naive, Trace trace, uint64_t seed) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (size_t i = trace.steps.size(); i > 0; --i) {
+      Trace candidate = trace;
+      candidate.steps.erase(candidate.steps.begin() + static_cast<int64_t>(i) - 1);
+      if (!Replay(naive, candidate).ok() || CheckTrace(naive, candidate, seed).ok()) continue;
+      trace = std::move(candidate);
+      smaller = true;
+    }
+  }
+  return trace;
+}
+
+std::string Explain(const ir::Program& naive, const Trace& trace, uint64_t seed) {
+  Trace small = Minimise(naive, trace, seed);
+  return absl::StrCat("seed ", seed, "\n", ir::Print(naive), "\nminimised trace:\n", ToText(small),
+                      "\n", CheckTrace(naive, small, seed).message());
+}
+
+}  // namespace heddle::schedule

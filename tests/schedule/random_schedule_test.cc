@@ -1,0 +1,41 @@
+// Random program x random legal schedule against the interpreter.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/schedule/oracle.h"
+#include "tests/schedule/random_programs.h"
+
+namespace heddle::schedule {
+namespace {
+
+constexpr int kPairs = 2400;
+constexpr int kMaxSteps = 12;
+
+// HEDDLE_SEED=n checks that pair only.
+TEST(RandomSchedule, ComputesWhatTheNaiveProgramComputes) {
+  const char* one = std::getenv("HEDDLE_SEED");
+  uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1;
+  uint64_t last = one ? first : kPairs;
+  int64_t steps = 0;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    Rng rng(seed);
+    auto naive = RandomProgram(rng);
+    ASSERT_TRUE(naive.ok()) << naive.status();
+    auto trace = RandomTrace(*naive, kMaxSteps, rng);
+    ASSERT_TRUE(trace.ok()) << "seed " << seed << ": " << trace.status();
+    steps += static_cast<int64_t>(trace->steps.size());
+    if (!CheckTrace(*naive, *trace, seed).ok()) FAIL() << Explain(*naive, *trace, seed);
+    // The text form replays to the same trace.
+    auto parsed = ParseTrace(ToText(*trace));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    ASSERT_TRUE(*parsed == *trace) << ToText(*trace);
+  }
+  if (!one) EXPECT_GT(steps, 4 * kPairs);
+  std::printf("%llu pairs, %lld steps, no mismatch\n",
+              static_cast<unsigned long long>(last - first + 1), static_cast<long long>(steps));
+}
+
+}  // namespace
+}  // namespace heddle::schedule
