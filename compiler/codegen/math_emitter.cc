@@ -1,5 +1,7 @@
 #include "compiler/codegen/math_emitter.h"
 
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -92,6 +94,91 @@ Value* CallLibm(llvm::IRBuilder<>& b, Op op, const std::vector<Value*>& args) {
   return result;
 }
 
+// ---- Single precision without libm, so that vectors stay vectors and plain loops can become
+// vectors. Relative errors are below 3e-7; polynomials are interpolated at Chebyshev nodes of the
+// interval named beside each.
+
+Value* Constant(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+
+// c[0] + c[1] x + c[2] x^2 + ..
+Value* Polynomial(llvm::IRBuilder<>& b, Value* x, std::initializer_list<double> coefficients) {
+  Value* sum = nullptr;
+  for (auto c = std::rbegin(coefficients); c != std::rend(coefficients); ++c) {
+    sum = sum ? b.CreateFAdd(b.CreateFMul(sum, x), Constant(x, *c)) : Constant(x, *c);
+  }
+  return sum;
+}
+
+// 2^n for integers n in [-126, 127].
+Value* PowerOfTwo(llvm::IRBuilder<>& b, Value* n, Type* type) {
+  Value* biased = b.CreateAdd(n, llvm::ConstantInt::get(n->getType(), 127));
+  return b.CreateBitCast(b.CreateShl(biased, 23), type);
+}
+
+// e^x = 2^n e^r with n = round(x / ln 2), so |r| <= ln(2) / 2.
+Value* EmitExp(llvm::IRBuilder<>& b, Value* x) {
+  Type* type = x->getType();
+  // Beyond these the result is 0 or infinity; a NaN passes both comparisons.
+  x = b.CreateSelect(b.CreateFCmpOLT(x, Constant(x, -104.0)), Constant(x, -104.0), x);
+  x = b.CreateSelect(b.CreateFCmpOGT(x, Constant(x, 89.0)), Constant(x, 89.0), x);
+  // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
+  constexpr double kShift = 12582912.0;
+  Value* shifted =
+      b.CreateFAdd(b.CreateFMul(x, Constant(x, 1.44269504088896341)), Constant(x, kShift));
+  Type* integer = type->getWithNewType(b.getInt32Ty());
+  Value* n =
+      b.CreateSub(b.CreateBitCast(shifted, integer), llvm::ConstantInt::get(integer, 0x4B400000));
+  Value* rounded = b.CreateFSub(shifted, Constant(x, kShift));
+  // ln 2 in two parts, the first with so few bits that its product with n is exact.
+  Value* r = b.CreateFSub(x, b.CreateFMul(rounded, Constant(x, 0.693359375)));
+  r = b.CreateFSub(r, b.CreateFMul(rounded, Constant(x, -2.12194440054690583e-4)));
+  // (e^r - 1 - r) / r^2 on [-0.35, 0.35].
+  Value* p = Polynomial(b, r, {0.5, 0.166665734, 0.0416665501, 0.00836377387, 0.00139269266});
+  p = b.CreateFAdd(b.CreateFMul(b.CreateFMul(r, r), p), r);
+  p = b.CreateFAdd(p, Constant(x, 1.0));
+  // In two steps: n reaches beyond the exponents of a float where the result is subnormal or
+  // overflows.
+  Value* half = b.CreateAShr(n, 1);
+  p = b.CreateFMul(p, PowerOfTwo(b, half, type));
+  return b.CreateFMul(p, PowerOfTwo(b, b.CreateSub(n, half), type));
+}
+
+Value* EmitTanh(llvm::IRBuilder<>& b, Value* x) {
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  // |x| < 0.625: x + x^3 (tanh(x) / x - 1) / x^2.
+  Value* square = b.CreateFMul(x, x);
+  Value* p = Polynomial(b, square,
+                        {-0.333333289, 0.133327697, -0.0538509096, 0.0209971792, -0.00609671436});
+  Value* small = b.CreateFAdd(b.CreateFMul(b.CreateFMul(x, square), p), x);
+  // Else 1 - 2 / (e^(2 |x|) + 1).
+  Value* e = EmitExp(b, b.CreateFAdd(magnitude, magnitude));
+  Value* large = b.CreateFSub(Constant(x, 1.0),
+                              b.CreateFDiv(Constant(x, 2.0), b.CreateFAdd(e, Constant(x, 1.0))));
+  large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, large, x);
+  return b.CreateSelect(b.CreateFCmpOLT(magnitude, Constant(x, 0.625)), small, large);
+}
+
+Value* EmitErf(llvm::IRBuilder<>& b, Value* x) {
+  Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  // |x| < 1: x (erf(x) / x).
+  Value* square = b.CreateFMul(x, x);
+  Value* small = b.CreateFMul(x, Polynomial(b, square,
+                                            {1.12837917, -0.376126267, 0.112835947, -0.026854212,
+                                             0.00518908742, -0.000801686428, 7.87587505e-05}));
+  // Else 1 - e^(-x^2) q(1 / (1 + x / 2)) with q interpolated over |x| in [0, 4]; erf is 1 beyond.
+  Value* limit = Constant(x, 4.0);
+  Value* clamped = b.CreateSelect(b.CreateFCmpOGT(magnitude, limit), limit, magnitude);
+  Value* t = b.CreateFDiv(Constant(x, 1.0),
+                          b.CreateFAdd(b.CreateFMul(clamped, Constant(x, 0.5)), Constant(x, 1.0)));
+  Value* q = Polynomial(b, t,
+                        {0.000605118391, 0.27363434, 0.330757134, 0.101495412, 0.403495053,
+                         -0.0570652, -0.053630428});
+  Value* e = EmitExp(b, b.CreateFNeg(b.CreateFMul(clamped, clamped)));
+  Value* large = b.CreateFSub(Constant(x, 1.0), b.CreateFMul(e, q));
+  large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, large, x);
+  return b.CreateSelect(b.CreateFCmpOLT(magnitude, Constant(x, 1.0)), small, large);
+}
+
 // i64 @heddle.ipow(i64, i64) of the module, made on first use: repeated squaring.
 llvm::Function* IntPowFunction(llvm::Module& module) {
   constexpr char kName[] = "heddle.ipow";
@@ -135,6 +222,11 @@ llvm::Function* IntPowFunction(llvm::Module& module) {
 
 Value* EmitMath(llvm::IRBuilder<>& b, Op op, Value* x) {
   if (llvm::Intrinsic::ID id = IntrinsicOf(op)) return b.CreateUnaryIntrinsic(id, x);
+  if (x->getType()->getScalarType()->isFloatTy()) {
+    if (op == Op::kExp) return EmitExp(b, x);
+    if (op == Op::kTanh) return EmitTanh(b, x);
+    if (op == Op::kErf) return EmitErf(b, x);
+  }
   return CallLibm(b, op, {x});
 }
 

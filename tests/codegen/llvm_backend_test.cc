@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "compiler/codegen/target_info.h"
@@ -227,6 +229,46 @@ TEST(Convention, ParallelLoopsUseTheHostOnlyWhenItHelps) {
     if (expected) EXPECT_EQ(calls.n, 7);
     EXPECT_EQ(align(o)[6 * 20000], static_cast<float>(6 * 20000 + 19999) + 1.0f);
     EXPECT_EQ(align(o)[19999], 1.0f);
+  }
+}
+
+// ---- Elementary functions
+// ------------------------------------------------------------------------------------------------
+
+TEST(Math, SinglePrecisionFunctionsAreAccurateToTheLastBits) {
+  constexpr int kPoints = 1 << 16;
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> special = {0.0f,   -0.0f,  inf,    -inf,    nan,     1e-30f, -1e-30f,
+                                88.72f, 88.73f, -87.4f, -103.9f, -104.1f, 1e30f};
+  struct Case {
+    const char* name;
+    double (*exact)(double);
+  };
+  for (const Case& c : {Case{"exp", std::exp}, {"tanh", std::tanh}, {"erf", std::erf}}) {
+    auto program = ir::Parse(
+        "program p(A: f32[65536]) -> (O: f32[65536]) { for i in 4096 { for j in 16 vectorized { "
+        "block b(v < 65536 spatial = ((i * 16) + j)) { O[v] = " +
+        std::string(c.name) + "(A[v]) } } } }");
+    ASSERT_TRUE(program.ok()) << program.status();
+    auto inputs = testing::MakeInputs(*program, 1), outputs = testing::MakeOutputs(*program);
+    for (int i = 0; i < kPoints; ++i) inputs[0].Set(i, -20.0 + 40.0 * i / kPoints);
+    for (int i = 0; i < 2000; ++i) inputs[0].Set(i, -104.0 + 192.0 * i / 2000);
+    for (size_t i = 0; i < special.size(); ++i) inputs[0].Set(static_cast<int64_t>(i), special[i]);
+    absl::Status status = testing::RunLlvm(*program, inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status;
+    for (int i = 0; i < kPoints; ++i) {
+      double x = inputs[0].Get(i), expected = static_cast<float>(c.exact(x)),
+             actual = outputs[0].Get(i);
+      if (std::isnan(expected) || std::isinf(expected)) {
+        EXPECT_TRUE(std::isnan(expected) ? std::isnan(actual) : actual == expected)
+            << c.name << "(" << x << ") = " << actual;
+        continue;
+      }
+      // The absolute part is one step of the subnormal floats.
+      ASSERT_NEAR(actual, expected, 3e-7 * std::fabs(expected) + 1.5e-45)
+          << c.name << "(" << x << ")";
+    }
   }
 }
 
