@@ -1,5 +1,6 @@
 #include "compiler/codegen/kernel_emitter.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
@@ -96,6 +97,7 @@ struct Kernel {
   const ir::Program& program;
   const WorkspacePlan& plan;
   int threads;
+  int vector_bytes;
   llvm::Module& module;
   int parallel_loops = 0;
 };
@@ -265,17 +267,56 @@ class LoopEmitter {
     }
   }
 
+  // Lanes beyond one register go register by register, so that all accesses of a buffer in
+  // registers have one width. Not around inner loops, which would be repeated: there LLVM splits
+  // the vectors, if they fill registers evenly.
   void EmitLanes(const ir::For& loop, const Stmt& s) {
     c_.ranges[loop.var.get()] = {0, loop.extent - 1};
     if (!CanVectorize(s, loop.var.get())) {
       ir::For scalar{loop.var, loop.extent, ir::LoopKind::kSerial, s};
       return EmitLoop(scalar, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(loop.extent)));
     }
-    c_.lane_var = loop.var.get();
-    c_.lanes = static_cast<int>(loop.extent);
+    const int64_t lanes = k_.vector_bytes / WidestStore(s);
+    if (loop.extent <= lanes || (HasLoop(s) && loop.extent % lanes == 0))
+      return EmitVector(*loop.var, loop.extent, s);
+    for (int64_t done = 0; done < loop.extent; done += lanes) {
+      Stmt part =
+          done == 0 ? s : Substitute(s, {{loop.var.get(), VarExpr(loop.var) + ir::Int(done)}});
+      EmitVector(*loop.var, std::min(lanes, loop.extent - done), part);
+    }
+  }
+
+  void EmitVector(const ir::Var& var, int64_t lanes, const Stmt& s) {
+    c_.ranges[&var] = {0, lanes - 1};
+    // One lane is a scalar.
+    if (lanes == 1) {
+      c_.vars[&var] = b_.getInt64(0);
+      return Emit(s);
+    }
+    c_.lane_var = &var;
+    c_.lanes = static_cast<int>(lanes);
     Emit(s);
     c_.lane_var = nullptr;
     c_.lanes = 1;
+  }
+
+  // Bytes of the largest element some store under `s` writes.
+  static int64_t WidestStore(const Stmt& s) {
+    int64_t widest = 1;
+    VisitStmt(s, [&](const Stmt& x) {
+      if (auto* store = As<ir::Store>(x)) widest = std::max(widest, SizeOf(store->buffer->dtype));
+      return true;
+    });
+    return widest;
+  }
+
+  static bool HasLoop(const Stmt& s) {
+    bool has = false;
+    VisitStmt(s, [&](const Stmt& x) {
+      has = has || As<ir::For>(x);
+      return !has;
+    });
+    return has;
   }
 
   // Every store writes another element in every lane, and nothing inside needs lanes of its own.
@@ -422,13 +463,17 @@ void EmitEntry(Kernel& kernel, const Needs& needs, llvm::Function* body) {
 
 }  // namespace
 
-absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, int threads,
+absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module) {
   if (absl::Status status = CheckSupported(program); !status.ok()) return status;
   if (module.getFunction(program.name)) {
     return absl::InvalidArgumentError(absl::StrCat("two programs are named ", program.name));
   }
-  Kernel kernel{.program = program, .plan = plan, .threads = threads, .module = module};
+  Kernel kernel{.program = program,
+                .plan = plan,
+                .threads = cpu.threads,
+                .vector_bytes = cpu.vector_bytes,
+                .module = module};
   Needs needs;
   needs.buffers = program.inputs;
   needs.buffers.insert(needs.buffers.end(), program.outputs.begin(), program.outputs.end());

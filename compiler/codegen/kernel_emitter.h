@@ -11,11 +11,16 @@ class Module;
 
 namespace heddle::codegen {
 
+struct CpuLimits {
+  int threads = 1;        // workers of a parallel loop
+  int vector_bytes = 16;  // of a register
+};
+
 // Adds to `module`: a function with the program's name and the signature heddle_kernel, which
 // fetches the buffers' addresses and calls an internal function that takes each as a `noalias`
 // parameter and holds the loops; and one function per parallel loop. Unimplemented for GPU loops,
 // barriers and shared memory; FailedPrecondition for blocks (lower first).
-absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, int threads,
+absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module);
 
 }  // namespace heddle::codegen

@@ -96,10 +96,11 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered,
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
 
+  const CpuLimits cpu{resolved.threads, DescribeVectorUnit(*machine).bytes};
   Artifact artifact;
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);
-    HEDDLE_RETURN_IF_ERROR(EmitKernel(program, plan, resolved.threads, module));
+    HEDDLE_RETURN_IF_ERROR(EmitKernel(program, plan, cpu, module));
     artifact.kernels.push_back({program.name, plan.bytes});
   }
   SetAttributes(module, *machine);
