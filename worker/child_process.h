@@ -1,0 +1,69 @@
+// One child process in a process group of its own, confined to some cores, with pipes to it. Not
+// thread-safe; the thread that starts a child must outlive it: the kernel ties the child's life to
+// that thread (PR_SET_PDEATHSIG).
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace heddle::worker {
+
+struct ChildOptions {
+  std::vector<std::string>
+      command;             // program and first arguments; the limits follow (stage_child.h)
+  std::vector<int> cores;  // empty: any
+  int64_t memory_limit_bytes = 0;
+};
+
+struct ChildEnd {
+  int wait_status = 0;
+  absl::Duration cpu;
+  int64_t peak_memory_bytes = 0;
+};
+
+// "killed by SIGSEGV", "exit status 3".
+std::string DescribeEnd(int wait_status);
+
+class ChildProcess {
+ public:
+  // Unavailable: the process or its pipes cannot be made, or the cores cannot be used. Descriptors
+  // other than 0 to 2 do not reach the child.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
+  ~ChildProcess();  // kills and reaps, if End was not called
+
+  // Non-blocking ends of the pipes.
+  int in_fd() const { return in_; }
+  int out_fd() const { return out_; }
+  int err_fd() const { return err_; }
+  bool in_open() const { return in_ >= 0; }
+  void CloseIn();
+  // Reads what there is; keeps only the tail. False once the pipe is closed.
+  bool DrainErr();
+  // The last line with something in it, of printable characters.
+  std::string LastErrLine() const;
+
+  int64_t ResidentBytes() const;  // 0 where it cannot be read
+  bool Exited() const;            // it may have left others of its group behind
+  pid_t pid() const { return pid_; }
+
+  // Waits up to `patience` for the child to end by itself, kills its whole group, reaps it.
+  // Afterwards nothing of it is left.
+  ChildEnd End(absl::Duration patience);
+
+ private:
+  ChildProcess(pid_t pid, int in, int out, int err) : pid_(pid), in_(in), out_(out), err_(err) {}
+
+  pid_t pid_;  // 0 once reaped
+  int in_;
+  int out_;
+  int err_;
+  std::string err_tail_;
+};
+
+}  // namespace heddle::worker

@@ -1,0 +1,126 @@
+// heddle-worker: parses flags and wires. The same program is its own children (stage_child.h).
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <sched.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "compiler/codegen/target_info.h"
+#include "compiler/ir/target.h"
+#include "worker/slots.h"
+#include "worker/stage_child.h"
+#include "worker/stages.h"
+#include "worker/worker_server.h"
+
+namespace {
+
+// The supervisor itself keeps off the cores that measure.
+void ConfineToCpuSlots(const std::vector<heddle::worker::SlotConfig>& slots) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const auto& slot : slots) {
+    if (slot.device) continue;
+    for (int core : slot.cores) CPU_SET(core, &cores);
+  }
+  if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof(cores), &cores);
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
+}
+
+// Until a signal comes; false when `limit_s` passes first.
+bool WaitForSignal(const sigset_t& signals, int limit_s) {
+  const timespec limit{.tv_sec = limit_s, .tv_nsec = 0};
+  return sigtimedwait(&signals, nullptr, &limit) > 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], heddle::worker::kStageChildFlag) == 0) {
+    return heddle::worker::StageChildMain(argc, argv, heddle::worker::RunStage);
+  }
+  heddle::worker::WorkerOptions options;
+  options.id = HostName();
+  options.version = HEDDLE_VERSION;
+  options.tracker = "127.0.0.1:9191";
+  std::vector<std::string> cpu_slots;
+  std::vector<std::string> device_slots;
+  int grace_s = 5;
+  bool verbose = false;
+  CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
+  app.add_option("--tracker", options.tracker, "Address of heddle-tracker")->capture_default_str();
+  app.add_option("--listen", options.listen, "Address to serve on; port 0 takes a free one")
+      ->capture_default_str();
+  app.add_option("--advertise", options.advertise,
+                 "Host name others reach this worker at; default: that of --listen");
+  app.add_option("--id", options.id, "Name of this worker, stable over restarts")
+      ->capture_default_str();
+  app.add_option("--cpu-slots", cpu_slots,
+                 "Slots for everything but profiling: cores joined by '-', slots by ','");
+  app.add_option("--device-slots", device_slots, "Slots for profiling, likewise");
+  app.add_option("--device-key", options.device_key,
+                 "Class of identical devices this one is of; default: the CPU's name");
+  app.add_option("--memory-limit", options.runner.memory_limit_bytes, "Bytes a stage may use")
+      ->capture_default_str();
+  app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
+      ->capture_default_str();
+  app.add_flag("-v,--verbose", verbose, "Log more");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (verbose) spdlog::set_level(spdlog::level::debug);
+
+  auto slots = heddle::worker::ParseSlots(cpu_slots, device_slots, heddle::worker::UsableCores());
+  if (!slots.ok()) {
+    spdlog::error("{}", std::string(slots.status().message()));
+    return 2;
+  }
+  options.slots = *slots;
+  const auto target = heddle::codegen::ResolveTarget(heddle::ir::Target{});
+  if (!target.ok()) {
+    spdlog::error("{}", std::string(target.status().message()));
+    return 2;
+  }
+  options.target = heddle::ir::ToText(*target);
+  if (options.device_key.empty()) options.device_key = target->cpu;
+  options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
+
+  // Both before any other thread exists, so that all inherit them.
+  ConfineToCpuSlots(options.slots);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  auto worker = heddle::worker::WorkerServer::Start(options);
+  if (!worker.ok()) {
+    spdlog::error("{}", std::string(worker.status().message()));
+    return 2;
+  }
+  spdlog::info("worker {} serves {} slots on port {}; device key {}, target {}", options.id,
+               options.slots.size(), (*worker)->port(), options.device_key, options.target);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: draining", sigdescr_np(signal));
+  std::thread second([&signals, grace_s] {
+    if (WaitForSignal(signals, grace_s + 5))
+      _exit(1);  // asked twice: at once; the children go with us
+  });
+  second.detach();
+  (*worker)->Drain(absl::Seconds(grace_s));
+  worker->reset();
+  return 0;
+}

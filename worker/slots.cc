@@ -1,0 +1,79 @@
+#include "worker/slots.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace heddle::worker {
+namespace {
+
+absl::StatusOr<SlotConfig> ParseSlot(const std::string& text, bool device,
+                                     const std::vector<int>& usable) {
+  SlotConfig slot{.name = "", .device = device, .cores = {}};
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, '-'))) {
+    int core = 0;
+    if (!absl::SimpleAtoi(part, &core) || core < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("slot '", text, "' is not core numbers joined by '-', like 0 or 0-1"));
+    }
+    if (std::find(usable.begin(), usable.end(), core) == usable.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("slot '", text, "': core ", core,
+                                                     " is not usable here; usable are ",
+                                                     absl::StrJoin(usable, ",")));
+    }
+    slot.cores.push_back(core);
+  }
+  std::sort(slot.cores.begin(), slot.cores.end());
+  if (std::adjacent_find(slot.cores.begin(), slot.cores.end()) != slot.cores.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("slot '", text, "' names a core twice"));
+  }
+  slot.name = absl::StrCat(device ? "profile" : "cpu", absl::StrJoin(slot.cores, "-"));
+  return slot;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string>& cpu,
+                                                   const std::vector<std::string>& device,
+                                                   const std::vector<int>& usable_cores) {
+  std::vector<SlotConfig> slots;
+  std::set<std::string> names;
+  for (const bool is_device : {false, true}) {
+    for (const std::string& value : is_device ? device : cpu) {
+      for (const std::string& text : std::vector<std::string>(absl::StrSplit(value, ','))) {
+        absl::StatusOr<SlotConfig> slot = ParseSlot(text, is_device, usable_cores);
+        if (!slot.ok()) return slot.status();
+        if (!names.insert(slot->name).second)
+          return absl::InvalidArgumentError(absl::StrCat("slot ", slot->name, " twice"));
+        slots.push_back(*std::move(slot));
+      }
+    }
+  }
+  if (slots.empty())
+    return absl::InvalidArgumentError("no slots: give --cpu-slots, --device-slots, or both");
+  return slots;
+}
+
+std::vector<int> UsableCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+bool ShareCore(const SlotConfig& a, const SlotConfig& b) {
+  return std::any_of(a.cores.begin(), a.cores.end(), [&](int core) {
+    return std::binary_search(b.cores.begin(), b.cores.end(), core);
+  });
+}
+
+}  // namespace heddle::worker

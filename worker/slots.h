@@ -1,0 +1,29 @@
+// What a worker offers, from its command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace heddle::worker {
+
+struct SlotConfig {
+  std::string name;  // "cpu0", "profile0-1"
+  bool device = false;
+  std::vector<int> cores;  // ascending
+};
+
+// Each value holds slots separated by commas; a slot is core numbers joined by '-' ("0-1" is one
+// slot of the cores 0 and 1, "0-2" one of 0 and 2). InvalidArgument names what is malformed, given
+// twice, or not on this machine.
+absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string>& cpu,
+                                                   const std::vector<std::string>& device,
+                                                   const std::vector<int>& usable_cores);
+
+// Cores this process may run on.
+std::vector<int> UsableCores();
+
+bool ShareCore(const SlotConfig& a, const SlotConfig& b);
+
+}  // namespace heddle::worker

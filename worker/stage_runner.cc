@@ -1,0 +1,354 @@
+#include "worker/stage_runner.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "worker/monotonic.h"
+
+namespace heddle::worker {
+namespace {
+
+// Candidates with the child at a time: the one it works on, and the next, so that it never waits
+// for us.
+constexpr size_t kWindow = 2;
+// Candidates taken from the caller and not answered; flow control holds back the rest.
+constexpr size_t kMaxItems = 32;
+// Bytes waiting for the child, beyond which no more input is taken.
+constexpr size_t kMaxOutbox = 1 << 20;
+// How often memory is looked at, and the longest the loop sleeps.
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+// A child that has finished needs no longer than this to go; it is killed then, and nothing is
+// lost.
+constexpr absl::Duration kExitPatience = absl::Seconds(2);
+// A stage whose children die before they begin a candidate is broken in itself.
+constexpr int kMaxUnexplained = 3;
+
+bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
+  using E = v1::StageEvent;
+  switch (event) {
+    case E::kProgress:
+      return kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
+    case E::kImport:
+      return kind == v1::STAGE_IMPORT;
+    case E::kCandidates:
+      return kind == v1::STAGE_PROPOSE;
+    case E::kChunk:
+      return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE || kind == v1::STAGE_COMPILE;
+    default:
+      return false;
+  }
+}
+
+// A model that takes the importer or compiler down would do so anywhere; a kill from outside says
+// nothing about it.
+v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
+  const bool models = kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
+  return models && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
+}
+
+absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
+  return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
+}
+
+std::string Mebibytes(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
+
+}  // namespace
+
+StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& options,
+                         StageCaller& caller, StageSession& session)
+    : start_(start),
+      options_(options),
+      memory_limit_bytes_(start.memory_limit_bytes() > 0 ? start.memory_limit_bytes()
+                                                         : options.memory_limit_bytes),
+      candidate_limit_(LimitOr(start.candidate_time_limit_ms(), options.candidate_limit)),
+      caller_(caller),
+      session_(session) {}
+
+bool StageRunner::HasCandidates() const {
+  return start_.kind() == v1::STAGE_BUILD || start_.kind() == v1::STAGE_PROFILE;
+}
+
+v1::StageFinished StageRunner::Run() {
+  const absl::Time begin = MonotonicNow();
+  deadline_ = begin + LimitOr(start_.time_limit_ms(), options_.stage_limit);
+  StartChild();
+  while (!over_) {
+    CheckLimits();
+    if (!over_) TakeInput();
+    if (!over_) Feed();
+    if (!over_) Wait();
+  }
+  EndChild(finished_.fault().kind() == v1::FAULT_NONE ? kExitPatience : absl::ZeroDuration());
+  finished_.set_wall_ns(absl::ToInt64Nanoseconds(MonotonicNow() - begin));
+  finished_.set_cpu_ns(absl::ToInt64Nanoseconds(cpu_));
+  finished_.set_peak_memory_bytes(peak_memory_bytes_);
+  return finished_;
+}
+
+void StageRunner::StartChild() {
+  absl::StatusOr<std::unique_ptr<ChildProcess>> child =
+      ChildProcess::Start({.command = options_.child_command,
+                           .cores = options_.cores,
+                           .memory_limit_bytes = memory_limit_bytes_});
+  if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
+  child_ = *std::move(child);
+  decoder_ = FrameDecoder();
+  sent_ = 0;
+  answered_here_ = 0;
+  current_.reset();
+  next_memory_check_ = MonotonicNow() + kTick;
+  v1::StageInput first;
+  *first.mutable_start() = start_;
+  absl::StatusOr<std::string> frame = EncodeFrame(first);
+  if (!frame.ok()) return Over(v1::FAULT_USER, std::string(frame.status().message()));
+  outbox_ = *std::move(frame);
+}
+
+void StageRunner::CheckLimits() {
+  const absl::Time now = MonotonicNow();
+  if (caller_.Gone()) return Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
+  if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
+  if (now >= deadline_) {
+    return Over(
+        v1::FAULT_INFRASTRUCTURE,
+        absl::StrCat("the stage took longer than its limit of ",
+                     absl::FormatDuration(LimitOr(start_.time_limit_ms(), options_.stage_limit))));
+  }
+  if (current_.has_value() && now >= candidate_deadline_) {
+    return ChildFailed(Failure::kTimeout, absl::StrCat("took longer than its limit of ",
+                                                       absl::FormatDuration(candidate_limit_)));
+  }
+  if (now < next_memory_check_) return;
+  next_memory_check_ = now + kTick;
+  if (child_->ResidentBytes() > memory_limit_bytes_) {
+    return ChildFailed(Failure::kCrash, absl::StrCat("used more than its memory limit of ",
+                                                     Mebibytes(memory_limit_bytes_)));
+  }
+  // Something it started may hold its pipes open, so that they never end: what is in them counts,
+  // the rest is not waited for.
+  if (child_->Exited() && !ReadChild() && !over_) HandleExit();
+}
+
+void StageRunner::TakeInput() {
+  v1::StageInput input;
+  while (!over_ && outbox_.size() < kMaxOutbox && items_.size() < kMaxItems &&
+         caller_.Read(&input)) {
+    if (HasCandidates()) {
+      AddItem(input);
+    } else if (input.has_chunk()) {
+      absl::StatusOr<std::string> frame = EncodeFrame(input);
+      if (!frame.ok()) return Over(v1::FAULT_USER, std::string(frame.status().message()));
+      outbox_ += *frame;
+    } else {
+      return Over(v1::FAULT_USER, "this kind of stage takes chunks only");
+    }
+  }
+}
+
+void StageRunner::AddItem(const v1::StageInput& input) {
+  const bool fits = start_.kind() == v1::STAGE_BUILD ? input.has_build() : input.has_profile();
+  if (!fits) return Over(v1::FAULT_USER, "this kind of stage takes its own candidates only");
+  const int64_t id =
+      input.has_build() ? input.build().candidate().id() : input.profile().candidate().id();
+  const bool known = std::any_of(items_.begin(), items_.end(),
+                                 [&](const Item& item) { return item.candidate == id; });
+  if (known) return Over(v1::FAULT_USER, absl::StrCat("candidate ", id, " was sent twice"));
+  absl::StatusOr<std::string> frame = EncodeFrame(input);
+  if (!frame.ok()) return Over(v1::FAULT_USER, std::string(frame.status().message()));
+  items_.push_back({.candidate = id, .frame = *std::move(frame)});
+}
+
+void StageRunner::Feed() {
+  while (sent_ < items_.size() && sent_ < kWindow) outbox_ += items_[sent_++].frame;
+  while (!outbox_.empty() && child_->in_open()) {
+    const ssize_t n = write(child_->in_fd(), outbox_.data(), outbox_.size());
+    if (n > 0) {
+      outbox_.erase(0, n);
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else {
+      break;  // full; or broken, which reading will notice
+    }
+  }
+  if (outbox_.empty() && sent_ == items_.size() && caller_.InputEnded()) child_->CloseIn();
+}
+
+void StageRunner::Wait() {
+  absl::Time wake = std::min(deadline_, MonotonicNow() + kTick);
+  if (current_.has_value()) wake = std::min(wake, candidate_deadline_);
+  const int64_t wait_ms =
+      std::max<int64_t>(0, absl::ToInt64Milliseconds(wake - MonotonicNow()) + 1);
+  pollfd fds[4] = {{.fd = session_.event_fd(), .events = POLLIN, .revents = 0},
+                   {.fd = child_->out_fd(), .events = POLLIN, .revents = 0},
+                   {.fd = child_->err_fd(), .events = POLLIN, .revents = 0},
+                   {.fd = outbox_.empty() ? -1 : child_->in_fd(), .events = POLLOUT, .revents = 0}};
+  if (poll(fds, 4, static_cast<int>(wait_ms)) <= 0) return;
+  if (fds[0].revents != 0) session_.Clear();
+  if (fds[2].revents != 0) child_->DrainErr();
+  if (fds[1].revents != 0) ReadChild();
+}
+
+bool StageRunner::ReadChild() {
+  static constexpr size_t kBuffer = 64 << 10;
+  char buffer[kBuffer];
+  const ssize_t n = read(child_->out_fd(), buffer, kBuffer);
+  if (n < 0) return false;  // nothing there, or interrupted
+  if (n == 0) {
+    HandleExit();
+    return true;
+  }
+  decoder_.Append({buffer, static_cast<size_t>(n)});
+  const ChildProcess* child = child_.get();
+  v1::StageEvent event;
+  while (!over_ && child_.get() == child) {
+    const absl::StatusOr<bool> more = decoder_.Next(&event);
+    if (!more.ok()) {
+      ChildFailed(Failure::kCrash, absl::StrCat("wrote garbage: ", more.status().message()));
+    } else if (*more) {
+      HandleEvent(event);
+    } else {
+      break;
+    }
+  }
+  return true;
+}
+
+void StageRunner::HandleEvent(v1::StageEvent& event) {
+  if (event.has_finished()) {
+    if (event.finished().fault().kind() == v1::FAULT_NONE &&
+        (!items_.empty() || current_.has_value())) {
+      return ChildFailed(Failure::kCrash, "ended before its candidates were done");
+    }
+    finished_ = event.finished();
+    over_ = true;
+    return;
+  }
+  const bool expected =
+      HasCandidates() ? HandleResult(event) : MayEmit(start_.kind(), event.event_case());
+  if (!expected) return ChildFailed(Failure::kCrash, "wrote garbage: a message out of turn");
+  Forward(event);
+}
+
+bool StageRunner::HandleResult(v1::StageEvent& event) {
+  // The child takes candidates in the order it got them.
+  const bool has_item = sent_ > 0 && !items_.empty();
+  if (event.has_candidate_started()) {
+    if (current_.has_value() || !has_item ||
+        items_.front().candidate != event.candidate_started().candidate())
+      return false;
+    current_ = items_.front().candidate;
+    candidate_deadline_ = MonotonicNow() + candidate_limit_;
+    return true;
+  }
+  if (!current_.has_value()) return false;
+  v1::Evidence* evidence = nullptr;
+  if (start_.kind() == v1::STAGE_BUILD && event.has_built() &&
+      event.built().candidate() == *current_) {
+    if (event.built().has_failure())
+      evidence = event.mutable_built()->mutable_failure()->mutable_evidence();
+  } else if (start_.kind() == v1::STAGE_PROFILE && event.has_profiled() &&
+             event.profiled().candidate() == *current_) {
+    evidence = event.mutable_profiled()->mutable_measurement()->mutable_evidence();
+  } else {
+    return false;
+  }
+  if (evidence != nullptr) {
+    evidence->set_worker(options_.worker);
+    evidence->set_slot(start_.slot());
+  }
+  items_.pop_front();
+  --sent_;
+  current_.reset();
+  ++answered_here_;
+  unexplained_ = 0;
+  return true;
+}
+
+void StageRunner::HandleExit() {
+  const int wait_status = EndChild(kExitPatience);
+  const bool from_outside = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+  Recover(Failure::kCrash, DescribeEnd(wait_status), from_outside);
+}
+
+void StageRunner::ChildFailed(Failure failure, const std::string& what) {
+  EndChild(absl::ZeroDuration());
+  Recover(failure, what, /*from_outside=*/false);
+}
+
+void StageRunner::Recover(Failure failure, const std::string& what, bool from_outside) {
+  std::string message = what;
+  if (!last_words_.empty()) absl::StrAppend(&message, ": ", last_words_);
+  if (!HasCandidates()) {
+    return Over(BlameForCrash(start_.kind(), from_outside),
+                absl::StrCat("the stage's process failed: ", message));
+  }
+  if (current_.has_value()) {
+    const int64_t candidate = *current_;
+    const bool alone = answered_here_ == 0;
+    // Its predecessors in this process may have done the damage.
+    const bool again =
+        failure == Failure::kCrash && !alone && second_chance_.insert(candidate).second;
+    if (!again) AnswerFailure(candidate, failure, message);
+  } else if (++unexplained_ >= kMaxUnexplained) {
+    return Over(v1::FAULT_INFRASTRUCTURE,
+                absl::StrCat("the stage's process failed before a candidate ran: ", message));
+  }
+  if (over_) return;
+  if (items_.empty() && caller_.InputEnded()) {
+    over_ = true;
+    return;
+  }
+  StartChild();
+}
+
+void StageRunner::AnswerFailure(int64_t candidate, Failure failure, const std::string& message) {
+  v1::StageEvent event;
+  v1::Measurement* measurement = nullptr;
+  const bool timeout = failure == Failure::kTimeout;
+  if (start_.kind() == v1::STAGE_BUILD) {
+    event.mutable_built()->set_candidate(candidate);
+    measurement = event.mutable_built()->mutable_failure();
+    measurement->set_outcome(timeout ? v1::OUTCOME_BUILD_TIMEOUT : v1::OUTCOME_BUILD_ERROR);
+  } else {
+    event.mutable_profiled()->set_candidate(candidate);
+    measurement = event.mutable_profiled()->mutable_measurement();
+    measurement->set_outcome(timeout ? v1::OUTCOME_RUN_TIMEOUT : v1::OUTCOME_RUN_CRASH);
+  }
+  measurement->set_message(message);
+  measurement->mutable_evidence()->set_worker(options_.worker);
+  measurement->mutable_evidence()->set_slot(start_.slot());
+  items_.pop_front();
+  current_.reset();
+  unexplained_ = 0;
+  Forward(event);
+}
+
+void StageRunner::Forward(const v1::StageEvent& event) {
+  if (!caller_.Write(event)) Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
+}
+
+int StageRunner::EndChild(absl::Duration patience) {
+  last_words_.clear();
+  if (child_ == nullptr) return 0;
+  const ChildEnd end = child_->End(patience);
+  last_words_ = child_->LastErrLine();
+  cpu_ += end.cpu;
+  peak_memory_bytes_ = std::max(peak_memory_bytes_, end.peak_memory_bytes);
+  child_.reset();
+  return end.wait_status;
+}
+
+void StageRunner::Over(v1::FaultKind kind, const std::string& message) {
+  if (over_) return;
+  over_ = true;
+  finished_.mutable_fault()->set_kind(kind);
+  finished_.mutable_fault()->set_message(message);
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,102 @@
+// Performs one stage in child processes and keeps the limits: the supervisor's half of a stage.
+//
+// The child does the work and may do anything; this class believes nothing it says beyond its form.
+// A candidate whose child crashes, hangs, outgrows its memory or babbles gets a typed failure, and
+// a fresh child goes on with the candidates that are left. A crash in a child that had already run
+// other candidates proves little (one of those may have done the damage), so the candidate gets one
+// more chance, first in a fresh child.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/worker.pb.h"
+#include "worker/child_process.h"
+#include "worker/frame.h"
+#include "worker/stage_session.h"
+
+namespace heddle::worker {
+
+struct RunnerOptions {
+  std::vector<std::string> child_command;  // program and arguments up to kStageChildFlag
+  std::vector<int> cores;                  // the slot's
+  int64_t memory_limit_bytes = int64_t{4} << 30;
+  absl::Duration stage_limit = absl::Minutes(10);      // where the caller sets none
+  absl::Duration candidate_limit = absl::Seconds(30);  // where the caller sets none
+  std::string worker;                                  // for the evidence
+};
+
+// One object per stage; SIGPIPE must be ignored in the process.
+class StageRunner {
+ public:
+  StageRunner(const v1::StageStart& start, const RunnerOptions& options, StageCaller& caller,
+              StageSession& session);
+
+  // Returns what is left to say: the caller gets it as the last event. No process of the stage is
+  // left.
+  v1::StageFinished Run();
+
+ private:
+  struct Item {
+    int64_t candidate = 0;
+    std::string frame;  // as sent to the child
+  };
+  enum class Failure { kCrash, kTimeout };
+
+  bool HasCandidates() const;
+  void StartChild();
+  void CheckLimits();
+  void TakeInput();
+  void AddItem(const v1::StageInput& input);
+  void Feed();
+  void Wait();
+  // Takes what the child wrote, or its end; false when there was nothing.
+  bool ReadChild();
+  void HandleEvent(v1::StageEvent& event);
+  // A result of the child; false: not one it may give now.
+  bool HandleResult(v1::StageEvent& event);
+  void HandleExit();
+  // The child is unusable: ends it and recovers.
+  void ChildFailed(Failure failure, const std::string& what);
+  // After the child's end: blames whom it must, and goes on with a fresh one if that makes sense.
+  void Recover(Failure failure, const std::string& what, bool from_outside);
+  void AnswerFailure(int64_t candidate, Failure failure, const std::string& message);
+  void Forward(const v1::StageEvent& event);
+  // Nothing of the child is left; returns its wait status.
+  int EndChild(absl::Duration patience);
+  void Over(v1::FaultKind kind, const std::string& message);
+
+  const v1::StageStart start_;
+  const RunnerOptions options_;
+  const int64_t memory_limit_bytes_;
+  const absl::Duration candidate_limit_;
+  StageCaller& caller_;
+  StageSession& session_;
+  absl::Time deadline_;
+
+  std::unique_ptr<ChildProcess> child_;
+  std::string last_words_;  // of the child that ended last: the last line it printed
+  FrameDecoder decoder_;
+  std::string outbox_;  // bytes for the child
+  std::deque<Item>
+      items_;  // candidates without an answer, in order; the first sent_ are with the child
+  size_t sent_ = 0;
+  std::optional<int64_t> current_;  // the candidate the child is busy with
+  absl::Time candidate_deadline_;
+  int answered_here_ = 0;  // by this child
+  int unexplained_ = 0;    // children in a row that failed between candidates
+  std::set<int64_t> second_chance_;
+  absl::Time next_memory_check_;
+
+  bool over_ = false;
+  v1::StageFinished finished_;
+  absl::Duration cpu_;
+  int64_t peak_memory_bytes_ = 0;
+};
+
+}  // namespace heddle::worker

@@ -1,0 +1,25 @@
+// What the children do: one function per kind of stage, each a thin layer between messages and the
+// compiler or the search. Runs in a child only (stage_child.h): models and candidates are not to be
+// trusted.
+#pragma once
+
+#include "absl/status/status.h"
+#include "proto/worker.pb.h"
+#include "worker/stage_child.h"
+
+namespace heddle::worker {
+
+// Performs the stage that start.kind() names. A StageFunction.
+absl::Status RunStage(const v1::StageStart& start, StageIo& io);
+
+// stages_model.cc
+absl::Status RunImport(const v1::StageStart& start, StageIo& io);
+absl::Status RunCompile(const v1::StageStart& start, StageIo& io);
+// stages_search.cc
+absl::Status RunPropose(const v1::StageStart& start, StageIo& io);
+absl::Status RunUpdate(const v1::StageStart& start, StageIo& io);
+// stages_candidates.cc
+absl::Status RunBuild(const v1::StageStart& start, StageIo& io);
+absl::Status RunProfile(const v1::StageStart& start, StageIo& io);
+
+}  // namespace heddle::worker

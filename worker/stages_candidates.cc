@@ -1,0 +1,153 @@
+// build and profile: the stages that take candidates one by one.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/measure.h"
+#include "worker/evidence.h"
+#include "worker/slots.h"
+#include "worker/stages.h"
+
+namespace heddle::worker {
+namespace {
+
+// An event with an artifact has to fit a message; kernels are some ten KB.
+constexpr size_t kMaxArtifactBytes = 3 << 20;
+constexpr int kMaxRepeats = 1000;
+
+void TellStarted(StageIo& io, int64_t candidate) {
+  v1::StageEvent event;
+  event.mutable_candidate_started()->set_candidate(candidate);
+  io.Write(event);
+}
+
+int64_t NanosSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
+                                                              begin)
+      .count();
+}
+
+std::string OneLine(absl::string_view text) { return absl::StrReplaceAll(text, {{"\n", " "}}); }
+
+absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const std::string& trace,
+                                           const ir::Target& target) {
+  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
+                          BuildCandidate(workload, ScheduleChoice::kTrace, trace, target));
+  if (artifact.kernels.size() != 1) return absl::InternalError("a candidate is not one kernel");
+  if (artifact.shared_object.size() > kMaxArtifactBytes) {
+    return absl::FailedPreconditionError(absl::StrCat("its code has ",
+                                                      artifact.shared_object.size(), " bytes; ",
+                                                      kMaxArtifactBytes, " are allowed"));
+  }
+  return artifact;
+}
+
+v1::Outcome OutcomeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      return v1::OUTCOME_WRONG_RESULT;
+    case absl::StatusCode::kInvalidArgument:  // the code does not load
+      return v1::OUTCOME_BUILD_ERROR;
+    default:
+      return v1::OUTCOME_RUN_CRASH;
+  }
+}
+
+absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {
+  MeasureOptions options;
+  if (spec.repeats() < 0 || spec.repeats() > kMaxRepeats) {
+    return absl::InvalidArgumentError(absl::StrCat("repeats are 0 to ", kMaxRepeats));
+  }
+  if (spec.repeats() > 0) options.timing.repeats = spec.repeats();
+  if (spec.min_repeat_us() < 0)
+    return absl::InvalidArgumentError("the minimum repeat time is not negative");
+  if (spec.min_repeat_us() > 0)
+    options.timing.min_repeat = absl::Microseconds(spec.min_repeat_us());
+  options.cpus = UsableCores();  // the supervisor has confined this process to the slot's
+  options.threads = spec.threads() > 0 ? spec.threads() : 1;
+  if (options.threads > static_cast<int>(options.cpus.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("a kernel of ", options.threads,
+                                                   " threads does not fit a slot of ",
+                                                   options.cpus.size(), " cores"));
+  }
+  return options;
+}
+
+v1::Measurement Measure(WorkloadBench& bench, const v1::Artifact& built,
+                        const std::vector<int>& cores) {
+  codegen::Artifact artifact;
+  artifact.shared_object = built.shared_object();
+  artifact.kernels.push_back(
+      {.symbol = built.symbol(), .workspace_bytes = built.workspace_bytes()});
+  v1::Measurement measurement;
+  *measurement.mutable_evidence() = CollectEvidence(cores);
+  const int64_t switches_before = InvoluntarySwitches();
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::StatusOr<Measurement> measured = bench.Run(artifact);
+  measurement.set_profile_ns(NanosSince(begin));
+  measurement.mutable_evidence()->set_involuntary_switches(InvoluntarySwitches() - switches_before);
+  if (!measured.ok()) {
+    measurement.set_outcome(OutcomeOf(measured.status()));
+    measurement.set_message(OneLine(measured.status().message()));
+    return measurement;
+  }
+  measurement.set_outcome(v1::OUTCOME_OK);
+  measurement.mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
+                                           measured->timing.samples_ns.end());
+  measurement.mutable_evidence()->set_max_error(measured->max_error);
+  return measurement;
+}
+
+}  // namespace
+
+absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
+  v1::StageInput input;
+  while (io.Read(&input)) {
+    const v1::Candidate& candidate = input.build().candidate();
+    TellStarted(io, candidate.id());
+    const auto begin = std::chrono::steady_clock::now();
+    absl::StatusOr<codegen::Artifact> artifact =
+        BuildOne(start.build().workload(), candidate.trace(), target);
+    v1::StageEvent event;
+    v1::BuildResult* result = event.mutable_built();
+    result->set_candidate(candidate.id());
+    result->set_build_ns(NanosSince(begin));
+    if (artifact.ok()) {
+      result->mutable_artifact()->set_shared_object(std::move(artifact->shared_object));
+      result->mutable_artifact()->set_symbol(artifact->kernels[0].symbol);
+      result->mutable_artifact()->set_workspace_bytes(artifact->kernels[0].workspace_bytes);
+    } else {
+      result->mutable_failure()->set_outcome(v1::OUTCOME_BUILD_ERROR);
+      result->mutable_failure()->set_message(OneLine(artifact.status().message()));
+      result->mutable_failure()->set_build_ns(result->build_ns());
+      result->mutable_failure()->mutable_evidence()->set_toolchain(HEDDLE_TOOLCHAIN);
+    }
+    io.Write(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkloadBench> bench,
+                          WorkloadBench::Create(start.profile().workload(), options));
+  v1::StageInput input;
+  while (io.Read(&input)) {
+    const int64_t candidate = input.profile().candidate().id();
+    TellStarted(io, candidate);
+    v1::StageEvent event;
+    event.mutable_profiled()->set_candidate(candidate);
+    *event.mutable_profiled()->mutable_measurement() =
+        Measure(*bench, input.profile().artifact(), options.cpus);
+    io.Write(event);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,73 @@
+// propose and update: the stages that carry a task's search state.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/ir/status_macros.h"
+#include "cost_model/search.h"
+#include "worker/chunks.h"
+#include "worker/stages.h"
+
+namespace heddle::worker {
+namespace {
+
+absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageStart& start,
+                                                               const v1::SearchSpec& spec) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  return cost_model::MakeSearch(spec.workload(), info,
+                                {.strategy = spec.strategy(), .seed = spec.seed()});
+}
+
+// With the state that came along. A state that cannot be used costs what was learned, not the job.
+absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::StageStart& start,
+                                                                 const v1::SearchSpec& spec,
+                                                                 StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search, MakeSearch(start, spec));
+  HEDDLE_ASSIGN_OR_RETURN(const std::optional<std::string> state, ReadChunks(io, "state"));
+  if (!state.has_value()) return search;
+  const absl::Status restored = search->Restore(*state);
+  if (restored.ok()) return search;
+  if (!absl::IsDataLoss(restored)) return restored;
+  io.Warn(absl::StrCat("the search starts afresh: ", restored.message()));
+  return MakeSearch(start, spec);
+}
+
+}  // namespace
+
+absl::Status RunPropose(const v1::StageStart& start, StageIo& io) {
+  const v1::ProposeSpec& spec = start.propose();
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Search> search,
+                          ResumeSearch(start, spec.search(), io));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> candidates,
+                          search->Propose(spec.count()));
+  v1::StageEvent event;
+  event.mutable_candidates()->set_exhausted(static_cast<int>(candidates.size()) < spec.count());
+  for (const cost_model::Candidate& candidate : candidates) {
+    v1::Candidate* out = event.mutable_candidates()->add_candidates();
+    out->set_trace(candidate.trace);
+    out->set_origin(candidate.origin);
+  }
+  io.Write(event);
+  WriteChunks(io, "state", search->Save());
+  return absl::OkStatus();
+}
+
+absl::Status RunUpdate(const v1::StageStart& start, StageIo& io) {
+  const v1::UpdateSpec& spec = start.update();
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Search> search,
+                          ResumeSearch(start, spec.search(), io));
+  std::vector<cost_model::Result> results;
+  for (const v1::SearchResult& result : spec.results()) {
+    results.push_back(
+        {.trace = result.trace(), .valid = result.valid(), .seconds = result.median_ns() * 1e-9});
+  }
+  HEDDLE_RETURN_IF_ERROR(search->Update(results));
+  WriteChunks(io, "state", search->Save());
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,129 @@
+#include "worker/tracker_link.h"
+
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "worker/monotonic.h"
+
+namespace heddle::worker {
+namespace {
+
+// A tracker answers within milliseconds; beyond this it is as good as away.
+constexpr absl::Duration kCallLimit = absl::Seconds(3);
+// Pauses while the tracker is away: short at first (it restarts in a second), bounded so that the
+// worker is back soon.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(5);
+constexpr absl::Duration kShortestInterval = absl::Milliseconds(50);
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  // gRPC's own backoff must not be longer than ours.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+TrackerLink::TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report,
+                         StageTable* table)
+    : tracker_(tracker),
+      table_(table),
+      stub_(v1::TrackerService::NewStub(MakeChannel(tracker))),
+      report_(report),
+      rng_(std::random_device()()) {}
+
+TrackerLink::~TrackerLink() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void TrackerLink::Start(const std::string& address) {
+  {
+    absl::MutexLock calling(&calling_);
+    report_.set_address(address);
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void TrackerLink::SetDraining() {
+  absl::MutexLock lock(&mutex_);
+  draining_ = true;
+}
+
+bool TrackerLink::connected() const {
+  absl::MutexLock lock(&mutex_);
+  return connected_;
+}
+
+absl::Status TrackerLink::SynchronizeNow() {
+  absl::MutexLock calling(&calling_);
+  if (report_.address().empty()) return absl::UnavailableError("the worker is starting");
+  v1::SynchronizeRequest request = report_;
+  {
+    absl::MutexLock lock(&mutex_);
+    request.set_draining(draining_);
+  }
+  for (const std::string& lease : table_->RunningLeases()) request.add_running_leases(lease);
+  double load = 0;
+  if (getloadavg(&load, 1) == 1) request.set_load_average(load);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kCallLimit));
+  v1::SynchronizeResponse response;
+  const absl::Time sent = MonotonicNow();
+  const grpc::Status status = stub_->Synchronize(&context, request, &response);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (connected_ != status.ok()) {
+      if (status.ok()) {
+        spdlog::info("tracker {}: connected", tracker_);
+      } else {
+        spdlog::warn("tracker {}: {}", tracker_, status.error_message());
+      }
+    }
+    connected_ = status.ok();
+  }
+  if (!status.ok()) {
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  }
+  std::vector<Grant> grants;
+  for (const v1::LeaseGrant& grant : response.grants()) {
+    // Counted from before the call, so that a lease never lives longer here than at the tracker.
+    grants.push_back({.lease_id = grant.lease_id(),
+                      .slot = grant.slot(),
+                      .fencing_token = grant.fencing_token(),
+                      .expires = sent + absl::Milliseconds(grant.remaining_ms())});
+  }
+  table_->SetGrants(std::move(grants), MonotonicNow());
+  next_ = std::max(kShortestInterval, absl::Milliseconds(response.next_sync_ms()));
+  return absl::OkStatus();
+}
+
+void TrackerLink::Loop() {
+  absl::Duration pause = kFirstPause;
+  std::uniform_real_distribution<double> half(0.5, 1);
+  std::uniform_real_distribution<double> full(0, 1);
+  while (true) {
+    absl::Duration wait;
+    if (SynchronizeNow().ok()) {
+      pause = kFirstPause;
+      absl::MutexLock calling(&calling_);
+      wait = half(rng_) * next_;
+    } else {
+      wait = full(rng_) * pause;
+      pause = std::min(kLongestPause, 2 * pause);
+    }
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), wait)) return;
+  }
+}
+
+}  // namespace heddle::worker

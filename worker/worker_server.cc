@@ -1,0 +1,110 @@
+#include "worker/worker_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "worker/monotonic.h"
+
+namespace heddle::worker {
+namespace {
+
+// How late the local expiry of a lease may be noticed.
+constexpr absl::Duration kLeaseTick = absl::Milliseconds(100);
+// For calls to end after their stages did.
+constexpr auto kShutdownLimit = std::chrono::seconds(3);
+
+std::string RandomId() {
+  std::random_device device;
+  return absl::StrCat(absl::Hex(uint64_t{device()} << 32 | device(), absl::kZeroPad16));
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+std::string AdvertisedHost(const WorkerOptions& options) {
+  if (!options.advertise.empty()) return options.advertise;
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  const bool any = host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
+  return any ? HostName() : host;
+}
+
+v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
+  v1::SynchronizeRequest report;
+  report.set_worker(options.id);
+  report.set_boot_id(RandomId());
+  report.set_host(HostName());
+  report.set_version(options.version);
+  for (const SlotConfig& config : options.slots) {
+    v1::Slot* slot = report.add_slots();
+    slot->set_name(config.name);
+    slot->set_kind(config.device ? v1::SLOT_DEVICE : v1::SLOT_CPU);
+    slot->mutable_cores()->Assign(config.cores.begin(), config.cores.end());
+    if (config.device) {
+      slot->set_device_key(options.device_key);
+      slot->set_target(options.target);
+    }
+  }
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options) {
+  signal(SIGPIPE, SIG_IGN);  // a child that died must not take the worker along
+  grpc::EnableDefaultHealthCheckService(true);
+  std::unique_ptr<WorkerServer> worker(new WorkerServer(options));
+  RunnerOptions runner = options.runner;
+  runner.worker = options.id;
+  worker->link_ =
+      std::make_unique<TrackerLink>(options.tracker, MakeReport(options), &worker->table_);
+  worker->service_ =
+      std::make_unique<WorkerServiceImpl>(runner, &worker->table_, worker->link_.get());
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &worker->port_);
+  builder.RegisterService(worker->service_.get());
+  worker->server_ = builder.BuildAndStart();
+  if (worker->server_ == nullptr || worker->port_ == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen));
+  }
+  worker->link_->Start(absl::StrCat(AdvertisedHost(options), ":", worker->port_));
+  WorkerServer* self = worker.get();
+  worker->lease_watch_ = std::thread([self] {
+    while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))
+      self->table_.StopExpired(MonotonicNow());
+  });
+  return worker;
+}
+
+void WorkerServer::Drain(absl::Duration grace) {
+  table_.Close();
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  link_->SetDraining();
+  if (absl::Status status = link_->SynchronizeNow(); !status.ok()) {
+    spdlog::debug("telling the tracker: {}", std::string(status.message()));
+  }
+  if (!table_.WaitEmpty(grace)) {
+    spdlog::info("stopping the stages that still run");
+    table_.StopAll("the worker is shutting down");
+  }
+}
+
+WorkerServer::~WorkerServer() {
+  table_.Close();
+  table_.StopAll("the worker is shutting down");
+  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
+  server_.reset();
+  service_.reset();
+  stopping_.Notify();
+  if (lease_watch_.joinable()) lease_watch_.join();
+}
+
+}  // namespace heddle::worker

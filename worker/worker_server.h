@@ -1,0 +1,58 @@
+// A whole worker: table, link, service, server. main and tests make one of these.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "worker/stage_runner.h"
+#include "worker/stage_table.h"
+#include "worker/tracker_link.h"
+#include "worker/worker_service.h"
+
+namespace heddle::worker {
+
+struct WorkerOptions {
+  std::string tracker;                 // host:port
+  std::string listen = "127.0.0.1:0";  // port 0: a free one
+  std::string advertise;               // host others reach this worker at; empty: that of `listen`
+  std::string id;
+  std::string version;
+  std::vector<SlotConfig> slots;
+  std::string device_key;  // of the device slots
+  std::string target;      // of the device slots: canonical, without -threads
+  RunnerOptions runner;
+};
+
+class WorkerServer {
+ public:
+  // Listens and begins to call the tracker, which need not be there yet. Ignores SIGPIPE in the
+  // whole process. Unavailable: cannot listen there.
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options);
+  // Stops whatever still runs.
+  ~WorkerServer();
+
+  // Takes no new stages, tells the tracker and the health service, waits up to `grace` for running
+  // stages, then kills them.
+  void Drain(absl::Duration grace);
+
+  int port() const { return port_; }
+  const TrackerLink& link() const { return *link_; }
+
+ private:
+  explicit WorkerServer(const WorkerOptions& options) : table_(options.slots) {}
+
+  StageTable table_;
+  std::unique_ptr<TrackerLink> link_;
+  std::unique_ptr<WorkerServiceImpl> service_;
+  std::unique_ptr<grpc::Server> server_;
+  absl::Notification stopping_;
+  std::thread lease_watch_;
+  int port_ = 0;
+};
+
+}  // namespace heddle::worker

@@ -1,0 +1,121 @@
+#include "worker/worker_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "worker/monotonic.h"
+#include "worker/stage_call.h"
+
+namespace heddle::worker {
+namespace {
+
+// How long a new stage waits for a stopped one on its cores to be gone; killing and reaping takes
+// milliseconds.
+constexpr absl::Duration kSlotPatience = absl::Seconds(5);
+constexpr int64_t kMaxLimitMs = int64_t{24} * 3600 * 1000;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+absl::Status CheckStart(const v1::StageStart& start) {
+  bool fits = false;
+  switch (start.kind()) {
+    case v1::STAGE_IMPORT:
+      fits = start.has_import();
+      break;
+    case v1::STAGE_PROPOSE:
+      fits = start.has_propose();
+      break;
+    case v1::STAGE_BUILD:
+      fits = start.has_build();
+      break;
+    case v1::STAGE_PROFILE:
+      fits = start.has_profile();
+      break;
+    case v1::STAGE_UPDATE:
+      fits = start.has_update();
+      break;
+    case v1::STAGE_COMPILE:
+      fits = start.has_compile();
+      break;
+    default:
+      return absl::InvalidArgumentError("unknown stage kind");
+  }
+  if (!fits)
+    return absl::InvalidArgumentError(
+        absl::StrCat(v1::StageKind_Name(start.kind()), " comes without its spec"));
+  for (const int64_t limit : {start.time_limit_ms(), start.candidate_time_limit_ms()}) {
+    if (limit < 0 || limit > kMaxLimitMs)
+      return absl::InvalidArgumentError("a time limit is 0 to 24 hours");
+  }
+  if (start.memory_limit_bytes() < 0)
+    return absl::InvalidArgumentError("a memory limit is not negative");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+WorkerServiceImpl::~WorkerServiceImpl() {
+  absl::MutexLock lock(&mutex_);
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; };
+  mutex_.Await(absl::Condition(&none));
+}
+
+grpc::ServerBidiReactor<v1::StageInput, v1::StageEvent>* WorkerServiceImpl::RunStage(
+    grpc::CallbackServerContext* context) {
+  return new StageCall(this, context);
+}
+
+void WorkerServiceImpl::Launch(StageCall* call, const v1::StageStart& start) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ++threads_;
+  }
+  // A thread of its own, as children live no longer than the thread that started them.
+  std::thread([this, call, start] {
+    Perform(call, start);
+    absl::MutexLock lock(&mutex_);
+    --threads_;
+  }).detach();
+}
+
+absl::Status WorkerServiceImpl::Admit(const v1::StageStart& start, StageSession* session) {
+  if (absl::Status status = CheckStart(start); !status.ok()) return status;
+  // The lease may be younger than the last heartbeat.
+  if (!table_->Granted(start.lease_id(), start.slot(), start.fencing_token(), MonotonicNow())) {
+    if (absl::Status status = link_->SynchronizeNow(); !status.ok()) {
+      spdlog::debug("checking lease {}: {}", start.lease_id(), std::string(status.message()));
+    }
+  }
+  return table_->Enter(start, session, kSlotPatience);
+}
+
+void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
+  const absl::Status admitted = Admit(start, &call->session());
+  if (!admitted.ok()) {
+    spdlog::info("refused {} of {}: {}", v1::StageKind_Name(start.kind()), start.job(),
+                 std::string(admitted.message()));
+    call->Finish(ToGrpc(admitted));
+    return;
+  }
+  RunnerOptions options = runner_;
+  options.cores = table_->FindSlot(start.slot())->cores;
+  spdlog::debug("{} of {} begins on {}", v1::StageKind_Name(start.kind()), start.job(),
+                start.slot());
+  v1::StageEvent last;
+  *last.mutable_finished() = StageRunner(start, options, *call, call->session()).Run();
+  // The cores are idle again before the caller hears of the end and sends the next stage.
+  table_->Leave(start.slot());
+  const v1::StageFinished& finished = last.finished();
+  spdlog::debug("{} of {} ended on {} after {} ms: {}", v1::StageKind_Name(start.kind()),
+                start.job(), start.slot(), finished.wall_ns() / 1000000,
+                finished.fault().message().empty() ? "ok" : finished.fault().message());
+  call->Write(last);
+  call->Finish(grpc::Status::OK);
+}
+
+}  // namespace heddle::worker

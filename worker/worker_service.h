@@ -1,0 +1,44 @@
+// RunStage over gRPC: admission by lease, then one thread per stage that runs StageRunner.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/worker.grpc.pb.h"
+#include "worker/stage_runner.h"
+#include "worker/stage_table.h"
+#include "worker/tracker_link.h"
+
+namespace heddle::worker {
+
+class StageCall;
+
+class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
+ public:
+  // `runner.cores` is filled in per slot. Table and link must outlive the service.
+  WorkerServiceImpl(const RunnerOptions& runner, StageTable* table, TrackerLink* link)
+      : runner_(runner), table_(table), link_(link) {}
+  // Waits for the threads of all calls.
+  ~WorkerServiceImpl() override;
+
+  grpc::ServerBidiReactor<v1::StageInput, v1::StageEvent>* RunStage(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  friend class StageCall;
+  // Starts the thread that performs the call; `start` has arrived.
+  void Launch(StageCall* call, const v1::StageStart& start);
+  absl::Status Admit(const v1::StageStart& start, StageSession* session);
+  void Perform(StageCall* call, const v1::StageStart& start);
+
+  const RunnerOptions runner_;
+  StageTable* const table_;
+  TrackerLink* const link_;
+  absl::Mutex mutex_;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace heddle::worker
