@@ -12,13 +12,14 @@ namespace heddle::graph {
 
 // One kernel: some nodes of the graph computed together.
 struct Group {
-  std::vector<int> nodes;         // indices into Graph::nodes, topological
-  std::vector<ValueId> inputs;    // read from outside (inputs, constants, other groups), in the kernel's argument order
-  std::vector<ValueId> outputs;   // needed outside, in the kernel's argument order
-  std::string label;              // for people: "conv2d+add+relu 1x56x56x64"
-  std::string workload;           // canonical text of the naive loop program (ir/text.h)
-  std::string key;                // tensor::WorkloadKey(workload)
-  double flops = 0;               // of the direct algorithm; workloads.md's way of counting
+  std::vector<int> nodes;        // indices into Graph::nodes, topological
+  std::vector<ValueId> inputs;   // read from outside (inputs, constants, other groups), in the
+                                 // kernel's argument order
+  std::vector<ValueId> outputs;  // needed outside, in the kernel's argument order
+  std::string label;             // for people: "conv2d+add+relu 1x56x56x64"
+  std::string workload;          // canonical text of the naive loop program (ir/text.h)
+  std::string key;               // tensor::WorkloadKey(workload)
+  double flops = 0;              // of the direct algorithm; workloads.md's way of counting
 };
 
 struct FusedGraph {
@@ -30,10 +31,15 @@ struct FuseOptions {
   bool enabled = true;  // false: one group per node
 };
 
-// Groups the nodes by the four operator classes: greedy in topological order, at most one complex anchor a group, a producer
-// merges only if all its consumers end up in the group (or it has a single one); pure data movement without effect (reshape
-// of a contiguous tensor) costs no kernel where it can be an alias.
+// Groups the nodes by the four operator classes: greedy in topological order, at most one complex
+// anchor a group, a producer merges only if all its consumers end up in the group (or it has a
+// single one); pure data movement without effect (reshape of a contiguous tensor) costs no kernel
+// where it can be an alias.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
+
+// The tensor expression of one group: inputs p0, p1, .. in the order of Group::inputs, stages named
+// by their operators, nothing of the model's names; so equal layers give equal workloads.
+absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group);
 
 // The distinct workloads of a fused graph, heaviest first.
 struct Task {
@@ -41,8 +47,8 @@ struct Task {
   std::string workload;
   std::string label;
   double flops = 0;
-  int weight = 0;                   // groups with this workload
-  std::vector<std::string> nodes;   // names of the groups' anchor nodes
+  int weight = 0;                  // groups with this workload
+  std::vector<std::string> nodes;  // names of the groups' anchor nodes
 };
 std::vector<Task> ExtractTasks(const FusedGraph& fused);
 

@@ -1,5 +1,6 @@
-// The graph: an imported network as operators over shaped tensors. Immutable once built; a pass takes a graph and returns
-// one. Operators are our own vocabulary (ops.h lists it), not ONNX's: the importer translates and decomposes.
+// The graph: an imported network as operators over shaped tensors. Immutable once built; a pass
+// takes a graph and returns one. Operators are our own vocabulary (ops.h lists it), not ONNX's: the
+// importer translates and decomposes.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,8 @@ struct Node {
   Attrs attrs;
 };
 
-// Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or one node's output; types
-// agree with the operators' inference; names are unique.
+// Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
+// one node's output; types agree with the operators' inference; names are unique.
 struct Graph {
   std::vector<Value> values;
   std::map<ValueId, TensorData> constants;
@@ -56,6 +57,7 @@ struct Graph {
   std::vector<Node> nodes;
 };
 absl::Status CheckGraph(const Graph& graph);
-std::string Print(const Graph& graph);  // one line a node: %3:f32[..] = conv2d(%1, %2) {stride=[2,2]}
+std::string Print(
+    const Graph& graph);  // one line a node: %3:f32[..] = conv2d(%1, %2) {stride=[2,2]}
 
 }  // namespace heddle::graph

@@ -16,10 +16,11 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
 };
 
-// Errors, all one line: InvalidArgument for bytes that are not a valid ONNX model (truncated, empty, failing the checker), a
-// dynamic shape without an entry in `shapes` (names the input and the flag), external data (refused: the importer opens no
-// path a model names); Unimplemented listing every unsupported operator at once as "Op (node 'n', opset 13)".
-// The result has inference-time semantics (dropout is identity) and is not optimised.
+// Errors, all one line: InvalidArgument for bytes that are not a valid ONNX model (truncated,
+// empty, failing the checker), a dynamic shape without an entry in `shapes` (names the input and
+// the flag), external data (refused: the importer opens no path a model names); Unimplemented
+// listing every unsupported operator at once as "Op (node 'n', opset 13)". The result has
+// inference-time semantics (dropout is identity) and is not optimised.
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 
 // Names of ONNX operators the importer translates, sorted; for documentation and tests.

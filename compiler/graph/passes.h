@@ -1,5 +1,6 @@
-// The graph passes as one flat list, and the wrapper that names, times, dumps, disables and verifies each.
-// Each pass lives in a header of its own (fold_constants.h, fold_batch_norm.h, dead_code.h, layout.h, ..).
+// The graph passes as one flat list, and the wrapper that names, times, dumps, disables and
+// verifies each. Each pass lives in a header of its own (fold_constants.h, fold_batch_norm.h,
+// dead_code.h, layout.h, ..).
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@ struct PassOptions {
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };
 
-// fold-batch-norm, layout (channels-last with constant weights transposed ahead of time), fold-constants, dead-code, ..
+// fold-batch-norm, layout (channels-last with constant weights transposed ahead of time),
+// fold-constants, dead-code, ..
 absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options = {});
 std::vector<std::string> PassNames();
 

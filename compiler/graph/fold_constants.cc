@@ -1,0 +1,41 @@
+#include "compiler/graph/fold_constants.h"
+
+#include <algorithm>
+
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/ops.h"
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::graph {
+namespace {
+
+constexpr double kMostSteps = 5e7;  // expression nodes; about two seconds
+constexpr int64_t kAlwaysSmall = int64_t{1}
+                                 << 16;  // elements a result may have whatever its operands
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
+  return RewriteGraph(
+      graph, [](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
+        std::vector<TensorData> operands;
+        std::vector<TensorType> types;
+        int64_t elements = 0;
+        for (ValueId v : node.inputs) {
+          const TensorData* data = out.ConstantData(v);
+          if (data == nullptr) return std::nullopt;
+          operands.push_back(*data);
+          types.push_back(data->type);
+          elements += NumElements(data->type);
+        }
+        const OpDef* op = FindOp(node.op);
+        HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> result, op->infer(types, node.attrs));
+        if (NumElements(result[0]) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
+        if (EvaluationCost(node.op, node.attrs, types) > kMostSteps) return std::nullopt;
+        HEDDLE_ASSIGN_OR_RETURN(TensorData data, EvaluateOp(node.op, node.attrs, operands));
+        return out.Constant(node.name, std::move(data));
+      });
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,275 @@
+#include "compiler/graph/layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/window.h"
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::graph {
+namespace {
+
+// Where dimension `axis` of a channels-first tensor lies when channels are last.
+int64_t LastAxis(int64_t axis, int64_t rank) {
+  return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1;
+}
+
+Shape ToLast(int64_t rank) {
+  Shape perm(rank);
+  for (int64_t d = 0; d < rank; ++d) perm[LastAxis(d, rank)] = d;
+  return perm;
+}
+
+Shape ToFirst(int64_t rank) {
+  Shape perm(rank);
+  for (int64_t d = 0; d < rank; ++d) perm[d] = LastAxis(d, rank);
+  return perm;
+}
+
+Shape Permuted(const Shape& values) {
+  Shape out(values.size());
+  for (size_t d = 0; d < values.size(); ++d)
+    out[LastAxis(static_cast<int64_t>(d), static_cast<int64_t>(values.size()))] = values[d];
+  return out;
+}
+
+bool OneOf(const std::string& op, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+class LayoutPass {
+ public:
+  explicit LayoutPass(const Graph& graph)
+      : graph_(graph),
+        first_(graph.values.size(), -1),
+        last_(graph.values.size(), -1),
+        prefers_last_(graph.values.size(), false) {}
+
+  absl::StatusOr<Graph> Run() {
+    for (ValueId v : graph_.inputs)
+      first_[v] = out_.Input(graph_.values[v].name, graph_.values[v].type);
+    for (const auto& [v, data] : graph_.constants)
+      first_[v] = out_.Constant(graph_.values[v].name, data);
+    for (const Node& node : graph_.nodes) HEDDLE_RETURN_IF_ERROR(Place(node));
+    std::vector<std::pair<std::string, ValueId>> outputs;
+    for (ValueId v : graph_.outputs) {
+      HEDDLE_ASSIGN_OR_RETURN(ValueId value, First(v));
+      outputs.emplace_back(graph_.values[v].name, value);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(Graph built, out_.Build(outputs));
+    return RemoveDead(built);
+  }
+
+ private:
+  const Shape& ShapeOf(ValueId v) const { return graph_.values[v].type.shape; }
+  int64_t Rank(ValueId v) const { return static_cast<int64_t>(ShapeOf(v).size()); }
+
+  absl::StatusOr<ValueId> First(ValueId v) {
+    if (first_[v] < 0) {
+      HEDDLE_ASSIGN_OR_RETURN(first_[v],
+                              out_.Add("transpose", {last_[v]}, {{"perm", ToFirst(Rank(v))}},
+                                       graph_.values[v].name + "/channels_first"));
+    }
+    return first_[v];
+  }
+
+  absl::StatusOr<ValueId> Last(ValueId v) {
+    if (last_[v] < 0) {
+      HEDDLE_ASSIGN_OR_RETURN(last_[v],
+                              out_.Add("transpose", {first_[v]}, {{"perm", ToLast(Rank(v))}},
+                                       graph_.values[v].name + "/channels_last"));
+    }
+    return last_[v];
+  }
+
+  // An operand of an elementwise operator of rank `rank`, aligned with channels-last ones.
+  absl::StatusOr<ValueId> LastAligned(ValueId v, int64_t rank) {
+    if (Rank(v) == rank) return Last(v);
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
+    if (NumElements(graph_.values[v].type) == 1) return x;
+    Shape full(rank - Rank(v), 1);
+    full.insert(full.end(), ShapeOf(v).begin(), ShapeOf(v).end());
+    const std::string name = graph_.values[v].name + "/aligned";
+    HEDDLE_ASSIGN_OR_RETURN(x, out_.Add("reshape", {x}, {{"shape", full}}, name));
+    return out_.Add("transpose", {x}, {{"perm", ToLast(rank)}}, name);
+  }
+
+  bool Follows(const Node& node) const {
+    const int64_t rank = Rank(node.outputs[0]);
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId v) { return prefers_last_[v]; }) &&
+           rank >= 3;
+  }
+
+  absl::Status Place(const Node& node) {
+    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"}) &&
+        StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsFirst) {
+      return Convolution(node);
+    }
+    if (Reduces(node)) {
+      if (!node.inputs.empty() && prefers_last_[node.inputs[0]]) return Reduction(node);
+    } else if (Follows(node)) {
+      if (node.op == "batch_norm") return BatchNorm(node);
+      if (FindOp(node.op)->elementwise) return Elementwise(node);
+      if (auto attrs = MovedAttrs(node)) return Moved(node, *attrs);
+    }
+    return Unmoved(node);
+  }
+
+  absl::Status Emit(const Node& node, const std::string& op, std::vector<ValueId> inputs,
+                    const Attrs& attrs) {
+    HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(op, std::move(inputs), attrs, node.name));
+    last_[node.outputs[0]] = y;
+    prefers_last_[node.outputs[0]] = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Unmoved(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs) {
+      HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
+      inputs.push_back(x);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(first_[node.outputs[0]],
+                            out_.Add(node.op, std::move(inputs), node.attrs, node.name));
+    return absl::OkStatus();
+  }
+
+  absl::Status Convolution(const Node& node) {
+    const Shape& weights = ShapeOf(node.inputs[1]);
+    const int64_t n = static_cast<int64_t>(weights.size()) - 2;
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
+    Shape perm(n + 2);
+    std::iota(perm.begin(), perm.end(), 2);
+    perm[n] = 1;
+    perm[n + 1] = 0;
+    const std::string name = out_.Name(w) + "/channels_last";
+    HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("transpose", {w}, {{"perm", perm}}, name));
+    Attrs attrs = node.attrs;
+    const int64_t groups = IntAttr(attrs, "groups", 1);
+    if (groups > 1 && weights[1] == 1 && weights[0] == groups) {
+      Shape taps(weights.begin() + 2, weights.end());
+      taps.push_back(groups);
+      HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("reshape", {w}, {{"shape", taps}}, name));
+      attrs.erase("groups");
+      return Emit(node, "depthwise_" + node.op, {x, w}, attrs);
+    }
+    attrs["layout"] = std::string(kChannelsLast);
+    return Emit(node, node.op, {x, w}, attrs);
+  }
+
+  absl::Status BatchNorm(const Node& node) {
+    if (!prefers_last_[node.inputs[0]]) return Unmoved(node);
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    std::vector<ValueId> inputs{x};
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      HEDDLE_ASSIGN_OR_RETURN(ValueId v, First(node.inputs[i]));
+      inputs.push_back(v);
+    }
+    Attrs attrs = node.attrs;
+    attrs["axis"] = LastAxis(IntAttr(attrs, "axis", 1), Rank(node.inputs[0]));
+    return Emit(node, node.op, inputs, attrs);
+  }
+
+  absl::Status Elementwise(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId v : node.inputs) {
+      HEDDLE_ASSIGN_OR_RETURN(ValueId x, LastAligned(v, Rank(node.outputs[0])));
+      inputs.push_back(x);
+    }
+    return Emit(node, node.op, inputs, node.attrs);
+  }
+
+  // The attributes of operators that work in any layout once their axes are renamed; nullopt for
+  // all others.
+  std::optional<Attrs> MovedAttrs(const Node& node) const {
+    Attrs attrs = node.attrs;
+    const int64_t rank = Rank(node.outputs[0]);
+    const auto move_axis = [&] { attrs["axis"] = LastAxis(IntAttr(attrs, "axis", 1), rank); };
+    if (!prefers_last_[node.inputs[0]] && node.op != "concat") return std::nullopt;
+    if (OneOf(node.op, {"max_pool", "avg_pool", "lp_pool"})) {
+      attrs["layout"] = std::string(kChannelsLast);
+      return attrs;
+    }
+    if (node.op == "concat") {
+      attrs["axis"] =
+          LastAxis(*NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(rank)), rank);
+      return attrs;
+    }
+    if (node.op == "lrn" || node.op == "cum_sum") {
+      move_axis();
+      return attrs;
+    }
+    if (node.op == "gather" && Rank(node.inputs[1]) == 1) {
+      move_axis();
+      return attrs;
+    }
+    if (OneOf(node.op, {"softmax", "log_softmax", "normalize"})) {
+      Shape axes = IntsAttr(attrs, "axes");
+      for (int64_t& a : axes) a = LastAxis(a, rank);
+      std::sort(axes.begin(), axes.end());
+      attrs["axes"] = axes;
+      return attrs;
+    }
+    if (OneOf(node.op, {"pad", "slice", "tile", "expand"})) {
+      if (Rank(node.inputs[0]) != rank) return std::nullopt;
+      for (const char* name : {"begin", "end", "starts", "steps", "sizes", "repeats", "shape"}) {
+        if (HasAttr(attrs, name)) attrs[name] = Permuted(IntsAttr(attrs, name));
+      }
+      return attrs;
+    }
+    return std::nullopt;
+  }
+
+  // Operands of the result's rank move; others (indices, a scalar to pad with) stay as they are.
+  absl::Status Moved(const Node& node, const Attrs& attrs) {
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool data = i == 0 || node.op == "concat";
+      HEDDLE_ASSIGN_OR_RETURN(ValueId x, data ? Last(node.inputs[i]) : First(node.inputs[i]));
+      inputs.push_back(x);
+    }
+    return Emit(node, node.op, inputs, attrs);
+  }
+
+  static bool Reduces(const Node& node) {
+    return node.op.compare(0, 7, "reduce_") == 0 || node.op.compare(0, 4, "arg_") == 0;
+  }
+
+  absl::Status Reduction(const Node& node) {
+    const int64_t rank = Rank(node.inputs[0]);
+    Attrs attrs = node.attrs;
+    Shape axes = IntsAttr(attrs, "axes");
+    const auto reduced = [&](int64_t d) {
+      return std::find(axes.begin(), axes.end(), d) != axes.end();
+    };
+    int64_t spatial_left = 0;
+    for (int64_t d = 2; d < rank; ++d) spatial_left += reduced(d) ? 0 : 1;
+    const bool keepdims = IntAttr(attrs, "keepdims", 1) != 0;
+    // Without kept dimensions the rest must come in the same order either way.
+    if (!keepdims && !reduced(1) && spatial_left > 0) return Unmoved(node);
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    for (int64_t& a : axes) a = LastAxis(a, rank);
+    std::sort(axes.begin(), axes.end());
+    attrs["axes"] = axes;
+    if (keepdims) return Emit(node, node.op, {x}, attrs);
+    HEDDLE_ASSIGN_OR_RETURN(first_[node.outputs[0]], out_.Add(node.op, {x}, attrs, node.name));
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  GraphBuilder out_;
+  // The value in the new graph that holds each old one, in either layout; -1 until somebody needs
+  // it.
+  std::vector<ValueId> first_, last_;
+  std::vector<bool> prefers_last_;  // made channels last by an operator, not by a transpose
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> ChannelsLast(const Graph& graph) { return LayoutPass(graph).Run(); }
+
+}  // namespace heddle::graph

@@ -1,0 +1,124 @@
+#include "compiler/graph/memory_plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "compiler/graph/ops.h"
+
+namespace heddle::graph {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // a cache line, and the widest vector
+
+int64_t Bytes(const Graph& graph, ValueId v) {
+  const TensorType& type = graph.values[v].type;
+  return (NumElements(type) * ir::SizeOf(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Free stretches of the arena by offset, neighbours joined. Allocation takes the smallest stretch
+// that fits, else grows the arena (by no more than what a free stretch at its end lacks).
+class Arena {
+ public:
+  int64_t Take(int64_t bytes) {
+    auto best = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+    }
+    if (best == free_.end()) {
+      int64_t offset = size_;
+      if (!free_.empty()) {
+        auto last = std::prev(free_.end());
+        if (last->first + last->second == size_) {
+          offset = last->first;
+          free_.erase(last);
+        }
+      }
+      size_ = offset + bytes;
+      return offset;
+    }
+    const auto [offset, length] = *best;
+    free_.erase(best);
+    if (length > bytes) free_[offset + bytes] = length - bytes;
+    return offset;
+  }
+
+  void Give(int64_t offset, int64_t bytes) {
+    auto next = free_.lower_bound(offset);
+    if (next != free_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        previous->second += bytes;
+        return;
+      }
+    }
+    free_[offset] = bytes;
+  }
+
+  int64_t size() const { return size_; }
+
+ private:
+  std::map<int64_t, int64_t> free_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+bool MayRunInPlace(const FusedGraph& fused, const Group& group, ValueId input) {
+  const Graph& graph = fused.graph;
+  const TensorType& type = graph.values[input].type;
+  if (group.outputs.size() != 1 || graph.values[group.outputs[0]].type != type) return false;
+  for (int n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    if (!FindOp(node.op)->elementwise) return false;
+    const bool reads =
+        std::find(node.inputs.begin(), node.inputs.end(), input) != node.inputs.end();
+    if (reads && graph.values[node.outputs[0]].type.shape != type.shape) return false;
+  }
+  return true;
+}
+
+MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options) {
+  const Graph& graph = fused.graph;
+  const std::set<ValueId> graph_outputs(graph.outputs.begin(), graph.outputs.end());
+  std::map<ValueId, int> reads_left;
+  for (const Group& group : fused.groups) {
+    for (ValueId v : group.inputs) ++reads_left[v];
+  }
+  MemoryPlan plan;
+  Arena arena;
+  for (const Group& group : fused.groups) {
+    std::set<ValueId> taken_over;
+    for (ValueId v : group.outputs) {
+      if (graph_outputs.count(v)) continue;
+      const int64_t bytes = Bytes(graph, v);
+      plan.unshared_bytes += bytes;
+      auto reusable = group.inputs.end();
+      if (options.share && options.in_place) {
+        reusable = std::find_if(group.inputs.begin(), group.inputs.end(), [&](ValueId in) {
+          return plan.offsets.count(in) && reads_left[in] == 1 && MayRunInPlace(fused, group, in);
+        });
+      }
+      if (reusable != group.inputs.end()) {
+        plan.offsets[v] = plan.offsets[*reusable];
+        taken_over.insert(*reusable);
+      } else {
+        plan.offsets[v] = arena.Take(bytes);
+      }
+    }
+    for (ValueId v : group.inputs) {
+      if (--reads_left[v] > 0 || !options.share || taken_over.count(v)) continue;
+      if (auto it = plan.offsets.find(v); it != plan.offsets.end())
+        arena.Give(it->second, Bytes(graph, v));
+    }
+    // A result that nobody reads keeps its place; dead code does not get this far.
+  }
+  plan.arena_bytes = arena.size();
+  return plan;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,68 @@
+#include "compiler/graph/passes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/graph/dead_code.h"
+#include "compiler/graph/fold_batch_norm.h"
+#include "compiler/graph/fold_constants.h"
+#include "compiler/graph/layout.h"
+#include "compiler/graph/simplify_graph.h"
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::graph {
+namespace {
+
+struct Pass {
+  const char* name;
+  absl::StatusOr<Graph> (*run)(const Graph&);
+};
+
+// Top to bottom. A pass that stands twice has one name: what stands between makes new work for it.
+constexpr Pass kPasses[] = {
+    {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
+                                        // constants that batch norm can fold into
+    {"simplify", SimplifyGraph},
+    {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
+    {"layout", ChannelsLast},
+    {"fold-constants", FoldConstants},  // the transposes of weights that layout made
+    {"simplify", SimplifyGraph},        // its transposes against the model's own
+    {"dead-code", RemoveDeadCode},
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
+  const std::vector<std::string> names = PassNames();
+  for (const std::string& name : options.disabled) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no pass '", name, "'; there are ", absl::StrJoin(names, ", ")));
+    }
+  }
+  Graph current = graph;
+  for (const Pass& pass : kPasses) {
+    if (options.disabled.count(pass.name)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    HEDDLE_ASSIGN_OR_RETURN(current, pass.run(current));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (absl::Status s = CheckGraph(current); !s.ok()) {
+      return absl::InternalError(absl::StrCat("after pass ", pass.name, ": ", s.message()));
+    }
+    if (options.observer) options.observer(pass.name, current, took.count());
+  }
+  return current;
+}
+
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) {
+    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.push_back(pass.name);
+  }
+  return names;
+}
+
+}  // namespace heddle::graph

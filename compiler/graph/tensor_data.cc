@@ -1,0 +1,106 @@
+#include "compiler/graph/tensor_data.h"
+
+#include <cstring>
+#include <string>
+
+#include "compiler/graph/op_util.h"
+#include "compiler/ir/fold.h"
+
+namespace heddle::graph {
+
+using ir::DType;
+
+namespace {
+
+template <typename T>
+T At(const TensorData& data, int64_t i) {
+  T v;
+  std::memcpy(&v, data.bytes->data() + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return v;
+}
+
+double ElementAsDouble(const TensorData& d, int64_t i) {
+  switch (d.type.dtype) {
+    case DType::kBool:
+    case DType::kU8:
+      return At<uint8_t>(d, i);
+    case DType::kI8:
+      return At<int8_t>(d, i);
+    case DType::kI32:
+      return At<int32_t>(d, i);
+    case DType::kI64:
+      return static_cast<double>(At<int64_t>(d, i));
+    case DType::kF32:
+      return At<float>(d, i);
+    case DType::kF64:
+      return At<double>(d, i);
+  }
+  return 0;
+}
+
+template <typename T>
+void Append(std::string& bytes, T v) {
+  bytes.append(reinterpret_cast<const char*>(&v), sizeof(T));
+}
+
+void AppendAs(std::string& bytes, DType dtype, double v) {
+  switch (dtype) {
+    case DType::kF32:
+      return Append(bytes, static_cast<float>(v));
+    case DType::kF64:
+      return Append(bytes, v);
+    case DType::kI64:
+      return Append(bytes, ir::FloatToInt(v, dtype));
+    case DType::kI32:
+      return Append(bytes, static_cast<int32_t>(ir::FloatToInt(v, dtype)));
+    case DType::kI8:
+      return Append(bytes, static_cast<int8_t>(ir::FloatToInt(v, dtype)));
+    case DType::kU8:
+      return Append(bytes, static_cast<uint8_t>(ir::FloatToInt(v, dtype)));
+    case DType::kBool:
+      return Append(bytes, static_cast<uint8_t>(v != 0));
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> ToInts(const TensorData& data) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < NumElements(data.type); ++i) {
+    out.push_back(data.type.dtype == DType::kI64
+                      ? At<int64_t>(data, i)
+                      : ir::FloatToInt(ElementAsDouble(data, i), DType::kI64));
+  }
+  return out;
+}
+
+std::vector<double> ToDoubles(const TensorData& data) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < NumElements(data.type); ++i) out.push_back(ElementAsDouble(data, i));
+  return out;
+}
+
+TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
+  std::string bytes;
+  for (int64_t v : values) {
+    if (dtype == DType::kI64)
+      Append(bytes, v);
+    else
+      AppendAs(bytes, dtype, static_cast<double>(v));
+  }
+  return {{dtype, {static_cast<int64_t>(values.size())}},
+          std::make_shared<const std::string>(std::move(bytes))};
+}
+
+TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  std::string bytes;
+  for (double v : values) AppendAs(bytes, dtype, v);
+  return {{dtype, shape}, std::make_shared<const std::string>(std::move(bytes))};
+}
+
+TensorData Filled(TensorType type, double value) {
+  const std::vector<double> values(static_cast<size_t>(NumElements(type)), value);
+  return FromDoubles(values, type.shape, type.dtype);
+}
+
+}  // namespace heddle::graph
