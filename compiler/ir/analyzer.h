@@ -3,6 +3,7 @@
 // Analyzer and push and pop its context.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -70,14 +71,15 @@ class Analyzer {
   Interval TreeBounds(const Expr& e);
   Interval DividendBounds(const Expr& e);
   Interval OpBounds(const Expr& e);
-  Interval LinearBounds(const Linear& l, int depth = 0);
-  void TightenByFacts(const Linear& l, int depth, Interval& bounds);
-  void TightenByQuotients(const Linear& l, int depth, Interval& bounds);
-  void TightenByMinMax(const Linear& l, int depth, Interval& bounds);
+  Interval LinearBounds(const Linear& l);
+  void TightenByFacts(const Linear& l, Interval& bounds);
+  void TightenByQuotients(const Linear& l, Interval& bounds);
+  void TightenByMinMax(const Linear& l, Interval& bounds);
 
   const Ranges* base_;
   std::vector<std::pair<const Var*, Interval>> vars_;  // later entries win
-  std::vector<Linear> facts_;                          // each >= 0
+  std::deque<Linear> facts_;  // each >= 0; references stay valid while more are assumed
+  int effort_ = 0;            // nesting of sharper reasoning (bounds.cc)
   int dividend_depth_ = 0;
 };
 

@@ -10,6 +10,19 @@
 namespace heddle::ir {
 namespace {
 
+// How deep sharper reasoning nests: two facts combined decide every guard a schedule makes (a lower
+// and an upper tail), and each level multiplies the time.
+constexpr int kMaxEffort = 2;
+
+class Deeper {
+ public:
+  explicit Deeper(int& effort) : effort_(effort) { ++effort_; }
+  ~Deeper() { --effort_; }
+
+ private:
+  int& effort_;
+};
+
 constexpr int64_t kMinusInfinity = INT64_MIN;
 constexpr int64_t kInfinity = INT64_MAX;
 constexpr Interval kEverything = {kMinusInfinity, kInfinity};
@@ -176,6 +189,8 @@ Interval Analyzer::OpBounds(const Expr& e) {
       return {a.min > 0 ? 1 : (a.min == 0 ? 0 : -1), a.max < 0 ? -1 : (a.max == 0 ? 0 : 1)};
     }
     case Op::kSelect: {
+      if (effort_ >= kMaxEffort) return Hull(arg(1), arg(2));
+      const Deeper deeper(effort_);
       const Position position = Mark();
       Interval branch[2];
       for (int i = 0; i < 2; ++i) {
@@ -191,23 +206,21 @@ Interval Analyzer::OpBounds(const Expr& e) {
   }
 }
 
-Interval Analyzer::LinearBounds(const Linear& l, int depth) {
+Interval Analyzer::LinearBounds(const Linear& l) {
   Interval bounds = {l.constant, l.constant};
   for (const auto& [term, c] : l.terms) bounds = Add(bounds, Scale(TreeBounds(term), c));
-  // Two facts combined decide every guard a schedule makes (a lower and an upper tail); deeper
-  // search costs time.
-  if (depth < 2 && l.terms.size() > 0) {
-    if (!facts_.empty()) {
-      TightenByFacts(l, depth, bounds);
-      TightenByQuotients(l, depth, bounds);
-    }
-    TightenByMinMax(l, depth, bounds);
+  if (effort_ >= kMaxEffort || l.terms.empty()) return bounds;
+  const Deeper deeper(effort_);
+  if (!facts_.empty()) {
+    TightenByFacts(l, bounds);
+    TightenByQuotients(l, bounds);
   }
+  TightenByMinMax(l, bounds);
   return bounds;
 }
 
 // For a fact f >= 0 and k > 0: l <= l + k*f and l >= l - k*f. Worth trying where a term cancels.
-void Analyzer::TightenByFacts(const Linear& l, int depth, Interval& bounds) {
+void Analyzer::TightenByFacts(const Linear& l, Interval& bounds) {
   for (size_t n = 0; n < facts_.size(); ++n) {
     const Linear& fact = facts_[n];
     int64_t tried_up = 0, tried_down = 0;
@@ -219,7 +232,7 @@ void Analyzer::TightenByFacts(const Linear& l, int depth, Interval& bounds) {
       (k < 0 ? tried_up : tried_down) = k;
       Linear combined = l;
       AddScaled(combined, fact, -k);
-      const Interval other = LinearBounds(combined, depth + 1);
+      const Interval other = LinearBounds(combined);
       if (k < 0) bounds.max = std::min(bounds.max, other.max);
       if (k > 0) bounds.min = std::max(bounds.min, other.min);
     }
@@ -228,7 +241,7 @@ void Analyzer::TightenByFacts(const Linear& l, int depth, Interval& bounds) {
 
 // c*w + c*(x // k) is c*((x + k*w) // k): simplification moved multiples of k out of the quotient,
 // but a fact may speak of the whole dividend.
-void Analyzer::TightenByQuotients(const Linear& l, int depth, Interval& bounds) {
+void Analyzer::TightenByQuotients(const Linear& l, Interval& bounds) {
   if (l.terms.size() < 2) return;
   for (const auto& [quotient, c] : l.terms) {
     int64_t k = 0;
@@ -241,14 +254,14 @@ void Analyzer::TightenByQuotients(const Linear& l, int depth, Interval& bounds) 
       if (multiples) AddTerm(dividend, term, factor / c * k);
     }
     if (!multiples) continue;
-    const Interval whole = FloorDivBounds(LinearBounds(dividend, depth + 1), k);
+    const Interval whole = FloorDivBounds(LinearBounds(dividend), k);
     const Interval other = Add(Scale(whole, c), {l.constant, l.constant});
     bounds = {std::max(bounds.min, other.min), std::min(bounds.max, other.max)};
   }
 }
 
 // min(x, y) <= x cancels against an x elsewhere in the sum, which plain intervals cannot see.
-void Analyzer::TightenByMinMax(const Linear& l, int depth, Interval& bounds) {
+void Analyzer::TightenByMinMax(const Linear& l, Interval& bounds) {
   if (l.terms.size() < 2) return;
   for (const auto& [term, c] : l.terms) {
     if (!IsOp(term, Op::kMin) && !IsOp(term, Op::kMax)) continue;
@@ -257,7 +270,7 @@ void Analyzer::TightenByMinMax(const Linear& l, int depth, Interval& bounds) {
       Linear replaced = l;
       AddTerm(replaced, term, -c);
       AddScaled(replaced, ToLinear(term->args[i]), c);
-      with[i] = LinearBounds(replaced, depth + 1);
+      with[i] = LinearBounds(replaced);
     }
     const Interval hull = Hull(with[0], with[1]);
     bounds = {std::max(bounds.min, hull.min), std::min(bounds.max, hull.max)};

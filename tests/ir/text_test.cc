@@ -1,0 +1,100 @@
+#include "compiler/ir/text.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "compiler/ir/verifier.h"
+#include "compiler/ir/visit.h"
+#include "tests/ir/random_ir.h"
+#include "tests/ir/run_program.h"
+
+namespace heddle::ir {
+namespace {
+
+bool SameBits(const codegen::Arena& a, const codegen::Arena& b) { return a.memory == b.memory; }
+
+TEST(Text, RandomProgramsRoundTripAndMeanTheSame) {
+  std::mt19937_64 rng(1);
+  int ran = 0;
+  for (int n = 0; n < 500; ++n) {
+    const Program program = RandomProgram(rng, false).Make();
+    const std::string text = Print(program);
+    ASSERT_TRUE(Verify(program).ok()) << Verify(program) << "\n" << text;
+    const absl::StatusOr<Program> parsed = Parse(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << text;
+    ASSERT_EQ(Print(*parsed), text);
+    ASSERT_TRUE(Verify(*parsed).ok());
+    codegen::Arena a(program), b(*parsed);
+    const absl::Status first = codegen::Interpret(program, a.tensors),
+                       second = codegen::Interpret(*parsed, b.tensors);
+    ASSERT_EQ(first, second) << text;
+    ASSERT_TRUE(SameBits(a, b)) << text;
+    ran += first.ok();
+  }
+  EXPECT_GT(ran, 400);
+}
+
+TEST(Text, BrokenTextNeverCrashesTheParser) {
+  std::mt19937_64 rng(2);
+  for (int n = 0; n < 300; ++n) {
+    RandomProgram random(rng, false);
+    std::string text = Print(random.Make());
+    for (int64_t edits = random.Pick(1, 4); edits > 0 && !text.empty(); --edits) {
+      const size_t at = random.Pick(0, text.size() - 1);
+      switch (random.Pick(0, 3)) {
+        case 0:
+          text.erase(at, random.Pick(1, 20));
+          break;
+        case 1:
+          text.insert(at, text.substr(random.Pick(0, text.size() - 1), 15));
+          break;
+        case 2:
+          text[at] = static_cast<char>(random.Pick(1, 255));
+          break;
+        default:
+          text.resize(at);
+      }
+    }
+    if (const absl::StatusOr<Program> program = Parse(text); program.ok()) (void)Verify(*program);
+  }
+}
+
+TEST(Text, DeepNestingIsRefused) {
+  std::string expr(100000, '(');
+  const auto program = Parse("program p() -> (y: f32[]) { y[] = " + expr);
+  ASSERT_FALSE(program.ok());
+  EXPECT_NE(std::string(program.status().message()).find("nest too deeply"), std::string::npos);
+}
+
+TEST(Text, NamesOfDerivedLoopsAreNames) {
+  EXPECT_TRUE(IsName("conv2d.i0.1"));
+  EXPECT_TRUE(IsName("conv2d.i0*conv2d.i1"));
+  EXPECT_TRUE(IsName("pad@conv2d.i0.2"));
+  for (const char* bad : {"", "1a", "a b", "a-b", "if", "inf", "a/b", ".a"})
+    EXPECT_FALSE(IsName(bad)) << bad;
+}
+
+TEST(Visit, SubstituteAndFreeVars) {
+  auto i = std::make_shared<Var>(Var{"i"}), j = std::make_shared<Var>(Var{"j"});
+  const Expr e = VarExpr(i) * Int(4) + VarExpr(j) + VarExpr(i);
+  EXPECT_EQ(FreeVars(e).size(), 2u);
+  const Expr s = Substitute(e, {{i.get(), Int(2)}});
+  EXPECT_EQ(Print(s), "((8 + j) + 2)");
+  EXPECT_FALSE(UsesVar(s, i.get()));
+  EXPECT_EQ(Substitute(e, {}), e) << "an unchanged expression is shared, not copied";
+}
+
+TEST(Visit, FlopsCountFloatArithmeticOnly) {
+  const auto program = Parse(R"(program p(x: f32[8], w: f32[8]) -> (y: f32[4]) {
+    for i in 4 { for k in 8 {
+      block b(vi < 4 spatial = i, vk < 8 reduce = k) sum init 0.0 {
+        y[vi] = select((vk < 3), (x[vk] * w[(vk + 0)]), f32(exp(f64(x[vk]))))
+      } } }
+  })");
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(CountFlops(*program), 4 * 8 * 3);  // multiply, exp, and the sum
+}
+
+}  // namespace
+}  // namespace heddle::ir
