@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
 #include "cost_model/model.h"
 #include "cost_model/samples.h"
+#include "cost_model/shortlist.h"
 #include "cost_model/strategies.h"
 
 namespace heddle::cost_model {
@@ -35,39 +35,6 @@ constexpr size_t kMaxPending =
 struct Chain {
   Point point;
   float score = 0;
-};
-
-// The best unvisited candidates the chains have seen, one per trace, best first.
-class Shortlist {
- public:
-  explicit Shortlist(size_t capacity) : capacity_(capacity) {}
-
-  struct Entry {
-    Point point;
-    uint64_t hash = 0;
-    float score = 0;
-  };
-
-  // True if the list changed.
-  bool Offer(const Point& point, uint64_t hash, float score) {
-    if (entries_.size() == capacity_ && score <= entries_.back().score) return false;
-    if (!hashes_.insert(hash).second) return false;
-    if (entries_.size() == capacity_) {
-      hashes_.erase(entries_.back().hash);
-      entries_.pop_back();
-    }
-    const auto at = std::upper_bound(entries_.begin(), entries_.end(), score,
-                                     [](float s, const Entry& e) { return s > e.score; });
-    entries_.insert(at, {point, hash, score});
-    return true;
-  }
-
-  const std::vector<Entry>& entries() const { return entries_; }
-
- private:
-  size_t capacity_;
-  std::vector<Entry> entries_;
-  std::unordered_set<uint64_t> hashes_;
 };
 
 class AnnealingSearch final : public StrategySearch {
@@ -112,9 +79,9 @@ absl::StatusOr<std::vector<Candidate>> AnnealingSearch::Propose(int n) {
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(kEpsilon * missing + uniform(rng));
     HEDDLE_ASSIGN_OR_RETURN(const Shortlist best, Anneal(static_cast<size_t>(missing), rng));
-    for (const Shortlist::Entry& e : best.entries()) {
+    for (size_t i : best.DiverseOrder()) {
       if (static_cast<int>(out.size()) >= n - random) break;
-      std::optional<Drawn> drawn = candidates().Take(e.point);
+      std::optional<Drawn> drawn = candidates().Take(best.entries()[i].point);
       if (!drawn) continue;
       Remember(*drawn);
       out.push_back({std::move(drawn->trace), "annealing"});
@@ -160,16 +127,6 @@ absl::StatusOr<std::vector<float>> AnnealingSearch::Score(const std::vector<Poin
   return model_->Predict(features);
 }
 
-double StandardDeviation(const std::vector<float>& values) {
-  double sum = 0, squares = 0;
-  for (float v : values) {
-    sum += v;
-    squares += static_cast<double>(v) * v;
-  }
-  const double n = static_cast<double>(values.size()), mean = sum / n;
-  return std::sqrt(std::max(0.0, squares / n - mean * mean));
-}
-
 absl::StatusOr<Shortlist> AnnealingSearch::Anneal(size_t want, Rng& rng) {
   Shortlist best(2 * want);
   std::vector<Chain> chains = StartChains(rng);
@@ -186,7 +143,7 @@ absl::StatusOr<Shortlist> AnnealingSearch::Anneal(size_t want, Rng& rng) {
     offer(chains[i].point, scores[i]);
   }
   // Scores of a rank model have no unit: temperature is measured in their spread.
-  const double unit = std::max(1e-6, StandardDeviation(scores));
+  const double unit = Spread(scores);
   std::uniform_real_distribution<double> uniform(0, 1);
   int idle = 0;
   for (int step = 0; step < kSteps && idle < kPatience; ++step) {

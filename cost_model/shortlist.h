@@ -1,0 +1,44 @@
+// From the points that annealing passes to the batch that is measured.
+#pragma once
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "compiler/schedule/space.h"
+
+namespace heddle::cost_model {
+
+// Standard deviation of scores, never quite zero: the unit in which scores of a rank model, which
+// have none, are compared.
+double Spread(const std::vector<float>& scores);
+
+// The best candidates seen, one per trace, best first (of equals the first seen).
+class Shortlist {
+ public:
+  explicit Shortlist(size_t capacity) : capacity_(capacity) {}
+
+  struct Entry {
+    schedule::Point point;
+    uint64_t hash = 0;  // of the trace
+    float score = 0;
+  };
+
+  // True if the list changed.
+  bool Offer(const schedule::Point& point, uint64_t hash, float score);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  // The order in which to measure them, as indices: AutoTVM's greedy submodular choice. Each time
+  // the entry with the best sum of score (over the spread) and share of its decisions whose choice
+  // no earlier one has made, so that a batch does not consist of neighbours that teach the model
+  // the same thing.
+  std::vector<size_t> DiverseOrder() const;
+
+ private:
+  size_t capacity_;
+  std::vector<Entry> entries_;
+  std::unordered_set<uint64_t> hashes_;
+};
+
+}  // namespace heddle::cost_model
