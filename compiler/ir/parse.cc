@@ -231,18 +231,23 @@ class Parser {
     if (Accept("where")) {
       HEDDLE_ASSIGN_OR_RETURN(block.where, ParseExpr());
     }
+    auto outer = vars_;
+    for (const BlockIter& iter : block.iters) vars_[iter.var->name] = iter.var;
+    absl::Status status = ParseBlockBody(block);
+    vars_ = std::move(outer);
+    HEDDLE_RETURN_IF_ERROR(status);
+    HEDDLE_RETURN_IF_ERROR(Expect("}"));
+    return MakeStmt(std::move(block));
+  }
+
+  // What is written in iterators: the initial value and the store.
+  absl::Status ParseBlockBody(Block& block) {
     if (!At("{")) {
       HEDDLE_ASSIGN_OR_RETURN(block.reducer, ParseReducer());
     }
     HEDDLE_RETURN_IF_ERROR(Expect("{"));
-    auto outer = vars_;
-    for (const BlockIter& iter : block.iters) vars_[iter.var->name] = iter.var;
-    absl::StatusOr<Store> store = ParseStore();
-    vars_ = std::move(outer);
-    HEDDLE_RETURN_IF_ERROR(store.status());
-    block.store = *std::move(store);
-    HEDDLE_RETURN_IF_ERROR(Expect("}"));
-    return MakeStmt(std::move(block));
+    HEDDLE_ASSIGN_OR_RETURN(block.store, ParseStore());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Reducer> ParseReducer() {

@@ -6,8 +6,13 @@ namespace heddle::ir {
 absl::Status RuleBroken(const char* rule, const std::string& message, const std::string& where) {
   constexpr size_t kLongest =
       240;  // enough to recognise the statement; a fused epilogue can be far longer
-  std::string at = where.substr(0, kLongest);
-  while (!at.empty() && at.back() == '\n') at.pop_back();
+  std::string at;
+  for (char c : where.substr(0, kLongest)) {  // on one line
+    const bool blank = c == '\n' || c == ' ';
+    if (!blank) at += c;
+    if (blank && !at.empty() && at.back() != ' ') at += ' ';
+  }
+  while (!at.empty() && at.back() == ' ') at.pop_back();
   if (where.size() > kLongest) at += "...";
   return absl::FailedPreconditionError(std::string(rule) + ": " + message + ", in: " + at);
 }
