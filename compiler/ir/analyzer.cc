@@ -12,8 +12,42 @@ void Analyzer::Restore(Position position) {
   facts_.resize(position.facts);
 }
 
+namespace {
+
+// Conjunctions longer than this are taken as they are: the effort is quadratic.
+constexpr size_t kMaxSharpened = 8;
+
+// The parts that all hold when `condition` is `holds`.
+void CollectConjuncts(const Expr& condition, bool holds, std::vector<Expr>* conjuncts) {
+  if (condition->kind == ExprKind::kOp && condition->op == (holds ? Op::kAnd : Op::kOr)) {
+    CollectConjuncts(condition->args[0], holds, conjuncts);
+    CollectConjuncts(condition->args[1], holds, conjuncts);
+  } else {
+    conjuncts->push_back(condition);
+  }
+}
+
+}  // namespace
+
 void Analyzer::Assume(const Expr& condition, bool holds) {
-  AssumeSimplified(Simplify(condition), holds);
+  const Expr simplified = Simplify(condition);
+  std::vector<Expr> conjuncts;
+  CollectConjuncts(simplified, holds, &conjuncts);
+  // A conjunct says more once the others are known: x % 2 > 0 is x > 2 where x is 2 or 3.
+  std::vector<Expr> sharper;
+  for (size_t i = 0;
+       1 < conjuncts.size() && conjuncts.size() <= kMaxSharpened && i < conjuncts.size(); ++i) {
+    const Position position = Mark();
+    for (size_t j = 0; j < conjuncts.size(); ++j) {
+      if (j != i) AssumeSimplified(conjuncts[j], holds);
+    }
+    sharper.push_back(Simplify(conjuncts[i]));
+    Restore(position);
+  }
+  AssumeSimplified(simplified, holds);
+  for (size_t i = 0; i < sharper.size(); ++i) {
+    if (!StructuralEqual(sharper[i], conjuncts[i])) AssumeSimplified(sharper[i], holds);
+  }
 }
 
 void Analyzer::AssumeSimplified(const Expr& condition, bool holds) {
