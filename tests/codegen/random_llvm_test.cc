@@ -1,0 +1,69 @@
+// Random program x random legal schedule as LLVM code, against the interpreter on the naive
+// program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "compiler/ir/text.h"
+#include "tests/codegen/kernel_runner.h"
+#include "tests/schedule/oracle.h"
+#include "tests/schedule/random_programs.h"
+
+namespace heddle::testing {
+namespace {
+
+constexpr uint64_t kPairs = 300;
+constexpr int kMaxSteps = 14;
+const char* const kTargets[] = {"llvm -mcpu=native -threads=4", "llvm -mcpu=x86-64-v3 -threads=2",
+                                "llvm -mcpu=x86-64"};
+
+absl::Status CheckPair(const ir::Program& naive, const ir::Program& scheduled, uint64_t seed) {
+  std::vector<HostTensor> inputs = MakeInputs(naive, seed), expected = MakeOutputs(naive),
+                          actual = MakeOutputs(naive);
+  absl::Status status = RunInterpreter(naive, inputs, expected);
+  if (!status.ok()) return status;
+  LlvmRun run;
+  run.target = kTargets[seed % std::size(kTargets)];
+  run.workers = 1 + static_cast<int>(seed % 2);
+  run.options.opt_level = static_cast<int>(1 + seed % 3);
+  status = RunLlvm(scheduled, inputs, actual, run);
+  return status.ok() ? Compare(naive, expected, actual) : status;
+}
+
+// The trace without what only a GPU has, and without steps that then no longer apply.
+ir::Program ReplayForCpu(const ir::Program& naive, const schedule::Trace& trace) {
+  ir::Program program = naive;
+  for (const schedule::Step& step : trace.steps) {
+    const bool shared =
+        std::find(step.names.begin(), step.names.end(), "shared") != step.names.end();
+    if (step.primitive == schedule::Primitive::kBind || shared) continue;
+    auto next = schedule::ApplyStep(program, step);
+    if (next.ok()) program = *std::move(next);
+  }
+  return program;
+}
+
+// HEDDLE_SEED=n checks that pair only; HEDDLE_PAIRS=n checks the first n.
+TEST(RandomLlvm, ComputesWhatTheNaiveProgramComputes) {
+  const char* one = std::getenv("HEDDLE_SEED");
+  const char* pairs = std::getenv("HEDDLE_PAIRS");
+  uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1;
+  uint64_t last = one ? first : pairs ? std::strtoull(pairs, nullptr, 10) : kPairs;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    schedule::Rng rng(seed + 1'000'000);  // other pairs than the schedule test draws
+    auto naive = schedule::RandomProgram(rng);
+    ASSERT_TRUE(naive.ok()) << naive.status();
+    auto trace = schedule::RandomTrace(*naive, kMaxSteps, rng);
+    ASSERT_TRUE(trace.ok()) << "seed " << seed << ": " << trace.status();
+    ir::Program scheduled = ReplayForCpu(*naive, *trace);
+    absl::Status status = CheckPair(*naive, scheduled, seed);
+    ASSERT_TRUE(status.ok()) << "HEDDLE_SEED=" << seed << "\n"
+                             << schedule::ToText(*trace) << ir::Print(scheduled) << status;
+  }
+  std::printf("%llu pairs, no mismatch\n", static_cast<unsigned long long>(last - first + 1));
+}
+
+}  // namespace
+}  // namespace heddle::testing
