@@ -1,7 +1,8 @@
 // A whole worker: table, link, service, server. main and tests make one of these.
 #pragma once
 
-#include <atomic>
+#include <grpcpp/server.h>
+
 #include <memory>
 #include <string>
 #include <thread>

@@ -1,0 +1,40 @@
+#include "worker/slots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Slots, CommandLineForms) {
+  const auto slots = ParseSlots({"0"}, {"1", "1-0,2"}, {0, 1, 2});
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  ASSERT_EQ(slots->size(), 4u);
+  EXPECT_EQ((*slots)[0].name, "cpu0");
+  EXPECT_FALSE((*slots)[0].device);
+  EXPECT_EQ((*slots)[2].name, "profile0-1");
+  EXPECT_THAT((*slots)[2].cores, ElementsAre(0, 1));
+  EXPECT_TRUE((*slots)[2].device);
+  EXPECT_EQ((*slots)[3].name, "profile2");
+  EXPECT_TRUE(ShareCore((*slots)[0], (*slots)[2]));
+  EXPECT_FALSE(ShareCore((*slots)[0], (*slots)[1]));
+}
+
+TEST(Slots, RefusalsNameTheSlot) {
+  const auto message = [](std::vector<std::string> cpu, std::vector<std::string> device) {
+    return std::string(ParseSlots(cpu, device, {0, 1}).status().message());
+  };
+  EXPECT_THAT(message({"a"}, {}), HasSubstr("'a'"));
+  EXPECT_THAT(message({""}, {}), HasSubstr("''"));
+  EXPECT_THAT(message({"0-"}, {}), HasSubstr("'0-'"));
+  EXPECT_THAT(message({"5"}, {}), HasSubstr("core 5 is not usable here; usable are 0,1"));
+  EXPECT_THAT(message({"0-0"}, {}), HasSubstr("names a core twice"));
+  EXPECT_THAT(message({"0,0"}, {}), HasSubstr("cpu0 twice"));
+  EXPECT_THAT(message({}, {}), HasSubstr("no slots"));
+}
+
+}  // namespace
+}  // namespace heddle::worker

@@ -1,0 +1,356 @@
+// A whole worker with its tracker over real gRPC on loopback; only what the children compute is
+// made up.
+#include "worker/worker_server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tracker/tracker_service.h"
+#include "worker/monotonic.h"
+
+extern char** environ;
+
+namespace heddle::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Waits of this test are for things that take milliseconds; the limit is for machines that stand
+// still.
+constexpr absl::Duration kLimit = absl::Seconds(60);
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const absl::Time limit = MonotonicNow() + kLimit;
+  while (!condition()) {
+    if (MonotonicNow() > limit) return false;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return true;
+}
+
+bool Alive(pid_t pid) {
+  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  return std::getline(stat, line) && line.find(") Z") == std::string::npos;
+}
+
+class Tracker {
+ public:
+  explicit Tracker(int port = 0) {
+    tracker::ServiceOptions options;
+    options.sync_interval = absl::Milliseconds(100);
+    service_ = std::make_unique<tracker::TrackerServiceImpl>(
+        options, tracker::FencingTokens::Open("").value());
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::TrackerService::NewStub(
+        grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  }
+  ~Tracker() {
+    service_->Stop();
+    server_->Shutdown();
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int port() const { return port_; }
+
+  v1::ListWorkersResponse List() {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    stub_->ListWorkers(&context, {}, &response);
+    return response;
+  }
+  bool WaitForWorker() {
+    return Eventually([this] { return List().workers_size() == 1; });
+  }
+  v1::Lease Acquire(const std::string& worker, const std::string& slot,
+                    int64_t duration_ms = 60000) {
+    v1::AcquireRequest request;
+    request.set_worker(worker);
+    request.set_slot(slot);
+    request.set_holder("test");
+    request.set_duration_ms(duration_ms);
+    grpc::ClientContext context;
+    v1::Lease lease;
+    const grpc::Status status = stub_->Acquire(&context, request, &lease);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return lease;
+  }
+  void Release(const v1::Lease& lease) {
+    v1::ReleaseRequest request;
+    request.set_lease_id(lease.id());
+    grpc::ClientContext context;
+    v1::ReleaseResponse response;
+    EXPECT_TRUE(stub_->Release(&context, request, &response).ok());
+  }
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<tracker::TrackerServiceImpl> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::TrackerService::Stub> stub_;
+};
+
+// One RunStage call as a caller sees it.
+class Call {
+ public:
+  Call(const std::string& address, const v1::StageInput& first)
+      : stub_(v1::WorkerService::NewStub(
+            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {
+    context_.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kLimit));
+    stream_ = stub_->RunStage(&context_);
+    stream_->Write(first);
+  }
+  void Send(int64_t id, const std::string& trace) {
+    v1::StageInput input;
+    input.mutable_profile()->mutable_candidate()->set_id(id);
+    input.mutable_profile()->mutable_candidate()->set_trace(trace);
+    stream_->Write(input);
+  }
+  void HalfClose() { stream_->WritesDone(); }
+  // The next event that is not of kind candidate_started; nothing at the end.
+  std::optional<v1::StageEvent> Next() {
+    v1::StageEvent event;
+    while (stream_->Read(&event)) {
+      if (!event.has_candidate_started()) return event;
+    }
+    return std::nullopt;
+  }
+  bool WaitForStart() {
+    v1::StageEvent event;
+    return stream_->Read(&event) && event.has_candidate_started();
+  }
+  grpc::Status Finish() { return stream_->Finish(); }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::StageInput, v1::StageEvent>> stream_;
+};
+
+v1::StageInput Start(const v1::Lease& lease) {
+  v1::StageInput input;
+  v1::StageStart* start = input.mutable_start();
+  start->set_job("j1");
+  start->set_kind(v1::STAGE_PROFILE);
+  start->mutable_profile()->set_workload("w");
+  start->set_slot(lease.slot());
+  start->set_lease_id(lease.id());
+  start->set_fencing_token(lease.fencing_token());
+  return input;
+}
+
+class WorkerServerTest : public ::testing::Test {
+ protected:
+  WorkerServerTest() : tracker_(std::make_unique<Tracker>()) {
+    WorkerOptions options;
+    options.tracker = tracker_->address();
+    options.id = "w";
+    options.version = "1";
+    const int core = UsableCores().front();
+    options.slots = {{"profile", true, {core}}, {"other", true, {core}}};
+    options.device_key = "key";
+    options.target = "llvm -mcpu=x";
+    options.runner.child_command = {std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child",
+                                    "--stage-child"};
+    worker_ = WorkerServer::Start(options).value();
+    EXPECT_TRUE(tracker_->WaitForWorker());
+  }
+  std::string WorkerAddress() const { return absl::StrCat("127.0.0.1:", worker_->port()); }
+
+  std::unique_ptr<Tracker> tracker_;
+  std::unique_ptr<WorkerServer> worker_;
+};
+
+TEST_F(WorkerServerTest, CandidatesStreamBothWays) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  EXPECT_EQ(lease.address(), WorkerAddress());
+  Call call(lease.address(), Start(lease));
+  // The next candidate is sent only when the answer to the one before is here: nothing may wait for
+  // the end of the input.
+  for (int64_t id = 1; id <= 5; ++id) {
+    call.Send(id, id == 3 ? "segv" : "ok");
+    const auto event = call.Next();
+    ASSERT_TRUE(event.has_value() && event->has_profiled());
+    EXPECT_EQ(event->profiled().candidate(), id);
+    EXPECT_EQ(event->profiled().measurement().outcome(),
+              id == 3 ? v1::OUTCOME_RUN_CRASH : v1::OUTCOME_OK);
+  }
+  call.HalfClose();
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_NONE);
+  EXPECT_FALSE(call.Next().has_value());
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST_F(WorkerServerTest, LeasesAreChecked) {
+  v1::Lease lease = tracker_->Acquire("w", "profile");
+  v1::Lease forged = lease;
+  forged.set_id("L1");
+  EXPECT_EQ(Call(WorkerAddress(), Start(forged)).Finish().error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  forged = lease;
+  forged.set_fencing_token(lease.fencing_token() - 1);
+  EXPECT_EQ(Call(WorkerAddress(), Start(forged)).Finish().error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  tracker_->Release(lease);
+  EXPECT_EQ(Call(WorkerAddress(), Start(lease)).Finish().error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(WorkerServerTest, MalformedCallsAreRefused) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  v1::StageInput input;
+  input.mutable_chunk();
+  EXPECT_EQ(Call(WorkerAddress(), input).Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  input = Start(lease);
+  input.mutable_start()->set_kind(v1::STAGE_BUILD);
+  EXPECT_EQ(Call(WorkerAddress(), input).Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  input = Start(lease);
+  input.mutable_start()->set_time_limit_ms(-1);
+  EXPECT_EQ(Call(WorkerAddress(), input).Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(WorkerServerTest, AFaultEndsTheCallBeforeTheInputDoes) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  v1::StageInput start = Start(lease);
+  start.mutable_start()->mutable_profile()->set_workload("malformed");
+  Call call(WorkerAddress(), start);
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_USER);
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST_F(WorkerServerTest, ALostLeaseStopsTheStageAndTheSlotIsFreeAgain) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "hang");
+  ASSERT_TRUE(call.WaitForStart());
+  tracker_->Release(lease);
+  const v1::Lease next = tracker_->Acquire("w", "other");  // shares the core
+  Call second(WorkerAddress(), Start(next));
+  second.Send(1, "ok");
+  const auto result = second.Next();
+  ASSERT_TRUE(result.has_value() && result->has_profiled());
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_INFRASTRUCTURE);
+  EXPECT_THAT(last->finished().fault().message(), HasSubstr(lease.id()));
+  second.Cancel();
+}
+
+TEST_F(WorkerServerTest, CancellingFreesTheSlot) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  {
+    Call call(WorkerAddress(), Start(lease));
+    call.Send(1, "hang");
+    ASSERT_TRUE(call.WaitForStart());
+    call.Cancel();
+    EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(2, "ok");
+  const auto result = call.Next();
+  ASSERT_TRUE(result.has_value() && result->has_profiled());
+  call.Cancel();
+}
+
+TEST_F(WorkerServerTest, StagesOutliveTheTrackersAbsence) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "ok");
+  ASSERT_TRUE(call.Next().has_value());
+  const int port = tracker_->port();
+  tracker_.reset();
+  ASSERT_TRUE(Eventually([this] { return !worker_->link().connected(); }));
+  call.Send(2, "ok");
+  const auto result = call.Next();
+  ASSERT_TRUE(result.has_value() && result->has_profiled())
+      << "the lease has not expired by the local clock";
+  // A new tracker knows nothing of the lease: the worker comes back by itself and gives it up.
+  tracker_ = std::make_unique<Tracker>(port);
+  ASSERT_TRUE(tracker_->WaitForWorker());
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_INFRASTRUCTURE);
+  const v1::Lease next = tracker_->Acquire("w", "profile");
+  EXPECT_GT(next.fencing_token(), lease.fencing_token());
+  Call again(WorkerAddress(), Start(next));
+  again.Send(3, "ok");
+  EXPECT_TRUE(again.Next().has_value());
+  again.Cancel();
+}
+
+TEST_F(WorkerServerTest, WithoutATrackerLeasesExpireLocally) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile", 2000);
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "hang");
+  ASSERT_TRUE(call.WaitForStart());
+  tracker_.reset();
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_THAT(last->finished().fault().message(), HasSubstr("not valid any more"));
+}
+
+TEST_F(WorkerServerTest, DrainingRefusesNewAndEndsOld) {
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(WorkerAddress(), Start(lease));
+  call.Send(1, "hang");
+  ASSERT_TRUE(call.WaitForStart());
+  std::thread draining([this] { worker_->Drain(absl::Milliseconds(500)); });
+  ASSERT_TRUE(Eventually([this] {
+    const auto list = tracker_->List();
+    return list.workers_size() == 1 && list.workers(0).slots(0).state() != v1::SLOT_FREE &&
+           list.workers(0).slots(1).state() == v1::SLOT_DRAINING;
+  }));
+  EXPECT_EQ(Call(WorkerAddress(), Start(lease)).Finish().error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  const auto last = call.Next();
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().fault().message(), "the worker is shutting down");
+  draining.join();
+}
+
+TEST(WorkerProcess, AKilledWorkerTakesItsChildrenAlong) {
+  Tracker tracker;
+  const std::string program = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";
+  const std::string address = tracker.address();
+  const char* arguments[] = {program.c_str(), "--worker", address.c_str(), nullptr};
+  pid_t pid = 0;
+  ASSERT_EQ(
+      posix_spawn(&pid, program.c_str(), nullptr, nullptr, const_cast<char**>(arguments), environ),
+      0);
+  ASSERT_TRUE(tracker.WaitForWorker());
+  const v1::Lease lease = tracker.Acquire("fake", "profile");
+  Call call(lease.address(), Start(lease));
+  call.Send(1, "ok");
+  const auto event = call.Next();
+  ASSERT_TRUE(event.has_value() && event->has_profiled());
+  const pid_t child = static_cast<pid_t>(event->profiled().measurement().samples_ns(0));
+  call.Send(2, "hang");
+  ASSERT_TRUE(call.WaitForStart());
+  ASSERT_TRUE(Alive(child));
+  kill(pid, SIGKILL);
+  EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(Eventually([child] { return !Alive(child); }));
+  waitpid(pid, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace heddle::worker
