@@ -79,11 +79,11 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
   return out;
 }
 
-std::vector<Expr> BroadcastIndex(tensor::Iters at, const Shape& shape) {
+std::vector<Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Shape& shape) {
   std::vector<Expr> index;
   const size_t skip = at.size() - shape.size();
   for (size_t d = 0; d < shape.size(); ++d) {
-    index.push_back(shape[d] == 1 ? ir::Int(0) : at[skip + d]);
+    index.push_back(shape[d] == result[skip + d] ? at[skip + d] : ir::Int(0));
   }
   return index;
 }

@@ -30,9 +30,10 @@ Shape RowMajorStrides(const Shape& shape);  // in elements
 
 // numpy broadcasting; InvalidArgument names both shapes.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
-// Where element `at` of the broadcast result lies in a tensor of `shape` (right-aligned; extent one
-// reads index 0).
-std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& shape);
+// Where element `at` of the broadcast result, of shape `result`, lies in a tensor of `shape`
+// (right-aligned). Only dimensions that are really repeated read index 0, so that an operand of the
+// result's own shape is read by plain iterators.
+std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Shape& shape);
 
 // `value` as a constant of any type; floats given to integer types truncate.
 ir::Expr Number(double value, ir::DType dtype);

@@ -224,8 +224,8 @@ OpDef BinaryOp(const Binary& row) {
                      const Attrs&) -> absl::StatusOr<std::vector<tensor::Tensor>> {
     HEDDLE_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(in[0].shape(), in[1].shape()));
     return std::vector{b.Compute(std::string(row.name), shape, [&](tensor::Iters s) {
-      return row.value(in[0].At(BroadcastIndex(s, in[0].shape())),
-                       in[1].At(BroadcastIndex(s, in[1].shape())));
+      return row.value(in[0].At(BroadcastIndex(s, shape, in[0].shape())),
+                       in[1].At(BroadcastIndex(s, shape, in[1].shape())));
     })};
   };
   return op;
@@ -253,9 +253,9 @@ OpDef WhereOp() {
                   const Attrs&) -> absl::StatusOr<std::vector<tensor::Tensor>> {
     HEDDLE_ASSIGN_OR_RETURN(Shape shape, WhereShape(in[0].shape(), in[1].shape(), in[2].shape()));
     return std::vector{b.Compute("where", shape, [&](tensor::Iters s) {
-      return Select(in[0].At(BroadcastIndex(s, in[0].shape())),
-                    in[1].At(BroadcastIndex(s, in[1].shape())),
-                    in[2].At(BroadcastIndex(s, in[2].shape())));
+      return Select(in[0].At(BroadcastIndex(s, shape, in[0].shape())),
+                    in[1].At(BroadcastIndex(s, shape, in[1].shape())),
+                    in[2].At(BroadcastIndex(s, shape, in[2].shape())));
     })};
   };
   return op;

@@ -40,8 +40,9 @@ OpDef MatmulOp() {
     return std::vector{
         b.Reduce("matmul", out, {x.back()}, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
           tensor::Iters batch = s.first(s.size() - 2);
-          std::vector<Expr> i = BroadcastIndex(batch, {x.begin(), x.end() - 2});
-          std::vector<Expr> j = BroadcastIndex(batch, {y.begin(), y.end() - 2});
+          const Shape batch_shape(out.begin(), out.end() - 2);
+          std::vector<Expr> i = BroadcastIndex(batch, batch_shape, {x.begin(), x.end() - 2});
+          std::vector<Expr> j = BroadcastIndex(batch, batch_shape, {y.begin(), y.end() - 2});
           i.insert(i.end(), {s[s.size() - 2], r[0]});
           j.insert(j.end(), {r[0], s.back()});
           return in[0].At(std::move(i)) * in[1].At(std::move(j));

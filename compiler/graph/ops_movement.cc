@@ -237,7 +237,7 @@ Inferred InferExpand(Types in, const Attrs& attrs) {
 
 Expressed ExpressExpand(tensor::Builder& b, Tensors in, const Attrs& attrs) {
   return std::vector{b.Compute("expand", IntsAttr(attrs, "shape"), [&](tensor::Iters s) {
-    return in[0].At(BroadcastIndex(s, in[0].shape()));
+    return in[0].At(BroadcastIndex(s, IntsAttr(attrs, "shape"), in[0].shape()));
   })};
 }
 
