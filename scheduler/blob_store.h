@@ -1,0 +1,85 @@
+// Models and modules on disk, named by their SHA-256. A blob is there as a whole or not at all,
+// also after a crash or power cut: it is written beside, synced, and renamed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+struct evp_md_ctx_st;
+
+namespace heddle::scheduler {
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void Update(absl::string_view data);
+  // Ends the hash; call one of them, once.
+  std::string Raw();  // 32 bytes
+  std::string Hex();  // 64 lower-case digits
+
+ private:
+  evp_md_ctx_st* context_;
+};
+
+class BlobStore {
+ public:
+  // Makes the directory where it is missing and clears what an earlier crash left half written.
+  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& directory);
+
+  // One blob on its way in. Not thread-safe. Dropped without Commit, it leaves nothing.
+  class Writer {
+   public:
+    ~Writer();
+    // ResourceExhausted: the disk is full.
+    absl::Status Append(absl::string_view data);
+    // The digest; DataLoss if `expected` is not empty and differs. Durable on return.
+    absl::StatusOr<std::string> Commit(const std::string& expected);
+    int64_t size_bytes() const { return size_bytes_; }
+
+   private:
+    friend class BlobStore;
+    Writer(std::string directory, std::string path, int file);
+    std::string directory_, path_;
+    int file_;
+    int64_t size_bytes_ = 0;
+    Sha256 hash_;
+  };
+  absl::StatusOr<std::unique_ptr<Writer>> NewWriter();
+
+  // Reads a blob piece by piece and checks the digest at the end. Not thread-safe.
+  class Reader {
+   public:
+    ~Reader();
+    // Up to `limit` bytes, empty at the end. DataLoss at the end if the bytes on disk are not the
+    // ones that were written.
+    absl::StatusOr<std::string> Next(size_t limit);
+    int64_t size_bytes() const { return size_bytes_; }
+
+   private:
+    friend class BlobStore;
+    Reader(std::string digest, int file, int64_t size_bytes);
+    std::string digest_;
+    int file_;
+    int64_t size_bytes_;
+    bool ended_ = false;
+    Sha256 hash_;
+  };
+  // NotFound.
+  absl::StatusOr<std::unique_ptr<Reader>> NewReader(const std::string& digest) const;
+
+  // Bytes an unprivileged writer may still add to the disk.
+  int64_t FreeBytes() const;
+
+ private:
+  explicit BlobStore(std::string directory) : directory_(std::move(directory)) {}
+  const std::string directory_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,474 @@
+#include "scheduler/dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::scheduler {
+namespace {
+
+template <typename Phase, typename Variant>
+bool Is(const Variant& phase) {
+  return std::holds_alternative<Phase>(phase);
+}
+
+bool AnyBuilding(const Task& task) {
+  return std::any_of(task.round.begin(), task.round.end(),
+                     [](const auto& entry) { return Is<Building>(entry.second.where); });
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
+    : options_(options), policy_(std::move(policy)) {}
+
+const Job* Dispatcher::FindJob(JobId id) const {
+  auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
+  now_ = now;
+  decisions_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  for (auto& [id, job] : jobs_) {
+    if (Is<Tuning>(job.phase)) {
+      FinishTuningIfDone(job);
+      Activate(job);
+    }
+  }
+  Schedule();
+  return std::move(decisions_);
+}
+
+void Dispatcher::Restore(Job job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    if (Is<Measuring>(task.phase) && task.round.empty()) task.phase = WantsUpdate{};
+    if (task.round.empty() && (task.remaining() <= 0 || task.exhausted)) task.phase = Finished{};
+    task.round_size = static_cast<int>(task.round.size());
+    if (Is<Waiting>(task.phase)) job.queue.push_back(index);
+    if (InFlight(task)) job.in_flight.push_back(index);
+  }
+  jobs_[job.id] = std::move(job);
+}
+
+absl::Time Dispatcher::NextWake(absl::Time now) const {
+  absl::Time wake = absl::InfiniteFuture();
+  auto consider = [&](absl::Time time) {
+    if (time > now) wake = std::min(wake, time);
+  };
+  for (const auto& [slot, trouble] : trouble_) consider(trouble.not_before);
+  for (const auto& [id, fetch] : fetches_) consider(fetch.not_before);
+  for (const auto& [id, job] : jobs_) {
+    if (job.final()) continue;
+    consider(job.not_before);
+    for (const Task& task : job.tasks) consider(task.not_before);
+  }
+  return wake;
+}
+
+// ---- requests ----
+
+void Dispatcher::On(const JobSubmitted& event) {
+  Job job;
+  job.id = event.job;
+  job.params = event.params;
+  jobs_.emplace(event.job, std::move(job));
+  Emit(JobChanged{event.job});
+}
+
+void Dispatcher::On(const SlotsChanged& event) {
+  tracker_problem_ = event.problem;
+  slots_ = event.slots;
+  std::sort(slots_.begin(), slots_.end(),
+            [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
+  // Slots that are gone for good must not be remembered for ever.
+  std::erase_if(trouble_, [this](const auto& entry) {
+    return entry.second.not_before <= now_ &&
+           std::none_of(slots_.begin(), slots_.end(),
+                        [&](const SlotInfo& slot) { return slot.id == entry.first; });
+  });
+}
+
+void Dispatcher::On(const StoreBlocked& event) { store_problem_ = event.reason; }
+
+void Dispatcher::On(const PauseRequested& event) {
+  auto it = jobs_.find(event.job);
+  if (it == jobs_.end() || it->second.final()) return;
+  it->second.paused = true;
+  it->second.pause_reason = event.reason;
+  Emit(JobChanged{event.job});
+}
+
+void Dispatcher::On(const ResumeRequested& event) {
+  auto it = jobs_.find(event.job);
+  if (it == jobs_.end() || it->second.final()) return;
+  it->second.paused = false;
+  it->second.pause_reason.clear();
+  Emit(JobChanged{event.job});
+}
+
+void Dispatcher::On(const CancelRequested& event) {
+  auto it = jobs_.find(event.job);
+  if (it == jobs_.end() || it->second.final()) return;
+  EndJob(it->second, Cancelled{event.reason});
+}
+
+void Dispatcher::On(const FetchRequested& event) {
+  const Job* job = FindJob(event.job);
+  if (job == nullptr || Is<Importing>(job->phase) || Is<Failed>(job->phase)) {
+    Emit(EndFetch{event.fetch, {v1::FAULT_USER, "the job has failed, or is not imported yet"}});
+    return;
+  }
+  fetches_[event.fetch] = Fetch{event.fetch, event.job, std::nullopt, 0, absl::InfinitePast()};
+}
+
+void Dispatcher::On(const FetchAbandoned& event) {
+  auto it = fetches_.find(event.fetch);
+  if (it == fetches_.end()) return;
+  if (it->second.live) {
+    live_.at(*it->second.live).cancelled = true;
+    Emit(CancelStage{*it->second.live});
+  }
+  fetches_.erase(it);
+}
+
+// ---- streams ----
+
+void Dispatcher::On(const CandidateStarted& event) {
+  auto stage = live_.find(event.attempt);
+  if (stage == live_.end() || !stage->second.candidates.count(event.candidate)) return;
+  stage->second.in_progress.insert(event.candidate);
+}
+
+void Dispatcher::On(const CandidateBuilt& event) {
+  auto found = live_.find(event.attempt);
+  if (found == live_.end() || found->second.cancelled) return;
+  LiveStage& stage = found->second;
+  if (stage.kind != v1::STAGE_BUILD || !stage.candidates.erase(event.candidate)) return;
+  stage.in_progress.erase(event.candidate);
+  Job& job = jobs_.at(stage.job);
+  Task& task = job.tasks[stage.task->value];
+  task.stage_failures = 0;
+  Candidate& candidate = task.round.at(event.candidate);
+  if (event.outcome != v1::OUTCOME_OK) {
+    FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
+  } else {
+    candidate.where = Built{};
+    if (task.profile && !live_.at(*task.profile).input_closed &&
+        !live_.at(*task.profile).cancelled) {
+      LiveStage& profile = live_.at(*task.profile);
+      candidate.where = Profiling{profile.id};
+      profile.candidates.insert(event.candidate);
+      Emit(FeedProfile{profile.id, job.id, event.candidate});
+    }
+  }
+  CloseIdleProfile(job, *stage.task);
+}
+
+void Dispatcher::On(const CandidateProfiled& event) {
+  auto found = live_.find(event.attempt);
+  if (found == live_.end() || found->second.cancelled) return;
+  LiveStage& stage = found->second;
+  if (stage.kind != v1::STAGE_PROFILE || !stage.candidates.erase(event.candidate)) return;
+  stage.in_progress.erase(event.candidate);
+  Job& job = jobs_.at(stage.job);
+  job.tasks[stage.task->value].stage_failures = 0;
+  FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
+}
+
+// ---- ends of stages ----
+
+void Dispatcher::On(const StageFinished& event) {
+  auto found = live_.find(event.attempt);
+  if (found == live_.end()) return;
+  const LiveStage stage = std::move(found->second);
+  live_.erase(found);
+  SlotTrouble& trouble = trouble_[stage.slot];
+  if (event.started) {
+    trouble = {};
+  } else if (!stage.cancelled) {
+    trouble.not_before = now_ + Backoff(options_.slot_backoff, trouble.failures++);
+  }
+  if (stage.fetch) return EndFetchStage(stage, event);
+  Job& job = jobs_.at(stage.job);
+  if (stage.task && job.tasks[stage.task->value].profile == stage.id) {
+    job.tasks[stage.task->value].profile.reset();
+  }
+  if (job.live == stage.id) job.live.reset();
+  if (job.final()) return;
+  if (event.fault.kind != v1::FAULT_NONE) {
+    job.last_fault = absl::StrCat(v1::StageKind_Name(stage.kind), " on ", stage.slot.worker, "/",
+                                  stage.slot.slot, ": ", event.fault.message);
+  }
+  if (event.fault.kind == v1::FAULT_USER) return Fail(job, event.fault);
+  switch (stage.kind) {
+    case v1::STAGE_IMPORT:
+      return EndImport(job, event);
+    case v1::STAGE_PROPOSE:
+      return EndPropose(job, *stage.task, event);
+    case v1::STAGE_BUILD:
+    case v1::STAGE_PROFILE:
+      return EndMeasuring(job, stage, event);
+    case v1::STAGE_UPDATE:
+      return EndUpdate(job, *stage.task, event);
+    case v1::STAGE_COMPILE:
+      return EndCompile(job, event);
+    default:
+      return;
+  }
+}
+
+absl::Duration Dispatcher::Backoff(absl::Duration first, int failures) const {
+  // 2^20 first waits are over any maximum; the bound keeps the shift defined.
+  return std::min(options_.max_backoff, first * (int64_t{1} << std::min(failures, 20)));
+}
+
+bool Dispatcher::Retry(const StageFinished& event, int* failures, absl::Time* not_before) const {
+  if (!event.started) return true;  // the slot backs off, not the job
+  if (++*failures >= options_.max_attempts) return false;
+  *not_before = now_ + Backoff(options_.retry_backoff, *failures - 1);
+  return true;
+}
+
+void Dispatcher::EndImport(Job& job, const StageFinished& event) {
+  const Imported* imported = std::get_if<Imported>(&event.result);
+  if (event.fault.kind != v1::FAULT_NONE || imported == nullptr) {
+    if (!Retry(event, &job.stage_failures, &job.not_before)) {
+      Fail(job, {v1::FAULT_INFRASTRUCTURE, absl::StrCat("import failed ", job.stage_failures,
+                                                        " times: ", event.fault.message)});
+    }
+    return;
+  }
+  job.stage_failures = 0;
+  job.phase = Tuning{};
+  if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
+  for (size_t i = 0; i < imported->tasks.size(); ++i) {
+    const TaskPlan& plan = imported->tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    Task task;
+    task.known = plan.known;
+    task.known_valid = plan.known_valid;
+    const int reused = job.params.force ? 0 : plan.known;
+    task.budget = std::max(0, job.params.trials_per_task - reused);
+    task.warm_pending = plan.known > 0 && task.budget > 0;
+    if (task.budget == 0) {
+      task.phase = Finished{};
+    } else {
+      job.queue.push_back(index);
+    }
+    job.tasks.push_back(std::move(task));
+    Emit(TaskChanged{job.id, index});
+  }
+  Emit(JobChanged{job.id});
+}
+
+void Dispatcher::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {
+  Task& task = job.tasks[index.value];
+  const Proposed* proposed = std::get_if<Proposed>(&event.result);
+  if (event.fault.kind != v1::FAULT_NONE || proposed == nullptr) {
+    task.phase = WantsPropose{};
+    if (!Retry(event, &task.stage_failures, &task.not_before)) {
+      Fail(job, {v1::FAULT_INFRASTRUCTURE,
+                 absl::StrCat("proposing candidates failed ", task.stage_failures,
+                              " times: ", event.fault.message)});
+    }
+    return;
+  }
+  task.stage_failures = 0;
+  task.exhausted = proposed->exhausted || proposed->count == 0;
+  const int count = std::min(proposed->count, task.remaining());
+  if (count == 0) return FinishTask(job, index);
+  const CandidateId first{job.next_candidate};
+  for (int i = 0; i < count; ++i) task.round[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
+  task.round_size = count;
+  task.phase = Measuring{};
+  Emit(AddCandidates{job.id, index, first, count});
+  Emit(TaskChanged{job.id, index});
+}
+
+void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event) {
+  Task& task = job.tasks[stage.task->value];
+  std::vector<CandidateId> used_up;
+  // Whoever was being worked on is suspected; where nobody was, all are. Attempts are counted only
+  // for those.
+  const std::set<CandidateId>& suspects =
+      stage.in_progress.empty() ? stage.candidates : stage.in_progress;
+  for (CandidateId id : stage.candidates) {
+    Candidate& candidate = task.round.at(id);
+    if (stage.kind == v1::STAGE_BUILD) {
+      candidate.where = Unbuilt{};
+    } else {
+      candidate.where = Built{};
+    }
+    if (!event.started || stage.cancelled || !suspects.count(id)) continue;
+    ++candidate.attempts;
+    Emit(SetAttempts{job.id, id, candidate.attempts});
+    if (candidate.attempts >= options_.max_attempts) used_up.push_back(id);
+  }
+  if (!stage.candidates.empty() && event.started) {
+    task.not_before = now_ + Backoff(options_.retry_backoff, task.stage_failures++);
+  }
+  const std::string why =
+      event.fault.message.empty() ? "the stage ended without an answer" : event.fault.message;
+  for (CandidateId id : used_up) {
+    FinishTrial(job, *stage.task, id, stage.id, v1::OUTCOME_LOST,
+                absl::StrCat("lost ", options_.max_attempts, " times: ", why));
+    if (job.final()) return;
+  }
+  CloseIdleProfile(job, *stage.task);
+}
+
+void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event) {
+  Task& task = job.tasks[index.value];
+  const bool warm = task.warm_pending;
+  if (event.fault.kind != v1::FAULT_NONE) {
+    task.phase = WantsUpdate{};
+    if (Retry(event, &task.stage_failures, &task.not_before)) return;
+    // A search that has not learned still proposes; the next update brings these results again.
+  } else {
+    Emit(MarkLearned{job.id, index});
+  }
+  task.stage_failures = 0;
+  task.warm_pending = false;
+  if (warm) {
+    task.phase = WantsPropose{};
+    Emit(TaskChanged{job.id, index});
+  } else {
+    Requeue(job, index);
+  }
+}
+
+void Dispatcher::EndCompile(Job& job, const StageFinished& event) {
+  if (event.fault.kind == v1::FAULT_NONE) return EndJob(job, Done{});
+  if (!Retry(event, &job.stage_failures, &job.not_before)) {
+    Fail(job,
+         {v1::FAULT_INFRASTRUCTURE, absl::StrCat("compiling the module failed ", job.stage_failures,
+                                                 " times: ", event.fault.message)});
+  }
+}
+
+void Dispatcher::EndFetchStage(const LiveStage& stage, const StageFinished& event) {
+  auto it = fetches_.find(*stage.fetch);
+  if (it == fetches_.end()) return;
+  Fetch& fetch = it->second;
+  fetch.live.reset();
+  const bool over = event.fault.kind == v1::FAULT_NONE || event.fault.kind == v1::FAULT_USER ||
+                    !Retry(event, &fetch.failures, &fetch.not_before);
+  if (!over) return;
+  Emit(EndFetch{fetch.id, event.fault});
+  fetches_.erase(it);
+}
+
+// ---- the course of a task ----
+
+void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
+                             v1::Outcome outcome, const std::string& message) {
+  Task& task = job.tasks[index.value];
+  const int attempt = std::min(task.round.at(id).attempts + 1, options_.max_attempts);
+  task.round.erase(id);
+  ++task.trials;
+  if (outcome != v1::OUTCOME_OK) {
+    ++task.failed;
+    if (task.first_error.empty()) task.first_error = message;
+  }
+  Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
+  if (task.round.empty()) EndRound(job, index);
+}
+
+void Dispatcher::EndRound(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  const bool hopeless =
+      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_.hopeless_after;
+  if (hopeless || task.remaining() <= 0 || task.exhausted) return FinishTask(job, index);
+  task.phase = WantsUpdate{};
+  Emit(TaskChanged{job.id, index});
+}
+
+void Dispatcher::FinishTask(Job& job, TaskIndex index) {
+  job.tasks[index.value].phase = Finished{};
+  std::erase(job.in_flight, index);
+  Emit(TaskChanged{job.id, index});
+  FinishTuningIfDone(job);
+}
+
+void Dispatcher::FinishTuningIfDone(Job& job) {
+  if (!Is<Tuning>(job.phase)) return;
+  bool any_valid = job.tasks.empty();
+  std::string error;
+  for (const Task& task : job.tasks) {
+    if (!Is<Finished>(task.phase)) return;
+    any_valid |= task.valid() > 0 || task.known_valid > 0;
+    if (error.empty()) error = task.first_error;
+  }
+  if (!any_valid) {
+    return Fail(
+        job, {v1::FAULT_CANDIDATE,
+              absl::StrCat("no candidate of any task gave a valid measurement; the first error: ",
+                           error.empty() ? "the search proposed nothing" : error)});
+  }
+  job.phase = Compiling{};
+  job.stage_failures = 0;
+  Emit(JobChanged{job.id});
+}
+
+void Dispatcher::Requeue(Job& job, TaskIndex index) {
+  job.tasks[index.value].phase = Waiting{};
+  std::erase(job.in_flight, index);
+  job.queue.push_back(index);
+  Emit(TaskChanged{job.id, index});
+}
+
+// Lets tasks of the queue begin a round while the pipeline has room and there is a device to
+// measure on. The first device the job finds pins its device key: records are comparable within one
+// only.
+void Dispatcher::Activate(Job& job) {
+  if (job.queue.empty()) return;
+  const WorkItem profile{job.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+  const auto device = std::find_if(slots_.begin(), slots_.end(),
+                                   [&](const SlotInfo& slot) { return Suits(slot, profile); });
+  if (device == slots_.end()) return;
+  if (job.params.device_key.empty()) {
+    job.params.device_key = device->device_key;
+    Emit(JobChanged{job.id});
+  }
+  const size_t depth = static_cast<size_t>(std::max(1, job.params.pipeline_depth));
+  while (Is<Tuning>(job.phase) && !job.queue.empty() && job.in_flight.size() < depth) {
+    const TaskIndex index = job.queue.front();
+    job.queue.pop_front();
+    job.in_flight.push_back(index);
+    Task& task = job.tasks[index.value];
+    if (task.warm_pending) {
+      task.phase = WantsUpdate{};
+    } else {
+      task.phase = WantsPropose{};
+    }
+  }
+}
+
+void Dispatcher::CloseIdleProfile(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (!task.profile || AnyBuilding(task)) return;
+  LiveStage& profile = live_.at(*task.profile);
+  if (profile.input_closed) return;
+  profile.input_closed = true;
+  Emit(CloseProfile{profile.id});
+}
+
+void Dispatcher::EndJob(Job& job, JobPhase phase) {
+  job.phase = std::move(phase);
+  job.paused = false;
+  for (auto& [id, stage] : live_) {
+    if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
+    stage.cancelled = true;
+    Emit(CancelStage{id});
+  }
+  Emit(JobChanged{job.id});
+}
+
+void Dispatcher::Fail(Job& job, FaultInfo fault) { EndJob(job, Failed{std::move(fault)}); }
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,277 @@
+// The decision core of the scheduler: Step(event, now) -> decisions. No clock, thread, I/O or
+// randomness inside: the same events give the same decisions, so the class that runs in production
+// is the one the simulation tests drive.
+//
+// Read job_state.h first. The caller performs the decisions in order and feeds back what happens.
+// What the environment may do: deliver events late, twice or not at all for stages that have ended
+// (ignored), end any stage at any time, make slots come and go. What it must do: end every started
+// stage with exactly one StageFinished.
+//
+// Flow of a job: import -> per task, rounds of propose, build, profile, update -> compile. Build
+// and profile of a round overlap: each built candidate is fed to the running profile stage. A
+// profile stage's input is closed as soon as no candidate of its task is being built, so no running
+// stage ever waits for one that has not started; that is why slots that share cores cannot
+// deadlock.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "scheduler/job_state.h"
+#include "scheduler/policy.h"
+
+namespace heddle::scheduler {
+
+// ---- events ----
+struct JobSubmitted {
+  JobId job;
+  JobParams params;
+};
+// The whole list; slots that are not in it are gone. `problem` is empty, or why the tracker is not
+// to be reached (the slots are then those known last, none of which may be used).
+struct SlotsChanged {
+  std::vector<SlotInfo> slots;
+  std::string problem;
+};
+struct CandidateStarted {
+  AttemptId attempt;
+  CandidateId candidate;
+};
+// outcome OK: built. Anything else is final.
+struct CandidateBuilt {
+  AttemptId attempt;
+  CandidateId candidate;
+  v1::Outcome outcome;
+  std::string message;
+};
+struct CandidateProfiled {
+  AttemptId attempt;
+  CandidateId candidate;
+  v1::Outcome outcome;
+  std::string message;
+};
+// Results of the stages that have one; delivered with the end of the stage, so that each is taken
+// as a whole or not at all.
+struct TaskPlan {
+  int known = 0;
+  int known_valid = 0;
+};  // of the database, for this task
+struct Imported {
+  std::vector<TaskPlan> tasks;
+  std::string device_key;
+};  // device_key: empty, or what the job is pinned to
+struct Proposed {
+  int count = 0;
+  bool exhausted = false;
+};
+struct StageFinished {
+  AttemptId attempt;
+  FaultInfo fault;      // kind FAULT_NONE: it did its work
+  bool started = true;  // false: no lease, or the worker did not take the call; costs no attempt
+  std::variant<std::monostate, Imported, Proposed> result;
+};
+struct PauseRequested {
+  JobId job;
+  std::string reason;
+};
+struct ResumeRequested {
+  JobId job;
+};
+struct CancelRequested {
+  JobId job;
+  std::string reason;
+};
+struct FetchRequested {
+  FetchId fetch;
+  JobId job;
+};
+struct FetchAbandoned {
+  FetchId fetch;
+};
+struct StoreBlocked {
+  std::string reason;
+};               // empty: it takes writes again
+struct Tick {};  // NextWake() has come
+using Event = std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt,
+                           CandidateProfiled, StageFinished, PauseRequested, ResumeRequested,
+                           CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
+
+// ---- decisions ----
+// To be made durable, in order, before or together with what follows.
+struct AddCandidates {
+  JobId job;
+  TaskIndex task;
+  CandidateId first;
+  int count;
+};
+struct SetAttempts {
+  JobId job;
+  CandidateId candidate;
+  int attempts;
+};
+// The candidate's one final outcome. `attempt` counts from 1.
+struct FinishCandidate {
+  JobId job;
+  TaskIndex task;
+  CandidateId candidate;
+  int attempt;
+  AttemptId stage;
+  v1::Outcome outcome;
+  std::string message;
+};
+struct MarkLearned {
+  JobId job;
+  TaskIndex task;
+};
+struct TaskChanged {
+  JobId job;
+  TaskIndex task;
+};
+struct JobChanged {
+  JobId job;
+};
+// To be performed.
+struct StartStage {
+  AttemptId attempt;
+  JobId job;
+  v1::StageKind kind;
+  std::optional<TaskIndex> task;
+  std::optional<FetchId> fetch;
+  SlotId slot;
+  std::vector<CandidateId> candidates;  // build, profile: the first of its input
+  int count = 0;                        // propose: how many
+};
+struct FeedProfile {
+  AttemptId attempt;
+  JobId job;
+  CandidateId candidate;
+};
+struct CloseProfile {
+  AttemptId attempt;
+};
+struct CancelStage {
+  AttemptId attempt;
+};
+struct EndFetch {
+  FetchId fetch;
+  FaultInfo fault;
+};
+using Decision =
+    std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged, JobChanged,
+                 StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
+
+// Numbers that hold for every job.
+struct DispatcherOptions {
+  int max_attempts = 3;     // infrastructure faults before a candidate is LOST or a job fails
+  int hopeless_after = 16;  // a task whose first so many trials all fail is given up
+  absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with every fault in a row
+  absl::Duration slot_backoff =
+      absl::Milliseconds(250);  // doubles with every refused lease in a row
+  absl::Duration max_backoff =
+      absl::Seconds(10);  // as long as a tracker takes to notice a dead worker
+};
+
+class Dispatcher {
+ public:
+  using Options = DispatcherOptions;
+  explicit Dispatcher(std::unique_ptr<Policy> policy, Options options = {});
+
+  std::vector<Decision> Step(const Event& event, absl::Time now);
+
+  // Before the first Step: a job as the store remembers it. No stage of it is live; tasks have
+  // their round (all Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
+  void Restore(Job job);
+  void SetNextAttempt(AttemptId next) { next_attempt_ = next.value; }
+
+  // When to send a Tick; InfiniteFuture if nothing waits for time alone.
+  absl::Time NextWake(absl::Time now) const;
+
+  const Job* FindJob(JobId id) const;
+  const std::map<JobId, Job>& jobs() const { return jobs_; }
+  const std::map<AttemptId, LiveStage>& live() const { return live_; }
+  const std::vector<SlotInfo>& slots() const { return slots_; }
+  const std::string& tracker_problem() const { return tracker_problem_; }
+  const std::string& store_problem() const { return store_problem_; }
+  // What could run now if a slot were free, in the order of the policy.
+  std::vector<WorkItem> ReadyWork(absl::Time now) const;
+  // Whether this slot suits this work at all, free or not.
+  bool Suits(const SlotInfo& slot, const WorkItem& work) const;
+
+ private:
+  void On(const JobSubmitted& event);
+  void On(const SlotsChanged& event);
+  void On(const CandidateStarted& event);
+  void On(const CandidateBuilt& event);
+  void On(const CandidateProfiled& event);
+  void On(const StageFinished& event);
+  void On(const PauseRequested& event);
+  void On(const ResumeRequested& event);
+  void On(const CancelRequested& event);
+  void On(const FetchRequested& event);
+  void On(const FetchAbandoned& event);
+  void On(const StoreBlocked& event);
+  void On(const Tick&) {}
+
+  // Ends of stages, one function a kind.
+  void EndImport(Job& job, const StageFinished& event);
+  void EndPropose(Job& job, TaskIndex index, const StageFinished& event);
+  void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
+  void EndUpdate(Job& job, TaskIndex index, const StageFinished& event);
+  void EndCompile(Job& job, const StageFinished& event);
+  void EndFetchStage(const LiveStage& stage, const StageFinished& event);
+
+  void FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage, v1::Outcome outcome,
+                   const std::string& message);
+  void EndRound(Job& job, TaskIndex index);
+  void FinishTask(Job& job, TaskIndex index);
+  void FinishTuningIfDone(Job& job);
+  void Requeue(Job& job, TaskIndex index);
+  void Activate(Job& job);
+  void CloseIdleProfile(Job& job, TaskIndex index);
+  void EndJob(Job& job, JobPhase phase);
+  void Fail(Job& job, FaultInfo fault);
+  absl::Duration Backoff(absl::Duration first, int failures) const;
+  // Counts an infrastructure fault of a stage that is not about candidates. False: attempts are
+  // used up.
+  bool Retry(const StageFinished& event, int* failures, absl::Time* not_before) const;
+
+  // Placement (placement.cc).
+  void Schedule();
+  void AddTuningWork(const Job& job, absl::Time now, std::vector<WorkItem>* work) const;
+  bool SlotFree(const SlotInfo& slot) const;
+  const SlotInfo* Place(const WorkItem& work,
+                        const std::set<std::pair<std::string, int>>& reserved) const;
+  void Reserve(const WorkItem& work, std::set<std::pair<std::string, int>>* reserved) const;
+  void Start(const WorkItem& work, const SlotInfo& slot);
+  std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt, const WorkItem& work);
+  std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt);
+
+  template <typename T>
+  void Emit(T decision) {
+    decisions_.emplace_back(std::in_place_type<T>, std::move(decision));
+  }
+
+  Options options_;
+  std::unique_ptr<Policy> policy_;
+  std::map<JobId, Job> jobs_;
+  std::map<FetchId, Fetch> fetches_;
+  std::map<AttemptId, LiveStage> live_;
+  std::vector<SlotInfo> slots_;
+  std::string tracker_problem_ = "no answer from the tracker yet";
+  std::string store_problem_;
+  struct SlotTrouble {
+    int failures = 0;
+    absl::Time not_before;
+  };
+  std::map<SlotId, SlotTrouble> trouble_;
+  int64_t next_attempt_ = 1;
+  // Of the running Step.
+  absl::Time now_;
+  std::vector<Decision> decisions_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,477 @@
+#include "scheduler/executive.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "scheduler/rpc_util.h"
+#include "scheduler/stage_orders.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
+constexpr absl::Duration kPublishEvery =
+    absl::Milliseconds(50);  // WatchJob promises at most ten a second anyway
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
+constexpr absl::Duration kDurableLimit =
+    absl::Seconds(30);  // a client is told that the store does not take the job
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executive>> Executive::Start(Options options, RecordStore* store,
+                                                            BlobStore* blobs) {
+  absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options.policy);
+  if (!policy.ok()) return policy.status();
+  std::unique_ptr<Executive> executive(
+      new Executive(std::move(options), store, blobs, *std::move(policy)));
+  if (absl::Status status = executive->Load(); !status.ok()) return status;
+  Executive* self = executive.get();
+  self->thread_ = std::thread([self] { self->Run(); });
+  self->watch_ = std::make_unique<TrackerWatch>(self->tracker_, self->options_.tracker_address,
+                                                self->leases_.get(), [self](SlotsChanged event) {
+                                                  self->Post({std::move(event), {}, {}, {}});
+                                                });
+  return executive;
+}
+
+Executive::Executive(Options options, RecordStore* store, BlobStore* blobs,
+                     std::unique_ptr<Policy> policy)
+    : options_(std::move(options)),
+      store_(store),
+      blobs_(blobs),
+      tracker_(v1::TrackerService::NewStub(MakeChannel(options_.tracker_address))),
+      dispatcher_(std::move(policy)),
+      leases_(std::make_unique<LeaseKeeper>(tracker_)) {
+  StoreWriter::Hooks hooks;
+  hooks.blocked = [this](std::string reason) {
+    Post({StoreBlocked{std::move(reason)}, {}, {}, {}});
+  };
+  hooks.fatal = options_.fatal;
+  writer_ = std::make_unique<StoreWriter>(store_, std::move(hooks));
+}
+
+Executive::~Executive() {
+  watch_.reset();
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+  for (auto& [id, runner] : runners_) runner->Cancel();
+  runners_.clear();
+  writer_.reset();
+}
+
+absl::Status Executive::Load() {
+  const absl::Time now = absl::Now();
+  absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
+  if (!jobs.ok()) return jobs.status();
+  for (const StoredJob& stored : *jobs) {
+    dispatcher_.Restore(book_.Load(stored, now));
+    next_job_ = std::max(next_job_.load(), stored.row.id + 1);
+    dirty_.insert(JobId{stored.row.id});
+  }
+  absl::StatusOr<int64_t> last = store_->LastAttempt();
+  if (!last.ok()) return last.status();
+  dispatcher_.SetNextAttempt(AttemptId{*last + 1});
+  // Stages of the process before this one: their slots are free again as soon as the leases are
+  // given back.
+  absl::StatusOr<std::vector<StageRow>> unfinished = store_->UnfinishedStages();
+  if (!unfinished.ok()) return unfinished.status();
+  Batch batch;
+  for (StageRow& row : *unfinished) {
+    leases_->Release(row.lease_id);
+    row.span.set_end_unix_ns(absl::ToUnixNanos(now));
+    row.span.mutable_fault()->set_kind(v1::FAULT_INFRASTRUCTURE);
+    row.span.mutable_fault()->set_message("the scheduler was restarted");
+    batch.push_back(PutStage{row});
+  }
+  if (!batch.empty()) writer_->Write(std::move(batch));
+  Publish(true);
+  return absl::OkStatus();
+}
+
+// ---- the core thread ----
+
+bool Executive::Post(Input input) {
+  auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return inbox_.size() < kMaxInbox || stop_;
+  };
+  absl::MutexLock lock(&mutex_, absl::Condition(&room));
+  if (stop_) return false;
+  inbox_.push_back(std::move(input));
+  return true;
+}
+
+void Executive::Run() {
+  while (true) {
+    std::deque<Input> inputs;
+    std::deque<std::pair<AttemptId, v1::Lease>> leased;
+    {
+      const absl::Time now = absl::Now();
+      absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
+      if (!dirty_.empty())
+        sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
+      auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || stop_;
+      };
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&work), sleep);
+      if (stop_) return;
+      inputs.swap(inbox_);
+      leased.swap(leased_);
+    }
+    for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
+    if (inputs.empty()) inputs.push_back({Tick{}, {}, {}, {}});
+    for (Input& input : inputs) Handle(std::move(input));
+    ReapRunners();
+    Publish(false);
+  }
+}
+
+void Executive::Handle(Input input) {
+  Prepare(&input);
+  const absl::Time now = absl::Now();
+  const std::vector<Decision> decisions = dispatcher_.Step(input.event, now);
+  Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now);
+  if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
+  if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));
+  MarkDirty(input.event, decisions);
+  for (const Decision& decision : decisions) Perform(decision);
+  if (input.done) {
+    Publish(true);
+    input.done();
+  }
+}
+
+// What only this thread can add to an event.
+void Executive::Prepare(Input* input) {
+  auto* end = std::get_if<StageFinished>(&input->event);
+  if (end == nullptr) return;
+  auto stage = dispatcher_.live().find(end->attempt);
+  if (stage == dispatcher_.live().end()) return;
+  book_.AddWarnings(stage->second.job, input->payload.warnings);
+  if (std::holds_alternative<Imported>(end->result)) PlanTasks(end, &input->payload);
+  if (stage->second.fetch && !input->payload.module_digest.empty()) {
+    absl::MutexLock lock(&view_mutex_);
+    auto fetch = fetches_.find(*stage->second.fetch);
+    if (fetch != fetches_.end()) fetch->second.digest = input->payload.module_digest;
+  }
+}
+
+// Looks up what the database already knows of the tasks an import found.
+void Executive::PlanTasks(StageFinished* end, Payload* payload) {
+  const LiveStage& stage = dispatcher_.live().at(end->attempt);
+  const v1::JobSpec& spec = book_.data(stage.job).row.job.spec();
+  const Job& job = *dispatcher_.FindJob(stage.job);
+  const WorkItem profile{stage.job, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+  std::string key = job.params.device_key;
+  bool device_seen = !key.empty();
+  for (const SlotInfo& slot : dispatcher_.slots()) {
+    if (device_seen || !dispatcher_.Suits(slot, profile)) continue;
+    key = slot.device_key;
+    device_seen = true;
+  }
+  if (!device_seen) {
+    absl::StatusOr<std::vector<std::string>> keys = store_->DeviceKeys(spec.target());
+    if (keys.ok() && !keys->empty()) key = keys->front();
+  }
+  Imported imported;
+  imported.device_key = key;
+  bool all_known = true;
+  for (const v1::TaskInfo& task : payload->imported.tasks()) {
+    absl::StatusOr<KnownRecords> known = store_->Known({task.key(), spec.target(), key});
+    payload->known.push_back(known.ok() ? *known : KnownRecords{});
+    const KnownRecords& found = payload->known.back();
+    imported.tasks.push_back({static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
+                              static_cast<int>(std::min<int64_t>(found.valid, 1 << 30))});
+    all_known &= found.total >= spec.trials_per_task();
+  }
+  if (!device_seen && (!all_known || spec.force())) {
+    // No such device is here, and the records do not suffice without one: wait for whichever device
+    // comes.
+    imported.device_key.clear();
+    for (TaskPlan& plan : imported.tasks) plan = {};
+    for (KnownRecords& known : payload->known) known = {};
+  }
+  end->result = std::move(imported);
+}
+
+void Executive::Perform(const Decision& decision) {
+  if (const auto* start = std::get_if<StartStage>(&decision)) {
+    PerformStart(*start);
+  } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+    if (StageRunner* runner = Runner(feed->attempt))
+      runner->Feed(MakeProfileInput(book_, feed->job, feed->candidate));
+  } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
+    if (StageRunner* runner = Runner(close->attempt)) runner->CloseInput();
+  } else if (const auto* cancel = std::get_if<CancelStage>(&decision)) {
+    if (StageRunner* runner = Runner(cancel->attempt)) runner->Cancel();
+  } else if (const auto* fetch = std::get_if<EndFetch>(&decision)) {
+    absl::MutexLock lock(&view_mutex_);
+    auto it = fetches_.find(fetch->fetch);
+    if (it == fetches_.end()) return;
+    it->second.ended = true;
+    it->second.fault = fetch->fault;
+    const bool lasting = it->second.choice != v1::SCHEDULE_BEST;  // the best may get better
+    if (lasting && !it->second.digest.empty())
+      modules_[{it->second.job, it->second.choice}] = it->second.digest;
+  }
+}
+
+void Executive::PerformStart(const StartStage& start) {
+  v1::ScheduleChoice choice = v1::SCHEDULE_BEST;
+  if (start.fetch) {
+    absl::MutexLock lock(&view_mutex_);
+    auto fetch = fetches_.find(*start.fetch);
+    if (fetch != fetches_.end()) choice = fetch->second.choice;
+  }
+  StageOrder order = MakeOrder(dispatcher_, book_, store_, start, choice);
+  StageRow row;
+  row.span.set_job(JobName(start.job.value));
+  if (start.task)
+    row.span.set_task(
+        book_.data(start.job).tasks[static_cast<size_t>(start.task->value)].info.key());
+  row.span.set_kind(start.kind);
+  row.span.set_worker(start.slot.worker);
+  row.span.set_slot(start.slot.slot);
+  row.span.set_attempt_id(start.attempt.value);
+  row.span.set_candidates(std::max(start.count, static_cast<int32_t>(start.candidates.size())));
+  spans_[start.attempt] = std::move(row);
+  StageRunner::Environment environment;
+  environment.leases = leases_.get();
+  environment.blobs = blobs_;
+  environment.leased = [this](AttemptId attempt, const v1::Lease& lease) {
+    absl::MutexLock lock(&mutex_);
+    leased_.emplace_back(attempt, lease);
+  };
+  environment.post = [this](Event event, Payload payload) {
+    Post({std::move(event), std::move(payload), {}, {}});
+  };
+  environment.ended = [this](AttemptId attempt) {
+    absl::MutexLock lock(&mutex_);
+    ended_.push_back(attempt);
+  };
+  runners_[start.attempt] = std::make_unique<StageRunner>(std::move(order), std::move(environment));
+}
+
+void Executive::OnLeased(AttemptId attempt, const v1::Lease& lease) {
+  auto it = spans_.find(attempt);
+  if (it == spans_.end()) return;
+  it->second.lease_id = lease.id();
+  it->second.span.set_start_unix_ns(absl::GetCurrentTimeNanos());
+  writer_->Write({PutStage{it->second}});
+}
+
+void Executive::EndSpan(const StageFinished& end, Batch* batch) {
+  auto it = spans_.find(end.attempt);
+  if (it == spans_.end()) return;
+  StageRow row = std::move(it->second);
+  spans_.erase(it);
+  if (row.lease_id.empty()) return;  // never ran
+  row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
+  if (end.fault.kind != v1::FAULT_NONE) {
+    row.span.mutable_fault()->set_kind(end.fault.kind);
+    row.span.mutable_fault()->set_message(end.fault.message);
+  }
+  batch->push_back(PutStage{std::move(row)});
+}
+
+StageRunner* Executive::Runner(AttemptId attempt) {
+  auto it = runners_.find(attempt);
+  return it == runners_.end() ? nullptr : it->second.get();
+}
+
+void Executive::ReapRunners() {
+  std::vector<AttemptId> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended.swap(ended_);
+  }
+  for (AttemptId attempt : ended) runners_.erase(attempt);
+}
+
+// ---- snapshots ----
+
+void Executive::MarkDirty(const Event& event, const std::vector<Decision>& decisions) {
+  const absl::Time now = absl::Now();
+  std::set<JobId> busy;
+  for (const auto& [id, stage] : dispatcher_.live()) busy.insert(stage.job);
+  const bool quiet = std::holds_alternative<Tick>(event) && decisions.empty();
+  for (const auto& [id, job] : dispatcher_.jobs()) {
+    if (book_.Has(id)) book_.CountBusy(id, busy.count(id) > 0, now);
+    // What one job does may be what another waits for.
+    if (!job.final() && !quiet) dirty_.insert(id);
+  }
+  for (const Decision& decision : decisions) {
+    if (const auto* changed = std::get_if<JobChanged>(&decision)) dirty_.insert(changed->job);
+  }
+}
+
+void Executive::Publish(bool at_once) {
+  const absl::Time now = absl::Now();
+  if (dirty_.empty() || (!at_once && now < next_publish_)) return;
+  next_publish_ = now + kPublishEvery;
+  std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>> views;
+  for (JobId id : dirty_) {
+    if (book_.Has(id))
+      views.emplace_back(id, std::make_shared<const v1::Job>(book_.View(dispatcher_, id, now)));
+  }
+  dirty_.clear();
+  absl::MutexLock lock(&view_mutex_);
+  for (auto& [id, view] : views) {
+    Snapshot& snapshot = snapshots_[id];
+    ++snapshot.version;
+    snapshot.job = std::move(view);
+  }
+}
+
+absl::StatusOr<Executive::Snapshot> Executive::Get(const std::string& job) const {
+  absl::MutexLock lock(&view_mutex_);
+  auto it = snapshots_.find(JobId{ParseJobName(job)});
+  if (it == snapshots_.end())
+    return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+  return it->second;
+}
+
+absl::StatusOr<Executive::Snapshot> Executive::WaitForChange(const std::string& job,
+                                                             int64_t version,
+                                                             absl::Duration timeout) const {
+  const JobId id{ParseJobName(job)};
+  auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(view_mutex_) {
+    auto it = snapshots_.find(id);
+    return it == snapshots_.end() || it->second.version != version;
+  };
+  {
+    absl::MutexLock lock(&view_mutex_);
+    view_mutex_.AwaitWithTimeout(absl::Condition(&changed), timeout);
+  }
+  return Get(job);
+}
+
+std::vector<std::shared_ptr<const v1::Job>> Executive::List(bool finished_too) const {
+  std::vector<std::shared_ptr<const v1::Job>> jobs;
+  absl::MutexLock lock(&view_mutex_);
+  for (const auto& [id, snapshot] : snapshots_) {
+    if (finished_too || snapshot.job->finished_unix_ns() == 0) jobs.push_back(snapshot.job);
+  }
+  return jobs;
+}
+
+// ---- requests ----
+
+bool Executive::CallAndWait(Input input) {
+  auto done = std::make_shared<absl::Notification>();
+  input.done = [done] { done->Notify(); };
+  return Post(std::move(input)) && done->WaitForNotificationWithTimeout(kDurableLimit);
+}
+
+absl::StatusOr<std::string> Executive::Submit(const v1::JobSpec& spec,
+                                              const std::string& model_digest) {
+  absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec);
+  if (!params.ok()) return params.status();
+  const JobId id{next_job_++};
+  Input input;
+  input.event = JobSubmitted{id, *params};
+  JobRow row;
+  row.id = id.value;
+  row.job.set_id(JobName(id.value));
+  *row.job.mutable_spec() = spec;
+  row.job.set_state(v1::JOB_IMPORTING);
+  row.job.set_model_digest(model_digest);
+  row.job.set_created_unix_ns(absl::GetCurrentTimeNanos());
+  input.payload.submitted = std::move(row);
+  auto durable = std::make_shared<absl::Notification>();
+  input.durable = [durable] { durable->Notify(); };
+  if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
+  if (!durable->WaitForNotificationWithTimeout(kDurableLimit)) {
+    return absl::UnavailableError(absl::StrCat("the database does not take writes now; job ",
+                                               JobName(id.value),
+                                               " may or may not be there (heddle jobs tells)"));
+  }
+  return JobName(id.value);
+}
+
+absl::StatusOr<std::shared_ptr<const v1::Job>> Executive::Act(Action action, const std::string& job,
+                                                              const std::string& reason) {
+  absl::StatusOr<Snapshot> snapshot = Get(job);
+  if (!snapshot.ok()) return snapshot.status();
+  const v1::JobState state = snapshot->job->state();
+  const bool over = state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+  const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
+  if (over && !again) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job, " is over already (", v1::JobState_Name(state), ")"));
+  }
+  const JobId id{ParseJobName(job)};
+  Event event = PauseRequested{id, reason};
+  if (action == Action::kResume) event = ResumeRequested{id};
+  if (action == Action::kCancel) event = CancelRequested{id, reason};
+  if (!CallAndWait({std::move(event), {}, {}, {}}))
+    return absl::UnavailableError("the scheduler does not answer; try again");
+  snapshot = Get(job);
+  if (!snapshot.ok()) return snapshot.status();
+  return snapshot->job;
+}
+
+absl::StatusOr<std::string> Executive::Module(const std::string& job, v1::ScheduleChoice choice,
+                                              const std::function<bool()>& gone) {
+  absl::StatusOr<Snapshot> snapshot = Get(job);
+  if (!snapshot.ok()) return snapshot.status();
+  if (choice == v1::SCHEDULE_BEST && !snapshot->job->module_digest().empty())
+    return snapshot->job->module_digest();
+  if (snapshot->job->state() == v1::JOB_FAILED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job, " has failed: ", snapshot->job->reason()));
+  }
+  if (snapshot->job->inputs().empty())
+    return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
+  const JobId id{ParseJobName(job)};
+  const FetchId fetch{next_fetch_++};
+  {
+    absl::MutexLock lock(&view_mutex_);
+    auto made = modules_.find({id, choice});
+    if (made != modules_.end()) return made->second;
+    fetches_[fetch] = {id, choice, false, {}, ""};
+  }
+  auto ended = [&]()
+                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(view_mutex_) { return fetches_.at(fetch).ended; };
+  bool posted = Post({FetchRequested{fetch, id}, {}, {}, {}});
+  FetchState result;
+  while (true) {
+    {
+      absl::MutexLock lock(&view_mutex_);
+      const bool over =
+          posted && view_mutex_.AwaitWithTimeout(absl::Condition(&ended), absl::Milliseconds(200));
+      if (over || !posted || gone()) {
+        result = fetches_.at(fetch);
+        fetches_.erase(fetch);
+        break;
+      }
+    }
+    absl::MutexLock lock(&mutex_);
+    if (stop_) posted = false;
+  }
+  if (!posted) return absl::UnavailableError("the scheduler is shutting down");
+  if (!result.ended) {
+    Post({FetchAbandoned{fetch}, {}, {}, {}});
+    return absl::CancelledError("the caller left");
+  }
+  if (result.fault.kind == v1::FAULT_USER)
+    return absl::FailedPreconditionError(result.fault.message);
+  if (result.digest.empty())
+    return absl::UnavailableError(
+        absl::StrCat("compiling the module failed: ", result.fault.message));
+  return result.digest;
+}
+
+absl::StatusOr<std::vector<absl::Status>> Executive::Import(
+    const std::vector<v1::Record>& records) {
+  std::vector<Batch> batches;
+  for (const v1::Record& record : records) batches.push_back({InsertRecord{record, 0, true}});
+  return store_->Apply(batches);
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,366 @@
+#include "scheduler/job_book.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/describe.h"
+#include "scheduler/target_match.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// More rounds than this are cut into several; a worker's answer stays within one gRPC message.
+constexpr int kMaxBatch = 1024;
+constexpr int kMaxTrials = 100'000;
+constexpr int kMaxPipelineDepth = 64;
+constexpr int kDefaultBatch = 16;
+constexpr int kDefaultDepth = 2;
+constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
+
+v1::JobState StateOf(const Job& job) {
+  struct Visitor {
+    v1::JobState operator()(const Importing&) { return v1::JOB_IMPORTING; }
+    v1::JobState operator()(const Tuning&) { return v1::JOB_TUNING; }
+    v1::JobState operator()(const Compiling&) { return v1::JOB_COMPILING; }
+    v1::JobState operator()(const Done&) { return v1::JOB_DONE; }
+    v1::JobState operator()(const Failed&) { return v1::JOB_FAILED; }
+    v1::JobState operator()(const Cancelled&) { return v1::JOB_CANCELLED; }
+  };
+  return std::visit(Visitor{}, job.phase);
+}
+
+JobPhase PhaseOf(const JobRow& row) {
+  switch (row.job.state()) {
+    case v1::JOB_TUNING:
+      return Tuning{};
+    case v1::JOB_COMPILING:
+      return Compiling{};
+    case v1::JOB_DONE:
+      return Done{};
+    case v1::JOB_FAILED:
+      return Failed{{row.job.fault().kind(), row.job.fault().message()}};
+    case v1::JOB_CANCELLED:
+      return Cancelled{row.job.reason()};
+    default:
+      return Importing{};
+  }
+}
+
+double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+}  // namespace
+
+absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec) {
+  absl::StatusOr<TargetNeeds> needs = ParseTargetNeeds(spec.target());
+  if (!needs.ok()) return needs.status();
+  auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", value, "; it must be ", low, "..", high));
+  };
+  if (auto s = range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials); !s.ok()) return s;
+  if (auto s = range("batch", spec.batch(), 0, kMaxBatch); !s.ok()) return s;
+  if (auto s = range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth); !s.ok())
+    return s;
+  if (auto s = range("repeats", spec.repeats(), 0, 1000); !s.ok()) return s;
+  if (auto s = range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000); !s.ok()) return s;
+  JobParams params;
+  params.target = needs->device_target;
+  params.threads = needs->threads;
+  params.device_key = spec.device_key();
+  params.trials_per_task = spec.trials_per_task();
+  params.batch = spec.batch() == 0 ? kDefaultBatch : spec.batch();
+  params.pipeline_depth = spec.pipeline_depth() == 0 ? kDefaultDepth : spec.pipeline_depth();
+  params.force = spec.force();
+  return params;
+}
+
+// ---- from events to changes ----
+
+void JobBook::TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload) {
+  if (const auto* submitted = std::get_if<JobSubmitted>(&event)) {
+    jobs_[submitted->job].row = payload.submitted.value();
+  } else if (const auto* built = std::get_if<CandidateBuilt>(&event)) {
+    auto stage = dispatcher.live().find(built->attempt);
+    if (stage == dispatcher.live().end()) return;
+    auto candidate = jobs_.at(stage->second.job).candidates.find(built->candidate);
+    if (candidate == jobs_.at(stage->second.job).candidates.end() || candidate->second.outcome)
+      return;
+    candidate->second.artifact = payload.artifact;
+    candidate->second.build_ns = payload.build_ns;
+  }
+}
+
+void JobBook::AddWarnings(JobId id, const std::vector<std::string>& warnings) {
+  v1::Job& row = jobs_.at(id).row.job;
+  for (const std::string& warning : warnings) {
+    if (row.warnings_size() < kMaxWarnings) row.add_warnings(warning);
+  }
+}
+
+Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
+                      const std::vector<Decision>& decisions, absl::Time now) {
+  Batch batch;
+  TakeIn(dispatcher, event, payload);
+  auto put_state = [&](JobId job, TaskIndex task) {
+    if (!payload.search_state) return;
+    jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = *payload.search_state;
+    batch.push_back(PutSearchState{job.value, task.value, *payload.search_state});
+  };
+  for (const Decision& decision : decisions) {
+    if (const auto* add = std::get_if<AddCandidates>(&decision)) {
+      JobData& job = jobs_.at(add->job);
+      for (int i = 0; i < add->count; ++i) {
+        const v1::Candidate& proposed = payload.proposed[static_cast<size_t>(i)];
+        const CandidateId id{add->first.value + i};
+        job.candidates[id] = {add->task.value,   proposed.trace(),
+                              proposed.origin(), false,
+                              std::nullopt,      0,
+                              nullptr,           0};
+        batch.push_back(
+            InsertCandidate{{add->job.value, id.value, add->task.value, proposed.trace(),
+                             proposed.origin(), 0, false, std::nullopt, 0, ""}});
+      }
+      put_state(add->job, add->task);
+    } else if (const auto* attempts = std::get_if<SetAttempts>(&decision)) {
+      batch.push_back(
+          PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
+    } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+      batch.push_back(MakeRecord(dispatcher, *done, payload, now));
+    } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
+      for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
+        if (candidate.task == learned->task.value && candidate.outcome) candidate.learned = true;
+      }
+      batch.push_back(LearnTask{learned->job.value, learned->task.value});
+      put_state(learned->job, learned->task);
+    } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
+      JobData& job = jobs_.at(changed->job);
+      if (job.tasks.empty()) {
+        for (int i = 0; i < payload.imported.tasks_size(); ++i) {
+          job.tasks.push_back(
+              {payload.imported.tasks(i), "", payload.known[static_cast<size_t>(i)], 0, 0});
+        }
+      }
+      batch.push_back(PutTask{MakeTaskRow(dispatcher, changed->job, changed->task)});
+    } else if (const auto* job_changed = std::get_if<JobChanged>(&decision)) {
+      JobData& job = jobs_.at(job_changed->job);
+      if (payload.imported.inputs_size() > 0 && job.row.job.inputs().empty()) {
+        *job.row.job.mutable_inputs() = payload.imported.inputs();
+        *job.row.job.mutable_outputs() = payload.imported.outputs();
+        job.tuning_since = now;
+      }
+      if (!payload.module_digest.empty() &&
+          std::holds_alternative<Done>(dispatcher.FindJob(job_changed->job)->phase)) {
+        job.row.job.set_module_digest(payload.module_digest);
+      }
+      UpdateJobRow(dispatcher, job_changed->job, now);
+      batch.push_back(PutJob{job.row});
+      if (dispatcher.FindJob(job_changed->job)->final()) job.candidates.clear();
+    }
+  }
+  return batch;
+}
+
+InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
+                                 const Payload& payload, absl::Time now) {
+  JobData& job = jobs_.at(done.job);
+  TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
+  CandidateData& candidate = job.candidates.at(done.candidate);
+  InsertRecord out;
+  v1::Record& record = out.record;
+  record.set_schema_version(1);
+  record.set_workload_key(task.info.key());
+  record.set_workload(task.info.workload());
+  record.set_label(task.info.label());
+  record.set_flops(task.info.flops());
+  record.set_target(job.row.job.spec().target());
+  record.set_device_key(dispatcher.FindJob(done.job)->params.device_key);
+  record.set_trace(candidate.trace);
+  record.set_created_unix_ns(absl::ToUnixNanos(now));
+  record.set_job(JobName(done.job.value));
+  record.set_candidate(done.candidate.value);
+  record.set_attempt(done.attempt);
+  if (done.outcome != v1::OUTCOME_LOST) {
+    *record.mutable_measurement() = payload.measurement;
+    out.fencing_token = payload.fencing_token;
+    if (record.measurement().build_ns() == 0)
+      record.mutable_measurement()->set_build_ns(candidate.build_ns);
+  }
+  record.mutable_measurement()->set_outcome(done.outcome);
+  if (done.outcome != v1::OUTCOME_OK) record.mutable_measurement()->set_message(done.message);
+  const auto& samples = record.measurement().samples_ns();
+  record.set_median_ns(done.outcome == v1::OUTCOME_OK ? Median({samples.begin(), samples.end()})
+                                                      : 0);
+
+  candidate.outcome = done.outcome;
+  candidate.median_ns = record.median_ns();
+  candidate.artifact = nullptr;
+  task.best_ns = Faster(task.best_ns, record.median_ns());
+  if (candidate.origin == "default") task.untuned_ns = Faster(task.untuned_ns, record.median_ns());
+  return out;
+}
+
+TaskRow JobBook::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex index) const {
+  const Task& task = dispatcher.FindJob(id)->tasks[static_cast<size_t>(index.value)];
+  const TaskData& data = jobs_.at(id).tasks[static_cast<size_t>(index.value)];
+  TaskRow row;
+  row.job = id.value;
+  row.index = index.value;
+  row.info = data.info;
+  row.budget = task.budget;
+  row.known = task.known;
+  row.known_valid = task.known_valid;
+  row.done = std::holds_alternative<Finished>(task.phase);
+  row.exhausted = task.exhausted;
+  row.warm_pending = task.warm_pending;
+  row.known_best_ns = data.known.best_ns;
+  row.known_untuned_ns = data.known.untuned_ns;
+  return row;
+}
+
+void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time now) {
+  const Job& job = *dispatcher.FindJob(id);
+  JobData& data = jobs_.at(id);
+  v1::Job& row = data.row.job;
+  row.set_state(StateOf(job));
+  data.row.paused = job.paused;
+  data.row.device_key = job.params.device_key;
+  row.clear_fault();
+  if (const auto* failed = std::get_if<Failed>(&job.phase)) {
+    row.mutable_fault()->set_kind(failed->fault.kind);
+    row.mutable_fault()->set_message(failed->fault.message);
+  }
+  const auto* cancelled = std::get_if<Cancelled>(&job.phase);
+  row.set_reason(cancelled    ? cancelled->reason
+                 : job.paused ? job.pause_reason
+                              : DescribeJob(dispatcher, job, now));
+  absl::Duration busy = data.busy;
+  if (data.busy_since) busy += now - *data.busy_since;
+  row.set_running_ms(absl::ToInt64Milliseconds(busy));
+  if (job.final() && row.finished_unix_ns() == 0) row.set_finished_unix_ns(absl::ToUnixNanos(now));
+}
+
+void JobBook::CountBusy(JobId id, bool busy, absl::Time now) {
+  JobData& data = jobs_.at(id);
+  if (busy == data.busy_since.has_value()) return;
+  if (busy) {
+    data.busy_since = now;
+  } else {
+    data.busy += now - *data.busy_since;
+    data.busy_since.reset();
+  }
+}
+
+// ---- restart ----
+
+Job JobBook::Load(const StoredJob& stored, absl::Time now) {
+  JobData& data = jobs_[JobId{stored.row.id}];
+  data.row = stored.row;
+  data.busy = absl::Milliseconds(stored.row.job.running_ms());
+  Job job;
+  job.id = JobId{stored.row.id};
+  absl::StatusOr<JobParams> params = ParamsFrom(stored.row.job.spec());
+  if (params.ok()) job.params = *params;
+  job.params.device_key = stored.row.device_key;
+  job.phase = PhaseOf(stored.row);
+  job.paused = stored.row.paused;
+  if (job.paused) job.pause_reason = stored.row.job.reason();
+  std::vector<bool> unlearned(stored.tasks.size(), false);
+  for (size_t i = 0; i < stored.tasks.size(); ++i) {
+    const TaskRow& row = stored.tasks[i];
+    data.tasks.push_back({row.info,
+                          stored.states[i],
+                          {row.known, row.known_valid, row.known_best_ns, row.known_untuned_ns},
+                          0,
+                          0});
+    Task task;
+    task.budget = row.budget;
+    task.known = row.known;
+    task.known_valid = row.known_valid;
+    task.exhausted = row.exhausted;
+    task.warm_pending = row.warm_pending;
+    job.tasks.push_back(std::move(task));
+  }
+  for (const CandidateRow& row : stored.candidates) {
+    const CandidateId id{row.id};
+    job.next_candidate = std::max(job.next_candidate, row.id + 1);
+    data.candidates[id] = {row.task,    row.trace,     row.origin, row.learned,
+                           row.outcome, row.median_ns, nullptr,    0};
+    Task& task = job.tasks[static_cast<size_t>(row.task)];
+    if (!row.outcome) {
+      task.round[id] = {row.attempts, Unbuilt{}};
+      continue;
+    }
+    ++task.trials;
+    ++data.trials_before;
+    if (!row.learned) unlearned[static_cast<size_t>(row.task)] = true;
+    TaskData& measured = data.tasks[static_cast<size_t>(row.task)];
+    if (*row.outcome != v1::OUTCOME_OK) {
+      ++task.failed;
+      if (task.first_error.empty()) task.first_error = row.message;
+      continue;
+    }
+    measured.best_ns = Faster(measured.best_ns, row.median_ns);
+    if (row.origin == "default") measured.untuned_ns = Faster(measured.untuned_ns, row.median_ns);
+  }
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    if (stored.tasks[i].done) {
+      task.phase = Finished{};
+    } else if (!task.round.empty()) {
+      task.phase = Measuring{};
+    } else if (unlearned[i]) {
+      task.phase = WantsUpdate{};
+    }
+  }
+  data.tuning_since = now;
+  if (job.final()) data.candidates.clear();
+  return job;
+}
+
+// ---- what users see ----
+
+void JobBook::FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
+                       v1::TaskStatus* out) const {
+  const Task& task = job.tasks[static_cast<size_t>(index)];
+  const TaskData& data = jobs_.at(job.id).tasks[static_cast<size_t>(index)];
+  *out->mutable_info() = data.info;
+  out->mutable_info()->clear_workload();
+  out->set_trials(task.trials);
+  out->set_failed(task.failed);
+  out->set_budget(task.budget);
+  out->set_known_records(task.known_valid);
+  out->set_best_ns(Faster(data.best_ns, data.known.best_ns));
+  out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
+  out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
+  out->set_first_error(task.first_error);
+  out->set_done(std::holds_alternative<Finished>(task.phase));
+}
+
+v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) const {
+  const Job& job = *dispatcher.FindJob(id);
+  const JobData& data = jobs_.at(id);
+  v1::Job view = data.row.job;
+  view.set_state(job.paused ? v1::JOB_PAUSED : StateOf(job));
+  view.set_reason(DescribeJob(dispatcher, job, now));
+  int trials = 0, budget = 0, remaining = 0;
+  for (int i = 0; i < static_cast<int>(job.tasks.size()); ++i) {
+    const Task& task = job.tasks[static_cast<size_t>(i)];
+    FillTask(dispatcher, job, i, now, view.add_tasks());
+    trials += task.trials;
+    budget += task.budget;
+    if (!std::holds_alternative<Finished>(task.phase)) remaining += task.remaining();
+  }
+  view.set_trials(trials);
+  view.set_trials_budget(budget);
+  const int done_here = trials - data.trials_before;
+  if (std::holds_alternative<Tuning>(job.phase) && !job.paused && done_here > 0) {
+    view.set_eta_ms(absl::ToInt64Milliseconds((now - data.tuning_since) * remaining / done_here));
+  }
+  absl::Duration busy = data.busy;
+  if (data.busy_since) busy += now - *data.busy_since;
+  view.set_running_ms(absl::ToInt64Milliseconds(busy));
+  return view;
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,159 @@
+// What the dispatcher knows of jobs, tasks, candidates and slots: enough to decide, nothing to
+// perform. States are variants, so that a field exists only where it means something.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/common.pb.h"
+#include "scheduler/ids.h"
+
+namespace heddle::scheduler {
+
+struct FaultInfo {
+  v1::FaultKind kind = v1::FAULT_NONE;
+  std::string message;
+};
+
+// One slot as the tracker reports it.
+struct SlotInfo {
+  SlotId id;
+  std::string host;
+  bool device = false;
+  std::vector<int> cores;
+  std::string device_key;
+  std::string target;    // device slots: without -threads
+  bool usable = true;    // false: draining, quarantined, or leased to somebody else
+  bool foreign = false;  // leased to somebody else: its cores are taken as well
+  std::string why_not;   // one line, when not usable
+};
+
+struct JobParams {
+  std::string target;      // without -threads
+  int threads = 1;         // 0: any slot whose target matches
+  std::string device_key;  // empty: any
+  int trials_per_task = 0;
+  int batch = 16;
+  int pipeline_depth = 2;
+  bool force = false;
+};
+
+// Where a candidate without a final record is.
+struct Unbuilt {};
+struct Building {
+  AttemptId attempt;
+};
+struct Built {};  // the artifact is in hand
+struct Profiling {
+  AttemptId attempt;
+};
+struct Candidate {
+  int attempts = 0;  // infrastructure faults it was struck by
+  std::variant<Unbuilt, Building, Built, Profiling> where;
+};
+
+// What a task does next. A task is in flight from WantsPropose (or WantsUpdate) until it waits or
+// is finished.
+struct Waiting {};  // in the job's queue for its next round
+struct WantsPropose {};
+struct Proposing {
+  AttemptId attempt;
+};
+struct Measuring {};  // `round` has candidates without a final record
+struct WantsUpdate {};
+struct Updating {
+  AttemptId attempt;
+};
+struct Finished {};
+using TaskPhase =
+    std::variant<Waiting, WantsPropose, Proposing, Measuring, WantsUpdate, Updating, Finished>;
+
+struct Task {
+  TaskPhase phase;
+  int budget = 0;                                // trials this job may measure
+  int trials = 0;                                // final records of this job, failed ones included
+  int failed = 0;                                // of these
+  int known = 0;                                 // records of the database at the start
+  int known_valid = 0;                           // of these
+  bool exhausted = false;                        // the search has nothing more to propose
+  bool warm_pending = false;                     // the known records are not learned yet
+  std::string first_error;                       // of the failed trials
+  std::map<CandidateId, Candidate> round;        // only those without a final record
+  int round_size = 0;                            // candidates the round began with
+  std::optional<AttemptId> profile;              // the live profile stage
+  int stage_failures = 0;                        // infrastructure faults in a row
+  absl::Time not_before = absl::InfinitePast();  // backoff
+
+  int valid() const { return trials - failed; }
+  int remaining() const { return budget - trials; }
+};
+
+struct Importing {};
+struct Tuning {};
+struct Compiling {};
+struct Done {};
+struct Failed {
+  FaultInfo fault;
+};
+struct Cancelled {
+  std::string reason;
+};
+using JobPhase = std::variant<Importing, Tuning, Compiling, Done, Failed, Cancelled>;
+
+struct Job {
+  JobId id;
+  JobParams params;
+  JobPhase phase;
+  bool paused = false;
+  std::string pause_reason;
+  std::vector<Task> tasks;
+  std::deque<TaskIndex> queue;       // tasks in phase Waiting, in turn
+  std::vector<TaskIndex> in_flight;  // in the order they started their round
+  int64_t next_candidate = 1;
+  std::optional<AttemptId> live;  // the import or compile stage
+  int stage_failures = 0;         // of import or compile, in a row
+  absl::Time not_before = absl::InfinitePast();
+  std::string last_fault;  // the latest infrastructure fault, for people
+
+  bool final() const {
+    return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
+           std::holds_alternative<Cancelled>(phase);
+  }
+};
+
+// One running stage attempt.
+struct LiveStage {
+  AttemptId id;
+  JobId job;
+  v1::StageKind kind = v1::STAGE_UNSPECIFIED;
+  std::optional<TaskIndex> task;
+  std::optional<FetchId> fetch;
+  SlotId slot;
+  std::string host;
+  std::vector<int> cores;
+  std::set<CandidateId> candidates;   // assigned, without an answer
+  std::set<CandidateId> in_progress;  // of these, the ones the worker said it started
+  bool input_closed = false;          // profile: nothing more will be fed
+  bool cancelled = false;
+};
+
+struct Fetch {
+  FetchId id;
+  JobId job;
+  std::optional<AttemptId> live;
+  int failures = 0;
+  absl::Time not_before = absl::InfinitePast();
+};
+
+inline bool InFlight(const Task& task) {
+  return !std::holds_alternative<Waiting>(task.phase) &&
+         !std::holds_alternative<Finished>(task.phase);
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,51 @@
+// Gets leases from the tracker, renews them, gives them back. Remembers the leases of this process,
+// so that a slot it holds itself is not mistaken for one held by somebody else.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/tracker.grpc.pb.h"
+#include "scheduler/ids.h"
+
+namespace heddle::scheduler {
+
+class LeaseKeeper {
+ public:
+  explicit LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker);
+  ~LeaseKeeper();
+
+  // `lost` is called at most once, from another thread, when the lease can no longer be kept; never
+  // after Release returned.
+  absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
+                                    std::function<void()> lost);
+  void Release(const std::string& lease_id);
+  // Whether this process holds the lease, or gave it back so recently that the tracker's list may
+  // not show it yet.
+  bool IsOurs(const std::string& lease_id) const;
+
+ private:
+  struct Held {
+    absl::Time renew_at;
+    absl::Time expires_at;
+    std::function<void()> lost;
+  };
+  void Loop();
+  void Renew(const std::string& lease_id);
+
+  const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace heddle::scheduler

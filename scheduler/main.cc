@@ -1,0 +1,57 @@
+// heddle-scheduler: flags, and nothing else.
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "scheduler/server.h"
+
+namespace {
+
+std::string DefaultData() {
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
+    return std::string(data) + "/heddle";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : ".") + "/.local/share/heddle";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  heddle::scheduler::ServerOptions options;
+  options.data_directory = DefaultData();
+  options.binary_directory = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  CLI::App app("heddle-scheduler: interleaves the stages of tuning jobs over shared workers");
+  app.add_option("--listen", options.listen, "HOST:PORT to serve; port 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--data", options.data_directory, "directory of database, models and modules")
+      ->capture_default_str();
+  app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
+      ->capture_default_str();
+  app.add_option("--port-file", options.port_file, "file to write the served port to");
+  app.add_option("--max-model-mib", options.max_model_mib, "largest model taken, MiB")
+      ->check(CLI::Range(1, 16384))
+      ->capture_default_str();
+  app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");
+  int verbosity = 0;
+  app.add_flag("-v,--verbose", verbosity, "tell more on stderr; twice for everything");
+  app.set_version_flag("--version", "heddle-scheduler 0.1.0");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  options.verbose = verbosity > 0;
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-scheduler"));
+  spdlog::set_level(verbosity == 0   ? spdlog::level::warn
+                    : verbosity == 1 ? spdlog::level::info
+                                     : spdlog::level::debug);
+  const absl::Status status = heddle::scheduler::RunServer(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-scheduler: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1;
+}

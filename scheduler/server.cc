@@ -1,0 +1,140 @@
+#include "scheduler/server.h"
+
+#include <fcntl.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "scheduler/embedded.h"
+#include "scheduler/executive.h"
+#include "scheduler/services.h"
+#include "scheduler/sqlite_record_store.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress, at the end
+constexpr int kMaxPollers = 16;
+
+// One scheduler a data directory; the lock goes with the process.
+absl::Status LockDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
+  const std::string path = directory + "/lock";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0)
+    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--data ", directory,
+                     ": another heddle-scheduler uses it; stop it, or give another directory"));
+  }
+  return absl::OkStatus();
+}
+
+// Written beside and renamed, so that a reader never sees half a number.
+absl::Status WritePortFile(const std::string& path, int port) {
+  const std::string beside = path + ".new";
+  std::ofstream(beside) << port << "\n";
+  std::error_code error;
+  std::filesystem::rename(beside, path, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+std::string WithPort(const std::string& address, int port) {
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+// The store is damaged or the disk fails: what was acknowledged is safe, nothing more may be
+// promised.
+void EndAtOnce(const std::string& reason) {
+  std::fprintf(stderr, "heddle-scheduler: %s; ending, nothing acknowledged is lost\n",
+               reason.c_str());
+  std::fflush(stderr);
+  _exit(1);
+}
+
+}  // namespace
+
+absl::Status RunServer(const ServerOptions& options) {
+  // Before any thread, so that all of them leave these signals to the wait below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  if (absl::Status status = LockDirectory(options.data_directory); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<RecordStore>> store =
+      OpenSqliteRecordStore(options.data_directory + "/heddle.db");
+  if (!store.ok()) return store.status();
+  absl::StatusOr<std::unique_ptr<BlobStore>> blobs =
+      BlobStore::Open(options.data_directory + "/blobs");
+  if (!blobs.ok()) return blobs.status();
+
+  std::unique_ptr<EmbeddedCluster> cluster;
+  Executive::Options executive_options;
+  executive_options.tracker_address = options.tracker_address;
+  executive_options.fatal = EndAtOnce;
+  if (options.embedded) {
+    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =
+        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose});
+    if (!started.ok()) return started.status();
+    cluster = *std::move(started);
+    executive_options.tracker_address = cluster->tracker_address();
+  }
+  absl::StatusOr<std::unique_ptr<Executive>> executive =
+      Executive::Start(executive_options, store->get(), blobs->get());
+  if (!executive.ok()) return executive.status();
+
+  ServiceLimits limits;
+  limits.max_model_bytes = options.max_model_mib << 20;
+  JobServiceImpl jobs(executive->get(), store->get(), blobs->get(), limits);
+  RecordServiceImpl records(executive->get(), store->get());
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
+  builder.RegisterService(&jobs);
+  builder.RegisterService(&records);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
+  }
+  if (!options.port_file.empty()) {
+    if (absl::Status status = WritePortFile(options.port_file, port); !status.ok()) return status;
+  }
+  std::printf("listening on %s\n", WithPort(options.listen, port).c_str());
+  std::fflush(stdout);
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  spdlog::info("signal {}: ending", signal_number);
+  server->GetHealthCheckService()->SetServingStatus(false);
+  jobs.Stop();
+  server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
+  server->Wait();
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::scheduler

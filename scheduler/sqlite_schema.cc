@@ -1,0 +1,88 @@
+#include "scheduler/sqlite_schema.h"
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/sqlite_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
+// the Unix epoch.
+constexpr std::array<const char*, 1> kMigrations = {R"sql(
+CREATE TABLE workloads(
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
+CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE TABLE devices(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, spec BLOB NOT NULL, state INTEGER NOT NULL, paused INTEGER NOT NULL, reason TEXT NOT NULL,
+  fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, device_key TEXT NOT NULL,
+  model_digest TEXT NOT NULL, module_digest TEXT NOT NULL,
+  created_ns INTEGER NOT NULL, finished_ns INTEGER NOT NULL, running_ms INTEGER NOT NULL,
+  notes BLOB NOT NULL);  -- warnings, inputs and outputs, as a Job message
+CREATE TABLE tasks(
+  job INTEGER NOT NULL REFERENCES jobs(id), idx INTEGER NOT NULL, workload INTEGER NOT NULL REFERENCES workloads(id),
+  weight INTEGER NOT NULL, budget INTEGER NOT NULL, known INTEGER NOT NULL, known_valid INTEGER NOT NULL,
+  done INTEGER NOT NULL, exhausted INTEGER NOT NULL, warm_pending INTEGER NOT NULL,
+  known_best_ns REAL NOT NULL, known_untuned_ns REAL NOT NULL, state BLOB NOT NULL DEFAULT x'',
+  PRIMARY KEY(job, idx)) WITHOUT ROWID;
+CREATE TABLE candidates(
+  job INTEGER NOT NULL, id INTEGER NOT NULL, task INTEGER NOT NULL, trace TEXT NOT NULL, origin TEXT NOT NULL,
+  attempts INTEGER NOT NULL, learned INTEGER NOT NULL,
+  PRIMARY KEY(job, id), FOREIGN KEY(job, task) REFERENCES tasks(job, idx));
+
+CREATE TABLE records(
+  id INTEGER PRIMARY KEY, workload INTEGER NOT NULL REFERENCES workloads(id),
+  target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),
+  trace TEXT NOT NULL, outcome INTEGER NOT NULL, median_ns REAL NOT NULL, created_ns INTEGER NOT NULL,
+  job INTEGER, candidate INTEGER, attempt INTEGER,  -- null for imported records
+  provenance TEXT NOT NULL,                          -- job of an imported record, in the database it came from
+  measurement BLOB NOT NULL, digest BLOB NOT NULL);
+CREATE UNIQUE INDEX records_attempt ON records(job, candidate, attempt) WHERE job IS NOT NULL;
+CREATE UNIQUE INDEX records_candidate ON records(job, candidate) WHERE job IS NOT NULL;  -- one final record each
+CREATE INDEX records_workload ON records(workload, target, device, created_ns);
+CREATE INDEX records_created ON records(created_ns);
+CREATE INDEX records_digest ON records(digest);
+
+CREATE TABLE stages(
+  attempt INTEGER PRIMARY KEY, job INTEGER NOT NULL, task TEXT NOT NULL, kind INTEGER NOT NULL, worker TEXT NOT NULL,
+  slot TEXT NOT NULL, lease TEXT NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+  fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, candidates INTEGER NOT NULL);
+CREATE INDEX stages_job ON stages(job, start_ns);
+CREATE INDEX stages_open ON stages(attempt) WHERE end_ns = 0;
+
+CREATE TABLE fences(
+  worker TEXT NOT NULL, slot TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY(worker, slot)) WITHOUT ROWID;
+)sql"};
+
+}  // namespace
+
+absl::Status Migrate(sqlite3* db) {
+  if (absl::Status begun = Execute(db, "BEGIN IMMEDIATE"); !begun.ok()) return begun;
+  int64_t version = 0;
+  {
+    Statement query(db, "PRAGMA user_version");
+    if (query.Step()) version = query.Int(0);
+    if (!query.status().ok()) return query.status();
+  }
+  absl::Status status;
+  if (version > static_cast<int64_t>(kMigrations.size())) {
+    status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", version,
+                                                        ", this program knows ", kMigrations.size(),
+                                                        ": use the newer program"));
+  }
+  for (size_t i = static_cast<size_t>(version); status.ok() && i < kMigrations.size(); ++i) {
+    status = Execute(db, kMigrations[i]);
+  }
+  if (status.ok())
+    status = Execute(db, absl::StrCat("PRAGMA user_version=", kMigrations.size()).c_str());
+  if (!status.ok()) {
+    (void)Execute(db, "ROLLBACK");
+    return status;
+  }
+  return Execute(db, "COMMIT");
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,79 @@
+// The little of SQLite's C API the store needs, with RAII and absl::Status.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace heddle::scheduler {
+
+// ResourceExhausted (disk full), Unavailable (locked by another process), DataLoss (corrupt, or no
+// database), AlreadyExists (a unique index), Internal; the message is SQLite's own.
+absl::Status SqliteStatus(sqlite3* db, int code);
+
+struct Blob {
+  absl::string_view bytes;
+};
+
+// A prepared statement. After a failure its calls do nothing until the next Bind, and status()
+// tells why.
+class Statement {
+ public:
+  Statement(sqlite3* db, const char* sql);
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  template <typename... Values>
+  Statement& Bind(const Values&... values) {
+    sqlite3_reset(statement_);
+    if (statement_ != nullptr)
+      status_ = absl::OkStatus();  // an earlier refused row must not spoil this one
+    int index = 0;
+    (BindOne(++index, values), ...);
+    return *this;
+  }
+  // True while there is a row.
+  bool Step();
+  // For statements without rows.
+  absl::Status Run();
+  const absl::Status& status() const { return status_; }
+
+  int64_t Int(int column) const { return sqlite3_column_int64(statement_, column); }
+  double Real(int column) const { return sqlite3_column_double(statement_, column); }
+  bool IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+  std::string Text(int column) const;
+
+ private:
+  template <typename Value>
+  void BindOne(int index, const Value& value) {
+    if constexpr (std::is_same_v<Value, std::nullptr_t>) {
+      Check(sqlite3_bind_null(statement_, index));
+    } else if constexpr (std::is_same_v<Value, Blob>) {
+      Check(sqlite3_bind_blob64(statement_, index, value.bytes.empty() ? "" : value.bytes.data(),
+                                value.bytes.size(), SQLITE_TRANSIENT));
+    } else if constexpr (std::is_floating_point_v<Value>) {
+      Check(sqlite3_bind_double(statement_, index, value));
+    } else if constexpr (std::is_integral_v<Value> || std::is_enum_v<Value>) {
+      Check(sqlite3_bind_int64(statement_, index, static_cast<int64_t>(value)));
+    } else {
+      const absl::string_view text(value);
+      Check(sqlite3_bind_text64(statement_, index, text.empty() ? "" : text.data(), text.size(),
+                                SQLITE_TRANSIENT, SQLITE_UTF8));
+    }
+  }
+  void Check(int code);
+
+  sqlite3* db_;
+  sqlite3_stmt* statement_ = nullptr;
+  absl::Status status_;
+};
+
+absl::Status Execute(sqlite3* db, const char* sql);
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,181 @@
+#include "scheduler/stage_orders.h"
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/describe.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Limits of the stages. Generous: they are for what hangs; a candidate has its own, much shorter
+// one.
+constexpr int64_t kImportMs = 10 * 60 * 1000;
+constexpr int64_t kSearchMs = 5 * 60 * 1000;
+constexpr int64_t kCompileMs = 30 * 60 * 1000;
+constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
+constexpr int64_t kStageOverheadMs = 60 * 1000;
+constexpr int64_t kMaxWarmRecords =
+    4096;  // the newest; a model learns little from more, and the message stays small
+
+void FillSearch(const JobBook::JobData& job, const JobBook::TaskData& task,
+                v1::SearchSpec* search) {
+  search->set_workload(task.info.workload());
+  search->set_strategy(job.row.job.spec().strategy());
+  search->set_seed(job.row.job.spec().seed());
+}
+
+void AddResult(const std::string& trace, v1::Outcome outcome, double median_ns,
+               v1::UpdateSpec* update) {
+  if (outcome == v1::OUTCOME_LOST) return;  // never train on infrastructure faults
+  v1::SearchResult& result = *update->add_results();
+  result.set_trace(trace);
+  result.set_valid(outcome == v1::OUTCOME_OK);
+  result.set_median_ns(median_ns);
+}
+
+void FillUpdate(const Dispatcher& dispatcher, const JobBook::JobData& job, RecordStore* store,
+                const StartStage& start, v1::UpdateSpec* update) {
+  const Job& state = *dispatcher.FindJob(start.job);
+  const JobBook::TaskData& task = job.tasks[static_cast<size_t>(start.task->value)];
+  if (state.tasks[static_cast<size_t>(start.task->value)].warm_pending) {
+    v1::RecordQuery query;
+    query.set_workload_key(task.info.key());
+    query.set_target(job.row.job.spec().target());
+    query.set_device_key(state.params.device_key);
+    query.set_limit(kMaxWarmRecords);
+    absl::StatusOr<std::vector<v1::Record>> records = store->Query(query);
+    if (records.ok()) {
+      for (const v1::Record& record : *records) {
+        AddResult(record.trace(), record.measurement().outcome(), record.median_ns(), update);
+      }
+    }
+    return;
+  }
+  for (const auto& [id, candidate] : job.candidates) {
+    if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
+    AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, update);
+  }
+}
+
+void FillCompile(const Dispatcher& dispatcher, const JobBook::JobData& job, RecordStore* store,
+                 const StartStage& start, v1::ScheduleChoice choice, v1::CompileSpec* compile) {
+  const v1::JobSpec& spec = job.row.job.spec();
+  *compile->mutable_options() = spec.options();
+  compile->set_model_name(spec.name());
+  compile->set_choice(choice);
+  if (choice != v1::SCHEDULE_BEST) return;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    v1::BestTrace best;
+    best.set_workload_key(job.tasks[i].info.key());
+    auto consider = [&](const std::string& trace, double median_ns) {
+      if (median_ns <= 0 || (best.median_ns() > 0 && best.median_ns() <= median_ns)) return;
+      best.set_trace(trace);
+      best.set_median_ns(median_ns);
+    };
+    v1::RecordQuery query;
+    query.set_workload_key(best.workload_key());
+    query.set_target(spec.target());
+    query.set_device_key(dispatcher.FindJob(start.job)->params.device_key);
+    query.set_best_only(true);
+    query.set_valid_only(true);
+    absl::StatusOr<std::vector<v1::Record>> records = store->Query(query);
+    if (records.ok()) {
+      for (const v1::Record& record : *records) consider(record.trace(), record.median_ns());
+    }
+    // The newest results may not be on disk yet.
+    for (const auto& [id, candidate] : job.candidates) {
+      if (candidate.task == static_cast<int>(i)) consider(candidate.trace, candidate.median_ns);
+    }
+    if (best.median_ns() > 0) *compile->add_best() = best;
+  }
+}
+
+int64_t TimeLimitMs(const StartStage& start, int batch) {
+  switch (start.kind) {
+    case v1::STAGE_IMPORT:
+      return kImportMs;
+    case v1::STAGE_COMPILE:
+      return kCompileMs;
+    case v1::STAGE_BUILD:
+      return kStageOverheadMs + kCandidateMs * static_cast<int64_t>(start.candidates.size());
+    // Waits for builds between measurements.
+    case v1::STAGE_PROFILE:
+      return kStageOverheadMs + 2 * kCandidateMs * batch;
+    default:
+      return kSearchMs;
+  }
+}
+
+}  // namespace
+
+v1::StageInput MakeProfileInput(const JobBook& book, JobId job, CandidateId id) {
+  const JobBook::CandidateData& candidate = book.data(job).candidates.at(id);
+  v1::StageInput input;
+  v1::ProfileItem& item = *input.mutable_profile();
+  item.mutable_candidate()->set_id(id.value);
+  item.mutable_candidate()->set_trace(candidate.trace);
+  item.mutable_candidate()->set_origin(candidate.origin);
+  if (candidate.artifact != nullptr) *item.mutable_artifact() = *candidate.artifact;
+  return input;
+}
+
+StageOrder MakeOrder(const Dispatcher& dispatcher, const JobBook& book, RecordStore* store,
+                     const StartStage& start, v1::ScheduleChoice choice) {
+  const JobBook::JobData& job = book.data(start.job);
+  const JobParams& params = dispatcher.FindJob(start.job)->params;
+  const v1::JobSpec& spec = job.row.job.spec();
+  StageOrder order;
+  order.attempt = start.attempt;
+  order.slot = start.slot;
+  order.purpose = absl::StrCat(JobName(start.job.value), " ", StageName(start.kind));
+  v1::StageStart& out = order.start;
+  out.set_job(JobName(start.job.value));
+  out.set_attempt_id(start.attempt.value);
+  out.set_kind(start.kind);
+  out.set_slot(start.slot.slot);
+  out.set_time_limit_ms(TimeLimitMs(start, params.batch));
+  out.set_candidate_time_limit_ms(kCandidateMs);
+  out.set_target(spec.target());
+  const JobBook::TaskData* task =
+      start.task ? &job.tasks[static_cast<size_t>(start.task->value)] : nullptr;
+  switch (start.kind) {
+    case v1::STAGE_IMPORT:
+      *out.mutable_import()->mutable_options() = spec.options();
+      order.model_digest = job.row.job.model_digest();
+      break;
+    case v1::STAGE_COMPILE:
+      FillCompile(dispatcher, job, store, start, choice, out.mutable_compile());
+      order.model_digest = job.row.job.model_digest();
+      break;
+    case v1::STAGE_PROPOSE:
+      FillSearch(job, *task, out.mutable_propose()->mutable_search());
+      out.mutable_propose()->set_count(start.count);
+      order.search_state = task->search_state;
+      break;
+    case v1::STAGE_UPDATE:
+      FillSearch(job, *task, out.mutable_update()->mutable_search());
+      FillUpdate(dispatcher, job, store, start, out.mutable_update());
+      order.search_state = task->search_state;
+      break;
+    case v1::STAGE_BUILD:
+      out.mutable_build()->set_workload(task->info.workload());
+      for (CandidateId id : start.candidates) {
+        v1::StageInput input = MakeProfileInput(book, start.job, id);
+        v1::Candidate candidate = input.profile().candidate();
+        *input.mutable_build()->mutable_candidate() = std::move(candidate);
+        order.inputs.push_back(std::move(input));
+      }
+      break;
+    default:
+      out.mutable_profile()->set_workload(task->info.workload());
+      out.mutable_profile()->set_repeats(spec.repeats());
+      out.mutable_profile()->set_min_repeat_us(spec.min_repeat_us());
+      out.mutable_profile()->set_threads(std::max(1, params.threads));
+      for (CandidateId id : start.candidates)
+        order.inputs.push_back(MakeProfileInput(book, start.job, id));
+      order.input_open = true;
+      break;
+  }
+  return order;
+}
+
+}  // namespace heddle::scheduler

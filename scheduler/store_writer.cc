@@ -1,0 +1,92 @@
+#include "scheduler/store_writer.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace heddle::scheduler {
+
+StoreWriter::StoreWriter(RecordStore* store, Hooks hooks)
+    : store_(store), hooks_(std::move(hooks)), thread_([this] { Loop(); }) {}
+
+StoreWriter::~StoreWriter() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+void StoreWriter::Write(Batch batch, std::function<void()> durable) {
+  auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.size() < kMaxQueue || stop_;
+  };
+  absl::MutexLock lock(&mutex_, absl::Condition(&room));
+  queue_.push_back({std::move(batch), std::move(durable)});
+}
+
+void StoreWriter::Flush() {
+  auto idle = [this]()
+                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return queue_.empty() && !writing_; };
+  absl::MutexLock lock(&mutex_, absl::Condition(&idle));
+}
+
+void StoreWriter::Loop() {
+  while (true) {
+    std::deque<Entry> group;
+    {
+      auto work = [this]()
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty() || stop_; };
+      absl::MutexLock lock(&mutex_, absl::Condition(&work));
+      if (queue_.empty()) return;
+      while (!queue_.empty() && group.size() < kMaxGroup) {
+        group.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
+      writing_ = true;
+    }
+    const bool written = ApplyAll(group);
+    for (const Entry& entry : group) {
+      if (written && entry.durable) entry.durable();
+    }
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    if (!written) queue_.clear();
+  }
+}
+
+bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
+  std::vector<Batch> batches;
+  for (const Entry& entry : entries) batches.push_back(entry.batch);
+  for (bool blocked = false;;) {
+    absl::StatusOr<std::vector<absl::Status>> results = store_->Apply(batches);
+    if (results.ok()) {
+      if (blocked) hooks_.blocked("");
+      for (const absl::Status& result : *results) {
+        if (result.ok()) continue;
+        hooks_.fatal(absl::StrCat("the record store refused a change: ", result.message()));
+        return false;
+      }
+      return true;
+    }
+    const absl::StatusCode code = results.status().code();
+    if (code != absl::StatusCode::kResourceExhausted && code != absl::StatusCode::kUnavailable) {
+      hooks_.fatal(absl::StrCat("the record store failed: ", results.status().message()));
+      return false;
+    }
+    if (!blocked) {
+      hooks_.blocked(
+          code == absl::StatusCode::kUnavailable
+              ? "the database is locked by another program; goes on by itself when that ends"
+              : "the disk of the database is full; goes on by itself when there is space");
+    }
+    blocked = true;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stop_)
+        return false;  // nothing acknowledged is lost; the rest is found again after a restart
+    }
+    absl::SleepFor(absl::Seconds(1));
+  }
+}
+
+}  // namespace heddle::scheduler

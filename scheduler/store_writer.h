@@ -1,0 +1,57 @@
+// The one thread that writes to the record store. Batches are applied in the order they come, as
+// many at a time as have gathered (group commit), so that one sync of the disk serves them all.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "scheduler/record_store.h"
+
+namespace heddle::scheduler {
+
+class StoreWriter {
+ public:
+  struct Hooks {
+    // The store takes no writes for now (disk full, locked); nothing is lost, it is tried again
+    // every second. Empty: it does again.
+    std::function<void(std::string reason)> blocked;
+    // The store and the scheduler no longer agree, or the disk fails: the process must end, what
+    // was acknowledged is safe.
+    std::function<void(std::string reason)> fatal;
+  };
+  StoreWriter(RecordStore* store, Hooks hooks);
+  // Applies what is queued, then ends.
+  ~StoreWriter();
+
+  // `durable`, if set, is called on the writer's thread once the batch is on disk. Blocks while the
+  // queue is full.
+  void Write(Batch batch, std::function<void()> durable = nullptr);
+  // Waits until everything written before is durable.
+  void Flush();
+
+ private:
+  struct Entry {
+    Batch batch;
+    std::function<void()> durable;
+  };
+  void Loop();
+  bool ApplyAll(const std::deque<Entry>& entries);
+
+  // Entries, not bytes: one is at most a round of candidates or a search state (some MiB).
+  static constexpr size_t kMaxQueue = 4096;
+  static constexpr size_t kMaxGroup = 512;  // keeps one transaction under a second
+
+  RecordStore* const store_;
+  const Hooks hooks_;
+  absl::Mutex mutex_;
+  std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace heddle::scheduler
