@@ -17,6 +17,9 @@ namespace {
 // Conjunctions longer than this are taken as they are: the effort is quadratic.
 constexpr size_t kMaxSharpened = 8;
 
+// Extents are far below; larger ones could overflow a fact's coefficients.
+constexpr int64_t kMaxFactDivisor = int64_t{1} << 20;
+
 // The parts that all hold when `condition` is `holds`.
 void CollectConjuncts(const Expr& condition, bool holds, std::vector<Expr>* conjuncts) {
   if (condition->kind == ExprKind::kOp && condition->op == (holds ? Op::kAnd : Op::kOr)) {
@@ -102,7 +105,23 @@ void Analyzer::AddFact(Linear fact) {
     if (range.min <= range.max) Bind(term->var.get(), range);
     return;
   }
+  AddFactsOfDividends(fact);
   facts_.push_back(std::move(fact));
+}
+
+// k * (x // k) lies in [x - k + 1, x], so a fact about a quotient is one about its dividend, too.
+void Analyzer::AddFactsOfDividends(const Linear& fact) {
+  for (const auto& [quotient, c] : fact.terms) {
+    int64_t k = 0;
+    if (!IsOp(quotient, Op::kFloorDiv) || !IsConstInt(quotient->args[1], &k)) continue;
+    if (k <= 0 || k > kMaxFactDivisor) continue;
+    Linear derived;
+    AddScaled(derived, fact, k);
+    AddTerm(derived, quotient, -c * k);
+    AddScaled(derived, ToLinear(quotient->args[0]), c);
+    if (c < 0) derived.constant -= c * (k - 1);
+    facts_.push_back(std::move(derived));
+  }
 }
 
 bool Analyzer::Proves(const Expr& condition) {

@@ -215,10 +215,33 @@ int64_t FloatToInt(double value, DType dtype) {
   return static_cast<int64_t>(std::fmin(std::fmax(std::trunc(value), low), high));
 }
 
-Expr Int(int64_t value, DType dtype) {
-  assert(!IsFloat(dtype));
+namespace {
+
+Expr NewInt(int64_t value, DType dtype) {
   ExprNode node{ExprKind::kInt, dtype, WrapInt(value, dtype)};
   return std::make_shared<const ExprNode>(std::move(node));
+}
+
+// Index arithmetic is full of small constants; sharing their nodes saves a good part of all
+// allocations.
+constexpr int64_t kSharedInts = 256;
+
+const std::vector<Expr>& SharedInts() {
+  static const auto* ints = [] {
+    auto* list = new std::vector<Expr>;
+    for (int64_t value = 0; value < kSharedInts; ++value)
+      list->push_back(NewInt(value, DType::kI64));
+    return list;
+  }();
+  return *ints;
+}
+
+}  // namespace
+
+Expr Int(int64_t value, DType dtype) {
+  assert(!IsFloat(dtype));
+  if (dtype == DType::kI64 && value >= 0 && value < kSharedInts) return SharedInts()[value];
+  return NewInt(value, dtype);
 }
 
 Expr Bool(bool value) { return Int(value, DType::kBool); }
@@ -368,6 +391,14 @@ Expr Make(Op op, std::vector<Expr> args) {
   node.op = op;
   node.args = std::move(args);
   return std::make_shared<const ExprNode>(std::move(node));
+}
+
+Expr Make(Op op, Expr a, Expr b) {
+  std::vector<Expr> args;
+  args.reserve(2);
+  args.push_back(std::move(a));
+  args.push_back(std::move(b));
+  return Make(op, std::move(args));
 }
 
 Expr Cast(DType dtype, Expr operand) {

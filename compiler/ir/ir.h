@@ -175,18 +175,19 @@ Expr Float(double value, DType dtype = DType::kF32);
 Expr VarExpr(VarRef var);
 Expr Load(BufferRef buffer, std::vector<Expr> indices);
 Expr Make(Op op, std::vector<Expr> args);
+Expr Make(Op op, Expr a, Expr b);  // the same, for two operands, without copies
 Expr Cast(DType dtype, Expr operand);
 Expr Select(Expr condition, Expr then_value, Expr else_value);
 Expr Zero(DType dtype);
 
-inline Expr operator+(Expr a, Expr b) { return Make(Op::kAdd, {std::move(a), std::move(b)}); }
-inline Expr operator-(Expr a, Expr b) { return Make(Op::kSub, {std::move(a), std::move(b)}); }
-inline Expr operator*(Expr a, Expr b) { return Make(Op::kMul, {std::move(a), std::move(b)}); }
-inline Expr FloorDiv(Expr a, Expr b) { return Make(Op::kFloorDiv, {std::move(a), std::move(b)}); }
-inline Expr FloorMod(Expr a, Expr b) { return Make(Op::kFloorMod, {std::move(a), std::move(b)}); }
-inline Expr Lt(Expr a, Expr b) { return Make(Op::kLt, {std::move(a), std::move(b)}); }
-inline Expr Le(Expr a, Expr b) { return Make(Op::kLe, {std::move(a), std::move(b)}); }
-inline Expr And(Expr a, Expr b) { return Make(Op::kAnd, {std::move(a), std::move(b)}); }
+inline Expr operator+(Expr a, Expr b) { return Make(Op::kAdd, std::move(a), std::move(b)); }
+inline Expr operator-(Expr a, Expr b) { return Make(Op::kSub, std::move(a), std::move(b)); }
+inline Expr operator*(Expr a, Expr b) { return Make(Op::kMul, std::move(a), std::move(b)); }
+inline Expr FloorDiv(Expr a, Expr b) { return Make(Op::kFloorDiv, std::move(a), std::move(b)); }
+inline Expr FloorMod(Expr a, Expr b) { return Make(Op::kFloorMod, std::move(a), std::move(b)); }
+inline Expr Lt(Expr a, Expr b) { return Make(Op::kLt, std::move(a), std::move(b)); }
+inline Expr Le(Expr a, Expr b) { return Make(Op::kLe, std::move(a), std::move(b)); }
+inline Expr And(Expr a, Expr b) { return Make(Op::kAnd, std::move(a), std::move(b)); }
 
 bool IsConstInt(const Expr& e, int64_t* value = nullptr);
 // Same structure, same variables and buffers (by identity).

@@ -255,7 +255,7 @@ Linear Analyzer::LinMinMax(const Expr& e) {
     if (!IsAtom(a) || !IsOp(a.terms[0].first, e->op)) continue;
     const Expr inner = a.terms[0].first;
     for (int k = 0; k < 2; ++k) {
-      Linear over = Lin(inner->args[k]);
+      Linear over = ToLinear(inner->args[k]);
       AddScaled(over, b, -1);
       const Interval o = LinearBounds(over);
       if (is_min ? o.min >= 0 : o.max <= 0)
@@ -331,14 +331,14 @@ Linear Analyzer::DivBy(Linear l, int64_t divisor) {
     const Expr& atom = rest.terms[0].first;
     // (x // a + c) // b = (x + c*a) // (a*b)
     if (IsDivMod(atom, Op::kFloorDiv, &inner) && inner <= INT64_MAX / divisor) {
-      Linear x = Lin(atom->args[0]);
+      Linear x = ToLinear(atom->args[0]);
       x.constant += rest.constant * inner;
       AddScaled(whole, DivBy(std::move(x), inner * divisor), 1);
       return whole;
     }
     // (x % m) // b = (x // b) % (m / b)
     if (rest.constant == 0 && IsDivMod(atom, Op::kFloorMod, &inner) && inner % divisor == 0) {
-      AddScaled(whole, ModBy(DivBy(Lin(atom->args[0]), divisor), inner / divisor), 1);
+      AddScaled(whole, ModBy(DivBy(ToLinear(atom->args[0]), divisor), inner / divisor), 1);
       return whole;
     }
   }
@@ -386,7 +386,7 @@ bool Analyzer::ExpandModAtoms(Linear& l, int64_t divisor) {
     int64_t inner = 0;
     if (IsDivMod(term, Op::kFloorMod, &inner) &&
         inner % (divisor / std::gcd(std::abs(c), divisor)) == 0) {
-      AddScaled(expanded, Lin(term->args[0]), c);
+      AddScaled(expanded, ToLinear(term->args[0]), c);
       changed = true;
     } else {
       AddTerm(expanded, term, c);
@@ -435,7 +435,7 @@ bool Analyzer::RecombineMod(Linear& l, size_t i) {
   if (std::none_of(l.terms.begin(), l.terms.end(),
                    [&](const auto& t) { return t.second == wanted; }))
     return false;
-  const Linear y = Lin(atom->args[0]);
+  const Linear y = ToLinear(atom->args[0]);
   const Linear quotient = DivBy(y, divisor);
   if (!IsAtom(quotient)) return false;
   const Expr& q = quotient.terms[0].first;
@@ -465,7 +465,7 @@ bool Analyzer::RecombineDiv(Linear& l, size_t i) {
   const auto [atom, factor] = l.terms[i];
   if (!IsDivMod(atom, Op::kFloorDiv, &divisor) || factor % divisor != 0) return false;
   const int64_t c = -factor / divisor;
-  const Linear y = Lin(atom->args[0]);
+  const Linear y = ToLinear(atom->args[0]);
   if (y.terms.empty()) return false;
   for (const auto& [term, k] : y.terms) {
     const int at = FindTerm(l, term);
