@@ -1,0 +1,90 @@
+// The rules a search space is made of. A rule owns one stage (or one reduction with its epilogue
+// and its producers), declares the decisions it leaves open, and turns decided values into steps.
+// Internal to this folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+#include "compiler/schedule/access.h"
+#include "compiler/schedule/space.h"
+#include "compiler/schedule/trace.h"
+
+namespace heddle::schedule {
+
+// One decision: the values to choose from and the one to take without measurement.
+struct Knob {
+  std::string what;
+  std::vector<int64_t> values;
+  int32_t preferred = 0;
+};
+
+class Knobs {
+ public:
+  // Returns the decision's index. `preferred` must be among the values, else the first is
+  // preferred.
+  int Add(std::string what, std::vector<int64_t> values, int64_t preferred);
+  const std::vector<Knob>& all() const { return knobs_; }
+  int64_t Value(const Point& point, int knob) const { return knobs_[knob].values[point[knob]]; }
+
+ private:
+  std::vector<Knob> knobs_;
+};
+
+// Applies steps and writes them down.
+class Recorder {
+ public:
+  explicit Recorder(ir::Program program) : program_(std::move(program)) {}
+  absl::Status Do(Primitive primitive, std::vector<std::string> names,
+                  std::vector<int64_t> ints = {});
+  const ir::Program& program() const { return program_; }
+  const Trace& trace() const { return trace_; }
+
+ private:
+  ir::Program program_;
+  Trace trace_;
+};
+
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  virtual absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const = 0;
+};
+
+// A reduction as its rule needs it.
+struct ReductionStage {
+  StageView view;
+  const ir::Block* block = nullptr;    // alive as long as the analysed program
+  std::string epilogue;                // empty: the reduction is copied out instead
+  std::vector<std::string> producers;  // injective blocks that only this reduction reads
+};
+
+// Lanes of one vector register for elements of this type.
+int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype);
+
+// Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
+std::unique_ptr<Rule> MakeTiledReduction(const ir::Program& base, const ReductionStage& stage,
+                                         int vector_axis, const ir::TargetInfo& target,
+                                         Knobs& knobs);
+// One partial result per lane along a reduce axis that is contiguous in memory.
+std::unique_ptr<Rule> MakeLaneReduction(const ir::Program& base, const ReductionStage& stage,
+                                        int reduce_axis, const ir::TargetInfo& target,
+                                        Knobs& knobs);
+// An injective stage, or a reduction no other rule fits: outer loops parallel, the contiguous axis
+// vectorized.
+std::unique_ptr<Rule> MakePlainStage(const StageView& view, const ir::Block& block,
+                                     const ir::TargetInfo& target, Knobs& knobs);
+
+// The steps of a plain stage with its preferred decisions.
+absl::Status ApplyPlain(const StageView& view, const ir::Block& block, const ir::TargetInfo& target,
+                        Recorder& out);
+
+// Splits off and vectorizes the last loop of a copy nest where its extent allows; otherwise leaves
+// it alone.
+absl::Status VectorizeLoop(const std::string& loop, int64_t extent, int64_t lanes, Recorder& out);
+
+}  // namespace heddle::schedule

@@ -1,0 +1,285 @@
+#include "compiler/schedule/space.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/rules.h"
+#include "compiler/schedule/tree.h"
+
+namespace heddle::schedule {
+
+Point Space::Random(Rng& rng) const {
+  Point point;
+  for (int k = 0; k < NumDecisions(); ++k) {
+    point.push_back(std::uniform_int_distribution<int32_t>(0, Choices(k) - 1)(rng));
+  }
+  return point;
+}
+
+Point Space::Mutate(const Point& point, Rng& rng) const {
+  std::vector<int> open;
+  for (int k = 0; k < NumDecisions(); ++k) {
+    if (Choices(k) > 1) open.push_back(k);
+  }
+  Point mutant = point;
+  if (open.empty()) return mutant;
+  int k = open[std::uniform_int_distribution<size_t>(0, open.size() - 1)(rng)];
+  // Any choice but the present one.
+  int32_t drawn = std::uniform_int_distribution<int32_t>(0, Choices(k) - 2)(rng);
+  mutant[k] = drawn + (drawn >= mutant[k]);
+  return mutant;
+}
+
+int Knobs::Add(std::string what, std::vector<int64_t> values, int64_t preferred) {
+  Knob knob{std::move(what), std::move(values), 0};
+  auto it = std::find(knob.values.begin(), knob.values.end(), preferred);
+  if (it != knob.values.end()) knob.preferred = static_cast<int32_t>(it - knob.values.begin());
+  knobs_.push_back(std::move(knob));
+  return static_cast<int>(knobs_.size()) - 1;
+}
+
+absl::Status Recorder::Do(Primitive primitive, std::vector<std::string> names,
+                          std::vector<int64_t> ints) {
+  Step step{primitive, std::move(names), std::move(ints)};
+  HEDDLE_ASSIGN_OR_RETURN(program_, ApplyStep(program_, step));
+  trace_.steps.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype) {
+  return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));
+}
+
+namespace {
+
+class RuleSpace : public Space {
+ public:
+  RuleSpace(const ir::Program& naive, const ir::TargetInfo& target)
+      : target_(target), base_(naive) {}
+
+  int NumDecisions() const override { return static_cast<int>(knobs_.all().size()); }
+  int32_t Choices(int decision) const override {
+    return static_cast<int32_t>(knobs_.all()[decision].values.size());
+  }
+  std::string Describe(int decision) const override { return knobs_.all()[decision].what; }
+
+  absl::StatusOr<Trace> Expand(const Point& point) const override {
+    HEDDLE_RETURN_IF_ERROR(CheckPoint(point));
+    Recorder out = base_;
+    for (const auto& rule : rules_) HEDDLE_RETURN_IF_ERROR(rule->Apply(knobs_, point, out));
+    return out.trace();
+  }
+
+  double Size() const override {
+    double size = 1;
+    for (const Knob& knob : knobs_.all()) size *= static_cast<double>(knob.values.size());
+    return size;
+  }
+
+  Point Preferred() const {
+    Point point;
+    for (const Knob& knob : knobs_.all()) point.push_back(knob.preferred);
+    return point;
+  }
+
+  void Build();
+
+ private:
+  absl::Status CheckPoint(const Point& point) const;
+  void InlineInjective();
+  void AddReductions();
+  void AddPlainStages();
+  bool TryRule(std::unique_ptr<Rule> (*make)(const ir::Program&, const ReductionStage&, int,
+                                             const ir::TargetInfo&, Knobs&),
+               const ReductionStage& stage, int axis);
+  void AddReduction(const ReductionStage& stage);
+  void AddPlain(const Path& path);
+  std::vector<Path> Consumers(const std::vector<Path>& blocks, const Path& producer) const;
+
+  ir::TargetInfo target_;
+  Recorder base_;                  // the naive program with what is injective inlined
+  Recorder tried_{ir::Program{}};  // base_ with the preferred decisions of all rules so far
+  Knobs knobs_;
+  std::vector<std::unique_ptr<Rule>> rules_;
+  std::set<std::string> taken_;  // blocks that a rule owns
+};
+
+absl::Status RuleSpace::CheckPoint(const Point& point) const {
+  if (static_cast<int>(point.size()) != NumDecisions()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a point has ", NumDecisions(), " decisions here, not ", point.size()));
+  }
+  for (int k = 0; k < NumDecisions(); ++k) {
+    if (point[k] >= 0 && point[k] < Choices(k)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("decision ", k, " has ", Choices(k),
+                                                   " choices; ", point[k], " is not one of them"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Path> RuleSpace::Consumers(const std::vector<Path>& blocks,
+                                       const Path& producer) const {
+  std::vector<Path> consumers;
+  for (const Path& path : blocks) {
+    if (Reads(path.block(), producer.block().store.buffer.get())) consumers.push_back(path);
+  }
+  return consumers;
+}
+
+// Chains of injective stages become one: each goes into its readers if these are injective too,
+// unless it is expensive and read more than once. What a reduction reads stays a stage of its own,
+// which the reduction's rule places.
+void RuleSpace::InlineInjective() {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    std::vector<Path> blocks = AllBlocks(base_.program().body);
+    for (const Path& path : blocks) {
+      const ir::Block& block = path.block();
+      if (block.reducer || IsOutput(base_.program(), block.store.buffer.get())) continue;
+      std::vector<Path> consumers = Consumers(blocks, path);
+      bool injective = std::all_of(consumers.begin(), consumers.end(),
+                                   [](const Path& c) { return !c.block().reducer; });
+      if (!injective || (IsExpensive(block) && consumers.size() > 1)) continue;
+      if (base_.Do(Primitive::kComputeInline, {block.name}).ok()) {
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+void RuleSpace::AddReductions() {
+  const ir::Program& base = base_.program();
+  std::vector<Path> blocks = AllBlocks(base.body);
+  std::vector<ReductionStage> stages;
+  std::set<std::string> epilogues;
+  for (const Path& path : blocks) {
+    if (!path.block().reducer) continue;
+    ReductionStage stage;
+    stage.block = &path.block();
+    if (!ViewStage(path, &stage.view)) continue;
+    // An injective stage that is all that reads the result, point by point, runs on each finished
+    // tile.
+    std::vector<Path> consumers = Consumers(blocks, path);
+    if (consumers.size() == 1 && !stage.view.spatial.empty()) {
+      const ir::Block& consumer = consumers[0].block();
+      int64_t points = 1;
+      for (const ir::BlockIter& iter : consumer.iters) points *= iter.extent;
+      if (!consumer.reducer && points == path.block().store.buffer->NumElements() &&
+          !epilogues.count(consumer.name) &&
+          ReverseComputeAt(base, consumer.name, stage.view.spatial.back().loop).ok()) {
+        stage.epilogue = consumer.name;
+        epilogues.insert(consumer.name);
+      }
+    }
+    stages.push_back(std::move(stage));
+  }
+  for (ReductionStage& stage : stages) {
+    for (const Path& path : blocks) {
+      const ir::Block& block = path.block();
+      if (block.reducer || epilogues.count(block.name)) continue;
+      if (IsOutput(base, block.store.buffer.get())) continue;
+      std::vector<Path> consumers = Consumers(blocks, path);
+      if (consumers.size() == 1 && &consumers[0].block() == stage.block) {
+        stage.producers.push_back(block.name);
+      }
+    }
+    AddReduction(stage);
+  }
+}
+
+// Keeps the rule if its preferred decisions work on top of those before it.
+bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ir::Program&, const ReductionStage&,
+                                                      int, const ir::TargetInfo&, Knobs&),
+                        const ReductionStage& stage, int axis) {
+  Knobs knobs = knobs_;
+  std::unique_ptr<Rule> rule = make(base_.program(), stage, axis, target_, knobs);
+  Point point;
+  for (const Knob& knob : knobs.all()) point.push_back(knob.preferred);
+  Recorder attempt = tried_;
+  if (!rule->Apply(knobs, point, attempt).ok()) return false;
+  tried_ = std::move(attempt);
+  knobs_ = std::move(knobs);
+  rules_.push_back(std::move(rule));
+  taken_.insert(stage.view.block);
+  if (!stage.epilogue.empty()) taken_.insert(stage.epilogue);
+  taken_.insert(stage.producers.begin(), stage.producers.end());
+  return true;
+}
+
+void RuleSpace::AddReduction(const ReductionStage& stage) {
+  const std::vector<Axis>& spatial = stage.view.spatial;
+  int best = -1;
+  VectorFit best_fit;
+  for (size_t k = 0; k < spatial.size(); ++k) {
+    if (spatial[k].extent < 2) continue;
+    VectorFit fit = FitOf(*stage.block, spatial[k].iter);
+    if (fit.contiguous == 0) continue;
+    if (best < 0 || fit.scattered < best_fit.scattered ||
+        (fit.scattered == best_fit.scattered && fit.contiguous >= best_fit.contiguous)) {
+      best = static_cast<int>(k);
+      best_fit = fit;
+    }
+  }
+  int lane_axis = -1;
+  for (size_t k = 0; k < stage.view.reduce.size(); ++k) {
+    VectorFit fit = FitOf(*stage.block, stage.view.reduce[k].iter);
+    if (fit.contiguous > 0 && fit.scattered == 0 &&
+        PowerOfTwoDivisor(stage.view.reduce[k].extent, 64) >= 4) {
+      lane_axis = static_cast<int>(k);
+    }
+  }
+  const bool clean = best >= 0 && best_fit.scattered == 0;
+  if (!clean && lane_axis >= 0 && TryRule(MakeLaneReduction, stage, lane_axis)) return;
+  if (best >= 0) TryRule(MakeTiledReduction, stage, best);
+}
+
+void RuleSpace::AddPlainStages() {
+  for (const Path& path : AllBlocks(base_.program().body)) {
+    const ir::Block& block = path.block();
+    StageView view;
+    if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
+    Knobs knobs = knobs_;
+    std::unique_ptr<Rule> rule = MakePlainStage(view, block, target_, knobs);
+    Point point;
+    for (const Knob& knob : knobs.all()) point.push_back(knob.preferred);
+    Recorder attempt = tried_;
+    if (!rule->Apply(knobs, point, attempt).ok()) continue;
+    tried_ = std::move(attempt);
+    knobs_ = std::move(knobs);
+    rules_.push_back(std::move(rule));
+  }
+}
+
+void RuleSpace::Build() {
+  InlineInjective();
+  tried_ = base_;
+  AddReductions();
+  AddPlainStages();
+}
+
+std::unique_ptr<RuleSpace> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
+  auto space = std::make_unique<RuleSpace>(naive, target);
+  // Schedules for GPUs come with their back end; until then such a target has the unscheduled
+  // program as its only point.
+  if (target.target.kind == ir::TargetKind::kLlvm) space->Build();
+  return space;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
+                                                 const ir::TargetInfo& target) {
+  return BuildSpace(naive, target);
+}
+
+absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const ir::TargetInfo& target) {
+  std::unique_ptr<RuleSpace> space = BuildSpace(naive, target);
+  return space->Expand(space->Preferred());
+}
+
+}  // namespace heddle::schedule
