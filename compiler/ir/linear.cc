@@ -259,7 +259,7 @@ Linear Analyzer::LinMinMax(const Expr& e) {
       AddScaled(over, b, -1);
       const Interval o = LinearBounds(over);
       if (is_min ? o.min >= 0 : o.max <= 0)
-        return LinMinMax(Make(e->op, {inner->args[1 - k], Sorted(b)}));
+        return Lin(Make(e->op, {inner->args[1 - k], Sorted(b)}));
     }
   }
   Expr x = Sorted(std::move(a)), y = Sorted(std::move(b));

@@ -17,7 +17,7 @@ constexpr int kPointsPerExpr = 40;
 
 void AddRandomVars(RandomExpr& random) {
   for (int64_t n = random.Pick(1, 4); n > 0; --n) {
-    const int64_t low = random.Pick(0, 3) ? 0 : random.Pick(-9, 3);
+    const int64_t low = random.Pick(0, 2) ? 0 : random.Pick(-40, 40);
     random.AddVar("v" + std::to_string(n), low, low + random.Pick(0, 3) * random.Factor());
   }
 }
