@@ -1,0 +1,211 @@
+#include "tests/onnx/onnx_case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/tolerance.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/runtime/executor.h"
+#include "onnx/onnx_pb.h"
+
+namespace heddle::onnx_cases {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::vector<onnx::TensorProto> ReadTensors(const fs::path& folder, const std::string& prefix) {
+  std::vector<onnx::TensorProto> tensors;
+  for (int i = 0;; ++i) {
+    const fs::path path = folder / absl::StrCat(prefix, "_", i, ".pb");
+    if (!fs::exists(path)) return tensors;
+    tensors.emplace_back();
+    if (!tensors.back().ParseFromString(ReadFile(path))) tensors.back().Clear();
+  }
+}
+
+// Elements as doubles; `ok` is false for types that we do not have.
+std::vector<double> Values(const onnx::TensorProto& t, bool& ok) {
+  std::vector<double> out;
+  const auto raw = [&](auto example) {
+    using T = decltype(example);
+    for (size_t i = 0; i + sizeof(T) <= t.raw_data().size(); i += sizeof(T)) {
+      T v;
+      std::memcpy(&v, t.raw_data().data() + i, sizeof(T));
+      out.push_back(static_cast<double>(v));
+    }
+  };
+  ok = t.has_raw_data();  // as the official data is written
+  switch (t.data_type()) {
+    case onnx::TensorProto::FLOAT:
+      raw(float{});
+      break;
+    case onnx::TensorProto::DOUBLE:
+      raw(double{});
+      break;
+    case onnx::TensorProto::INT64:
+      raw(int64_t{});
+      break;
+    case onnx::TensorProto::INT32:
+      raw(int32_t{});
+      break;
+    case onnx::TensorProto::INT8:
+      raw(int8_t{});
+      break;
+    case onnx::TensorProto::UINT8:
+      raw(uint8_t{});
+      break;
+    case onnx::TensorProto::BOOL:
+      raw(uint8_t{});
+      break;
+    default:
+      ok = false;
+  }
+  return out;
+}
+
+double Element(const runtime::TensorSpec& spec, const void* data, int64_t i) {
+  if (spec.dtype == "f32") return static_cast<const float*>(data)[i];
+  if (spec.dtype == "f64") return static_cast<const double*>(data)[i];
+  if (spec.dtype == "i64") return static_cast<double>(static_cast<const int64_t*>(data)[i]);
+  if (spec.dtype == "i32") return static_cast<const int32_t*>(data)[i];
+  if (spec.dtype == "i8") return static_cast<const int8_t*>(data)[i];
+  return static_cast<const uint8_t*>(data)[i];
+}
+
+std::string Dims(const std::vector<int64_t>& shape) {
+  std::string s;
+  for (int64_t d : shape) absl::StrAppend(&s, s.empty() ? "" : "x", d);
+  return s;
+}
+
+absl::Status Compare(const runtime::TensorSpec& spec, const void* data,
+                     const onnx::TensorProto& expected) {
+  const std::vector<int64_t> shape(expected.dims().begin(), expected.dims().end());
+  if (shape != spec.shape) {
+    return absl::InternalError(
+        absl::StrCat("output ", spec.name, " is ", Dims(spec.shape), ", expected ", Dims(shape)));
+  }
+  bool ok = false;
+  const std::vector<double> values = Values(expected, ok);
+  if (!ok) return absl::InternalError("expected output has a type we do not have");
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double got = Element(spec, data, static_cast<int64_t>(i));
+    if (!codegen::Close(got, values[i])) {
+      return absl::InternalError(
+          absl::StrCat("output ", spec.name, "[", i, "] = ", got, ", expected ", values[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Which inputs stay inputs.
+enum class Bind { kNone, kAllButFirst, kAll };
+
+onnx::ModelProto BindInputs(const onnx::ModelProto& model,
+                            const std::vector<onnx::TensorProto>& data, Bind bind) {
+  onnx::ModelProto bound = model;
+  auto* graph = bound.mutable_graph();
+  graph->clear_input();
+  for (int i = 0; i < model.graph().input_size(); ++i) {
+    const bool constant = bind == Bind::kAll || (bind == Bind::kAllButFirst && i > 0);
+    if (!constant || i >= static_cast<int>(data.size())) {
+      *graph->add_input() = model.graph().input(i);
+      continue;
+    }
+    auto* initializer = graph->add_initializer();
+    *initializer = data[i];
+    initializer->set_name(model.graph().input(i).name());
+  }
+  return bound;
+}
+
+absl::Status RunData(const std::string& bytes, const onnx::ModelProto& bound,
+                     const onnx::ModelProto& model, const std::vector<onnx::TensorProto>& inputs,
+                     const std::vector<onnx::TensorProto>& outputs) {
+  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget("llvm -mcpu=native"));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  CompileOptions compile;
+  compile.choice = ScheduleChoice::kDefault;
+  compile.model_name = "case";
+  HEDDLE_ASSIGN_OR_RETURN(std::string file, CompileModel(bytes, {}, resolved, {}, compile));
+  HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ParseModule(file));
+  HEDDLE_ASSIGN_OR_RETURN(auto executor, runtime::Executor::Create(std::move(module)));
+  const runtime::Manifest& manifest = executor->manifest();
+  for (size_t k = 0; k < manifest.inputs.size(); ++k) {
+    for (int i = 0; i < model.graph().input_size(); ++i) {
+      if (model.graph().input(i).name() != manifest.inputs[k].name) continue;
+      if (static_cast<int64_t>(inputs[i].raw_data().size()) != manifest.inputs[k].SizeBytes()) {
+        return absl::InternalError(
+            absl::StrCat("input ", manifest.inputs[k].name, " has another size"));
+      }
+      std::memcpy(executor->InputData(static_cast<int>(k)), inputs[i].raw_data().data(),
+                  inputs[i].raw_data().size());
+    }
+  }
+  executor->Run();
+  if (manifest.outputs.size() != outputs.size())
+    return absl::InternalError("wrong number of outputs");
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    HEDDLE_RETURN_IF_ERROR(
+        Compare(manifest.outputs[k], executor->OutputData(static_cast<int>(k)), outputs[k]));
+  }
+  return absl::OkStatus();
+}
+
+std::string OneLine(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"\n", " "}}).substr(0, 400);
+}
+
+}  // namespace
+
+Result RunCase(const std::string& folder) {
+  const fs::path path(folder);
+  const std::string original = ReadFile(path / "model.onnx");
+  onnx::ModelProto model;
+  if (!model.ParseFromString(original)) return {Verdict::kFailed, "cannot read the model"};
+  Result result{Verdict::kFailed, "no data set"};
+  for (int set = 0; fs::exists(path / absl::StrCat("test_data_set_", set)); ++set) {
+    const fs::path data = path / absl::StrCat("test_data_set_", set);
+    const auto inputs = ReadTensors(data, "input"), outputs = ReadTensors(data, "output");
+    absl::Status imported;
+    for (Bind bind : {Bind::kNone, Bind::kAllButFirst, Bind::kAll}) {
+      const onnx::ModelProto bound = BindInputs(model, inputs, bind);
+      const std::string bytes = bound.SerializeAsString();
+      imported = graph::ImportOnnx(bytes).status();
+      if (absl::IsUnimplemented(imported)) continue;
+      if (!imported.ok()) return {Verdict::kFailed, "import: " + OneLine(imported.message())};
+      const absl::Status run = RunData(bytes, bound, model, inputs, outputs);
+      if (!run.ok()) return {Verdict::kFailed, OneLine(run.message())};
+      result = {Verdict::kPassed, ""};
+      break;
+    }
+    if (!imported.ok()) return {Verdict::kUnsupported, OneLine(imported.message())};
+  }
+  return result;
+}
+
+std::vector<std::string> ListCases() {
+  std::vector<std::string> cases;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kCaseFolder, error)) {
+    if (fs::exists(entry.path() / "model.onnx")) cases.push_back(entry.path().filename().string());
+  }
+  std::sort(cases.begin(), cases.end());
+  return cases;
+}
+
+}  // namespace heddle::onnx_cases
