@@ -3,56 +3,57 @@
 //
 // Grammar (the text form that text.h prints and parses; indentation is free, `#` starts a comment):
 //
-//   program  ::= "program" name "(" param,* ")" "->" "(" param,* ")" "{" stmt* "}"
-//   param    ::= name ":" dtype "[" int,* "]"
-//   stmt     ::= "for" name "in" int kind? "{" stmt* "}"                 -- name = 0, 1, .. int-1
-//              | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
-//              | "block" name "(" iter,* ")" where? reduce? "{" store "}"
-//              | store
-//              | "if" expr "{" stmt* "}"
-//              | "barrier"                                               -- of all threads of a GPU
-//              block
-//   kind     ::= "parallel" | "vectorized" | "unrolled"
-//              | "blockIdx.x" | "blockIdx.y" | "blockIdx.z" | "threadIdx.x" | "threadIdx.y" |
-//              "threadIdx.z" | "vthread"
-//   scope    ::= "global" | "shared" | "local"
-//   iter     ::= name "<" int ("spatial" | "reduce") "=" expr             -- value of the iterator,
-//   in loop variables where    ::= "where" expr                                            --
-//   instance runs only if true reduce   ::= ("sum" | "prod" | "max" | "min") ("init" expr)? --
-//   without init: initialised elsewhere store    ::= name "[" expr,* "]" "=" expr expr     ::= int
-//   | float | name | name "[" expr,* "]" | op "(" expr,* ")" | dtype "(" expr ")"
-//              | "(" expr ("+"|"-"|"*"|"/"|"//"|"%"|"<"|"<="|"=="|"!="|"&&"|"||") expr ")"
-//              ("//" and "%" are floor division and floor modulus; "/" is float division or
-//              truncating integer division)
-//   dtype    ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64"
+//   program ::= "program" name "(" param,* ")" "->" "(" param,* ")" "{" stmt* "}"
+//   param   ::= name ":" dtype "[" int,* "]"
+//   stmt    ::= "for" name "in" int kind? "{" stmt* "}"             -- name = 0, 1, .. int-1
+//             | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
+//             | "block" name "(" iter,* ")" where? reduce? "{" store "}"
+//             | store
+//             | "if" expr "{" stmt* "}"
+//             | "barrier"                                           -- all threads of a GPU block
+//   kind    ::= "parallel" | "vectorized" | "unrolled" | "vthread"
+//             | "blockIdx.x" | "blockIdx.y" | "blockIdx.z"
+//             | "threadIdx.x" | "threadIdx.y" | "threadIdx.z"
+//   scope   ::= "global" | "shared" | "local"
+//   iter    ::= name "<" int ("spatial" | "reduce") "=" expr        -- its value, in loop variables
+//   where   ::= "where" expr                                        -- runs only if true
+//   reduce  ::= ("sum" | "prod" | "max" | "min") ("init" expr)?     -- none: initialised elsewhere
+//   store   ::= name "[" expr,* "]" "=" expr
+//   expr    ::= int | float | name | name "[" expr,* "]"
+//             | op "(" expr,* ")" | dtype "(" expr ")" | "(" expr infix expr ")"
+//   infix   ::= "+" | "-" | "*" | "/" | "//" | "%" | "<" | "<=" | "==" | "!=" | "&&" | "||"
+//             -- "//" and "%" are floor division and floor modulus; "/" is float division or
+//                truncating integer division
+//   dtype   ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64"
+//   name    ::= a letter or "_", then letters, digits, "_", ".", "@", "*"; no word that begins a
+//               statement. Infix operators stand between blanks: "a*b" is a name (of the loop that
+//               fused a and b)
 //   Literals: 3 is i64, 3i32 another integer type, 3.0 or 3.0f64 a float (f32 unless said),
 //   true/false, inf, -inf, nan.
 //
 // Meaning, and the global rules (verifier.h is their executable form):
 //   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive
-//   constants.
+//     constants.
 //   * Index and loop arithmetic is i64 and never overflows for a verified program. Values of
-//   narrower integer types wrap.
+//     narrower integer types wrap. Dividing an integer by zero is an error (the interpreter catches
+//     it).
 //   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate
-//   lazily, so that a guard
-//     protects a load. Everything else may be evaluated eagerly.
+//     lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
 //   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused
-//   multiply-add, and the
-//     order of a reduction's terms is that of the loops (schedules may change it; tolerance.h
-//     states what that costs).
+//     multiply-add, and the order of a reduction's terms is that of the loops (schedules may change
+//     it; tolerance.h states what that costs). max(a, b) is a < b ? b : a and min(a, b) is
+//     b < a ? b : a, NaN included; sign(NaN) is 0. Float to integer truncates, saturates out of
+//     range, and takes NaN to 0.
 //   * A block is one statement with the loops abstracted away: it binds its iterators, and its
-//   store is written in
-//     iterators only (never in loop variables). So a loop transformation touches bindings, not
-//     bodies. A block with `reduce` means: at the first instance of its reduce iterators (all zero)
-//     store `init` to the element (if present); then element = op(element, value). Instances with
-//     equal spatial iterators run in the loops' order.
+//     store is written in iterators only (never in loop variables). So a loop transformation
+//     touches bindings, not bodies. A block with `reduce` means: at the first instance of its
+//     reduce iterators (all zero) store `init` to the element (if present); then
+//     element = op(element, value). Instances with equal spatial iterators run in the loops' order.
 //   * `parallel`, `vectorized` and GPU loops claim that their iterations are independent; the
-//   verifier checks what it can.
-//     Iterations of an `unrolled` or plain loop run in order.
+//     verifier checks what it can. Iterations of an `unrolled` or plain loop run in order.
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
-//   is meant for
-//     registers or stack, `shared` to one GPU block, `global` to the kernel call. Reading an
-//     unwritten element is an error (the interpreter catches it).
+//     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
+//     Reading an unwritten element is an error (the interpreter catches it).
 //   * A scheduled program may contain blocks; a lowered program (pass/lower.h) contains none.
 #pragma once
 
@@ -96,54 +97,23 @@ struct Var {
 using VarRef = std::shared_ptr<const Var>;
 
 // Operators of an expression. Arity is fixed per operator (verifier.cc has the table).
+// clang-format off
 enum class Op : uint8_t {
   // Binary, operands of one type.
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kFloorDiv,
-  kFloorMod,
-  kMin,
-  kMax,
-  kPow,
+  kAdd, kSub, kMul, kDiv, kFloorDiv, kFloorMod, kMin, kMax, kPow,
   // Comparisons: bool of two operands of one type. a > b is written b < a.
-  kLt,
-  kLe,
-  kEq,
-  kNe,
+  kLt, kLe, kEq, kNe,
   // Logic on bool.
-  kAnd,
-  kOr,
-  kNot,
+  kAnd, kOr, kNot,
   // Unary, result of the operand's type.
-  kNeg,
-  kAbs,
-  kSign,
-  kExp,
-  kLog,
-  kSqrt,
-  kTanh,
-  kErf,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kFloor,
-  kCeil,
-  kRound /* half to even */,
-  kIsNan,
-  kIsInf /* -> bool */,
+  kNeg, kAbs, kSign, kExp, kLog, kSqrt, kTanh, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan,
+  kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound /* half to even */,
+  // Tests of floats -> bool.
+  kIsNan, kIsInf,
   // select(bool, a, b), lazy.
   kSelect,
 };
+// clang-format on
 
 std::string_view Name(Op op);
 std::optional<Op> OpFromName(std::string_view name);
@@ -193,8 +163,7 @@ bool IsConstInt(const Expr& e, int64_t* value = nullptr);
 // Same structure, same variables and buffers (by identity).
 bool StructuralEqual(const Expr& a, const Expr& b);
 
-// ---- Statements
-// -------------------------------------------------------------------------------------------------
+// ---- Statements ---------------------------------------------------------------------------------
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;  // never null inside a program

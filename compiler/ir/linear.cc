@@ -123,8 +123,7 @@ Expr FromLinear(const Linear& l) {
   return l.constant > 0 ? sum + Int(l.constant) : sum - Int(-l.constant);
 }
 
-// ---- Canonical forms under a context
-// ------------------------------------------------------------------------------
+// ---- Canonical forms under a context ------------------------------------------------------------
 
 namespace {
 
