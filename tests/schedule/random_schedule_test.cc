@@ -32,7 +32,9 @@ TEST(RandomSchedule, ComputesWhatTheNaiveProgramComputes) {
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     ASSERT_TRUE(*parsed == *trace) << ToText(*trace);
   }
-  if (!one) EXPECT_GT(steps, 4 * kPairs);
+  if (!one) {
+    EXPECT_GT(steps, 4 * kPairs);
+  }
   std::printf("%llu pairs, %lld steps, no mismatch\n",
               static_cast<unsigned long long>(last - first + 1), static_cast<long long>(steps));
 }

@@ -1,0 +1,19 @@
+// The operators that schedules are judged by, as naive programs (names of the project's list of
+// workloads).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::schedule {
+
+// C1..C12: convolution, bias and ReLU, NHWC activations, HWIO weights, with padding. D1..D9: the
+// same, depthwise. M1: a vector times a matrix, M2: a matrix product, MT: one with the second
+// operand transposed. S: softmax of rows. P: global average pooling. E: an elementwise chain.
+std::vector<std::string> WorkloadNames();
+absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
+
+}  // namespace heddle::schedule
