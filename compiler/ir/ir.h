@@ -96,7 +96,7 @@ struct Var {
 };
 using VarRef = std::shared_ptr<const Var>;
 
-// Operators of an expression. Arity is fixed per operator (verifier.cc has the table).
+// Operators of an expression. Arity is fixed per operator (ir.cc has the table).
 // clang-format off
 enum class Op : uint8_t {
   // Binary, operands of one type.
