@@ -1,5 +1,7 @@
-// kernel-bench FILE.ir [--assembly | --lowered | --llvm] [-target T] [-workers N]: time one
-// scheduled program by hand.
+// Times one program by hand:
+//   kernel-bench FILE.ir [-trace FILE|default] [-random N] [-target T] [-workers N]
+//                        [--scheduled | --lowered | --llvm | --assembly]
+// -random times points of the search space of a naive program.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -7,6 +9,7 @@
 #include <sstream>
 
 #include "compiler/codegen/llvm_backend.h"
+#include "compiler/codegen/target_info.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
@@ -14,6 +17,8 @@
 #include "compiler/pass/lower.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
+#include "compiler/schedule/space.h"
+#include "compiler/schedule/trace.h"
 #include "tests/codegen/kernel_runner.h"
 
 namespace heddle {
@@ -50,46 +55,93 @@ absl::Status Time(const ir::Program& program, const codegen::Artifact& artifact,
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::vector<std::string>& args) {
-  std::string file, show, target_text = "llvm -mcpu=native";
+struct Args {
+  std::string file, show, trace, target = "llvm -mcpu=native";
   int workers = 1;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "-target" && i + 1 < args.size()) {
-      target_text = args[++i];
-    } else if (args[i] == "-workers" && i + 1 < args.size()) {
-      workers = std::stoi(args[++i]);
-    } else {
-      (args[i][0] == '-' ? show : file) = args[i];
-    }
-  }
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  HEDDLE_ASSIGN_OR_RETURN(ir::Program program, ir::Parse(text.str()));
-  HEDDLE_RETURN_IF_ERROR(ir::Verify(program));
+  int random = 0;  // points of the search space to time
+};
+
+absl::Status CompileAndTime(const ir::Program& scheduled, const Args& args,
+                            const ir::Target& target) {
   pass::LowerOptions lower;
-  lower.observer = [](const std::string& name, const ir::Program&, double ms) {
-    std::cerr << name << " " << ms << " ms\n";
-  };
-  HEDDLE_ASSIGN_OR_RETURN(ir::Program lowered, pass::Lower(program, lower));
-  if (show == "--lowered") std::cout << ir::Print(lowered);
-  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(target_text));
+  if (!args.random) {
+    lower.observer = [](const std::string& name, const ir::Program&, double ms) {
+      std::cerr << name << " " << ms << " ms\n";
+    };
+  }
+  auto start = std::chrono::steady_clock::now();
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program lowered, pass::Lower(scheduled, lower));
+  double lowered_in = Seconds(start);
+  if (args.show == "--lowered") std::cout << ir::Print(lowered);
   codegen::LlvmOptions options;
   std::string assembly, llvm_ir;
-  if (show == "--assembly") options.assembly = &assembly;
-  if (show == "--llvm") options.llvm_ir = &llvm_ir;
-  auto start = std::chrono::steady_clock::now();
+  if (args.show == "--assembly") options.assembly = &assembly;
+  if (args.show == "--llvm") options.llvm_ir = &llvm_ir;
+  start = std::chrono::steady_clock::now();
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
                           codegen::CompileLlvm({lowered}, target, options));
-  std::cerr << "compiled in " << Seconds(start) * 1e3 << " ms\n";
-  std::cout << assembly << llvm_ir;
-  return Time(program, artifact, workers);
+  std::cout << assembly << llvm_ir << "lowered in " << lowered_in * 1e3 << " ms, compiled in "
+            << Seconds(start) * 1e3 << " ms; ";
+  return Time(scheduled, artifact, args.workers);
+}
+
+absl::Status Run(const Args& args) {
+  std::ostringstream text;
+  text << std::ifstream(args.file).rdbuf();
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program program, ir::Parse(text.str()));
+  HEDDLE_RETURN_IF_ERROR(ir::Verify(program));
+  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(args.target));
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
+  if (args.random) {
+    HEDDLE_ASSIGN_OR_RETURN(auto space, schedule::MakeSpace(program, info));
+    schedule::Rng rng(1);
+    for (int i = 0; i < args.random; ++i) {
+      auto trace = space->Expand(space->Random(rng));
+      if (!trace.ok()) continue;
+      HEDDLE_ASSIGN_OR_RETURN(ir::Program scheduled, schedule::Replay(program, *trace));
+      absl::Status status = CompileAndTime(scheduled, args, target);
+      if (!status.ok()) std::cout << status << "\n" << schedule::ToText(*trace);
+    }
+    return absl::OkStatus();
+  }
+  if (!args.trace.empty()) {
+    schedule::Trace trace;
+    if (args.trace == "default") {
+      HEDDLE_ASSIGN_OR_RETURN(trace, schedule::DefaultTrace(program, info));
+      std::cerr << schedule::ToText(trace);
+    } else {
+      std::ostringstream steps;
+      steps << std::ifstream(args.trace).rdbuf();
+      HEDDLE_ASSIGN_OR_RETURN(trace, schedule::ParseTrace(steps.str()));
+    }
+    HEDDLE_ASSIGN_OR_RETURN(program, schedule::Replay(program, trace));
+    if (args.show == "--scheduled") std::cout << ir::Print(program);
+  }
+  return CompileAndTime(program, args, target);
 }
 
 }  // namespace
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  absl::Status status = heddle::Run({argv + 1, argv + argc});
+  heddle::Args args;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    const bool more = i + 1 < argc;
+    if (word == "-target" && more) {
+      args.target = argv[++i];
+    } else if (word == "-workers" && more) {
+      args.workers = std::stoi(argv[++i]);
+    } else if (word == "-trace" && more) {
+      args.trace = argv[++i];
+    } else if (word == "-random" && more) {
+      args.random = std::stoi(argv[++i]);
+    } else {
+      (word[0] == '-' ? args.show : args.file) = word;
+    }
+  }
+  absl::Status status = heddle::Run(args);
   if (!status.ok()) std::cerr << status << "\n";
   return !status.ok();
 }
