@@ -29,6 +29,13 @@ struct Shape {
   bool reduces = false;
 };
 
+// The value depends on where it is, not only on what is loaded (padding does).
+bool UsesPosition(const ir::Expr& e) {
+  if (e->kind == ir::ExprKind::kVar) return true;
+  if (e->kind == ir::ExprKind::kLoad) return false;
+  return std::any_of(e->args.begin(), e->args.end(), UsesPosition);
+}
+
 // Every access that moves at all moves like one flat array.
 bool IsLinear(const StageView& view, const ir::Block& block) {
   auto flat = [&](const ir::Buffer& buffer, const std::vector<ir::Expr>& indices) {
@@ -40,7 +47,8 @@ bool IsLinear(const StageView& view, const ir::Block& block) {
     }
     return true;
   };
-  if (block.reducer || !flat(*block.store.buffer, block.store.indices)) return false;
+  if (block.reducer || UsesPosition(block.store.value)) return false;
+  if (!flat(*block.store.buffer, block.store.indices)) return false;
   for (const ir::Expr& load : DistinctLoads(block)) {
     if (load->buffer->NumElements() > 1 && !flat(*load->buffer, load->args)) return false;
   }

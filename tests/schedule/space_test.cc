@@ -1,0 +1,155 @@
+// Points of search spaces: what Expand accepts replays, verifies and computes what the naive
+// program computes.
+#include "compiler/schedule/space.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/schedule/oracle.h"
+#include "tests/schedule/random_programs.h"
+#include "tests/schedule/workloads.h"
+
+namespace heddle::schedule {
+namespace {
+
+// The narrowest and the widest CPU, and a machine with threads.
+std::vector<ir::TargetInfo> Targets() {
+  ir::TargetInfo narrow;
+  ir::TargetInfo wide;
+  wide.vector_bytes = 64;
+  wide.vector_registers = 32;
+  wide.target.threads = 2;
+  return {narrow, wide};
+}
+
+constexpr int kPrograms = 250;
+constexpr int kPointsPerProgram = 3;
+constexpr int kTriesPerPoint = 20;
+
+// HEDDLE_SEED=n checks that program only.
+TEST(Space, RandomPointsOfRandomPrograms) {
+  const char* one = std::getenv("HEDDLE_SEED");
+  uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1;
+  uint64_t last = one ? first : kPrograms;
+  int checked = 0;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    Rng rng(seed);
+    auto naive = RandomProgram(rng);
+    ASSERT_TRUE(naive.ok()) << naive.status();
+    for (const ir::TargetInfo& target : Targets()) {
+      auto fallback = DefaultTrace(*naive, target);
+      ASSERT_TRUE(fallback.ok()) << "seed " << seed << ": " << fallback.status();
+      if (!CheckTrace(*naive, *fallback, seed).ok()) FAIL() << Explain(*naive, *fallback, seed);
+      auto space = MakeSpace(*naive, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      for (int k = 0, tries = 0; k < kPointsPerProgram && tries < kTriesPerPoint; ++tries) {
+        auto trace = (*space)->Expand((*space)->Random(rng));
+        if (!trace.ok()) {
+          ASSERT_EQ(trace.status().code(), absl::StatusCode::kFailedPrecondition) << trace.status();
+          continue;
+        }
+        if (!CheckTrace(*naive, *trace, seed).ok()) FAIL() << Explain(*naive, *trace, seed);
+        ++k;
+        ++checked;
+      }
+    }
+  }
+  if (!one) {
+    EXPECT_GT(checked, kPrograms * 2);
+  }
+  std::printf("%d points, no mismatch\n", checked);
+}
+
+TEST(Space, ExpandIsDeterministicAndReplays) {
+  for (const std::string& name : WorkloadNames()) {
+    auto naive = MakeWorkload(name);
+    ASSERT_TRUE(naive.ok()) << naive.status();
+    for (const ir::TargetInfo& target : Targets()) {
+      auto space = MakeSpace(*naive, target);
+      ASSERT_TRUE(space.ok()) << space.status();
+      auto again = MakeSpace(*naive, target);
+      ASSERT_TRUE(again.ok()) << again.status();
+      Rng rng(7);
+      int feasible = 0;
+      for (int k = 0; k < 40; ++k) {
+        Point point = (*space)->Random(rng);
+        auto trace = (*space)->Expand(point);
+        auto same = (*again)->Expand(point);
+        ASSERT_EQ(trace.ok(), same.ok());
+        if (!trace.ok()) continue;
+        ++feasible;
+        EXPECT_TRUE(*trace == *same);
+        EXPECT_TRUE(Replay(*naive, *trace).ok()) << name << "\n" << ToText(*trace);
+      }
+      EXPECT_GT(feasible, 0) << name;
+    }
+  }
+}
+
+TEST(Space, WorkloadsAreTunable) {
+  ir::TargetInfo target = Targets()[1];
+  for (const std::string& name : WorkloadNames()) {
+    auto naive = MakeWorkload(name);
+    ASSERT_TRUE(naive.ok());
+    auto space = MakeSpace(*naive, target);
+    ASSERT_TRUE(space.ok());
+    EXPECT_GT((*space)->Size(), name == "E" ? 2 : 10) << name;
+    double product = 1;
+    for (int k = 0; k < (*space)->NumDecisions(); ++k) {
+      EXPECT_GE((*space)->Choices(k), 1);
+      EXPECT_FALSE((*space)->Describe(k).empty());
+      product *= (*space)->Choices(k);
+    }
+    EXPECT_EQ(product, (*space)->Size());
+  }
+}
+
+TEST(Space, MutateRedrawsOneDecision) {
+  auto naive = MakeWorkload("C2");
+  ASSERT_TRUE(naive.ok());
+  auto space = MakeSpace(*naive, Targets()[1]);
+  ASSERT_TRUE(space.ok());
+  Rng rng(3);
+  Point point = (*space)->Random(rng);
+  for (int k = 0; k < 100; ++k) {
+    Point mutant = (*space)->Mutate(point, rng);
+    int changed = 0;
+    for (size_t i = 0; i < point.size(); ++i) changed += point[i] != mutant[i];
+    EXPECT_EQ(changed, 1);
+    for (int i = 0; i < (*space)->NumDecisions(); ++i) EXPECT_LT(mutant[i], (*space)->Choices(i));
+    point = mutant;
+  }
+}
+
+TEST(Space, RefusesPointsThatAreNotItsOwn) {
+  auto naive = MakeWorkload("C3");
+  ASSERT_TRUE(naive.ok());
+  auto space = MakeSpace(*naive, Targets()[0]);
+  ASSERT_TRUE(space.ok());
+  EXPECT_EQ((*space)->Expand({}).status().code(), absl::StatusCode::kInvalidArgument);
+  Point point((*space)->NumDecisions(), 0);
+  point[0] = 1000;
+  EXPECT_EQ((*space)->Expand(point).status().code(), absl::StatusCode::kInvalidArgument);
+  point[0] = -1;
+  EXPECT_EQ((*space)->Expand(point).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// The default of a convolution: the epilogue inside the tile, accumulators in registers, vectors
+// along channels.
+TEST(Space, DefaultOfAConvolution) {
+  auto naive = MakeWorkload("C2");
+  ASSERT_TRUE(naive.ok());
+  auto trace = DefaultTrace(*naive, Targets()[1]);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  std::string text = ToText(*trace);
+  for (const char* step :
+       {"set_scope conv2d local", "reverse_compute_at relu conv2d.i2.1", "vectorize conv2d.i3.3",
+        "decompose_reduction conv2d", "parallel conv2d"}) {
+    EXPECT_NE(text.find(step), std::string::npos) << step << " is not in\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::schedule

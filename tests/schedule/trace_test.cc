@@ -1,0 +1,95 @@
+#include "compiler/schedule/trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/schedule/workloads.h"
+
+namespace heddle::schedule {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kEveryPrimitive[] =
+    "split a 4 7 2\n"
+    "fuse a b c\n"
+    "reorder b a\n"
+    "compute_at p l\n"
+    "reverse_compute_at e l\n"
+    "compute_inline p\n"
+    "reverse_compute_inline e\n"
+    "cache_read b x local\n"
+    "cache_write b shared\n"
+    "decompose_reduction b k\n"
+    "rfactor b k.1\n"
+    "parallel a*b\n"
+    "vectorize e@l.3\n"
+    "unroll c\n"
+    "bind a blockIdx.x\n"
+    "set_scope b global\n";
+
+TEST(TraceText, RoundTripsEveryPrimitive) {
+  auto trace = ParseTrace(kEveryPrimitive);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->steps.size(), 16u);
+  EXPECT_EQ(ToText(*trace), kEveryPrimitive);
+}
+
+TEST(TraceText, BlankLinesAndIndentationAreFree) {
+  auto trace = ParseTrace("\n  unroll a \r\n\n\tunroll b");
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(ToText(*trace), "unroll a\nunroll b\n");
+}
+
+TEST(TraceText, NamesTheLineThatIsWrong) {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{"unroll a\nspilt b 2", "line 2: unknown primitive `spilt`"},
+        Case{"unroll", "line 1: `unroll` has the wrong number of arguments"},
+        Case{"unroll a b", "wrong number of arguments"},
+        Case{"split a", "wrong number of arguments"}, Case{"fuse a", "wrong number of arguments"},
+        Case{"split a 2 x", "line 1: `x` is not an integer"},
+        Case{"split a 99999999999999999999", "is not an integer"}}) {
+    auto trace = ParseTrace(c.text);
+    EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << c.text;
+    EXPECT_THAT(std::string(trace.status().message()), HasSubstr(c.message));
+  }
+}
+
+TEST(TraceText, RefusesTracesWithoutEnd) {
+  std::string text;
+  for (int i = 0; i < 10'001; ++i) text += "unroll a\n";
+  EXPECT_THAT(std::string(ParseTrace(text).status().message()), HasSubstr("more than 10000 steps"));
+}
+
+TEST(Replay, PrefixesTheFailingStep) {
+  auto naive = MakeWorkload("C3");
+  ASSERT_TRUE(naive.ok());
+  auto trace = ParseTrace("split conv2d.i1 28 2\nunroll conv2d.i9");
+  ASSERT_TRUE(trace.ok());
+  auto replayed = Replay(*naive, *trace);
+  EXPECT_EQ(replayed.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(replayed.status().message()),
+              HasSubstr("step 2 `unroll conv2d.i9`: no loop `conv2d.i9`"));
+}
+
+TEST(Replay, WordsThatAreNoScopeOrAxis) {
+  auto naive = MakeWorkload("C3");
+  ASSERT_TRUE(naive.ok());
+  EXPECT_THAT(
+      std::string(
+          ApplyStep(*naive, {Primitive::kCacheWrite, {"conv2d", "lokal"}, {}}).status().message()),
+      HasSubstr("`lokal` is not a scope"));
+  EXPECT_THAT(
+      std::string(
+          ApplyStep(*naive, {Primitive::kBind, {"conv2d.i1", "gridIdx.x"}, {}}).status().message()),
+      HasSubstr("`gridIdx.x` is not a GPU axis"));
+  EXPECT_THAT(std::string(ApplyStep(*naive, {Primitive::kUnroll, {}, {}}).status().message()),
+              HasSubstr("wrong number of arguments"));
+}
+
+}  // namespace
+}  // namespace heddle::schedule
