@@ -198,6 +198,9 @@ void TiledRule::PickDefault() {
   std::vector<int64_t> lane_choices{PowerOfTwoDivisor(vector_extent, full_lanes_)};
   if (lane_choices[0] < full_lanes_ && vector_extent > full_lanes_)
     lane_choices.push_back(full_lanes_);
+  // Widths like 7, 14 or 28 of the last dimension of an image: a register not quite full is better
+  // than a narrow one.
+  lane_choices.push_back(LargestDivisorUpTo(vector_extent, full_lanes_));
   auto sizes = [&](size_t i) {
     return i < rows.size() ? TileSizes(spatial()[rows[i]].extent) : std::vector<int64_t>{1};
   };
@@ -238,6 +241,9 @@ void TiledRule::Declare(const ir::Program& base, Knobs& knobs) {
       lanes.push_back(width);
     if (lanes.size() == 3) break;
   }
+  const int64_t divisor = LargestDivisorUpTo(vector_extent, full_lanes_);
+  if (std::find(lanes.begin(), lanes.end(), divisor) == lanes.end())
+    lanes.insert(lanes.begin(), divisor);
   lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", spatial()[v_].loop), lanes, default_lanes_);
   for (size_t k = 0; k < spatial().size(); ++k) {
     const Axis& axis = spatial()[k];
