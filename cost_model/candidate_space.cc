@@ -68,7 +68,9 @@ Rng CandidateSpace::NextRng() { return Rng(Mix(Mix(state_.seed) ^ state_.calls++
 std::optional<Candidate> CandidateSpace::TakeDefault() {
   if (std::exchange(state_.default_taken, true)) return std::nullopt;
   std::string text = schedule::ToText(task_.default_trace);
-  MarkVisited(HashBytes(text));
+  const uint64_t hash = HashBytes(text);
+  if (Visited(hash)) return std::nullopt;  // a record of it was learned from already
+  MarkVisited(hash);
   return Candidate{std::move(text), "default"};
 }
 

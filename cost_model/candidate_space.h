@@ -56,7 +56,7 @@ class CandidateSpace {
   // so the state of a generator never has to be saved.
   schedule::Rng NextRng();
 
-  // The default schedule, once.
+  // The default schedule, once; not if a record of it is known.
   std::optional<Candidate> TakeDefault();
 
   // Up to `n` random unvisited points, which become visited. Gives up after a bounded number of

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/tensor/expression.h"
 #include "cost_model/samples.h"
 #include "cost_model/shortlist.h"
 #include "cost_model/strategies.h"
@@ -261,6 +262,93 @@ TEST(AnnealingSearch, FindsBetterCandidatesThanRandomSearch) {
               kSeeds);
   EXPECT_GT(std::exp(log_ratio / kSeeds), 1.4);
   EXPECT_GE(wins, 9);
+}
+
+// A convolution with padding, bias and activation, as the graph makes it.
+std::string Convolution() {
+  tensor::Builder b("conv");
+  const auto x = b.Input("x", ir::DType::kF32, {1, 8, 14, 14});
+  const auto w = b.Input("w", ir::DType::kF32, {16, 8, 3, 3});
+  const auto bias = b.Input("bias", ir::DType::kF32, {16});
+  const auto pad = b.Compute("pad", {1, 8, 16, 16}, [&](tensor::Iters i) {
+    const auto inside = [](const ir::Expr& e) {
+      return ir::And(ir::Le(ir::Int(1), e), ir::Lt(e, ir::Int(15)));
+    };
+    return ir::Select(ir::And(inside(i[2]), inside(i[3])),
+                      x(i[0], i[1], i[2] - ir::Int(1), i[3] - ir::Int(1)), ir::Float(0));
+  });
+  const auto conv =
+      b.Reduce("conv", {1, 16, 14, 14}, {8, 3, 3}, ir::ReduceOp::kSum,
+               [&](tensor::Iters i, tensor::Iters r) {
+                 return pad(i[0], r[0], i[2] + r[1], i[3] + r[2]) * w(i[1], r[0], r[1], r[2]);
+               });
+  const auto relu = b.Compute("relu", {1, 16, 14, 14}, [&](tensor::Iters i) {
+    return ir::Make(ir::Op::kMax, {conv(i[0], i[1], i[2], i[3]) + bias(i[1]), ir::Float(0)});
+  });
+  const auto program = b.Build({relu});
+  EXPECT_TRUE(program.ok()) << program.status();
+  const auto loops = tensor::LowerToLoops(*program);
+  EXPECT_TRUE(loops.ok()) << loops.status();
+  return ir::Print(*loops);
+}
+
+TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
+  const std::string workload = Convolution();
+  const ir::TargetInfo target = testing::TestTarget();
+  const ir::Program naive = *ir::Parse(workload);
+  const std::string default_trace = schedule::ToText(*schedule::DefaultTrace(naive, target));
+  EXPECT_THAT(StrategyNames(), ::testing::UnorderedElementsAre("annealing", "random"));
+  for (const std::string& strategy : StrategyNames()) {
+    SCOPED_TRACE(strategy);
+    auto search = MakeSearch(workload, target, {strategy, 7});
+    ASSERT_TRUE(search.ok()) << search.status();
+    std::set<std::string> seen;
+    for (int batch = 0; batch < 4; ++batch) {
+      const auto proposed = (*search)->Propose(16);
+      ASSERT_TRUE(proposed.ok()) << proposed.status();
+      ASSERT_EQ(proposed->size(), 16u);
+      if (batch == 0) {
+        EXPECT_EQ((*proposed)[0].trace, default_trace);
+      }
+      std::vector<Result> results;
+      for (const Candidate& c : *proposed) {
+        EXPECT_TRUE(seen.insert(c.trace).second);
+        const auto trace = schedule::ParseTrace(c.trace);
+        ASSERT_TRUE(trace.ok()) << trace.status();
+        const auto program = schedule::Replay(naive, *trace);
+        ASSERT_TRUE(program.ok()) << program.status();
+        results.push_back({c.trace, seen.size() % 5 != 0, 1e-3 / static_cast<double>(seen.size())});
+      }
+      ASSERT_TRUE((*search)->Update(results).ok());
+      const std::string state = (*search)->Save();
+      EXPECT_LT(state.size(), size_t{1} << 20);
+      search = MakeSearch(workload, target, {strategy, 8});
+      ASSERT_TRUE((*search)->Restore(state).ok());
+    }
+  }
+}
+
+TEST(MakeSearch, SaysWhatIsWrong) {
+  const ir::TargetInfo target = testing::TestTarget();
+  const absl::Status unknown = MakeSearch(testing::kMatmul, target, {"magic", 1}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; there are: annealing, random"));
+  for (const char* workload :
+       {"", "nonsense", "program p(A: f32[4]) -> (B: f32[4]) { B[0] = A[9] }"}) {
+    EXPECT_EQ(MakeSearch(workload, target, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(MakeSearch, StatesOfOtherTasksAreRefused) {
+  const ir::TargetInfo target = testing::TestTarget();
+  ir::TargetInfo other = target;
+  other.target.threads = 3;
+  const std::string state = (*MakeSearch(testing::kMatmul, target, {}))->Save();
+  EXPECT_TRUE((*MakeSearch(testing::kMatmul, target, {}))->Restore(state).ok());
+  EXPECT_EQ((*MakeSearch(testing::kMatmul, other, {}))->Restore(state).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ((*MakeSearch(Convolution(), target, {}))->Restore(state).code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(Shortlist, HoldsTheBestOncePerTrace) {
