@@ -110,7 +110,9 @@ class LaneRule : public Rule {
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loop(n)}));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {loop(0)}));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kDecomposeReduction, {partial, order[0]}));
+    // Unrolled, so that the partial results never leave their registers.
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {last + ".1"}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {merge(n)}));
     if (!stage_.epilogue.empty()) {
       HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {stage_.epilogue, tile}));
     }

@@ -76,7 +76,7 @@ absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block, i
 //           repeats the reduction.
 absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& block, const std::string& loop);
 
-// rewrite:  C[s] op= v(s, r) with loop r split off  ->  C.rf[r0, s] op= v(s, r), then C[s] op= C.rf[r0, s]; the first block is
+// rewrite:  C[s] op= v(s, r) with loop r split off  ->  C.rf[s, r0] op= v(s, r), then C[s] op= C.rf[s, r0]; the first block is
 //           "<block>.rf" in the old loops, `loop` being spatial in it; the second keeps the name, in loops "<block>.merge.<k>"
 //           (the block's spatial loops, then r0).
 // refuses:  loops that are not reduce loops of the block; blocks with a guard; reductions already decomposed.

@@ -36,9 +36,9 @@ struct Partial {
 Partial MakePartial(const Block& block, const For& split_off,
                     const std::vector<const For*>& reduce_loops) {
   const std::string name = absl::StrCat(block.name, ".rf");
-  std::vector<int64_t> shape{split_off.extent};
   const ir::Buffer& old = *block.store.buffer;
-  shape.insert(shape.end(), old.shape.begin(), old.shape.end());
+  std::vector<int64_t> shape = old.shape;
+  shape.push_back(split_off.extent);
   Partial partial;
   partial.buffer = std::make_shared<const ir::Buffer>(
       ir::Buffer{name + "_buf", old.dtype, std::move(shape), ir::Scope::kGlobal});
@@ -63,9 +63,10 @@ Partial MakePartial(const Block& block, const For& split_off,
     if (iter.kind != IterKind::kReduce) continue;
     old_to_new.emplace(iter.var.get(), ir::Substitute(iter.binding, loop_to_iter));
   }
-  std::vector<Expr> indices{iters.exprs[0]};
+  std::vector<Expr> indices;
   for (const Expr& index : block.store.indices)
     indices.push_back(ir::Substitute(index, old_to_new));
+  indices.push_back(iters.exprs[0]);
   partial.block =
       Block{name,
             iters.iters,
@@ -188,8 +189,8 @@ absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block_name,
   nest.loops.push_back(merge_loop);
   std::vector<Expr> indices;
   for (const Expr& index : nest.indices) indices.push_back(ir::Substitute(index, rename));
-  std::vector<Expr> partial_indices{iters.exprs.back()};
-  partial_indices.insert(partial_indices.end(), indices.begin(), indices.end());
+  std::vector<Expr> partial_indices = indices;
+  partial_indices.push_back(iters.exprs.back());
   // The initial value may depend on the spatial iterators.
   StoreShape shape = StoreShapeOf(block);
   if (!shape.exact) return Illegal(block, "does not store exactly at its iterators");

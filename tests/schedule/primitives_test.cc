@@ -395,12 +395,12 @@ TEST(Rewrites, Rfactor) {
                         "  } }\n"
                         "}\n"),
              "split k 2 4\nrfactor b k.1", R"(
-alloc b.rf_buf: f32[4, 1] global {
+alloc b.rf_buf: f32[1, 4] global {
   for i in 1 {
     for k.0 in 2 {
       for k.1 in 4 {
         block b.rf(b.rf.v0 < 4 spatial = k.1, b.rf.v1 < 1 spatial = i, b.rf.v2 < 2 reduce = k.0) sum init 0.0 {
-          b.rf_buf[b.rf.v0, b.rf.v1] = x[((b.rf.v2 * 4) + b.rf.v0)]
+          b.rf_buf[b.rf.v1, b.rf.v0] = x[((b.rf.v2 * 4) + b.rf.v0)]
         }
       }
     }
@@ -408,7 +408,7 @@ alloc b.rf_buf: f32[4, 1] global {
   for b.merge.0 in 1 {
     for b.merge.1 in 4 {
       block b(b.merge.v0 < 1 spatial = b.merge.0, b.merge.v1 < 4 reduce = b.merge.1) sum init 0.0 {
-        y[b.merge.v0] = b.rf_buf[b.merge.v1, b.merge.v0]
+        y[b.merge.v0] = b.rf_buf[b.merge.v0, b.merge.v1]
       }
     }
   }
