@@ -1,0 +1,182 @@
+// The promise of the whole service: kill -9 of any process in mid-job costs time and nothing else.
+// At the end every trial is there exactly once, and the module computes what the model says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "absl/time/clock.h"
+#include "client/service_client.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/graph/zoo.h"
+#include "compiler/runtime/executor.h"
+#include "compiler/runtime/module.h"
+#include "tests/cluster/mini_cluster.h"
+#include "tests/compiler/run_model.h"
+
+namespace heddle {
+namespace {
+
+using client::ServiceClient;
+
+// A run takes a fraction of this; it is the bound for a machine that is busy with other things.
+constexpr absl::Duration kLimit = absl::Seconds(180);
+constexpr int kTrialsPerTask = 12;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() : model_(graph::MakeZooModel("mlp", 1).value()), limit_(absl::Now() + kLimit) {
+    cluster_.StartTracker();
+    cluster_.StartWorker();
+    cluster_.StartScheduler();
+    client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
+    const absl::Status serving = client_->WaitUntilServing(absl::Seconds(60));
+    EXPECT_TRUE(serving.ok()) << serving;
+  }
+  void TearDown() override {
+    if (HasFailure()) std::cerr << cluster_.Logs();
+  }
+
+  std::string Submit() {
+    v1::JobSpec spec;
+    spec.set_name("mlp");
+    spec.set_target(ir::ToText(codegen::ResolveTarget(ir::Target{}).value()));
+    spec.set_trials_per_task(kTrialsPerTask);
+    spec.set_batch(4);
+    spec.set_strategy("random");
+    spec.set_seed(1);
+    // Trials of some 100 ms: the job lasts long enough to be hit, and not much longer.
+    spec.set_repeats(5);
+    spec.set_min_repeat_us(20000);
+    const auto job = client_->Submit(spec, model_);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.value_or("");
+  }
+
+  // The job as soon as `condition` holds; fails on a job that ends otherwise, and at the limit.
+  // Answers may fail while the scheduler is away.
+  v1::Job WaitFor(const std::string& job, const std::string& what,
+                  const std::function<bool(const v1::Job&)>& condition) {
+    v1::Job last;
+    while (absl::Now() < limit_) {
+      const auto now = client_->GetJob(job);
+      if (now.ok()) {
+        last = *now;
+        if (condition(last)) return last;
+        if (client::IsFinal(last.state())) break;
+      }
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    ADD_FAILURE() << "not reached: " << what << "; the job: " << last.ShortDebugString();
+    return last;
+  }
+  bool Profiling(const std::string& job) {
+    const auto timeline = client_->GetTimeline(job);
+    if (!timeline.ok()) return false;
+    for (const v1::StageSpan& span : timeline->spans()) {
+      if (span.kind() == v1::STAGE_PROFILE && span.end_unix_ns() == 0) return true;
+    }
+    return false;
+  }
+
+  void CheckRecords(const v1::Job& job) {
+    std::map<std::string, std::set<std::string>> traces;  // by task
+    std::set<int64_t> candidates;
+    v1::RecordQuery query;
+    query.set_job(job.id());
+    const absl::Status queried = client_->QueryRecords(query, [&](const v1::Record& record) {
+      EXPECT_TRUE(candidates.insert(record.candidate()).second)
+          << "candidate " << record.candidate() << " twice";
+      EXPECT_TRUE(traces[record.workload_key()].insert(record.trace()).second)
+          << "a schedule measured twice";
+      EXPECT_NE(record.measurement().outcome(), v1::OUTCOME_LOST) << record.measurement().message();
+      EXPECT_NE(record.measurement().outcome(), v1::OUTCOME_UNSPECIFIED);
+      EXPECT_EQ(record.measurement().outcome() == v1::OUTCOME_OK, record.median_ns() > 0);
+      return true;
+    });
+    EXPECT_TRUE(queried.ok()) << queried;
+    EXPECT_EQ(static_cast<int>(candidates.size()), job.trials());
+    EXPECT_EQ(static_cast<int>(traces.size()), job.tasks_size());
+    for (const v1::TaskStatus& task : job.tasks()) {
+      EXPECT_EQ(static_cast<int>(traces[task.info().key()].size()), task.trials())
+          << task.info().label();
+      EXPECT_EQ(task.trials(), kTrialsPerTask) << task.info().label() << ": " << task.doing();
+      EXPECT_GT(task.best_ns(), 0) << task.info().label();
+    }
+  }
+
+  void CheckModule(const std::string& job) {
+    const auto bytes = client_->FetchModule(job, v1::SCHEDULE_BEST);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    auto module = runtime::ParseModule(*bytes);
+    ASSERT_TRUE(module.ok()) << module.status();
+    for (const runtime::KernelSpec& kernel : module->manifest.kernels)
+      EXPECT_EQ(kernel.schedule, "tuned") << kernel.label;
+    const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
+    const auto expected = InterpretModel(model_, {}, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const auto found = RunModule(*std::move(module), inputs);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_EQ(found->size(), expected->size());
+    for (size_t k = 0; k < found->size(); ++k)
+      EXPECT_LT(RelativeError((*found)[k], (*expected)[k]), 1e-4);
+  }
+
+  const std::string model_;
+  const absl::Time limit_;
+  MiniCluster cluster_;
+  std::unique_ptr<ServiceClient> client_;
+};
+
+TEST_F(ClusterTest, EveryTrialOnceWhateverIsKilled) {
+  const std::string job = Submit();
+  ASSERT_FALSE(job.empty());
+
+  // The worker, while a child of it measures.
+  v1::Job before = WaitFor(job, "a running profile stage", [&](const v1::Job& now) {
+    return now.trials() >= 2 && Profiling(job) && !cluster_.worker.Children().empty();
+  });
+  const std::vector<pid_t> children = cluster_.worker.Children();
+  cluster_.worker.Kill();
+  const absl::Time soon = absl::Now() + absl::Seconds(20);
+  for (const pid_t child : children) {
+    while (Alive(child) && absl::Now() < soon) absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_FALSE(Alive(child)) << "a stage outlived its worker";
+  }
+  EXPECT_LT(before.trials(), before.trials_budget()) << "the job was over too early for this test";
+  cluster_.StartWorker();
+  v1::Job after = WaitFor(job, "trials after the worker's return",
+                          [&](const v1::Job& now) { return now.trials() >= before.trials() + 3; });
+
+  // The tracker: its leases are void, tokens go on.
+  cluster_.tracker.Kill();
+  cluster_.StartTracker();
+  before = after;
+  after = WaitFor(job, "trials after the tracker's return",
+                  [&](const v1::Job& now) { return now.trials() >= before.trials() + 3; });
+
+  // The scheduler.
+  EXPECT_EQ(after.state(), v1::JOB_TUNING) << "the job was over too early for this test";
+  cluster_.scheduler.Kill();
+  cluster_.StartScheduler();
+  ASSERT_FALSE(cluster_.scheduler_address().empty());
+
+  const v1::Job done =
+      WaitFor(job, "done", [](const v1::Job& now) { return now.state() == v1::JOB_DONE; });
+  ASSERT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_GE(done.trials(), after.trials()) << "trials were lost";
+  EXPECT_EQ(done.trials(), done.trials_budget());
+  CheckRecords(done);
+  CheckModule(job);
+
+  EXPECT_EQ(cluster_.scheduler.Terminate(), 0);
+  EXPECT_EQ(cluster_.worker.Terminate(), 0);
+  EXPECT_EQ(cluster_.tracker.Terminate(), 0);
+}
+
+}  // namespace
+}  // namespace heddle

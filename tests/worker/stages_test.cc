@@ -1,0 +1,249 @@
+// The real stages in this process, with the pipes left out: messages in, messages out.
+#include "worker/stages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+
+#include "compiler/codegen/target_info.h"
+#include "compiler/graph/zoo.h"
+#include "compiler/ir/target.h"
+#include "compiler/runtime/module.h"
+#include "worker/chunks.h"
+
+namespace heddle::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FakeIo final : public StageIo {
+ public:
+  bool Read(v1::StageInput* input) override {
+    if (inputs.empty()) return false;
+    *input = inputs.front();
+    inputs.pop_front();
+    return true;
+  }
+  void Write(const v1::StageEvent& event) override { events.push_back(event); }
+  void Warn(const std::string& line) override { warnings.push_back(line); }
+
+  // What WriteChunks makes of the bytes, as input.
+  void Feed(const std::string& name, const std::string& bytes) {
+    FakeIo out;
+    WriteChunks(out, name, bytes);
+    for (const v1::StageEvent& event : out.events) {
+      v1::StageInput input;
+      *input.mutable_chunk() = event.chunk();
+      inputs.push_back(input);
+    }
+  }
+  std::string Received(const std::string& name) const {
+    std::string bytes;
+    for (const v1::StageEvent& event : events) {
+      if (event.has_chunk() && event.chunk().name() == name) bytes += event.chunk().data();
+    }
+    return bytes;
+  }
+
+  std::deque<v1::StageInput> inputs;
+  std::vector<v1::StageEvent> events;
+  std::vector<std::string> warnings;
+};
+
+std::string NativeTarget() { return ir::ToText(codegen::ResolveTarget(ir::Target{}).value()); }
+
+v1::StageStart Base(v1::StageKind kind) {
+  v1::StageStart start;
+  start.set_kind(kind);
+  start.set_target(NativeTarget());
+  return start;
+}
+
+const std::string& Mlp() {
+  static const std::string* const model = new std::string(graph::MakeZooModel("mlp", 1).value());
+  return *model;
+}
+
+v1::ImportResult Import() {
+  v1::StageStart start = Base(v1::STAGE_IMPORT);
+  start.mutable_import();
+  FakeIo io;
+  io.Feed("model", Mlp());
+  EXPECT_TRUE(RunStage(start, io).ok());
+  return io.events.empty() ? v1::ImportResult() : io.events.back().import();
+}
+
+TEST(Chunks, RoundTripAndDamage) {
+  for (size_t size :
+       {size_t{0}, size_t{1}, size_t{1} << 20, (size_t{1} << 20) + 1, size_t{3} << 20}) {
+    FakeIo io;
+    const std::string bytes(size, 'x');
+    io.Feed("state", bytes);
+    EXPECT_EQ(io.inputs.size(), std::max<size_t>(1, (size + (1 << 20) - 1) >> 20));
+    FakeIo copy = io;
+    EXPECT_EQ(ReadChunks(io, "state").value(), bytes);
+    copy.inputs.back().mutable_chunk()->set_sha256("0");
+    EXPECT_EQ(ReadChunks(copy, "state").status().code(), absl::StatusCode::kDataLoss);
+  }
+  FakeIo cut;
+  cut.Feed("state", std::string(2 << 20, 'x'));
+  cut.inputs.pop_back();
+  EXPECT_EQ(ReadChunks(cut, "state").status().code(), absl::StatusCode::kDataLoss);
+  FakeIo none;
+  EXPECT_EQ(ReadChunks(none, "state").value(), std::nullopt);
+  FakeIo other;
+  other.Feed("model", "x");
+  EXPECT_EQ(ReadChunks(other, "state").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Stages, ImportTellsTasksAndSignature) {
+  const v1::ImportResult result = Import();
+  ASSERT_GT(result.tasks_size(), 0);
+  EXPECT_EQ(result.tasks(0).key().size(), 16u);
+  EXPECT_FALSE(result.tasks(0).workload().empty());
+  EXPECT_GT(result.tasks(0).flops(), 0);
+  ASSERT_EQ(result.inputs_size(), 1);
+  EXPECT_THAT(result.inputs(0), HasSubstr(": f32["));
+  EXPECT_GT(result.kernels(), 0);
+}
+
+TEST(Stages, ABadModelIsTheUsersFault) {
+  v1::StageStart start = Base(v1::STAGE_IMPORT);
+  start.mutable_import();
+  FakeIo io;
+  io.Feed("model", Mlp().substr(0, Mlp().size() / 2));
+  EXPECT_EQ(ToFault(RunStage(start, io)).kind(), v1::FAULT_USER);
+  FakeIo empty;
+  EXPECT_EQ(ToFault(RunStage(start, empty)).kind(), v1::FAULT_USER);
+}
+
+TEST(Stages, ProposeBuildProfileUpdateHandOn) {
+  const std::string workload = Import().tasks(0).workload();
+
+  v1::StageStart propose = Base(v1::STAGE_PROPOSE);
+  propose.mutable_propose()->mutable_search()->set_workload(workload);
+  propose.mutable_propose()->mutable_search()->set_strategy("random");
+  propose.mutable_propose()->set_count(4);
+  FakeIo proposed;
+  ASSERT_EQ(RunStage(propose, proposed), absl::OkStatus());
+  ASSERT_TRUE(proposed.events[0].has_candidates());
+  const v1::CandidateList& list = proposed.events[0].candidates();
+  ASSERT_GT(list.candidates_size(), 0);
+  EXPECT_EQ(list.candidates(0).origin(), "default");
+
+  v1::StageStart build = Base(v1::STAGE_BUILD);
+  build.mutable_build()->set_workload(workload);
+  FakeIo building;
+  for (int k = 0; k < list.candidates_size(); ++k) {
+    v1::StageInput input;
+    *input.mutable_build()->mutable_candidate() = list.candidates(k);
+    input.mutable_build()->mutable_candidate()->set_id(k + 1);
+    building.inputs.push_back(input);
+  }
+  v1::StageInput bad;
+  bad.mutable_build()->mutable_candidate()->set_id(99);
+  bad.mutable_build()->mutable_candidate()->set_trace("split nothing 3");
+  building.inputs.push_back(bad);
+  ASSERT_EQ(RunStage(build, building), absl::OkStatus());
+
+  v1::StageStart profile = Base(v1::STAGE_PROFILE);
+  profile.mutable_profile()->set_workload(workload);
+  profile.mutable_profile()->set_repeats(3);
+  profile.mutable_profile()->set_min_repeat_us(100);
+  FakeIo profiling;
+  v1::Artifact last;
+  for (const v1::StageEvent& event : building.events) {
+    if (!event.has_built()) continue;
+    if (event.built().candidate() == 99) {
+      EXPECT_EQ(event.built().failure().outcome(), v1::OUTCOME_BUILD_ERROR);
+      EXPECT_THAT(event.built().failure().message(), HasSubstr("split nothing 3"));
+      continue;
+    }
+    ASSERT_TRUE(event.built().has_artifact()) << event.built().failure().message();
+    EXPECT_GT(event.built().build_ns(), 0);
+    v1::StageInput input;
+    input.mutable_profile()->mutable_candidate()->set_id(event.built().candidate());
+    *input.mutable_profile()->mutable_artifact() = last = event.built().artifact();
+    profiling.inputs.push_back(input);
+  }
+  v1::StageInput garbage;
+  garbage.mutable_profile()->mutable_candidate()->set_id(98);
+  *garbage.mutable_profile()->mutable_artifact() = last;
+  garbage.mutable_profile()->mutable_artifact()->set_shared_object("not machine code");
+  profiling.inputs.push_back(garbage);
+  ASSERT_EQ(RunStage(profile, profiling), absl::OkStatus());
+
+  v1::StageStart update = Base(v1::STAGE_UPDATE);
+  *update.mutable_update()->mutable_search() = propose.propose().search();
+  for (const v1::StageEvent& event : profiling.events) {
+    if (!event.has_profiled()) continue;
+    const v1::Measurement& measurement = event.profiled().measurement();
+    EXPECT_THAT(measurement.evidence().toolchain(), HasSubstr("LLVM 19"));
+    if (event.profiled().candidate() == 98) {
+      EXPECT_EQ(measurement.outcome(), v1::OUTCOME_BUILD_ERROR) << measurement.message();
+      continue;
+    }
+    ASSERT_EQ(measurement.outcome(), v1::OUTCOME_OK) << measurement.message();
+    EXPECT_EQ(measurement.samples_ns_size(), 3);
+    EXPECT_GT(measurement.profile_ns(), 0);
+    EXPECT_LT(measurement.evidence().max_error(), 1e-3);
+    v1::SearchResult* result = update.mutable_update()->add_results();
+    result->set_trace(list.candidates(static_cast<int>(event.profiled().candidate()) - 1).trace());
+    result->set_valid(true);
+    result->set_median_ns(measurement.samples_ns(0));
+  }
+  EXPECT_EQ(update.update().results_size(), list.candidates_size());
+  FakeIo updating;
+  updating.Feed("state", proposed.Received("state"));
+  ASSERT_EQ(RunStage(update, updating), absl::OkStatus());
+  EXPECT_TRUE(updating.warnings.empty());
+
+  // The next proposal goes on where this one ended: nothing is proposed twice.
+  FakeIo again;
+  again.Feed("state", updating.Received("state"));
+  ASSERT_EQ(RunStage(propose, again), absl::OkStatus());
+  for (const v1::Candidate& candidate : again.events[0].candidates().candidates()) {
+    for (const v1::Candidate& earlier : list.candidates())
+      EXPECT_NE(candidate.trace(), earlier.trace());
+  }
+}
+
+TEST(Stages, ADamagedStateCostsAWarning) {
+  v1::StageStart propose = Base(v1::STAGE_PROPOSE);
+  propose.mutable_propose()->mutable_search()->set_workload(Import().tasks(0).workload());
+  propose.mutable_propose()->mutable_search()->set_strategy("random");
+  propose.mutable_propose()->set_count(2);
+  FakeIo io;
+  io.Feed("state", "no state at all");
+  ASSERT_EQ(RunStage(propose, io), absl::OkStatus());
+  ASSERT_EQ(io.warnings.size(), 1u);
+  EXPECT_THAT(io.warnings[0], HasSubstr("starts afresh"));
+}
+
+TEST(Stages, CompileGivesAModule) {
+  for (const v1::ScheduleChoice choice : {v1::SCHEDULE_BEST, v1::SCHEDULE_NAIVE}) {
+    v1::StageStart start = Base(v1::STAGE_COMPILE);
+    start.mutable_compile()->set_model_name("mlp");
+    start.mutable_compile()->set_choice(choice);
+    FakeIo io;
+    io.Feed("model", Mlp());
+    ASSERT_EQ(RunStage(start, io), absl::OkStatus());
+    const auto module = runtime::ParseModule(io.Received("module"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(module->manifest.model, "mlp");
+    EXPECT_TRUE(io.events.front().has_progress());
+  }
+}
+
+TEST(Stages, SlotsTooSmallForAKernelAreRefused) {
+  v1::StageStart start = Base(v1::STAGE_PROFILE);
+  start.mutable_profile()->set_workload(Import().tasks(0).workload());
+  start.mutable_profile()->set_threads(200);
+  FakeIo io;
+  EXPECT_EQ(RunStage(start, io).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::worker
