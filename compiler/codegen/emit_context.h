@@ -29,6 +29,8 @@ struct EmitContext {
   const ir::Var* lane_var = nullptr;
   int lanes = 1;
   llvm::Value* mask = nullptr;
+
+  bool masked_memory = false;  // the CPU loads and stores under a mask at full speed
 };
 
 }  // namespace heddle::codegen

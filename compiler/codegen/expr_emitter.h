@@ -38,6 +38,12 @@ class ExprEmitter {
 
   Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
+  bool ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
+  int MemoryLanes(const ir::Buffer& buffer);
+  llvm::Value* Resize(llvm::Value* v, int lanes, llvm::Value* fill);
+  llvm::Value* WideMask(int lanes);
+  llvm::Value* EmitContiguousLoad(const ir::ExprNode& e, const Address& address, llvm::Type* type,
+                                  bool safe);
   llvm::Value* EmitLoad(const ir::ExprNode& e);
   llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);
   llvm::Value* EmitEverySecond(const Address& address, llvm::Type* type);

@@ -96,8 +96,7 @@ absl::Status CheckSupported(const ir::Program& program) {
 struct Kernel {
   const ir::Program& program;
   const WorkspacePlan& plan;
-  int threads;
-  int vector_bytes;
+  CpuLimits cpu;
   llvm::Module& module;
   int parallel_loops = 0;
 };
@@ -108,6 +107,7 @@ class LoopEmitter {
  public:
   LoopEmitter(Kernel& kernel, const Needs& needs, const std::string& name)
       : k_(kernel), c_(kernel.module.getContext()), e_(c_) {
+    c_.masked_memory = k_.cpu.masked_memory;
     llvm::LLVMContext& context = k_.module.getContext();
     std::vector<Type*> params;
     for (size_t i = 0; i < needs.buffers.size() + needs.slices.size(); ++i)
@@ -276,7 +276,7 @@ class LoopEmitter {
       ir::For scalar{loop.var, loop.extent, ir::LoopKind::kSerial, s};
       return EmitLoop(scalar, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(loop.extent)));
     }
-    const int64_t lanes = k_.vector_bytes / WidestStore(s);
+    const int64_t lanes = k_.cpu.vector_bytes / WidestStore(s);
     if (loop.extent <= lanes || (HasLoop(s) && loop.extent % lanes == 0))
       return EmitVector(*loop.var, loop.extent, s);
     for (int64_t done = 0; done < loop.extent; done += lanes) {
@@ -407,7 +407,7 @@ class LoopEmitter {
     Value* alone = b_.CreateICmpSLE(workers, b_.getInt32(1));
     if (uses_slices) {
       alone = b_.CreateOr(
-          alone, b_.CreateICmpSGT(workers, b_.getInt32(static_cast<uint32_t>(k_.threads))));
+          alone, b_.CreateICmpSGT(workers, b_.getInt32(static_cast<uint32_t>(k_.cpu.threads))));
     }
     if (extent == 1) alone = b_.getTrue();
     Value* n = b_.getInt64(static_cast<uint64_t>(extent));
@@ -469,11 +469,7 @@ absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, c
   if (module.getFunction(program.name)) {
     return absl::InvalidArgumentError(absl::StrCat("two programs are named ", program.name));
   }
-  Kernel kernel{.program = program,
-                .plan = plan,
-                .threads = cpu.threads,
-                .vector_bytes = cpu.vector_bytes,
-                .module = module};
+  Kernel kernel{.program = program, .plan = plan, .cpu = cpu, .module = module};
   Needs needs;
   needs.buffers = program.inputs;
   needs.buffers.insert(needs.buffers.end(), program.outputs.begin(), program.outputs.end());

@@ -12,8 +12,9 @@ class Module;
 namespace heddle::codegen {
 
 struct CpuLimits {
-  int threads = 1;        // workers of a parallel loop
-  int vector_bytes = 16;  // of a register
+  int threads = 1;             // workers of a parallel loop
+  int vector_bytes = 16;       // of a register
+  bool masked_memory = false;  // loads and stores under a mask at full speed
 };
 
 // Adds to `module`: a function with the program's name and the signature heddle_kernel, which

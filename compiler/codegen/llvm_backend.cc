@@ -96,7 +96,8 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered,
   module.setDataLayout(machine->createDataLayout());
   module.setPICLevel(llvm::PICLevel::BigPIC);
 
-  const CpuLimits cpu{resolved.threads, DescribeVectorUnit(*machine).bytes};
+  const VectorUnit unit = DescribeVectorUnit(*machine);
+  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory};
   Artifact artifact;
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);

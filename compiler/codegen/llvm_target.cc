@@ -142,11 +142,10 @@ VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine) {
   const llvm::Triple& triple = machine.getTargetTriple();
   auto has = [&](const char* feature) { return info.checkFeatures(std::string("+") + feature); };
   if (triple.isX86()) {
-    if (has("avx512f")) return {64, 32};
-    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8};
+    if (has("avx512f")) return {64, 32, true};
+    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false};
   }
-  if (triple.isAArch64()) return {16, 32};
-  return {16, 32};
+  return {16, 32, false};
 }
 
 }  // namespace heddle::codegen

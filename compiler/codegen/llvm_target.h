@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const ir:
 struct VectorUnit {
   int bytes = 16;
   int registers = 16;
+  bool masked_memory = false;  // loads and stores under a mask at full speed
 };
 VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine);
 

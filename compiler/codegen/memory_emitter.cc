@@ -1,4 +1,5 @@
 // Loads, stores and their addresses.
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -102,6 +103,56 @@ Value* ExprEmitter::EmitEverySecond(const Address& address, Type* type) {
   return b_.CreateShuffleVector(low, high, pick);
 }
 
+// Whether `lanes` elements from lane 0 on lie within the buffer.
+bool ExprEmitter::ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                              int lanes) {
+  ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
+  std::erase_if(linear.terms,
+                [&](const auto& term) { return ir::UsesVar(term.first, c_.lane_var); });
+  std::optional<ir::Interval> bounds = ir::Bounds(ir::FromLinear(linear), c_.ranges);
+  return bounds && bounds->max + lanes <= buffer.NumElements();
+}
+
+// Lanes rounded up to a power of two: memory accesses of other widths fall apart into pieces.
+// Buffers in registers are better off with the exact width, and so are CPUs that cannot mask an
+// access.
+int ExprEmitter::MemoryLanes(const ir::Buffer& buffer) {
+  const int rounded = static_cast<int>(std::bit_ceil(static_cast<unsigned>(c_.lanes)));
+  return c_.masked_memory && !llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer)) ? rounded
+                                                                                  : c_.lanes;
+}
+
+// `v` with more or fewer lanes; new ones are taken from `fill` (null: anything).
+Value* ExprEmitter::Resize(Value* v, int lanes, Value* fill) {
+  const int have =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
+  std::vector<int> pick;
+  for (int i = 0; i < lanes; ++i) pick.push_back(i < have ? i : fill ? have : llvm::PoisonMaskElem);
+  return b_.CreateShuffleVector(v, fill ? fill : llvm::PoisonValue::get(v->getType()), pick);
+}
+
+// The active ones of the first c_.lanes of `lanes` lanes.
+Value* ExprEmitter::WideMask(int lanes) {
+  Value* mask = c_.mask ? c_.mask : AllLanes();
+  return lanes == c_.lanes ? mask
+                           : Resize(mask, lanes, llvm::Constant::getNullValue(mask->getType()));
+}
+
+// Lanes side by side in memory.
+Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& address, Type* type,
+                                       bool safe) {
+  const int lanes = MemoryLanes(*e.buffer);
+  auto* wide = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
+  Value* value;
+  if (safe && (lanes == c_.lanes || ReadsInside(*e.buffer, e.args, lanes))) {
+    value = b_.CreateAlignedLoad(wide, address.pointer, address.alignment);
+  } else {
+    value = b_.CreateMaskedLoad(wide, address.pointer, address.alignment, WideMask(lanes),
+                                llvm::Constant::getNullValue(wide));
+  }
+  return lanes == c_.lanes ? value : Resize(value, c_.lanes, nullptr);
+}
+
 Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
   Address address = MakeAddress(*e.buffer, e.args);
   Type* type = MemoryType(e.dtype);
@@ -111,11 +162,8 @@ Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
     value = safe ? b_.CreateAlignedLoad(type, address.pointer, address.alignment)
                  : EmitUniformLoadWhereAnyLane(address, type);
   } else if (address.pointer && address.stride == 1) {
-    value = safe ? static_cast<Value*>(
-                       b_.CreateAlignedLoad(Widen(type), address.pointer, address.alignment))
-                 : b_.CreateMaskedLoad(Widen(type), address.pointer, address.alignment, c_.mask,
-                                       llvm::Constant::getNullValue(Widen(type)));
-  } else if (address.pointer && address.stride == 2 && safe && c_.lanes % 2 == 0) {
+    value = EmitContiguousLoad(e, address, type, safe);
+  } else if (address.pointer && address.stride == 2 && safe) {
     value = EmitEverySecond(address, type);
   } else {
     llvm::Align alignment(static_cast<uint64_t>(SizeOf(e.dtype)));
@@ -139,8 +187,10 @@ void ExprEmitter::EmitStore(const ir::Store& store) {
   value = Broadcast(value);
   if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, Widen(type));
   if (address.pointer && address.stride == 1) {
-    if (c_.mask) {
-      b_.CreateMaskedStore(value, address.pointer, address.alignment, c_.mask);
+    const int lanes = MemoryLanes(*store.buffer);
+    if (lanes != c_.lanes) value = Resize(value, lanes, nullptr);
+    if (c_.mask || lanes != c_.lanes) {
+      b_.CreateMaskedStore(value, address.pointer, address.alignment, WideMask(lanes));
     } else {
       b_.CreateAlignedStore(value, address.pointer, address.alignment);
     }
