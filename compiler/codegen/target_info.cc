@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -30,12 +32,28 @@ std::unique_ptr<llvm::MCSubtargetInfo> Subtarget(const std::string& triple, cons
       target ? target->createMCSubtargetInfo(triple, cpu, attrs) : nullptr);
 }
 
+// Features that no generated kernel can use: instructions for operating systems, for other kinds of
+// programs, or that only hint. Hypervisors hide many of them; two machines that differ in nothing
+// else run the same code equally fast, so they must not differ in target.
+bool MattersToKernels(std::string_view feature) {
+  static const auto& others = *new std::set<std::string_view>{
+      "amx-complex", "cldemote", "clflushopt", "clwb",    "clzero",    "enqcmd",   "fsgsbase",
+      "hreset",      "invpcid",  "kl",         "lwp",     "movdir64b", "movdiri",  "mwaitx",
+      "pconfig",     "pku",      "prefetchi",  "prfchw",  "ptwrite",   "raoint",   "rdpid",
+      "rdpru",       "rdrnd",    "rdseed",     "rtm",     "serialize", "sgx",      "shstk",
+      "tbm",         "tsxldtrk", "uintr",      "usermsr", "waitpkg",   "wbnoinvd", "widekl",
+      "xsave",       "xsavec",   "xsaveopt",   "xsaves"};
+  return !others.contains(feature);
+}
+
 // What this machine can do, by LLVM's names.
 const std::map<std::string, bool>& HostFeatures() {
   static const auto& features = *new std::map<std::string, bool>([] {
     std::map<std::string, bool> result;
-    for (const auto& entry : llvm::sys::getHostCPUFeatures())
-      result[entry.getKey().str()] = entry.getValue();
+    for (const auto& entry : llvm::sys::getHostCPUFeatures()) {
+      const std::string name = entry.getKey().str();
+      if (MattersToKernels(name)) result[name] = entry.getValue();
+    }
     return result;
   }());
   return features;
