@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -37,12 +38,14 @@ int main(int argc, char** argv) {
   app.add_option("--port-file", port_file, "Write the port number here once it is known");
   app.add_option("--state", state,
                  "Keep the last fencing token here, so that tokens grow over restarts");
+  app.set_version_flag("--version", "heddle-tracker " HEDDLE_VERSION);
   app.add_flag("-v,--verbose", verbose, "Log more");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-tracker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
 
   // Blocked before any thread exists, so that only sigwait below takes them.

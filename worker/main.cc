@@ -2,6 +2,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <sched.h>
 #include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,12 +74,14 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
       ->capture_default_str();
+  app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
   app.add_flag("-v,--verbose", verbose, "Log more");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-worker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
 
   auto slots = heddle::worker::ParseSlots(cpu_slots, device_slots, heddle::worker::UsableCores());

@@ -101,12 +101,21 @@ class ClusterTest : public ::testing::Test {
     EXPECT_TRUE(queried.ok()) << queried;
     EXPECT_EQ(static_cast<int>(candidates.size()), job.trials());
     EXPECT_EQ(static_cast<int>(traces.size()), job.tasks_size());
+    int total = 0;
+    int full = 0;
     for (const v1::TaskStatus& task : job.tasks()) {
+      total += task.trials();
+      full += task.trials() == kTrialsPerTask;
       EXPECT_EQ(static_cast<int>(traces[task.info().key()].size()), task.trials())
           << task.info().label();
-      EXPECT_EQ(task.trials(), kTrialsPerTask) << task.info().label() << ": " << task.doing();
+      // A small task may have fewer schedules than the budget allows.
+      const bool exhausted = task.doing().find("nothing left to try") != std::string::npos;
+      EXPECT_TRUE(task.trials() == kTrialsPerTask || (exhausted && task.trials() < kTrialsPerTask))
+          << task.info().label() << ": " << task.trials() << " trials, " << task.doing();
       EXPECT_GT(task.best_ns(), 0) << task.info().label();
     }
+    EXPECT_EQ(total, job.trials());
+    EXPECT_GE(full, 2) << "the model has several tasks with many schedules";
   }
 
   void CheckModule(const std::string& job) {
@@ -169,7 +178,6 @@ TEST_F(ClusterTest, EveryTrialOnceWhateverIsKilled) {
       WaitFor(job, "done", [](const v1::Job& now) { return now.state() == v1::JOB_DONE; });
   ASSERT_EQ(done.state(), v1::JOB_DONE);
   EXPECT_GE(done.trials(), after.trials()) << "trials were lost";
-  EXPECT_EQ(done.trials(), done.trials_budget());
   CheckRecords(done);
   CheckModule(job);
 
