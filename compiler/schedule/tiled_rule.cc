@@ -103,6 +103,7 @@ class TiledRule : public Rule {
   void Declare(const ir::Program& base, Knobs& knobs);
   double CyclesPerElement(const std::vector<int64_t>& tile, int64_t lanes) const;
   int64_t Registers(const std::vector<int64_t>& tile, int64_t lanes) const;
+  int64_t OperandRegisters(const std::vector<int64_t>& tile) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status CheckTile(const Decided& decided) const;
   absl::Status SplitAll(const Decided& decided, std::vector<std::string>* outer,
@@ -149,6 +150,20 @@ int64_t TiledRule::Registers(const std::vector<int64_t>& tile, int64_t lanes) co
   int64_t accumulators = 1;
   for (int64_t size : tile) accumulators *= size;
   return accumulators * ((lanes + full_lanes_ - 1) / full_lanes_);
+}
+
+// Registers for the operands of one reduce step: the fewer of vectors and broadcast scalars stay
+// for the whole step, the others come one at a time.
+int64_t TiledRule::OperandRegisters(const std::vector<int64_t>& tile) const {
+  int64_t vectors = 0, scalars = 0;
+  for (const LoadShape& load : loads_) {
+    int64_t count = 1;
+    for (size_t k = 0; k < tile.size(); ++k) {
+      if (load.depends[k]) count *= tile[k];
+    }
+    (load.vector ? vectors : scalars) += count;
+  }
+  return std::min(vectors, scalars) + 1;
 }
 
 // Cycles for one reduce step of the tile, per element of it.
@@ -219,7 +234,7 @@ void TiledRule::PickDefault() {
           if (!rows.empty()) tile[rows[0]] = a;
           if (rows.size() > 1) tile[rows[1]] = b;
           int64_t registers = Registers(tile, lanes);
-          if (registers + vectors + spare > target_.vector_registers) continue;
+          if (registers + OperandRegisters(tile) + spare > target_.vector_registers) continue;
           double cost = CyclesPerElement(tile, lanes);
           if (cost > best * 1.001 || (cost > best * 0.999 && registers <= best_registers)) continue;
           best = std::min(best, cost);
