@@ -49,51 +49,63 @@ void PinThread(pthread_t thread, int cpu) {
 
 }  // namespace
 
+// A loop is cut into one range a worker. Each thread claims the range of its own number first and
+// then what others have not begun, so that a worker the system keeps from running delays nobody:
+// the caller waits only for ranges that were begun.
 struct ThreadPool::Impl {
+  // On a cache line of its own: 2 * loop number while the range is open, plus one once it is
+  // claimed.
+  struct alignas(64) Claim {
+    std::atomic<uint32_t> state{1};
+  };
+
+  explicit Impl(int workers) : claims(workers) { host.num_workers = workers; }
+
   heddle_host host;
   int spins = 0;
   std::vector<std::thread> threads;  // workers 1, 2, ..
+  std::vector<Claim> claims;         // by range
+  std::atomic<bool> stop{false};
 
-  // The loop being run; written by the caller before it raises `epoch`, read by workers after they
-  // see it raised.
+  // The loop being run. Written before its ranges are opened, read only under a claim of it: until
+  // the last claimed range is done the caller does not return, so nobody reads these while they
+  // change.
   int64_t n = 0;
+  int64_t ranges = 0;
   heddle_parallel_body body = nullptr;
   void* closure = nullptr;
-  bool stop = false;
 
   // On cache lines of their own: workers hammer these.
-  alignas(64) std::atomic<uint32_t> epoch{0};    // number of loops started
-  alignas(64) std::atomic<uint32_t> pending{0};  // workers still in the loop
+  alignas(64) std::atomic<uint32_t> epoch{0};    // number of the latest loop
+  alignas(64) std::atomic<uint32_t> pending{0};  // ranges not yet done
 
-  int Workers() const { return host.num_workers; }
-
-  void RunRange(int worker) const {
-    const int64_t begin = Begin(worker);
-    const int64_t end = Begin(worker + 1);
-    if (begin < end) body(closure, begin, end, worker);
+  // The first n % ranges ranges are one longer; no product of two sizes, so no overflow.
+  int64_t Begin(int64_t range) const {
+    return n / ranges * range + std::min<int64_t>(range, n % ranges);
   }
 
-  // The first n % workers ranges are one longer; no product, so no overflow.
-  int64_t Begin(int worker) const {
-    return n / Workers() * worker + std::min<int64_t>(worker, n % Workers());
+  // Takes open ranges of loop `number` until there is none.
+  void RunRanges(uint32_t number, int worker) {
+    const int count = host.num_workers;
+    for (int i = 0; i < count; ++i) {
+      const int range = (worker + i) % count;
+      uint32_t open = 2 * number;
+      if (!claims[range].state.compare_exchange_strong(open, open + 1, std::memory_order_acq_rel)) {
+        continue;
+      }
+      body(closure, Begin(range), Begin(range + 1), worker);
+      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
+    }
   }
 
   void WorkerMain(int worker) {
     uint32_t seen = 0;
     while (true) {
       WaitWhile(epoch, seen, spins);
-      ++seen;  // the caller starts no further loop before this worker is done, so it is exactly one
-               // ahead
-      if (stop) return;
-      RunRange(worker);
-      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
+      seen = epoch.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed)) return;
+      RunRanges(seen, worker);
     }
-  }
-
-  void Start() {
-    pending.store(static_cast<uint32_t>(threads.size()), std::memory_order_relaxed);
-    epoch.fetch_add(1, std::memory_order_release);
-    epoch.notify_all();
   }
 
   void ParallelFor(int64_t count, heddle_parallel_body loop_body, void* loop_closure) {
@@ -103,18 +115,25 @@ struct ThreadPool::Impl {
       return;
     }
     n = count;
+    ranges = std::min<int64_t>(count, host.num_workers);
     body = loop_body;
     closure = loop_closure;
-    Start();
-    RunRange(0);
+    pending.store(static_cast<uint32_t>(ranges), std::memory_order_relaxed);
+    const uint32_t number = epoch.load(std::memory_order_relaxed) + 1;
+    for (int64_t r = 0; r < ranges; ++r) {
+      claims[r].state.store(2 * number, std::memory_order_release);
+    }
+    epoch.store(number, std::memory_order_release);
+    epoch.notify_all();
+    RunRanges(number, 0);
     for (uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
       WaitWhile(pending, left, spins);
     }
   }
 };
 
-ThreadPool::ThreadPool(int num_workers, std::vector<int> cpus) : impl_(std::make_unique<Impl>()) {
-  impl_->host.num_workers = std::max(num_workers, 1);
+ThreadPool::ThreadPool(int num_workers, std::vector<int> cpus)
+    : impl_(std::make_unique<Impl>(std::max(num_workers, 1))) {
   impl_->host.context = impl_.get();
   impl_->spins = SpinsFor(impl_->host.num_workers);
   impl_->host.parallel_for = [](const heddle_host* host, int64_t n, heddle_parallel_body body,
@@ -131,7 +150,8 @@ ThreadPool::ThreadPool(int num_workers, std::vector<int> cpus) : impl_(std::make
 
 ThreadPool::~ThreadPool() {
   impl_->stop = true;
-  impl_->Start();
+  impl_->epoch.fetch_add(1, std::memory_order_release);
+  impl_->epoch.notify_all();
   for (std::thread& thread : impl_->threads) thread.join();
 }
 

@@ -50,6 +50,23 @@ TEST(ThreadPoolTest, ManyShortLoopsInARow) {
   }
 }
 
+// Each range waits for the other to begin, so one thread alone would never come back.
+TEST(ThreadPoolTest, RangesRunAtTheSameTime) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> begun{0};
+    pool.host()->parallel_for(
+        pool.host(), 2,
+        [](void* closure, int64_t, int64_t, int32_t) {
+          auto& count = *static_cast<std::atomic<int>*>(closure);
+          ++count;
+          while (count != 2) std::this_thread::yield();
+        },
+        &begun);
+    EXPECT_EQ(begun, 2);
+  }
+}
+
 // Long enough for the workers to fall asleep between loops, and for the caller to fall asleep
 // within one.
 TEST(ThreadPoolTest, SleepingWorkersWakeUp) {
