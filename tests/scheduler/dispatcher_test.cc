@@ -1,0 +1,453 @@
+// Single rules of the dispatcher, one test each. What holds under any course of events is in
+// simulation_test.cc.
+#include "scheduler/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/describe.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr char kTarget[] = "llvm -mcpu=x";
+
+SlotInfo CpuSlot(const std::string& name, std::vector<int> cores, const std::string& worker = "w") {
+  SlotInfo slot;
+  slot.id = {worker, name};
+  slot.host = "host-" + worker;
+  slot.cores = std::move(cores);
+  return slot;
+}
+SlotInfo DeviceSlot(const std::string& name, std::vector<int> cores,
+                    const std::string& worker = "w", const std::string& target = kTarget) {
+  SlotInfo slot = CpuSlot(name, std::move(cores), worker);
+  slot.device = true;
+  slot.target = target;
+  slot.device_key = "key";
+  return slot;
+}
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  // Every decision of the step, and the started stages in order in `started_`.
+  std::vector<Decision> Step(const Event& event) {
+    std::vector<Decision> decisions = dispatcher_.Step(event, now_);
+    for (const Decision& decision : decisions) {
+      if (const auto* start = std::get_if<StartStage>(&decision)) started_.push_back(*start);
+    }
+    return decisions;
+  }
+  template <typename T>
+  static int Count(const std::vector<Decision>& decisions) {
+    return static_cast<int>(
+        std::count_if(decisions.begin(), decisions.end(),
+                      [](const Decision& d) { return std::holds_alternative<T>(d); }));
+  }
+  void TwoCores() {
+    Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p0-1", {0, 1})},
+                      ""});
+  }
+  void Submit(int64_t id, int trials = 8, int batch = 4, int threads = 1, int depth = 2) {
+    JobParams params;
+    params.target = kTarget;
+    params.threads = threads;
+    params.trials_per_task = trials;
+    params.batch = batch;
+    params.pipeline_depth = depth;
+    Step(JobSubmitted{JobId{id}, params});
+  }
+  // The latest started stage of that kind, which must be live.
+  StartStage Live(v1::StageKind kind) {
+    for (auto it = started_.rbegin(); it != started_.rend(); ++it) {
+      if (it->kind == kind && dispatcher_.live().count(it->attempt)) return *it;
+    }
+    ADD_FAILURE() << "no live " << v1::StageKind_Name(kind);
+    return {};
+  }
+  bool IsLive(v1::StageKind kind) {
+    for (const auto& [id, stage] : dispatcher_.live()) {
+      if (stage.kind == kind) return true;
+    }
+    return false;
+  }
+  std::vector<Decision> End(v1::StageKind kind, decltype(StageFinished::result) result = {}) {
+    return Step(StageFinished{Live(kind).attempt, {}, true, std::move(result)});
+  }
+  std::vector<Decision> Break(v1::StageKind kind, bool started = true) {
+    return Step(
+        StageFinished{Live(kind).attempt, {v1::FAULT_INFRASTRUCTURE, "it broke"}, started, {}});
+  }
+  void Import(int tasks, int known = 0, int known_valid = 0) {
+    End(v1::STAGE_IMPORT,
+        Imported{std::vector<TaskPlan>(static_cast<size_t>(tasks), {known, known_valid}), ""});
+  }
+  std::vector<Decision> Built(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
+    return Step(CandidateBuilt{Live(v1::STAGE_BUILD).attempt, id, outcome,
+                               outcome == v1::OUTCOME_OK ? "" : "no"});
+  }
+  std::vector<Decision> Profiled(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
+    return Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, outcome,
+                                  outcome == v1::OUTCOME_OK ? "" : "no"});
+  }
+  void Wait(absl::Duration duration) {
+    now_ += duration;
+    Step(Tick{});
+  }
+  const Job& job(int64_t id = 1) { return *dispatcher_.FindJob(JobId{id}); }
+  // Builds and profiles the running round.
+  void Round(v1::Outcome outcome = v1::OUTCOME_OK) {
+    const StartStage build = Live(v1::STAGE_BUILD);
+    for (CandidateId id : build.candidates) Built(id);
+    Step(StageFinished{build.attempt, {}, true, {}});
+    for (CandidateId id : build.candidates) Profiled(id, outcome);
+    End(v1::STAGE_PROFILE);
+  }
+
+  Dispatcher dispatcher_{std::make_unique<RoundRobin>()};
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  std::vector<StartStage> started_;
+};
+
+TEST_F(DispatcherTest, AWholeJob) {
+  TwoCores();
+  Submit(1, 6, 4);
+  Import(1);
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 4);
+  EXPECT_EQ(Count<AddCandidates>(End(v1::STAGE_PROPOSE, Proposed{4, false})), 1);
+  EXPECT_THAT(Live(v1::STAGE_BUILD).candidates, SizeIs(4));
+  Round();
+  End(v1::STAGE_UPDATE);
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 2) << "what is left of the budget";
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Round();
+  EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "there is nothing to learn for";
+  End(v1::STAGE_COMPILE);
+  EXPECT_TRUE(std::holds_alternative<Done>(job().phase));
+  EXPECT_EQ(job().tasks[0].trials, 6);
+}
+
+TEST_F(DispatcherTest, ProfileStartsWithTheFirstArtifactAndIsFedTheRest) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{3, false});
+  EXPECT_FALSE(IsLive(v1::STAGE_PROFILE));
+  Built(CandidateId{1});
+  EXPECT_EQ(Live(v1::STAGE_PROFILE).candidates, std::vector<CandidateId>{CandidateId{1}});
+  auto second = Built(CandidateId{2});
+  EXPECT_EQ(Count<FeedProfile>(second), 1);
+  EXPECT_EQ(Count<CloseProfile>(second), 0);
+  auto third = Built(CandidateId{3}, v1::OUTCOME_BUILD_ERROR);
+  EXPECT_EQ(Count<FinishCandidate>(third), 1);
+  EXPECT_EQ(Count<CloseProfile>(third), 1) << "the round's builds are all in";
+}
+
+TEST_F(DispatcherTest, AProfileStageNeverWaitsForABuildThatIsNotRunning) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{3, false});
+  Built(CandidateId{1});
+  EXPECT_EQ(Count<CloseProfile>(Break(v1::STAGE_BUILD)), 1);
+}
+
+TEST_F(DispatcherTest, JobsTakeTurns) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1})}, ""});
+  for (int64_t id : {1, 2, 3}) Submit(id);
+  std::vector<int64_t> turns;
+  for (int i = 0; i < 3; ++i) {
+    turns.push_back(Live(v1::STAGE_IMPORT).job.value);
+    Import(2);
+  }
+  EXPECT_THAT(turns, ::testing::ElementsAre(1, 2, 3));
+  for (int i = 0; i < 2; ++i) {
+    turns.clear();
+    for (int j = 0; j < 3; ++j) {
+      turns.push_back(started_.back().job.value);
+      if (IsLive(v1::STAGE_PROPOSE)) {
+        End(v1::STAGE_PROPOSE, Proposed{4, false});
+      } else {
+        const StartStage build = Live(v1::STAGE_BUILD);
+        Step(StageFinished{build.attempt, {v1::FAULT_INFRASTRUCTURE, "x"}, true, {}});
+      }
+    }
+    EXPECT_THAT(turns, ::testing::ElementsAre(1, 2, 3));
+  }
+}
+
+TEST_F(DispatcherTest, TasksTakeTurnsWithinTheDepth) {
+  TwoCores();
+  Submit(1, 8, 4, 1, 1);
+  Import(3);
+  std::vector<int> order;
+  for (int i = 0; i < 6; ++i) {
+    order.push_back(Live(v1::STAGE_PROPOSE).task->value);
+    End(v1::STAGE_PROPOSE, Proposed{4, false});
+    Round();
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+  }
+  EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 0, 1, 2));
+}
+
+TEST_F(DispatcherTest, DepthTwoKeepsCpuAndDeviceBusy) {
+  TwoCores();
+  Submit(1);
+  Import(3);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Built(CandidateId{1});
+  Built(CandidateId{2});
+  End(v1::STAGE_BUILD);
+  EXPECT_TRUE(IsLive(v1::STAGE_PROFILE));
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1)
+      << "the second task is proposed for while the first is measured";
+}
+
+TEST_F(DispatcherTest, SlotsThatShareACoreAreNeverUsedTogether) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p0", {0})}, ""});
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Built(CandidateId{1});
+  EXPECT_FALSE(IsLive(v1::STAGE_PROFILE)) << "the build still runs on that core";
+  Built(CandidateId{2});
+  auto decisions = End(v1::STAGE_BUILD);
+  EXPECT_THAT(Live(v1::STAGE_PROFILE).candidates, SizeIs(2));
+  EXPECT_EQ(Count<CloseProfile>(decisions), 1);
+}
+
+TEST_F(DispatcherTest, AWideSlotIsKeptFreeForWorkWhoseTurnItIs) {
+  TwoCores();
+  Submit(1, 8, 4, 2);  // two threads: needs both cores
+  Import(1);
+  Submit(2);
+  Submit(3);
+  End(v1::STAGE_IMPORT, Imported{{{0, 0}}, ""});
+  // Now the CPU slot goes round the jobs; as soon as job 1 has something to profile, nothing new
+  // may start on core 0.
+  for (int i = 0; i < 50 && !IsLive(v1::STAGE_PROFILE); ++i) {
+    ASSERT_FALSE(dispatcher_.live().empty());
+    const LiveStage stage = dispatcher_.live().begin()->second;
+    switch (stage.kind) {
+      case v1::STAGE_IMPORT:
+        Import(1);
+        break;
+      case v1::STAGE_PROPOSE:
+        Step(StageFinished{stage.id, {}, true, Proposed{4, false}});
+        break;
+      case v1::STAGE_BUILD:
+        for (CandidateId id : stage.candidates)
+          Step(CandidateBuilt{stage.id, id, v1::OUTCOME_OK, ""});
+        [[fallthrough]];
+      default:
+        Step(StageFinished{stage.id, {}, true, {}});
+    }
+    if (IsLive(v1::STAGE_PROFILE) && Live(v1::STAGE_PROFILE).job.value != 1) {
+      const StartStage other = Live(v1::STAGE_PROFILE);
+      for (CandidateId id : other.candidates)
+        Step(CandidateProfiled{other.attempt, id, v1::OUTCOME_OK, ""});
+      Step(StageFinished{other.attempt, {}, true, {}});
+    }
+  }
+  EXPECT_EQ(Live(v1::STAGE_PROFILE).slot.slot, "p0-1");
+}
+
+TEST_F(DispatcherTest, OnlySlotsThatSuitAreUsed) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}, "w", "llvm -mcpu=y")}, ""});
+  Submit(1);
+  Import(1);
+  EXPECT_FALSE(IsLive(v1::STAGE_PROPOSE)) << "nothing is proposed while no device can measure it";
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_),
+              "no device with target llvm -mcpu=x, 1 thread; nearest: worker w has llvm -mcpu=y, 1 "
+              "thread, device key key");
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1})}, ""});
+  EXPECT_TRUE(IsLive(v1::STAGE_PROPOSE));
+  EXPECT_EQ(job().params.device_key, "key") << "records are comparable within one key only";
+}
+
+TEST_F(DispatcherTest, ReasonsNameWhatIsMissing) {
+  Submit(1);
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("tracker"));
+  Step(SlotsChanged{{}, ""});
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("no worker is registered"));
+  Step(SlotsChanged{{DeviceSlot("p1", {1})}, ""});
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("no worker offers a cpu slot"));
+  SlotInfo held = CpuSlot("cpu0", {0});
+  held.usable = false;
+  held.why_not = "held by ann";
+  Step(SlotsChanged{{held}, ""});
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("held by ann"));
+}
+
+TEST_F(DispatcherTest, SlotsOfOthersTakeTheirCoresAlong) {
+  SlotInfo foreign = DeviceSlot("p0", {0});
+  foreign.foreign = true;
+  foreign.usable = false;
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), foreign}, ""});
+  Submit(1);
+  EXPECT_TRUE(started_.empty());
+}
+
+TEST_F(DispatcherTest, ARefusedLeaseCostsNoAttemptAndBacksOff) {
+  TwoCores();
+  Submit(1);
+  for (int i = 0; i < 20; ++i) {
+    Break(v1::STAGE_IMPORT, false);
+    EXPECT_TRUE(dispatcher_.live().empty());
+    const absl::Time wake = dispatcher_.NextWake(now_);
+    ASSERT_LT(wake, now_ + absl::Seconds(11));
+    Wait(wake - now_);
+  }
+  Import(1);
+  EXPECT_FALSE(job().final());
+}
+
+TEST_F(DispatcherTest, ImportGivesUpAfterThreeFaults) {
+  TwoCores();
+  Submit(1);
+  for (int i = 0; i < 3; ++i) {
+    Break(v1::STAGE_IMPORT);
+    Wait(absl::Seconds(10));
+  }
+  ASSERT_TRUE(std::holds_alternative<Failed>(job().phase));
+  EXPECT_EQ(std::get<Failed>(job().phase).fault.kind, v1::FAULT_INFRASTRUCTURE);
+}
+
+TEST_F(DispatcherTest, AUserFaultFailsTheJobWithItsMessage) {
+  TwoCores();
+  Submit(1);
+  Step(StageFinished{
+      Live(v1::STAGE_IMPORT).attempt, {v1::FAULT_USER, "not an ONNX file"}, true, {}});
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_), "not an ONNX file");
+}
+
+TEST_F(DispatcherTest, OnlyTheCandidateBeingMeasuredIsSuspected) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{3, false});
+  for (int64_t id : {1, 2, 3}) Built(CandidateId{id});
+  End(v1::STAGE_BUILD);
+  for (int i = 0; i < 3; ++i) {
+    Step(CandidateStarted{Live(v1::STAGE_PROFILE).attempt, CandidateId{2}});
+    auto decisions = Break(v1::STAGE_PROFILE);
+    EXPECT_EQ(Count<FinishCandidate>(decisions), i == 2 ? 1 : 0);
+    Wait(absl::Seconds(10));
+  }
+  EXPECT_EQ(job().tasks[0].trials, 1) << "the poisonous one is lost";
+  EXPECT_EQ(job().tasks[0].round.at(CandidateId{1}).attempts, 0);
+  EXPECT_THAT(Live(v1::STAGE_PROFILE).candidates, SizeIs(2)) << "measured again, not built again";
+}
+
+TEST_F(DispatcherTest, LateAndRepeatedAnswersAreIgnored) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Built(CandidateId{1});
+  const AttemptId profile = Live(v1::STAGE_PROFILE).attempt;
+  const Event answer = CandidateProfiled{profile, CandidateId{1}, v1::OUTCOME_OK, ""};
+  EXPECT_EQ(Count<FinishCandidate>(Step(answer)), 1);
+  EXPECT_EQ(Count<FinishCandidate>(Step(answer)), 0);
+  const Event end = StageFinished{profile, {}, true, {}};
+  Step(end);
+  Step(end);
+  EXPECT_EQ(
+      Count<FinishCandidate>(Step(CandidateProfiled{profile, CandidateId{2}, v1::OUTCOME_OK, ""})),
+      0);
+  EXPECT_EQ(job().tasks[0].trials, 1);
+}
+
+TEST_F(DispatcherTest, AHopelessTaskIsGivenUpAndTheJobFailsWithIt) {
+  TwoCores();
+  Submit(1, 64, 16);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{16, false});
+  Round(v1::OUTCOME_RUN_CRASH);
+  ASSERT_TRUE(std::holds_alternative<Failed>(job().phase));
+  EXPECT_EQ(std::get<Failed>(job().phase).fault.kind, v1::FAULT_CANDIDATE);
+  EXPECT_EQ(job().tasks[0].trials, 16);
+}
+
+TEST_F(DispatcherTest, KnownRecordsReplaceTrials) {
+  TwoCores();
+  Submit(1, 8);
+  Import(2, 8, 8);
+  EXPECT_TRUE(IsLive(v1::STAGE_COMPILE)) << "at once";
+  End(v1::STAGE_COMPILE);
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_),
+            "done: reused 16 records for 2 of 2 tasks, no new trials");
+}
+
+TEST_F(DispatcherTest, SomeKnownRecordsWarmTheSearch) {
+  TwoCores();
+  Submit(1, 8, 16);
+  Import(1, 5, 4);
+  EXPECT_TRUE(IsLive(v1::STAGE_UPDATE)) << "learned before the first proposal";
+  End(v1::STAGE_UPDATE);
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 3);
+}
+
+TEST_F(DispatcherTest, PausedJobsStartNothingAndGoOn) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  Step(PauseRequested{JobId{1}, "lunch"});
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  EXPECT_TRUE(dispatcher_.live().empty());
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_), "paused: lunch");
+  Step(ResumeRequested{JobId{1}});
+  EXPECT_TRUE(IsLive(v1::STAGE_BUILD));
+}
+
+TEST_F(DispatcherTest, CancelEndsRunningStages) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  EXPECT_EQ(Count<CancelStage>(Step(CancelRequested{JobId{1}, ""})), 1);
+  EXPECT_THAT(dispatcher_.live(), SizeIs(1)) << "the slot is taken until the stage has ended";
+  Break(v1::STAGE_PROPOSE);
+  EXPECT_TRUE(dispatcher_.live().empty());
+}
+
+TEST_F(DispatcherTest, NothingStartsWhileTheStoreTakesNoWrites) {
+  TwoCores();
+  Step(StoreBlocked{"the disk is full"});
+  Submit(1);
+  EXPECT_TRUE(started_.empty());
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_), "the disk is full");
+  Step(StoreBlocked{""});
+  EXPECT_TRUE(IsLive(v1::STAGE_IMPORT));
+}
+
+TEST_F(DispatcherTest, FetchCompilesOnDemandBesideTheJob) {
+  TwoCores();
+  Submit(1);
+  auto refused = Step(FetchRequested{FetchId{1}, JobId{1}});
+  EXPECT_EQ(Count<EndFetch>(refused), 1) << "not imported yet";
+  Import(1);
+  Step(PauseRequested{JobId{1}, ""});
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Step(FetchRequested{FetchId{2}, JobId{1}});
+  EXPECT_EQ(Live(v1::STAGE_COMPILE).fetch, FetchId{2});
+  EXPECT_EQ(Count<EndFetch>(End(v1::STAGE_COMPILE)), 1);
+  EXPECT_TRUE(std::holds_alternative<Tuning>(job().phase));
+}
+
+TEST_F(DispatcherTest, BuildsAreSharedOutAmongFreeSlots) {
+  Step(SlotsChanged{
+      {CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), CpuSlot("cpu2", {2}), DeviceSlot("p3", {3})},
+      ""});
+  Submit(1, 9, 9);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{9, false});
+  std::vector<size_t> sizes;
+  for (const auto& [id, stage] : dispatcher_.live()) sizes.push_back(stage.candidates.size());
+  EXPECT_THAT(sizes, ::testing::ElementsAre(3, 3, 3));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
