@@ -12,44 +12,92 @@ using ir::As;
 using ir::Expr;
 using ir::For;
 
-std::vector<SymbolicInterval> RequiredRegion(const ir::Buffer& buffer,
-                                             const std::vector<Path>& readers, size_t depth) {
+namespace {
+
+// Grows `dim` by what one load reads in one dimension. `whole` is set where that is not understood.
+void AddRead(const Expr& index, const ir::Substitution& bindings, const RunningLoops& running,
+             const RunningLoops& iters, bool first_read, RequiredDim* dim, bool* whole) {
+  if (!*whole) {
+    auto interval = Evaluate(ir::Substitute(index, bindings), running);
+    if (interval && !first_read) interval = Union(dim->region, *interval);
+    if (interval) dim->region = *interval;
+    *whole = !interval;
+  }
+  auto ever = Evaluate(index, iters);
+  const bool known = ever && ever->IsConstant();
+  const int64_t lo = known ? ever->lo : INT64_MIN;
+  const int64_t hi = known ? ever->hi : INT64_MAX;
+  dim->first = first_read ? lo : std::min(dim->first, lo);
+  dim->last = first_read ? hi : std::max(dim->last, hi);
+}
+
+}  // namespace
+
+std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& readers,
+                                        size_t depth) {
   const size_t rank = buffer.shape.size();
-  std::vector<std::optional<SymbolicInterval>> region(rank);
-  std::vector<bool> whole(rank, false);
+  std::vector<RequiredDim> dims(rank);
+  std::vector<char> whole(rank, 0);
+  bool first_read = true;
   for (const Path& reader : readers) {
-    RunningLoops running;
+    RunningLoops running, iters;
     for (const For* loop : reader.Loops(depth)) running.emplace(loop->var.get(), loop->extent);
     ir::Substitution bindings;
     for (const ir::BlockIter& iter : reader.block().iters) {
       bindings.emplace(iter.var.get(), iter.binding);
+      iters.emplace(iter.var.get(), iter.extent);
     }
     ForEachLoad(reader.block(), [&](const Expr& load) {
       if (load->buffer.get() != &buffer) return;
       for (size_t d = 0; d < rank; ++d) {
-        if (whole[d]) continue;
-        auto interval = Evaluate(ir::Substitute(load->args[d], bindings), running);
-        if (interval && region[d]) interval = Union(*region[d], *interval);
-        if (interval) region[d] = interval;
-        whole[d] = !interval;
+        bool not_understood = whole[d] != 0;
+        AddRead(load->args[d], bindings, running, iters, first_read, &dims[d], &not_understood);
+        whole[d] = not_understood;
       }
+      first_read = false;
     });
   }
-  std::vector<SymbolicInterval> result(rank);
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t last = buffer.shape[d] - 1;
-    if (!whole[d] && region[d] && region[d]->Extent() <= last) {
-      result[d] = *region[d];
-      if (result[d].IsConstant()) {
-        result[d].lo = std::clamp<int64_t>(result[d].lo, 0, last);
-        result[d].hi = std::clamp<int64_t>(result[d].hi, result[d].lo, last);
-      }
-    } else {
-      result[d].hi = last;
+    RequiredDim& dim = dims[d];
+    dim.first = std::clamp<int64_t>(dim.first, 0, buffer.shape[d] - 1);
+    dim.last = std::clamp<int64_t>(dim.last, dim.first, buffer.shape[d] - 1);
+    if (whole[d] || dim.region.Extent() > dim.last - dim.first) {
+      dim.region = SymbolicInterval{{}, dim.first, dim.last};
+    } else if (dim.region.IsConstant()) {
+      dim.region.lo = std::clamp(dim.region.lo, dim.first, dim.last);
+      dim.region.hi = std::clamp(dim.region.hi, dim.region.lo, dim.last);
     }
   }
-  return result;
+  return dims;
 }
+
+namespace {
+
+// Where nobody reads, nothing is computed: what some reader's guard says of the loops that stand
+// still. Null if a reader always runs. The guard matters, for what the block reads may have been
+// left out by the same one.
+Expr StandingGuard(const std::vector<Path>& readers, size_t depth) {
+  Expr any;
+  for (const Path& reader : readers) {
+    std::vector<const For*> running = reader.Loops(depth);
+    Expr guard;
+    for (const Expr& part : Conjuncts(reader.block().where)) {
+      bool stands = std::none_of(running.begin(), running.end(), [&](const For* loop) {
+        return ir::UsesVar(part, loop->var.get());
+      });
+      if (stands) guard = AndMaybe(guard, part);
+    }
+    if (!guard) return nullptr;
+    if (!any) {
+      any = guard;
+    } else if (!ir::StructuralEqual(any, guard)) {
+      any = ir::Make(ir::Op::kOr, {any, guard});
+    }
+  }
+  return any;
+}
+
+}  // namespace
 
 absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vector<Path>& readers,
                                          size_t depth, const std::vector<ir::Stmt>& outer,
@@ -59,30 +107,29 @@ absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vect
     return absl::FailedPreconditionError(
         absl::StrCat("block ", Quoted(block.name), " does not store exactly at its iterators"));
   }
-  std::vector<SymbolicInterval> region = RequiredRegion(*block.store.buffer, readers, depth);
+  std::vector<RequiredDim> dims = RequiredRegion(*block.store.buffer, readers, depth);
   RunningLoops all;
   for (const ir::Stmt& s : outer) {
     if (const auto* loop = As<For>(s)) all.emplace(loop->var.get(), loop->extent);
   }
   RegionNest nest;
   nest.block = block;
-  nest.block.where = nullptr;
+  nest.block.where = StandingGuard(readers, depth);
   for (size_t k = 0; k < block.iters.size(); ++k) {
     ir::BlockIter& iter = nest.block.iters[k];
-    SymbolicInterval interval;
-    interval.hi = iter.extent - 1;
+    RequiredDim dim{{{}, 0, iter.extent - 1}, 0, iter.extent - 1};
     for (size_t d = 0; d < shape.dims.size(); ++d) {
-      if (shape.dims[d] == &block.iters[k]) interval = region[d];
+      if (shape.dims[d] == &block.iters[k]) dim = dims[d];
     }
-    nest.loops.push_back({MakeVar(name(k)), interval.Extent()});
-    iter.binding = interval.Base() + ir::VarExpr(nest.loops.back().var);
-    auto reach = Evaluate(interval.Base(), all);
+    nest.loops.push_back({MakeVar(name(k)), dim.region.Extent()});
+    iter.binding = dim.region.Base() + ir::VarExpr(nest.loops.back().var);
+    auto reach = Evaluate(dim.region.Base(), all);
     const bool known = reach && reach->IsConstant();
-    if (!known || reach->lo < 0) {
-      nest.block.where = AndMaybe(nest.block.where, ir::Le(ir::Int(0), iter.binding));
+    if (!known || reach->lo < dim.first) {
+      nest.block.where = AndMaybe(nest.block.where, ir::Le(ir::Int(dim.first), iter.binding));
     }
-    if (!known || reach->hi + interval.Extent() > iter.extent) {
-      nest.block.where = AndMaybe(nest.block.where, ir::Lt(iter.binding, ir::Int(iter.extent)));
+    if (!known || reach->hi + dim.region.Extent() - 1 > dim.last) {
+      nest.block.where = AndMaybe(nest.block.where, ir::Lt(iter.binding, ir::Int(dim.last + 1)));
     }
   }
   return nest;

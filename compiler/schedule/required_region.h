@@ -13,10 +13,17 @@
 
 namespace heddle::schedule {
 
-// Per dimension of `buffer`, what the readers load while the loops at depth >= `depth` of their
-// paths run and the outer ones stand still; never more than the dimension.
-std::vector<SymbolicInterval> RequiredRegion(const ir::Buffer& buffer,
-                                             const std::vector<Path>& readers, size_t depth);
+struct RequiredDim {
+  SymbolicInterval region;  // while the inner loops run and the outer ones stand still; never more
+                            // than the dimension
+  int64_t first = 0;  // what is ever read, over all loops; guards of the readers keep them inside
+  int64_t last = 0;
+};
+
+// Per dimension of `buffer`, what the readers load; inner loops are those at depth >= `depth` of
+// their paths.
+std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& readers,
+                                        size_t depth);
 
 struct RegionNest {
   std::vector<FreshLoop> loops;

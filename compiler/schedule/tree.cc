@@ -88,10 +88,10 @@ void CollectNames(const Stmt& s, std::unordered_set<std::string>& names) {
   });
 }
 
-void SplitConjunction(const Expr& e, std::vector<Expr>& out) {
+void AddConjuncts(const Expr& e, std::vector<Expr>& out) {
   if (e->kind == ExprKind::kOp && e->op == ir::Op::kAnd) {
-    SplitConjunction(e->args[0], out);
-    SplitConjunction(e->args[1], out);
+    AddConjuncts(e->args[0], out);
+    AddConjuncts(e->args[1], out);
   } else {
     out.push_back(e);
   }
@@ -315,9 +315,7 @@ absl::StatusOr<Mirror> MirrorSpatial(const Block& block, const std::vector<const
     mirror.iter_bindings.emplace(iter.var.get(), ir::Substitute(iter.binding, mirror.renamed));
   }
   if (block.where) {
-    std::vector<Expr> parts;
-    SplitConjunction(block.where, parts);
-    for (const Expr& part : parts) {
+    for (const Expr& part : Conjuncts(block.where)) {
       if (UsesAny(part, reduce_vars)) {
         if (UsesAny(part, spatial_vars)) {
           return absl::FailedPreconditionError(absl::StrCat(
@@ -338,6 +336,12 @@ void NewIters::Add(const std::string& block, int64_t extent, ir::IterKind kind, 
 }
 
 std::string Quoted(const std::string& name) { return absl::StrCat("`", name, "`"); }
+
+std::vector<Expr> Conjuncts(const Expr& condition) {
+  std::vector<Expr> parts;
+  if (condition) AddConjuncts(condition, parts);
+  return parts;
+}
 
 Expr AndMaybe(Expr a, Expr b) {
   if (!a) return b;

@@ -119,6 +119,9 @@ struct NewIters {
 // "loop `x`", "block `x`" for messages.
 std::string Quoted(const std::string& name);
 
+// The parts of a && b && ..; none for null.
+std::vector<ir::Expr> Conjuncts(const ir::Expr& condition);
+
 // a && b, where either may be null.
 ir::Expr AndMaybe(ir::Expr a, ir::Expr b);
 
