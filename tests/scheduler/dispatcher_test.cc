@@ -225,8 +225,7 @@ TEST_F(DispatcherTest, AWideSlotIsKeptFreeForWorkWhoseTurnItIs) {
   Import(1);
   Submit(2);
   Submit(3);
-  End(v1::STAGE_IMPORT, Imported{{{0, 0}}, ""});
-  // Now the CPU slot goes round the jobs; as soon as job 1 has something to profile, nothing new
+  // The CPU slot goes round the jobs; as soon as job 1 has something to profile, nothing new
   // may start on core 0.
   for (int i = 0; i < 50 && !IsLive(v1::STAGE_PROFILE); ++i) {
     ASSERT_FALSE(dispatcher_.live().empty());

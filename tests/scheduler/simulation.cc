@@ -363,6 +363,8 @@ class World {
       Later(Seconds(0, 1), [this, id = cancel->attempt] {
         Finish(id, {v1::FAULT_INFRASTRUCTURE, "cancelled"});
       });
+    } else if (std::holds_alternative<SetAttempts>(decision)) {
+      if (!options_.faults) Violation("an attempt is counted in a world without faults");
     } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
       ++result_.trials;
       result_.lost += done->outcome == v1::OUTCOME_LOST;
@@ -426,7 +428,9 @@ class World {
     auto it = stages_.find(id);
     if (it == stages_.end() || !it->second.open) return;
     it->second.open = false;
-    if (fault.kind == v1::FAULT_INFRASTRUCTURE) ++result_.infrastructure_faults;
+    const auto live = dispatcher_->live().find(id);
+    const bool cancelled = live != dispatcher_->live().end() && live->second.cancelled;
+    if (fault.kind == v1::FAULT_INFRASTRUCTURE && !cancelled) ++result_.infrastructure_faults;
     const bool started = it->second.taken;
     if (!started) blocked_[it->second.start.slot] = now_ + absl::Seconds(11);
     StageFinished end{id, fault, started, std::move(result)};
@@ -506,10 +510,13 @@ class World {
 
   void EndCandidate(AttemptId id, CandidateId candidate) {
     if (!stages_.at(id).open) return;
-    if (Chance(0.01)) return Finish(id, {v1::FAULT_INFRASTRUCTURE, "the worker broke down"});
+    const bool poison = options_.faults && candidate.value % 41 == 7;
+    if (poison || Chance(0.01)) {
+      return Finish(id, {v1::FAULT_INFRASTRUCTURE, "the worker broke down"});
+    }
     const bool build = stages_.at(id).start.kind == v1::STAGE_BUILD;
     const bool hopeless =
-        stages_.at(id).start.job.value % 5 == 0;  // a job whose candidates all fail
+        stages_.at(id).start.job.value % 4 == 3;  // a job whose candidates all fail
     Payload payload;
     payload.fencing_token = static_cast<uint64_t>(id.value);
     payload.measurement.mutable_evidence()->set_worker(stages_.at(id).start.slot.worker);
