@@ -1,5 +1,6 @@
-// The compiler as its users see it: the worker's import, build and compile stages and the client's local commands are these
-// calls. Everything here works on untrusted bytes and must run in a disposable process.
+// The compiler as its users see it: the worker's import, build and compile stages and the client's
+// local commands are these calls. Everything here works on untrusted bytes and must run in a
+// disposable process.
 #pragma once
 
 #include <functional>
@@ -27,17 +28,20 @@ struct ModelOptions {
 // Import, optimise, fuse. Deterministic: the same bytes and options give the same groups and keys.
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options);
 
-// ---- One candidate -------------------------------------------------------------------------------------------------
+// ---- One candidate
+// -------------------------------------------------------------------------------------------------
 
 // Which schedule a kernel gets.
 enum class ScheduleChoice { kNaive, kDefault, kTrace };
 
-// workload text -> program -> schedule -> lowered -> machine code; the kernel's symbol is "kernel". `trace` is used for kTrace only.
-// InvalidArgument: malformed workload or trace. FailedPrecondition: a step refuses, or the program does not verify.
-absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice, std::string_view trace,
-                                                 const ir::Target& target);
+// workload text -> program -> schedule -> lowered -> machine code; the kernel's symbol is "kernel".
+// `trace` is used for kTrace only. InvalidArgument: malformed workload or trace.
+// FailedPrecondition: a step refuses, or the program does not verify.
+absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
+                                                 std::string_view trace, const ir::Target& target);
 
-// ---- Whole models --------------------------------------------------------------------------------------------------
+// ---- Whole models
+// --------------------------------------------------------------------------------------------------
 
 // The best known schedule of one task.
 struct BestRecord {
@@ -46,19 +50,24 @@ struct BestRecord {
 };
 
 struct CompileOptions {
-  ScheduleChoice choice = ScheduleChoice::kTrace;  // kTrace: `best` where it has the task, else the default schedule
+  ScheduleChoice choice =
+      ScheduleChoice::kTrace;  // kTrace: `best` where it has the task, else the default schedule
   std::string model_name;
-  std::function<void(int done, int total, const std::string& label)> progress;  // per distinct kernel, when set
+  std::function<void(int done, int total, const std::string& label)>
+      progress;  // per distinct kernel, when set
 };
 
-// The serialised module (runtime/module.h). A record whose trace no longer replays is skipped with the default schedule and named in
-// `warnings` (optional).
-absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options, const ir::Target& target,
-                                         const std::map<std::string, BestRecord>& best, const CompileOptions& compile,
+// The serialised module (runtime/module.h). A record whose trace no longer replays is skipped with
+// the default schedule and named in `warnings` (optional).
+absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
+                                         const ir::Target& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
                                          std::vector<std::string>* warnings = nullptr);
 
-// The reference result: the imported graph, unoptimised and unfused, every operator interpreted as naive loops. Inputs and outputs
-// are dense row-major bytes in the model's order. Slow (a ResNet takes about a minute) and independent of every optimisation.
+// The reference result: the imported graph, unoptimised and unfused, every operator interpreted as
+// naive loops. Inputs and outputs are dense row-major bytes in the model's order. Slow (a ResNet
+// takes about a minute) and independent of every optimisation.
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress = nullptr);

@@ -1,5 +1,5 @@
-// Measures one built candidate in this process: loads it, checks its results, times it. Candidates crash and hang; callers
-// run this in a disposable child process with limits.
+// Measures one built candidate in this process: loads it, checks its results, times it. Candidates
+// crash and hang; callers run this in a disposable child process with limits.
 #pragma once
 
 #include <memory>
@@ -17,25 +17,29 @@ namespace heddle {
 struct MeasureOptions {
   runtime::TimingOptions timing;
   int threads = 1;
-  std::vector<int> cpus;      // the slot's cores
-  int check_points = 64;      // output elements compared with the interpreter's definition (corners and random ones)
+  std::vector<int> cpus;  // the slot's cores
+  int check_points =
+      64;  // output elements compared with the interpreter's definition (corners and random ones)
 };
 
 struct Measurement {
   runtime::Timing timing;
-  double max_error = 0;        // largest |found - expected| / max(|found|, |expected|, 1) over the checked points
+  double max_error =
+      0;  // largest |found - expected| / max(|found|, |expected|, 1) over the checked points
 };
 
 // The buffers and reference of one workload, reused for all its candidates.
 class WorkloadBench {
  public:
-  // Deterministic random inputs in [-1, 1] (integers: small) from the workload's key; the reference points are computed here by
-  // EvaluatePoints, once.
-  static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload, const MeasureOptions& options);
+  // Deterministic random inputs in [-1, 1] (integers: small) from the workload's key; the reference
+  // points are computed here by EvaluatePoints, once.
+  static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload,
+                                                               const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
-  // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are poisoned with NaN beforehand, so an
-  // unwritten element is found too, and results are checked again after a second run. DataLoss "suspiciously fast: ..." for a time
-  // no machine reaches. InvalidArgument if the code does not load.
+  // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are
+  // poisoned with NaN beforehand, so an unwritten element is found too, and results are checked
+  // again after a second run. DataLoss "suspiciously fast: ..." for a time no machine reaches.
+  // InvalidArgument if the code does not load.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };
 

@@ -1,5 +1,6 @@
-/* The C API of the runtime: load a module, set inputs, run, get outputs. Thread-compatible: one model object is used by one
- * thread at a time. Every function that can fail returns 0 on success, else non-zero with heddle_last_error() (per thread). */
+/* The C API of the runtime: load a module, set inputs, run, get outputs. Thread-compatible: one
+ * model object is used by one thread at a time. Every function that can fail returns 0 on success,
+ * else non-zero with heddle_last_error() (per thread). */
 #ifndef HEDDLE_RUNTIME_HEDDLE_H_
 #define HEDDLE_RUNTIME_HEDDLE_H_
 
@@ -26,13 +27,16 @@ typedef struct heddle_tensor_info {
 HEDDLE_API const char* heddle_last_error(void);
 /* threads: 0 = the number the module was tuned for. The caller frees *model with heddle_free. */
 HEDDLE_API int heddle_load(const char* path, int32_t threads, heddle_model** model);
-HEDDLE_API int heddle_load_memory(const void* data, size_t size, int32_t threads, heddle_model** model);
+HEDDLE_API int heddle_load_memory(const void* data, size_t size, int32_t threads,
+                                  heddle_model** model);
 HEDDLE_API void heddle_free(heddle_model* model);
 HEDDLE_API int32_t heddle_num_inputs(const heddle_model* model);
 HEDDLE_API int32_t heddle_num_outputs(const heddle_model* model);
 /* The strings and shapes live as long as the model. Non-zero if index is out of range. */
-HEDDLE_API int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
-HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_info* info);
+HEDDLE_API int heddle_input_info(const heddle_model* model, int32_t index,
+                                 heddle_tensor_info* info);
+HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index,
+                                  heddle_tensor_info* info);
 /* Copies bytes into input `index`; size must be exactly the tensor's. */
 HEDDLE_API int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
 HEDDLE_API int heddle_run(heddle_model* model);

@@ -10,10 +10,12 @@
 
 namespace heddle::runtime {
 
-// Code stays mapped as long as the object lives. Loads from memory (memfd), never from a path others could write.
+// Code stays mapped as long as the object lives. Loads from memory (memfd), never from a path
+// others could write.
 class KernelLibrary {
  public:
-  // InvalidArgument with the dynamic linker's words if the bytes are no shared object of this machine.
+  // InvalidArgument with the dynamic linker's words if the bytes are no shared object of this
+  // machine.
   static absl::StatusOr<std::unique_ptr<KernelLibrary>> Load(std::string_view shared_object);
   ~KernelLibrary();
   absl::StatusOr<heddle_kernel> Find(const std::string& symbol) const;  // NotFound

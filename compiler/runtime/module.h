@@ -3,11 +3,15 @@
 //   bytes 0..7    "HEDDLE01": the digits are the format version
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
-//   manifest      JSON (module.cc documents every key): producer, target, model name and digest, inputs, outputs, kernels (symbol,
-//                 task key, label, flops, schedule source), calls, arena size, sections with offset, size and XXH3
-//   sections      each at a 64-byte aligned offset: "code" (ELF shared object), "params" (all constants)
+//   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
+//   inputs, outputs, kernels (symbol,
+//                 task key, label, flops, schedule source), calls, arena size, sections with
+//                 offset, size and XXH3
+//   sections      each at a 64-byte aligned offset: "code" (ELF shared object), "params" (all
+//   constants)
 //
-// This folder stands alone: it includes nothing of ours, and needs only libc, libm, libdl and threads to run a module.
+// This folder stands alone: it includes nothing of ours, and needs only libc, libm, libdl and
+// threads to run a module.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +34,14 @@ struct TensorSpec {
 enum class Place { kInput, kOutput, kParam, kArena };
 struct BufferSlot {
   Place place = Place::kArena;
-  int64_t index = 0;   // kInput, kOutput: which; kParam, kArena: byte offset
+  int64_t index = 0;  // kInput, kOutput: which; kParam, kArena: byte offset
   int64_t bytes = 0;
 };
 
 struct KernelSpec {
   std::string symbol;
-  std::string task;      // workload key
-  std::string label;     // for people
+  std::string task;   // workload key
+  std::string label;  // for people
   double flops = 0;
   int64_t workspace_bytes = 0;
   std::string schedule;  // "tuned", "default" or "naive"
@@ -50,10 +54,10 @@ struct CallSpec {
 };
 
 struct Manifest {
-  std::string producer;      // "heddle 0.1.0"
-  std::string model;         // name
-  std::string model_digest;  // SHA-256 of the submitted bytes, hexadecimal
-  std::string target;        // canonical text
+  std::string producer;                   // "heddle 0.1.0"
+  std::string model;                      // name
+  std::string model_digest;               // SHA-256 of the submitted bytes, hexadecimal
+  std::string target;                     // canonical text
   std::vector<std::string> cpu_features;  // instruction sets the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;
@@ -72,8 +76,9 @@ struct Module {
 };
 
 std::string SerializeModule(const Module& module);
-// InvalidArgument / DataLoss with one line that says what is broken: not a module, a newer format version, truncated (expected and
-// found sizes), a checksum that does not match (which section), a manifest that contradicts the sections (every offset is checked).
+// InvalidArgument / DataLoss with one line that says what is broken: not a module, a newer format
+// version, truncated (expected and found sizes), a checksum that does not match (which section), a
+// manifest that contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 

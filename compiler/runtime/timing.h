@@ -1,4 +1,5 @@
-// Time evaluation: warm-up, then `repeats` samples, each the mean of as many calls as fill `min_repeat`.
+// Time evaluation: warm-up, then `repeats` samples, each the mean of as many calls as fill
+// `min_repeat`.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ struct TimingOptions {
   int repeats = 5;
   absl::Duration min_repeat = absl::Milliseconds(10);
   int warmup_calls = 1;
-  int64_t flush_bytes = 0;                            // writes this much memory between samples when not 0 (cold caches)
-  absl::Duration limit = absl::Seconds(10);           // stops taking samples beyond this; at least one is taken
+  int64_t flush_bytes = 0;  // writes this much memory between samples when not 0 (cold caches)
+  absl::Duration limit =
+      absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
 };
 
 struct Timing {
