@@ -23,6 +23,10 @@ const TranslationTable& Translations() {
     AddNetworkTranslations(*t);
     AddReductionTranslations(*t);
     AddMovementTranslations(*t);
+    AddResizeTranslations(*t);
+    AddQuantizedTranslations(*t);
+    AddRecurrentTranslations(*t);
+    AddLossTranslations(*t);
     return t;
   }();
   return *table;

@@ -98,5 +98,9 @@ void AddElementwiseTranslations(TranslationTable& table);
 void AddNetworkTranslations(TranslationTable& table);
 void AddReductionTranslations(TranslationTable& table);
 void AddMovementTranslations(TranslationTable& table);
+void AddResizeTranslations(TranslationTable& table);
+void AddQuantizedTranslations(TranslationTable& table);
+void AddRecurrentTranslations(TranslationTable& table);
+void AddLossTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

@@ -183,8 +183,10 @@ Expr Direct2(const Expr& x, const Expr& y) {
 // The remainder with the sign of the dividend, as C's fmod and %.
 Expr TruncatedMod(const Expr& x, const Expr& y) {
   if (!ir::IsFloat(x->dtype)) return x - Div(x, y) * y;
-  Expr r = ir::FloorMod(Make(Op::kAbs, {x}), Make(Op::kAbs, {y}));
-  return Select(ir::Lt(x, Num(0, x)), Make(Op::kNeg, {r}), r);
+  const Expr quotient = Div(x, y);
+  const Expr whole = Select(ir::Lt(quotient, Num(0, x)), Make(Op::kCeil, {quotient}),
+                            Make(Op::kFloor, {quotient}));
+  return x - whole * y;
 }
 
 const Binary kBinary[] = {

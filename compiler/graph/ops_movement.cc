@@ -198,9 +198,11 @@ Inferred InferPad(Types in, const Attrs& attrs) {
 
 Expr PadSource(const Expr& i, int64_t extent, const std::string& mode) {
   if (mode == "edge") return Make(Op::kMin, {Make(Op::kMax, {i, ir::Int(0)}), ir::Int(extent - 1)});
-  // Reflection about the first and the last element.
+  // Reflection about the first and the last element; the clamp changes nothing, but bounds the
+  // index where everybody can see it.
   Expr up = Make(Op::kMax, {i, ir::Int(0) - i});
-  return Make(Op::kMin, {up, ir::Int(2 * (extent - 1)) - up});
+  Expr down = Make(Op::kMin, {up, ir::Int(2 * (extent - 1)) - up});
+  return Make(Op::kMin, {Make(Op::kMax, {down, ir::Int(0)}), ir::Int(extent - 1)});
 }
 
 Expressed ExpressPad(tensor::Builder& b, Tensors in, const Attrs& attrs) {

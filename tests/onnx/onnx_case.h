@@ -10,6 +10,9 @@ inline constexpr const char* kCaseFolder = "/usr/share/libonnx-testdata/data/nod
 
 enum class Verdict { kPassed, kUnsupported, kFailed };
 
+// The message of a case that passed, but left nothing to run: all its inputs had to be constants.
+inline constexpr const char* kAllConstant = "all inputs constant";
+
 struct Result {
   Verdict verdict = Verdict::kFailed;
   std::string message;  // one line
