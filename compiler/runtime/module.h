@@ -4,14 +4,12 @@
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
 //   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
-//   inputs, outputs, kernels (symbol,
-//                 task key, label, flops, schedule source), calls, arena size, sections with
-//                 offset, size and XXH3
-//   sections      each at a 64-byte aligned offset: "code" (ELF shared object), "params" (all
-//   constants)
+//                 inputs, outputs, kernels (symbol, task key, label, flops, schedule source),
+//                 calls, arena size, sections with offset, size and XXH3
+//   sections      each at a 64-byte aligned offset: "code" (an ELF shared object), "params"
 //
-// This folder stands alone: it includes nothing of ours, and needs only libc, libm, libdl and
-// threads to run a module.
+// This folder stands alone: it includes nothing of ours; to run a module it needs libc, libm,
+// threads, and Abseil's status library.
 #pragma once
 
 #include <cstdint>
