@@ -103,6 +103,10 @@ Value* ExprEmitter::EmitEverySecond(const Address& address, Type* type) {
   return b_.CreateShuffleVector(low, high, pick);
 }
 
+bool ExprEmitter::IsOnStack(const ir::Buffer& buffer) {
+  return llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer));
+}
+
 // Whether `lanes` elements from lane 0 on lie within the buffer.
 bool ExprEmitter::ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                               int lanes) {
@@ -118,8 +122,7 @@ bool ExprEmitter::ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Ex
 // access.
 int ExprEmitter::MemoryLanes(const ir::Buffer& buffer) {
   const int rounded = static_cast<int>(std::bit_ceil(static_cast<unsigned>(c_.lanes)));
-  return c_.masked_memory && !llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer)) ? rounded
-                                                                                  : c_.lanes;
+  return c_.masked_memory && !IsOnStack(buffer) ? rounded : c_.lanes;
 }
 
 // `v` with more or fewer lanes; new ones are taken from `fill` (null: anything).
@@ -187,6 +190,14 @@ void ExprEmitter::EmitStore(const ir::Store& store) {
   value = Broadcast(value);
   if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, Widen(type));
   if (address.pointer && address.stride == 1) {
+    // A buffer that may live in registers is blended, since a masked store would pin it to memory.
+    if (c_.mask && IsOnStack(*store.buffer) &&
+        ReadsInside(*store.buffer, store.indices, c_.lanes)) {
+      Value* old = b_.CreateAlignedLoad(value->getType(), address.pointer, address.alignment);
+      b_.CreateAlignedStore(b_.CreateSelect(c_.mask, value, old), address.pointer,
+                            address.alignment);
+      return;
+    }
     const int lanes = MemoryLanes(*store.buffer);
     if (lanes != c_.lanes) value = Resize(value, lanes, nullptr);
     if (c_.mask || lanes != c_.lanes) {

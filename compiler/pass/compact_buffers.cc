@@ -78,15 +78,21 @@ class Compactor {
     });
     auto compact = std::make_shared<Buffer>(buffer);
     std::vector<Expr> corner;
-    bool smaller = false;
+    bool changed = false;
     for (size_t d = 0; d < tile.size(); ++d) {
       const Reach& reach = tile[d];
-      const bool shrink = reach.known && !reach.whole && reach.hi - reach.lo + 1 < buffer.shape[d];
-      corner.push_back(shrink ? FromLinear(reach.base) + Int(reach.lo) : Int(0));
-      if (shrink) compact->shape[d] = reach.hi - reach.lo + 1;
-      smaller |= shrink;
+      const int64_t extent = reach.hi - reach.lo + 1;
+      // Lanes that a guard keeps from the end of a local row get elements of their own: then every
+      // row is whole registers.
+      const bool widen =
+          buffer.scope == Scope::kLocal && d + 1 == tile.size() && extent <= 2 * buffer.shape[d];
+      const bool resize = reach.known && !reach.whole && extent != buffer.shape[d] &&
+                          (extent < buffer.shape[d] || widen);
+      corner.push_back(resize ? FromLinear(reach.base) + Int(reach.lo) : Int(0));
+      if (resize) compact->shape[d] = extent;
+      changed |= resize;
     }
-    if (!smaller) return MakeStmt(Alloc{alloc.buffer, Run(alloc.body)});
+    if (!changed) return MakeStmt(Alloc{alloc.buffer, Run(alloc.body)});
     return Run(MakeStmt(Alloc{compact, Rebase(alloc.body, &buffer, compact, corner)}));
   }
 

@@ -9,7 +9,8 @@ namespace heddle::pass {
 // loops that each need a tile of it. After: each dimension of an allocation is as wide as the
 // accesses in its body reach while the loops outside stand still, and indices count from the tile's
 // corner. Dimensions in which the corners of the accesses differ by more than a constant keep their
-// extent.
+// extent. The innermost dimension of a local allocation may grow to what its accesses would reach
+// without their guards.
 ir::Program CompactBuffers(const ir::Program& program);
 
 }  // namespace heddle::pass
