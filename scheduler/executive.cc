@@ -385,8 +385,12 @@ absl::StatusOr<std::string> Executive::Submit(const v1::JobSpec& spec,
   input.payload.submitted = std::move(row);
   auto durable = std::make_shared<absl::Notification>();
   input.durable = [durable] { durable->Notify(); };
+  // Visible too: who asks for the job next must find it.
+  auto visible = std::make_shared<absl::Notification>();
+  input.done = [visible] { visible->Notify(); };
   if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
-  if (!durable->WaitForNotificationWithTimeout(kDurableLimit)) {
+  if (!visible->WaitForNotificationWithTimeout(kDurableLimit) ||
+      !durable->WaitForNotificationWithTimeout(kDurableLimit)) {
     return absl::UnavailableError(absl::StrCat("the database does not take writes now; job ",
                                                JobName(id.value),
                                                " may or may not be there (heddle jobs tells)"));

@@ -326,15 +326,17 @@ void JobBook::FillTask(const Dispatcher& dispatcher, const Job& job, int index, 
   const TaskData& data = jobs_.at(job.id).tasks[static_cast<size_t>(index)];
   *out->mutable_info() = data.info;
   out->mutable_info()->clear_workload();
+  out->set_done(std::holds_alternative<Finished>(task.phase));
   out->set_trials(task.trials);
   out->set_failed(task.failed);
-  out->set_budget(task.budget);
+  // A finished task has used all it was going to: a small space may hold fewer candidates than
+  // asked for.
+  out->set_budget(out->done() ? task.trials : task.budget);
   out->set_known_records(task.known_valid);
   out->set_best_ns(Faster(data.best_ns, data.known.best_ns));
   out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
   out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
   out->set_first_error(task.first_error);
-  out->set_done(std::holds_alternative<Finished>(task.phase));
 }
 
 v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) const {
@@ -346,9 +348,10 @@ v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) co
   int trials = 0, budget = 0, remaining = 0;
   for (int i = 0; i < static_cast<int>(job.tasks.size()); ++i) {
     const Task& task = job.tasks[static_cast<size_t>(i)];
-    FillTask(dispatcher, job, i, now, view.add_tasks());
+    v1::TaskStatus* status = view.add_tasks();
+    FillTask(dispatcher, job, i, now, status);
     trials += task.trials;
-    budget += task.budget;
+    budget += status->budget();
     if (!std::holds_alternative<Finished>(task.phase)) remaining += task.remaining();
   }
   view.set_trials(trials);
