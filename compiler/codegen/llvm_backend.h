@@ -22,15 +22,16 @@ struct Artifact {
 };
 
 struct LlvmOptions {
-  int opt_level = 3;           // LLVM's default pipeline at this level
-  bool vectorizers = true;     // LLVM's own loop and SLP vectorizers
+  int opt_level = 3;                // LLVM's default pipeline at this level
+  bool vectorizers = true;          // LLVM's own loop and SLP vectorizers
   std::string* llvm_ir = nullptr;   // receives the optimised module as text, when set
   std::string* assembly = nullptr;  // receives the assembly, when set
 };
 
-// Compiles lowered programs; the k-th kernel's symbol is its program's name. Cross-compiles: the target need not be this
-// machine. InvalidArgument: unknown CPU or feature. Unimplemented: a program with GPU loops.
-absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, const ir::Target& target,
-                                     const LlvmOptions& options = {});
+// Compiles lowered programs; the k-th kernel's symbol is its program's name. Cross-compiles: the
+// target need not be this machine. InvalidArgument: unknown CPU or feature. Unimplemented: a
+// program with GPU loops.
+absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered,
+                                     const ir::Target& target, const LlvmOptions& options = {});
 
 }  // namespace heddle::codegen

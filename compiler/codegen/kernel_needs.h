@@ -1,0 +1,26 @@
+// What the code of a kernel needs, found before any is written. No LLVM in here.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/codegen/workspace.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::codegen {
+
+// What the loops of a function need from outside.
+struct Needs {
+  std::vector<ir::BufferRef> buffers;
+  std::vector<ir::VarRef> vars;
+  std::vector<ir::BufferRef>
+      slices;  // allocations inside, one slice of the workspace for every worker
+};
+
+// Of the loops of `s`, in order of first appearance.
+Needs CollectNeeds(const ir::Stmt& s, const WorkspacePlan& plan);
+
+// Unimplemented for what only a GPU has, FailedPrecondition for blocks.
+absl::Status CheckSupported(const ir::Program& program);
+
+}  // namespace heddle::codegen
