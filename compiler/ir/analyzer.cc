@@ -4,6 +4,7 @@
 
 #include "compiler/ir/fold.h"
 #include "compiler/ir/linear.h"
+#include "compiler/ir/visit.h"
 
 namespace heddle::ir {
 
@@ -102,11 +103,27 @@ void Analyzer::AddFact(Linear fact) {
     if (c > 0) range.min = std::max(range.min, -fact.constant);
     if (c < 0) range.max = std::min(range.max, fact.constant);
     // An impossible guard: what it protects never runs, and any range is as good as another.
-    if (range.min <= range.max) Bind(term->var.get(), range);
+    if (range.min > range.max) return;
+    Bind(term->var.get(), range);
+    RenewFacts(term->var.get());
     return;
   }
   AddFactsOfDividends(fact);
   facts_.push_back(std::move(fact));
+}
+
+// A narrower range resolves divisions and moduli of the variable; what is known has to be known in
+// that form too.
+void Analyzer::RenewFacts(const Var* var) {
+  const size_t known = facts_.size();
+  for (size_t n = 0; n < known; ++n) {
+    const Expr before = FromLinear(facts_[n]);
+    if (!UsesVar(before, var)) continue;
+    Linear renewed = Lin(before);
+    if (renewed.terms.empty() || StructuralEqual(FromLinear(renewed), before)) continue;
+    // Kept as a fact even if it is of one variable: narrowing a range again would not end.
+    facts_.push_back(std::move(renewed));
+  }
 }
 
 // k * (x // k) lies in [x - k + 1, x], so a fact about a quotient is one about its dividend, too.

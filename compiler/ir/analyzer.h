@@ -65,6 +65,7 @@ class Analyzer {
   Expr SimplifySelect(const Expr& e);
   void AssumeSimplified(const Expr& condition, bool holds);
   void AddFact(Linear non_negative);
+  void RenewFacts(const Var* var);
   void AddFactsOfDividends(const Linear& fact);
 
   // bounds.cc. INT64_MIN and INT64_MAX stand for the infinities.

@@ -254,12 +254,24 @@ class Verifier {
   absl::Status VisitAlloc(const Alloc& alloc) {
     SetPlace("alloc " + alloc.buffer->name);
     HEDDLE_RETURN_IF_ERROR(Declare(*alloc.buffer));
-    if (alloc.buffer->scope == Scope::kShared && level_ == Level::kLowered && !InsideGpuBlock()) {
+    if (alloc.buffer->scope == Scope::kShared && !InsideGpuBlock() &&
+        (level_ == Level::kLowered || !UsedInOneGpuBlock(*alloc.buffer))) {
       return Broken("gpu", "shared memory is allocated outside a GPU block");
     }
     absl::Status status = Visit(alloc.body);
     buffers_.erase(alloc.buffer.get());
     return status;
+  }
+
+  // Lowering moves an allocation inwards to its users; shared memory needs one block axis around
+  // all of them.
+  bool UsedInOneGpuBlock(const Buffer& buffer) const {
+    const auto it = common_.find(&buffer);
+    if (it == common_.end()) return true;  // nobody uses it
+    for (const For* loop : it->second) {
+      if (IsGpuBlock(loop->kind)) return true;
+    }
+    return false;
   }
 
   absl::Status CheckStore(const Store& store) {
