@@ -89,11 +89,12 @@ absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block_nam
   std::vector<Stmt> outer(reader.nodes.begin(), reader.nodes.begin() + place);
   Block copier{
       name, iters.iters, nullptr, std::nullopt, {copy, iters.exprs, ir::Load(source, iters.exprs)}};
+  const bool shares_loops = !IsInput(p, source.get()) && RealLoops(reader, place) > 0;
   HEDDLE_ASSIGN_OR_RETURN(RegionNest nest, [&] {
     // The region of the copy is that of its source in the reader as it stands.
     Block as_source = copier;
     as_source.store.buffer = source;
-    return ComputeRegion(as_source, {reader}, place, outer,
+    return ComputeRegion(as_source, {reader}, place, outer, shares_loops,
                          [&](size_t k) { return absl::StrCat(name, ".", k); });
   }());
   nest.block.store.buffer = copy;

@@ -81,6 +81,16 @@ absl::Status CheckProducersFinished(const Scene& scene, const Path* exempt) {
   return absl::OkStatus();
 }
 
+// Something the block reads is produced within the loops that the block is moved into.
+bool MeetsProducers(const Scene& scene) {
+  for (const Path& path : scene.blocks) {
+    if (path.target() == scene.block.target()) continue;
+    if (!Reads(scene.block.block(), path.block().store.buffer.get())) continue;
+    if (RealLoops(path, CommonDepth(path, scene.loop)) > 0) return true;
+  }
+  return false;
+}
+
 // The loop's body with a statement put before or after what it holds.
 Stmt Insert(const Path& loop_path, Stmt moved, bool at_head) {
   const For& loop = loop_path.loop();
@@ -229,9 +239,10 @@ absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block_nam
   }
   if (consumers.empty()) return Illegal(block, "has no consumer");
   HEDDLE_RETURN_IF_ERROR(CheckProducersFinished(scene, nullptr));
-  HEDDLE_ASSIGN_OR_RETURN(RegionNest nest,
-                          ComputeRegion(block, consumers, scene.loop.nodes.size(), scene.loop.nodes,
-                                        [&](size_t k) { return FreshName(scene, k); }));
+  HEDDLE_ASSIGN_OR_RETURN(
+      RegionNest nest,
+      ComputeRegion(block, consumers, scene.loop.nodes.size(), scene.loop.nodes,
+                    MeetsProducers(scene), [&](size_t k) { return FreshName(scene, k); }));
   HEDDLE_RETURN_IF_ERROR(CheckFreshLoops(p, nest.loops));
   return Move(p, scene, Nest(nest.loops, ir::MakeStmt(std::move(nest.block))), /*at_head=*/true);
 }

@@ -37,7 +37,8 @@ absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>
 // rewrite:  moves block (with fresh loops over just the region needed) to the head of `loop`'s body, before its consumers;
 //           new loops are named "<block>@<loop>.<k>" and cover the union of what consumers under `loop` read.
 // refuses:  a block that writes an output; consumers outside `loop`; a block whose inputs are produced under `loop` after it;
-//           a reduction already decomposed; vectorized loops. A dimension whose region is not understood is computed whole.
+//           a reduction already decomposed; vectorized loops. A dimension whose region is not understood is computed whole;
+//           that is refused where the block's own producers share loops with it and have finished just a part.
 absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block, const std::string& loop);
 
 // rewrite:  moves a consumer block (e.g. an epilogue) to the tail of `loop`'s body, over just the region its producer has

@@ -33,12 +33,23 @@ SymbolicInterval Scale(SymbolicInterval value, int64_t factor) {
   for (auto& term : value.terms) term.second *= factor;
   value.lo *= factor;
   value.hi *= factor;
+  value.step *= std::abs(factor);
   if (factor < 0) std::swap(value.lo, value.hi);
   return value;
 }
 
 SymbolicInterval Add(SymbolicInterval a, const SymbolicInterval& b) {
   for (const auto& [term, coefficient] : b.terms) AddTerm(a, term, coefficient);
+  // Two loops reach every value between their ends if one fills the gaps of the other.
+  if (b.Width() > 0 && a.Width() == 0) {
+    a.exact = b.exact;
+    a.step = b.step;
+  } else if (b.Width() > 0) {
+    const bool filled =
+        (a.step == 1 && b.step <= a.Width() + 1) || (b.step == 1 && a.step <= b.Width() + 1);
+    a.exact = a.exact && b.exact && filled;
+    a.step = 1;
+  }
   a.lo += b.lo;
   a.hi += b.hi;
   return a;
@@ -82,6 +93,7 @@ SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   if (x.IsConstant()) {
     result.lo = FloorDivide(x.lo, c);
     result.hi = FloorDivide(x.hi, c);
+    result.exact = x.IsDense();
     return result;
   }
   // The standing part moves in steps of g, which divides c: what is less than a step cannot cross a
@@ -92,6 +104,7 @@ SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   AddTerm(result, ir::FloorDiv(standing, ir::Int(c)), 1);
   int64_t reach = offset + (x.hi - x.lo);
   result.hi = reach < g ? 0 : FloorDivide(reach - g, c) + 1;
+  result.exact = false;
   return result;
 }
 
@@ -102,8 +115,11 @@ SymbolicInterval Modulo(SymbolicInterval x, int64_t c) {
     if (FloorDivide(x.lo, c) == FloorDivide(x.hi, c)) {
       result.lo = FloorModulo(x.lo, c);
       result.hi = FloorModulo(x.hi, c);
+      result.exact = x.exact;
+      result.step = x.step;
     } else {
       result.hi = c - 1;
+      result.exact = x.IsDense() && x.Width() >= c - 1;
     }
     return result;
   }
@@ -113,8 +129,11 @@ SymbolicInterval Modulo(SymbolicInterval x, int64_t c) {
   int64_t reach = offset + (x.hi - x.lo);
   if (reach >= g) {
     result.hi = c - 1;
+    result.exact = false;
     return result;
   }
+  result.exact = x.exact;
+  result.step = x.step;
   AddTerm(result, ir::FloorMod(standing, ir::Int(c)), 1);
   result.lo = offset;
   result.hi = reach;
@@ -140,6 +159,7 @@ std::optional<SymbolicInterval> EvaluateMinMax(const SymbolicInterval& a, const 
   SymbolicInterval value = a;
   value.lo = is_min ? std::min(a.lo, b.lo) : std::max(a.lo, b.lo);
   value.hi = is_min ? std::min(a.hi, b.hi) : std::max(a.hi, b.hi);
+  value.exact = false;
   return value;
 }
 
@@ -217,6 +237,7 @@ std::optional<SymbolicInterval> Evaluate(const Expr& e, const RunningLoops& runn
 std::optional<SymbolicInterval> Union(const SymbolicInterval& a, const SymbolicInterval& b) {
   if (!SameTerms(a, b)) return std::nullopt;
   SymbolicInterval value = a;
+  value.exact = a.exact && b.exact && a.step == b.step && a.lo == b.lo && a.hi == b.hi;
   value.lo = std::min(a.lo, b.lo);
   value.hi = std::max(a.hi, b.hi);
   return value;

@@ -16,7 +16,12 @@ struct SymbolicInterval {
   std::vector<std::pair<ir::Expr, int64_t>> terms;
   int64_t lo = 0;
   int64_t hi = 0;
+  // The values are exactly lo, lo + step, .., hi; if not exact, they lie between lo and hi.
+  bool exact = true;
+  int64_t step = 1;
 
+  int64_t Width() const { return hi - lo; }
+  bool IsDense() const { return Width() == 0 || (exact && step == 1); }
   bool IsConstant() const { return terms.empty(); }
   int64_t Extent() const { return hi - lo + 1; }
   // The lower end as an expression.

@@ -31,12 +31,31 @@ void AddRead(const Expr& index, const ir::Substitution& bindings, const RunningL
   dim->last = first_read ? hi : std::max(dim->last, hi);
 }
 
+// No running loop moves two dimensions: the load visits all combinations of the dimensions' values.
+bool IsBox(const std::vector<Expr>& indices, const ir::Substitution& bindings,
+           const RunningLoops& running) {
+  std::vector<Expr> moving;
+  for (const Expr& index : indices) {
+    Expr bound = ir::Substitute(index, bindings);
+    auto interval = Evaluate(bound, running);
+    if (!interval || interval->Width() > 0) moving.push_back(std::move(bound));
+  }
+  for (const auto& loop : running) {
+    if (std::count_if(moving.begin(), moving.end(),
+                      [&](const Expr& e) { return ir::UsesVar(e, loop.first); }) > 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& readers,
-                                        size_t depth) {
+Required RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& readers, size_t depth) {
   const size_t rank = buffer.shape.size();
-  std::vector<RequiredDim> dims(rank);
+  Required required;
+  std::vector<RequiredDim>& dims = required.dims;
+  dims.resize(rank);
   std::vector<char> whole(rank, 0);
   bool first_read = true;
   for (const Path& reader : readers) {
@@ -47,6 +66,9 @@ std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vec
       bindings.emplace(iter.var.get(), iter.binding);
       iters.emplace(iter.var.get(), iter.extent);
     }
+    for (const Expr& part : Conjuncts(reader.block().where)) {
+      for (const auto& loop : running) required.exact &= !ir::UsesVar(part, loop.first);
+    }
     ForEachLoad(reader.block(), [&](const Expr& load) {
       if (load->buffer.get() != &buffer) return;
       for (size_t d = 0; d < rank; ++d) {
@@ -54,11 +76,13 @@ std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vec
         AddRead(load->args[d], bindings, running, iters, first_read, &dims[d], &not_understood);
         whole[d] = not_understood;
       }
+      required.exact &= IsBox(load->args, bindings, running);
       first_read = false;
     });
   }
   for (size_t d = 0; d < rank; ++d) {
     RequiredDim& dim = dims[d];
+    required.exact &= !whole[d] && dim.region.IsDense();
     dim.first = std::clamp<int64_t>(dim.first, 0, buffer.shape[d] - 1);
     dim.last = std::clamp<int64_t>(dim.last, dim.first, buffer.shape[d] - 1);
     if (whole[d] || dim.region.Extent() > dim.last - dim.first) {
@@ -68,7 +92,7 @@ std::vector<RequiredDim> RequiredRegion(const ir::Buffer& buffer, const std::vec
       dim.region.hi = std::clamp(dim.region.hi, dim.region.lo, dim.last);
     }
   }
-  return dims;
+  return required;
 }
 
 namespace {
@@ -101,13 +125,20 @@ Expr StandingGuard(const std::vector<Path>& readers, size_t depth) {
 
 absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vector<Path>& readers,
                                          size_t depth, const std::vector<ir::Stmt>& outer,
+                                         bool must_be_exact,
                                          const std::function<std::string(size_t)>& name) {
   StoreShape shape = StoreShapeOf(block);
   if (!shape.exact) {
     return absl::FailedPreconditionError(
         absl::StrCat("block ", Quoted(block.name), " does not store exactly at its iterators"));
   }
-  std::vector<RequiredDim> dims = RequiredRegion(*block.store.buffer, readers, depth);
+  Required required = RequiredRegion(*block.store.buffer, readers, depth);
+  if (must_be_exact && !required.exact) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("block ", Quoted(block.name),
+                     " would read more than its producers have finished there: what its consumers "
+                     "need is not a box"));
+  }
   RunningLoops all;
   for (const ir::Stmt& s : outer) {
     if (const auto* loop = As<For>(s)) all.emplace(loop->var.get(), loop->extent);
@@ -119,7 +150,7 @@ absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vect
     ir::BlockIter& iter = nest.block.iters[k];
     RequiredDim dim{{{}, 0, iter.extent - 1}, 0, iter.extent - 1};
     for (size_t d = 0; d < shape.dims.size(); ++d) {
-      if (shape.dims[d] == &block.iters[k]) dim = dims[d];
+      if (shape.dims[d] == &block.iters[k]) dim = required.dims[d];
     }
     nest.loops.push_back({MakeVar(name(k)), dim.region.Extent()});
     iter.binding = dim.region.Base() + ir::VarExpr(nest.loops.back().var);
