@@ -92,12 +92,20 @@ class Fuser {
     if (below >= 0 && Class(below) == FusionClass::kComplexOutFusable) {
       // Complex operators read each element many times, so their operands are computed before; not
       // so those of what follows.
-      return v != below && AllElementwise(group_[u], OutType(below).shape);
+      return v != below && !Feeds(group_[u], below) &&
+             AllElementwise(group_[u], OutType(below).shape);
     }
     // Arithmetic is not repeated for every element of a larger result; moving data is cheap enough
     // to be.
     return !Def(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
            Class(v) == FusionClass::kReduction;
+  }
+
+  bool Feeds(int group, int node) const {
+    for (int m : members_[group]) {
+      if (std::count(consumers_[m].begin(), consumers_[m].end(), node) != 0) return true;
+    }
+    return false;
   }
 
   bool AllElementwise(int group, const Shape& shape) const {
@@ -207,7 +215,8 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
     const ValueId out = node.outputs[0];
-    if (uses[out] > read_inside[out]) group.outputs.push_back(out);
+    // A result that nobody reads (dead code) is an output too: a kernel has one.
+    if (uses[out] > read_inside[out] || uses[out] == 0) group.outputs.push_back(out);
     ops.push_back(node.op);
     std::vector<TensorType> in;
     for (ValueId v : node.inputs) in.push_back(graph.values[v].type);
@@ -240,20 +249,10 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
       return absl::Status(out.status().code(), absl::StrCat(node.op, " node '", node.name,
                                                             "': ", out.status().message()));
     }
-    // A stage that has nothing to do hands its operand through; an output has to be a stage's.
     tensors[node.outputs[0]] = (*out)[0];
   }
   std::vector<tensor::Tensor> outputs;
-  for (ValueId v : group.outputs) {
-    tensor::Tensor t = tensors.at(v);
-    const bool is_input = std::any_of(group.inputs.begin(), group.inputs.end(), [&](ValueId in) {
-      return tensors.at(in).buffer() == t.buffer();
-    });
-    if (is_input) {
-      t = b.Compute("copy", t.shape(), [&](tensor::Iters s) { return t.At({s.begin(), s.end()}); });
-    }
-    outputs.push_back(t);
-  }
+  for (ValueId v : group.outputs) outputs.push_back(tensors.at(v));
   return b.Build(outputs);
 }
 

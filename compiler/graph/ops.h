@@ -31,7 +31,7 @@ struct OpDef {
   // Output types from input types and attributes; InvalidArgument says what is wrong with them.
   std::function<absl::StatusOr<std::vector<TensorType>>(std::span<const TensorType>, const Attrs&)>
       infer = nullptr;
-  // Adds the operator's stages to the builder and returns its outputs.
+  // Adds the operator's stages to the builder and returns its output, which is always a stage's.
   std::function<absl::StatusOr<std::vector<tensor::Tensor>>(
       tensor::Builder&, std::span<const tensor::Tensor>, const Attrs&)>
       express = nullptr;

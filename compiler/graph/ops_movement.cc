@@ -214,7 +214,11 @@ Expressed ExpressPad(tensor::Builder& b, Tensors in, const Attrs& attrs) {
   if (mode == "constant") {
     Expr fill = in.size() == 2 ? in[1].At(std::vector<Expr>(in[1].rank(), ir::Int(0)))
                                : Number(FloatAttr(attrs, "value"), x.dtype());
-    return std::vector{PadTo(b, x, begin, out, fill)};
+    tensor::Tensor padded = PadTo(b, x, begin, out, fill);
+    if (padded.buffer() != x.buffer()) return std::vector{padded};
+    return std::vector{b.Compute("pad", out, [&](tensor::Iters s) {
+      return x.At({s.begin(), s.end()});
+    })};
   }
   return std::vector{b.Compute("pad", out, [&](tensor::Iters s) {
     std::vector<Expr> index;

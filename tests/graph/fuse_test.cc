@@ -1,0 +1,191 @@
+// Fusion: legality on random graphs, fused results against unfused ones, canonical workloads.
+#include "compiler/graph/fuse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/onnx_import.h"
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/passes.h"
+#include "compiler/graph/zoo.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::graph {
+namespace {
+
+constexpr int kGraphs = 200;
+
+// What the groups compute, in their order; NotFound if one reads what is not there yet.
+absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
+                                                      const std::vector<TensorData>& inputs) {
+  std::map<ValueId, TensorData> values = fused.graph.constants;
+  for (size_t i = 0; i < inputs.size(); ++i) values[fused.graph.inputs[i]] = inputs[i];
+  for (const Group& group : fused.groups) {
+    std::vector<TensorData> operands;
+    for (ValueId v : group.inputs) {
+      if (!values.count(v))
+        return absl::NotFoundError(group.label + " reads a value that is not computed yet");
+      operands.push_back(values[v]);
+    }
+    auto program = GroupExpression(fused, group);
+    if (!program.ok()) return program.status();
+    auto results = EvaluateProgram(*program, operands);
+    if (!results.ok()) return results.status();
+    for (size_t i = 0; i < group.outputs.size(); ++i) values[group.outputs[i]] = (*results)[i];
+  }
+  std::vector<TensorData> outputs;
+  for (ValueId v : fused.graph.outputs) {
+    if (!values.count(v)) return absl::NotFoundError("an output is not computed");
+    outputs.push_back(values[v]);
+  }
+  return outputs;
+}
+
+void CheckLegal(const FusedGraph& fused) {
+  std::vector<int> times(fused.graph.nodes.size(), 0);
+  for (const Group& group : fused.groups) {
+    int anchors = 0;
+    for (int n : group.nodes) {
+      ++times[n];
+      anchors += FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective;
+    }
+    EXPECT_LE(anchors, 1) << group.label;
+    EXPECT_EQ(group.outputs.size(), 1u) << group.label;
+    EXPECT_TRUE(std::is_sorted(group.nodes.begin(), group.nodes.end()));
+    EXPECT_EQ(group.key, tensor::WorkloadKey(group.workload));
+    auto program = ir::Parse(group.workload);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_TRUE(ir::Verify(*program).ok()) << group.label << ": " << ir::Verify(*program) << "\n"
+                                           << group.workload;
+    EXPECT_EQ(program->inputs.size(), group.inputs.size());
+  }
+  for (int t : times) EXPECT_EQ(t, 1);
+}
+
+TEST(FuseProperty, FusedEqualsUnfused) {
+  int fused_somewhere = 0;
+  for (uint64_t seed = 0; seed < kGraphs && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    TestRng rng(seed);
+    Graph graph = RandomGraph(rng, 4 + static_cast<int>(seed % 12));
+    if (seed % 2 == 0) graph = *Optimize(graph);
+    const std::vector<TensorData> inputs = RandomInputs(rng, graph);
+    auto expected = EvaluateGraph(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    auto fused = Fuse(graph);
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    CheckLegal(*fused);
+    fused_somewhere += fused->groups.size() < graph.nodes.size();
+    auto result = EvaluateFused(*fused, inputs);
+    ASSERT_TRUE(result.ok()) << result.status() << "\n" << Print(graph);
+    // The same expressions on the same numbers.
+    EXPECT_EQ(Difference(*expected, *result), 0) << Print(graph);
+  }
+  EXPECT_GT(fused_somewhere, kGraphs / 2);
+}
+
+TEST(Fuse, SwitchedOffEveryNodeIsAGroup) {
+  TestRng rng(5);
+  const Graph graph = RandomGraph(rng, 10);
+  auto fused = Fuse(graph, {.enabled = false});
+  ASSERT_TRUE(fused.ok());
+  EXPECT_EQ(fused->groups.size(), graph.nodes.size());
+  CheckLegal(*fused);
+}
+
+// conv * sigmoid(conv): the convolution has two readers, both in its group.
+TEST(Fuse, SwishJoinsItsConvolution) {
+  TestRng rng(6);
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 2, 4, 4}});
+  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {2, 2, 1, 1}}));
+  const ValueId c = *b.Add("conv2d", {x, w}, {}, "conv");
+  const ValueId y = *b.Add("mul", {c, *b.Add("sigmoid", {c}, {}, "gate")}, {}, "swish");
+  EXPECT_EQ(Fuse(*b.Build({{"y", y}}))->groups.size(), 1u);
+}
+
+TEST(Fuse, TwoConvolutionsStayApartAndAValueWithOtherReadersIsKept) {
+  TestRng rng(7);
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 2, 4, 4}});
+  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {2, 2, 1, 1}}));
+  const ValueId a = *b.Add("relu", {*b.Add("conv2d", {x, w}, {}, "first")}, {}, "relu");
+  const ValueId c = *b.Add("conv2d", {a, w}, {}, "second");
+  const ValueId sum = *b.Add("add", {c, a}, {}, "residual");
+  const FusedGraph fused = *Fuse(*b.Build({{"y", sum}}));
+  ASSERT_EQ(fused.groups.size(), 2u);
+  EXPECT_EQ(fused.groups[0].label, "conv2d+relu 1x2x4x4");
+  EXPECT_EQ(fused.groups[1].label, "conv2d+add 1x2x4x4");
+}
+
+// add(a, f(a)) where f does not fuse: merging the adder with a's group would close a cycle through
+// f.
+TEST(Fuse, NoCycleThroughAThirdGroup) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {4, 4}});
+  const ValueId a = *b.Add("relu", {x}, {}, "a");
+  const ValueId f = *b.Add("softmax", {a}, {{"axes", Shape{1}}}, "f");
+  const ValueId y = *b.Add("add", {f, a}, {}, "sum");
+  const Graph graph = *b.Build({{"y", y}});
+  const FusedGraph fused = *Fuse(graph);
+  EXPECT_EQ(fused.groups.size(), 2u);
+  TestRng rng(8);
+  const auto inputs = RandomInputs(rng, graph);
+  EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
+}
+
+// add(a, g(f(a))), where f reduces and g works on the reduced shape: a joined with the sum would
+// need g before and after itself.
+TEST(Fuse, NoCycleThroughAThirdGroup) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {4, 4}});
+  const ValueId a = *b.Add("softmax", {x}, {{"axes", Shape{1}}}, "a");
+  const ValueId doubled = *b.Add("add", {a, a}, {}, "doubled");
+  const ValueId f = *b.Add("reduce_sum", {doubled}, {{"axes", Shape{1}}}, "f");
+  const ValueId y = *b.Add("add", {doubled, f}, {}, "sum");
+  const Graph graph = *b.Build({{"y", y}});
+  const FusedGraph fused = *Fuse(graph);
+  CheckLegal(fused);
+  TestRng rng(9);
+  const auto inputs = RandomInputs(rng, graph);
+  EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
+}
+
+TEST(Fuse, WorkloadsDoNotDependOnNamesOrSeeds) {
+  const FusedGraph one = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("mlp", 1))));
+  const FusedGraph two = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("mlp", 2))));
+  ASSERT_EQ(one.groups.size(), two.groups.size());
+  for (size_t i = 0; i < one.groups.size(); ++i) EXPECT_EQ(one.groups[i].key, two.groups[i].key);
+  for (const Group& group : one.groups) {
+    EXPECT_EQ(group.workload.find("fc"), std::string::npos) << group.workload;
+  }
+}
+
+TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {
+  const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("resnet18", 1))));
+  const std::vector<Task> tasks = ExtractTasks(fused);
+  int groups = 0;
+  std::set<std::string> keys;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    groups += tasks[i].weight;
+    EXPECT_TRUE(keys.insert(tasks[i].key).second);
+    EXPECT_EQ(tasks[i].nodes.size(), static_cast<size_t>(tasks[i].weight));
+    if (i > 0) {
+      EXPECT_GE(tasks[i - 1].flops * tasks[i - 1].weight, tasks[i].flops * tasks[i].weight);
+    }
+  }
+  EXPECT_EQ(groups, static_cast<int>(fused.groups.size()));
+  // 20 convolutions, the dense layer, pool, mean, and the transpose of the image.
+  EXPECT_EQ(groups, 24);
+  EXPECT_EQ(tasks[0].label, "conv2d+add+relu 1x56x56x64");
+  EXPECT_NEAR(tasks[0].flops, 2.0 * 56 * 56 * 64 * 64 * 9, 1);
+}
+
+}  // namespace
+}  // namespace heddle::graph

@@ -1,0 +1,83 @@
+// Graphs: the checker's refusals, the builder's promises, the printer.
+#include "compiler/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/tensor_data.h"
+
+namespace heddle::graph {
+namespace {
+
+using ::testing::HasSubstr;
+
+Graph Sum() {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {2, 3}});
+  const ValueId c = b.Constant("c", FromDoubles({1, 2, 3}, {3}, ir::DType::kF32));
+  return *b.Build({{"y", *b.Add("add", {x, c}, {}, "sum")}});
+}
+
+std::string Refusal(const Graph& g) { return std::string(CheckGraph(g).message()); }
+
+TEST(CheckGraph, AcceptsAGraphAndNamesWhatIsWrongWithOthers) {
+  EXPECT_TRUE(CheckGraph(Sum()).ok());
+  Graph g = Sum();
+  g.values[2].type.shape = {2, 4};
+  EXPECT_THAT(Refusal(g), HasSubstr("add gives f32[2,3]"));
+  g = Sum();
+  g.values[1].name = "x";
+  EXPECT_THAT(Refusal(g), HasSubstr("two values are named 'x'"));
+  g = Sum();
+  g.nodes[0].op = "sum";
+  EXPECT_THAT(Refusal(g), HasSubstr("unknown operator 'sum'"));
+  g = Sum();
+  g.nodes[0].inputs[1] = 2;
+  EXPECT_THAT(Refusal(g), HasSubstr("reads an undefined value"));
+  g = Sum();
+  g.nodes.push_back(g.nodes[0]);
+  EXPECT_THAT(Refusal(g), HasSubstr("two nodes are named"));
+  g = Sum();
+  g.constants[1].bytes = std::make_shared<const std::string>("short");
+  EXPECT_THAT(Refusal(g), HasSubstr("does not have the bytes"));
+  g = Sum();
+  g.values[0].type.shape = {0, 3};
+  EXPECT_THAT(Refusal(g), HasSubstr("f32[0,3]"));
+  g = Sum();
+  g.outputs.push_back(g.outputs[0]);
+  EXPECT_THAT(Refusal(g), HasSubstr("is an output twice"));
+}
+
+TEST(GraphBuilder, OutputsAreMadeByNodesAndKeepTheirNames) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {2}});
+  const ValueId y = *b.Add("relu", {x}, {}, "out");  // the name another output wants
+  const Graph g = *b.Build({{"copy", x}, {"first", y}, {"second", y}});
+  EXPECT_TRUE(CheckGraph(g).ok()) << Print(g);
+  EXPECT_EQ(g.values[g.outputs[0]].name, "copy");
+  EXPECT_EQ(g.values[g.outputs[1]].name, "first");
+  EXPECT_EQ(g.values[g.outputs[2]].name, "second");
+  EXPECT_EQ(g.nodes.size(), 3u);
+}
+
+TEST(Print, OneLineANode) {
+  EXPECT_THAT(Print(Sum()), HasSubstr("%2:f32[2,3] = add(%0, %1)  # sum"));
+}
+
+TEST(RemoveDead, KeepsInputsAndDropsTheRest) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {2}});
+  b.Input("unused", {ir::DType::kF32, {2}});
+  ASSERT_TRUE(b.Add("exp", {x}, {}, "dead").ok());
+  b.Constant("dead_constant", FromDoubles({1}, {}, ir::DType::kF32));
+  const Graph g = RemoveDead(*b.Build({{"y", *b.Add("relu", {x}, {}, "live")}}));
+  EXPECT_TRUE(CheckGraph(g).ok());
+  EXPECT_EQ(g.inputs.size(), 2u);
+  EXPECT_EQ(g.nodes.size(), 1u);
+  EXPECT_TRUE(g.constants.empty());
+}
+
+}  // namespace
+}  // namespace heddle::graph

@@ -1,0 +1,163 @@
+// Operators: completeness of the tables, refusals, and references written independently of the
+// expressions.
+#include "compiler/graph/ops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/tensor_data.h"
+#include "compiler/graph/window.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::graph {
+namespace {
+
+using ::testing::HasSubstr;
+
+TensorType F32(Shape shape) { return {ir::DType::kF32, std::move(shape)}; }
+
+TEST(Ops, EveryOperatorIsComplete) {
+  EXPECT_GT(AllOps().size(), 90u);
+  for (std::string_view name : AllOps()) {
+    const OpDef* op = FindOp(name);
+    ASSERT_NE(op, nullptr);
+    EXPECT_TRUE(op->infer && op->express) << name;
+    if (op->elementwise) {
+      EXPECT_EQ(op->fusion, FusionClass::kInjective) << name;
+    }
+  }
+  EXPECT_EQ(FindOp("no_such_operator"), nullptr);
+}
+
+// Refuses nonsense with a reason instead of crashing: no operands, operands of odd types and ranks.
+TEST(Ops, InferenceSurvivesNonsense) {
+  const std::vector<std::vector<TensorType>> operands = {
+      {},
+      {F32({})},
+      {F32({2, 3})},
+      {{ir::DType::kBool, {2}}},
+      {F32({1, 2, 3, 4}), {ir::DType::kI64, {7}}},
+      {F32({2}), F32({3}), F32({4})}};
+  for (std::string_view name : AllOps()) {
+    for (const auto& in : operands) {
+      auto types = FindOp(name)->infer(in, {});
+      if (!types.ok()) {
+        EXPECT_FALSE(types.status().message().empty()) << name;
+      }
+    }
+  }
+}
+
+std::string Refusal(std::string_view op, std::vector<TensorType> in, const Attrs& attrs = {}) {
+  return std::string(FindOp(op)->infer(in, attrs).status().message());
+}
+
+TEST(Ops, RefusalsNameTheReason) {
+  EXPECT_THAT(Refusal("add", {F32({2, 3}), F32({2, 4})}),
+              HasSubstr("shapes 2x3 and 2x4 do not broadcast"));
+  EXPECT_THAT(Refusal("add", {F32({2}), {ir::DType::kI32, {2}}}), HasSubstr("differ in type"));
+  EXPECT_THAT(Refusal("exp", {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
+  EXPECT_THAT(Refusal("matmul", {F32({2, 3}), F32({4, 5})}),
+              HasSubstr("cannot multiply matrices 2x3 and 4x5"));
+  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 8, 8}), F32({4, 2, 3, 3})}),
+              HasSubstr("do not fit input 1x3x8x8"));
+  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
+              HasSubstr("kernel does not fit"));
+  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
+              HasSubstr("out of range"));
+  EXPECT_THAT(Refusal("reshape", {F32({2, 3})}, {{"shape", Shape{4}}}),
+              HasSubstr("cannot reshape f32[2,3] to 4"));
+  EXPECT_THAT(Refusal("transpose", {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
+              HasSubstr("permutation"));
+  EXPECT_THAT(Refusal("reduce_sum", {F32({2})}, {{"axes", Shape{1}}}),
+              HasSubstr("axis 1 is outside"));
+  EXPECT_THAT(Refusal("concat", {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
+              HasSubstr("cannot join"));
+  EXPECT_THAT(Refusal("slice", {F32({4})},
+                      {{"starts", Shape{3}}, {"steps", Shape{1}}, {"sizes", Shape{2}}}),
+              HasSubstr("outside"));
+  EXPECT_THAT(Refusal("where", {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
+}
+
+// A convolution in seven loops.
+std::vector<double> ConvReference(const TensorData& x, const TensorData& w, int64_t stride,
+                                  int64_t pad, int64_t groups) {
+  const Shape &xs = x.type.shape, &ws = w.type.shape;
+  const std::vector<double> xv = ToDoubles(x), wv = ToDoubles(w);
+  const int64_t oh = (xs[2] + 2 * pad - ws[2]) / stride + 1,
+                ow = (xs[3] + 2 * pad - ws[3]) / stride + 1;
+  std::vector<double> out;
+  for (int64_t n = 0; n < xs[0]; ++n) {
+    for (int64_t o = 0; o < ws[0]; ++o) {
+      for (int64_t p = 0; p < oh * ow; ++p) {
+        double sum = 0;
+        for (int64_t i = 0; i < ws[1]; ++i) {
+          for (int64_t k = 0; k < ws[2] * ws[3]; ++k) {
+            const int64_t y = p / ow * stride + k / ws[3] - pad,
+                          z = p % ow * stride + k % ws[3] - pad;
+            if (y < 0 || y >= xs[2] || z < 0 || z >= xs[3]) continue;
+            const int64_t c = o / (ws[0] / groups) * ws[1] + i;
+            sum += xv[((n * xs[1] + c) * xs[2] + y) * xs[3] + z] *
+                   wv[(o * ws[1] + i) * ws[2] * ws[3] + k];
+          }
+        }
+        out.push_back(sum);
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Ops, ConvolutionMatchesSevenLoops) {
+  TestRng rng(11);
+  for (int64_t groups : {1, 2, 4}) {
+    for (int64_t stride : {1, 2}) {
+      for (int64_t pad : {0, 1, 2}) {
+        const TensorData x = RandomTensor(rng, F32({2, 4, 6, 5})),
+                         w = RandomTensor(rng, F32({8, 4 / groups, 3, 3}));
+        auto y = EvaluateOp(
+            "conv2d",
+            {{"groups", groups}, {"strides", Shape{stride, stride}}, {"pads", Shape(4, pad)}},
+            std::vector{x, w});
+        ASSERT_TRUE(y.ok()) << y.status();
+        const std::vector<double> got = ToDoubles(*y),
+                                  expected = ConvReference(x, w, stride, pad, groups);
+        ASSERT_EQ(got.size(), expected.size());
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Ops, ReshapeKeepsTheOrderOfElements) {
+  const TensorData x = FromDoubles(
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},
+      {2, 3, 1, 4}, ir::DType::kF32);
+  for (const Shape& to : std::vector<Shape>{
+           {24}, {6, 4}, {1, 2, 12}, {2, 1, 3, 4, 1}, {4, 6}, {3, 8}, {1, 24, 1}, {2, 3, 4}}) {
+    tensor::Builder b("reshape");
+    std::vector<tensor::Tensor> in{b.Input("p0", ir::DType::kF32, x.type.shape)};
+    auto out = FindOp("reshape")->express(b, in, {{"shape", to}});
+    ASSERT_TRUE(out.ok());
+    auto y = EvaluateProgram(*b.Build(*out), std::vector{x});
+    ASSERT_TRUE(y.ok()) << y.status();
+    EXPECT_EQ(ToDoubles((*y)[0]), ToDoubles(x)) << ShapeText(to);
+  }
+}
+
+TEST(Ops, EvaluationOutOfBoundsIsAnErrorNotACrash) {
+  tensor::Builder b("bad");
+  const tensor::Tensor x = b.Input("x", ir::DType::kF32, {4});
+  const tensor::Tensor y =
+      b.Compute("y", {4}, [&](tensor::Iters s) { return x(s[0] + ir::Int(1)); });
+  const TensorData data = FromDoubles({1, 2, 3, 4}, {4}, ir::DType::kF32);
+  auto result = EvaluateProgram(*b.Build({y}), std::vector{data});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace heddle::graph

@@ -1,0 +1,28 @@
+// Random small networks for property tests: everything the passes rewrite, in combinations nobody
+// would write.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace heddle::graph {
+
+using TestRng = std::mt19937_64;
+
+// Channels-first convolutions, pools, batch norms, elementwise operators with broadcasting and
+// residuals, reductions, movement; one or two outputs. The same generator state gives the same
+// graph.
+Graph RandomGraph(TestRng& rng, int nodes);
+
+// Values in [-1, 1].
+TensorData RandomTensor(TestRng& rng, const TensorType& type);
+std::vector<TensorData> RandomInputs(TestRng& rng, const Graph& graph);
+
+// The largest |a - b| / (1 + max(|a|, |b|)) over all outputs; infinite where types differ or one is
+// NaN.
+double Difference(const std::vector<TensorData>& a, const std::vector<TensorData>& b);
+
+}  // namespace heddle::graph
