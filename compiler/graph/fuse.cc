@@ -18,6 +18,10 @@ namespace {
 
 // Groups under construction: node -> representative, with what the rules need to know of each
 // group.
+//
+// No merge closes a cycle between groups: a node joins its readers' group only when all its readers
+// are there, so the only value that leaves a group is its last node's, and a group whose last value
+// is read by one group alone has no other way to it. group.
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
@@ -77,7 +81,7 @@ class Fuser {
   // Node v takes operand u of another group.
   bool MayJoin(int u, int v) const {
     if (!OnlyReadBy(u, group_[u], group_[v])) return false;
-    return ClassesAllow(u, v) && !PathOutside(group_[u], group_[v]);
+    return ClassesAllow(u, v);
   }
 
   bool ClassesAllow(int u, int v) const {
@@ -120,30 +124,6 @@ class Fuser {
       ++read;
     }
     return read == uses_[graph_.nodes[u].outputs[0]];  // and it is no output of the graph
-  }
-
-  // Whether merging groups a and b (a feeds b) would close a cycle: a path from a to b through a
-  // third group.
-  bool PathOutside(int a, int b) const {
-    std::set<int> seen;
-    std::vector<int> open;
-    const auto visit = [&](int group, bool direct) {
-      for (int m : members_[group]) {
-        for (int c : consumers_[m]) {
-          const int g = group_[c];
-          if (g == a || (direct && g == b)) continue;
-          if (seen.insert(g).second) open.push_back(g);
-        }
-      }
-    };
-    visit(a, true);
-    while (!open.empty()) {
-      const int g = open.back();
-      open.pop_back();
-      if (g == b) return true;
-      visit(g, false);
-    }
-    return false;
   }
 
   void Merge(int from, int into) {

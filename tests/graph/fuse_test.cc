@@ -124,9 +124,9 @@ TEST(Fuse, TwoConvolutionsStayApartAndAValueWithOtherReadersIsKept) {
   EXPECT_EQ(fused.groups[1].label, "conv2d+add 1x2x4x4");
 }
 
-// add(a, f(a)) where f does not fuse: merging the adder with a's group would close a cycle through
-// f.
-TEST(Fuse, NoCycleThroughAThirdGroup) {
+// add(f(a), a): a is computed before f, which reads its elements many times, although all its
+// readers are in f's group.
+TEST(Fuse, TheOperandOfAComplexOperatorStaysOutside) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {4, 4}});
   const ValueId a = *b.Add("relu", {x}, {}, "a");
