@@ -23,14 +23,14 @@ using schedule::Rng;
 constexpr size_t kChains = 64;
 constexpr int kSteps = 24;
 constexpr int kMaxEvaluations = 1536;
-constexpr int kPatience = 10;        // steps without a new best candidate before the chains stop
-constexpr size_t kEliteChains = 16;  // chains that start beside the best measured points
-constexpr int kStartDraws =
-    16;  // redraws for the start of a chain; it is left out when all are infeasible
+constexpr int kPatience = 10;       // steps without a new best candidate before the chains stop
+constexpr size_t kEliteChains = 4;  // chains that start beside the best measured points
+// Redraws for the start of a chain; it is left out when all are infeasible.
+constexpr int kStartDraws = 16;
 constexpr double kEpsilon = 0.05;  // share of a batch that is random
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
-constexpr size_t kMaxPending =
-    4096;  // proposed and not yet measured; what is forgotten only loses its point
+// Candidates proposed and not yet measured; one that is forgotten only loses its point.
+constexpr size_t kMaxPending = 4096;
 
 struct Chain {
   Point point;

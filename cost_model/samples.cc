@@ -13,6 +13,10 @@ namespace {
 
 constexpr float kPerFeatureUnit = 256;  // features come in steps of 2^-8 (candidate_space.cc)
 
+// Candidates whose shares of the best throughput round to one level are not compared: such a
+// difference is noise of the measurement near the top, and of no interest far from it.
+constexpr double kScoreLevels = 32;
+
 bool Better(const Measured& a, const Measured& b) {
   if ((a.seconds > 0) != (b.seconds > 0)) return a.seconds > 0;
   return a.seconds < b.seconds;
@@ -53,7 +57,8 @@ std::vector<Sample> SampleSet::Training() const {
   std::vector<Sample> training;
   training.reserve(samples_.size());
   for (const Measured& m : samples_) {
-    const double score = m.seconds > 0 ? best / m.seconds : 0;
+    const double share = m.seconds > 0 ? best / m.seconds : 0;
+    const double score = std::round(share * kScoreLevels) / kScoreLevels;
     training.push_back({m.features, static_cast<float>(score), 0});
   }
   return training;

@@ -31,7 +31,7 @@ class SampleSet {
   void Add(Measured m);
 
   const std::vector<Measured>& all() const { return samples_; }
-  // Samples of one group: scores are the best time over the own, 0 for failures.
+  // Samples of one group: scores are the best time over the own, in steps of 1/32; 0 for failures.
   std::vector<Sample> Training() const;
   // Whether any two scores differ: otherwise there is nothing to rank.
   bool Rankable() const;
