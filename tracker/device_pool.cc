@@ -253,14 +253,19 @@ const Lease* DevicePool::Conflict(const std::string& worker, const SlotSpec& slo
 }
 
 SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time now) const {
-  SlotView view{
-      .spec = slot, .state = SlotState::kFree, .reason = "", .lease_id = "", .lease_remaining = {}};
+  SlotView view{.spec = slot,
+                .state = SlotState::kFree,
+                .reason = "",
+                .lease_id = "",
+                .holder = "",
+                .lease_remaining = {}};
   const SlotKey key{worker.report.worker, slot.name};
   if (auto held = lease_of_slot_.find(key); held != lease_of_slot_.end()) {
     const Lease& lease = leases_.at(held->second);
     view.state = SlotState::kHeld;
     view.reason = Describe(lease);
     view.lease_id = lease.id;
+    view.holder = lease.holder;
     view.lease_remaining = lease.expires - now;
   } else if (auto reason = quarantined_.find(key); reason != quarantined_.end()) {
     view.state = SlotState::kQuarantined;

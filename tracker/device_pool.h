@@ -72,6 +72,7 @@ struct SlotView {
   SlotState state = SlotState::kFree;
   std::string reason;    // one line; empty when free
   std::string lease_id;  // when held
+  std::string holder;    // when held
   absl::Duration lease_remaining;
 };
 

@@ -209,6 +209,7 @@ void TrackerServiceImpl::FillList(v1::ListWorkersResponse* response) {
       status->set_state(ToProto(slot.state));
       status->set_reason(slot.reason);
       status->set_lease_id(slot.lease_id);
+      status->set_holder(slot.holder);
       status->set_lease_remaining_ms(absl::ToInt64Milliseconds(slot.lease_remaining));
     }
   }
