@@ -43,7 +43,7 @@ Executive::Executive(Options options, RecordStore* store, BlobStore* blobs,
       blobs_(blobs),
       tracker_(v1::TrackerService::NewStub(MakeChannel(options_.tracker_address))),
       dispatcher_(std::move(policy)),
-      leases_(std::make_unique<LeaseKeeper>(tracker_)) {
+      leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder)) {
   StoreWriter::Hooks hooks;
   hooks.blocked = [this](std::string reason) {
     Post({StoreBlocked{std::move(reason)}, {}, {}, {}});

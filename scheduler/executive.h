@@ -29,6 +29,7 @@ class Executive {
  public:
   struct Options {
     std::string tracker_address;
+    std::string holder = "scheduler";  // at the tracker: the same over restarts, and nobody else's
     std::string policy = "round_robin";
     std::function<void(std::string)> fatal;  // the process must end, with this message
   };
@@ -64,6 +65,9 @@ class Executive {
 
   // Writes imported records, in groups; the answer is per record, as RecordStore::Apply gives it.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records);
+
+  // Waits until all that users have been shown is on disk.
+  void Flush() { writer_->Flush(); }
 
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
 

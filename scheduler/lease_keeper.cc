@@ -19,8 +19,9 @@ constexpr absl::Duration kRememberReleased =
 
 }  // namespace
 
-LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker)
-    : tracker_(std::move(tracker)), thread_([this] { Loop(); }) {}
+LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
+                         std::string holder)
+    : tracker_(std::move(tracker)), holder_(std::move(holder)), thread_([this] { Loop(); }) {}
 
 LeaseKeeper::~LeaseKeeper() {
   {
@@ -37,7 +38,7 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   v1::AcquireRequest request;
   request.set_worker(slot.worker);
   request.set_slot(slot.slot);
-  request.set_holder("scheduler");
+  request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
   v1::Lease lease;
@@ -70,6 +71,14 @@ void LeaseKeeper::Release(const std::string& lease_id) {
 bool LeaseKeeper::IsOurs(const std::string& lease_id) const {
   absl::MutexLock lock(&mutex_);
   return held_.count(lease_id) > 0 || released_.count(lease_id) > 0;
+}
+
+void LeaseKeeper::ReleaseFormer(const v1::ListWorkersResponse& list) {
+  for (const v1::WorkerStatus& worker : list.workers()) {
+    for (const v1::SlotStatus& slot : worker.slots()) {
+      if (slot.state() == v1::SLOT_HELD && slot.holder() == holder_) Release(slot.lease_id());
+    }
+  }
 }
 
 void LeaseKeeper::Loop() {

@@ -19,7 +19,8 @@ namespace heddle::scheduler {
 
 class LeaseKeeper {
  public:
-  explicit LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker);
+  // `holder` names this scheduler at the tracker, the same over restarts and nobody else's.
+  LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder);
   ~LeaseKeeper();
 
   // `lost` is called at most once, from another thread, when the lease can no longer be kept; never
@@ -30,6 +31,9 @@ class LeaseKeeper {
   // Whether this process holds the lease, or gave it back so recently that the tracker's list may
   // not show it yet.
   bool IsOurs(const std::string& lease_id) const;
+  // Gives back what the process before this one held; a kill may fall between a grant and its note
+  // in the record store. Only before the first Acquire.
+  void ReleaseFormer(const v1::ListWorkersResponse& list);
 
  private:
   struct Held {
@@ -41,6 +45,7 @@ class LeaseKeeper {
   void Renew(const std::string& lease_id);
 
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
+  const std::string holder_;
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);

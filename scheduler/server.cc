@@ -60,6 +60,15 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
+// At the tracker: which leases were this data directory's. One scheduler has it at a time.
+std::string HolderName(const std::string& directory) {
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  std::error_code error;
+  const auto path = std::filesystem::canonical(directory, error);
+  return absl::StrCat("scheduler of ", host, ":", error ? directory : path.string());
+}
+
 // The store is damaged or the disk fails: what was acknowledged is safe, nothing more may be
 // promised.
 void EndAtOnce(const std::string& reason) {
@@ -91,6 +100,7 @@ absl::Status RunServer(const ServerOptions& options) {
   std::unique_ptr<EmbeddedCluster> cluster;
   Executive::Options executive_options;
   executive_options.tracker_address = options.tracker_address;
+  executive_options.holder = HolderName(options.data_directory);
   executive_options.fatal = EndAtOnce;
   if (options.embedded) {
     absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =

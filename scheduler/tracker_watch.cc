@@ -39,7 +39,7 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
 }
 
 TrackerWatch::TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
-                           std::string address, const LeaseKeeper* leases,
+                           std::string address, LeaseKeeper* leases,
                            std::function<void(SlotsChanged)> changed)
     : tracker_(std::move(tracker)),
       address_(std::move(address)),
@@ -59,6 +59,7 @@ TrackerWatch::~TrackerWatch() {
 void TrackerWatch::Loop() {
   SlotsChanged last;
   absl::Duration retry = kFirstRetry;
+  bool first = true;
   while (true) {
     grpc::ClientContext context;
     {
@@ -69,6 +70,9 @@ void TrackerWatch::Loop() {
     auto stream = tracker_->WatchWorkers(&context, v1::ListWorkersRequest());
     v1::ListWorkersResponse list;
     while (stream->Read(&list)) {
+      // No slot is known before, so nothing was acquired yet.
+      if (first) leases_->ReleaseFormer(list);
+      first = false;
       last = SlotsFrom(list, [this](const std::string& lease) { return leases_->IsOurs(lease); });
       changed_(last);
       retry = kFirstRetry;

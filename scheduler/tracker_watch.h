@@ -21,7 +21,7 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
 class TrackerWatch {
  public:
   TrackerWatch(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string address,
-               const LeaseKeeper* leases, std::function<void(SlotsChanged)> changed);
+               LeaseKeeper* leases, std::function<void(SlotsChanged)> changed);
   ~TrackerWatch();
 
  private:
@@ -29,7 +29,7 @@ class TrackerWatch {
 
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
   const std::string address_;
-  const LeaseKeeper* const leases_;
+  LeaseKeeper* const leases_;
   const std::function<void(SlotsChanged)> changed_;
   absl::Mutex mutex_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
