@@ -15,6 +15,8 @@ constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kPublishEvery =
     absl::Milliseconds(50);  // WatchJob promises at most ten a second anyway
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
+constexpr absl::Duration kFlushLimit =
+    absl::Seconds(2);  // a read that may be a little old is better than none
 constexpr absl::Duration kDurableLimit =
     absl::Seconds(30);  // a client is told that the store does not take the job
 
@@ -470,6 +472,8 @@ absl::StatusOr<std::string> Executive::Module(const std::string& job, v1::Schedu
         absl::StrCat("compiling the module failed: ", result.fault.message));
   return result.digest;
 }
+
+void Executive::Flush() { writer_->Flush(kFlushLimit); }
 
 absl::StatusOr<std::vector<absl::Status>> Executive::Import(
     const std::vector<v1::Record>& records) {

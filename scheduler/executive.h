@@ -66,8 +66,9 @@ class Executive {
   // Writes imported records, in groups; the answer is per record, as RecordStore::Apply gives it.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records);
 
-  // Waits until all that users have been shown is on disk.
-  void Flush() { writer_->Flush(); }
+  // Waits until all that users have been shown is on disk, but not for long: the store may take no
+  // writes just now.
+  void Flush();
 
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
 

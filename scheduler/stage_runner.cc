@@ -281,9 +281,9 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       const bool sane = outcome >= v1::OUTCOME_OK && outcome < v1::OUTCOME_LOST &&
                         (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
       if (!sane) break;  // no answer: the end of the stage counts it as lost
-      environment_.post(CandidateProfiled{order_.attempt, CandidateId{event.profiled().candidate()},
-                                          outcome, payload.measurement.message()},
-                        std::move(payload));
+      CandidateProfiled out{order_.attempt, CandidateId{event.profiled().candidate()}, outcome,
+                            payload.measurement.message()};
+      environment_.post(std::move(out), std::move(payload));
       break;
     }
     default:

@@ -22,12 +22,14 @@ void StoreWriter::Write(Batch batch, std::function<void()> durable) {
   };
   absl::MutexLock lock(&mutex_, absl::Condition(&room));
   queue_.push_back({std::move(batch), std::move(durable)});
+  ++queued_;
 }
 
-void StoreWriter::Flush() {
-  auto idle = [this]()
-                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return queue_.empty() && !writing_; };
-  absl::MutexLock lock(&mutex_, absl::Condition(&idle));
+void StoreWriter::Flush(absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  const int64_t wanted = queued_;
+  auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return settled_ >= wanted; };
+  mutex_.AwaitWithTimeout(absl::Condition(&there), limit);
 }
 
 void StoreWriter::Loop() {
@@ -42,15 +44,16 @@ void StoreWriter::Loop() {
         group.push_back(std::move(queue_.front()));
         queue_.pop_front();
       }
-      writing_ = true;
     }
     const bool written = ApplyAll(group);
     for (const Entry& entry : group) {
       if (written && entry.durable) entry.durable();
     }
     absl::MutexLock lock(&mutex_);
-    writing_ = false;
-    if (!written) queue_.clear();
+    settled_ += static_cast<int64_t>(group.size());
+    if (written) continue;
+    settled_ += static_cast<int64_t>(queue_.size());
+    queue_.clear();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "scheduler/record_store.h"
 
 namespace heddle::scheduler {
@@ -30,8 +31,9 @@ class StoreWriter {
   // `durable`, if set, is called on the writer's thread once the batch is on disk. Blocks while the
   // queue is full.
   void Write(Batch batch, std::function<void()> durable = nullptr);
-  // Waits until everything written before is durable.
-  void Flush();
+  // Waits until everything written before is durable, or `limit` has passed (the store may take no
+  // writes for long).
+  void Flush(absl::Duration limit);
 
  private:
   struct Entry {
@@ -49,7 +51,9 @@ class StoreWriter {
   const Hooks hooks_;
   absl::Mutex mutex_;
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever queued
+  int64_t settled_ ABSL_GUARDED_BY(mutex_) =
+      0;  // of these, the ones that are durable, or never will be
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -546,6 +546,10 @@ class World {
       int in_flight = 0;
       for (const Task& task : job.tasks) {
         in_flight += InFlight(task);
+        const int reused = job.params.force ? 0 : task.known;
+        if (task.budget != std::max(0, job.params.trials_per_task - reused)) {
+          Violation("a budget that was not asked for");
+        }
         if (task.trials + static_cast<int>(task.round.size()) > task.budget)
           Violation("a budget is exceeded");
         for (const auto& [candidate, state] : task.round) {

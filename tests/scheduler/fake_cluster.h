@@ -1,0 +1,97 @@
+// A tracker and a worker that speak the protos and do nothing real, inside the test's process.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/tracker.grpc.pb.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace heddle::scheduler {
+
+// Grants every slot that is not held.
+class FakeTracker final : public v1::TrackerService::Service {
+ public:
+  void SetWorkers(v1::ListWorkersResponse workers);
+  bool Held(const std::string& slot) const;
+  int grants() const;
+
+  grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
+                       v1::Lease* lease) override;
+  grpc::Status Renew(grpc::ServerContext*, const v1::RenewRequest* request,
+                     v1::Lease* lease) override;
+  grpc::Status Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
+                       v1::ReleaseResponse*) override;
+  grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                           v1::ListWorkersResponse* response) override;
+  grpc::Status WatchWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest*,
+                            grpc::ServerWriter<v1::ListWorkersResponse>* writer) override;
+
+ private:
+  mutable absl::Mutex mutex_;
+  v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // id to slot
+  uint64_t token_ ABSL_GUARDED_BY(mutex_) = 100;
+  int version_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// What the fake worker does; change it while it runs.
+struct FakeBehaviour {
+  std::atomic<int> tasks{2};
+  std::atomic<int> candidate_ms{2};          // of a build and of a measurement
+  std::atomic<bool> bad_model{false};        // import: user fault
+  std::atomic<bool> candidates_fail{false};  // every measurement crashes
+  std::atomic<int> break_profiles{0};        // so many profile streams break in the middle
+  std::atomic<int> refuse_stages{0};         // so many stages are not taken
+};
+
+class FakeWorker final : public v1::WorkerService::Service {
+ public:
+  explicit FakeWorker(FakeBehaviour* behaviour) : behaviour_(behaviour) {}
+  grpc::Status RunStage(grpc::ServerContext* context,
+                        grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>* stream) override;
+
+  std::atomic<int> stages{0};
+  std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
+  std::atomic<int> warm_results{0};  // results that updates brought
+
+ private:
+  using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
+  grpc::Status Build(Stream* stream);
+  grpc::Status Profile(grpc::ServerContext* context, Stream* stream);
+  static void SendBlob(Stream* stream, const std::string& name, const std::string& bytes);
+  static void Finish(Stream* stream, v1::FaultKind kind = v1::FAULT_NONE,
+                     const std::string& message = "");
+
+  FakeBehaviour* const behaviour_;
+  absl::Mutex mutex_;
+  std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int> traces_{0};
+};
+
+// Both, served on loopback: one CPU slot, one device slot for "llvm -mcpu=x".
+class FakeCluster {
+ public:
+  FakeCluster();
+  ~FakeCluster();
+  const std::string& tracker_address() const { return tracker_address_; }
+  v1::ListWorkersResponse DefaultWorkers() const;
+
+  FakeBehaviour behaviour;
+  FakeTracker tracker;
+  FakeWorker worker{&behaviour};
+
+ private:
+  std::unique_ptr<grpc::Server> tracker_server_, worker_server_;
+  std::string tracker_address_, worker_address_;
+};
+
+}  // namespace heddle::scheduler

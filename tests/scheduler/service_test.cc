@@ -1,0 +1,367 @@
+// The scheduler's services over real gRPC, with a tracker and a worker that only pretend.
+#include "scheduler/services.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "scheduler/sqlite_record_store.h"
+#include "tests/scheduler/fake_cluster.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLimit = absl::Seconds(60);  // for a machine that does a lot besides
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = absl::StrCat(::testing::TempDir(), "/service", getpid());
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    Start();
+  }
+  void TearDown() override {
+    Stop();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void Start() {
+    auto store = OpenSqliteRecordStore(directory_ + "/heddle.db");
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    blobs_ = *BlobStore::Open(directory_ + "/blobs");
+    Executive::Options options;
+    options.tracker_address = cluster_.tracker_address();
+    options.fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
+    auto executive = Executive::Start(options, store_.get(), blobs_.get());
+    ASSERT_TRUE(executive.ok()) << executive.status();
+    executive_ = *std::move(executive);
+    ServiceLimits limits;
+    limits.max_model_bytes = 2 << 20;
+    jobs_service_ =
+        std::make_unique<JobServiceImpl>(executive_.get(), store_.get(), blobs_.get(), limits);
+    records_service_ = std::make_unique<RecordServiceImpl>(executive_.get(), store_.get());
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(jobs_service_.get());
+    builder.RegisterService(records_service_.get());
+    server_ = builder.BuildAndStart();
+    auto channel =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+    jobs_ = v1::JobService::NewStub(channel);
+    records_ = v1::RecordService::NewStub(channel);
+  }
+  // As abruptly as a process can do it to itself: running stages are cut off.
+  void Stop() {
+    jobs_service_->Stop();
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+    executive_.reset();
+    blobs_.reset();
+    store_.reset();
+  }
+
+  static v1::JobSpec Spec(int trials = 6) {
+    v1::JobSpec spec;
+    spec.set_name("model");
+    spec.set_target("llvm -mcpu=x");
+    spec.set_trials_per_task(trials);
+    spec.set_batch(3);
+    return spec;
+  }
+  grpc::Status Submit(const v1::JobSpec& spec, const std::string& model, std::string* job,
+                      const std::string& digest = "") {
+    grpc::ClientContext context;
+    v1::SubmitResponse response;
+    auto writer = jobs_->Submit(&context, &response);
+    v1::SubmitRequest request;
+    *request.mutable_spec() = spec;
+    bool open = writer->Write(request);
+    for (size_t at = 0; open && at < model.size(); at += 1 << 20) {
+      request.mutable_chunk()->set_name("model");
+      request.mutable_chunk()->set_data(model.substr(at, 1 << 20));
+      request.mutable_chunk()->set_last(at + (1 << 20) >= model.size());
+      request.mutable_chunk()->set_sha256(digest);
+      open = writer->Write(request);
+    }
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    *job = response.job();
+    return status;
+  }
+  std::string MustSubmit(const v1::JobSpec& spec, const std::string& model = "a model") {
+    std::string job;
+    const grpc::Status status = Submit(spec, model, &job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
+  v1::Job Get(const std::string& job) {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job(job);
+    v1::Job response;
+    EXPECT_TRUE(jobs_->GetJob(&context, request, &response).ok());
+    return response;
+  }
+  v1::Job Wait(const std::string& job, const std::function<bool(const v1::Job&)>& until) {
+    const absl::Time limit = absl::Now() + kLimit;
+    v1::Job last = Get(job);
+    while (!until(last) && absl::Now() < limit) {
+      absl::SleepFor(absl::Milliseconds(5));
+      last = Get(job);
+    }
+    EXPECT_TRUE(until(last)) << last.ShortDebugString();
+    return last;
+  }
+  v1::Job WaitFinal(const std::string& job) {
+    return Wait(job, [](const v1::Job& now) { return now.finished_unix_ns() != 0; });
+  }
+  using Method = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*,
+                                                        const v1::JobActionRequest&, v1::Job*);
+  grpc::Status Act(Method method, const std::string& job, v1::Job* response) {
+    grpc::ClientContext context;
+    v1::JobActionRequest request;
+    request.set_job(job);
+    request.set_reason("because");
+    return (jobs_.get()->*method)(&context, request, response);
+  }
+  grpc::Status Fetch(const std::string& job, v1::ScheduleChoice choice, std::string* module) {
+    grpc::ClientContext context;
+    v1::FetchModuleRequest request;
+    request.set_job(job);
+    request.set_choice(choice);
+    auto reader = jobs_->FetchModule(&context, request);
+    v1::Chunk chunk;
+    module->clear();
+    while (reader->Read(&chunk)) *module += chunk.data();
+    return reader->Finish();
+  }
+  std::vector<v1::Record> Query(const v1::RecordQuery& query) {
+    grpc::ClientContext context;
+    auto reader = records_->QueryRecords(&context, query);
+    std::vector<v1::Record> records;
+    v1::Record record;
+    while (reader->Read(&record)) records.push_back(record);
+    EXPECT_TRUE(reader->Finish().ok());
+    return records;
+  }
+  void ExpectEachTrialOnce(const v1::Job& job) {
+    v1::RecordQuery query;
+    query.set_job(job.id());
+    std::set<int64_t> candidates;
+    for (const v1::Record& record : Query(query)) {
+      EXPECT_TRUE(candidates.insert(record.candidate()).second);
+      EXPECT_NE(record.measurement().outcome(), v1::OUTCOME_LOST);
+    }
+    EXPECT_EQ(static_cast<int>(candidates.size()), job.trials());
+  }
+
+  FakeCluster cluster_;
+  std::string directory_;
+  std::unique_ptr<RecordStore> store_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<Executive> executive_;
+  std::unique_ptr<JobServiceImpl> jobs_service_;
+  std::unique_ptr<RecordServiceImpl> records_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::RecordService::Stub> records_;
+};
+
+TEST_F(ServiceTest, AJobFromSubmitToModule) {
+  const std::string job = MustSubmit(Spec(), "a model");
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job(job);
+  auto watch = jobs_->WatchJob(&context, request);
+  v1::Job now, last;
+  while (watch->Read(&now)) last = now;
+  EXPECT_TRUE(watch->Finish().ok());
+  EXPECT_EQ(last.state(), v1::JOB_DONE) << last.ShortDebugString();
+  EXPECT_EQ(last.trials(), 12);
+  EXPECT_EQ(last.tasks_size(), 2);
+  EXPECT_GT(last.tasks(0).best_ns(), 0);
+  EXPECT_GT(last.tasks(0).untuned_ns(), 0);
+  ExpectEachTrialOnce(last);
+  std::string module;
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 0, best 2");
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_NAIVE, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 2, best 0");
+  EXPECT_EQ(cluster_.worker.overlapping, 0);
+
+  grpc::ClientContext timeline_context;
+  v1::Timeline timeline;
+  ASSERT_TRUE(jobs_->GetTimeline(&timeline_context, request, &timeline).ok());
+  std::map<v1::StageKind, int> kinds;
+  for (const v1::StageSpan& span : timeline.spans()) {
+    ++kinds[span.kind()];
+    EXPECT_GE(span.end_unix_ns(), span.start_unix_ns());
+    EXPECT_GT(span.start_unix_ns(), 0);
+  }
+  EXPECT_EQ(kinds[v1::STAGE_IMPORT], 1);
+  EXPECT_EQ(kinds[v1::STAGE_PROPOSE], 4);
+  EXPECT_EQ(kinds[v1::STAGE_UPDATE], 2);
+}
+
+TEST_F(ServiceTest, AResubmittedModelNeedsNoTrials) {
+  WaitFinal(MustSubmit(Spec()));
+  const v1::Job again = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(again.state(), v1::JOB_DONE);
+  EXPECT_EQ(again.trials(), 0);
+  EXPECT_EQ(again.reason(), "done: reused 12 records for 2 of 2 tasks, no new trials");
+  EXPECT_GT(again.tasks(0).best_ns(), 0);
+  EXPECT_GT(again.tasks(0).untuned_ns(), 0);
+  const int learned = cluster_.worker.warm_results;
+  const v1::Job more = WaitFinal(MustSubmit(Spec(8)));
+  EXPECT_EQ(more.trials(), 4) << "two more for each of two tasks";
+  EXPECT_EQ(cluster_.worker.warm_results - learned, 12) << "the known ones are learned first";
+  v1::JobSpec force = Spec();
+  force.set_force(true);
+  EXPECT_EQ(WaitFinal(MustSubmit(force)).trials(), 12);
+}
+
+TEST_F(ServiceTest, BadRequestsAreNamed) {
+  std::string job;
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=native");
+  EXPECT_EQ(Submit(spec, "m", &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  spec = Spec(0);
+  EXPECT_THAT(Submit(spec, "m", &job).error_message(), HasSubstr("trials_per_task"));
+  EXPECT_EQ(Submit(Spec(), std::string(3 << 20, 'x'), &job).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Submit(Spec(), "m", &job, std::string(64, '0')).error_code(),
+            grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(Submit(Spec(), "", &job).error_code(), grpc::StatusCode::DATA_LOSS);
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job("j99");
+  v1::Job response;
+  EXPECT_EQ(jobs_->GetJob(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServiceTest, AUserFaultFailsTheJob) {
+  cluster_.behaviour.bad_model = true;
+  const std::string job = MustSubmit(Spec());
+  const v1::Job failed = WaitFinal(job);
+  EXPECT_EQ(failed.state(), v1::JOB_FAILED);
+  EXPECT_EQ(failed.fault().kind(), v1::FAULT_USER);
+  EXPECT_EQ(failed.reason(), "not an ONNX file");
+  std::string module;
+  EXPECT_EQ(Fetch(job, v1::SCHEDULE_BEST, &module).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(ServiceTest, WhereEveryCandidateFailsTheJobSaysWhy) {
+  cluster_.behaviour.candidates_fail = true;
+  const v1::Job failed = WaitFinal(MustSubmit(Spec(40)));
+  EXPECT_EQ(failed.fault().kind(), v1::FAULT_CANDIDATE);
+  EXPECT_THAT(failed.reason(), HasSubstr("signal 11"));
+  EXPECT_LT(failed.trials(), 40) << "given up early";
+}
+
+TEST_F(ServiceTest, BrokenStreamsAndRefusedStagesLoseNothing) {
+  cluster_.behaviour.break_profiles = 2;
+  cluster_.behaviour.refuse_stages = 2;
+  const v1::Job done = WaitFinal(MustSubmit(Spec(9)));
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_EQ(done.trials(), 18);
+  ExpectEachTrialOnce(done);
+}
+
+TEST_F(ServiceTest, WithoutADeviceTheJobWaitsAndSaysWhy) {
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=x -threads=2");
+  const std::string job = MustSubmit(spec);
+  Wait(job, [](const v1::Job& now) { return now.reason().find("no device with target") == 0; });
+  EXPECT_THAT(Get(job).reason(), HasSubstr("nearest: worker w1 has llvm -mcpu=x, 1 thread"));
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->add_cores(2);
+  cluster_.tracker.SetWorkers(workers);
+  EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
+}
+
+TEST_F(ServiceTest, PauseResumeCancel) {
+  cluster_.behaviour.candidate_ms = 20;
+  const std::string job = MustSubmit(Spec(60));
+  Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
+  v1::Job now;
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_PAUSED);
+  Wait(job, [&](const v1::Job&) {
+    return !cluster_.tracker.Held("cpu0") && !cluster_.tracker.Held("profile1");
+  });
+  const int grants = cluster_.tracker.grants();
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_EQ(cluster_.tracker.grants(), grants) << "nothing starts while paused";
+  ASSERT_TRUE(Act(&v1::JobService::Stub::ResumeJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_TUNING);
+  const int trials = now.trials();
+  Wait(job, [&](const v1::Job& later) { return later.trials() > trials; });
+  ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_CANCELLED);
+  EXPECT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok()) << "again is no error";
+  EXPECT_EQ(Act(&v1::JobService::Stub::PauseJob, job, &now).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(ServiceTest, AfterARestartJobsGoOnAndNothingIsLostOrTwice) {
+  cluster_.behaviour.candidate_ms = 10;
+  const std::string first = MustSubmit(Spec(30)), second = MustSubmit(Spec(30));
+  const std::string third = MustSubmit(Spec(30));
+  v1::Job paused;
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, third, &paused).ok());
+  int trials = 0;
+  for (int restart = 0; restart < 4; ++restart) {
+    trials = Wait(first, [&](const v1::Job& now) { return now.trials() >= trials + 4; }).trials();
+    Stop();
+    Start();
+    EXPECT_GE(Get(first).trials(), trials) << "what was shown is not forgotten";
+  }
+  EXPECT_EQ(Get(third).state(), v1::JOB_PAUSED);
+  for (const std::string& job : {first, second}) {
+    const v1::Job done = WaitFinal(job);
+    EXPECT_EQ(done.state(), v1::JOB_DONE);
+    EXPECT_GE(done.trials(), 60 - done.tasks(0).known_records() - done.tasks(1).known_records());
+    ExpectEachTrialOnce(done);
+  }
+  Stop();
+  Start();
+  const v1::Job remembered = Get(first);
+  EXPECT_EQ(remembered.state(), v1::JOB_DONE);
+  EXPECT_EQ(remembered.trials(), remembered.trials_budget());
+  EXPECT_GT(remembered.tasks(0).best_ns(), 0);
+  EXPECT_EQ(cluster_.worker.overlapping, 0);
+}
+
+TEST_F(ServiceTest, RecordsTravel) {
+  WaitFinal(MustSubmit(Spec()));
+  v1::RecordQuery query;
+  query.set_with_workload(true);
+  std::vector<v1::Record> records = Query(query);
+  ASSERT_EQ(records.size(), 12u);
+  EXPECT_EQ(records[0].measurement().evidence().worker(), "w1");
+  records[0].mutable_measurement()->add_samples_ns(5);  // a new one
+  records[1].clear_target();                            // a bad one
+  grpc::ClientContext context;
+  v1::ImportRecordsResponse response;
+  auto writer = records_->ImportRecords(&context, &response);
+  for (const v1::Record& record : records) writer->Write(record);
+  writer->WritesDone();
+  ASSERT_TRUE(writer->Finish().ok());
+  EXPECT_EQ(response.imported(), 1);
+  EXPECT_EQ(response.skipped(), 10);
+  EXPECT_EQ(response.rejected(), 1);
+  EXPECT_THAT(response.first_error(), HasSubstr("target"));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
