@@ -20,6 +20,7 @@ constexpr int64_t kMaxRows = 16;  // of one axis in the register tile
 constexpr int64_t kMaxTileOps =
     1024;  // multiply-adds in straight-line code, an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
+constexpr int64_t kSmallWindow = 16;  // reductions of so few steps are unrolled whole
 constexpr double kMinChainCycles =
     4;  // latency of a multiply-add: one accumulator cannot be updated sooner
 constexpr double kL2BytesPerCycle = 32;     // what one core streams from its second-level cache
@@ -124,6 +125,7 @@ class TiledRule : public Rule {
   std::vector<LoadShape> loads_;
   int64_t work_ = 1;            // multiply-adds
   int64_t panel_elements_ = 1;  // reduce iterations
+  bool streaming_ = true;       // no load is a scalar for many lanes: memory sets the pace
 
   std::vector<int64_t> default_tile_;
   int64_t default_lanes_ = 1;
@@ -139,6 +141,7 @@ void TiledRule::Analyse() {
       shape.depends.push_back(StrideOf(*load->buffer, load->args, spatial()[k].iter) != 0);
     }
     shape.vector = shape.depends[v_];
+    streaming_ &= shape.vector;
     loads_.push_back(std::move(shape));
   }
   for (const Axis& axis : reduce()) panel_elements_ *= axis.extent;
@@ -216,8 +219,13 @@ void TiledRule::PickDefault() {
   // Widths like 7, 14 or 28 of the last dimension of an image: a register not quite full is better
   // than a narrow one.
   lane_choices.push_back(LargestDivisorUpTo(vector_extent, full_lanes_));
+  // Largest first: of equally good tiles the one that is long in the innermost axis walks memory
+  // best.
   auto sizes = [&](size_t i) {
-    return i < rows.size() ? TileSizes(spatial()[rows[i]].extent) : std::vector<int64_t>{1};
+    if (i >= rows.size()) return std::vector<int64_t>{1};
+    std::vector<int64_t> descending = TileSizes(spatial()[rows[i]].extent);
+    std::sort(descending.rbegin(), descending.rend());
+    return descending;
   };
   double best = INFINITY;
   int64_t best_registers = 0;
@@ -286,19 +294,22 @@ void TiledRule::Declare(const ir::Program& base, Knobs& knobs) {
     // The last reduce axis is the long one of convolutions and products: a few of its steps are
     // unrolled.
     int64_t preferred = &axis == &reduce().back() ? LargestDivisorUpTo(axis.extent, 4) : 1;
+    if (panel_elements_ <= kSmallWindow) preferred = axis.extent;
     reduce_knobs_.push_back(
         knobs.Add(absl::StrCat("inner reduce tile of ", axis.loop), inner, preferred));
   }
-  order_knob_ = knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, 1);
-  unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16}, 4);
+  order_knob_ = knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, !streaming_);
+  unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16},
+                           panel_elements_ <= kSmallWindow ? 16 : 4);
   if (target_.target.threads > 1) {
     parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1}, work_ >= kParallelOps);
   }
   for (const std::string& producer : stage_.producers) {
-    // Without reuse nothing is computed twice by inlining.
+    // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
+    // lanes and rows.
     producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
                                         {kAtRoot, kAtOuter, kAtMiddle, kInline},
-                                        HasReuse(*stage_.block) ? kAtRoot : kInline));
+                                        streaming_ ? kInline : kAtRoot));
   }
 }
 
