@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "tests/schedule/oracle.h"
 #include "tests/schedule/random_programs.h"
@@ -21,6 +22,7 @@ TEST(RandomSchedule, ComputesWhatTheNaiveProgramComputes) {
   uint64_t pairs = many ? std::strtoull(many, nullptr, 10) : kPairs;
   uint64_t last = one ? first : pairs;
   int64_t steps = 0;
+  std::map<Primitive, int64_t> uses;
   for (uint64_t seed = first; seed <= last; ++seed) {
     Rng rng(seed);
     auto naive = RandomProgram(rng);
@@ -28,6 +30,7 @@ TEST(RandomSchedule, ComputesWhatTheNaiveProgramComputes) {
     auto trace = RandomTrace(*naive, kMaxSteps, rng);
     ASSERT_TRUE(trace.ok()) << "seed " << seed << ": " << trace.status();
     steps += static_cast<int64_t>(trace->steps.size());
+    for (const Step& step : trace->steps) ++uses[step.primitive];
     if (!CheckTrace(*naive, *trace, seed).ok()) FAIL() << Explain(*naive, *trace, seed);
     // The text form replays to the same trace.
     auto parsed = ParseTrace(ToText(*trace));
@@ -35,6 +38,10 @@ TEST(RandomSchedule, ComputesWhatTheNaiveProgramComputes) {
     ASSERT_TRUE(*parsed == *trace) << ToText(*trace);
   }
   if (!one) {
+    // Every primitive takes part.
+    for (int k = 0; k <= static_cast<int>(Primitive::kSetScope); ++k) {
+      EXPECT_GT(uses[static_cast<Primitive>(k)], 30) << "primitive " << k;
+    }
     EXPECT_GT(steps, static_cast<int64_t>(4 * pairs));
   }
   std::printf("%llu pairs, %lld steps, no mismatch\n",

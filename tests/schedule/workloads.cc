@@ -1,6 +1,7 @@
 #include "tests/schedule/workloads.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "compiler/tensor/expression.h"
 
@@ -135,8 +136,15 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name) {
   } else {
     auto it = std::find_if(std::begin(kConvolutions), std::end(kConvolutions),
                            [&](const Convolution& c) { return name == c.name; });
-    if (it == std::end(kConvolutions)) return absl::NotFoundError("no workload " + name);
-    result = MakeConvolution(b, *it);
+    Convolution c{name.c_str(), 0, 0, 0, 0, 0};
+    if (it != std::end(kConvolutions)) {
+      c = *it;
+    } else if (std::sscanf(name.c_str(), "%ldx%ld-%ldk%lds%ld", &c.size, &c.in, &c.out, &c.kernel,
+                           &c.stride) != 5 ||
+               std::min({c.size, c.in, c.kernel, c.stride}) < 1 || c.out < 0) {
+      return absl::NotFoundError("no workload " + name);
+    }
+    result = MakeConvolution(b, c);
   }
   auto program = b.Build({result});
   if (!program.ok()) return program.status();
