@@ -155,10 +155,19 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       }
       UpdateJobRow(dispatcher, job_changed->job, now);
       batch.push_back(PutJob{job.row});
-      if (dispatcher.FindJob(job_changed->job)->final()) job.candidates.clear();
+      if (dispatcher.FindJob(job_changed->job)->final()) Forget(&job, &batch);
     }
   }
   return batch;
+}
+
+// What nobody needs once a job is over. Search states are the bulk of a database.
+void JobBook::Forget(JobData* job, Batch* batch) {
+  job->candidates.clear();
+  for (size_t i = 0; i < job->tasks.size(); ++i) {
+    job->tasks[i].search_state.clear();
+    batch->push_back(PutSearchState{job->row.id, static_cast<int32_t>(i), ""});
+  }
 }
 
 InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,

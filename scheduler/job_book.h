@@ -80,6 +80,7 @@ class JobBook {
   v1::Job View(const Dispatcher& dispatcher, JobId id, absl::Time now) const;
 
  private:
+  static void Forget(JobData* job, Batch* batch);
   void TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload);
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Payload& payload, absl::Time now);

@@ -88,6 +88,8 @@ absl::Status RunServer(const ServerOptions& options) {
   sigaddset(&signals, SIGTERM);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  setenv("GRPC_VERBOSITY", "NONE",
+         0);  // what fails is said here, in one line; asked for, gRPC still tells more
 
   if (absl::Status status = LockDirectory(options.data_directory); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<RecordStore>> store =
