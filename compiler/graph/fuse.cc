@@ -21,7 +21,7 @@ namespace {
 //
 // No merge closes a cycle between groups: a node joins its readers' group only when all its readers
 // are there, so the only value that leaves a group is its last node's, and a group whose last value
-// is read by one group alone has no other way to it. group.
+// is read by one group alone has no other way to it.
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)

@@ -41,6 +41,7 @@ class Checker {
       for (int64_t d : v.type.shape) {
         if (d <= 0) return Broken(absl::StrCat("value '", v.name, "' has shape ", ToText(v.type)));
       }
+      if (auto s = CheckSize(v.type); !s.ok()) return Broken(std::string(s.message()));
     }
     for (ValueId v : graph_.inputs) {
       if (auto s = Define(v, "an input"); !s.ok()) return s;
@@ -116,8 +117,20 @@ class Checker {
 
 int64_t NumElements(const TensorType& type) {
   int64_t n = 1;
-  for (int64_t d : type.shape) n *= d;
+  for (int64_t d : type.shape) {
+    if (d == 0) return 0;
+    if (__builtin_mul_overflow(n, d, &n)) n = INT64_MAX;
+  }
   return n;
+}
+
+absl::Status CheckSize(const TensorType& type) {
+  for (int64_t d : type.shape) {
+    if (d < 0)
+      return absl::InvalidArgumentError(absl::StrCat("a tensor ", ToText(type), " cannot be"));
+  }
+  if (NumElements(type) <= int64_t{1} << 40) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a tensor ", ToText(type), " is too large"));
 }
 
 std::string ToText(const TensorType& type) {

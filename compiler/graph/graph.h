@@ -20,7 +20,9 @@ struct TensorType {
   std::vector<int64_t> shape;  // every extent known and positive
   bool operator==(const TensorType&) const = default;
 };
-int64_t NumElements(const TensorType& type);
+int64_t NumElements(const TensorType& type);  // saturates at INT64_MAX
+// InvalidArgument for a negative extent, or more elements than the loop IR allows (2^40).
+absl::Status CheckSize(const TensorType& type);
 std::string ToText(const TensorType& type);  // "f32[1,3,224,224]"
 
 // A constant: dense row-major, native byte order, shared between graphs.

@@ -55,6 +55,7 @@ absl::StatusOr<ValueId> GraphBuilder::Add(std::string_view op, std::vector<Value
     return absl::Status(inferred.status().code(),
                         absl::StrCat(std::string(op), " ", inferred.status().message()));
   }
+  HEDDLE_RETURN_IF_ERROR(CheckSize((*inferred)[0]));
   const ValueId out = AddValue(name, (*inferred)[0]);
   producers_[out] = graph_.nodes.size();
   graph_.nodes.push_back(

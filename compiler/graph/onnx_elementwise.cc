@@ -216,7 +216,7 @@ void Dropout(NodeImport& n) {
     if (!training.empty() && training[0] != 0 && ratio != 0) return n.Unsupported("training mode");
   }
   n.Set(0, x);
-  if (n.Wants(1)) n.Set(1, n.Constant(Filled({DType::kBool, n.ShapeOf(x)}, 1)));
+  if (n.Wants(1)) n.Set(1, n.Fill({DType::kBool, n.ShapeOf(x)}, 1));
 }
 
 }  // namespace

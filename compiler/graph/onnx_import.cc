@@ -257,6 +257,11 @@ class Importer {
                             absl::StrCat("input '", input.name(), "': ", dtype.status().message()));
       Shape shape;
       for (const auto& d : type.shape().dim()) shape.push_back(d.dim_value());
+      HEDDLE_RETURN_IF_ERROR(CheckSize({*dtype, shape}));
+      for (int64_t d : shape) {
+        if (d > INT_MAX)
+          return BadInput(absl::StrCat("input '", input.name(), "' has the impossible extent ", d));
+      }
       values_[input.name()] = builder_.Input(input.name(), {*dtype, shape});
     }
     for (const auto& node : model_.graph().node()) HEDDLE_RETURN_IF_ERROR(Translate(node));
@@ -324,12 +329,15 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   std::set<std::string> initialized;
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
   HEDDLE_RETURN_IF_ERROR(FixShapes(model, options, initialized));
+  HEDDLE_ASSIGN_OR_RETURN(Graph graph, Importer(model).Run());
+  // After our own inference, which has refused what libonnx's would loop over for hours (strides of
+  // zero, huge extents).
   HEDDLE_RETURN_IF_ERROR(
       CheckByLibrary(model, "shapes or types contradict each other: ", [](onnx::ModelProto& m) {
         onnx::shape_inference::InferShapes(m, onnx::OpSchemaRegistry::Instance(),
                                            onnx::ShapeInferenceOptions{true, 1, false});
       }));
-  return Importer(model).Run();
+  return graph;
 }
 
 std::vector<std::string> SupportedOnnxOps() {

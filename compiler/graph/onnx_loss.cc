@@ -23,7 +23,7 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
       shape);
   const bool weighted = n.Has(2) || n.HasAttr("ignore_index");
   ValueId weight = n.Has(2) ? n.Emit("gather", {n.In(2), target}, {{"axis", int64_t{0}}})
-                            : n.Constant(Filled({n.Type(logs).dtype, shape}, 1));
+                            : n.Fill({n.Type(logs).dtype, shape}, 1);
   if (n.HasAttr("ignore_index")) {
     const ValueId ignored = n.Emit(
         "equal", {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});

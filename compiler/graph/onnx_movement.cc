@@ -111,25 +111,9 @@ void Constant(NodeImport& n) {
   n.Unsupported("constants of strings or sparse tensors");
 }
 
-// Constants made at import are bounded, so that a tiny file cannot demand all memory.
-constexpr int64_t kMostElements = int64_t{1} << 26;
-
-bool CheckSize(NodeImport& n, const Shape& shape) {
-  int64_t count = 1;
-  for (int64_t d : shape) {
-    if (d < 0)
-      n.Fail("a dimension is negative");
-    else if (d > 0 && count > kMostElements / d)
-      n.Unsupported(absl::StrCat("a constant of shape ", ShapeText(shape)));
-    if (!n.ok()) return false;
-    count *= d;
-  }
-  return true;
-}
-
 void ConstantOfShape(NodeImport& n) {
   const Shape shape = n.ConstantInts(0);
-  if (!n.ok() || !CheckSize(n, shape)) return;
+  if (!n.ok()) return;
   DType dtype = DType::kF32;
   double value = 0;
   if (const auto* a = n.Find("value")) {
@@ -139,7 +123,7 @@ void ConstantOfShape(NodeImport& n) {
     dtype = data->type.dtype;
     value = ToDoubles(*data)[0];
   }
-  n.Set(0, n.Constant(Filled({dtype, shape}, value)));
+  n.Set(0, n.Fill({dtype, shape}, value));
 }
 
 void EyeLike(NodeImport& n) {
@@ -151,6 +135,7 @@ void EyeLike(NodeImport& n) {
     if (!given.ok()) return n.Unsupported(std::string(given.status().message()));
     dtype = *given;
   }
+  if (!n.CanMake({dtype, like.shape})) return;
   std::vector<double> values;
   for (int64_t i = 0; i < like.shape[0]; ++i) {
     for (int64_t j = 0; j < like.shape[1]; ++j) values.push_back(j - i == n.Int("k", 0));
@@ -166,7 +151,9 @@ void Range(NodeImport& n) {
   if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
     return n.Fail("needs three scalars");
   const double count = std::max(std::ceil((limit[0] - start[0]) / delta[0]), 0.0);
-  if (!(count < static_cast<double>(kMostElements))) return n.Unsupported("a range of that length");
+  constexpr double kLongest = 1e12;  // anything the check of the size can tell apart
+  if (!(count <= kLongest)) return n.Unsupported("a range of that length");
+  if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
   std::vector<double> values;
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i)
     values.push_back(start[0] + static_cast<double>(i) * delta[0]);
@@ -281,6 +268,11 @@ void Pad(NodeImport& n) {
   for (size_t i = 0; i < count; ++i) {
     const int64_t d = axes.empty() ? static_cast<int64_t>(i) : n.Axis(axes[i], rank);
     if (!n.ok()) return;
+    constexpr int64_t kFarthest = int64_t{1} << 40;
+    if (given[i] != std::clamp(given[i], -kFarthest, kFarthest) ||
+        given[count + i] != std::clamp(given[count + i], -kFarthest, kFarthest)) {
+      return n.Fail("pads are out of range");
+    }
     begin[d] = given[i];
     end[d] = given[count + i];
   }

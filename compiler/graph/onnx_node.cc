@@ -213,7 +213,13 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
     Fail(absl::StrCat(std::string(op), " ", inferred.status().message()));
     return -1;
   }
-  for (const TensorType& t : *inferred) empty |= NumElements(t) == 0;
+  for (const TensorType& t : *inferred) {
+    empty |= NumElements(t) == 0;
+    if (absl::Status size = CheckSize(t); !size.ok()) {
+      Fail(std::string(size.message()));
+      return -1;
+    }
+  }
   if (constant && (empty || EvaluationCost(op, attrs, types) <= kImportEvaluationLimit)) {
     auto result = EvaluateOp(op, attrs, data);
     if (result.ok()) return Constant(*std::move(result));
@@ -232,6 +238,18 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
 ValueId NodeImport::Constant(TensorData data) {
   if (!ok()) return -1;
   return builder_.Constant(name_, std::move(data));
+}
+
+ValueId NodeImport::Fill(const TensorType& type, double value) {
+  return CanMake(type) ? Constant(Filled(type, value)) : -1;
+}
+
+bool NodeImport::CanMake(const TensorType& type) {
+  // So that a tiny file cannot demand all memory.
+  constexpr int64_t kMostElements = int64_t{1} << 26;
+  if (absl::Status size = CheckSize(type); !size.ok()) Fail(std::string(size.message()));
+  if (NumElements(type) > kMostElements) Unsupported(absl::StrCat("a constant ", ToText(type)));
+  return ok();
 }
 
 ValueId NodeImport::ScalarLike(double value, ValueId like) {

@@ -67,6 +67,9 @@ class NodeImport {
   // shapes ends as constants.
   ValueId Emit(std::string_view op, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
+  // A constant with every element `value`. CanMake: whether one of that size may be made at import.
+  ValueId Fill(const TensorType& type, double value);
+  bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
 
   // Shorthands, no node where there is nothing to do.

@@ -124,7 +124,7 @@ class Recurrence {
   }
 
   ValueId InitialOf(int input, int d) {
-    if (!n_.Has(input)) return n_.Constant(Filled({n_.Type(x_).dtype, {batch_, hidden_}}, 0));
+    if (!n_.Has(input)) return n_.Fill({n_.Type(x_).dtype, {batch_, hidden_}}, 0);
     ValueId v = n_.In(input);
     if (batch_first_) v = n_.Transpose(v, {1, 0, 2});
     return At(n_, v, d);

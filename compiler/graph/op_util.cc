@@ -50,11 +50,7 @@ std::string ShapeText(const Shape& shape) {
   return shape.empty() ? "scalar" : absl::StrJoin(shape, "x");
 }
 
-int64_t Product(const Shape& shape) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return n;
-}
+int64_t Product(const Shape& shape) { return NumElements({ir::DType::kI8, shape}); }
 
 Shape RowMajorStrides(const Shape& shape) {
   Shape strides(shape.size(), 1);

@@ -25,7 +25,7 @@ bool HasAttr(const Attrs& attrs, std::string_view name);
 
 // Shapes as people write them: "1x3x224x224", "scalar".
 std::string ShapeText(const Shape& shape);
-int64_t Product(const Shape& shape);
+int64_t Product(const Shape& shape);        // saturates
 Shape RowMajorStrides(const Shape& shape);  // in elements
 
 // numpy broadcasting; InvalidArgument names both shapes.

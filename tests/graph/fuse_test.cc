@@ -47,6 +47,26 @@ absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
   return outputs;
 }
 
+// What may stand beside an operator that is not injective: after a complex one, elementwise
+// operators of its shape; before a reduction, injective ones; beside an opaque one, nothing.
+void CheckAroundAnchor(const Graph& graph, const Group& group) {
+  const auto type = [&](int n) { return graph.values[graph.nodes[n].outputs[0]].type; };
+  for (int anchor : group.nodes) {
+    const FusionClass kind = FindOp(graph.nodes[anchor].op)->fusion;
+    if (kind == FusionClass::kInjective) continue;
+    for (int n : group.nodes) {
+      if (n == anchor) continue;
+      EXPECT_NE(kind, FusionClass::kOpaque) << group.label;
+      if (kind == FusionClass::kReduction) {
+        EXPECT_LT(n, anchor) << group.label;
+      } else {
+        EXPECT_TRUE(FindOp(graph.nodes[n].op)->elementwise) << group.label;
+        EXPECT_EQ(type(n).shape, type(anchor).shape) << group.label;
+      }
+    }
+  }
+}
+
 void CheckLegal(const FusedGraph& fused) {
   std::vector<int> times(fused.graph.nodes.size(), 0);
   for (const Group& group : fused.groups) {
@@ -56,6 +76,7 @@ void CheckLegal(const FusedGraph& fused) {
       anchors += FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective;
     }
     EXPECT_LE(anchors, 1) << group.label;
+    CheckAroundAnchor(fused.graph, group);
     EXPECT_EQ(group.outputs.size(), 1u) << group.label;
     EXPECT_TRUE(std::is_sorted(group.nodes.begin(), group.nodes.end()));
     EXPECT_EQ(group.key, tensor::WorkloadKey(group.workload));
