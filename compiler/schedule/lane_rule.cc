@@ -136,9 +136,8 @@ class LaneRule : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeLaneReduction(const ir::Program& base, const ReductionStage& stage,
-                                        int reduce_axis, const ir::TargetInfo& target,
-                                        Knobs& knobs) {
+std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_axis,
+                                        const ir::TargetInfo& target, Knobs& knobs) {
   return std::make_unique<LaneRule>(stage, reduce_axis, target, knobs);
 }
 

@@ -1,8 +1,9 @@
 // Schedule primitives: pure functions from a program to a program, or to the reason why not.
 //
-// Loops and blocks are named (names are unique in a program). Every primitive keeps the program's meaning; what it refuses,
-// it refuses with FailedPrecondition (legal request, illegal here), InvalidArgument (malformed), or NotFound (no such loop or
-// block). New loops get names derived from the old ones (see each), so that a trace replays to the same names.
+// Loops and blocks are named (names are unique in a program). Every primitive keeps the program's
+// meaning; what it refuses, it refuses with FailedPrecondition (legal request, illegal here),
+// InvalidArgument (malformed), or NotFound (no such loop or block). New loops get names derived
+// from the old ones (see each), so that a trace replays to the same names.
 #pragma once
 
 #include <string>
@@ -15,78 +16,99 @@ namespace heddle::schedule {
 
 using ir::Program;
 
-// rewrite:  for i in N { S(i) }  ->  for i.0 in f0 { for i.1 in f1 { .. S((i.0*f1 + i.1)*f2 + ..) } }
+// rewrite:  for i in N { S(i) }
+//           ->  for i.0 in f0 { for i.1 in f1 { .. S((i.0*f1 + i.1)*f2 + ..) } }
 //           If the product of the factors exceeds N, blocks inside get `where i < N`.
-// refuses:  non-positive factors; a product smaller than N; a product over 2N (the guard would waste more than half);
-//           GPU-bound or vectorized loops; a product over N where the loop was fused before (a guard on the whole does not
-//           bound its parts).
-absl::StatusOr<Program> Split(const Program& p, const std::string& loop, const std::vector<int64_t>& factors);
+// refuses:  non-positive factors; a product smaller than N; a product over 2N (the guard would
+//           waste more than half); GPU-bound or vectorized loops; a product over N where the loop
+//           was fused before (a guard on the whole does not bound its parts).
+absl::StatusOr<Program> Split(const Program& p, const std::string& loop,
+                              const std::vector<int64_t>& factors);
 
-// rewrite:  for i in N { for j in M { S(i,j) } }  ->  for i*j in N*M { S(i*j // M, i*j % M) }  (name: "i*j")
-// refuses:  loops that are not directly nested in the given order; loops of kinds other than serial;
-//           loops that mean different things to a reduction below (spatial, reduce, repeating): split and reordered again,
-//           its updates could come before its initialisation.
+// rewrite:  for i in N { for j in M { S(i,j) } }  ->  for i*j in N*M { S(i*j // M, i*j % M) }
+//           (name: "i*j")
+// refuses:  loops that are not directly nested in the given order; loops of kinds other than
+//           serial; loops that mean different things to a reduction below (spatial, reduce,
+//           repeating): split and reordered again, its updates could come before its
+//           initialisation.
 absl::StatusOr<Program> Fuse(const Program& p, const std::vector<std::string>& loops);
 
-// rewrite:  permutes loops of one perfectly nested chain into the given order (loops of the chain that are not named keep
-//           their places).
-// refuses:  loops that do not lie on one chain with nothing else between them; an order that would put a loop which
-//           repeats a reduction inside its reduce loops (updates would run twice after one initialisation).
+// rewrite:  permutes loops of one perfectly nested chain into the given order (loops of the chain
+//           that are not named keep their places).
+// refuses:  loops that do not lie on one chain with nothing else between them; an order that would
+//           put a loop which repeats a reduction inside its reduce loops (updates would run twice
+//           after one initialisation).
 absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>& loops);
 
-// rewrite:  moves block (with fresh loops over just the region needed) to the head of `loop`'s body, before its consumers;
-//           new loops are named "<block>@<loop>.<k>" and cover the union of what consumers under `loop` read.
-// refuses:  a block that writes an output; consumers outside `loop`; a block whose inputs are produced under `loop` after it;
-//           a reduction already decomposed; vectorized loops. A dimension whose region is not understood is computed whole;
-//           that is refused where the block's own producers share loops with it and have finished just a part.
-absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block, const std::string& loop);
+// rewrite:  moves block (with fresh loops over just the region needed) to the head of `loop`'s
+//           body, before its consumers; new loops are named "<block>@<loop>.<k>" and cover the
+//           union of what consumers under `loop` read.
+// refuses:  a block that writes an output; consumers outside `loop`; a block whose inputs are
+//           produced under `loop` after it; a reduction already decomposed; vectorized loops. A
+//           dimension whose region is not understood is computed whole; that is refused where the
+//           block's own producers share loops with it and have finished just a part.
+absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block,
+                                  const std::string& loop);
 
-// rewrite:  moves a consumer block (e.g. an epilogue) to the tail of `loop`'s body, over just the region its producer has
-//           finished there; new loops are named "<block>@<loop>.<k>".
-// refuses:  a producer whose elements under `loop` are not final (reduce loops outside); several producers under different
-//           loops; a region that is not exactly what one iteration of `loop` produces (elements would be lost or repeated):
-//           a consumer that reads its producer at other than a point of its own, a producer computed several times;
-//           a consumer with a guard; vectorized loops.
-absl::StatusOr<Program> ReverseComputeAt(const Program& p, const std::string& block, const std::string& loop);
+// rewrite:  moves a consumer block (e.g. an epilogue) to the tail of `loop`'s body, over just the
+//           region its producer has finished there; new loops are named "<block>@<loop>.<k>".
+// refuses:  a producer whose elements under `loop` are not final (reduce loops outside); several
+//           producers under different loops; a region that is not exactly what one iteration of
+//           `loop` produces (elements would be lost or repeated): a consumer that reads its
+//           producer at other than a point of its own, a producer computed several times; a
+//           consumer with a guard; vectorized loops.
+absl::StatusOr<Program> ReverseComputeAt(const Program& p, const std::string& block,
+                                         const std::string& loop);
 
 // rewrite:  substitutes an injective block's value into every load of its buffer and deletes it.
-// refuses:  reductions; blocks that write an output; blocks whose buffer is read by nobody or whose store indices are not
-//           exactly its iterators; blocks that share their buffer with another (a split-off initialisation).
+// refuses:  reductions; blocks that write an output; blocks whose buffer is read by nobody or whose
+//           store indices are not exactly its iterators; blocks that share their buffer with
+//           another (a split-off initialisation).
 absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block);
 
-// rewrite:  folds an injective consumer block into its only producer, which then writes the consumer's buffer directly.
-//           (elementwise epilogue without a reduction in between)
-// refuses:  a producer that is a reduction, or has other consumers; a consumer that reads the producer at anything but its own
-//           point, that has several producers, or a guard.
+// rewrite:  folds an injective consumer block into its only producer, which then writes the
+//           consumer's buffer directly. (elementwise epilogue without a reduction in between)
+// refuses:  a producer that is a reduction, or has other consumers; a consumer that reads the
+//           producer at anything but its own point, that has several producers, or a guard.
 absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string& block);
 
-// rewrite:  copies `buffer` (an input or an intermediate) into a new buffer of `scope` before its reader `block`, which reads the copy.
-//           Copy block and buffer are named "<buffer>.<scope>" and "<buffer>.<scope>_buf", loops "<buffer>.<scope>.<k>"; only
-//           the region the reader needs is copied.
+// rewrite:  copies `buffer` (an input or an intermediate) into a new buffer of `scope` before its
+//           reader `block`, which reads the copy. Copy block and buffer are named
+//           "<buffer>.<scope>" and "<buffer>.<scope>_buf", loops "<buffer>.<scope>.<k>"; only the
+//           region the reader needs is copied.
 // refuses:  blocks that do not read the buffer; a copy of that name that exists already.
-absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block, const std::string& buffer, ir::Scope scope);
+absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block,
+                                  const std::string& buffer, ir::Scope scope);
 
-// rewrite:  `block` writes a new buffer of `scope` instead ("<block>.<scope>_buf"), and a new block "<block>.copy" after its
-//           loop nest copies the result out, in loops "<block>.copy.<k>" that repeat the block's spatial loops.
-// refuses:  a decomposed reduction; a copy that exists already; a reduce loop outside the block's nest.
+// rewrite:  `block` writes a new buffer of `scope` instead ("<block>.<scope>_buf"), and a new block
+//           "<block>.copy" after its loop nest copies the result out, in loops "<block>.copy.<k>"
+//           that repeat the block's spatial loops.
+// refuses:  a decomposed reduction; a copy that exists already; a reduce loop outside the block's
+//           nest.
 absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block, ir::Scope scope);
 
-// rewrite:  puts the initialisation of a reduction into a block "<block>.init" of its own, in spatial loops right before `loop`:
-//           copies of the spatial loops from `loop` inwards, of the same kinds, named "<copied loop>.init".
-// refuses:  blocks that do not reduce; a reduce loop outside `loop`; loops that do not enclose the block; a loop inside `loop` that
-//           repeats the reduction.
-absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& block, const std::string& loop);
+// rewrite:  puts the initialisation of a reduction into a block "<block>.init" of its own, in
+//           spatial loops right before `loop`: copies of the spatial loops from `loop` inwards, of
+//           the same kinds, named "<copied loop>.init".
+// refuses:  blocks that do not reduce; a reduce loop outside `loop`; loops that do not enclose the
+//           block; a loop inside `loop` that repeats the reduction.
+absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& block,
+                                           const std::string& loop);
 
-// rewrite:  C[s] op= v(s, r) with loop r split off  ->  C.rf[s, r0] op= v(s, r), then C[s] op= C.rf[s, r0]; the first block is
-//           "<block>.rf" in the old loops, `loop` being spatial in it; the second keeps the name, in loops "<block>.merge.<k>"
-//           (the block's spatial loops, then r0).
-// refuses:  loops that are not reduce loops of the block; blocks with a guard; reductions already decomposed.
-absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block, const std::string& loop);
+// rewrite:  C[s] op= v(s, r)  ->  C.rf[s, r0] op= v(s, r), then C[s] op= C.rf[s, r0]
+//           where r0 is `loop`. The first block is "<block>.rf" in the old loops, `loop` being
+//           spatial in it; the second keeps the name, in loops "<block>.merge.<k>" (the block's
+//           spatial loops, then r0).
+// refuses:  loops that are not reduce loops of the block; blocks with a guard; reductions already
+//           decomposed.
+absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block,
+                                const std::string& loop);
 
 // rewrite:  sets the loop's kind. Vectorized: innermost use is expected, lanes = extent.
-// refuses:  parallel or vectorized over a reduce iterator; vectorized loops that contain other parallel or vectorized loops; extents over 64 for
-//           vectorize, over 4096 for unroll (code size); parallel inside parallel; iterations that write the same elements or
-//           share a local buffer; GPU-bound loops.
+// refuses:  parallel or vectorized over a reduce iterator; vectorized loops that contain other
+//           parallel or vectorized loops; extents over 64 for vectorize, over 4096 for unroll (code
+//           size); parallel inside parallel; iterations that write the same elements or share a
+//           local buffer; GPU-bound loops.
 absl::StatusOr<Program> Parallel(const Program& p, const std::string& loop);
 absl::StatusOr<Program> Vectorize(const Program& p, const std::string& loop);
 absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop);
@@ -96,8 +118,8 @@ absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop);
 absl::StatusOr<Program> Bind(const Program& p, const std::string& loop, ir::LoopKind axis);
 
 // rewrite:  changes the scope of the buffer a block writes.
-// refuses:  inputs and outputs (always global); local for a buffer that parallel iterations share. Shared memory outside GPU
-//           blocks is refused by the verifier.
+// refuses:  inputs and outputs (always global); local for a buffer that parallel iterations share.
+//           Shared memory outside GPU blocks is refused by the verifier.
 absl::StatusOr<Program> SetScope(const Program& p, const std::string& block, ir::Scope scope);
 
 }  // namespace heddle::schedule

@@ -67,13 +67,11 @@ struct ReductionStage {
 int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype);
 
 // Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
-std::unique_ptr<Rule> MakeTiledReduction(const ir::Program& base, const ReductionStage& stage,
-                                         int vector_axis, const ir::TargetInfo& target,
-                                         Knobs& knobs);
+std::unique_ptr<Rule> MakeTiledReduction(const ReductionStage& stage, int vector_axis,
+                                         const ir::TargetInfo& target, Knobs& knobs);
 // One partial result per lane along a reduce axis that is contiguous in memory.
-std::unique_ptr<Rule> MakeLaneReduction(const ir::Program& base, const ReductionStage& stage,
-                                        int reduce_axis, const ir::TargetInfo& target,
-                                        Knobs& knobs);
+std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_axis,
+                                        const ir::TargetInfo& target, Knobs& knobs);
 // An injective stage, or a reduction no other rule fits: outer loops parallel, the contiguous axis
 // vectorized.
 std::unique_ptr<Rule> MakePlainStage(const StageView& view, const ir::Block& block,

@@ -92,8 +92,8 @@ class RuleSpace : public Space {
   void InlineInjective();
   void AddReductions();
   void AddPlainStages();
-  bool TryRule(std::unique_ptr<Rule> (*make)(const ir::Program&, const ReductionStage&, int,
-                                             const ir::TargetInfo&, Knobs&),
+  bool TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int, const ir::TargetInfo&,
+                                             Knobs&),
                const ReductionStage& stage, int axis);
   void AddReduction(const ReductionStage& stage);
   void AddPlain(const Path& path);
@@ -193,11 +193,11 @@ void RuleSpace::AddReductions() {
 }
 
 // Keeps the rule if its preferred decisions work on top of those before it.
-bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ir::Program&, const ReductionStage&,
-                                                      int, const ir::TargetInfo&, Knobs&),
+bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int,
+                                                      const ir::TargetInfo&, Knobs&),
                         const ReductionStage& stage, int axis) {
   Knobs knobs = knobs_;
-  std::unique_ptr<Rule> rule = make(base_.program(), stage, axis, target_, knobs);
+  std::unique_ptr<Rule> rule = make(stage, axis, target_, knobs);
   Point point;
   for (const Knob& knob : knobs.all()) point.push_back(knob.preferred);
   Recorder attempt = tried_;

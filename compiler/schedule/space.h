@@ -1,9 +1,11 @@
-// The search space of one workload on one target, generated from the naive program by rules (no per-operator templates):
-// inline what is injective, multi-level tiling of the reduction with data reuse, register accumulation by a local cache
-// write, fused epilogue at a tile loop, padding inlined or computed at a tile, parallel outer loops, vectorized innermost,
-// unrolled register tile; rfactor where there is little spatial parallelism.
+// The search space of one workload on one target, generated from the naive program by rules (no
+// per-operator templates): inline what is injective, multi-level tiling of the reduction with data
+// reuse, register accumulation by a local cache write, fused epilogue at a tile loop, padding
+// inlined or computed at a tile, parallel outer loops, vectorized innermost, unrolled register
+// tile; rfactor where there is little spatial parallelism.
 //
-// A point of the space is a list of decisions, each an index into a finite list of choices; a trace is what it expands to.
+// A point of the space is a list of decisions, each an index into a finite list of choices; a trace
+// is what it expands to.
 #pragma once
 
 #include <memory>
@@ -31,7 +33,8 @@ class Space {
   virtual int32_t Choices(int decision) const = 0;
   // A human word for the decision, e.g. "tile conv2d.h".
   virtual std::string Describe(int decision) const = 0;
-  // Expands a point. Points may be infeasible (FailedPrecondition: a register tile too large, a primitive that refuses).
+  // Expands a point. Points may be infeasible (FailedPrecondition: a register tile too large, a
+  // primitive that refuses).
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
   // Product of the choices.
   virtual double Size() const = 0;
@@ -40,13 +43,17 @@ class Space {
   Point Mutate(const Point& point, Rng& rng) const;  // redraws one decision that has a choice
 };
 
-// Never fails for a verified naive program: a program no rule fits gets a space of one point, the default.
-absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive, const ir::TargetInfo& target);
+// Never fails for a verified naive program: a program no rule fits gets a space of one point, the
+// default.
+absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
+                                                 const ir::TargetInfo& target);
 
-// A good schedule without any measurement, by the same rules with fixed decisions from cache and register sizes.
+// A good schedule without any measurement, by the same rules with fixed decisions from cache and
+// register sizes.
 absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const ir::TargetInfo& target);
 
-// For tests: applies up to `max_steps` random primitives that do not refuse; the result is legal by construction.
+// For tests: applies up to `max_steps` random primitives that do not refuse; the result is legal by
+// construction.
 absl::StatusOr<Trace> RandomTrace(const ir::Program& naive, int max_steps, Rng& rng);
 
 }  // namespace heddle::schedule

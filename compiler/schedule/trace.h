@@ -1,5 +1,5 @@
-// A trace: the ordered list of steps that turns a naive program into a scheduled one. Small comparable values, no pointers;
-// the text form replays to the same program.
+// A trace: the ordered list of steps that turns a naive program into a scheduled one. Small
+// comparable values, no pointers; the text form replays to the same program.
 //
 // Text: one step a line, words separated by blanks, e.g.
 //   split conv2d.h 4 7 2
@@ -20,14 +20,29 @@
 namespace heddle::schedule {
 
 enum class Primitive : uint8_t {
-  kSplit, kFuse, kReorder, kComputeAt, kReverseComputeAt, kComputeInline, kReverseComputeInline, kCacheRead, kCacheWrite,
-  kDecomposeReduction, kRfactor, kParallel, kVectorize, kUnroll, kBind, kSetScope,
+  kSplit,
+  kFuse,
+  kReorder,
+  kComputeAt,
+  kReverseComputeAt,
+  kComputeInline,
+  kReverseComputeInline,
+  kCacheRead,
+  kCacheWrite,
+  kDecomposeReduction,
+  kRfactor,
+  kParallel,
+  kVectorize,
+  kUnroll,
+  kBind,
+  kSetScope,
 };
 
 struct Step {
   Primitive primitive;
-  std::vector<std::string> names;   // loops, blocks, buffers, scope or axis words, in the primitive's argument order
-  std::vector<int64_t> ints;        // factors
+  std::vector<std::string>
+      names;  // loops, blocks, buffers, scope or axis words, in the primitive's argument order
+  std::vector<int64_t> ints;  // factors
   bool operator==(const Step&) const = default;
 };
 
@@ -40,7 +55,8 @@ std::string ToText(const Trace& trace);
 absl::StatusOr<Trace> ParseTrace(std::string_view text);  // InvalidArgument with the line number
 
 absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& step);
-// Applies every step in order; the error of the first that fails is prefixed with its line number and text.
+// Applies every step in order; the error of the first that fails is prefixed with its line number
+// and text.
 absl::StatusOr<ir::Program> Replay(const ir::Program& naive, const Trace& trace);
 
 }  // namespace heddle::schedule

@@ -32,10 +32,11 @@ absl::StatusOr<Path> FindBlock(const ir::Stmt& root, const std::string& name);
 
 // Every block in program order.
 std::vector<Path> AllBlocks(const ir::Stmt& root);
-// The first other block that writes the buffer this one writes (an initialisation split off, or its update); null if none does.
+// The first other block that writes the buffer this one writes (an initialisation split off, or its
+// update); null if none does.
 const ir::Block* OtherWriter(const ir::Stmt& root, const Path& block);
-// True if the block runs without a guard and as often as it has elements (times its reduce loops): every element of its
-// iterators' domain once, however its loops were split and fused.
+// True if the block runs without a guard and as often as it has elements (times its reduce loops):
+// every element of its iterators' domain once, however its loops were split and fused.
 bool CoversDomainOnce(const Path& block);
 // Number of leading statements two paths share.
 size_t CommonDepth(const Path& a, const Path& b);

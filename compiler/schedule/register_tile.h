@@ -1,0 +1,56 @@
+// What a register tile of a reduction costs, without measuring. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/target.h"
+#include "compiler/schedule/rules.h"
+
+namespace heddle::schedule {
+
+// The part of the result one pass over the reduce loops computes.
+struct RegisterTile {
+  std::vector<int64_t> sizes;  // per spatial axis; vectors for the vector axis, rows for the others
+  int64_t lanes = 1;           // elements of one vector
+};
+
+// Sizes to try for an axis: divisors, and for axes with few of them some that leave a guarded tail.
+std::vector<int64_t> TileSizes(int64_t extent);
+
+class TileModel {
+ public:
+  TileModel(const ReductionStage& stage, int vector_axis, const ir::TargetInfo& target);
+
+  int64_t full_lanes() const { return full_lanes_; }      // of a whole vector register
+  int64_t work() const { return work_; }                  // multiply-adds
+  int64_t reduce_steps() const { return reduce_steps_; }  // for one element
+  // No load is a scalar for many lanes: memory sets the pace.
+  bool streaming() const { return streaming_; }
+
+  // Vector registers that hold the tile.
+  int64_t Accumulators(const RegisterTile& tile) const;
+  // The tile that fits the registers and costs least by CyclesPerElement.
+  RegisterTile BestTile() const;
+
+ private:
+  // Which axes a load depends on, and whether it is a vector or a scalar to be broadcast.
+  struct LoadShape {
+    std::vector<bool> depends;  // per spatial axis
+    bool vector = false;
+  };
+
+  int64_t OperandRegisters(const RegisterTile& tile) const;
+  double CyclesPerElement(const RegisterTile& tile) const;
+
+  std::vector<Axis> spatial_;
+  int v_;  // vector axis
+  ir::TargetInfo target_;
+  int64_t full_lanes_ = 1;
+  std::vector<LoadShape> loads_;
+  int64_t work_ = 1;
+  int64_t reduce_steps_ = 1;
+  bool streaming_ = true;
+};
+
+}  // namespace heddle::schedule
