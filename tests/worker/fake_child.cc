@@ -16,6 +16,12 @@
 namespace heddle::worker {
 namespace {
 
+// A sanitizer's handler would turn the signal into an exit.
+void Die(int signal_number) {
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
 bool poisoned = false;  // by an earlier candidate of this process
 
 void Eat() {
@@ -52,9 +58,9 @@ void Babble() {
 v1::Outcome Obey(const std::string& trace) {
   if (trace == "segv" || poisoned) {
     fprintf(stderr, "about to crash\n");
-    raise(SIGSEGV);
+    Die(SIGSEGV);
   }
-  if (trace == "abort") abort();
+  if (trace == "abort") Die(SIGABRT);
   if (trace == "hang") {
     while (true) pause();
   }
@@ -71,7 +77,7 @@ v1::Outcome Obey(const std::string& trace) {
 absl::Status Candidates(const v1::StageStart& start, StageIo& io) {
   const bool build = start.kind() == v1::STAGE_BUILD;
   const std::string workload = build ? start.build().workload() : start.profile().workload();
-  if (workload == "crash at start") raise(SIGSEGV);
+  if (workload == "crash at start") Die(SIGSEGV);
   if (workload == "malformed") return absl::InvalidArgumentError("malformed\nworkload");
   if (workload == "lazy") return absl::OkStatus();
   v1::StageInput input;
