@@ -2,6 +2,7 @@
 // and does nothing else. Every command prints data on stdout, messages and progress on stderr.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,11 @@ int FetchModule(const GlobalOptions& global, const std::string& job, const std::
                 const std::string& schedules);
 int ListDevices(const GlobalOptions& global);
 
-// Shows the job until it ends or Ctrl-C detaches; returns the exit code that suits its end. Used by
-// watch and tune.
+// Shows the job until it ends or Ctrl-C detaches; returns the exit code that suits its end. An
+// error of `service_alive` (optional, asked about ten times a second) ends it too. Used by watch
+// and tune.
 int FollowJob(const ServiceClient& client, const std::string& job, const OutputOptions& output,
-              v1::Job* last);
+              v1::Job* last, const std::function<absl::Status()>& service_alive = nullptr);
 int ExitCodeOf(const v1::Job& job);
 
 // ---- All in one (tune_command.cc)

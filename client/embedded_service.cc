@@ -101,6 +101,17 @@ absl::StatusOr<std::unique_ptr<EmbeddedService>> EmbeddedService::Start(const st
       fmt::format("the embedded service did not come up: {}", LastLine(log_file)));
 }
 
+absl::Status EmbeddedService::CheckAlive() {
+  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) return absl::OkStatus();
+  pid_ = -1;
+  const std::string log = directory_ + "/log";
+  keep_directory_ = true;
+  return absl::UnavailableError(
+      fmt::format("the embedded service has ended: {} (its log: {}; the same command goes on "
+                  "with the measurements made so far)",
+                  LastLine(log), log));
+}
+
 EmbeddedService::~EmbeddedService() {
   if (pid_ > 0) {
     kill(pid_, SIGTERM);
@@ -114,6 +125,7 @@ EmbeddedService::~EmbeddedService() {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
+  if (keep_directory_) return;
   std::error_code ignored;
   std::filesystem::remove_all(directory_, ignored);
 }

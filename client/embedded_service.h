@@ -19,11 +19,15 @@ class EmbeddedService {
   static absl::StatusOr<std::unique_ptr<EmbeddedService>> Start(const std::string& data);
   ~EmbeddedService();
   const std::string& address() const { return address_; }
+  // Unavailable, with the service's last words and the place of its log, once it has ended by
+  // itself.
+  absl::Status CheckAlive();
 
  private:
   EmbeddedService(pid_t pid, std::string directory) : pid_(pid), directory_(std::move(directory)) {}
   pid_t pid_;
   std::string directory_;  // port file and log
+  bool keep_directory_ = false;
   std::string address_;
 };
 

@@ -122,8 +122,9 @@ int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& ids, b
 }
 
 int FollowJob(const ServiceClient& client, const std::string& job, const OutputOptions& output,
-              v1::Job* last) {
+              v1::Job* last, const std::function<absl::Status()>& service_alive) {
   ProgressView view(output);
+  absl::Status alive;
   const absl::Status status = client.WatchJob(job, kWatchPatience, [&](const v1::Job* update) {
     if (update != nullptr) {
       *last = *update;
@@ -133,9 +134,11 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
       }
     }
     if (!last->id().empty()) view.Show(*last, absl::Now());
-    return !Interrupted();
+    if (service_alive) alive = service_alive();
+    return alive.ok() && !Interrupted();
   });
   view.Finish();
+  if (!alive.ok()) return Fail(alive);
   if (absl::IsCancelled(status) && Interrupted()) return kInterrupted;
   if (!status.ok()) return Fail(status);
   const int code = ExitCodeOf(*last);
@@ -156,7 +159,6 @@ int WatchJob(const GlobalOptions& global, const std::string& id) {
         stderr,
         "detached; the job goes on. `heddle watch {}` comes back, `heddle cancel {}` ends it.\n",
         id, id);
-    return kDone;
   }
   if (code == kDone)
     fmt::print(stderr, "next: heddle fetch {} -o {}.heddle\n", id, last.spec().name());

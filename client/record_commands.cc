@@ -103,8 +103,8 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
   std::istream& in = input == "-" ? std::cin : file;
   absl::Status bad;
   int64_t line_number = 0;
-  // The whole file is checked before the first record is sent: an import happens entirely or not at
-  // all.
+  // The whole file is checked before the first record is sent: a typo in line 1000 does not leave
+  // 999.
   std::vector<v1::Record> records;
   for (std::string line; bad.ok() && std::getline(in, line);) {
     ++line_number;
@@ -121,12 +121,18 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
   }
   size_t next = 0;
   const absl::StatusOr<v1::ImportRecordsResponse> response =
-      ServiceClient(global.server).ImportRecords([&](v1::Record* record) {
-        if (next == records.size() || Interrupted()) return false;
+      ServiceClient(global.server).ImportRecords([&](v1::Record* record) -> absl::StatusOr<bool> {
+        if (Interrupted())
+          return absl::CancelledError(
+              "interrupted; import the file again, what is there already is skipped");
+        if (next == records.size()) return false;
         *record = std::move(records[next++]);
         return true;
       });
-  if (!response.ok()) return Fail(response.status());
+  if (!response.ok()) {
+    Fail(response.status());
+    return Interrupted() ? static_cast<int>(kInterrupted) : ExitCodeFor(response.status());
+  }
   if (global.output.json) fmt::print("{}\n", ToJsonLine(*response));
   fmt::print(stderr, "{} records imported, {} known already, {} rejected\n", response->imported(),
              response->skipped(), response->rejected());

@@ -20,9 +20,13 @@ constexpr auto kUnaryLimit = std::chrono::seconds(30);
 constexpr auto kTransferLimit = std::chrono::minutes(20);
 constexpr size_t kChunkBytes = 1 << 20;
 
-absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
+// A service that answers UNAVAILABLE says itself why (the database is locked, say); only a
+// connection that failed needs our words for it.
+absl::Status FromGrpc(const grpc::Status& status, const std::string& address,
+                      grpc::Channel& channel) {
   if (status.ok()) return absl::OkStatus();
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+      channel.GetState(false) != GRPC_CHANNEL_READY) {
     return absl::UnavailableError(
         "no scheduler answers at " + address +
         " (start one with `heddle-scheduler --embedded`, or name another with --server)");
@@ -69,11 +73,11 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
     v1::ListJobsResponse response;
     const grpc::Status status = stubs_->jobs->ListJobs(&context, {}, &response);
     if (status.ok()) return absl::OkStatus();
-    last = FromGrpc(status, address_);
+    last = FromGrpc(status, address_, *stubs_->channel);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       last = absl::UnavailableError("no scheduler answers at " + address_);
     }
-    if (timeout > absl::Seconds(1)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (absl::Now() < deadline);
   return last;
 }
@@ -100,7 +104,7 @@ absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return response.job();
 }
 
@@ -111,7 +115,7 @@ absl::StatusOr<std::vector<v1::Job>> ServiceClient::ListJobs(bool all) const {
   request.set_all(all);
   v1::ListJobsResponse response;
   const grpc::Status status = stubs_->jobs->ListJobs(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return std::vector<v1::Job>(response.jobs().begin(), response.jobs().end());
 }
 
@@ -122,7 +126,7 @@ absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
   request.set_job(job);
   v1::Job response;
   const grpc::Status status = stubs_->jobs->GetJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return response;
 }
 
@@ -131,7 +135,8 @@ namespace {
 // The three calls that change a job's state have one shape.
 template <typename Method>
 absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
-                                 const std::string& reason, const std::string& address) {
+                                 const std::string& reason, const std::string& address,
+                                 grpc::Channel& channel) {
   grpc::ClientContext context;
   LimitTime(context, kUnaryLimit);
   v1::JobActionRequest request;
@@ -139,7 +144,7 @@ absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, cons
   request.set_reason(reason);
   v1::Job response;
   const grpc::Status status = (stub.*method)(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address);
+  if (!status.ok()) return FromGrpc(status, address, channel);
   return response;
 }
 
@@ -147,13 +152,16 @@ absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, cons
 
 absl::StatusOr<v1::Job> ServiceClient::CancelJob(const std::string& job,
                                                  const std::string& reason) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, address_);
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::CancelJob, job, reason, address_,
+                  *stubs_->channel);
 }
 absl::StatusOr<v1::Job> ServiceClient::PauseJob(const std::string& job) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", address_);
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::PauseJob, job, "", address_,
+                  *stubs_->channel);
 }
 absl::StatusOr<v1::Job> ServiceClient::ResumeJob(const std::string& job) const {
-  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", address_);
+  return ActOnJob(*stubs_->jobs, &v1::JobService::Stub::ResumeJob, job, "", address_,
+                  *stubs_->channel);
 }
 
 absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) const {
@@ -163,7 +171,7 @@ absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) 
   request.set_job(job);
   v1::Timeline response;
   const grpc::Status status = stubs_->jobs->GetTimeline(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return response;
 }
 
@@ -172,7 +180,7 @@ absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
   LimitTime(context, kUnaryLimit);
   v1::ListWorkersResponse response;
   const grpc::Status status = stubs_->jobs->ListDevices(&context, {}, &response);
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return response;
 }
 
@@ -251,7 +259,7 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
     if (!may_come_back || absl::Now() - last_contact > patience) {
       return status.ok()
                  ? absl::UnavailableError("the scheduler at " + address_ + " ended the watch")
-                 : FromGrpc(status, address_);
+                 : FromGrpc(status, address_, *stubs_->channel);
     }
     for (int i = 0; i < 3; ++i) {
       if (!on_job(nullptr)) return absl::CancelledError("detached");
@@ -282,7 +290,7 @@ absl::StatusOr<std::string> ServiceClient::FetchModule(
     if (on_bytes) on_bytes(static_cast<int64_t>(bytes.size()));
   }
   const grpc::Status status = reader->Finish();
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   if (!complete || digest != Sha256Hex(bytes)) {
     return absl::DataLossError("the module arrived damaged; fetch it again");
   }
@@ -302,20 +310,29 @@ absl::Status ServiceClient::QueryRecords(
       return absl::OkStatus();
     }
   }
-  return FromGrpc(reader->Finish(), address_);
+  return FromGrpc(reader->Finish(), address_, *stubs_->channel);
 }
 
 absl::StatusOr<v1::ImportRecordsResponse> ServiceClient::ImportRecords(
-    const std::function<bool(v1::Record*)>& next) const {
+    const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const {
   grpc::ClientContext context;
   LimitTime(context, kTransferLimit);
   v1::ImportRecordsResponse response;
   auto writer = stubs_->records->ImportRecords(&context, &response);
   v1::Record record;
-  while (next(&record) && writer->Write(record)) record.Clear();
+  while (true) {
+    const absl::StatusOr<bool> more = next(&record);
+    if (!more.ok()) {
+      context.TryCancel();
+      (void)writer->Finish();
+      return more.status();
+    }
+    if (!*more || !writer->Write(record)) break;
+    record.Clear();
+  }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
-  if (!status.ok()) return FromGrpc(status, address_);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
   return response;
 }
 

@@ -52,9 +52,9 @@ class ServiceClient {
 
   absl::Status QueryRecords(const v1::RecordQuery& query,
                             const std::function<bool(const v1::Record&)>& on_record) const;
-  // `next` returns false when there are no more.
+  // `next` returns false when there are no more; its error cancels the import.
   absl::StatusOr<v1::ImportRecordsResponse> ImportRecords(
-      const std::function<bool(v1::Record*)>& next) const;
+      const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const;
 
  private:
   struct Stubs;

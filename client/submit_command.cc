@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -26,13 +27,15 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   Table table({"task", "uses", "MFLOP", "schedules", "key"});
   nlohmann::json list = nlohmann::json::array();
   double flops = 0;
+  int64_t trials = 0;
   for (const graph::Task& task : tasks) {
-    double size = 0;
+    double size = 1;
     if (const auto program = ir::Parse(task.workload); program.ok()) {
       if (const auto space = schedule::MakeSpace(*program, *info); space.ok())
         size = (*space)->Size();
     }
     flops += task.flops * task.weight;
+    trials += static_cast<int64_t>(std::min<double>(spec.trials_per_task(), size));
     table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
                fmt::format("{:.2g}", size), task.key});
     list.push_back({{"key", task.key},
@@ -57,7 +60,6 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
       }
     }
   }
-  const int64_t trials = static_cast<int64_t>(tasks.size()) * spec.trials_per_task();
   if (global.output.json) {
     const nlohmann::json object = {
         {"schema_version", kJsonSchemaVersion}, {"target", spec.target()}, {"tasks", list},

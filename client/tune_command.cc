@@ -31,7 +31,9 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
              spec->trials_per_task());
 
   v1::Job last;
-  const int code = FollowJob(client, *job, global.output, &last);
+  const int code = FollowJob(
+      client, *job, global.output, &last,
+      service == nullptr ? std::function<absl::Status()>() : [&] { return service->CheckAlive(); });
   if (code == kInterrupted) {
     if (service == nullptr) {
       fmt::print(

@@ -6,6 +6,7 @@ Usage: cli_test.py BIN_DIR [unittest arguments]
 import json
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
@@ -121,11 +122,22 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "run", "bad.heddle", says="module")
         self.refused(4, "run", "nowhere.heddle", says="nowhere.heddle")
 
-    def test_full_disk(self):
-        if not os.path.exists("/dev/full"):
-            self.skipTest("no /dev/full here")
-        line = self.refused(2, "zoo", "mlp", "-o", "/dev/full/x.onnx", says="cannot write")
-        self.assertIn("/dev/full", line)
+    def test_no_room_for_a_file(self):
+        """A limit on file sizes fails a write half-way, as a full disk does; the old file stays whole."""
+        target = self.path / "kept.onnx"
+        target.write_bytes(b"old")
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+        done = subprocess.run([str(BIN / "heddle"), "zoo", "mlp", "-o", str(target)], capture_output=True, text=True,
+                              timeout=LIMIT_S, preexec_fn=limit)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("cannot write", done.stderr)
+        self.assertEqual(target.read_bytes(), b"old")
+        self.assertEqual([p.name for p in self.path.glob("kept.onnx*")], ["kept.onnx"])
 
     def test_zoo_is_deterministic(self):
         heddle("zoo", "mlp", "-o", self.path / "again.onnx", check=0)
@@ -136,7 +148,7 @@ class OneLineErrors(unittest.TestCase):
     def test_dry_run(self):
         done = heddle("submit", self.path / "mlp.onnx", "--dry-run", "--json", check=0)
         plan = json.loads(done.stdout)
-        self.assertEqual(len(plan["tasks"]) * 64, plan["trials"])
+        self.assertEqual(plan["trials"], sum(min(64, task["space_size"]) for task in plan["tasks"]))
         self.assertGreater(plan["tasks"][0]["space_size"], 1)
 
 
@@ -218,8 +230,8 @@ class WholeRoad(unittest.TestCase):
         (self.path / "bad.jsonl").write_text(lines[0] + "\n{\"nonsense\": 1}\n")
         bad = self.h("records", "import", self.path / "bad.jsonl", check=2)
         self.assertIn("bad.jsonl:2", bad.stderr)
-        best = self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()
-        self.assertEqual(len({json.loads(line)["workload_key"] for line in best}), len(best))
+        best = [json.loads(line) for line in self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()]
+        self.assertEqual(len({(record["workload_key"], record["target"]) for record in best}), len(best))
 
     def test_unknown_job(self):
         self.assertEqual(len(self.h("show", "j999", check=4).stderr.strip().splitlines()), 1)
@@ -243,6 +255,39 @@ class WholeRoad(unittest.TestCase):
         self.h("resume", job, check=0)
         self.h("cancel", job, check=0)
         self.h("wait", job, check=7)
+
+    def test_two_jobs_interleave(self):
+        ids = [self.h("submit", self.path / "mlp.onnx", "--trials", 6, "--batch", 2, "--force", "--seed", seed, check=0).stdout.strip()
+               for seed in (1, 2)]
+        for job in ids:
+            self.h("wait", job, "--timeout", 200, check=0)
+        shown = [json.loads(line) for line in self.h("show", *ids, "--json", check=0).stdout.splitlines()]
+        spans = [(span["start_unix_ns"], span["end_unix_ns"]) for job in shown for span in job["timeline"]]
+        owners = [job["id"] for job in shown for span in job["timeline"]]
+        in_order = [owner for _, owner in sorted(zip(spans, owners))]
+        changes = sum(a != b for a, b in zip(in_order, in_order[1:]))
+        self.assertGreaterEqual(changes, 4, "the jobs ran one after the other")
+        text = self.h("show", *ids, check=0).stdout
+        self.assertIn("A = ", text)
+        self.assertIn("B = ", text)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) != 2, "the two-core slot of --embedded is for two cores")
+    def test_a_two_core_job_takes_turns_with_one_core_jobs(self):
+        two = self.h("submit", self.path / "mlp.onnx", "--target", "llvm -mcpu=native -threads=2", "--trials", 3, "--batch", 3,
+                     check=0).stdout.strip()
+        one = self.h("submit", self.path / "mlp.onnx", "--trials", 4, "--batch", 2, "--force", check=0).stdout.strip()
+        for job in (two, one):
+            self.h("wait", job, "--timeout", 200, check=0)
+        spans = []
+        for job in (two, one):
+            spans += json.loads(self.h("show", job, "--json", check=0).stdout)["timeline"]
+        wide = [s for s in spans if s["job"] == two and s["kind"] == "profile"]
+        self.assertTrue(wide)
+        for a in wide:
+            for b in spans:
+                if b is not a:
+                    apart = b["end_unix_ns"] <= a["start_unix_ns"] or b["start_unix_ns"] >= a["end_unix_ns"]
+                    self.assertTrue(apart, "a stage ran on cores that a two-core profile held")
 
     def test_devices(self):
         workers = json.loads(self.h("devices", "--json", check=0).stdout)["workers"]
