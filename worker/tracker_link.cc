@@ -82,7 +82,7 @@ absl::Status TrackerLink::SynchronizeNow() {
   const grpc::Status status = stub_->Synchronize(&context, request, &response);
   {
     absl::MutexLock lock(&mutex_);
-    if (connected_ != status.ok()) {
+    if (!told_ || connected_ != status.ok()) {
       if (status.ok()) {
         spdlog::info("tracker {}: connected", tracker_);
       } else {
@@ -90,6 +90,7 @@ absl::Status TrackerLink::SynchronizeNow() {
       }
     }
     connected_ = status.ok();
+    told_ = true;
   }
   if (!status.ok()) {
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());

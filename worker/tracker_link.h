@@ -47,6 +47,7 @@ class TrackerLink {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the log knows of the first call
   std::thread thread_;
   std::mt19937_64 rng_;  // the loop's thread only
 };
