@@ -4,4 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/build.sh
 # One test at a time: several measure, and the cluster tests want both cores.
-exec ctest --preset release --timeout 900 "$@"
+status=0
+ctest --preset release --timeout 900 "$@" || status=$?
+# What the property tests counted, which ctest itself shows only for tests that fail.
+grep -hE '^(onnx cases:|[0-9]+ (pairs|seeds))' build/release/Testing/Temporary/LastTest.log || true
+exit "$status"
