@@ -99,11 +99,13 @@ void Analyzer::AddFact(Linear fact) {
   fact.constant = FloorDivInt(fact.constant, g);
   const auto& [term, c] = fact.terms[0];
   if (fact.terms.size() == 1 && term->kind == ExprKind::kVar) {  // c is 1 or -1
-    Interval range = RangeOf(term->var.get());
+    const Interval known = RangeOf(term->var.get());
+    Interval range = known;
     if (c > 0) range.min = std::max(range.min, -fact.constant);
     if (c < 0) range.max = std::min(range.max, fact.constant);
     // An impossible guard: what it protects never runs, and any range is as good as another.
     if (range.min > range.max) return;
+    if (range.min == known.min && range.max == known.max) return;
     Bind(term->var.get(), range);
     RenewFacts(term->var.get());
     return;
@@ -113,8 +115,11 @@ void Analyzer::AddFact(Linear fact) {
 }
 
 // A narrower range resolves divisions and moduli of the variable; what is known has to be known in
-// that form too.
+// that form too. A fact may hold a select whose condition narrows the variable again, so renewing
+// does not nest.
 void Analyzer::RenewFacts(const Var* var) {
+  if (renewing_) return;
+  renewing_ = true;
   const size_t known = facts_.size();
   for (size_t n = 0; n < known; ++n) {
     const Expr before = FromLinear(facts_[n]);
@@ -124,6 +129,7 @@ void Analyzer::RenewFacts(const Var* var) {
     // Kept as a fact even if it is of one variable: narrowing a range again would not end.
     facts_.push_back(std::move(renewed));
   }
+  renewing_ = false;
 }
 
 // k * (x // k) lies in [x - k + 1, x], so a fact about a quotient is one about its dividend, too.

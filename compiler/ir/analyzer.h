@@ -83,6 +83,7 @@ class Analyzer {
   std::deque<Linear> facts_;  // each >= 0; references stay valid while more are assumed
   int effort_ = 0;            // nesting of sharper reasoning (bounds.cc)
   int dividend_depth_ = 0;
+  bool renewing_ = false;  // inside RenewFacts
 };
 
 }  // namespace heddle::ir
