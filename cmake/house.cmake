@@ -1,25 +1,7 @@
 # The three kinds of target. A library is named after its folder: compiler/ir is heddle_ir.
 
-# Leaves out sources that do not exist yet, so that rooms can grow side by side.
-function(heddle_existing list)
-  set(kept)
-  foreach(file ${${list}})
-    if(IS_ABSOLUTE ${file} OR EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-      list(APPEND kept ${file})
-    else()
-      message(STATUS "not there yet: ${file}")
-    endif()
-  endforeach()
-  if(NOT kept)
-    file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "")
-    set(kept ${CMAKE_BINARY_DIR}/empty.cc)
-  endif()
-  set(${list} ${kept} PARENT_SCOPE)
-endfunction()
-
 function(heddle_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
-  heddle_existing(arg_SOURCES)
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
@@ -27,7 +9,6 @@ endfunction()
 
 function(heddle_binary name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  heddle_existing(arg_SOURCES)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK})
   # All binaries in one place, so that --embedded finds its siblings next to itself.
@@ -37,7 +18,6 @@ endfunction()
 # heddle_test(name SOURCES ... LINK ... [TIMEOUT s] [LABELS ...]): one GoogleTest program, one ctest entry.
 function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
-  heddle_existing(arg_SOURCES)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HEDDLE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
