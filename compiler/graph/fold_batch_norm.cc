@@ -107,6 +107,8 @@ class Folder {
     if (uses_[original_x] != 1) return std::nullopt;
     const Node* producer = out.ProducerOf(x);
     if (producer != nullptr && producer->op == "add" && producers_[original_x] >= 0) {
+      // An addend that widens its operand leaves weights of fewer channels than the statistics.
+      if (out.Type(producer->inputs[0]) != out.Type(x)) return std::nullopt;
       auto values = PerChannel(out.ConstantData(producer->inputs[1]), result);
       if (!values) return std::nullopt;
       bias = *values;
@@ -117,7 +119,9 @@ class Folder {
     if (producer == nullptr) return std::nullopt;
     const int dimension = OutputDimension(*producer, result);
     const TensorData* weights = dimension < 0 ? nullptr : out.ConstantData(producer->inputs[1]);
-    if (weights == nullptr) return std::nullopt;
+    if (weights == nullptr ||
+        weights->type.shape[dimension] != static_cast<int64_t>(affine.factor.size()))
+      return std::nullopt;
     const Node anchor = *producer;
     const ValueId scaled =
         out.Constant(out.Name(anchor.inputs[1]), ScaleAlong(*weights, dimension, affine.factor));

@@ -113,7 +113,7 @@ class Simplifier {
     const Node* pad = out.ProducerOf(node.inputs[0]);
     if (pad == nullptr || pad->op != "pad" || pad->inputs.size() != 1) return std::nullopt;
     if (StringAttr(pad->attrs, "mode", "constant") != "constant" ||
-        FloatAttr(pad->attrs, "value") != 0)
+        FloatAttr(pad->attrs, "value") != 0 || IntAttr(pad->attrs, "value") != 0)
       return std::nullopt;
     const Shape begin = IntsAttr(pad->attrs, "begin"), end = IntsAttr(pad->attrs, "end");
     const size_t n = begin.size() - 2;
@@ -129,6 +129,9 @@ class Simplifier {
     if (spatial != all) return std::nullopt;
     Attrs attrs = node.attrs;
     attrs["pads"] = pads;
+    // Together they may be wider than a convolution's padding can be.
+    const std::vector<TensorType> types{out.Type(pad->inputs[0]), out.Type(node.inputs[1])};
+    if (!FindOp(node.op)->infer(types, attrs).ok()) return std::nullopt;
     return out.Add(node.op, {pad->inputs[0], node.inputs[1]}, attrs, node.name);
   }
 

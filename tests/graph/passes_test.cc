@@ -153,6 +153,53 @@ TEST(Passes, ZeroPaddingBecomesPartOfTheConvolution) {
             kTolerance);
 }
 
+// The addend widens one channel to three: the weights have no room for three scales.
+TEST(Passes, BatchNormOfAWidenedChannelStaysRight) {
+  TestRng rng(5);
+  for (const bool convolution : {true, false}) {
+    GraphBuilder b;
+    const auto constant = [&](Shape shape) {
+      return b.Constant("c", RandomTensor(rng, {ir::DType::kF32, std::move(shape)}));
+    };
+    const ValueId x =
+        b.Input("x", {ir::DType::kF32, convolution ? Shape{1, 1, 2, 2} : Shape{2, 4}});
+    const ValueId one = convolution ? *b.Add("conv2d", {x, constant({1, 1, 1, 1})}, {}, "conv")
+                                    : *b.Add("matmul", {x, constant({4, 1})}, {}, "matmul");
+    const ValueId three =
+        *b.Add("add", {one, constant(convolution ? Shape{1, 3, 1, 1} : Shape{3})}, {}, "add");
+    const ValueId variance = b.Constant("v", FromDoubles({1, 2, 3}, {3}, ir::DType::kF32));
+    const ValueId y =
+        *b.Add("batch_norm", {three, constant({3}), constant({3}), constant({3}), variance},
+               {{"axis", int64_t{1}}}, "norm");
+    ExpectSameResult(*b.Build({{"y", y}}), {}, rng, 5);
+  }
+}
+
+// A convolution has no padding as wide as both together.
+TEST(Passes, PaddingThatAConvolutionCannotHaveStays) {
+  GraphBuilder b;
+  const int64_t far = (int64_t{1} << 20) + 1;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 1, 1, 5}});
+  const ValueId padded =
+      *b.Add("pad", {x}, {{"begin", Shape{0, 0, 0, far}}, {"end", Shape{0, 0, 0, 0}}}, "pad");
+  const ValueId w = b.Constant("w", Filled({ir::DType::kF32, {1, 1, 1, 1}}, 1));
+  const Graph graph = *b.Build({{"y", *b.Add("conv2d", {padded, w}, {}, "conv")}});
+  const auto optimized = Optimize(graph);
+  ASSERT_TRUE(optimized.ok()) << optimized.status();
+  EXPECT_EQ(CountOps(*optimized, "pad"), 1) << Print(*optimized);
+}
+
+TEST(Passes, PaddingByAnIntegerThatIsNotZeroStays) {
+  TestRng rng(6);
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kI32, {1, 1, 3, 3}});
+  const ValueId padded = *b.Add(
+      "pad", {x}, {{"begin", Shape{0, 0, 1, 1}}, {"end", Shape{0, 0, 1, 1}}, {"value", int64_t{7}}},
+      "pad");
+  const ValueId w = b.Constant("w", Filled({ir::DType::kI32, {1, 1, 2, 2}}, 1));
+  ExpectSameResult(*b.Build({{"y", *b.Add("conv2d", {padded, w}, {}, "conv")}}), {}, rng, 6);
+}
+
 TEST(Passes, ConstantsFold) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {2}});

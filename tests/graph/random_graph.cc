@@ -60,12 +60,14 @@ class Generator {
     const int64_t c = s[1], kernel = Pick(1, 3), kind = Pick(0, 2);
     const int64_t groups = kind == 0 ? 1 : kind == 1 ? c : (c % 2 == 0 ? 2 : 1);
     const int64_t out = kind == 1 ? c * Pick(1, 2) : groups * Pick(1, 3);
+    // The addend has the channels of the result, or widens a single one.
+    const int64_t added = out == 1 ? Pick(1, 3) : out;
     Try("conv2d", {x, Weights({out, c / groups, kernel, kernel}, -0.5, 0.5)},
         {{"strides", Shape{Pick(1, 2), Pick(1, 2)}},
          {"pads", Shape{Pick(0, 1), Pick(0, 1), Pick(0, 1), Pick(0, 1)}},
          {"dilations", Shape{Pick(1, 2), 1}},
          {"groups", groups}});
-    if (Pick(0, 1)) Try("add", {made_.empty() ? x : made_.back(), Weights({1, out, 1, 1})});
+    if (Pick(0, 1)) Try("add", {made_.empty() ? x : made_.back(), Weights({1, added, 1, 1})});
     if (Pick(0, 1)) Norm(values_.back());
   }
 
@@ -74,6 +76,13 @@ class Generator {
     const Shape c{ShapeOf(x)[1]};
     Try("batch_norm", {x, Weights(c, 0.5, 1.5), Weights(c), Weights(c), Weights(c, 0.5, 1.5)},
         {{"axis", int64_t{1}}});
+  }
+
+  void MatMul(ValueId x) {
+    const int64_t columns = Pick(1, 4), added = columns == 1 ? Pick(1, 3) : columns;
+    Try("matmul", {x, Weights({ShapeOf(x).back(), columns})});
+    if (Pick(0, 1)) Try("add", {made_.empty() ? x : made_.back(), Weights({added})});
+    if (Pick(0, 1)) Norm(values_.back());
   }
 
   void Pool(ValueId x) {
@@ -164,7 +173,7 @@ class Generator {
                    {{"axes", Shape{Pick(0, static_cast<int64_t>(ShapeOf(x).size()) - 1)}}});
       case 8:
         if (ShapeOf(x).size() < 2) return Elementwise(x);
-        return Try("matmul", {x, Weights({ShapeOf(x).back(), Pick(1, 4)})});
+        return MatMul(x);
       default:
         return Elementwise(x);
     }
