@@ -38,7 +38,7 @@ class ExprEmitter {
 
   Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
-  bool ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
+  bool LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
   bool IsOnStack(const ir::Buffer& buffer);
   int MemoryLanes(const ir::Buffer& buffer);
   llvm::Value* Resize(llvm::Value* v, int lanes, llvm::Value* fill);

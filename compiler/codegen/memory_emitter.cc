@@ -107,14 +107,14 @@ bool ExprEmitter::IsOnStack(const ir::Buffer& buffer) {
   return llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer));
 }
 
-// Whether `lanes` elements from lane 0 on lie within the buffer.
-bool ExprEmitter::ReadsInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+// Whether `lanes` elements from lane 0 on lie within the buffer, whatever the mask says.
+bool ExprEmitter::LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                               int lanes) {
   ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
   std::erase_if(linear.terms,
                 [&](const auto& term) { return ir::UsesVar(term.first, c_.lane_var); });
   std::optional<ir::Interval> bounds = ir::Bounds(ir::FromLinear(linear), c_.ranges);
-  return bounds && bounds->max + lanes <= buffer.NumElements();
+  return bounds && bounds->min >= 0 && bounds->max + lanes <= buffer.NumElements();
 }
 
 // Lanes rounded up to a power of two: memory accesses of other widths fall apart into pieces.
@@ -147,7 +147,7 @@ Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& add
   const int lanes = MemoryLanes(*e.buffer);
   auto* wide = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
   Value* value;
-  if (safe && (lanes == c_.lanes || ReadsInside(*e.buffer, e.args, lanes))) {
+  if (safe && (lanes == c_.lanes || LanesInside(*e.buffer, e.args, lanes))) {
     value = b_.CreateAlignedLoad(wide, address.pointer, address.alignment);
   } else {
     value = b_.CreateMaskedLoad(wide, address.pointer, address.alignment, WideMask(lanes),
@@ -192,7 +192,7 @@ void ExprEmitter::EmitStore(const ir::Store& store) {
   if (address.pointer && address.stride == 1) {
     // A buffer that may live in registers is blended, since a masked store would pin it to memory.
     if (c_.mask && IsOnStack(*store.buffer) &&
-        ReadsInside(*store.buffer, store.indices, c_.lanes)) {
+        LanesInside(*store.buffer, store.indices, c_.lanes)) {
       Value* old = b_.CreateAlignedLoad(value->getType(), address.pointer, address.alignment);
       b_.CreateAlignedStore(b_.CreateSelect(c_.mask, value, old), address.pointer,
                             address.alignment);
