@@ -1,6 +1,7 @@
 #include "compiler/graph/graph_builder.h"
 
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops.h"
@@ -8,18 +9,18 @@
 
 namespace heddle::graph {
 
-namespace {
-
-std::string UniqueIn(std::set<std::string>& names, const std::string& name) {
-  std::string candidate = name.empty() ? "value" : name;
-  for (int i = 1; !names.insert(candidate).second; ++i) candidate = absl::StrCat(name, "_", i);
-  return candidate;
+std::string GraphBuilder::Unique(Names& names, const std::string& name) {
+  const std::string base = name.empty() ? "value" : name;
+  auto [it, fresh] = names.emplace(base, 1);
+  if (fresh) return base;
+  while (true) {
+    std::string candidate = absl::StrCat(base, "_", it->second++);
+    if (names.emplace(candidate, 1).second) return candidate;
+  }
 }
 
-}  // namespace
-
 ValueId GraphBuilder::AddValue(std::string name, TensorType type) {
-  graph_.values.push_back({UniqueIn(value_names_, name), std::move(type)});
+  graph_.values.push_back({Unique(value_names_, name), std::move(type)});
   return static_cast<ValueId>(graph_.values.size()) - 1;
 }
 
@@ -59,7 +60,7 @@ absl::StatusOr<ValueId> GraphBuilder::Add(std::string_view op, std::vector<Value
   const ValueId out = AddValue(name, (*inferred)[0]);
   producers_[out] = graph_.nodes.size();
   graph_.nodes.push_back(
-      {std::string(op), UniqueIn(node_names_, name), std::move(inputs), {out}, std::move(attrs)});
+      {std::string(op), Unique(node_names_, name), std::move(inputs), {out}, std::move(attrs)});
   return out;
 }
 
@@ -79,10 +80,10 @@ absl::StatusOr<Graph> GraphBuilder::Build(
     Value& wanted = graph_.values[graph_.outputs[i]];
     if (wanted.name == outputs[i].first) continue;
     for (Value& v : graph_.values) {
-      if (v.name == outputs[i].first) v.name = UniqueIn(value_names_, v.name);
+      if (v.name == outputs[i].first) v.name = Unique(value_names_, v.name);
     }
     wanted.name = outputs[i].first;
-    value_names_.insert(wanted.name);
+    value_names_.emplace(wanted.name, 1);
   }
   return std::move(graph_);
 }

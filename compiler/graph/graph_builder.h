@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +38,10 @@ class GraphBuilder {
   ValueId AddValue(std::string name, TensorType type);
 
   Graph graph_;
-  std::set<std::string> value_names_, node_names_;
+  // Names that are taken, with the number to try next behind each.
+  using Names = std::map<std::string, int>;
+  static std::string Unique(Names& names, const std::string& name);
+  Names value_names_, node_names_;
   std::map<ValueId, size_t> producers_;  // value -> index of its node
 };
 

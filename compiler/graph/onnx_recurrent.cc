@@ -97,6 +97,10 @@ class Recurrence {
     batch_ = n_.ShapeOf(x_)[1];
     directions_ = static_cast<int>(n_.ShapeOf(w)[0]);
     hidden_ = n_.ShapeOf(w)[1] / gates_;
+    const std::string direction = n_.String("direction", "forward");
+    if (directions_ != (direction == "bidirectional" ? 2 : 1)) {
+      n_.Fail(absl::StrCat("weights of ", directions_, " directions, but it is ", direction));
+    }
     if (length_ > kLongestSequence)
       n_.Unsupported(
           absl::StrCat("a sequence of ", length_, " steps (at most ", kLongestSequence, ")"));

@@ -128,8 +128,11 @@ OpDef LrnOp() {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
     if (!ir::IsFloat(in[0].dtype))
       return BadInput(absl::StrCat("is not defined on ", ToText(in[0])));
-    if (in[0].shape.size() < 2 || IntAttr(attrs, "size") < 1)
-      return BadInput("needs channels and a positive size");
+    const int64_t size = IntAttr(attrs, "size");
+    constexpr int64_t kLargest = 1 << 20;  // far above any model's number of channels
+    if (in[0].shape.size() < 2 || size < 1 || size > kLargest) {
+      return BadInput(absl::StrCat("needs channels and a size from 1 to ", kLargest));
+    }
     HEDDLE_RETURN_IF_ERROR(
         NormalizeAxis(IntAttr(attrs, "axis", 1), static_cast<int>(in[0].shape.size())).status());
     return std::vector{in[0]};

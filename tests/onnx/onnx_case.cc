@@ -1,6 +1,5 @@
 #include "tests/onnx/onnx_case.h"
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -201,16 +200,6 @@ Result RunCase(const std::string& folder) {
     if (!imported.ok()) return {Verdict::kUnsupported, OneLine(imported.message())};
   }
   return result;
-}
-
-std::vector<std::string> ListCases() {
-  std::vector<std::string> cases;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(kCaseFolder, error)) {
-    if (fs::exists(entry.path() / "model.onnx")) cases.push_back(entry.path().filename().string());
-  }
-  std::sort(cases.begin(), cases.end());
-  return cases;
 }
 
 }  // namespace heddle::onnx_cases
