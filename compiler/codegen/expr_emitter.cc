@@ -154,7 +154,7 @@ Value* ExprEmitter::EmitIntDivision(const ExprNode& e, Value* x, Value* y) {
     non_negative = bounds && bounds->min >= 0;
   }
   if (!positive_constant) {
-    // Data: what hardware would trap on has a value. Division by zero gives 0 (and remainder x), by
+    // Data: what hardware would trap on has a value. Division by zero gives 0, and remainder 0; by
     // -1 the negation.
     Type* type = x->getType();
     Value* by_zero = b_.CreateICmpEQ(y, llvm::Constant::getNullValue(type));
@@ -175,8 +175,7 @@ Value* ExprEmitter::EmitIntDivision(const ExprNode& e, Value* x, Value* y) {
       remainder = b_.CreateSelect(adjust, b_.CreateAdd(remainder, safe), remainder);
     }
     if (by_minus_one) quotient = b_.CreateSelect(by_minus_one, b_.CreateNeg(x), quotient);
-    quotient = b_.CreateSelect(by_zero, zero, quotient);
-    return e.op == Op::kFloorMod ? remainder : quotient;
+    return b_.CreateSelect(by_zero, zero, e.op == Op::kFloorMod ? remainder : quotient);
   }
   if (non_negative) return e.op == Op::kFloorMod ? b_.CreateURem(x, y) : b_.CreateUDiv(x, y);
   if (e.op == Op::kDiv) return b_.CreateSDiv(x, y);

@@ -24,7 +24,7 @@ struct Memory {
 };
 
 // What stopped the machine, for the message.
-enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kDivision, kSteps };
+enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kSteps };
 
 class Machine {
  public:
@@ -65,8 +65,6 @@ class Machine {
       case Fault::kUnwritten:
         return absl::InternalError("interpreter: " + ElementName(Buffer(), fault_element_) +
                                    " is read before it is written");
-      case Fault::kDivision:
-        return absl::InternalError("interpreter: integer division by zero");
       case Fault::kSteps:
         return absl::DeadlineExceededError("interpreter: more than " +
                                            std::to_string(options_.max_steps) + " stores");
@@ -257,13 +255,10 @@ void Machine::Execute() {
       case Code::kSelect:
         r[in.dst] = r[in.a].i ? r[in.b] : r[in.imm];
         break;
-      case Code::kCallInt: {
-        const auto v =
-            ir::EvalInt(static_cast<Op>(in.sub), static_cast<DType>(in.imm), r[in.a].i, r[in.b].i);
-        if (!v) return Fail(Fault::kDivision, in, 0);
-        r[in.dst].i = *v;
+      case Code::kCallInt:
+        r[in.dst].i =
+            *ir::EvalInt(static_cast<Op>(in.sub), static_cast<DType>(in.imm), r[in.a].i, r[in.b].i);
         break;
-      }
       case Code::kJump:
         pc += in.imm - 1;
         break;

@@ -165,11 +165,7 @@ class Evaluator {
     if (s.op == Op::kAnd && a.i == 0) return {0, 0};
     if (s.op == Op::kOr && a.i != 0) return {1, 0};
     const Scalar b = s.args.size() > 1 ? Eval(s.args[1]) : Scalar{};
-    if (!ir::IsFloat(s.operand)) {
-      auto v = ir::EvalInt(s.op, s.operand, a.i, b.i);
-      if (!v && error_.empty()) error_ = "integer division by zero";
-      return {v.value_or(0), 0};
-    }
+    if (!ir::IsFloat(s.operand)) return {ir::EvalInt(s.op, s.operand, a.i, b.i).value_or(0), 0};
     if (s.dtype == DType::kBool) return {ir::EvalFloatTest(s.op, a.f, b.f).value_or(false), 0};
     return {0, ir::EvalFloat(s.op, s.dtype, a.f, b.f).value_or(std::nan(""))};
   }

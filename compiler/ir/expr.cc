@@ -50,13 +50,13 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
     case Op::kMul:
       return wrap(ua * ub);
     case Op::kDiv:
-      if (b == 0) return std::nullopt;
+      if (b == 0) return 0;
       return wrap(b == -1 ? 0 - ua : static_cast<uint64_t>(a / b));
     case Op::kFloorDiv:
-      if (b == 0) return std::nullopt;
+      if (b == 0) return 0;
       return wrap(static_cast<uint64_t>(FloorDivInt(a, b)));
     case Op::kFloorMod:
-      if (b == 0) return std::nullopt;
+      if (b == 0) return 0;
       return FloorModInt(a, b);
     case Op::kMin:
       return a < b ? a : b;
@@ -65,7 +65,6 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
     case Op::kPow: {  // repeated squaring, wrapping; negative exponents truncate like integer
                       // division
       if (b < 0) {
-        if (a == 0) return std::nullopt;
         return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
       }
       uint64_t result = 1, base = ua;

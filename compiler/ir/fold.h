@@ -21,7 +21,7 @@ int64_t FloorDivInt(int64_t a, int64_t b);
 int64_t FloorModInt(int64_t a, int64_t b);
 
 // Result of a binary or unary operator on operands of type `dtype`; comparisons give 0 or 1.
-// nullopt: the operator has no meaning there (division by zero, an operator of floats only).
+// Division by zero gives 0. nullopt: an operator of floats only.
 std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b);
 // Arithmetic and functions of floats, rounded to `dtype`. Not for comparisons.
 std::optional<double> EvalFloat(Op op, DType dtype, double a, double b);

@@ -140,11 +140,16 @@ std::vector<OpCase> OpCases() {
       add(name, dtype, absl::StrCat("(A[v] ", text, " B[v])"));
     }
     const std::string one = is_float ? "1.0" + type : type == "i64" ? "1" : "1" + type;
+    const std::string three = type == "i64" ? "3" : "3" + type;
     const std::string zero = is_float ? "0.0" + type : type == "i64" ? "0" : "0" + type;
-    const std::string divisor = absl::StrCat("select((B[v] == ", zero, "), ", one, ", B[v])");
+    // Of integers -1 (of u8: 255), 0 and 1, where division is easy to get wrong, and anything.
+    const std::string edge = absl::StrCat("((B[v] % ", three, ") - ", one, ")");
     for (auto [name, text] : {std::pair{"div", "/"}, {"floordiv", "//"}, {"floormod", "%"}}) {
       if (is_float && name[0] == 'f') continue;
-      add(name, dtype, absl::StrCat("(A[v] ", text, " ", divisor, ")"));
+      add(name, dtype, absl::StrCat("(A[v] ", text, " B[v])"));
+      if (!is_float) {
+        add(absl::StrCat(name, "_edge"), dtype, absl::StrCat("(A[v] ", text, " ", edge, ")"));
+      }
     }
     for (const char* name : {"min", "max"}) add(name, dtype, absl::StrCat(name, "(A[v], B[v])"));
     add("pow", dtype, is_float ? "pow(abs(A[v]), B[v])" : "pow(A[v], B[v])");
