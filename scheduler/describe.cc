@@ -64,7 +64,10 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
       return absl::StrCat("waiting for ", need, ": ", suits->id.worker, "/", suits->id.slot,
                           " runs ", StageName(stage.kind), " of j", stage.job.value);
     }
-    return absl::StrCat("waiting for ", need);
+    const std::string refusal = dispatcher.Refusal(suits->id);
+    if (refusal.empty()) return absl::StrCat("waiting for ", need);
+    return absl::StrCat("waiting for ", need, ": ", suits->id.worker, "/", suits->id.slot,
+                        " was refused: ", refusal);
   }
   if (unusable != nullptr) {
     return absl::StrCat("waiting for ", need, ": ", unusable->id.worker, "/", unusable->id.slot,

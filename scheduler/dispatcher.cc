@@ -28,6 +28,11 @@ const Job* Dispatcher::FindJob(JobId id) const {
   return it == jobs_.end() ? nullptr : &it->second;
 }
 
+std::string Dispatcher::Refusal(const SlotId& slot) const {
+  auto it = trouble_.find(slot);
+  return it == trouble_.end() ? "" : it->second.refusal;
+}
+
 std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
   now_ = now;
   decisions_.clear();
@@ -49,8 +54,22 @@ void Dispatcher::Restore(Job job) {
     if (Is<Measuring>(task.phase) && task.round.empty()) task.phase = WantsUpdate{};
     if (task.round.empty() && (task.remaining() <= 0 || task.exhausted)) task.phase = Finished{};
     task.round_size = static_cast<int>(task.round.size());
+    if (Is<Measuring>(task.phase)) job.in_flight.push_back(index);
+  }
+  // A task whose update was left out (see EndUpdate) waits, but looks as if it wanted that update:
+  // beyond the depth it waits again.
+  const size_t depth = static_cast<size_t>(std::max(1, job.params.pipeline_depth));
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    if (Is<WantsUpdate>(task.phase)) {
+      if (job.in_flight.size() < depth) {
+        job.in_flight.push_back(index);
+      } else {
+        task.phase = Waiting{};
+      }
+    }
     if (Is<Waiting>(task.phase)) job.queue.push_back(index);
-    if (InFlight(task)) job.in_flight.push_back(index);
   }
   jobs_[job.id] = std::move(job);
 }

@@ -73,6 +73,9 @@ struct StageFinished {
   FaultInfo fault;      // kind FAULT_NONE: it did its work
   bool started = true;  // false: no lease, or the worker did not take the call; costs no attempt
   std::variant<std::monostate, Imported, Proposed> result;
+  // Stopped from outside (lease lost, worker draining), which says nothing about the work: costs no
+  // attempt either.
+  bool interrupted = false;
 };
 struct PauseRequested {
   JobId job;
@@ -166,7 +169,8 @@ using Decision =
 
 // Numbers that hold for every job.
 struct DispatcherOptions {
-  int max_attempts = 3;     // infrastructure faults before a candidate is LOST or a job fails
+  int max_attempts = 3;  // infrastructure faults before a candidate is LOST, a fetch fails, or an
+                         // update is left out; import, propose and compile are tried for ever
   int hopeless_after = 16;  // a task whose first so many trials all fail is given up
   absl::Duration retry_backoff = absl::Milliseconds(500);  // doubles with every fault in a row
   absl::Duration slot_backoff =
@@ -198,6 +202,8 @@ class Dispatcher {
   const std::string& store_problem() const { return store_problem_; }
   // What could run now if a slot were free, in the order of the policy.
   std::vector<WorkItem> ReadyWork(absl::Time now) const;
+  // Why the latest stage sent to the slot did not run there; empty: it did.
+  std::string Refusal(const SlotId& slot) const;
   // Whether this slot suits this work at all, free or not.
   bool Suits(const SlotInfo& slot, const WorkItem& work) const;
 
@@ -235,8 +241,10 @@ class Dispatcher {
   void EndJob(Job& job, JobPhase phase);
   void Fail(Job& job, FaultInfo fault);
   absl::Duration Backoff(absl::Duration first, int failures) const;
-  // Counts an infrastructure fault of a stage that is not about candidates. False: attempts are
-  // used up.
+  // Whether the slot, not the work, is why a stage ended.
+  static bool Blameless(const StageFinished& event) { return !event.started || event.interrupted; }
+  // Counts an infrastructure fault of a stage that is not about candidates, and sets when to try
+  // again. False: max_attempts are used up.
   bool Retry(const StageFinished& event, int* failures, absl::Time* not_before) const;
 
   // Placement (placement.cc).
@@ -266,6 +274,7 @@ class Dispatcher {
   struct SlotTrouble {
     int failures = 0;
     absl::Time not_before;
+    std::string refusal;  // what the latest stage sent there was told; empty: it ran
   };
   std::map<SlotId, SlotTrouble> trouble_;
   int64_t next_attempt_ = 1;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/describe.h"
 #include "scheduler/dispatcher.h"
 
 namespace heddle::scheduler {
@@ -14,9 +15,10 @@ void Dispatcher::On(const StageFinished& event) {
   const LiveStage stage = std::move(found->second);
   live_.erase(found);
   SlotTrouble& trouble = trouble_[stage.slot];
-  if (event.started) {
+  if (!Blameless(event)) {
     trouble = {};
   } else if (!stage.cancelled) {
+    trouble.refusal = event.fault.message;
     trouble.not_before = now_ + Backoff(options_.slot_backoff, trouble.failures++);
   }
   if (stage.fetch) return EndFetchStage(stage, event);
@@ -27,7 +29,7 @@ void Dispatcher::On(const StageFinished& event) {
   if (job.live == stage.id) job.live.reset();
   if (job.final()) return;
   if (event.fault.kind != v1::FAULT_NONE) {
-    job.last_fault = absl::StrCat(v1::StageKind_Name(stage.kind), " on ", stage.slot.worker, "/",
+    job.last_fault = absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/",
                                   stage.slot.slot, ": ", event.fault.message);
   }
   if (event.fault.kind == v1::FAULT_USER) return Fail(job, event.fault);
@@ -54,19 +56,16 @@ absl::Duration Dispatcher::Backoff(absl::Duration first, int failures) const {
 }
 
 bool Dispatcher::Retry(const StageFinished& event, int* failures, absl::Time* not_before) const {
-  if (!event.started) return true;  // the slot backs off, not the job
-  if (++*failures >= options_.max_attempts) return false;
-  *not_before = now_ + Backoff(options_.retry_backoff, *failures - 1);
-  return true;
+  if (Blameless(event)) return true;  // the slot backs off, not the job
+  *not_before = now_ + Backoff(options_.retry_backoff, (*failures)++);
+  return *failures < options_.max_attempts;
 }
 
 void Dispatcher::EndImport(Job& job, const StageFinished& event) {
   const Imported* imported = std::get_if<Imported>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || imported == nullptr) {
-    if (!Retry(event, &job.stage_failures, &job.not_before)) {
-      Fail(job, {v1::FAULT_INFRASTRUCTURE, absl::StrCat("import failed ", job.stage_failures,
-                                                        " times: ", event.fault.message)});
-    }
+    // For as long as it takes: the machinery is at fault, not the job, and its reason says which.
+    (void)Retry(event, &job.stage_failures, &job.not_before);
     return;
   }
   job.stage_failures = 0;
@@ -97,11 +96,7 @@ void Dispatcher::EndPropose(Job& job, TaskIndex index, const StageFinished& even
   const Proposed* proposed = std::get_if<Proposed>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || proposed == nullptr) {
     task.phase = WantsPropose{};
-    if (!Retry(event, &task.stage_failures, &task.not_before)) {
-      Fail(job, {v1::FAULT_INFRASTRUCTURE,
-                 absl::StrCat("proposing candidates failed ", task.stage_failures,
-                              " times: ", event.fault.message)});
-    }
+    (void)Retry(event, &task.stage_failures, &task.not_before);
     return;
   }
   task.stage_failures = 0;
@@ -130,12 +125,12 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
     } else {
       candidate.where = Built{};
     }
-    if (!event.started || stage.cancelled || !suspects.count(id)) continue;
+    if (Blameless(event) || stage.cancelled || !suspects.count(id)) continue;
     ++candidate.attempts;
     Emit(SetAttempts{job.id, id, candidate.attempts});
     if (candidate.attempts >= options_.max_attempts) used_up.push_back(id);
   }
-  if (!stage.candidates.empty() && event.started) {
+  if (!stage.candidates.empty() && !Blameless(event)) {
     task.not_before = now_ + Backoff(options_.retry_backoff, task.stage_failures++);
   }
   const std::string why =
@@ -170,11 +165,7 @@ void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event
 
 void Dispatcher::EndCompile(Job& job, const StageFinished& event) {
   if (event.fault.kind == v1::FAULT_NONE) return EndJob(job, Done{});
-  if (!Retry(event, &job.stage_failures, &job.not_before)) {
-    Fail(job,
-         {v1::FAULT_INFRASTRUCTURE, absl::StrCat("compiling the module failed ", job.stage_failures,
-                                                 " times: ", event.fault.message)});
-  }
+  (void)Retry(event, &job.stage_failures, &job.not_before);
 }
 
 void Dispatcher::EndFetchStage(const LiveStage& stage, const StageFinished& event) {

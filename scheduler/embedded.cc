@@ -24,14 +24,24 @@ constexpr absl::Duration kEndLimit = absl::Seconds(5);     // from SIGTERM to SI
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLastBackoff = absl::Seconds(10);
+
+cpu_set_t CoreSet(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores) CPU_SET(core, &set);
+  return set;
+}
+
 constexpr absl::Duration kHealthy =
     absl::Seconds(30);  // a child that ran this long starts with the first backoff again
 
-// The child ends with this process, however that ends.
-pid_t Spawn(const std::vector<std::string>& command) {
+// The child ends with this process, however that ends. `cores`: where it may run; empty: where this
+// process may.
+pid_t Spawn(const std::vector<std::string>& command, const std::vector<int>& cores) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  const cpu_set_t set = CoreSet(cores);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -39,6 +49,7 @@ pid_t Spawn(const std::vector<std::string>& command) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
+  if (!cores.empty()) sched_setaffinity(0, sizeof(set), &set);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout belongs to the scheduler's own answer
@@ -57,6 +68,14 @@ std::vector<int> AvailableCores() {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
   return cores;
+}
+
+void ConfineToCpuSlots(const std::vector<int>& cores) {
+  std::vector<int> ours;
+  for (const std::string& core : PlanSlots(cores).cpu_slots) ours.push_back(std::stoi(core));
+  const cpu_set_t set = CoreSet(ours);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0)
+    spdlog::warn("cannot keep off the cores that measure: measurements may be noisy");
 }
 
 SlotPlan PlanSlots(const std::vector<int>& cores) {
@@ -81,8 +100,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
   if (absl::Status status = cluster->StartTracker(); !status.ok()) return status;
   cluster->StartWorker();
   EmbeddedCluster* self = cluster.get();
-  // PR_SET_PDEATHSIG follows the thread that forked: this one, or the supervising one, and both
-  // last as long as the cluster.
+  // PR_SET_PDEATHSIG follows the thread that forked: this one, which outlives the cluster, or the
+  // supervising one, which ends the children before it ends itself.
   self->thread_ = std::thread([self] { self->Supervise(); });
   return cluster;
 }
@@ -94,11 +113,12 @@ absl::Status EmbeddedCluster::StartTracker() {
   Child tracker{"heddle-tracker",
                 {options_.binary_directory + "/heddle-tracker", "--listen", "127.0.0.1:0",
                  "--port-file", port_file, "--state", options_.data_directory + "/tracker.state"},
+                {},
                 0,
                 absl::Now(),
                 absl::InfinitePast(),
                 0};
-  tracker.pid = Spawn(tracker.command);
+  tracker.pid = Spawn(tracker.command, tracker.cores);
   const absl::Time limit = absl::Now() + kStartLimit;
   int port = 0;
   while (port == 0 && absl::Now() < limit) {
@@ -123,10 +143,11 @@ absl::Status EmbeddedCluster::StartTracker() {
 }
 
 void EmbeddedCluster::StartWorker() {
-  const SlotPlan plan = PlanSlots(AvailableCores());
+  const SlotPlan plan = PlanSlots(options_.cores);
   Child worker{"heddle-worker",
                {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_,
                 "--listen", "127.0.0.1:0", "--id", "local"},
+               {},
                0,
                absl::Now(),
                absl::InfinitePast(),
@@ -137,12 +158,14 @@ void EmbeddedCluster::StartWorker() {
     worker.command.insert(worker.command.end(), {"--device-slots", cores});
   if (options_.verbose) worker.command.push_back("-v");
   spdlog::info("embedded: {}", absl::StrJoin(worker.command, " "));
-  worker.pid = Spawn(worker.command);
+  worker.cores =
+      options_.cores;  // it confines itself, and gives its stages the cores of their slots
+  worker.pid = Spawn(worker.command, worker.cores);
   children_.push_back(std::move(worker));
 }
 
 void EmbeddedCluster::Restart(Child* child, absl::Time now) {
-  child->pid = Spawn(child->command);
+  child->pid = Spawn(child->command, child->cores);
   child->started = now;
   spdlog::warn("{} is started again", child->name);
 }
@@ -152,7 +175,7 @@ void EmbeddedCluster::Supervise() {
     {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&stop_), kPoll);
-      if (stop_) return;
+      if (stop_) break;
     }
     const absl::Time now = absl::Now();
     for (Child& child : children_) {
@@ -169,16 +192,19 @@ void EmbeddedCluster::Supervise() {
       if (child.pid == 0 && child.not_before <= now) Restart(&child, now);
     }
   }
+  EndChildren();
 }
 
 EmbeddedCluster::~EmbeddedCluster() {
-  if (thread_.joinable()) {
-    {
-      absl::MutexLock lock(&mutex_);
-      stop_ = true;
-    }
-    thread_.join();
+  if (!thread_.joinable()) return;  // no child is left where the start failed
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
   }
+  thread_.join();
+}
+
+void EmbeddedCluster::EndChildren() {
   // The worker first, so that it can say goodbye to the tracker.
   for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
     if (child->pid <= 0) continue;

@@ -22,6 +22,9 @@ struct SlotPlan {
   std::vector<std::string> device_slots;  // "1", "0-1"
 };
 SlotPlan PlanSlots(const std::vector<int>& cores);
+// Keeps the calling thread, and all that it starts, on the cores of the CPU slots of
+// PlanSlots(cores).
+void ConfineToCpuSlots(const std::vector<int>& cores);
 // The cores this process may run on.
 std::vector<int> AvailableCores();
 
@@ -31,6 +34,7 @@ class EmbeddedCluster {
     std::string binary_directory;  // of heddle-tracker and heddle-worker
     std::string data_directory;
     bool verbose = false;
+    std::vector<int> cores;  // to plan slots on; the calling process may be confined to fewer
   };
   // Returns when the tracker listens. NotFound names a binary that is missing; DeadlineExceeded if
   // the tracker does not come up.
@@ -44,6 +48,7 @@ class EmbeddedCluster {
   struct Child {
     std::string name;
     std::vector<std::string> command;
+    std::vector<int> cores;  // where it may run; empty: where this process may
     pid_t pid = 0;
     absl::Time started;
     absl::Time not_before;
@@ -53,6 +58,7 @@ class EmbeddedCluster {
   absl::Status StartTracker();
   void StartWorker();
   void Supervise();
+  void EndChildren();
   void Restart(Child* child, absl::Time now);
 
   const Options options_;

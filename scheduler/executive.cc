@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "scheduler/rpc_util.h"
+#include "proto/grpc_util.h"
 #include "scheduler/stage_orders.h"
 
 namespace heddle::scheduler {
@@ -17,20 +19,22 @@ constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in re
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Executive>> Executive::Start(Options options, RecordStore* store,
-                                                            BlobStore* blobs) {
+absl::StatusOr<std::unique_ptr<Executive>> Executive::Load(Options options, RecordStore* store,
+                                                           BlobStore* blobs) {
   absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options.policy);
   if (!policy.ok()) return policy.status();
   std::unique_ptr<Executive> executive(
       new Executive(std::move(options), store, blobs, *std::move(policy)));
-  if (absl::Status status = executive->Load(); !status.ok()) return status;
-  Executive* self = executive.get();
-  self->thread_ = std::thread([self] { self->Run(); });
-  self->watch_ = std::make_unique<TrackerWatch>(self->tracker_, self->options_.tracker_address,
-                                                self->leases_.get(), [self](SlotsChanged event) {
-                                                  self->Post({std::move(event), {}, {}, {}});
-                                                });
+  if (absl::Status status = executive->LoadJobs(); !status.ok()) return status;
   return executive;
+}
+
+void Executive::Begin() {
+  thread_ = std::thread([this] { Run(); });
+  watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
+                                          [this](SlotsChanged event) {
+                                            Post({std::move(event), {}, {}, {}});
+                                          });
 }
 
 Executive::Executive(Options options, RecordStore* store, BlobStore* blobs,
@@ -42,8 +46,14 @@ Executive::Executive(Options options, RecordStore* store, BlobStore* blobs,
       dispatcher_(std::move(policy)),
       leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder)) {
   StoreWriter::Hooks hooks;
+  // Beside the inbox, which may be full just because the core waits for the writer.
   hooks.blocked = [this](std::string reason) {
-    Post({StoreBlocked{std::move(reason)}, {}, {}, {}});
+    absl::MutexLock lock(&mutex_);
+    store_problem_ = std::move(reason);
+  };
+  // Stages are not begun with such a token (see PerformStart): this is what remains of a race.
+  hooks.rejected = [](const std::string& reason) {
+    spdlog::warn("a record was refused: {}", reason);
   };
   hooks.fatal = options_.fatal;
   writer_ = std::make_unique<StoreWriter>(store_, std::move(hooks));
@@ -55,13 +65,14 @@ Executive::~Executive() {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
   }
+  writer_->StopWaiting();
   if (thread_.joinable()) thread_.join();
   for (auto& [id, runner] : runners_) runner->Cancel();
   runners_.clear();
   writer_.reset();
 }
 
-absl::Status Executive::Load() {
+absl::Status Executive::LoadJobs() {
   const absl::Time now = absl::Now();
   absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
   if (!jobs.ok()) return jobs.status();
@@ -73,6 +84,12 @@ absl::Status Executive::Load() {
   absl::StatusOr<int64_t> last = store_->LastAttempt();
   if (!last.ok()) return last.status();
   dispatcher_.SetNextAttempt(AttemptId{*last + 1});
+  absl::StatusOr<std::map<SlotId, uint64_t>> fences = store_->Fences();
+  if (!fences.ok()) return fences.status();
+  {
+    absl::MutexLock lock(&mutex_);
+    fences_ = *std::move(fences);
+  }
   // Stages of the process before this one: their slots are free again as soon as the leases are
   // given back.
   absl::StatusOr<std::vector<StageRow>> unfinished = store_->UnfinishedStages();
@@ -112,13 +129,15 @@ void Executive::Run() {
       if (!dirty_.empty())
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || stop_;
+        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || store_problem_ || stop_;
       };
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&work), sleep);
       if (stop_) return;
       inputs.swap(inbox_);
       leased.swap(leased_);
+      if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}, {}, {}, {}});
+      store_problem_.reset();
     }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
     if (inputs.empty()) inputs.push_back({Tick{}, {}, {}, {}});
@@ -240,9 +259,17 @@ void Executive::PerformStart(const StartStage& start) {
   StageRunner::Environment environment;
   environment.leases = leases_.get();
   environment.blobs = blobs_;
-  environment.leased = [this](AttemptId attempt, const v1::Lease& lease) {
+  environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);
+    uint64_t& seen = fences_[{lease.worker(), lease.slot()}];
+    if (lease.fencing_token() < seen) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the tracker's fencing token ", lease.fencing_token(), " is older than ",
+                       seen, " seen before; start heddle-tracker with the --state it had"));
+    }
+    seen = lease.fencing_token();
     leased_.emplace_back(attempt, lease);
+    return absl::OkStatus();
   };
   environment.post = [this](Event event, Payload payload) {
     Post({std::move(event), std::move(payload), {}, {}});

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,9 +34,11 @@ class Executive {
     std::string policy = "round_robin";
     std::function<void(std::string)> fatal;  // the process must end, with this message
   };
-  // Loads all jobs; the store must be opened and not be written by anybody else.
-  static absl::StatusOr<std::unique_ptr<Executive>> Start(Options options, RecordStore* store,
-                                                          BlobStore* blobs);
+  // Loads all jobs; the store must be opened and not be written by anybody else. Answers questions
+  // at once, does nothing before Begin.
+  static absl::StatusOr<std::unique_ptr<Executive>> Load(Options options, RecordStore* store,
+                                                         BlobStore* blobs);
+  void Begin();
   // Ends streams and threads; running stages are cancelled, what they had is found again at the
   // next start.
   ~Executive();
@@ -88,7 +91,7 @@ class Executive {
   };
 
   Executive(Options options, RecordStore* store, BlobStore* blobs, std::unique_ptr<Policy> policy);
-  absl::Status Load();
+  absl::Status LoadJobs();
   void Run();
   bool Post(Input input);
   void Handle(Input input);
@@ -100,9 +103,9 @@ class Executive {
   void OnLeased(AttemptId attempt, const v1::Lease& lease);
   void Publish(bool now);
   void MarkDirty(const Event& event, const std::vector<Decision>& decisions);
+  absl::Status CallAndWait(Input input, const std::string& what);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();
-  bool CallAndWait(Input input);
 
   const Options options_;
   RecordStore* const store_;
@@ -122,7 +125,11 @@ class Executive {
   mutable absl::Mutex mutex_;
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<AttemptId, v1::Lease>> leased_ ABSL_GUARDED_BY(mutex_);
+  // The largest fencing token seen of each slot; one that is smaller is not worked with.
+  std::map<SlotId, uint64_t> fences_ ABSL_GUARDED_BY(mutex_);
   std::vector<AttemptId> ended_ ABSL_GUARDED_BY(mutex_);
+  // The writer's latest word that the core has not heard yet; empty: writes are taken again.
+  std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   mutable absl::Mutex view_mutex_ ABSL_ACQUIRED_AFTER(mutex_);

@@ -46,10 +46,19 @@ std::vector<std::shared_ptr<const v1::Job>> Executive::List(bool finished_too) c
   return jobs;
 }
 
-bool Executive::CallAndWait(Input input) {
-  auto done = std::make_shared<absl::Notification>();
-  input.done = [done] { done->Notify(); };
-  return Post(std::move(input)) && done->WaitForNotificationWithTimeout(kDurableLimit);
+// Durable, and visible too: who asks for the job next must find it so.
+absl::Status Executive::CallAndWait(Input input, const std::string& what) {
+  auto durable = std::make_shared<absl::Notification>();
+  input.durable = [durable] { durable->Notify(); };
+  auto visible = std::make_shared<absl::Notification>();
+  input.done = [visible] { visible->Notify(); };
+  if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
+  if (visible->WaitForNotificationWithTimeout(kDurableLimit) &&
+      durable->WaitForNotificationWithTimeout(kDurableLimit)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
 }
 
 absl::StatusOr<std::string> Executive::Submit(const v1::JobSpec& spec,
@@ -67,18 +76,9 @@ absl::StatusOr<std::string> Executive::Submit(const v1::JobSpec& spec,
   row.job.set_model_digest(model_digest);
   row.job.set_created_unix_ns(absl::GetCurrentTimeNanos());
   input.payload.submitted = std::move(row);
-  auto durable = std::make_shared<absl::Notification>();
-  input.durable = [durable] { durable->Notify(); };
-  // Visible too: who asks for the job next must find it.
-  auto visible = std::make_shared<absl::Notification>();
-  input.done = [visible] { visible->Notify(); };
-  if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
-  if (!visible->WaitForNotificationWithTimeout(kDurableLimit) ||
-      !durable->WaitForNotificationWithTimeout(kDurableLimit)) {
-    return absl::UnavailableError(absl::StrCat("the database does not take writes now; job ",
-                                               JobName(id.value),
-                                               " may or may not be there (heddle jobs tells)"));
-  }
+  absl::Status status = CallAndWait(
+      std::move(input), absl::StrCat("job ", JobName(id.value), " may or may not be there"));
+  if (!status.ok()) return status;
   return JobName(id.value);
 }
 
@@ -97,8 +97,9 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> Executive::Act(Action action, con
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};
   if (action == Action::kCancel) event = CancelRequested{id, reason};
-  if (!CallAndWait({std::move(event), {}, {}, {}}))
-    return absl::UnavailableError("the scheduler does not answer; try again");
+  absl::Status status = CallAndWait({std::move(event), {}, {}, {}},
+                                    absl::StrCat("job ", job, " may forget this at a restart"));
+  if (!status.ok()) return status;
   snapshot = Get(job);
   if (!snapshot.ok()) return snapshot.status();
   return snapshot->job;

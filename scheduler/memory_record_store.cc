@@ -216,6 +216,13 @@ class MemoryRecordStore : public RecordStore {
     return tables_.stages.empty() ? 0 : tables_.stages.rbegin()->first;
   }
 
+  absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
+    absl::MutexLock lock(&mutex_);
+    std::map<SlotId, uint64_t> fences;
+    for (const auto& [slot, token] : tables_.fences) fences[{slot.first, slot.second}] = token;
+    return fences;
+  }
+
   absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
     absl::MutexLock lock(&mutex_);
     std::vector<v1::StageSpan> spans;

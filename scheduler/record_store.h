@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "absl/types/span.h"
 #include "proto/jobs.pb.h"
 #include "proto/worker.pb.h"
+#include "scheduler/ids.h"
 
 namespace heddle::scheduler {
 
@@ -133,6 +135,8 @@ class RecordStore {
   // Of stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
+  // Per slot, the largest fencing token of its records.
+  virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
   // By start; at most `limit`, the latest ones.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
   // Newest first.

@@ -15,7 +15,9 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/grpc_util.h"
 #include "scheduler/embedded.h"
 #include "scheduler/executive.h"
 #include "scheduler/services.h"
@@ -25,6 +27,8 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress, at the end
+// For whoever watches the health service to see NOT_SERVING before the stream ends.
+constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 constexpr int kMaxPollers = 16;
 
 // One scheduler a data directory; the lock goes with the process.
@@ -48,7 +52,11 @@ absl::Status LockDirectory(const std::string& directory) {
 // Written beside and renamed, so that a reader never sees half a number.
 absl::Status WritePortFile(const std::string& path, int port) {
   const std::string beside = path + ".new";
-  std::ofstream(beside) << port << "\n";
+  std::ofstream file(beside);
+  file << port << "\n";
+  file.close();
+  if (!file.good())
+    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": cannot be written"));
   std::error_code error;
   std::filesystem::rename(beside, path, error);
   if (error)
@@ -99,20 +107,27 @@ absl::Status RunServer(const ServerOptions& options) {
       BlobStore::Open(options.data_directory + "/blobs");
   if (!blobs.ok()) return blobs.status();
 
+  // A port of an earlier run must not be taken for this one's.
+  auto forget_port = [&options] {
+    if (!options.port_file.empty()) unlink(options.port_file.c_str());
+  };
+  forget_port();
   std::unique_ptr<EmbeddedCluster> cluster;
   Executive::Options executive_options;
   executive_options.tracker_address = options.tracker_address;
   executive_options.holder = HolderName(options.data_directory);
   executive_options.fatal = EndAtOnce;
   if (options.embedded) {
-    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =
-        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose});
+    const std::vector<int> cores = AvailableCores();
+    ConfineToCpuSlots(cores);
+    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started = EmbeddedCluster::Start(
+        {options.binary_directory, options.data_directory, options.verbose, cores});
     if (!started.ok()) return started.status();
     cluster = *std::move(started);
     executive_options.tracker_address = cluster->tracker_address();
   }
   absl::StatusOr<std::unique_ptr<Executive>> executive =
-      Executive::Start(executive_options, store->get(), blobs->get());
+      Executive::Load(executive_options, store->get(), blobs->get());
   if (!executive.ok()) return executive.status();
 
   ServiceLimits limits;
@@ -125,6 +140,7 @@ absl::Status RunServer(const ServerOptions& options) {
   int port = 0;
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  AllowPings(&builder);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
   builder.RegisterService(&jobs);
   builder.RegisterService(&records);
@@ -133,6 +149,7 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
+  (*executive)->Begin();  // no job goes on in a scheduler that nobody can reach
   if (!options.port_file.empty()) {
     if (absl::Status status = WritePortFile(options.port_file, port); !status.ok()) return status;
   }
@@ -142,7 +159,9 @@ absl::Status RunServer(const ServerOptions& options) {
   int signal_number = 0;
   sigwait(&signals, &signal_number);
   spdlog::info("signal {}: ending", signal_number);
+  forget_port();
   server->GetHealthCheckService()->SetServingStatus(false);
+  absl::SleepFor(kGoodbye);
   jobs.Stop();
   server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
   server->Wait();

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "scheduler/rpc_util.h"
+#include "proto/grpc_util.h"
 
 namespace heddle::scheduler {
 namespace {

@@ -151,6 +151,14 @@ absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db) {
   return last;
 }
 
+absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db) {
+  std::map<SlotId, uint64_t> fences;
+  Statement rows(db, "SELECT worker, slot, token FROM fences");
+  while (rows.Step()) fences[{rows.Text(0), rows.Text(1)}] = static_cast<uint64_t>(rows.Int(2));
+  if (!rows.status().ok()) return rows.status();
+  return fences;
+}
+
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit) {
   std::vector<v1::StageSpan> spans;
   Statement rows(db,

@@ -262,6 +262,10 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadLastAttempt(read_db_.get());
   }
+  absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadFences(read_db_.get());
+  }
   absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadTimeline(read_db_.get(), job, limit);

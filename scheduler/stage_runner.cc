@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/grpc_util.h"
 #include "scheduler/describe.h"
-#include "scheduler/rpc_util.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -38,7 +38,8 @@ struct StageRunner::Results {
   bool state_complete = false;
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
-  std::string broken;  // a result that cannot be used, and why
+  bool interrupted = false;  // from outside: by the loss of the lease, or the worker's end
+  std::string broken;        // a result that cannot be used, and why
 };
 
 StageRunner::StageRunner(StageOrder order, Environment environment)
@@ -77,14 +78,19 @@ void StageRunner::Run() {
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
         absl::MutexLock lock(&mutex_);
         if (cancelled_.empty()) cancelled_ = "the lease was lost";
+        lease_lost_ = true;
         if (context_ != nullptr) context_->TryCancel();
       });
   if (!lease.ok()) {
     end.fault = {v1::FAULT_INFRASTRUCTURE, absl::StrCat("no lease: ", lease.status().message())};
   } else {
     fencing_token_ = lease->fencing_token();
-    environment_.leased(order_.attempt, *lease);
-    end.fault = Perform(*lease, &results, &end.started);
+    if (absl::Status fenced = environment_.leased(order_.attempt, *lease); !fenced.ok()) {
+      end.fault = {v1::FAULT_INFRASTRUCTURE, std::string(fenced.message())};
+    } else {
+      end.fault = Perform(*lease, &results, &end.started);
+    }
+    end.interrupted = results.interrupted;
     environment_.leases->Release(lease->id());
   }
   if (end.fault.kind == v1::FAULT_NONE) {
@@ -139,6 +145,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
     cancelled = cancelled_;
+    results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
   }
   *started =
       results->answered || !NotTaken(status.error_code()) || absl::Now() - began > kSurelyStarted;

@@ -37,7 +37,8 @@ class StageRunner {
     LeaseKeeper* leases;
     BlobStore* blobs;
     // Called from the runner's thread; must not block for long.
-    std::function<void(AttemptId, const v1::Lease&)> leased;
+    // An error: the lease must not be worked with (its token is stale); it is given back.
+    std::function<absl::Status(AttemptId, const v1::Lease&)> leased;
     std::function<void(Event, Payload)> post;
     // Called last, after StageFinished was posted.
     std::function<void(AttemptId)> ended;
@@ -70,6 +71,7 @@ class StageRunner {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // the stream has ended; nothing more to write
   std::string cancelled_ ABSL_GUARDED_BY(mutex_);  // why; empty: it is not
+  bool lease_lost_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

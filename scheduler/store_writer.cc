@@ -12,15 +12,22 @@ StoreWriter::~StoreWriter() {
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
+    give_up_ = true;
   }
   thread_.join();
 }
 
+void StoreWriter::StopWaiting() {
+  absl::MutexLock lock(&mutex_);
+  give_up_ = true;
+}
+
 void StoreWriter::Write(Batch batch, std::function<void()> durable) {
   auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return queue_.size() < kMaxQueue || stop_;
+    return queue_.size() < kMaxQueue || give_up_;
   };
   absl::MutexLock lock(&mutex_, absl::Condition(&room));
+  if (queue_.size() >= kMaxQueue) return;
   queue_.push_back({std::move(batch), std::move(durable)});
   ++queued_;
 }
@@ -66,6 +73,12 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
       if (blocked) hooks_.blocked("");
       for (const absl::Status& result : *results) {
         if (result.ok()) continue;
+        // A stale fencing token: somebody else has had the slot since, so the measurement is not
+        // taken. The others are not touched by that, and a restart queues the candidate again.
+        if (absl::IsFailedPrecondition(result)) {
+          hooks_.rejected(std::string(result.message()));
+          continue;
+        }
         hooks_.fatal(absl::StrCat("the record store refused a change: ", result.message()));
         return false;
       }
@@ -85,7 +98,7 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
     blocked = true;
     {
       absl::MutexLock lock(&mutex_);
-      if (stop_)
+      if (give_up_)
         return false;  // nothing acknowledged is lost; the rest is found again after a restart
     }
     absl::SleepFor(absl::Seconds(1));

@@ -20,6 +20,8 @@ class StoreWriter {
     // The store takes no writes for now (disk full, locked); nothing is lost, it is tried again
     // every second. Empty: it does again.
     std::function<void(std::string reason)> blocked;
+    // One batch was not taken because its fencing token is older than one seen; the others were.
+    std::function<void(std::string reason)> rejected;
     // The store and the scheduler no longer agree, or the disk fails: the process must end, what
     // was acknowledged is safe.
     std::function<void(std::string reason)> fatal;
@@ -28,8 +30,11 @@ class StoreWriter {
   // Applies what is queued, then ends.
   ~StoreWriter();
 
+  // From now on nothing is waited for that the store does not take: for the end of the process.
+  void StopWaiting();
+
   // `durable`, if set, is called on the writer's thread once the batch is on disk. Blocks while the
-  // queue is full.
+  // queue is full; after StopWaiting the batch is dropped instead, and never durable.
   void Write(Batch batch, std::function<void()> durable = nullptr);
   // Waits until everything written before is durable, or `limit` has passed (the store may take no
   // writes for long).
@@ -55,6 +60,7 @@ class StoreWriter {
   int64_t settled_ ABSL_GUARDED_BY(mutex_) =
       0;  // of these, the ones that are durable, or never will be
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool give_up_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/rpc_util.h"
+#include "proto/grpc_util.h"
 
 namespace heddle::scheduler {
 namespace {

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -78,7 +79,10 @@ absl::StatusOr<std::unique_ptr<FencingTokens>> FencingTokens::Open(const std::st
     close(fd);
     return next.status();
   }
-  std::unique_ptr<FencingTokens> tokens(new FencingTokens(path, *next, fd));
+  // A file that is new, or was lost, starts where a tracker without one would: tokens that such a
+  // tracker gave out before stay the smaller ones.
+  const uint64_t start = std::max<uint64_t>(*next, absl::ToUnixMicros(absl::Now()));
+  std::unique_ptr<FencingTokens> tokens(new FencingTokens(path, start, fd));
   if (absl::Status status = tokens->Reserve(); !status.ok()) return status;
   return tokens;
 }

@@ -1,8 +1,9 @@
 // Fencing tokens that grow over the tracker's whole life, restarts included.
 //
 // Tokens are reserved in blocks: the end of a block is on disk before its first token is handed
-// out, so a restart, however abrupt, goes on above it. Without a file the tokens start at the wall
-// clock in microseconds, which grows over restarts as long as the clock does. Not thread-safe.
+// out, so a restart, however abrupt, goes on above it. Tokens never start below the wall clock in
+// microseconds, so that a tracker may change between running with a file and without; without one
+// they grow over restarts only as long as the clock does. Not thread-safe.
 #pragma once
 
 #include <cstdint>

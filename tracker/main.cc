@@ -11,9 +11,14 @@
 #include <fstream>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "proto/grpc_util.h"
 #include "tracker/tracker_service.h"
 
 namespace {
+
+// For whoever watches the health service to see NOT_SERVING before the stream ends.
+constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 
 // Whoever waits for the file sees it complete: it appears by a rename.
 bool WritePortFile(const std::string& path, int port) {
@@ -55,6 +60,8 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
+  // A port of an earlier run must not be taken for this one's.
+  if (!port_file.empty()) std::remove(port_file.c_str());
   auto tokens = heddle::tracker::FencingTokens::Open(state);
   if (!tokens.ok()) {
     spdlog::error("{}", std::string(tokens.status().message()));
@@ -67,6 +74,7 @@ int main(int argc, char** argv) {
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
                              0);  // a second tracker must not share the port silently
+  heddle::AllowPings(&builder);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
@@ -84,7 +92,9 @@ int main(int argc, char** argv) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("{}: shutting down", sigdescr_np(signal));
+  if (!port_file.empty()) std::remove(port_file.c_str());
   server->GetHealthCheckService()->SetServingStatus(false);
+  absl::SleepFor(kGoodbye);
   service.Stop();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
   return 0;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "proto/grpc_util.h"
 #include "worker/monotonic.h"
 
 namespace heddle::worker {
@@ -69,6 +70,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
       std::make_unique<WorkerServiceImpl>(runner, &worker->table_, worker->link_.get());
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  AllowPings(&builder);
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &worker->port_);
   builder.RegisterService(worker->service_.get());
   worker->server_ = builder.BuildAndStart();

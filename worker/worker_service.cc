@@ -115,7 +115,11 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
                 start.job(), start.slot(), finished.wall_ns() / 1000000,
                 finished.fault().message().empty() ? "ok" : finished.fault().message());
   call->Write(last);
-  call->Finish(grpc::Status::OK);
+  // ABORTED: the lease or the worker ended, not the work; the caller counts no attempt.
+  const bool interrupted =
+      call->session().stopped() && finished.fault().kind() == v1::FAULT_INFRASTRUCTURE;
+  call->Finish(interrupted ? grpc::Status(grpc::StatusCode::ABORTED, finished.fault().message())
+                           : grpc::Status::OK);
 }
 
 }  // namespace heddle::worker

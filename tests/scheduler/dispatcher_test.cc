@@ -304,15 +304,50 @@ TEST_F(DispatcherTest, ARefusedLeaseCostsNoAttemptAndBacksOff) {
   EXPECT_FALSE(job().final());
 }
 
-TEST_F(DispatcherTest, ImportGivesUpAfterThreeFaults) {
+TEST_F(DispatcherTest, FaultsOfTheMachineryFailNoJob) {
   TwoCores();
   Submit(1);
-  for (int i = 0; i < 3; ++i) {
-    Break(v1::STAGE_IMPORT);
-    Wait(absl::Seconds(10));
+  for (const v1::StageKind kind : {v1::STAGE_IMPORT, v1::STAGE_PROPOSE, v1::STAGE_COMPILE}) {
+    for (int i = 0; i < 10; ++i) {
+      Break(kind);
+      EXPECT_FALSE(IsLive(kind)) << "not at once";
+      EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("it broke"));
+      EXPECT_LE(dispatcher_.NextWake(now_), now_ + absl::Seconds(10)) << "the backoff has a limit";
+      Wait(absl::Seconds(10));
+    }
+    if (kind == v1::STAGE_IMPORT) Import(1);
+    if (kind != v1::STAGE_PROPOSE) continue;
+    End(v1::STAGE_PROPOSE, Proposed{1, true});
+    Round();
   }
-  ASSERT_TRUE(std::holds_alternative<Failed>(job().phase));
-  EXPECT_EQ(std::get<Failed>(job().phase).fault.kind, v1::FAULT_INFRASTRUCTURE);
+  End(v1::STAGE_COMPILE);
+  EXPECT_TRUE(std::holds_alternative<Done>(job().phase));
+}
+
+TEST_F(DispatcherTest, AnInterruptionCostsNoAttempt) {
+  TwoCores();
+  Submit(1);
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  Built(CandidateId{1});
+  Step(CandidateStarted{Live(v1::STAGE_PROFILE).attempt, CandidateId{1}});
+  for (const v1::StageKind kind : {v1::STAGE_PROFILE, v1::STAGE_BUILD}) {
+    for (int i = 0; i < 10; ++i) {
+      const auto decisions = Step(StageFinished{
+          Live(kind).attempt, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, true, {}, true});
+      EXPECT_EQ(Count<SetAttempts>(decisions), 0);
+      Wait(absl::Seconds(10));
+    }
+  }
+  EXPECT_EQ(job().tasks[0].trials, 0);
+}
+
+TEST_F(DispatcherTest, ARefusalIsTheReasonOfTheWait) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  Submit(1);
+  Break(v1::STAGE_IMPORT, false);
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_),
+            "import: waiting for a cpu slot: w/cpu0 was refused: it broke");
 }
 
 TEST_F(DispatcherTest, AUserFaultFailsTheJobWithItsMessage) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 namespace heddle::scheduler {
 namespace {
 
@@ -20,8 +22,22 @@ TEST(PlanSlotsTest, EveryMachineCanBuildAndMeasure) {
   EXPECT_THAT(four.device_slots, ElementsAre("5"));
 }
 
+TEST(EmbeddedTest, TheSchedulerKeepsOffTheCoreThatMeasures) {
+  const std::vector<int> all = AvailableCores();
+  if (all.size() < 2) GTEST_SKIP() << "one core does everything in turn";
+  std::vector<int> confined, inherited;
+  std::thread([&] {
+    ConfineToCpuSlots(all);
+    confined = AvailableCores();
+    std::thread([&] { inherited = AvailableCores(); }).join();
+  }).join();
+  EXPECT_EQ(confined, std::vector<int>(all.begin(), all.end() - 1));
+  EXPECT_EQ(inherited, confined);
+  EXPECT_EQ(AvailableCores(), all);
+}
+
 TEST(EmbeddedTest, AMissingBinaryIsNamed) {
-  const auto cluster = EmbeddedCluster::Start({"/nowhere", ::testing::TempDir(), false});
+  const auto cluster = EmbeddedCluster::Start({"/nowhere", ::testing::TempDir(), false, {0, 1}});
   EXPECT_TRUE(absl::IsNotFound(cluster.status()));
   EXPECT_THAT(std::string(cluster.status().message()),
               ::testing::HasSubstr("/nowhere/heddle-tracker"));

@@ -27,7 +27,12 @@ bool FakeTracker::Held(const std::string& slot) const {
 
 int FakeTracker::grants() const {
   absl::MutexLock lock(&mutex_);
-  return static_cast<int>(token_ - 100);
+  return grants_;
+}
+
+void FakeTracker::SetNextToken(uint64_t token) {
+  absl::MutexLock lock(&mutex_);
+  token_ = token - 1;
 }
 
 grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
@@ -38,7 +43,8 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
   }
   if (workers_.workers().empty()) return {grpc::StatusCode::NOT_FOUND, "no such slot"};
   lease->set_fencing_token(++token_);
-  lease->set_id(absl::StrCat("lease", token_));
+  ++grants_;
+  lease->set_id(absl::StrCat("lease", grants_));
   lease->set_worker(request->worker());
   lease->set_slot(request->slot());
   lease->set_duration_ms(request->duration_ms());

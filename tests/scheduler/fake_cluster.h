@@ -23,6 +23,8 @@ class FakeTracker final : public v1::TrackerService::Service {
   void SetWorkers(v1::ListWorkersResponse workers);
   bool Held(const std::string& slot) const;
   int grants() const;
+  // The next lease gets this token, as if the tracker had lost its state.
+  void SetNextToken(uint64_t token);
 
   grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                        v1::Lease* lease) override;
@@ -40,6 +42,7 @@ class FakeTracker final : public v1::TrackerService::Service {
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // id to slot
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 100;
+  int grants_ ABSL_GUARDED_BY(mutex_) = 0;
   int version_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -40,9 +40,10 @@ class ServiceTest : public ::testing::Test {
     Executive::Options options;
     options.tracker_address = cluster_.tracker_address();
     options.fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
-    auto executive = Executive::Start(options, store_.get(), blobs_.get());
+    auto executive = Executive::Load(options, store_.get(), blobs_.get());
     ASSERT_TRUE(executive.ok()) << executive.status();
     executive_ = *std::move(executive);
+    executive_->Begin();
     ServiceLimits limits;
     limits.max_model_bytes = 2 << 20;
     jobs_service_ =
@@ -274,6 +275,23 @@ TEST_F(ServiceTest, BrokenStreamsAndRefusedStagesLoseNothing) {
   const v1::Job done = WaitFinal(MustSubmit(Spec(9)));
   EXPECT_EQ(done.state(), v1::JOB_DONE);
   EXPECT_EQ(done.trials(), 18);
+  ExpectEachTrialOnce(done);
+}
+
+TEST_F(ServiceTest, StaleFencingTokensHoldAJobUpAndEndNothing) {
+  ASSERT_EQ(WaitFinal(MustSubmit(Spec())).state(), v1::JOB_DONE);
+  Stop();
+  cluster_.tracker.SetNextToken(1);  // the tracker begins anew
+  Start();
+  v1::JobSpec spec = Spec();
+  spec.set_force(true);
+  const std::string job = MustSubmit(spec);
+  const int grants = cluster_.tracker.grants();
+  Wait(job, [&](const v1::Job&) { return cluster_.tracker.grants() >= grants + 2; });
+  EXPECT_EQ(Get(job).state(), v1::JOB_IMPORTING) << "no stage runs under a stale token";
+  cluster_.tracker.SetNextToken(1'000'000);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
   ExpectEachTrialOnce(done);
 }
 

@@ -9,6 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/time/clock.h"
+#include "proto/grpc_util.h"
+
 namespace heddle::tracker {
 namespace {
 
@@ -47,6 +50,15 @@ TEST(FencingTokens, GrowWithoutAFileToo) {
   const uint64_t before = FencingTokens::Open("").value()->Next().value();
   usleep(10);
   EXPECT_GT(FencingTokens::Open("").value()->Next().value(), before);
+}
+
+TEST(FencingTokens, AFreshFileGoesOnAboveWhatATrackerWithoutOneGave) {
+  TempFolder folder;
+  const uint64_t before = FencingTokens::Open("").value()->Next().value();
+  usleep(10);
+  EXPECT_GT(FencingTokens::Open(folder.File("fresh")).value()->Next().value(), before);
+  std::ofstream(folder.File("low")) << "heddle-tracker 1 next-token 5\n";
+  EXPECT_GT(FencingTokens::Open(folder.File("low")).value()->Next().value(), before);
 }
 
 TEST(FencingTokens, DamagedOrSharedStateIsRefused) {
@@ -152,6 +164,30 @@ TEST_F(TrackerServiceTest, WatchTellsOfChanges) {
   context.TryCancel();
   EXPECT_FALSE(reader->Read(&list));
   reader->Finish();
+}
+
+// A watch of workers that do not change is silent for minutes; the intervals here are shorter, in
+// the same proportion, and gRPC's own limit cuts off at the third ping.
+TEST_F(TrackerServiceTest, PingsKeepASilentStreamUp) {
+  const Pings pings{absl::Milliseconds(40), absl::Seconds(20), absl::Milliseconds(1)};
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  AllowPings(&builder, pings);
+  TrackerServiceImpl service({}, FencingTokens::Open("").value());
+  builder.RegisterService(&service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  auto stub = v1::TrackerService::NewStub(MakeChannel("127.0.0.1:" + std::to_string(port), pings));
+  grpc::ClientContext context;
+  auto reader = stub->WatchWorkers(&context, {});
+  v1::ListWorkersResponse list;
+  ASSERT_TRUE(reader->Read(&list));
+  absl::SleepFor(absl::Seconds(1));
+  context.TryCancel();
+  EXPECT_FALSE(reader->Read(&list));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED) << "cut off before";
+  service.Stop();
+  server->Shutdown();
 }
 
 }  // namespace
