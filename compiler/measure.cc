@@ -3,19 +3,18 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/interpreter.h"
-#include "compiler/codegen/tolerance.h"
 #include "compiler/compile_internal.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/measure_check.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
+#include "compiler/splitmix.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle {
@@ -27,26 +26,12 @@ using runtime::AlignedBuffer;
 // Quiet NaNs no arithmetic produces by itself: found in an output, they were left there.
 constexpr uint32_t kPoison32 = 0x7fe5a5a5;
 constexpr uint64_t kPoison64 = 0x7ffca5a5a5a5a5a5;
-constexpr char kPoisonByte = '\x5a';  // of integers; no bool either
+// Integers have no such value: they hold another one in each of two runs, and what is not written
+// differs. No bools either.
+constexpr char kPoisonBytes[] = {'\x5a', '\x33'};
 // Single-precision operations a second of one core that no CPU reaches (two 16-lane units at 6 GHz
 // give 0.4e12), with room for work the optimiser may rightly hoist out of the loops.
 constexpr double kImpossibleFlops = 4e12;
-
-// The splitmix64 generator: any seed gives a good sequence, and it is the same on every machine.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-  double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
 
 template <typename T>
 void FillWith(const ir::Buffer& buffer, void* data, const std::function<T()>& next) {
@@ -57,7 +42,7 @@ void FillWith(const ir::Buffer& buffer, void* data, const std::function<T()>& ne
 
 // Floats in [-1, 1). Integers from 1 to 4: nothing divides by zero, and an index stays near the
 // front.
-void FillInput(const ir::Buffer& buffer, void* data, Random& random) {
+void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random) {
   const auto small = [&] { return static_cast<int>(random.Next() % 4) + 1; };
   const auto real = [&] { return 2 * random.Unit() - 1; };
   switch (buffer.dtype) {
@@ -77,13 +62,13 @@ void FillInput(const ir::Buffer& buffer, void* data, Random& random) {
   }
 }
 
-void Poison(const ir::Buffer& buffer, void* data) {
+void Poison(const ir::Buffer& buffer, void* data, int run) {
   if (buffer.dtype == DType::kF32) {
     FillWith<uint32_t>(buffer, data, [] { return kPoison32; });
   } else if (buffer.dtype == DType::kF64) {
     FillWith<uint64_t>(buffer, data, [] { return kPoison64; });
   } else {
-    std::memset(data, kPoisonByte, buffer.SizeBytes());
+    std::memset(data, kPoisonBytes[run], buffer.SizeBytes());
   }
 }
 
@@ -95,66 +80,11 @@ int64_t Find(const ir::Buffer& buffer, const void* data, T wanted) {
   return found == end ? -1 : found - begin;
 }
 
-// The first element that still holds the poison, -1 if there is none or the type cannot tell.
+// The first float that still holds the poison, -1 if there is none.
 int64_t FindPoison(const ir::Buffer& buffer, const void* data) {
   if (buffer.dtype == DType::kF32) return Find<uint32_t>(buffer, data, kPoison32);
   if (buffer.dtype == DType::kF64) return Find<uint64_t>(buffer, data, kPoison64);
   return -1;
-}
-
-double ReadElement(DType dtype, const void* data, int64_t i) {
-  switch (dtype) {
-    case DType::kBool:  // as it is: a bool that is neither 0 nor 1 is wrong
-    case DType::kU8:
-      return static_cast<const uint8_t*>(data)[i];
-    case DType::kI8:
-      return static_cast<const int8_t*>(data)[i];
-    case DType::kI32:
-      return static_cast<const int32_t*>(data)[i];
-    case DType::kI64:
-      return static_cast<double>(static_cast<const int64_t*>(data)[i]);
-    case DType::kF32:
-      return static_cast<const float*>(data)[i];
-    case DType::kF64:
-      return static_cast<const double*>(data)[i];
-  }
-  return 0;
-}
-
-std::string ElementText(const ir::Program& program, int output, int64_t element) {
-  const ir::Buffer& buffer = *program.outputs[output];
-  std::string index;
-  for (size_t d = buffer.shape.size(); d-- > 0;) {
-    index = absl::StrCat(element % buffer.shape[d], index.empty() ? "" : ",", index);
-    element /= buffer.shape[d];
-  }
-  return absl::StrCat("output ", output, " ('", buffer.name, "'), element [", index, "]");
-}
-
-// Corners of the index space (at most 16 per output), then random elements until every output has
-// `per_output`.
-std::vector<codegen::OutputPoint> ChoosePoints(const ir::Program& program, int per_output,
-                                               Random& random) {
-  std::vector<codegen::OutputPoint> points;
-  for (size_t output = 0; output < program.outputs.size(); ++output) {
-    const ir::Buffer& buffer = *program.outputs[output];
-    const int corners = 1 << std::min<size_t>(buffer.shape.size(), 4);
-    std::vector<int64_t> elements;
-    for (int corner = 0; corner < corners; ++corner) {
-      int64_t element = 0;
-      for (size_t d = 0; d < buffer.shape.size(); ++d) {
-        element = element * buffer.shape[d] + ((corner >> (d % 4)) & 1) * (buffer.shape[d] - 1);
-      }
-      elements.push_back(element);
-    }
-    while (static_cast<int>(elements.size()) < per_output) {
-      elements.push_back(static_cast<int64_t>(random.Next() % buffer.NumElements()));
-    }
-    std::sort(elements.begin(), elements.end());
-    elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
-    for (int64_t element : elements) points.push_back({static_cast<int>(output), element});
-  }
-  return points;
 }
 
 // Keeps the calling thread, which is worker 0 of the pool, on one core for its lifetime.
@@ -188,7 +118,7 @@ class Bench : public WorkloadBench {
         pool_(options.threads, options.cpus) {}
 
   absl::Status Prepare(uint64_t seed) {
-    Random random(seed);
+    SplitMix random(seed);
     std::vector<codegen::TensorRef> inputs;
     for (const auto* list : {&program_.inputs, &program_.outputs}) {
       for (const ir::BufferRef& buffer : *list) {
@@ -201,13 +131,13 @@ class Bench : public WorkloadBench {
         if (list == &program_.inputs) {
           FillInput(*buffer, memory.data(), random);
           inputs.push_back({buffer->dtype, buffer->shape, memory.data()});
+        } else {
+          outputs_.push_back(memory.data());
         }
         memory_.push_back(std::move(memory));
       }
     }
-    points_ = ChoosePoints(program_, options_.check_points, random);
-    HEDDLE_ASSIGN_OR_RETURN(expected_, codegen::EvaluatePoints(program_, inputs, points_));
-    return absl::OkStatus();
+    return checker_.Prepare(program_, std::move(inputs), options_.check_points, random);
   }
 
   absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) override {
@@ -228,50 +158,33 @@ class Bench : public WorkloadBench {
     const auto call = [&] { (*kernel)(pointers_.data(), workspace.data(), pool_.host()); };
     Measurement result;
     HEDDLE_RETURN_IF_ERROR(Check(call, workspace, &result.max_error));
+    result.references_replaced = checker_.replaced();
     result.timing = runtime::TimeCalls(call, options_.timing);
     HEDDLE_RETURN_IF_ERROR(CheckPlausible(result.timing));
     return result;
   }
 
  private:
-  void* Output(int index) const { return pointers_[program_.inputs.size() + index]; }
-
   // Two runs: the first finds what is not written or read before it is written (everything holds
-  // NaNs), the second what survives from one call to the next.
+  // NaNs), the second what survives from one call to the next. An integer that is not written holds
+  // different values after the two, so it is wrong in one of them.
   absl::Status Check(const std::function<void()>& call, const AlignedBuffer& workspace,
                      double* max_error) {
     std::memset(workspace.data(), 0xff, workspace.size());
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      Poison(*program_.outputs[i], Output(static_cast<int>(i)));
-    }
+    for (size_t i = 0; i < outputs_.size(); ++i) Poison(*program_.outputs[i], outputs_[i], 0);
     call();
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      const int output = static_cast<int>(i);
-      const int64_t element = FindPoison(*program_.outputs[i], Output(output));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const int64_t element = FindPoison(*program_.outputs[i], outputs_[i]);
       if (element < 0) continue;
       return absl::DataLossError(absl::StrCat(
-          "wrong result: ", ElementText(program_, output, element), " is not written"));
+          "wrong result: ", checker_.ElementText(static_cast<int>(i), element), " is not written"));
     }
-    HEDDLE_RETURN_IF_ERROR(ComparePoints("", max_error));
+    HEDDLE_RETURN_IF_ERROR(checker_.Check(outputs_, "", max_error));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (!ir::IsFloat(program_.outputs[i]->dtype)) Poison(*program_.outputs[i], outputs_[i], 1);
+    }
     call();
-    return ComparePoints(" in the second run", max_error);
-  }
-
-  absl::Status ComparePoints(const std::string& when, double* max_error) const {
-    for (size_t k = 0; k < points_.size(); ++k) {
-      const auto [output, element] = points_[k];
-      const double found = ReadElement(program_.outputs[output]->dtype, Output(output), element);
-      if (!codegen::Close(found, expected_[k])) {
-        return absl::DataLossError(absl::StrCat("wrong result", when, ": ",
-                                                ElementText(program_, output, element), " is ",
-                                                found, ", expected ", expected_[k]));
-      }
-      if (std::isfinite(expected_[k])) {
-        const double scale = std::max({std::fabs(found), std::fabs(expected_[k]), 1.0});
-        *max_error = std::max(*max_error, std::fabs(found - expected_[k]) / scale);
-      }
-    }
-    return absl::OkStatus();
+    return checker_.Check(outputs_, " in the second run", max_error);
   }
 
   absl::Status CheckPlausible(const runtime::Timing& timing) const {
@@ -287,8 +200,8 @@ class Bench : public WorkloadBench {
   runtime::ThreadPool pool_;
   std::vector<AlignedBuffer> memory_;
   std::vector<void*> pointers_;  // inputs, then outputs
-  std::vector<codegen::OutputPoint> points_;
-  std::vector<double> expected_;  // by point
+  std::vector<void*> outputs_;
+  internal::ResultChecker checker_;
 };
 
 }  // namespace

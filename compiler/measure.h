@@ -18,14 +18,17 @@ struct MeasureOptions {
   runtime::TimingOptions timing;
   int threads = 1;
   std::vector<int> cpus;  // the slot's cores
-  int check_points =
-      64;  // output elements compared with the interpreter's definition (corners and random ones)
+  // Elements of each output that are compared with the program's definition: corners and random
+  // ones. The first candidate that is right there gives whole outputs, with which all later ones
+  // are compared in full.
+  int check_points = 256;
 };
 
 struct Measurement {
   runtime::Timing timing;
   double max_error =
       0;  // largest |found - expected| / max(|found|, |expected|, 1) over the checked points
+  int references_replaced = 0;  // how often whole outputs of an earlier candidate were found wrong
 };
 
 // The buffers and reference of one workload, reused for all its candidates.
@@ -37,8 +40,8 @@ class WorkloadBench {
                                                                const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
   // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are
-  // poisoned with NaN beforehand, so an unwritten element is found too, and results are checked
-  // again after a second run. DataLoss "suspiciously fast: ..." for a time no machine reaches.
+  // poisoned beforehand, so an unwritten element is found too, and results are checked again after
+  // a second run. DataLoss "suspiciously fast: ..." for a time no machine reaches.
   // InvalidArgument if the code does not load.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };

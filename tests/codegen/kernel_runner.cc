@@ -170,7 +170,7 @@ absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& 
   for (size_t k = 0; k < expected.size(); ++k) {
     for (int64_t i = 0; i < expected[k].size(); ++i) {
       double a = expected[k].Get(i), b = actual[k].Get(i);
-      if (ir::IsFloat(program.outputs[k]->dtype) ? codegen::Close(a, b) : a == b) continue;
+      if (codegen::Same(program.outputs[k]->dtype, a, b)) continue;
       return absl::InternalError(absl::StrCat(program.name, ": ", program.outputs[k]->name, "[", i,
                                               "] is ", b, ", the interpreter says ", a));
     }

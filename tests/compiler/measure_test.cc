@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
@@ -112,6 +113,66 @@ TEST_F(MeasureTest, CodeThatDoesNotLoadIsAnError) {
   artifact.kernels.clear();
   EXPECT_EQ(bench_->Run(artifact).status().code(), absl::StatusCode::kInvalidArgument);
 }
+
+// Few points, all of them corners, so that what lies between is found by whole outputs only.
+class WholeOutputs : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string workload = absl::StrCat("program p(", Arguments(), R"() {
+  for i in 4000 {
+    block y_block(v < 4000 spatial = i) {
+      y[v] = (x[v] + x[v])
+    }
+  }
+}
+)");
+    MeasureOptions options = Quick();
+    options.check_points = 2;
+    auto bench = WorkloadBench::Create(workload, options);
+    ASSERT_TRUE(bench.ok()) << bench.status();
+    bench_ = *std::move(bench);
+  }
+  std::string Arguments() const {
+    return absl::StrCat("x: ", GetParam(), "[4000]) -> (y: ", GetParam(), "[4000]");
+  }
+  absl::StatusOr<Measurement> Run(const std::string& body) {
+    const auto program = ir::Parse(absl::StrCat("program k(", Arguments(), ") {", body, "}"));
+    EXPECT_TRUE(program.ok()) << program.status();
+    const auto artifact = codegen::CompileLlvm({*program}, Native());
+    EXPECT_TRUE(artifact.ok()) << artifact.status();
+    return bench_->Run(*artifact);
+  }
+  std::unique_ptr<WorkloadBench> bench_;
+};
+
+constexpr char kRight[] = "for i in 4000 { y[i] = (x[i] + x[i]) }";
+constexpr char kWrongInTheMiddle[] = R"(for i in 4000 {
+  y[i] = (x[i] + x[i]) if (i == 2000) { y[i] = ((x[i] + x[i]) + x[i]) } })";
+constexpr char kOneNotWritten[] = "for i in 4000 { if (i != 2000) { y[i] = (x[i] + x[i]) } }";
+
+TEST_P(WholeOutputs, AMistakeBetweenThePointsIsFound) {
+  ASSERT_TRUE(Run(kRight).ok());
+  EXPECT_THAT(std::string(Run(kWrongInTheMiddle).status().message()),
+              HasSubstr("wrong result: output 0 ('y'), element [2000] is"));
+  const auto again = Run(kRight);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->references_replaced, 0);
+}
+
+TEST_P(WholeOutputs, AWrongFirstCandidateDoesNotCondemnTheNext) {
+  ASSERT_TRUE(Run(kWrongInTheMiddle).ok()) << "nothing to compare it with but the points";
+  const auto right = Run(kRight);
+  ASSERT_TRUE(right.ok()) << right.status();
+  EXPECT_EQ(right->references_replaced, 1);
+  EXPECT_FALSE(Run(kWrongInTheMiddle).ok());
+}
+
+TEST_P(WholeOutputs, AnElementThatIsNotWrittenIsFoundAtOnce) {
+  EXPECT_THAT(std::string(Run(kOneNotWritten).status().message()), HasSubstr("element [2000]"));
+  EXPECT_TRUE(Run(kRight).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, WholeOutputs, ::testing::Values("f32", "f64", "i8", "i32", "i64"));
 
 TEST(MeasureCreateTest, MalformedWorkloadsAreErrors) {
   EXPECT_EQ(WorkloadBench::Create("", {}).status().code(), absl::StatusCode::kInvalidArgument);
