@@ -22,6 +22,27 @@ absl::Status Illegal(const Block& block, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
 }
 
+// A chain y = y * y doubles with every stage that goes into the next. Several activations, with the
+// index arithmetic of a few reshapes, stay below this many nodes; beyond, a stage is better stored
+// than computed again, and no compiler likes such expressions.
+constexpr int64_t kMaxNodes = 256;
+
+// Nodes of the expression, which is a tree; stops counting beyond the limit.
+int64_t CountNodes(const Expr& e, int64_t limit) {
+  int64_t nodes = 1;
+  for (const Expr& a : e->args) {
+    if (nodes > limit) break;
+    nodes += CountNodes(a, limit - nodes);
+  }
+  return nodes;
+}
+
+absl::Status CheckSize(const Block& block, const Block& grown) {
+  if (CountNodes(grown.store.value, kMaxNodes) <= kMaxNodes) return absl::OkStatus();
+  return Illegal(block, absl::StrCat("would make block ", Quoted(grown.name), " larger than ",
+                                     kMaxNodes, " operations"));
+}
+
 // Replaces loads of one buffer; `value_at` gives the element's value for rewritten indices.
 Expr ReplaceLoads(const Expr& e, const ir::Buffer* buffer,
                   const std::function<Expr(const std::vector<Expr>&)>& value_at) {
@@ -131,6 +152,7 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
     return Illegal(block, "has no reader to be inlined into");
   }
   auto value_at = [&](const std::vector<Expr>& indices) { return ValueAt(block, shape, indices); };
+  absl::Status size;
   Stmt inlined = MapBlocks(body, [&](const Stmt& s) -> Stmt {
     if (s == path.target()) return nullptr;
     const Block& reader = *As<Block>(s);
@@ -138,8 +160,10 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
     Block changed = reader;
     changed.store.value = ReplaceLoads(changed.store.value, buffer, value_at);
     for (Expr& index : changed.store.indices) index = ReplaceLoads(index, buffer, value_at);
+    size.Update(CheckSize(block, changed));
     return ir::MakeStmt(std::move(changed));
   });
+  HEDDLE_RETURN_IF_ERROR(size);
   return Finish(p, std::move(inlined), buffers);
 }
 
@@ -175,6 +199,7 @@ absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string
     return Illegal(consumer, "has a guard or loops over a part of its domain only");
   }
   HEDDLE_ASSIGN_OR_RETURN(Block folded, FoldInto(consumer, producer));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(consumer, folded));
   Stmt merged = MapBlocks(body, [&](const Stmt& s) -> Stmt {
     if (s == consumer_path.target()) return nullptr;
     return s == producer_path->target() ? ir::MakeStmt(Block(folded)) : s;

@@ -129,6 +129,24 @@ std::vector<Path> RuleSpace::Consumers(const std::vector<Path>& blocks,
   return consumers;
 }
 
+// Loads of the buffer at different places, in all blocks together: how often its stage would be
+// computed if it went into its readers. Equal loads of one block share their computation.
+int DistinctLoads(const std::vector<Path>& readers, const ir::Buffer* buffer) {
+  int count = 0;
+  for (const Path& path : readers) {
+    std::vector<ir::Expr> seen;
+    ForEachLoad(path.block(), [&](const ir::Expr& load) {
+      if (load->buffer.get() != buffer) return;
+      for (const ir::Expr& other : seen) {
+        if (ir::StructuralEqual(load, other)) return;
+      }
+      seen.push_back(load);
+    });
+    count += static_cast<int>(seen.size());
+  }
+  return count;
+}
+
 // Chains of injective stages become one: each goes into its readers if these are injective too,
 // unless it is expensive and read more than once. What a reduction reads stays a stage of its own,
 // which the reduction's rule places.
@@ -143,7 +161,8 @@ void RuleSpace::InlineInjective() {
       std::vector<Path> consumers = Consumers(blocks, path);
       bool injective = std::all_of(consumers.begin(), consumers.end(),
                                    [](const Path& c) { return !c.block().reducer; });
-      if (!injective || (IsExpensive(block) && consumers.size() > 1)) continue;
+      if (!injective) continue;
+      if (IsExpensive(block) && DistinctLoads(consumers, block.store.buffer.get()) > 1) continue;
       if (base_.Do(Primitive::kComputeInline, {block.name}).ok()) {
         changed = true;
         break;

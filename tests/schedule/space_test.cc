@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "compiler/ir/visit.h"
+#include "compiler/tensor/expression.h"
 #include "tests/schedule/oracle.h"
 #include "tests/schedule/random_programs.h"
 #include "tests/schedule/workloads.h"
@@ -138,6 +140,28 @@ TEST(Space, RefusesPointsThatAreNotItsOwn) {
 
 // The default of a convolution: the epilogue inside the tile, accumulators in registers, vectors
 // along channels.
+// Every stage reads the one before twice, so the last one, all inlined, would have 2^40 loads.
+TEST(Space, ChainsOfSquaresStaySmall) {
+  tensor::Builder builder("squares");
+  tensor::Tensor x = builder.Input("x", ir::DType::kF32, {64});
+  for (int k = 0; k < 40; ++k) {
+    x = builder.Compute("y" + std::to_string(k), {64},
+                        [&](tensor::Iters i) { return x(i[0]) * x(i[0]); });
+  }
+  const auto stages = builder.Build({x});
+  ASSERT_TRUE(stages.ok()) << stages.status();
+  const ir::Program naive = tensor::LowerToLoops(*stages).value();
+  const auto trace = DefaultTrace(naive, Targets()[1]);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const auto scheduled = Replay(naive, *trace);
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+  int64_t nodes = 0;
+  ir::VisitStmtExprs(scheduled->body, [&](const ir::Expr& e) {
+    ir::VisitExpr(e, [&](const ir::Expr&) { ++nodes; });
+  });
+  EXPECT_LT(nodes, 40 * 1024);
+}
+
 TEST(Space, DefaultOfAConvolution) {
   auto naive = MakeWorkload("C2");
   ASSERT_TRUE(naive.ok());
