@@ -1,7 +1,10 @@
 #include "compiler/graph/fold_constants.h"
 
 #include <algorithm>
+#include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "compiler/graph/constant_budget.h"
 #include "compiler/graph/evaluate.h"
 #include "compiler/graph/graph_builder.h"
 #include "compiler/graph/ops.h"
@@ -10,15 +13,17 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kMostSteps = 5e7;  // expression nodes; about two seconds
+constexpr double kMostSteps = 5e7;  // expression nodes of one result; about two seconds
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands
 
 }  // namespace
 
 absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
+  auto budget = std::make_shared<ConstantBudget>();
   return RewriteGraph(
-      graph, [](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
+      graph,
+      [budget](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
         std::vector<TensorData> operands;
         std::vector<TensorType> types;
         int64_t elements = 0;
@@ -32,9 +37,16 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
         const OpDef* op = FindOp(node.op);
         HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> result, op->infer(types, node.attrs));
         if (NumElements(result[0]) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
-        if (EvaluationCost(node.op, node.attrs, types) > kMostSteps) return std::nullopt;
-        HEDDLE_ASSIGN_OR_RETURN(TensorData data, EvaluateOp(node.op, node.attrs, operands));
-        return out.Constant(node.name, std::move(data));
+        const double cost = EvaluationCost(node.op, node.attrs, types);
+        const int64_t bytes = NumElements(result[0]) * ir::SizeOf(result[0].dtype);
+        if (cost > kMostSteps || !budget->Take(bytes, cost)) return std::nullopt;
+        auto data = EvaluateOp(node.op, node.attrs, operands);
+        if (!data.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(node.op, " node '", node.name, "', whose operands are constants: ",
+                           data.status().message(), " (--disable-pass fold-constants leaves it)"));
+        }
+        return out.Constant(node.name, *std::move(data));
       });
 }
 

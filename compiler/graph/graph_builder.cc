@@ -57,6 +57,10 @@ absl::StatusOr<ValueId> GraphBuilder::Add(std::string_view op, std::vector<Value
                         absl::StrCat(std::string(op), " ", inferred.status().message()));
   }
   HEDDLE_RETURN_IF_ERROR(CheckSize((*inferred)[0]));
+  if (NumElements((*inferred)[0]) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(op), " gives ", ToText((*inferred)[0]), ", without elements"));
+  }
   const ValueId out = AddValue(name, (*inferred)[0]);
   producers_[out] = graph_.nodes.size();
   graph_.nodes.push_back(

@@ -92,7 +92,7 @@ void Clip(NodeImport& n) {
     const ValueId bound = n.In(i);
     const TensorData* known = n.ConstantData(bound);
     if (known != nullptr && NumElements(known->type) == 1)
-      attrs[i == 1 ? "min" : "max"] = ToDoubles(*known)[0];
+      attrs[i == 1 ? "min" : "max"] = ToAttr(*known);
     else
       x = n.Emit(i == 1 ? "max" : "min", {x, bound});
   }

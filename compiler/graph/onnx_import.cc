@@ -236,7 +236,8 @@ absl::Status CheckByLibrary(onnx::ModelProto& model, const std::string& what,
 
 class Importer {
  public:
-  explicit Importer(const onnx::ModelProto& model) : model_(model), opset_(OpsetOf(model, "")) {}
+  Importer(const onnx::ModelProto& model, const ImportOptions& options)
+      : model_(model), opset_(OpsetOf(model, "")), budget_(options.constant_bytes) {}
 
   absl::StatusOr<Graph> Run() {
     for (const auto& t : model_.graph().initializer()) {
@@ -278,7 +279,7 @@ class Importer {
       broken_.insert(node.output().begin(), node.output().end());
       return absl::OkStatus();
     }
-    NodeImport import(node, opset_, builder_, values_);
+    NodeImport import(node, opset_, builder_, values_, budget_);
     Translations().at(node.op_type())(import);
     if (import.status().code() == absl::StatusCode::kUnimplemented) {
       unsupported_.push_back(
@@ -305,7 +306,11 @@ class Importer {
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph graph, builder_.Build(outputs));
     graph = RemoveDead(graph);
-    HEDDLE_RETURN_IF_ERROR(CheckGraph(graph));
+    // Translations check what they emit; what is still wrong here the model brought along.
+    if (absl::Status s = CheckGraph(graph); !s.ok()) {
+      return BadInput(absl::StrCat("the model does not make a legal graph (", s.message(),
+                                   "); check it with onnx.checker and simplify it"));
+    }
     return graph;
   }
 
@@ -313,6 +318,7 @@ class Importer {
   int opset_;
   GraphBuilder builder_;
   std::map<std::string, ValueId> values_;
+  ConstantBudget budget_;
   std::set<std::string> broken_;
   std::vector<std::string> unsupported_;
 };
@@ -329,7 +335,7 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   std::set<std::string> initialized;
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
   HEDDLE_RETURN_IF_ERROR(FixShapes(model, options, initialized));
-  HEDDLE_ASSIGN_OR_RETURN(Graph graph, Importer(model).Run());
+  HEDDLE_ASSIGN_OR_RETURN(Graph graph, Importer(model, options).Run());
   // After our own inference, which has refused what libonnx's would loop over for hours (strides of
   // zero, huge extents).
   HEDDLE_RETURN_IF_ERROR(

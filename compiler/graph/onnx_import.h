@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/graph/constant_budget.h"
 #include "compiler/graph/graph.h"
 
 namespace heddle::graph {
@@ -14,6 +15,8 @@ namespace heddle::graph {
 struct ImportOptions {
   // Shapes of inputs with symbolic or missing dimensions, by input name.
   std::map<std::string, std::vector<int64_t>> shapes;
+  // What all constants made at import may hold together; Unimplemented beyond.
+  int64_t constant_bytes = ConstantBudget::kBytes;
 };
 
 // Errors, all one line: InvalidArgument for bytes that are not a valid ONNX model (truncated,

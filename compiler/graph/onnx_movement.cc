@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/graph/onnx_node.h"
 
 namespace heddle::graph {
@@ -24,10 +25,12 @@ void Reshape(NodeImport& n) {
       if (d >= n.ShapeOf(x).size()) return n.Fail("a zero in the shape has no dimension to copy");
       shape[d] = n.ShapeOf(x)[d];
     }
+    if (shape[d] < -1 || (shape[d] == -1 && open >= 0))
+      return n.Fail(absl::StrCat("cannot reshape to [", absl::StrJoin(shape, ","), "]"));
     if (shape[d] == -1)
       open = static_cast<int64_t>(d);
-    else
-      known *= shape[d];
+    else if (__builtin_mul_overflow(known, shape[d], &known))
+      return n.Fail("the shape is too large");
   }
   if (open >= 0) shape[open] = known == 0 ? 0 : NumElements(n.Type(x)) / known;
   n.Set(0, n.Reshape(x, shape));
@@ -100,7 +103,7 @@ void SetTensor(NodeImport& n, const onnx::TensorProto& tensor) {
 void Constant(NodeImport& n) {
   if (const auto* a = n.Find("value")) return SetTensor(n, a->t());
   if (const auto* a = n.Find("value_int"))
-    return n.Set(0, n.Constant(FromDoubles({static_cast<double>(a->i())}, {}, DType::kI64)));
+    return n.Set(0, n.Constant(Repeated(FromInts({a->i()}), {})));
   if (const auto* a = n.Find("value_float"))
     return n.Set(0, n.Constant(FromDoubles({a->f()}, {}, DType::kF32)));
   if (n.Find("value_ints")) return n.Set(0, n.Constant(FromInts(n.Ints("value_ints"))));
@@ -114,16 +117,14 @@ void Constant(NodeImport& n) {
 void ConstantOfShape(NodeImport& n) {
   const Shape shape = n.ConstantInts(0);
   if (!n.ok()) return;
-  DType dtype = DType::kF32;
-  double value = 0;
+  TensorData value = FromDoubles({0}, {}, DType::kF32);
   if (const auto* a = n.Find("value")) {
     auto data = FromOnnxTensor(a->t());
     if (!data.ok()) return n.Unsupported(std::string(data.status().message()));
     if (NumElements(data->type) != 1) return n.Fail("needs one value");
-    dtype = data->type.dtype;
-    value = ToDoubles(*data)[0];
+    value = *std::move(data);
   }
-  n.Set(0, n.Fill({dtype, shape}, value));
+  if (n.CanMake({value.type.dtype, shape})) n.Set(0, n.Constant(Repeated(value, shape)));
 }
 
 void EyeLike(NodeImport& n) {
@@ -143,8 +144,33 @@ void EyeLike(NodeImport& n) {
   n.Set(0, n.Constant(FromDoubles(values, like.shape, dtype)));
 }
 
+// Exact where doubles are not: integers beyond 2^53.
+void IntegerRange(NodeImport& n, DType dtype) {
+  const Shape start = n.ConstantInts(0), limit = n.ConstantInts(1), delta = n.ConstantInts(2);
+  if (!n.ok()) return;
+  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
+    return n.Fail("needs three scalars");
+  const bool up = delta[0] > 0;
+  // The distance between any two, and the size of any step, fit into 64 bits without a sign.
+  const auto distance = [](int64_t low, int64_t high) {
+    return high <= low ? 0 : static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  };
+  const uint64_t span = up ? distance(start[0], limit[0]) : distance(limit[0], start[0]);
+  const uint64_t by = static_cast<uint64_t>(delta[0]), step = up ? by : 0 - by;
+  const uint64_t count = span / step + (span % step != 0);
+  constexpr uint64_t kLongest = uint64_t{1} << 40;  // what the check of the size can tell apart
+  if (count > kLongest) return n.Unsupported("a range of that length");
+  if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
+  Shape values;
+  // Products wrap on the way; the sums lie between start and limit.
+  for (uint64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<int64_t>(static_cast<uint64_t>(start[0]) + i * by));
+  n.Set(0, n.Constant(FromInts(values, dtype)));
+}
+
 void Range(NodeImport& n) {
   const DType dtype = n.Type(n.In(0)).dtype;
+  if (!ir::IsFloat(dtype)) return IntegerRange(n, dtype);
   const auto start = n.ConstantDoubles(0), limit = n.ConstantDoubles(1),
              delta = n.ConstantDoubles(2);
   if (!n.ok()) return;
@@ -294,7 +320,7 @@ void Pad(NodeImport& n) {
   if (n.opset() >= 11 && n.Has(2)) {
     const TensorData* fill = n.ConstantData(n.In(2));
     if (fill != nullptr && NumElements(fill->type) == 1)
-      attrs["value"] = ToDoubles(*fill)[0];
+      attrs["value"] = ToAttr(*fill);
     else
       inputs.push_back(n.In(2));
   }

@@ -111,8 +111,8 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
 // -------------------------------------------------------------------------------------------------------
 
 NodeImport::NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
-                       std::map<std::string, ValueId>& values)
-    : node_(node), opset_(opset), builder_(builder), values_(values) {
+                       std::map<std::string, ValueId>& values, ConstantBudget& budget)
+    : node_(node), opset_(opset), builder_(builder), values_(values), budget_(budget) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)
                                    : node.op_type();
@@ -220,7 +220,7 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
       return -1;
     }
   }
-  if (constant && (empty || EvaluationCost(op, attrs, types) <= kImportEvaluationLimit)) {
+  if (constant && (empty || MayEvaluate(op, attrs, types, (*inferred)[0]))) {
     auto result = EvaluateOp(op, attrs, data);
     if (result.ok()) return Constant(*std::move(result));
     if (empty) Unsupported("tensors without elements");
@@ -233,6 +233,13 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
     return -1;
   }
   return *v;
+}
+
+bool NodeImport::MayEvaluate(std::string_view op, const Attrs& attrs, Types types,
+                             const TensorType& result) {
+  const double cost = EvaluationCost(op, attrs, types);
+  return cost <= kImportEvaluationLimit &&
+         budget_.Take(NumElements(result) * ir::SizeOf(result.dtype), cost);
 }
 
 ValueId NodeImport::Constant(TensorData data) {
@@ -249,6 +256,10 @@ bool NodeImport::CanMake(const TensorType& type) {
   constexpr int64_t kMostElements = int64_t{1} << 26;
   if (absl::Status size = CheckSize(type); !size.ok()) Fail(std::string(size.message()));
   if (NumElements(type) > kMostElements) Unsupported(absl::StrCat("a constant ", ToText(type)));
+  if (!ok()) return false;
+  const int64_t elements = NumElements(type);
+  if (!budget_.Take(elements * ir::SizeOf(type.dtype), static_cast<double>(elements)))
+    Unsupported(absl::StrCat("a constant ", ToText(type), ", which with all others is too much"));
   return ok();
 }
 

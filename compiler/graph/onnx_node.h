@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/graph/constant_budget.h"
 #include "compiler/graph/graph_builder.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/tensor_data.h"
@@ -25,7 +26,7 @@ absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
 class NodeImport {
  public:
   NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
-             std::map<std::string, ValueId>& values);
+             std::map<std::string, ValueId>& values, ConstantBudget& budget);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -67,7 +68,8 @@ class NodeImport {
   // shapes ends as constants.
   ValueId Emit(std::string_view op, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
-  // A constant with every element `value`. CanMake: whether one of that size may be made at import.
+  // A constant with every element `value`. CanMake: whether one of that size may be made at import;
+  // takes it out of the model's budget.
   ValueId Fill(const TensorType& type, double value);
   bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
@@ -87,10 +89,13 @@ class NodeImport {
   void Set(int i, ValueId v);
 
  private:
+  bool MayEvaluate(std::string_view op, const Attrs& attrs, Types types, const TensorType& result);
+
   const onnx::NodeProto& node_;
   int opset_;
   GraphBuilder& builder_;
   std::map<std::string, ValueId>& values_;
+  ConstantBudget& budget_;
   absl::Status status_;
   std::string name_;
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/fold.h"
 
 namespace heddle::graph {
 
@@ -85,7 +86,15 @@ std::vector<Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Sh
 }
 
 Expr Number(double value, DType dtype) {
-  return ir::IsFloat(dtype) ? ir::Float(value, dtype) : ir::Int(static_cast<int64_t>(value), dtype);
+  return ir::IsFloat(dtype) ? ir::Float(value, dtype)
+                            : ir::Int(ir::FloatToInt(value, dtype), dtype);
+}
+
+Expr NumberAttr(const Attrs& attrs, std::string_view name, DType dtype, double fallback) {
+  const auto* whole = Find<int64_t>(attrs, name);
+  if (whole != nullptr && !ir::IsFloat(dtype)) return ir::Int(*whole, dtype);
+  return Number(whole != nullptr ? static_cast<double>(*whole) : FloatAttr(attrs, name, fallback),
+                dtype);
 }
 
 Expr Lowest(DType dtype) { return ir::Identity(ir::ReduceOp::kMax, dtype); }

@@ -35,8 +35,11 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 // result's own shape is read by plain iterators.
 std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Shape& shape);
 
-// `value` as a constant of any type; floats given to integer types truncate.
+// `value` as a constant of any type; floats given to integer types truncate and saturate.
 ir::Expr Number(double value, ir::DType dtype);
+// A numeric attribute as such a constant. Integers stay integers: doubles cannot hold all of them.
+ir::Expr NumberAttr(const Attrs& attrs, std::string_view name, ir::DType dtype,
+                    double fallback = 0);
 // The least (greatest) value a maximum (minimum) over `dtype` can start from.
 ir::Expr Lowest(ir::DType dtype);
 

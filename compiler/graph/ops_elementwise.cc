@@ -55,8 +55,8 @@ Expr IsInf(const Expr& x, const Attrs& attrs) {
 
 Expr Clip(const Expr& x, const Attrs& attrs) {
   Expr y = x;
-  if (HasAttr(attrs, "min")) y = Max(y, Num(FloatAttr(attrs, "min"), x));
-  if (HasAttr(attrs, "max")) y = Min(y, Num(FloatAttr(attrs, "max"), x));
+  if (HasAttr(attrs, "min")) y = Max(y, NumberAttr(attrs, "min", x->dtype));
+  if (HasAttr(attrs, "max")) y = Min(y, NumberAttr(attrs, "max", x->dtype));
   return y;
 }
 

@@ -30,6 +30,8 @@ OpDef Injective(std::string_view name, Inferred (*infer)(Types, const Attrs&),
 Inferred InferReshape(Types in, const Attrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   TensorType out{in[0].dtype, IntsAttr(attrs, "shape")};
+  // Two negative extents have a positive product.
+  HEDDLE_RETURN_IF_ERROR(CheckSize(out));
   if (NumElements(out) != NumElements(in[0])) {
     return BadInput(absl::StrCat("cannot reshape ", ToText(in[0]), " to ", ShapeText(out.shape)));
   }
@@ -213,7 +215,7 @@ Expressed ExpressPad(tensor::Builder& b, Tensors in, const Attrs& attrs) {
   for (size_t d = 0; d < out.size(); ++d) out[d] += begin[d] + end[d];
   if (mode == "constant") {
     Expr fill = in.size() == 2 ? in[1].At(std::vector<Expr>(in[1].rank(), ir::Int(0)))
-                               : Number(FloatAttr(attrs, "value"), x.dtype());
+                               : NumberAttr(attrs, "value", x.dtype());
     tensor::Tensor padded = PadTo(b, x, begin, out, fill);
     if (padded.buffer() != x.buffer()) return std::vector{padded};
     return std::vector{b.Compute("pad", out, [&](tensor::Iters s) {
@@ -254,7 +256,8 @@ Inferred InferTile(Types in, const Attrs& attrs) {
   TensorType out = in[0];
   for (size_t d = 0; d < repeats.size(); ++d) {
     if (repeats[d] < 0) return BadInput("repeats are negative");
-    out.shape[d] *= repeats[d];
+    if (__builtin_mul_overflow(out.shape[d], repeats[d], &out.shape[d]))
+      return BadInput(absl::StrCat("repeats dimension ", d, " too often"));
   }
   return std::vector{out};
 }

@@ -74,6 +74,11 @@ std::vector<int64_t> ToInts(const TensorData& data) {
   return out;
 }
 
+Attr ToAttr(const TensorData& data) {
+  if (ir::IsFloat(data.type.dtype)) return ElementAsDouble(data, 0);
+  return ToInts(data)[0];
+}
+
 std::vector<double> ToDoubles(const TensorData& data) {
   std::vector<double> out;
   for (int64_t i = 0; i < NumElements(data.type); ++i) out.push_back(ElementAsDouble(data, i));
@@ -85,8 +90,8 @@ TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
   for (int64_t v : values) {
     if (dtype == DType::kI64)
       Append(bytes, v);
-    else
-      AppendAs(bytes, dtype, static_cast<double>(v));
+    else  // what wraps to a narrower type is a double exactly
+      AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }
   return {{dtype, {static_cast<int64_t>(values.size())}},
           std::make_shared<const std::string>(std::move(bytes))};
@@ -98,9 +103,16 @@ TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DT
   return {{dtype, shape}, std::make_shared<const std::string>(std::move(bytes))};
 }
 
+TensorData Repeated(const TensorData& element, const Shape& shape) {
+  const TensorType type{element.type.dtype, shape};
+  std::string bytes;
+  bytes.reserve(element.bytes->size() * static_cast<size_t>(NumElements(type)));
+  for (int64_t i = 0; i < NumElements(type); ++i) bytes += *element.bytes;
+  return {type, std::make_shared<const std::string>(std::move(bytes))};
+}
+
 TensorData Filled(TensorType type, double value) {
-  const std::vector<double> values(static_cast<size_t>(NumElements(type)), value);
-  return FromDoubles(values, type.shape, type.dtype);
+  return Repeated(FromDoubles({value}, {}, type.dtype), type.shape);
 }
 
 }  // namespace heddle::graph

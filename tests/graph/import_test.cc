@@ -6,7 +6,9 @@
 
 #include <random>
 
+#include "compiler/graph/evaluate.h"
 #include "compiler/graph/passes.h"
+#include "compiler/graph/tensor_data.h"
 #include "compiler/graph/zoo.h"
 #include "onnx/onnx_pb.h"
 
@@ -30,6 +32,7 @@ void Describe(onnx::ValueInfoProto* info, const std::string& name,
   info->set_name(name);
   auto* tensor = info->mutable_type()->mutable_tensor_type();
   tensor->set_elem_type(type);
+  tensor->mutable_shape();  // of a scalar, too
   for (const std::string& d : dims) {
     auto* dim = tensor->mutable_shape()->add_dim();
     if (std::isdigit(static_cast<unsigned char>(d[0])))
@@ -170,6 +173,49 @@ TEST(ImportRefusals, AnInitializerWithTooFewBytes) {
   ExpectRefused(Import(m), absl::StatusCode::kInvalidArgument, HasSubstr("'w'"));
 }
 
+void Initialize(onnx::ModelProto& m, const std::string& name, const std::vector<int64_t>& values,
+                bool scalar = false) {
+  auto* t = m.mutable_graph()->add_initializer();
+  t->set_name(name);
+  t->set_data_type(onnx::TensorProto::INT64);
+  if (!scalar) t->add_dims(static_cast<int64_t>(values.size()));
+  for (int64_t v : values) t->add_int64_data(v);
+}
+
+// Reshape(c, Identity(shape)) of four constants, so that the checker does not see the shape.
+TEST(ImportRefusals, ShapesThatNoTensorHas) {
+  const std::vector<std::vector<int64_t>> shapes = {
+      {-2, -2}, {-1, -1}, {-4, -1}, {INT64_MIN, 2}, {int64_t{1} << 32, int64_t{1} << 32, 4}};
+  for (const auto& shape : shapes) {
+    onnx::ModelProto m = EmptyModel();
+    Initialize(m, "c", {1, 2, 3, 4});
+    Initialize(m, "shape", shape);
+    Describe(m.mutable_graph()->add_input(), "x", {"1"}, onnx::TensorProto::INT64);
+    AddNode(m, "Identity", "id", {"shape"}, "to");
+    AddNode(m, "Reshape", "reshape", {"c", "to"}, "r");
+    AddNode(m, "Add", "add", {"x", "r"}, "y");
+    Describe(m.mutable_graph()->add_output(), "y", {"a", "b"}, onnx::TensorProto::INT64);
+    ExpectRefused(Import(m), absl::StatusCode::kInvalidArgument, HasSubstr("reshape"));
+  }
+}
+
+// Each is small enough, all together are not.
+TEST(ImportRefusals, ConstantsThatTogetherAreTooLarge) {
+  onnx::ModelProto m = EmptyModel();
+  Initialize(m, "shape", {1000});
+  Describe(m.mutable_graph()->add_input(), "x", {"1000"});
+  for (const char* name : {"a", "b", "c"}) {
+    AddNode(m, "ConstantOfShape", name, {"shape"}, std::string("filled_") + name);
+    AddNode(m, "Add", std::string("add_") + name, {"x", std::string("filled_") + name}, name);
+    Describe(m.mutable_graph()->add_output(), name, {"n"});
+  }
+  EXPECT_TRUE(Import(m).ok()) << Import(m);
+  EXPECT_TRUE(Import(m, {.shapes = {}, .constant_bytes = 12000}).ok());
+  ExpectRefused(Import(m, {.shapes = {}, .constant_bytes = 11000}),
+                absl::StatusCode::kUnimplemented,
+                AllOf(HasSubstr("ConstantOfShape (node 'c'"), HasSubstr("too much")));
+}
+
 TEST(ImportRefusals, ShapesThatContradictEachOther) {
   onnx::ModelProto m = EmptyModel();
   Describe(m.mutable_graph()->add_input(), "a", {"2", "3"});
@@ -191,15 +237,8 @@ TEST(Import, AFixedShapeReachesTheOutput) {
 TEST(Import, ArithmeticOnShapesFolds) {
   onnx::ModelProto m = EmptyModel();
   Describe(m.mutable_graph()->add_input(), "x", {"N", "3", "4"});
-  const auto ints = [&](const std::string& name, const std::vector<int64_t>& values) {
-    auto* t = m.mutable_graph()->add_initializer();
-    t->set_name(name);
-    t->set_data_type(onnx::TensorProto::INT64);
-    t->add_dims(static_cast<int64_t>(values.size()));
-    for (int64_t v : values) t->add_int64_data(v);
-  };
-  ints("zero", {0});
-  ints("minus_one", {-1});
+  Initialize(m, "zero", {0});
+  Initialize(m, "minus_one", {-1});
   AddNode(m, "Shape", "shape", {"x"}, "s");
   AddNode(m, "Gather", "gather", {"s", "zero"}, "n");
   auto* axis = AddNode(m, "Concat", "concat", {"n", "minus_one"}, "to")->add_attribute();
@@ -212,6 +251,69 @@ TEST(Import, ArithmeticOnShapesFolds) {
   ASSERT_TRUE(g.ok()) << g.status();
   EXPECT_EQ(ToText(g->values[g->outputs[0]].type), "f32[2,12]");
   EXPECT_EQ(g->nodes.size(), 1u) << Print(*g);
+}
+
+// 2^63-1 is no double, and what it rounds to is no 64-bit integer.
+TEST(Import, IntegersAboveTheDoublesStayExact) {
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;
+  onnx::ModelProto m = EmptyModel();
+  Initialize(m, "low", {kOdd}, /*scalar=*/true);
+  Initialize(m, "high", {INT64_MAX}, /*scalar=*/true);
+  Initialize(m, "start", {kOdd}, true);
+  Initialize(m, "limit", {kOdd + 2}, true);
+  Initialize(m, "step", {1}, true);
+  Initialize(m, "around", {1, 0});
+  Initialize(m, "two", {2});
+  Describe(m.mutable_graph()->add_input(), "x", {"2"}, onnx::TensorProto::INT64);
+  AddNode(m, "Clip", "clip", {"x", "low", "high"}, "clipped");
+  AddNode(m, "Pad", "pad", {"x", "around", "low"}, "padded");
+  AddNode(m, "Range", "range", {"start", "limit", "step"}, "counted");
+  auto* value = AddNode(m, "Constant", "constant", {}, "odd")->add_attribute();
+  value->set_name("value_int");
+  value->set_type(onnx::AttributeProto::INT);
+  value->set_i(kOdd);
+  auto* filling = AddNode(m, "ConstantOfShape", "fill", {"two"}, "filled")->add_attribute();
+  filling->set_name("value");
+  filling->set_type(onnx::AttributeProto::TENSOR);
+  filling->mutable_t()->set_data_type(onnx::TensorProto::INT64);
+  filling->mutable_t()->add_dims(1);
+  filling->mutable_t()->add_int64_data(kOdd);
+  for (const char* name : {"clipped", "padded", "counted", "odd", "filled"}) {
+    std::vector<std::string> dims{"n"};
+    if (std::string(name) == "odd") dims.clear();
+    Describe(m.mutable_graph()->add_output(), name, dims, onnx::TensorProto::INT64);
+  }
+  auto g = ImportOnnx(m.SerializeAsString());
+  ASSERT_TRUE(g.ok()) << g.status();
+  TensorData x = FromInts({5, INT64_MAX - 1});
+  auto out = EvaluateGraph(*g, std::vector{x});
+  ASSERT_TRUE(out.ok()) << out.status();
+  const std::vector<std::vector<int64_t>> expected = {
+      {kOdd, INT64_MAX - 1}, {kOdd, 5, INT64_MAX - 1}, {kOdd, kOdd + 1}, {kOdd}, {kOdd, kOdd}};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(ToInts((*out)[i]), expected[i]) << i;
+}
+
+TEST(Import, RangesEndBeforeTheirLimit) {
+  struct Case {
+    int64_t start, limit, step;
+    std::vector<int64_t> values;
+  };
+  const Case cases[] = {{0, 7, 3, {0, 3, 6}},
+                        {0, 6, 3, {0, 3}},
+                        {5, -2, -3, {5, 2, -1}},
+                        {INT64_MAX, INT64_MIN, INT64_MIN, {INT64_MAX, -1}},
+                        {INT64_MIN, INT64_MAX, INT64_MAX, {INT64_MIN, -1, INT64_MAX - 1}}};
+  for (const Case& c : cases) {
+    onnx::ModelProto m = EmptyModel();
+    Initialize(m, "start", {c.start}, true);
+    Initialize(m, "limit", {c.limit}, true);
+    Initialize(m, "step", {c.step}, true);
+    AddNode(m, "Range", "range", {"start", "limit", "step"}, "y");
+    Describe(m.mutable_graph()->add_output(), "y", {"n"}, onnx::TensorProto::INT64);
+    auto g = ImportOnnx(m.SerializeAsString());
+    ASSERT_TRUE(g.ok()) << g.status();
+    EXPECT_EQ(ToInts((*EvaluateGraph(*g, {}))[0]), c.values);
+  }
 }
 
 // Damaged models are refused or imported, but never bring the process down.

@@ -71,6 +71,9 @@ TEST(Ops, RefusalsNameTheReason) {
               HasSubstr("out of range"));
   EXPECT_THAT(Refusal("reshape", {F32({2, 3})}, {{"shape", Shape{4}}}),
               HasSubstr("cannot reshape f32[2,3] to 4"));
+  EXPECT_THAT(Refusal("reshape", {F32({4})}, {{"shape", Shape{-2, -2}}}), HasSubstr("cannot be"));
+  EXPECT_THAT(Refusal("tile", {F32({4})}, {{"repeats", Shape{INT64_MAX / 2}}}),
+              HasSubstr("too often"));
   EXPECT_THAT(Refusal("transpose", {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
               HasSubstr("permutation"));
   EXPECT_THAT(Refusal("reduce_sum", {F32({2})}, {{"axes", Shape{1}}}),
