@@ -81,7 +81,28 @@ class Fuser {
   // Node v takes operand u of another group.
   bool MayJoin(int u, int v) const {
     if (!OnlyReadBy(u, group_[u], group_[v])) return false;
-    return ClassesAllow(u, v);
+    return ClassesAllow(u, v) && StaysSmall(u, v);
+  }
+
+  // An operand that is read twice stands twice in the expression of a loop that it is inlined into;
+  // a chain of y * y doubles with every link.
+  bool StaysSmall(int u, int v) const {
+    constexpr double kMostRepeated = 256;  // nodes computed again; schedules inline no more, either
+    std::vector<int> all = members_[group_[u]];
+    all.insert(all.end(), members_[group_[v]].begin(), members_[group_[v]].end());
+    std::sort(all.begin(), all.end());
+    std::map<int, double> tree;  // node -> size of its expression with its operands in it
+    double once = 0;             // .. if each node of the group stood there once
+    for (int n : all) {
+      double size = 1;
+      for (ValueId operand : graph_.nodes[n].inputs) {
+        const auto made = tree.find(producers_[operand]);
+        size += made == tree.end() ? 1 : made->second;
+      }
+      once += 1 + static_cast<double>(graph_.nodes[n].inputs.size());
+      tree[n] = Class(n) == FusionClass::kInjective ? size : 1;  // others are not inlined
+    }
+    return tree.at(v) - once <= kMostRepeated;
   }
 
   bool ClassesAllow(int u, int v) const {
@@ -173,6 +194,32 @@ std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
   return ordered;
 }
 
+// "conv2d+add+relu"; "(concat+reshape)x128" for what repeats; ".." for what a line has no room for.
+std::string OperatorsText(const std::vector<std::string>& ops) {
+  constexpr size_t kLongest = 40;        // characters; a table's column
+  constexpr size_t kLongestPattern = 4;  // operators; longer ones are rare and fill the line alone
+  std::string text;
+  for (size_t i = 0; i < ops.size();) {
+    size_t pattern = 1, covered = 1;
+    for (size_t p = 1; p <= kLongestPattern; ++p) {
+      size_t end = i + p;
+      while (end < ops.size() && ops[end] == ops[end - p]) ++end;
+      const size_t whole = (end - i) / p * p;
+      if (whole >= 2 * p && whole > covered) pattern = p, covered = whole;
+    }
+    std::string part = absl::StrJoin(ops.begin() + i, ops.begin() + i + pattern, "+");
+    if (covered > pattern) part = absl::StrCat("(", part, ")x", covered / pattern);
+    const bool last = i + covered == ops.size();
+    if (text.size() + 1 + part.size() + (last ? 0 : 3) > kLongest) {
+      if (text.empty()) return part.substr(0, kLongest - 2) + "..";
+      return text + "+..";
+    }
+    absl::StrAppend(&text, text.empty() ? "" : "+", part);
+    i += covered;
+  }
+  return text;
+}
+
 // The flops, label and ports of a group; then its canonical program.
 absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
                                const std::vector<int>& uses) {
@@ -206,7 +253,7 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
     elements += static_cast<double>(NumElements(types[0]));
   }
   group.flops = counted > 0 ? counted : elements;
-  group.label = absl::StrCat(absl::StrJoin(ops, "+"), " ",
+  group.label = absl::StrCat(OperatorsText(ops), " ",
                              ShapeText(graph.values[group.outputs.back()].type.shape));
   return group;
 }
@@ -251,12 +298,18 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   }
   const std::vector<int> uses = UseCounts(graph);
   FusedGraph fused;
+  std::map<std::string, std::string> workloads;  // by key
   for (std::vector<int>& nodes : groups) {
     HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
     HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
     HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));
     group.workload = ir::Print(loops);
     group.key = tensor::WorkloadKey(group.workload);
+    // Keys are hashes; tasks, records and kernels are told apart by them.
+    if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
+      return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,
+                                              ", one is ", group.label));
+    }
     fused.groups.push_back(std::move(group));
   }
   fused.graph = std::move(graph);

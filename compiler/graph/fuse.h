@@ -16,7 +16,7 @@ struct Group {
   std::vector<ValueId> inputs;   // read from outside (inputs, constants, other groups), in the
                                  // kernel's argument order
   std::vector<ValueId> outputs;  // needed outside, in the kernel's argument order
-  std::string label;             // for people: "conv2d+add+relu 1x56x56x64"
+  std::string label;             // for people, about 60 characters: "conv2d+add+relu 1x56x56x64"
   std::string workload;          // canonical text of the naive loop program (ir/text.h)
   std::string key;               // tensor::WorkloadKey(workload)
   double flops = 0;              // of the direct algorithm; workloads.md's way of counting
@@ -33,8 +33,8 @@ struct FuseOptions {
 
 // Groups the nodes by the four operator classes: greedy in topological order, at most one complex
 // anchor a group, a producer merges only if all its consumers end up in the group (or it has a
-// single one); pure data movement without effect (reshape of a contiguous tensor) costs no kernel
-// where it can be an alias.
+// single one), and no further once the group's expression would repeat itself too often. A reshape
+// between two anchors is a kernel that copies. Internal: two workloads with one key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 
 // The tensor expression of one group: inputs p0, p1, .. in the order of Group::inputs, stages named

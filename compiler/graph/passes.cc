@@ -21,15 +21,15 @@ struct Pass {
   absl::StatusOr<Graph> (*run)(const Graph&);
 };
 
-// Top to bottom. A pass that stands twice has one name: what stands between makes new work for it.
+// Top to bottom. What layout makes new work for stands again behind it, under a name of its own.
 constexpr Pass kPasses[] = {
     {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
                                         // constants that batch norm can fold into
     {"simplify", SimplifyGraph},
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
     {"layout", ChannelsLast},
-    {"fold-constants", FoldConstants},  // the transposes of weights that layout made
-    {"simplify", SimplifyGraph},        // its transposes against the model's own
+    {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
+    {"simplify-layout", SimplifyGraph},        // its transposes against the model's own
     {"dead-code", RemoveDeadCode},
 };
 
@@ -59,9 +59,7 @@ absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
 
 std::vector<std::string> PassNames() {
   std::vector<std::string> names;
-  for (const Pass& pass : kPasses) {
-    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.push_back(pass.name);
-  }
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
   return names;
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/graph/onnx_import.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/passes.h"
+#include "compiler/graph/tensor_data.h"
 #include "compiler/graph/zoo.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
@@ -176,6 +177,43 @@ TEST(Fuse, NoCycleThroughAThirdGroup) {
   TestRng rng(9);
   const auto inputs = RandomInputs(rng, graph);
   EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
+}
+
+// y = y * y, inlined 24 times, would be an expression of 16 million nodes.
+TEST(Fuse, AChainThatDoublesIsCut) {
+  GraphBuilder doubling, plain;
+  const TensorType type{ir::DType::kF32, {4}};
+  ValueId x = doubling.Input("x", type), y = plain.Input("x", type);
+  const ValueId c = plain.Constant("c", Filled(type, 1));
+  for (int i = 0; i < 24; ++i) x = *doubling.Add("mul", {x, x}, {}, "square");
+  for (int i = 0; i < 400; ++i) y = *plain.Add("add", {y, c}, {}, "sum");
+  const Graph graph = *doubling.Build({{"y", x}});
+  const FusedGraph fused = *Fuse(graph);
+  CheckLegal(fused);
+  EXPECT_GE(fused.groups.size(), 3u);
+  EXPECT_LE(fused.groups.size(), 6u);
+  EXPECT_EQ(Fuse(*plain.Build({{"y", y}}))->groups.size(), 1u) << "what is read once may be long";
+  TestRng rng(10);
+  const auto inputs = RandomInputs(rng, graph);
+  EXPECT_EQ(Difference(*EvaluateGraph(graph, inputs), *EvaluateFused(fused, inputs)), 0);
+}
+
+TEST(Fuse, LabelsFitIntoALine) {
+  GraphBuilder b;
+  ValueId x = b.Input("x", {ir::DType::kF32, {1, 4}});
+  for (int i = 0; i < 20; ++i) x = *b.Add("neg", {*b.Add("relu", {x}, {}, "relu")}, {}, "neg");
+  for (const char* op : {"tanh", "tanh", "abs"}) x = *b.Add(op, {x}, {}, op);
+  const ValueId short_enough = x;
+  EXPECT_EQ(Fuse(*b.Build({{"y", short_enough}}))->groups[0].label,
+            "(relu+neg)x20+(tanh)x2+abs 1x4");
+  GraphBuilder other;
+  x = other.Input("x", {ir::DType::kF32, {1, 4}});
+  for (int round = 0; round < 5; ++round) {
+    for (const char* op : {"relu", "abs", "tanh", "sigmoid", "neg", "exp", "softplus"})
+      x = *other.Add(op, {x}, {}, op);
+  }
+  EXPECT_EQ(Fuse(*other.Build({{"y", x}}))->groups[0].label,
+            "relu+abs+tanh+sigmoid+neg+exp+.. 1x4");
 }
 
 TEST(Fuse, WorkloadsDoNotDependOnNamesOrSeeds) {
