@@ -1,10 +1,7 @@
 #include "compiler/graph/memory_plan.h"
 
-#include <algorithm>
 #include <iterator>
 #include <set>
-
-#include "compiler/graph/ops.h"
 
 namespace heddle::graph {
 namespace {
@@ -68,20 +65,6 @@ class Arena {
 
 }  // namespace
 
-bool MayRunInPlace(const FusedGraph& fused, const Group& group, ValueId input) {
-  const Graph& graph = fused.graph;
-  const TensorType& type = graph.values[input].type;
-  if (group.outputs.size() != 1 || graph.values[group.outputs[0]].type != type) return false;
-  for (int n : group.nodes) {
-    const Node& node = graph.nodes[n];
-    if (!FindOp(node.op)->elementwise) return false;
-    const bool reads =
-        std::find(node.inputs.begin(), node.inputs.end(), input) != node.inputs.end();
-    if (reads && graph.values[node.outputs[0]].type.shape != type.shape) return false;
-  }
-  return true;
-}
-
 MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options) {
   const Graph& graph = fused.graph;
   const std::set<ValueId> graph_outputs(graph.outputs.begin(), graph.outputs.end());
@@ -92,26 +75,14 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
   MemoryPlan plan;
   Arena arena;
   for (const Group& group : fused.groups) {
-    std::set<ValueId> taken_over;
     for (ValueId v : group.outputs) {
       if (graph_outputs.count(v)) continue;
       const int64_t bytes = Bytes(graph, v);
       plan.unshared_bytes += bytes;
-      auto reusable = group.inputs.end();
-      if (options.share && options.in_place) {
-        reusable = std::find_if(group.inputs.begin(), group.inputs.end(), [&](ValueId in) {
-          return plan.offsets.count(in) && reads_left[in] == 1 && MayRunInPlace(fused, group, in);
-        });
-      }
-      if (reusable != group.inputs.end()) {
-        plan.offsets[v] = plan.offsets[*reusable];
-        taken_over.insert(*reusable);
-      } else {
-        plan.offsets[v] = arena.Take(bytes);
-      }
+      plan.offsets[v] = arena.Take(bytes);
     }
     for (ValueId v : group.inputs) {
-      if (--reads_left[v] > 0 || !options.share || taken_over.count(v)) continue;
+      if (--reads_left[v] > 0 || !options.share) continue;
       if (auto it = plan.offsets.find(v); it != plan.offsets.end())
         arena.Give(it->second, Bytes(graph, v));
     }

@@ -1,6 +1,7 @@
 // Static memory planning: every intermediate value gets a fixed place in one arena; values that are
 // never alive together share (MXNet's linear-time planner: reference counts in execution order,
-// free list by size, in-place where an elementwise group reads its input for the last time).
+// free list by size). A kernel's buffers never overlap, not even where an elementwise group reads
+// its input for the last time: back ends promise their compiler that they do not.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,7 @@ struct MemoryPlan {
 
 struct MemoryPlanOptions {
   bool share = true;
-  // An elementwise group may write its result over an input that nobody reads afterwards. Back ends
-  // may promise their compiler that buffers do not overlap, so this is off unless the caller knows
-  // that its back end does not.
-  bool in_place = false;
 };
-
-// Whether `group` may write its output over `input`: all its nodes are elementwise, input and
-// output have one type, and every node that reads the input has the output's shape.
-bool MayRunInPlace(const FusedGraph& fused, const Group& group, ValueId input);
 
 MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options = {});
 
