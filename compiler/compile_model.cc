@@ -33,9 +33,9 @@ class KernelTable {
               const CompileOptions& options, std::vector<std::string>* warnings)
       : target_(target), best_(best), options_(options), warnings_(warnings) {}
 
-  // Index of the kernel for this workload.
-  int Add(const std::string& key, const std::string& workload, const std::string& label,
-          double flops) {
+  // Index of the kernel for this workload. Internal: another workload has the key already.
+  absl::StatusOr<int> Add(const std::string& key, const std::string& workload,
+                          const std::string& label, double flops) {
     const auto [it, is_new] = index_.try_emplace(key, static_cast<int>(specs_.size()));
     if (is_new) {
       runtime::KernelSpec& spec = specs_.emplace_back();
@@ -44,6 +44,9 @@ class KernelTable {
       spec.label = label;
       spec.flops = flops;
       workloads_.push_back(workload);
+    } else if (workloads_[static_cast<size_t>(it->second)] != workload) {
+      return absl::InternalError(
+          absl::StrCat("two different kernels have the key ", key, ", one of them ", label));
     }
     return it->second;
   }
@@ -138,8 +141,9 @@ absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places
   for (const auto& [from, to] : places.copies) {
     const graph::TensorType& type = graph.values[from].type;
     HEDDLE_ASSIGN_OR_RETURN(const std::string workload, CopyWorkload(type));
-    const int kernel = kernels->Add(tensor::WorkloadKey(workload), workload,
-                                    absl::StrCat("copy ", graph::ToText(type)), 0);
+    HEDDLE_ASSIGN_OR_RETURN(const int kernel,
+                            kernels->Add(tensor::WorkloadKey(workload), workload,
+                                         absl::StrCat("copy ", graph::ToText(type)), 0));
     calls->push_back({kernel, {places.slots.at(from), to}});
   }
   return absl::OkStatus();
@@ -171,7 +175,8 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
   KernelTable kernels(info, best, compile, warnings);
   for (const graph::Group& group : fused.groups) {
     runtime::CallSpec& call = manifest.calls.emplace_back();
-    call.kernel = kernels.Add(group.key, group.workload, group.label, group.flops);
+    HEDDLE_ASSIGN_OR_RETURN(call.kernel,
+                            kernels.Add(group.key, group.workload, group.label, group.flops));
     for (graph::ValueId v : group.inputs) call.buffers.push_back(places.slots.at(v));
     for (graph::ValueId v : group.outputs) call.buffers.push_back(places.slots.at(v));
   }

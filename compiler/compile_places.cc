@@ -1,8 +1,6 @@
 #include "compiler/compile_places.h"
 
 #include <map>
-#include <optional>
-#include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -21,18 +19,13 @@ class Placer {
  public:
   Placer(const graph::FusedGraph& fused, const graph::MemoryPlan& plan)
       : graph_(fused.graph), groups_(fused.groups), plan_(plan) {
-    for (const graph::Node& node : graph_.nodes) {
-      for (ValueId v : node.outputs) producer_[v] = &node;
-    }
-    for (const graph::Group& group : groups_)
-      computed_.insert(group.outputs.begin(), group.outputs.end());
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       input_index_[graph_.inputs[i]] = static_cast<int64_t>(i);
     }
   }
 
   absl::StatusOr<Places> Run() {
-    HEDDLE_RETURN_IF_ERROR(PlaceOutputs());
+    PlaceOutputs();
     for (const graph::Group& group : groups_) {
       for (const auto* values : {&group.inputs, &group.outputs}) {
         for (ValueId v : *values) HEDDLE_RETURN_IF_ERROR(Assign(v));
@@ -50,55 +43,39 @@ class Placer {
 
   bool IsGiven(ValueId v) const { return input_index_.contains(v) || graph_.constants.contains(v); }
 
-  // The value whose memory v is: v itself, or what it is a view of.
-  absl::StatusOr<ValueId> Root(ValueId v) const {
-    while (!IsGiven(v) && !computed_.contains(v)) {
-      const auto it = producer_.find(v);
-      if (it == producer_.end() || it->second->inputs.empty() ||
-          Bytes(it->second->inputs[0]) != Bytes(v)) {
-        return absl::InternalError(
-            absl::StrCat("value '", graph_.values[v].name, "' is computed by no kernel"));
-      }
-      v = it->second->inputs[0];
-    }
-    return v;
-  }
-
   // Lets the producing kernel write the model's output directly where it can.
-  absl::Status PlaceOutputs() {
+  void PlaceOutputs() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      HEDDLE_ASSIGN_OR_RETURN(const ValueId root, Root(graph_.outputs[i]));
-      const BufferSlot slot{Place::kOutput, static_cast<int64_t>(i), Bytes(root)};
-      if (IsGiven(root) || written_.contains(root)) {
-        places_.copies.push_back({root, slot});
+      const ValueId v = graph_.outputs[i];
+      const BufferSlot slot{Place::kOutput, static_cast<int64_t>(i), Bytes(v)};
+      if (IsGiven(v) || written_.contains(v)) {
+        places_.copies.push_back({v, slot});
       } else {
-        written_[root] = slot;
+        written_[v] = slot;
       }
     }
-    return absl::OkStatus();
   }
 
   absl::Status Assign(ValueId v) {
     if (places_.slots.contains(v)) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(const ValueId root, Root(v));
-    HEDDLE_ASSIGN_OR_RETURN(places_.slots[v], SlotOf(root));
+    HEDDLE_ASSIGN_OR_RETURN(places_.slots[v], SlotOf(v));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<BufferSlot> SlotOf(ValueId root) {
-    if (const auto it = written_.find(root); it != written_.end()) return it->second;
-    if (const auto it = input_index_.find(root); it != input_index_.end()) {
-      return BufferSlot{Place::kInput, it->second, Bytes(root)};
+  absl::StatusOr<BufferSlot> SlotOf(ValueId v) {
+    if (const auto it = written_.find(v); it != written_.end()) return it->second;
+    if (const auto it = input_index_.find(v); it != input_index_.end()) {
+      return BufferSlot{Place::kInput, it->second, Bytes(v)};
     }
-    if (const auto it = graph_.constants.find(root); it != graph_.constants.end()) {
-      return BufferSlot{Place::kParam, ParamOffset(*it->second.bytes), Bytes(root)};
+    if (const auto it = graph_.constants.find(v); it != graph_.constants.end()) {
+      return BufferSlot{Place::kParam, ParamOffset(*it->second.bytes), Bytes(v)};
     }
-    const auto it = plan_.offsets.find(root);
+    const auto it = plan_.offsets.find(v);
     if (it == plan_.offsets.end()) {
       return absl::InternalError(
-          absl::StrCat("value '", graph_.values[root].name, "' has no place in the memory plan"));
+          absl::StrCat("value '", graph_.values[v].name, "' has no place in the memory plan"));
     }
-    return BufferSlot{Place::kArena, it->second, Bytes(root)};
+    return BufferSlot{Place::kArena, it->second, Bytes(v)};
   }
 
   // Keys are views of the graph's constants, which outlive this object.
@@ -116,8 +93,6 @@ class Placer {
   const graph::Graph& graph_;
   const std::vector<graph::Group>& groups_;
   const graph::MemoryPlan& plan_;
-  std::map<ValueId, const graph::Node*> producer_;
-  std::set<ValueId> computed_;  // by a group
   std::map<ValueId, int64_t> input_index_;
   std::map<ValueId, BufferSlot> written_;  // model outputs a kernel writes
   std::map<std::string_view, int64_t> param_offsets_;
