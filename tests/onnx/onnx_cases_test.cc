@@ -61,7 +61,10 @@ std::map<std::string, Result> RunAll(const std::vector<std::string>& cases) {
   size_t next = 0;
   while (next < cases.size()) {
     const Child child = Spawn(cases, next);
-    if (child.pid < 0) break;
+    if (child.pid < 0) {
+      ADD_FAILURE() << "cannot start a process for the cases from " << cases[next] << " on";
+      break;
+    }
     std::string line;
     while (next < cases.size() && ReadLine(child.fd, line)) {
       results[cases[next++]] = {static_cast<Verdict>(line[0] - '0'), line.substr(2)};
@@ -83,6 +86,7 @@ TEST(OnnxCases, EverySupportedCasePasses) {
   const char* only = std::getenv("HEDDLE_ONNX_CASE");
   if (only != nullptr)
     std::erase_if(cases, [&](const std::string& c) { return c.find(only) == std::string::npos; });
+  ASSERT_FALSE(cases.empty()) << "no case contains '" << only << "'";
   int supported = 0, passed = 0, constant = 0;
   for (const auto& [name, result] : RunAll(cases)) {
     if (result.verdict == Verdict::kUnsupported) {
