@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -115,13 +116,13 @@ absl::Status EmbeddedCluster::StartTracker() {
                  "--port-file", port_file, "--state", options_.data_directory + "/tracker.state"},
                 {},
                 0,
-                absl::Now(),
+                MonotonicNow(),
                 absl::InfinitePast(),
                 0};
   tracker.pid = Spawn(tracker.command, tracker.cores);
-  const absl::Time limit = absl::Now() + kStartLimit;
+  const absl::Time limit = MonotonicNow() + kStartLimit;
   int port = 0;
-  while (port == 0 && absl::Now() < limit) {
+  while (port == 0 && MonotonicNow() < limit) {
     std::ifstream file(port_file);
     if (!(file >> port)) port = 0;
     int status = 0;
@@ -149,7 +150,7 @@ void EmbeddedCluster::StartWorker() {
                 "--listen", "127.0.0.1:0", "--id", "local"},
                {},
                0,
-               absl::Now(),
+               MonotonicNow(),
                absl::InfinitePast(),
                0};
   for (const std::string& cores : plan.cpu_slots)
@@ -177,7 +178,7 @@ void EmbeddedCluster::Supervise() {
       mutex_.AwaitWithTimeout(absl::Condition(&stop_), kPoll);
       if (stop_) break;
     }
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     for (Child& child : children_) {
       int status = 0;
       if (child.pid > 0 && waitpid(child.pid, &status, WNOHANG) == child.pid) {
@@ -209,9 +210,9 @@ void EmbeddedCluster::EndChildren() {
   for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
     if (child->pid <= 0) continue;
     kill(child->pid, SIGTERM);
-    const absl::Time limit = absl::Now() + kEndLimit;
+    const absl::Time limit = MonotonicNow() + kEndLimit;
     while (waitpid(child->pid, nullptr, WNOHANG) == 0) {
-      if (absl::Now() > limit) {
+      if (MonotonicNow() > limit) {
         kill(child->pid, SIGKILL);
         waitpid(child->pid, nullptr, 0);
         break;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
+#include "scheduler/monotonic.h"
 #include "scheduler/stage_orders.h"
 
 namespace heddle::scheduler {
@@ -73,7 +74,7 @@ Executive::~Executive() {
 }
 
 absl::Status Executive::LoadJobs() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
   if (!jobs.ok()) return jobs.status();
   for (const StoredJob& stored : *jobs) {
@@ -97,7 +98,7 @@ absl::Status Executive::LoadJobs() {
   Batch batch;
   for (StageRow& row : *unfinished) {
     leases_->Release(row.lease_id);
-    row.span.set_end_unix_ns(absl::ToUnixNanos(now));
+    row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
     row.span.mutable_fault()->set_kind(v1::FAULT_INFRASTRUCTURE);
     row.span.mutable_fault()->set_message("the scheduler was restarted");
     batch.push_back(PutStage{row});
@@ -124,7 +125,7 @@ void Executive::Run() {
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
     {
-      const absl::Time now = absl::Now();
+      const absl::Time now = MonotonicNow();
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
       if (!dirty_.empty())
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
@@ -149,9 +150,9 @@ void Executive::Run() {
 
 void Executive::Handle(Input input) {
   Prepare(&input);
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   const std::vector<Decision> decisions = dispatcher_.Step(input.event, now);
-  Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now);
+  Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now, absl::Now());
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
   if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));
   MarkDirty(input.event, decisions);
@@ -320,7 +321,7 @@ void Executive::ReapRunners() {
 // ---- snapshots ----
 
 void Executive::MarkDirty(const Event& event, const std::vector<Decision>& decisions) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   std::set<JobId> busy;
   for (const auto& [id, stage] : dispatcher_.live()) busy.insert(stage.job);
   const bool quiet = std::holds_alternative<Tick>(event) && decisions.empty();
@@ -335,7 +336,7 @@ void Executive::MarkDirty(const Event& event, const std::vector<Decision>& decis
 }
 
 void Executive::Publish(bool at_once) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   if (dirty_.empty() || (!at_once && now < next_publish_)) return;
   next_publish_ = now + kPublishEvery;
   std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>> views;

@@ -12,6 +12,11 @@ namespace {
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // Then a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
+
+const char* StateName(v1::JobState state) {
+  return state == v1::JOB_DONE ? "done" : state == v1::JOB_FAILED ? "failed" : "cancelled";
+}
+
 }  // namespace
 
 absl::StatusOr<Executive::Snapshot> Executive::Get(const std::string& job) const {
@@ -91,7 +96,7 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> Executive::Act(Action action, con
   const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
   if (over && !again) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", job, " is over already (", v1::JobState_Name(state), ")"));
+        absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
   }
   const JobId id{ParseJobName(job)};
   Event event = PauseRequested{id, reason};

@@ -58,6 +58,12 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", value, "; it must be ", low, "..", high));
   };
+  // The strategies of cost_model/search.h; empty is its default.
+  const std::string& strategy = spec.strategy();
+  if (!strategy.empty() && strategy != "annealing" && strategy != "random") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy is \"", strategy, "\"; it must be annealing or random"));
+  }
   if (auto s = range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials); !s.ok()) return s;
   if (auto s = range("batch", spec.batch(), 0, kMaxBatch); !s.ok()) return s;
   if (auto s = range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth); !s.ok())
@@ -99,7 +105,7 @@ void JobBook::AddWarnings(JobId id, const std::vector<std::string>& warnings) {
 }
 
 Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
-                      const std::vector<Decision>& decisions, absl::Time now) {
+                      const std::vector<Decision>& decisions, absl::Time now, absl::Time wall) {
   Batch batch;
   TakeIn(dispatcher, event, payload);
   auto put_state = [&](JobId job, TaskIndex task) {
@@ -126,7 +132,7 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       batch.push_back(
           PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
     } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
-      batch.push_back(MakeRecord(dispatcher, *done, payload, now));
+      batch.push_back(MakeRecord(dispatcher, *done, payload, wall));
     } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
         if (candidate.task == learned->task.value && candidate.outcome) candidate.learned = true;
@@ -153,7 +159,7 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
           std::holds_alternative<Done>(dispatcher.FindJob(job_changed->job)->phase)) {
         job.row.job.set_module_digest(payload.module_digest);
       }
-      UpdateJobRow(dispatcher, job_changed->job, now);
+      UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
       if (dispatcher.FindJob(job_changed->job)->final()) Forget(&job, &batch);
     }
@@ -171,7 +177,7 @@ void JobBook::Forget(JobData* job, Batch* batch) {
 }
 
 InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
-                                 const Payload& payload, absl::Time now) {
+                                 const Payload& payload, absl::Time wall) {
   JobData& job = jobs_.at(done.job);
   TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
   CandidateData& candidate = job.candidates.at(done.candidate);
@@ -185,7 +191,7 @@ InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandi
   record.set_target(job.row.job.spec().target());
   record.set_device_key(dispatcher.FindJob(done.job)->params.device_key);
   record.set_trace(candidate.trace);
-  record.set_created_unix_ns(absl::ToUnixNanos(now));
+  record.set_created_unix_ns(absl::ToUnixNanos(wall));
   record.set_job(JobName(done.job.value));
   record.set_candidate(done.candidate.value);
   record.set_attempt(done.attempt);
@@ -227,7 +233,8 @@ TaskRow JobBook::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex i
   return row;
 }
 
-void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time now) {
+void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time now,
+                           absl::Time wall) {
   const Job& job = *dispatcher.FindJob(id);
   JobData& data = jobs_.at(id);
   v1::Job& row = data.row.job;
@@ -246,7 +253,7 @@ void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time no
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;
   row.set_running_ms(absl::ToInt64Milliseconds(busy));
-  if (job.final() && row.finished_unix_ns() == 0) row.set_finished_unix_ns(absl::ToUnixNanos(now));
+  if (job.final() && row.finished_unix_ns() == 0) row.set_finished_unix_ns(absl::ToUnixNanos(wall));
 }
 
 void JobBook::CountBusy(JobId id, bool busy, absl::Time now) {

@@ -58,9 +58,9 @@ class JobBook {
     std::optional<absl::Time> busy_since;
   };
 
-  // `now` is wall time: it is stored and shown.
+  // `now` is of the dispatcher's clock, `wall` is what is stored and shown as a date.
   Batch Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
-               const std::vector<Decision>& decisions, absl::Time now);
+               const std::vector<Decision>& decisions, absl::Time now, absl::Time wall);
 
   // A stored job, for Dispatcher::Restore.
   Job Load(const StoredJob& stored, absl::Time now);
@@ -83,9 +83,9 @@ class JobBook {
   static void Forget(JobData* job, Batch* batch);
   void TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload);
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
-                          const Payload& payload, absl::Time now);
+                          const Payload& payload, absl::Time wall);
   TaskRow MakeTaskRow(const Dispatcher& dispatcher, JobId job, TaskIndex task) const;
-  void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now);
+  void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);
   void FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
                 v1::TaskStatus* out) const;
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
+#include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -42,7 +43,7 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   request.set_purpose(purpose);
   request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
   v1::Lease lease;
-  const absl::Time asked = absl::Now();
+  const absl::Time asked = MonotonicNow();
   if (grpc::Status status = tracker_->Acquire(&context, request, &lease); !status.ok())
     return FromGrpc(status);
   absl::MutexLock lock(&mutex_);
@@ -54,7 +55,7 @@ void LeaseKeeper::Release(const std::string& lease_id) {
   {
     absl::MutexLock lock(&mutex_);
     held_.erase(lease_id);
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     released_[lease_id] = now;
     std::erase_if(released_,
                   [&](const auto& entry) { return entry.second < now - kRememberReleased; });
@@ -88,7 +89,7 @@ void LeaseKeeper::Loop() {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&stop_), absl::Seconds(1));
       if (stop_) return;
-      const absl::Time now = absl::Now();
+      const absl::Time now = MonotonicNow();
       for (const auto& [id, held] : held_) {
         if (held.renew_at <= now) due.push_back(id);
       }
@@ -104,7 +105,7 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
   request.set_lease_id(lease_id);
   request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
   v1::Lease lease;
-  const absl::Time asked = absl::Now();
+  const absl::Time asked = MonotonicNow();
   const grpc::Status status = tracker_->Renew(&context, request, &lease);
   absl::MutexLock lock(&mutex_);
   auto it = held_.find(lease_id);
@@ -113,7 +114,7 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
     it->second.renew_at = asked + kRenewEvery;
     it->second.expires_at = asked + kLease;
   } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
-             it->second.expires_at <= absl::Now()) {
+             it->second.expires_at <= MonotonicNow()) {
     // Under the lock, so that the holder is still there; it only asks for a cancellation.
     if (it->second.lost) it->second.lost();
     held_.erase(it);

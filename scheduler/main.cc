@@ -22,6 +22,7 @@ std::string DefaultData() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
   heddle::scheduler::ServerOptions options;
   options.data_directory = DefaultData();
   options.binary_directory = std::filesystem::read_symlink("/proc/self/exe").parent_path();

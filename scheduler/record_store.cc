@@ -8,7 +8,14 @@
 #include "absl/strings/strip.h"
 #include "scheduler/blob_store.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace heddle::scheduler {
+
+std::string WorkloadKey(const std::string& workload) {
+  return absl::StrCat(absl::Hex(XXH3_64bits(workload.data(), workload.size()), absl::kZeroPad16));
+}
 
 std::string JobName(int64_t id) { return id == 0 ? "" : absl::StrCat("j", id); }
 
@@ -35,6 +42,8 @@ absl::Status CheckRecord(const v1::Record& record) {
         absl::StrCat("schema_version is ", record.schema_version(), ", this service knows 1"));
   }
   if (record.workload_key().size() != 16) return bad("workload_key must be 16 hexadecimal digits");
+  if (!record.workload().empty() && record.workload_key() != WorkloadKey(record.workload()))
+    return bad("workload_key is not that of the workload's text");
   if (record.target().empty()) return bad("target is empty");
   if (record.device_key().empty()) return bad("device_key is empty");
   if (record.trace().size() > (1 << 20)) return bad("trace is over 1 MiB");

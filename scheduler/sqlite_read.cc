@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/sqlite_util.h"
 
 namespace heddle::scheduler {
@@ -172,23 +173,30 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
   // Empty fields match everything; best_only keeps a record unless a faster (or as fast and older)
-  // valid one is there.
-  constexpr char kSql[] = R"sql(
+  // valid one is there: it looks one up per group instead of comparing the records with each other.
+  constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
        r.provenance, r.measurement
-FROM records r JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
+FROM )sql";
+  constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
+  WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
+    AND (?2='' OR target=(SELECT id FROM targets WHERE text=?2))
+    AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))) g
+CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload AND b.target=g.target
+                              AND b.device=g.device AND b.outcome=1 ORDER BY b.median_ns, b.id LIMIT 1))sql";
+  constexpr char kRest[] = R"sql(
+JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
 WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
   AND (?2='' OR r.target=(SELECT id FROM targets WHERE text=?2))
   AND (?3='' OR r.device=(SELECT id FROM devices WHERE key=?3))
   AND (?4='' OR r.job=?5)
   AND (?6=0 OR r.outcome=1)
-  AND (?7=0 OR r.id=(SELECT b.id FROM records b WHERE b.workload=r.workload AND b.target=r.target AND b.device=r.device
-                     AND b.outcome=1 ORDER BY b.median_ns, b.id LIMIT 1))
-ORDER BY r.created_ns DESC, r.id DESC LIMIT ?8)sql";
+ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
   int64_t limit = query.limit() <= 0 ? kDefaultQueryLimit : std::min(query.limit(), kMaxQueryLimit);
-  Statement rows(db, kSql);
+  const std::string sql = absl::StrCat(kColumns, query.best_only() ? kBest : "records r", kRest);
+  Statement rows(db, sql.c_str());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), query.job(),
-            ParseJobName(query.job()), query.valid_only(), query.best_only(), limit);
+            ParseJobName(query.job()), query.valid_only(), limit);
   std::vector<v1::Record> records;
   while (rows.Step()) {
     v1::Record record;

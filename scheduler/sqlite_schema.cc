@@ -10,7 +10,7 @@ namespace {
 
 // Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
 // the Unix epoch.
-constexpr std::array<const char*, 1> kMigrations = {R"sql(
+constexpr std::array<const char*, 2> kMigrations = {R"sql(
 CREATE TABLE workloads(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
 CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -55,6 +55,11 @@ CREATE INDEX stages_open ON stages(attempt) WHERE end_ns = 0;
 
 CREATE TABLE fences(
   worker TEXT NOT NULL, slot TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY(worker, slot)) WITHOUT ROWID;
+)sql",
+                                                    // The fastest record of a workload, without
+                                                    // reading the others.
+                                                    R"sql(
+CREATE INDEX records_best ON records(workload, target, device, outcome, median_ns);
 )sql"};
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "scheduler/stage_orders.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
 
@@ -13,8 +15,9 @@ constexpr int64_t kSearchMs = 5 * 60 * 1000;
 constexpr int64_t kCompileMs = 30 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
-constexpr int64_t kMaxWarmRecords =
-    4096;  // the newest; a model learns little from more, and the message stays small
+constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little from more
+// Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
+constexpr size_t kMaxUpdateBytes = 3 << 20;
 
 void FillSearch(const JobBook::JobData& job, const JobBook::TaskData& task,
                 v1::SearchSpec* search) {
@@ -23,19 +26,25 @@ void FillSearch(const JobBook::JobData& job, const JobBook::TaskData& task,
   search->set_seed(job.row.job.spec().seed());
 }
 
-void AddResult(const std::string& trace, v1::Outcome outcome, double median_ns,
+// False when the message is full.
+bool AddResult(const std::string& trace, v1::Outcome outcome, double median_ns, size_t* bytes,
                v1::UpdateSpec* update) {
-  if (outcome == v1::OUTCOME_LOST) return;  // never train on infrastructure faults
+  if (outcome == v1::OUTCOME_LOST) return true;  // never train on infrastructure faults
+  constexpr size_t kRest = 32;                   // of a result beside its trace, at most
+  *bytes += trace.size() + kRest;
+  if (*bytes > kMaxUpdateBytes) return false;
   v1::SearchResult& result = *update->add_results();
   result.set_trace(trace);
   result.set_valid(outcome == v1::OUTCOME_OK);
   result.set_median_ns(median_ns);
+  return true;
 }
 
 void FillUpdate(const Dispatcher& dispatcher, const JobBook::JobData& job, RecordStore* store,
                 const StartStage& start, v1::UpdateSpec* update) {
   const Job& state = *dispatcher.FindJob(start.job);
   const JobBook::TaskData& task = job.tasks[static_cast<size_t>(start.task->value)];
+  size_t bytes = 0;
   if (state.tasks[static_cast<size_t>(start.task->value)].warm_pending) {
     v1::RecordQuery query;
     query.set_workload_key(task.info.key());
@@ -45,15 +54,20 @@ void FillUpdate(const Dispatcher& dispatcher, const JobBook::JobData& job, Recor
     absl::StatusOr<std::vector<v1::Record>> records = store->Query(query);
     if (records.ok()) {
       for (const v1::Record& record : *records) {
-        AddResult(record.trace(), record.measurement().outcome(), record.median_ns(), update);
+        if (!AddResult(record.trace(), record.measurement().outcome(), record.median_ns(), &bytes,
+                       update))
+          break;
       }
     }
     return;
   }
-  for (const auto& [id, candidate] : job.candidates) {
+  for (auto it = job.candidates.rbegin(); it != job.candidates.rend(); ++it) {
+    const JobBook::CandidateData& candidate = it->second;
     if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
-    AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, update);
+    if (!AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, &bytes, update)) break;
   }
+  std::reverse(update->mutable_results()->pointer_begin(),
+               update->mutable_results()->pointer_end());
 }
 
 void FillCompile(const Dispatcher& dispatcher, const JobBook::JobData& job, RecordStore* store,

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
 #include "scheduler/describe.h"
+#include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
+// A message of gRPC is at most 4 MiB; the rest is for lease and framing.
+constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
 // A call that ends with "not now" before the worker did anything costs no attempt; one that ran
 // this long did something.
 constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
@@ -122,7 +125,16 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     if (!cancelled_.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled_};
     context_ = &context;
   }
-  const absl::Time began = absl::Now();
+  // Would be refused by the worker's gRPC as if it were busy, again and again.
+  if (const size_t bytes = order_.start.ByteSizeLong(); bytes > kMaxStartBytes) {
+    *started = true;
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return {v1::FAULT_USER, absl::StrCat("the order of the stage has ", bytes >> 20,
+                                         " MiB, more than one message takes: the model has too "
+                                         "many or too large tasks")};
+  }
+  const absl::Time began = MonotonicNow();
   std::unique_ptr<v1::WorkerService::Stub> stub =
       v1::WorkerService::NewStub(MakeChannel(lease.address()));
   order_.start.set_lease_id(lease.id());
@@ -147,8 +159,8 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     cancelled = cancelled_;
     results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
   }
-  *started =
-      results->answered || !NotTaken(status.error_code()) || absl::Now() - began > kSurelyStarted;
+  *started = results->answered || !NotTaken(status.error_code()) ||
+             MonotonicNow() - began > kSurelyStarted;
   if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
       results->broken.empty()) {
     results->broken = MissingResult(*results);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/blob_store.h"
+#include "scheduler/record_store.h"
 
 namespace heddle::scheduler {
 
@@ -192,8 +193,8 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
       }
       for (int i = 0; i < behaviour_->tasks; ++i) {
         v1::TaskInfo& task = *event.mutable_import()->add_tasks();
-        task.set_key(absl::StrCat("000000000000000", i));
         task.set_workload(absl::StrCat("workload ", i));
+        task.set_key(WorkloadKey(task.workload()));
         task.set_weight(1);
       }
       event.mutable_import()->add_inputs("x: f32[1]");

@@ -397,6 +397,7 @@ TEST(SqliteStoreTest, ANewerVersionIsRefused) {
 
 TEST(RecordTest, CheckNamesTheField) {
   v1::Record good = MakeRecord(1, 1, 0, 100).record;
+  good.set_workload_key(WorkloadKey(good.workload()));
   EXPECT_TRUE(CheckRecord(good).ok());
   v1::Record bad = good;
   bad.clear_device_key();
@@ -407,6 +408,11 @@ TEST(RecordTest, CheckNamesTheField) {
   bad = good;
   bad.set_schema_version(2);
   EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("schema_version"));
+  bad = good;
+  bad.set_workload("another workload");
+  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("workload_key"));
+  EXPECT_EQ(WorkloadKey(""), "2d06800538d394c2")
+      << "XXH3 of the empty string, by its specification";
 }
 
 TEST(RecordTest, MedianAndNames) {

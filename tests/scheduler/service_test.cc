@@ -247,6 +247,12 @@ TEST_F(ServiceTest, BadRequestsAreNamed) {
   request.set_job("j99");
   v1::Job response;
   EXPECT_EQ(jobs_->GetJob(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  v1::JobSpec unknown = Spec();
+  unknown.set_strategy("magic");
+  std::string nobody;
+  const grpc::Status strategy = Submit(unknown, "a model", &nobody);
+  EXPECT_EQ(strategy.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(strategy.error_message(), HasSubstr("magic"));
 }
 
 TEST_F(ServiceTest, AUserFaultFailsTheJob) {
@@ -327,8 +333,9 @@ TEST_F(ServiceTest, PauseResumeCancel) {
   ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok());
   EXPECT_EQ(now.state(), v1::JOB_CANCELLED);
   EXPECT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok()) << "again is no error";
-  EXPECT_EQ(Act(&v1::JobService::Stub::PauseJob, job, &now).error_code(),
-            grpc::StatusCode::FAILED_PRECONDITION);
+  const grpc::Status late = Act(&v1::JobService::Stub::PauseJob, job, &now);
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(late.error_message(), HasSubstr("(cancelled)"));
 }
 
 TEST_F(ServiceTest, AfterARestartJobsGoOnAndNothingIsLostOrTwice) {

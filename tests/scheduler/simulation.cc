@@ -278,7 +278,7 @@ class World {
     ++result_.steps;
     std::vector<Decision> decisions = dispatcher_->Step(event, now_);
     Mutate(&decisions);
-    Batch batch = book_.Absorb(*dispatcher_, event, payload, decisions, now_);
+    Batch batch = book_.Absorb(*dispatcher_, event, payload, decisions, now_, now_);
     if (!batch.empty()) pending_.push_back(std::move(batch));
     if (Likely(0.3)) Flush();
     for (const Decision& decision : decisions) Perform(decision);
