@@ -8,6 +8,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
+#include "compiler/splitmix.h"
 #include "cost_model/features.h"
 
 namespace heddle::cost_model {
@@ -30,13 +31,6 @@ constexpr float kFeatureStep = 1.0f / 256;
 
 std::string PointKey(const Point& point) {
   return std::string(reinterpret_cast<const char*>(point.data()), point.size() * sizeof(point[0]));
-}
-
-uint64_t Mix(uint64_t x) {  // SplitMix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
 }
 
 }  // namespace
@@ -63,7 +57,7 @@ CandidateSpace::CandidateSpace(Task task, uint64_t seed) : task_(std::move(task)
   state_.seed = seed;
 }
 
-Rng CandidateSpace::NextRng() { return Rng(Mix(Mix(state_.seed) ^ state_.calls++)); }
+Rng CandidateSpace::NextRng() { return Rng(SplitMix64(SplitMix64(state_.seed) ^ state_.calls++)); }
 
 std::optional<Candidate> CandidateSpace::TakeDefault() {
   if (std::exchange(state_.default_taken, true)) return std::nullopt;

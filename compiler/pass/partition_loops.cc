@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "compiler/ir/fold.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
@@ -19,8 +20,7 @@ struct Span {
   int64_t end = 0;
 };
 
-int64_t CeilDiv(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-int64_t FloorDivide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDivInt(-a, b); }
 
 // Stores `s` holds once its unrolled loops are copies: what it costs to have it twice.
 int64_t Weight(const Stmt& s) {
@@ -141,7 +141,7 @@ class Partitioner {
       least += c > 0 ? c * bounds->min : c * bounds->max;
     }
     if (coefficient > 0) return {std::max<int64_t>(0, CeilDiv(-least, coefficient)), loop.extent};
-    if (coefficient < 0) return {0, std::min(loop.extent, FloorDivide(least, -coefficient) + 1)};
+    if (coefficient < 0) return {0, std::min(loop.extent, FloorDivInt(least, -coefficient) + 1)};
     return everywhere;
   }
 

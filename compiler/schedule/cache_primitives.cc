@@ -20,10 +20,6 @@ using ir::Stmt;
 
 namespace {
 
-absl::Status Illegal(const Block& block, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
-}
-
 std::string ScopeWord(ir::Scope scope) {
   switch (scope) {
     case ir::Scope::kGlobal:

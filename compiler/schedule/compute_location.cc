@@ -19,10 +19,6 @@ using ir::Stmt;
 
 namespace {
 
-absl::Status Illegal(const Block& block, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
-}
-
 // Paths without allocations: a stripped body and what is found in it.
 struct Scene {
   Stmt body;

@@ -18,10 +18,6 @@ using ir::Stmt;
 
 namespace {
 
-absl::Status Illegal(const Block& block, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
-}
-
 // A chain y = y * y doubles with every stage that goes into the next. Several activations, with the
 // index arithmetic of a few reshapes, stay below this many nodes; beyond, a stage is better stored
 // than computed again, and no compiler likes such expressions.

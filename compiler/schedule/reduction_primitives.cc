@@ -21,10 +21,6 @@ using ir::Stmt;
 
 namespace {
 
-absl::Status Illegal(const Block& block, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
-}
-
 // The block that keeps one partial result per value of the loop.
 struct Partial {
   Block block;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "compiler/ir/fold.h"
+
 namespace heddle::schedule {
 
 using ir::Expr;
@@ -11,12 +13,6 @@ using ir::ExprKind;
 using ir::Op;
 
 namespace {
-
-int64_t FloorDivide(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-int64_t FloorModulo(int64_t a, int64_t b) { return a - FloorDivide(a, b) * b; }
 
 void AddTerm(SymbolicInterval& value, const Expr& term, int64_t coefficient) {
   for (auto it = value.terms.begin(); it != value.terms.end(); ++it) {
@@ -82,7 +78,7 @@ int64_t CommonDivisor(const SymbolicInterval& value, int64_t c) {
 
 // The terms and the multiple of g below lo, as one expression; *offset is what is left of lo.
 Expr StandingPart(const SymbolicInterval& value, int64_t g, int64_t* offset) {
-  *offset = FloorModulo(value.lo, g);
+  *offset = ir::FloorModInt(value.lo, g);
   SymbolicInterval standing = value;
   standing.lo = standing.hi = value.lo - *offset;
   return standing.Base();
@@ -91,8 +87,8 @@ Expr StandingPart(const SymbolicInterval& value, int64_t g, int64_t* offset) {
 SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   SymbolicInterval result = TakeMultiples(x, c);
   if (x.IsConstant()) {
-    result.lo = FloorDivide(x.lo, c);
-    result.hi = FloorDivide(x.hi, c);
+    result.lo = ir::FloorDivInt(x.lo, c);
+    result.hi = ir::FloorDivInt(x.hi, c);
     result.exact = x.IsDense();
     return result;
   }
@@ -103,7 +99,7 @@ SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   Expr standing = StandingPart(x, g, &offset);
   AddTerm(result, ir::FloorDiv(standing, ir::Int(c)), 1);
   int64_t reach = offset + (x.hi - x.lo);
-  result.hi = reach < g ? 0 : FloorDivide(reach - g, c) + 1;
+  result.hi = reach < g ? 0 : ir::FloorDivInt(reach - g, c) + 1;
   result.exact = false;
   return result;
 }
@@ -112,9 +108,9 @@ SymbolicInterval Modulo(SymbolicInterval x, int64_t c) {
   TakeMultiples(x, c);
   SymbolicInterval result;
   if (x.IsConstant()) {
-    if (FloorDivide(x.lo, c) == FloorDivide(x.hi, c)) {
-      result.lo = FloorModulo(x.lo, c);
-      result.hi = FloorModulo(x.hi, c);
+    if (ir::FloorDivInt(x.lo, c) == ir::FloorDivInt(x.hi, c)) {
+      result.lo = ir::FloorModInt(x.lo, c);
+      result.hi = ir::FloorModInt(x.hi, c);
       result.exact = x.exact;
       result.step = x.step;
     } else {

@@ -337,6 +337,10 @@ void NewIters::Add(const std::string& block, int64_t extent, ir::IterKind kind, 
 
 std::string Quoted(const std::string& name) { return absl::StrCat("`", name, "`"); }
 
+absl::Status Illegal(const ir::Block& block, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("block ", Quoted(block.name), " ", why));
+}
+
 std::vector<Expr> Conjuncts(const Expr& condition) {
   std::vector<Expr> parts;
   if (condition) AddConjuncts(condition, parts);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::schedule {
@@ -119,6 +120,8 @@ struct NewIters {
 
 // "loop `x`", "block `x`" for messages.
 std::string Quoted(const std::string& name);
+// FailedPrecondition "block `x` <why>".
+absl::Status Illegal(const ir::Block& block, absl::string_view why);
 
 // The parts of a && b && ..; none for null.
 std::vector<ir::Expr> Conjuncts(const ir::Expr& condition);
