@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/simplify.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/region.h"
@@ -73,6 +74,17 @@ void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocat
   }
 }
 
+// The first two iterations store to the same elements: a loop that was fused with one the block
+// does not use, or that counts several times per element for another reason.
+bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
+  for (const ir::Expr& index : indices) {
+    const ir::Expr first = ir::Simplify(ir::Substitute(index, {{var, ir::Int(0)}}), {});
+    const ir::Expr second = ir::Simplify(ir::Substitute(index, {{var, ir::Int(1)}}), {});
+    if (!ir::StructuralEqual(first, second)) return false;
+  }
+  return true;
+}
+
 // Two iterations of the loop store to different elements: in some dimension the loop variable moves
 // the index further than all inner loops together, or it only occurs under divisions and moduli (a
 // fused loop, whose parts address the elements together).
@@ -80,8 +92,10 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& 
   ir::Substitution bindings;
   for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
   bool only_fused = true;
+  std::vector<ir::Expr> indices;
   for (const ir::Expr& index : block.store.indices) {
-    auto reach = Evaluate(ir::Substitute(index, bindings), inner);
+    indices.push_back(ir::Substitute(index, bindings));
+    auto reach = Evaluate(indices.back(), inner);
     if (!reach) continue;
     for (const auto& [term, coefficient] : reach->terms) {
       if (!ir::UsesVar(term, var)) continue;
@@ -90,7 +104,7 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& 
       if (reach->hi - reach->lo < std::abs(coefficient)) return true;
     }
   }
-  return only_fused;
+  return only_fused && !RepeatsElements(indices, var);
 }
 
 bool Concurrent(LoopKind kind) { return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled; }

@@ -275,6 +275,12 @@ TEST(Refusals, Kinds) {
       "  for i in 5000 { block b(b.v < 5000 spatial = i) { y[b.v] = x[b.v] } }\n"
       "}\n");
   ExpectRefusals(long_loop, {{"unroll i", kIllegal, "of extent 5000 is over 4096"}});
+  ir::Program repeated = *ir::Parse(
+      "program repeated(x: f32[4]) -> (y: f32[4]) {\n"
+      "  for i in 4 { for k in 3 { block b(b.v < 4 spatial = i) { y[b.v] = x[b.v] } } }\n"
+      "}\n");
+  ExpectRefusals(repeated, {{"parallel k", kIllegal, "writes the same element"},
+                            {"fuse i k\nparallel i*k", kIllegal, "writes the same element"}});
 }
 
 // ---- Rewrites
