@@ -19,6 +19,7 @@ namespace {
 const TranslationTable& Translations() {
   static const auto* table = [] {
     auto* t = new TranslationTable;
+    AddConstantTranslations(*t);
     AddElementwiseTranslations(*t);
     AddNetworkTranslations(*t);
     AddReductionTranslations(*t);

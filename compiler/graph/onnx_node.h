@@ -102,6 +102,7 @@ class NodeImport {
 
 using Translation = void (*)(NodeImport& node);
 using TranslationTable = std::map<std::string, Translation>;
+void AddConstantTranslations(TranslationTable& table);
 void AddElementwiseTranslations(TranslationTable& table);
 void AddNetworkTranslations(TranslationTable& table);
 void AddReductionTranslations(TranslationTable& table);
