@@ -34,9 +34,9 @@
 // Meaning, and the global rules (verifier.h is their executable form):
 //   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive
 //     constants.
-//   * Index and loop arithmetic is i64 and never overflows for a verified program. Values of
-//     narrower integer types wrap. Dividing an integer by zero gives 0, whatever the rounding, and
-//     so does the remainder: x / 0 = x // 0 = x % 0 = 0. A power 0 ** -n divides by zero.
+//   * i64 never overflows: that of indices is checked, that of data taken for granted. Narrower
+//     integers wrap. Dividing an integer by zero gives 0, whatever the rounding, and so does the
+//     remainder: x / 0 = x // 0 = x % 0 = 0. A power 0 ** -n divides by zero.
 //   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate
 //     lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
 //   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused

@@ -5,23 +5,42 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "compiler/ir/text.h"
 #include "tests/codegen/kernel_runner.h"
+#include "tests/codegen/typed_programs.h"
 #include "tests/schedule/oracle.h"
 #include "tests/schedule/random_programs.h"
 
 namespace heddle::testing {
 namespace {
 
-constexpr uint64_t kPairs = 300;
+constexpr uint64_t kPairs = 2000;  // every second one typed
 constexpr int kMaxSteps = 14;
 const char* const kTargets[] = {"llvm -mcpu=native -threads=4", "llvm -mcpu=x86-64-v3 -threads=2",
                                 "llvm -mcpu=x86-64"};
 
-absl::Status CheckPair(const ir::Program& naive, const ir::Program& scheduled, uint64_t seed) {
+// Puts NaNs, infinities and negative zeros among the floats.
+void AddSpecialValues(const ir::Program& program, std::vector<HostTensor>& inputs,
+                      schedule::Rng& rng) {
+  constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(),
+                                 std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity(), -0.0};
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!ir::IsFloat(program.inputs[k]->dtype)) continue;
+    for (int64_t i = 0; i < inputs[k].size(); ++i) {
+      const uint64_t drawn = rng() % 32;
+      if (drawn < std::size(kSpecial)) inputs[k].Set(i, kSpecial[drawn]);
+    }
+  }
+}
+
+absl::Status CheckPair(const ir::Program& naive, const ir::Program& scheduled, uint64_t seed,
+                       bool special, schedule::Rng& rng) {
   std::vector<HostTensor> inputs = MakeInputs(naive, seed), expected = MakeOutputs(naive),
                           actual = MakeOutputs(naive);
+  if (special) AddSpecialValues(naive, inputs, rng);
   absl::Status status = RunInterpreter(naive, inputs, expected);
   if (!status.ok()) return status;
   LlvmRun run;
@@ -53,12 +72,14 @@ TEST(RandomLlvm, ComputesWhatTheNaiveProgramComputes) {
   uint64_t last = one ? first : pairs ? std::strtoull(pairs, nullptr, 10) : kPairs;
   for (uint64_t seed = first; seed <= last; ++seed) {
     schedule::Rng rng(seed + 1'000'000);  // other pairs than the schedule test draws
-    auto naive = schedule::RandomProgram(rng);
+    const bool typed = seed % 2 == 0;
+    bool special = false;
+    auto naive = typed ? RandomTypedProgram(rng, &special) : schedule::RandomProgram(rng);
     ASSERT_TRUE(naive.ok()) << naive.status();
     auto trace = schedule::RandomTrace(*naive, kMaxSteps, rng);
     ASSERT_TRUE(trace.ok()) << "seed " << seed << ": " << trace.status();
     ir::Program scheduled = ReplayForCpu(*naive, *trace);
-    absl::Status status = CheckPair(*naive, scheduled, seed);
+    absl::Status status = CheckPair(*naive, scheduled, seed, special, rng);
     ASSERT_TRUE(status.ok()) << "HEDDLE_SEED=" << seed << "\n"
                              << schedule::ToText(*trace) << ir::Print(scheduled) << status;
   }
