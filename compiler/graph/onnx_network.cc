@@ -11,6 +11,14 @@ namespace {
 // ---- Windows
 // ----------------------------------------------------------------------------------------------------------------
 
+// Strides, dilations, kernels: far above any model's, far below where products overflow.
+constexpr int64_t kLimit = int64_t{1} << 20;
+
+bool InRange(const Shape& values, int64_t low) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](int64_t v) { return v >= low && v <= kLimit; });
+}
+
 // strides, dilations and pads of a convolution or pool over `spatial` extents, auto_pad resolved.
 Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
   const size_t dims = spatial.size();
@@ -28,13 +36,13 @@ Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
     n.Fail("the kernel does not fit the input's rank");
     return {};
   }
+  if (!InRange(strides, 1) || !InRange(dilations, 1) || !InRange(kernel, 1)) {
+    n.Fail("kernel, strides or dilations are out of range");
+    return {};
+  }
   if (mode == "VALID") pads.assign(2 * dims, 0);
   if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
     for (size_t i = 0; i < dims; ++i) {
-      if (strides[i] < 1) {
-        n.Fail("strides must be positive");
-        return {};
-      }
       const int64_t out = (spatial[i] + strides[i] - 1) / strides[i],
                     reach = (kernel[i] - 1) * dilations[i] + 1;
       const int64_t total = std::max<int64_t>((out - 1) * strides[i] + reach - spatial[i], 0);
@@ -83,6 +91,10 @@ void ConvTranspose(NodeImport& n) {
   extra.resize(dims, 0);
   const std::string mode = n.String("auto_pad", "NOTSET");
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
+    if (!InRange(*values, 0))
+      return n.Fail("strides, dilations, pads or output shape are out of range");
+  }
   // Some exporters give the whole output shape, batch and channels included.
   if (output.size() == dims + 2) output.erase(output.begin(), output.begin() + 2);
   if (!output.empty() && output.size() != dims)
