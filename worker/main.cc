@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -46,6 +47,7 @@ bool WaitForSignal(const sigset_t& signals, int limit_s) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kStageChildFlag) == 0) {
     return heddle::worker::StageChildMain(argc, argv, heddle::worker::RunStage);
   }
