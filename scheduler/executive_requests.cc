@@ -1,6 +1,7 @@
 // What users ask of the executive, answered from snapshots: the half that runs on the threads of
 // the gRPC server.
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "scheduler/executive.h"
@@ -165,9 +166,31 @@ void Executive::Flush() { writer_->Flush(kFlushLimit); }
 
 absl::StatusOr<std::vector<absl::Status>> Executive::Import(
     const std::vector<v1::Record>& records) {
-  std::vector<Batch> batches;
-  for (const v1::Record& record : records) batches.push_back({InsertRecord{record, 0, true}});
-  return store_->Apply(batches);
+  struct Answers {
+    absl::Mutex mutex;
+    std::vector<absl::Status> answers ABSL_GUARDED_BY(mutex);
+    size_t open ABSL_GUARDED_BY(mutex);
+  };
+  auto state = std::make_shared<Answers>();
+  {
+    absl::MutexLock lock(&state->mutex);
+    state->answers.resize(records.size());
+    state->open = records.size();
+  }
+  for (size_t i = 0; i < records.size(); ++i) {
+    writer_->WriteAnswered({InsertRecord{records[i], 0, true}}, [state, i](const absl::Status& s) {
+      absl::MutexLock lock(&state->mutex);
+      state->answers[i] = s;
+      --state->open;
+    });
+  }
+  absl::MutexLock lock(&state->mutex);
+  auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
+  if (!state->mutex.AwaitWithTimeout(absl::Condition(&all), kDurableLimit)) {
+    return absl::UnavailableError(
+        "the database does not take writes now; import again later, what is there is skipped");
+  }
+  return state->answers;
 }
 
 }  // namespace heddle::scheduler

@@ -18,6 +18,12 @@ constexpr absl::Duration kRpcLimit = absl::Seconds(5);
 constexpr absl::Duration kRememberReleased =
     absl::Seconds(10);  // the tracker's list is at most this old
 
+// The tracker may or may not have done what it was asked.
+bool Unanswered(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+         status.error_code() == grpc::StatusCode::UNAVAILABLE;
+}
+
 }  // namespace
 
 LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
@@ -42,11 +48,19 @@ absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::st
   request.set_holder(holder_);
   request.set_purpose(purpose);
   request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
+  {
+    absl::MutexLock lock(&mutex_);
+    acquiring_.insert(slot);
+  }
   v1::Lease lease;
   const absl::Time asked = MonotonicNow();
-  if (grpc::Status status = tracker_->Acquire(&context, request, &lease); !status.ok())
-    return FromGrpc(status);
+  const grpc::Status status = tracker_->Acquire(&context, request, &lease);
   absl::MutexLock lock(&mutex_);
+  acquiring_.erase(slot);
+  if (!status.ok()) {
+    if (Unanswered(status)) strays_.insert(slot);
+    return FromGrpc(status);
+  }
   held_[lease.id()] = {asked + kRenewEvery, asked + kLease, std::move(lost)};
   return lease;
 }
@@ -60,13 +74,61 @@ void LeaseKeeper::Release(const std::string& lease_id) {
     std::erase_if(released_,
                   [&](const auto& entry) { return entry.second < now - kRememberReleased; });
   }
+  if (SendRelease(lease_id)) return;
+  absl::MutexLock lock(&mutex_);
+  unreleased_[lease_id] = MonotonicNow() + kLease;
+}
+
+bool LeaseKeeper::SendRelease(const std::string& lease_id) {
   grpc::ClientContext context;
   SetDeadline(&context, kRpcLimit);
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
   v1::ReleaseResponse response;
-  // Should the call fail, the lease expires by itself.
-  (void)tracker_->Release(&context, request, &response);
+  return !Unanswered(tracker_->Release(&context, request, &response));
+}
+
+void LeaseKeeper::ReleaseAgain() {
+  std::vector<std::string> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = MonotonicNow();
+    std::erase_if(unreleased_, [&](const auto& entry) { return entry.second < now; });
+    for (const auto& [id, until] : unreleased_) ids.push_back(id);
+  }
+  for (const std::string& id : ids) {
+    if (!SendRelease(id)) return;  // the tracker is away for all of them
+    absl::MutexLock lock(&mutex_);
+    unreleased_.erase(id);
+  }
+}
+
+void LeaseKeeper::ReleaseStrays() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (strays_.empty()) return;
+  }
+  grpc::ClientContext context;
+  SetDeadline(&context, kRpcLimit);
+  v1::ListWorkersResponse list;
+  if (!tracker_->ListWorkers(&context, {}, &list).ok()) return;
+  std::vector<std::string> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const v1::WorkerStatus& worker : list.workers()) {
+      for (const v1::SlotStatus& status : worker.slots()) {
+        const SlotId slot{worker.worker(), status.slot().name()};
+        const bool stray = strays_.count(slot) > 0 && acquiring_.count(slot) == 0 &&
+                           status.state() == v1::SLOT_HELD && status.holder() == holder_ &&
+                           held_.count(status.lease_id()) == 0;
+        if (stray) ids.push_back(status.lease_id());
+      }
+    }
+    std::erase_if(strays_, [this](const SlotId& slot) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return acquiring_.count(slot) == 0;
+    });
+  }
+  for (const std::string& id : ids) Release(id);
 }
 
 bool LeaseKeeper::IsOurs(const std::string& lease_id) const {
@@ -95,6 +157,8 @@ void LeaseKeeper::Loop() {
       }
     }
     for (const std::string& id : due) Renew(id);
+    ReleaseAgain();
+    ReleaseStrays();
   }
 }
 

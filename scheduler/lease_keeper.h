@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -42,6 +43,9 @@ class LeaseKeeper {
     std::function<void()> lost;
   };
   void Loop();
+  bool SendRelease(const std::string& lease_id);
+  void ReleaseAgain();
+  void ReleaseStrays();
   void Renew(const std::string& lease_id);
 
   const std::shared_ptr<v1::TrackerService::StubInterface> tracker_;
@@ -49,6 +53,11 @@ class LeaseKeeper {
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);
+  // Releases that had no answer, and until when they are tried again: then they have expired.
+  std::map<std::string, absl::Time> unreleased_ ABSL_GUARDED_BY(mutex_);
+  // Slots whose Acquire had no answer: the tracker may have granted a lease that nobody knows.
+  std::set<SlotId> strays_ ABSL_GUARDED_BY(mutex_);
+  std::set<SlotId> acquiring_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -5,6 +5,12 @@
 
 namespace heddle::scheduler {
 
+namespace {
+
+absl::Status Ending() { return absl::UnavailableError("the scheduler is shutting down"); }
+
+}  // namespace
+
 StoreWriter::StoreWriter(RecordStore* store, Hooks hooks)
     : store_(store), hooks_(std::move(hooks)), thread_([this] { Loop(); }) {}
 
@@ -23,13 +29,26 @@ void StoreWriter::StopWaiting() {
 }
 
 void StoreWriter::Write(Batch batch, std::function<void()> durable) {
+  Enqueue({std::move(batch), std::move(durable), nullptr});
+}
+
+void StoreWriter::WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer) {
+  Enqueue({std::move(batch), nullptr, std::move(answer)});
+}
+
+void StoreWriter::Enqueue(Entry entry) {
   auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return queue_.size() < kMaxQueue || give_up_;
   };
-  absl::MutexLock lock(&mutex_, absl::Condition(&room));
-  if (queue_.size() >= kMaxQueue) return;
-  queue_.push_back({std::move(batch), std::move(durable)});
-  ++queued_;
+  {
+    absl::MutexLock lock(&mutex_, absl::Condition(&room));
+    if (queue_.size() < kMaxQueue) {
+      queue_.push_back(std::move(entry));
+      ++queued_;
+      return;
+    }
+  }
+  if (entry.answer) entry.answer(Ending());
 }
 
 void StoreWriter::Flush(absl::Duration limit) {
@@ -55,11 +74,15 @@ void StoreWriter::Loop() {
     const bool written = ApplyAll(group);
     for (const Entry& entry : group) {
       if (written && entry.durable) entry.durable();
+      if (!written && entry.answer) entry.answer(Ending());
     }
     absl::MutexLock lock(&mutex_);
     settled_ += static_cast<int64_t>(group.size());
     if (written) continue;
     settled_ += static_cast<int64_t>(queue_.size());
+    for (const Entry& entry : queue_) {
+      if (entry.answer) entry.answer(Ending());
+    }
     queue_.clear();
   }
 }
@@ -71,8 +94,10 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
     absl::StatusOr<std::vector<absl::Status>> results = store_->Apply(batches);
     if (results.ok()) {
       if (blocked) hooks_.blocked("");
-      for (const absl::Status& result : *results) {
-        if (result.ok()) continue;
+      for (size_t i = 0; i < results->size(); ++i) {
+        const absl::Status& result = (*results)[i];
+        if (entries[i].answer) entries[i].answer(result);
+        if (result.ok() || entries[i].answer) continue;
         // A stale fencing token: somebody else has had the slot since, so the measurement is not
         // taken. The others are not touched by that, and a restart queues the candidate again.
         if (absl::IsFailedPrecondition(result)) {

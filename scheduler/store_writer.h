@@ -36,6 +36,9 @@ class StoreWriter {
   // `durable`, if set, is called on the writer's thread once the batch is on disk. Blocks while the
   // queue is full; after StopWaiting the batch is dropped instead, and never durable.
   void Write(Batch batch, std::function<void()> durable = nullptr);
+  // The same for changes that the store may refuse: `answer` gets its verdict, on the writer's
+  // thread; Unavailable if the process ends before.
+  void WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer);
   // Waits until everything written before is durable, or `limit` has passed (the store may take no
   // writes for long).
   void Flush(absl::Duration limit);
@@ -44,7 +47,9 @@ class StoreWriter {
   struct Entry {
     Batch batch;
     std::function<void()> durable;
+    std::function<void(const absl::Status&)> answer;
   };
+  void Enqueue(Entry entry);
   void Loop();
   bool ApplyAll(const std::deque<Entry>& entries);
 

@@ -51,6 +51,11 @@ grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest
   lease->set_duration_ms(request->duration_ms());
   lease->set_address(workers_.workers(0).address());
   leases_[lease->id()] = request->slot();
+  holder_ = request->holder();
+  if (lose_grants > 0) {
+    --lose_grants;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+  }
   return grpc::Status::OK;
 }
 
@@ -63,6 +68,10 @@ grpc::Status FakeTracker::Renew(grpc::ServerContext*, const v1::RenewRequest* re
 grpc::Status FakeTracker::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
                                   v1::ReleaseResponse*) {
   absl::MutexLock lock(&mutex_);
+  if (lose_releases > 0) {
+    --lose_releases;
+    return {grpc::StatusCode::UNAVAILABLE, "the request was lost"};
+  }
   leases_.erase(request->lease_id());
   return grpc::Status::OK;
 }
@@ -71,6 +80,14 @@ grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorker
                                       v1::ListWorkersResponse* response) {
   absl::MutexLock lock(&mutex_);
   *response = workers_;
+  for (const auto& [id, name] : leases_) {
+    for (v1::SlotStatus& slot : *response->mutable_workers(0)->mutable_slots()) {
+      if (slot.slot().name() != name) continue;
+      slot.set_state(v1::SLOT_HELD);
+      slot.set_holder(holder_);
+      slot.set_lease_id(id);
+    }
+  }
   return grpc::Status::OK;
 }
 

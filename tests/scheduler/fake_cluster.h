@@ -25,6 +25,9 @@ class FakeTracker final : public v1::TrackerService::Service {
   int grants() const;
   // The next lease gets this token, as if the tracker had lost its state.
   void SetNextToken(uint64_t token);
+  // So many calls to Acquire, or to Release, end without an answer: a granted lease stays granted,
+  // a release is not heard.
+  std::atomic<int> lose_grants{0}, lose_releases{0};
 
   grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
                        v1::Lease* lease) override;
@@ -40,6 +43,7 @@ class FakeTracker final : public v1::TrackerService::Service {
  private:
   mutable absl::Mutex mutex_;
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mutex_);
+  std::string holder_ ABSL_GUARDED_BY(mutex_);                         // the latest who asked
   std::map<std::string, std::string> leases_ ABSL_GUARDED_BY(mutex_);  // id to slot
   uint64_t token_ ABSL_GUARDED_BY(mutex_) = 100;
   int grants_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -301,6 +301,15 @@ TEST_F(ServiceTest, StaleFencingTokensHoldAJobUpAndEndNothing) {
   ExpectEachTrialOnce(done);
 }
 
+TEST_F(ServiceTest, LostAnswersOfTheTrackerBlockNoSlotUntilTheLeaseExpires) {
+  cluster_.tracker.lose_grants = 1;
+  cluster_.tracker.lose_releases = 1;
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(WaitFinal(MustSubmit(Spec())).state(), v1::JOB_DONE);
+  // A fake lease never expires; without the clean-up the job would wait for ever.
+  EXPECT_LT(absl::Now() - begin, kLimit);
+}
+
 TEST_F(ServiceTest, WithoutADeviceTheJobWaitsAndSaysWhy) {
   v1::JobSpec spec = Spec();
   spec.set_target("llvm -mcpu=x -threads=2");
