@@ -258,6 +258,7 @@ TEST_F(WorkerServerTest, ALostLeaseStopsTheStageAndTheSlotIsFreeAgain) {
   ASSERT_TRUE(last.has_value() && last->has_finished());
   EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_INFRASTRUCTURE);
   EXPECT_THAT(last->finished().fault().message(), HasSubstr(lease.id()));
+  EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::ABORTED) << "it costs no attempt";
   second.Cancel();
 }
 
