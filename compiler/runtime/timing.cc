@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 namespace heddle::runtime {
 namespace {
@@ -14,10 +13,30 @@ double NsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 
-// Writes `memory` so that nothing of the kernel's data stays in the caches.
-void Flush(std::vector<char>& memory, char value) {
-  std::memset(memory.data(), value, memory.size());
+// Touches every cache line of `memory`, so that what the caches held before is gone. Not memset,
+// which may write around the caches.
+void Flush(std::vector<char>& memory) {
+  constexpr size_t kLine = 64;
+  for (size_t i = 0; i < memory.size(); i += kLine) memory[i] = static_cast<char>(memory[i] + 1);
   asm volatile("" : : "r"(memory.data()) : "memory");
+}
+
+// One sample of cold calls, each timed by itself: until `min_ns` of calls have passed, or three
+// times that in all, since flushing before a short kernel takes longer than the kernel.
+double ColdSample(const std::function<void()>& call, double min_ns, std::vector<char>& memory,
+                  int64_t* calls) {
+  const Clock::time_point begin = Clock::now();
+  double sum = 0;
+  int64_t done = 0;
+  while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
+    Flush(memory);
+    const Clock::time_point start = Clock::now();
+    call();
+    sum += NsSince(start);
+    ++done;
+  }
+  *calls += done;
+  return sum / static_cast<double>(done);
 }
 
 // One sample: calls until `min_ns` have passed, in batches so that reading the clock does not count
@@ -75,8 +94,8 @@ Timing TimeCalls(const std::function<void()>& call, const TimingOptions& options
   std::vector<char> cold(static_cast<size_t>(std::max<int64_t>(options.flush_bytes, 0)));
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
     if (i > 0 && NsSince(start) > limit_ns) break;
-    if (!cold.empty()) Flush(cold, static_cast<char>(i));
-    timing.samples_ns.push_back(Sample(call, min_ns, &timing.calls));
+    timing.samples_ns.push_back(cold.empty() ? Sample(call, min_ns, &timing.calls)
+                                             : ColdSample(call, min_ns, cold, &timing.calls));
   }
   return timing;
 }

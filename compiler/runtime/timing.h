@@ -14,7 +14,10 @@ struct TimingOptions {
   int repeats = 5;
   absl::Duration min_repeat = absl::Milliseconds(10);
   int warmup_calls = 1;
-  int64_t flush_bytes = 0;  // writes this much memory between samples when not 0 (cold caches)
+  // When not 0: touches this much memory before every call, outside the time, so that a call finds
+  // its data as cold as between the other kernels of a model; a sample is then the mean of calls
+  // timed one by one, and also ends after three times `min_repeat` with the flushing.
+  int64_t flush_bytes = 0;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
 };

@@ -43,6 +43,24 @@ TEST(TimingTest, SamplesAreMeansOfOneCall) {
   EXPECT_LE(calls, 2 + 4 * 4);
 }
 
+TEST(TimingTest, ColdCallsAreTimedWithoutTheFlushing) {
+  TimingOptions options;
+  options.repeats = 3;
+  options.min_repeat = absl::Milliseconds(1);
+  options.flush_bytes = int64_t{16} << 20;
+  int64_t calls = 0;
+  volatile int sink = 0;
+  const auto call = [&] { sink = sink + 1, ++calls; };
+  const Timing cold = TimeCalls(call, options);
+  EXPECT_EQ(cold.samples_ns.size(), 3u);
+  EXPECT_EQ(cold.calls, calls);
+  // Flushing takes longer than three times the repeat, so the call never fills it: the limit ends
+  // the sample, and what was timed is the call, not the 16 MiB.
+  EXPECT_LT(cold.calls, 1000);
+  options.flush_bytes = 0;
+  EXPECT_GT(TimeCalls(call, options).calls, cold.calls);
+}
+
 TEST(TimingTest, ShortCallsFillTheRepeat) {
   TimingOptions options;
   options.repeats = 2;
