@@ -185,18 +185,28 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "busy"};
   }
   ++stages;
+  // Like the real worker: a newer stage waits until one that was cancelled has gone. Waiting for
+  // one that then ends of itself means that two stages were given the slot at once.
   {
     absl::MutexLock lock(&mutex_);
-    if (!busy_.insert(start.slot()).second) ++overlapping;
+    auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return busy_.count(start.slot()) == 0;
+    };
+    ++waiting_[start.slot()];
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(5))) ++overlapping;
+    --waiting_[start.slot()];
+    busy_.insert(start.slot());
   }
   struct Leave {
     FakeWorker* worker;
+    grpc::ServerContext* context;
     std::string slot;
     ~Leave() {
       absl::MutexLock lock(&worker->mutex_);
+      if (worker->waiting_[slot] > 0 && !context->IsCancelled()) ++worker->overlapping;
       worker->busy_.erase(slot);
     }
-  } leave{this, start.slot()};
+  } leave{this, context, start.slot()};
   if (start.kind() == v1::STAGE_BUILD) return Build(stream);
   if (start.kind() == v1::STAGE_PROFILE) return Profile(context, stream);
   std::string bytes;

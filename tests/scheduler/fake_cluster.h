@@ -81,6 +81,7 @@ class FakeWorker final : public v1::WorkerService::Service {
   FakeBehaviour* const behaviour_;
   absl::Mutex mutex_;
   std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int> traces_{0};
 };
 
