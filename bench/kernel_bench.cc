@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/fma_peak.h"
+#include "bench/operator_table.h"
 #include "bench/workloads.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
@@ -154,8 +155,10 @@ absl::Status RunAll(const Flags& flags) {
 int main(int argc, char** argv) {
   heddle::bench::Flags flags;
   CLI::App app("Measures kernels of the compiler beside the machine's FMA peak.");
-  app.add_option("name", flags.names,
-                 "C1..C12, D1..D9, MxNxK, BxMxNxK or a model of the zoo; C1..D9 if none is named");
+  app.add_option(
+      "name", flags.names,
+      "C1..C12, D1..D9, MxNxK, BxMxNxK or a model of the zoo; all of the table if none is "
+      "named");
   app.add_option("--points", flags.points, "random points of the search space")
       ->check(CLI::Range(0, 100000));
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
@@ -168,7 +171,7 @@ int main(int argc, char** argv) {
   app.add_flag("--print-workload", flags.print_workload, "print the workload");
   app.add_flag("--errors", flags.errors, "print failed points with their traces");
   CLI11_PARSE(app, argc, argv);
-  if (flags.names.empty()) flags.names = heddle::bench::TableNames();
+  if (flags.names.empty()) flags.names = heddle::bench::OperatorNames();
   const absl::Status status = heddle::bench::RunAll(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-kernel-bench: %s\n", std::string(status.message()).c_str());

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Heddle needs, from Debian's packages (Debian 12). Idempotent: installs only what is
-# missing and needs no privileges when nothing is. Usage: deploy/setup.sh [--check]  (--check only lists what is missing)
+# missing and needs no privileges when nothing is. Usage: deploy/setup.sh [--bench] [--check]  (--bench: also what the benchmarks
+# compare with; --check: only list what is missing)
 set -euo pipefail
 
 packages=(
@@ -12,6 +13,18 @@ packages=(
   libgtest-dev libgmock-dev libonnx-testdata sqlite3 python3
 )
 
+check=false
+for argument in "$@"; do
+  case "$argument" in
+    --bench) packages+=(libdnnl-dev libopenblas-pthread-dev libopenblas-dev python3-venv) ;;
+    --check) check=true ;;
+    *)
+      echo "setup.sh: '$argument' is not understood; there are --bench and --check" >&2
+      exit 2
+      ;;
+  esac
+done
+
 missing=()
 for package in "${packages[@]}"; do
   if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed'; then
@@ -21,7 +34,7 @@ done
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
-if [ "${1:-}" = "--check" ]; then
+if "$check"; then
   printf '%s\n' "${missing[@]}"
   exit 1
 fi

@@ -1,0 +1,159 @@
+// heddle-operator-bench: our side of `bench/run.sh operators`, one line of JSON a request:
+//   {"do": "version"} -> {"version", "target"}
+//   {"do": "peak"} -> {"gflops"}                      of an FMA loop on all cores of a kernel at
+//   once
+//   {"do": "open", "name": "C2"} -> {"key", "label", "flops"}
+//   {"do": "tune", "trials": 500, "seed": 0} -> {"finalists": [{"trace", "median_ns"}], ..}
+//   {"do": "load", "trace": ".."} -> {"id"}           without a trace: the default schedule
+//   {"do": "round", "id": 0} -> {"samples_ns": [..]}  checked against the workload's definition
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <numeric>
+#include <thread>
+
+#include "bench/fma_peak.h"
+#include "bench/line_server.h"
+#include "bench/operator_tuner.h"
+#include "bench/workloads.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/measure.h"
+#include "compiler/tensor/expression.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+class Ours {
+ public:
+  Ours(ir::TargetInfo target, std::vector<int> cpus, std::vector<int> build_cpus)
+      : target_(std::move(target)), cpus_(std::move(cpus)), build_cpus_(std::move(build_cpus)) {}
+
+  absl::StatusOr<json> Version() const {
+    return json{{"version", "Heddle"}, {"target", ir::ToText(target_.target)}};
+  }
+
+  absl::StatusOr<json> Peak() const {
+    std::vector<double> gflops(cpus_.size());
+    std::vector<std::thread> threads;
+    for (size_t k = 0; k < cpus_.size(); ++k) {
+      threads.emplace_back([&, k] {
+        ConfineTo({cpus_[k]});
+        gflops[k] = MeasureFmaPeak();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return json{{"gflops", std::accumulate(gflops.begin(), gflops.end(), 0.0)}};
+  }
+
+  absl::StatusOr<json> Open(const json& request) {
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<Workload> workloads, FindWorkloads(request.at("name")));
+    if (workloads.size() != 1) return absl::InvalidArgumentError("that is a model");
+    MeasureOptions options;
+    options.timing = RoundTiming();
+    options.threads = target_.target.threads;
+    options.cpus = cpus_;
+    HEDDLE_ASSIGN_OR_RETURN(bench_, WorkloadBench::Create(workloads[0].text, options));
+    workload_ = std::move(workloads[0]);
+    loaded_.clear();
+    return json{{"key", tensor::WorkloadKey(workload_.text)},
+                {"label", workload_.label},
+                {"flops", workload_.flops}};
+  }
+
+  absl::StatusOr<json> Tune(const json& request) {
+    TuneOptions options;
+    options.trials = request.at("trials");
+    options.seed = request.at("seed");
+    options.cpus = cpus_;
+    options.build_cpus = build_cpus_;
+    options.progress = [&](int done, double best_ns) {
+      std::fprintf(stderr, "%s: %d of %d trials, best %.1f us\n", workload_.name.c_str(), done,
+                   options.trials, best_ns * 1e-3);
+    };
+    HEDDLE_ASSIGN_OR_RETURN(const Tuned tuned, bench::Tune(workload_.text, target_, options));
+    if (tuned.finalists.empty()) {
+      return absl::NotFoundError("no valid candidate; the first failed: " + tuned.first_error);
+    }
+    json finalists = json::array();
+    for (const Finalist& f : tuned.finalists) {
+      finalists.push_back({{"trace", f.trace}, {"median_ns", f.median_ns}});
+    }
+    return json{{"finalists", finalists}, {"measured", tuned.measured}, {"failed", tuned.failed}};
+  }
+
+  absl::StatusOr<json> Load(const json& request) {
+    const bool has_trace = request.contains("trace");
+    HEDDLE_ASSIGN_OR_RETURN(
+        codegen::Artifact artifact,
+        BuildCandidate(workload_.text,
+                       has_trace ? ScheduleChoice::kTrace : ScheduleChoice::kDefault,
+                       has_trace ? request.at("trace").get<std::string>() : "", target_.target));
+    loaded_.push_back(std::move(artifact));
+    return json{{"id", loaded_.size() - 1}};
+  }
+
+  absl::StatusOr<json> Round(const json& request) {
+    const size_t id = request.at("id");
+    if (id >= loaded_.size()) return absl::NotFoundError("nothing is loaded under that id");
+    HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench_->Run(loaded_[id]));
+    return RoundAnswer(found.timing);
+  }
+
+ private:
+  const ir::TargetInfo target_;
+  const std::vector<int> cpus_;
+  const std::vector<int> build_cpus_;
+  Workload workload_;
+  std::unique_ptr<WorkloadBench> bench_;
+  std::vector<codegen::Artifact> loaded_;
+};
+
+absl::Status Serve(const std::vector<int>& cpus) {
+  const std::vector<int> build_cpus = AllowedCpus();
+  ConfineTo(cpus);
+  ir::Target target;
+  target.threads = static_cast<int>(cpus.size());
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
+  Ours ours(std::move(info), cpus, build_cpus);
+  ServeLines({
+      {"version", [&](const json&) { return ours.Version(); }},
+      {"peak", [&](const json&) { return ours.Peak(); }},
+      {"open", [&](const json& request) { return ours.Open(request); }},
+      {"tune", [&](const json& request) { return ours.Tune(request); }},
+      {"load", [&](const json& request) { return ours.Load(request); }},
+      {"round", [&](const json& request) { return ours.Round(request); }},
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  std::vector<int> cpus;
+  CLI::App app("Tunes and times single operators on request; bench/run.sh operators drives it.");
+  app.add_option("--cpus", cpus, "cores of a kernel, one thread on each")
+      ->required()
+      ->delimiter(',');
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = heddle::bench::Serve(cpus);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-operator-bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

@@ -1,0 +1,38 @@
+// Tunes one workload in this process' children: the loop of the service's stages for a single task.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/target.h"
+
+namespace heddle::bench {
+
+struct TuneOptions {
+  int trials = 0;
+  uint64_t seed = 0;
+  std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
+  std::vector<int> build_cpus;  // cores to build on, while nothing is measured
+  int finalists = 6;
+  std::function<void(int done, double best_ns)> progress;  // after each batch, when set
+};
+
+struct Finalist {
+  std::string trace;
+  double median_ns = 0;  // warm
+};
+
+struct Tuned {
+  std::vector<Finalist> finalists;  // fastest first; none if nothing valid was found
+  int measured = 0;
+  int failed = 0;
+  std::string first_error;  // of the failed ones
+};
+
+// Stops early when the space is exhausted. Candidates that crash, hang or compute nonsense fail.
+absl::StatusOr<Tuned> Tune(const std::string& workload, const ir::TargetInfo& target,
+                           const TuneOptions& options);
+
+}  // namespace heddle::bench

@@ -1,0 +1,66 @@
+"""One side of a comparison: a long-lived process pinned to its cores, one line of JSON a request and an answer.
+
+Between requests the process is stopped: thread pools spin for a while before they sleep, on cores the other side needs.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+
+
+class SideError(Exception):
+    """The side cannot do what was asked: its own words, or what became of it."""
+
+
+class Side:
+    """The program `argv`. `cpus` confines it, unless it confines itself (None)."""
+
+    def __init__(self, name, argv, cpus=None, env=None):
+        self.name = name
+        argv = ["setpriv", "--pdeathsig", "KILL"] + argv  # a stopped process would outlive us
+        if cpus is not None:
+            argv = ["taskset", "-c", ",".join(map(str, cpus))] + argv
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}
+        )
+        self._buffer = b""
+
+    def ask(self, do, limit_s=120.0, **fields):
+        """The answer to a request. SideError if the side says so, ends, or needs longer than the limit."""
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.stdin.write((json.dumps({"do": do, **fields}) + "\n").encode())
+            self._process.stdin.flush()
+            answer = json.loads(self._read_line(do, limit_s))
+        except BrokenPipeError:
+            raise SideError(f"{self.name} has ended") from None
+        self._process.send_signal(signal.SIGSTOP)
+        if "error" in answer:
+            raise SideError(f"{self.name}: {answer['error']}")
+        return answer
+
+    def close(self):
+        self._process.send_signal(signal.SIGCONT)
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _read_line(self, do, limit_s):
+        end = time.monotonic() + limit_s
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(end - time.monotonic(), 0))
+            if not ready:
+                self._process.kill()
+                raise SideError(f"{self.name}: '{do}' took longer than {limit_s:.0f} s")
+            got = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not got:
+                raise SideError(f"{self.name} ended during '{do}' (status {self._process.wait()})")
+            self._buffer += got
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
