@@ -1,0 +1,89 @@
+// heddle-compile-default: an ONNX file to a module with default schedules, without a service, and
+// what that took. check_onnxruntime.py runs it for models of the zoo; by hand it shows how a model
+// is cut into kernels.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/graph/fuse.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/target.h"
+
+namespace heddle {
+namespace {
+
+struct Flags {
+  std::string model, output;
+  int threads = 1;
+  bool print_tasks = false, print_graph = false, print_workloads = false;
+};
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+absl::Status Run(const Flags& flags) {
+  std::ifstream file(flags.model, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.model));
+  const std::string onnx{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+
+  auto start = std::chrono::steady_clock::now();
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, {}));
+  const double import_seconds = SecondsSince(start);
+  const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
+  size_t longest = 0;
+  double flops = 0;
+  for (const graph::Task& task : tasks) {
+    longest = std::max(longest, task.workload.size());
+    flops += task.flops * task.weight;
+    if (flags.print_tasks)
+      std::printf("%4d x %10.4f GFLOP  %s\n", task.weight, task.flops * 1e-9, task.label.c_str());
+    if (flags.print_workloads) std::printf("%s\n", task.workload.c_str());
+  }
+  if (flags.print_graph) std::printf("%s", graph::Print(fused.graph).c_str());
+  std::printf("groups %zu, tasks %zu, GFLOP %.3f, longest workload %zu bytes, import %.2f s\n",
+              fused.groups.size(), tasks.size(), flops * 1e-9, longest, import_seconds);
+  if (flags.output.empty()) return absl::OkStatus();
+
+  start = std::chrono::steady_clock::now();
+  ir::Target target;
+  target.threads = flags.threads;
+  CompileOptions options;
+  options.choice = ScheduleChoice::kDefault;
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string module,
+                          CompileModel(onnx, {}, target, {}, options, &warnings));
+  for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
+  std::printf("compile %.2f s (import included), module %.1f MB\n", SecondsSince(start),
+              static_cast<double>(module.size()) * 1e-6);
+  std::ofstream out(flags.output, std::ios::binary);
+  out.write(module.data(), static_cast<std::streamsize>(module.size()));
+  if (!out.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", flags.output));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace heddle
+
+int main(int argc, char** argv) {
+  heddle::Flags flags;
+  CLI::App app("Compiles an ONNX model with default schedules and says what that took.");
+  app.add_option("model", flags.model, "ONNX file")->required();
+  app.add_option("-o,--output", flags.output, "Module to write (without: import only)");
+  app.add_option("--threads", flags.threads, "Threads of the target")->check(CLI::Range(1, 256));
+  app.add_flag("--tasks", flags.print_tasks, "Print every distinct kernel");
+  app.add_flag("--graph", flags.print_graph, "Print the optimised graph");
+  app.add_flag("--workloads", flags.print_workloads, "Print the program of every distinct kernel");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = heddle::Run(flags);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
