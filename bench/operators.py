@@ -52,7 +52,7 @@ class Operators:
         self.args = args
         self.result = result
         self.threads = threads
-        cpus = report.cores_for(threads)
+        self.cpus = cpus = report.cores_for(threads)
         self.ours = Side("Heddle", [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, cpus))])
         self.peers = start_peers(args.programs, cpus)
         about = self.ours.ask("version")
@@ -80,7 +80,7 @@ class Operators:
         if not implementations:
             raise SideError("no peer is installed: run deploy/setup.sh --bench and build again")
         peak = self.ours.ask("peak")["gflops"]
-        times = turns.measure(contenders, self.args.rounds)
+        times, repeated = turns.measure(contenders, self.args.rounds, self.cpus)
         peak = max(peak, self.ours.ask("peak")["gflops"])
         self.result.peaks.append(peak / self.threads)
         ours_ns = statistics.median(times["Heddle"])
@@ -100,6 +100,7 @@ class Operators:
                     "ours_gflops": about["flops"] / ours_ns,
                     "ours_percent_of_peak": 100 * about["flops"] / ours_ns / peak if peak else None,
                     "peak_gflops": peak,
+                    "turns_repeated": repeated,
                     "ours_rounds_ms": [ns * 1e-6 for ns in times["Heddle"]],
                     "peer_rounds_ms": [ns * 1e-6 for ns in times[peer_name]],
                 }
@@ -119,12 +120,12 @@ class Operators:
             tuned = self.ours.ask("tune", TUNE_LIMIT_S, trials=self.args.trials, seed=self.args.seed)
             candidates += [(f"{self.args.trials} trials", finalist["trace"]) for finalist in tuned["finalists"]]
         if record:
-            candidates.append((f"record ({record['trials']} trials)", record["trace"]))
+            candidates.append(("record", record["trace"]))
         loaded = self.load(name, candidates) or [{"id": self.ours.ask("load")["id"], "from": "default"}]
         if not tuned:
             return loaded[0]
         contenders = {i: (self.ours, {"id": kernel["id"]}) for i, kernel in enumerate(loaded)}
-        times = turns.measure(contenders, CROWN_ROUNDS)
+        times, _ = turns.measure(contenders, CROWN_ROUNDS, self.cpus)
         winner = min(times, key=lambda i: statistics.median(times[i]))
         if loaded[winner].get("trace") not in (None, record and record["trace"]):
             self.records.put(

@@ -12,6 +12,12 @@ def default_path(target, root):
     return os.path.join(root, "bench", "records", f"{cpu}.jsonl")
 
 
+def from_export(record, command):
+    """A line of ours from one of `heddle records export`."""
+    fields = {field: record[field] for field in ("workload_key", "label", "target", "trace", "median_ns")}
+    return {"name": record["label"], **fields, "command": command}
+
+
 class Records:
     """Lines whose schema is not ours are kept as they are and never applied."""
 
@@ -33,12 +39,18 @@ class Records:
         line = self._lines.get((workload_key, target))
         return line if line and line.get("schema_version") == SCHEMA_VERSION else None
 
-    def put(self, line):
-        """Replaces the record of the same workload and target, and writes the file."""
-        self._lines[(line["workload_key"], line["target"])] = {"schema_version": SCHEMA_VERSION, **line}
+    def put(self, *lines):
+        """Replaces the records of the same workloads and targets, and writes the file."""
+        for line in lines:
+            self._lines[(line["workload_key"], line["target"])] = {"schema_version": SCHEMA_VERSION, **line}
         os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
         unfinished = self.path + ".new"
         with open(unfinished, "w") as file:
             for line in sorted(self._lines.values(), key=lambda l: (l["target"], l["name"], l["workload_key"])):
                 file.write(json.dumps(line) + "\n")
         os.replace(unfinished, self.path)
+
+    def put_faster(self, lines):
+        """As put(), for those that beat what is kept."""
+        kept = [self.find(line["workload_key"], line["target"]) for line in lines]
+        self.put(*(line for line, old in zip(lines, kept) if not old or line["median_ns"] < old["median_ns"]))

@@ -8,5 +8,21 @@ for argument in "$@"; do
   case "$argument" in -h | --help) exec python3 "$root/bench/run.py" "$@" ;; esac
 done
 "$root/deploy/setup.sh" --bench
-"$root/deploy/build.sh" heddle-operator-bench heddle-bench-onednn heddle-bench-openblas >&2
-exec python3 "$root/bench/run.py" "$@"
+python=python3
+targets=(heddle-operator-bench heddle-bench-onednn heddle-bench-openblas)
+if [ "${1:-}" = models ]; then
+  targets=(heddle-operator-bench heddle-bench-module heddle_shared heddle heddle-scheduler heddle-tracker heddle-worker)
+  # The peers live in a virtual environment, made anew when the list of them changes.
+  venv="$root/build/bench/venv"
+  python="$venv/bin/python"
+  if ! cmp -s "$root/bench/requirements.txt" "$venv/installed.txt"; then
+    echo "bench/run.sh: installing the peers into build/bench/venv" >&2
+    rm -rf "$venv"
+    mkdir -p "$root/build/bench"
+    python3 -m venv "$venv"
+    "$python" -m pip install --quiet --disable-pip-version-check -r "$root/bench/requirements.txt" >&2
+    cp "$root/bench/requirements.txt" "$venv/installed.txt"
+  fi
+fi
+"$root/deploy/build.sh" "${targets[@]}" >&2
+exec "$python" "$root/bench/run.py" "$@"

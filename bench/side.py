@@ -42,6 +42,12 @@ class Side:
             raise SideError(f"{self.name}: {answer['error']}")
         return answer
 
+    def cpu_seconds(self):
+        """CPU time it has used, with all its threads."""
+        with open(f"/proc/{self._process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self):
         self._process.send_signal(signal.SIGCONT)
         self._process.stdin.close()

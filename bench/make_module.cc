@@ -1,0 +1,118 @@
+// heddle-bench-module: a model compiled from records in a file, or from default schedules, without
+// a service; with parts of the compiler left out on request, to show what they are worth. Prints
+// one JSON object about the module.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/runtime/module.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+struct Flags {
+  std::string model, output, records;
+  int threads = 1;
+  bool fusion = true;
+  bool memory_plan = true;
+};
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+// The fastest record of each task for exactly `target`. Lines as bench/records.py writes them;
+// those of other targets are passed over.
+absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string& path,
+                                                              const std::string& target) {
+  std::map<std::string, BestRecord> best;
+  if (path.empty()) return best;
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  int number = 0;
+  for (std::string text; std::getline(file, text);) {
+    ++number;
+    const json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    try {
+      if (line.at("target") != target) continue;
+      BestRecord& record = best[line.at("workload_key")];
+      const double ns = line.at("median_ns");
+      if (record.median_ns == 0 || ns < record.median_ns) record = {line.at("trace"), ns};
+    } catch (const json::exception&) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": no record"));
+    }
+  }
+  return best;
+}
+
+absl::Status Make(const Flags& flags) {
+  ir::Target target;
+  target.threads = flags.threads;
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, ReadAll(flags.model));
+  HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, ir::ToText(target)));
+  ModelOptions options;
+  options.fuse.enabled = flags.fusion;
+  options.share_memory = flags.memory_plan;
+  CompileOptions compile;
+  compile.model_name = flags.model;
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                          CompileModel(onnx, options, target, best, compile, &warnings));
+  std::ofstream(flags.output, std::ios::binary) << bytes;
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module module, runtime::ReadModuleFile(flags.output));
+  double flops = 0;  // of one inference
+  for (const runtime::CallSpec& call : module.manifest.calls) {
+    if (call.kernel >= 0) flops += module.manifest.kernels[call.kernel].flops;
+  }
+  int tuned = 0;
+  bool winograd = false;
+  for (const runtime::KernelSpec& kernel : module.manifest.kernels) {
+    const auto record = best.find(kernel.task);
+    if (kernel.schedule != "tuned" || record == best.end()) continue;
+    ++tuned;
+    winograd = winograd || record->second.trace.find("winograd") != std::string::npos;
+  }
+  std::printf("%s\n", json{{"target", ir::ToText(target)},
+                           {"kernels", module.manifest.kernels.size()},
+                           {"calls", module.manifest.calls.size()},
+                           {"flops", flops},
+                           {"tuned", tuned},
+                           {"winograd", winograd},
+                           {"arena_bytes", module.manifest.arena_bytes},
+                           {"unshared_bytes", module.manifest.unshared_bytes},
+                           {"warnings", warnings}}
+                          .dump()
+                          .c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  heddle::bench::Flags flags;
+  CLI::App app("Compiles a model from a file of records; bench/run.sh models calls it.");
+  app.add_option("model", flags.model, "ONNX file")->required();
+  app.add_option("-o,--output", flags.output, "module to write")->required();
+  app.add_option("--records", flags.records, "JSON lines; without: default schedules");
+  app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
+  app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = heddle::bench::Make(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-bench-module: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

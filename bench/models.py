@@ -1,0 +1,241 @@
+"""Whole models of the zoo against ONNX Runtime and OpenVINO, and what fusion and the memory plan are worth."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import numpy as np
+
+import records
+import report
+import service
+import turns
+from side import Side, SideError
+
+PEERS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
+# Largest error of an output, relative to its largest value, against ONNX Runtime's. Single precision sums up in another
+# order; Winograd's transforms add and subtract more.
+TOLERANCE = 1e-4
+WINOGRAD_TOLERANCE = 1e-3  # also OpenVINO's, which chooses by itself
+COMPILE_LIMIT_S = 1200
+# What our module is also compared with: name of the row's peer, variant, and the variant it is compared to (fusion
+# with default schedules on both sides, since operators that are not fused have no records).
+ABLATIONS = [
+    ("default schedules", "default", "best"),
+    ("no fusion, default schedules", "unfused", "default"),
+    ("no memory plan", "unplanned", "best"),
+]
+VARIANTS = {"best": [], "default": [], "unfused": ["--no-fusion"], "unplanned": ["--no-memory-plan"]}
+WITH_RECORDS = ("best", "unplanned")
+
+
+def zoo(programs):
+    listed = subprocess.run([os.path.join(programs, "heddle"), "zoo", "--plain"], capture_output=True, text=True, check=True)
+    return listed.stdout.split()
+
+
+def run_tool(argv):
+    """A tool's standard output; its last words as a SideError if it fails."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise SideError(words[-1][:400])
+    return done.stdout
+
+
+def largest_error(found, expected):
+    """Over all outputs; by name where the runtimes agree on names."""
+    if set(found) != set(expected):
+        raise SideError(f"outputs are {sorted(found)}, not {sorted(expected)}")
+    worst = 0.0
+    for name, right in expected.items():
+        if found[name].shape != right.shape:
+            raise SideError(f"output '{name}' has shape {found[name].shape}, not {right.shape}")
+        scale = max(float(np.max(np.abs(right))), 1e-30)
+        error = float(np.max(np.abs(found[name].astype(np.float64) - right))) / scale
+        worst = max(worst, error) if error == error else float("inf")
+    return worst
+
+
+class Models:
+    """One run with `threads` threads."""
+
+    def __init__(self, args, threads, result):
+        self.args = args
+        self.result = result
+        self.threads = threads
+        self.cpus = report.cores_for(threads)
+        self.work = os.path.join(args.root, "build", "bench")
+        os.makedirs(os.path.join(self.work, "models"), exist_ok=True)
+        self.gauge = Side("Heddle", [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, self.cpus))])
+        self.target = self.gauge.ask("version")["target"]
+        self.records = records.Records(args.records or records.default_path(self.target, args.root))
+        result.versions["Heddle"] = f"{args.commit}, {self.target}"
+
+    def close(self):
+        self.gauge.close()
+
+    def path(self, name, suffix):
+        return os.path.join(self.work, "models", f"{name}{suffix}")
+
+    def measure(self, name):
+        """The rows of a model: one a peer, fastest first, then the ablations."""
+        onnx = self.path(name, ".onnx")
+        run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", onnx, "--seed", "1"])
+        tune_s = self.tune(onnx) if self.args.trials else None
+        made = {variant: self.make_module(name, onnx, variant) for variant in VARIANTS}
+        sides = self.start_sides()
+        try:
+            contenders = self.open_all(name, onnx, made, sides)
+            peak = self.gauge.ask("peak")["gflops"]
+            times, repeated = turns.measure(contenders, self.args.rounds, self.cpus)
+            peak = max(peak, self.gauge.ask("peak")["gflops"])
+        finally:
+            for side in sides.values():
+                side.close()
+        self.result.peaks.append(peak / self.threads)
+        return self.rows(name, made, times, peak, {"tune_s": tune_s, "turns_repeated": repeated})
+
+    def tune(self, onnx):
+        """Tunes with the real service and keeps the records. Seconds."""
+        exported = self.path("records", ".jsonl")
+        tuner = service.Service(self.args.programs, os.path.join(self.work, "service"))
+        try:
+            module = self.path("tuned", ".heddle")
+            seconds = tuner.tune(onnx, module, self.target, self.args.trials, self.args.seed)
+            tuner.best_records(self.target, exported)
+        finally:
+            tuner.close()
+        command = f"bench/run.sh models --trials {self.args.trials} --seed {self.args.seed}"
+        with open(exported) as file:
+            self.records.put_faster([records.from_export(json.loads(line), command) for line in file])
+        return seconds
+
+    def make_module(self, name, onnx, variant):
+        """What heddle-bench-module says of the module, and its path."""
+        module = self.path(name, f"-{self.threads}-{variant}.heddle")
+        argv = [os.path.join(self.args.programs, "heddle-bench-module"), onnx, "-o", module, "--threads", str(self.threads)]
+        argv += VARIANTS[variant]
+        if variant in WITH_RECORDS and self.args.trials != 0 and os.path.exists(self.records.path):
+            argv += ["--records", self.records.path]
+        about = json.loads(run_tool(argv))
+        for warning in about["warnings"]:
+            print(f"  warning: {name}, {variant}: {warning}", file=sys.stderr, flush=True)
+        return {**about, "path": module}
+
+    def start_sides(self):
+        library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
+        script = os.path.join(self.args.root, "bench", "peers", "model_side.py")
+        names = {"Heddle": "heddle", **PEERS}
+        return {
+            side: Side(side, [sys.executable, script, runtime, str(self.threads)], self.cpus, {"HEDDLE_LIBRARY": library})
+            for side, runtime in names.items()
+        }
+
+    def open_all(self, name, onnx, made, sides):
+        """Loads everything and compares all outputs with ONNX Runtime's. The contenders of turns.measure."""
+        files = {"inputs": self.path(name, "-inputs.npz")}
+        sides["ONNX Runtime"].ask("inputs", model=onnx, seed=0, **files)
+        contenders, outputs = {}, {}
+        loads = [(peer, peer, onnx) for peer in PEERS] + [(v, "Heddle", made[v]["path"]) for v in made]
+        for label, side, model in loads:
+            file = self.path(name, f"-{label.replace(' ', '-')}-outputs.npz")
+            contenders[label] = (sides[side], {"id": sides[side].ask("open", model=model, outputs=file, **files)["id"]})
+            outputs[label] = dict(np.load(file))
+        for peer in PEERS:
+            self.result.versions[peer] = sides[peer].ask("version")["version"]
+        for label in contenders:
+            error = largest_error(outputs[label], outputs["ONNX Runtime"])
+            allowed = WINOGRAD_TOLERANCE if label == "OpenVINO" or made.get(label, {}).get("winograd") else TOLERANCE
+            if label in made:
+                made[label]["error"] = error
+            if error > allowed:
+                raise SideError(f"{label}: outputs differ from ONNX Runtime's by {error:.1e} of the largest; {allowed:.0e} is allowed")
+        return contenders
+
+    def rows(self, name, made, times, peak, common):
+        best = made["best"]
+        ours_ns = statistics.median(times["best"])
+        common = {
+            "name": name,
+            "threads": self.threads,
+            **common,
+            "schedule": f"{best['tuned']} of {best['kernels']} tuned",
+            "arena_bytes": best["arena_bytes"],
+            "unshared_bytes": best["unshared_bytes"],
+            "max_error": best["error"],
+            "flops": best["flops"],
+            "ours_gflops": best["flops"] / ours_ns,
+            "ours_percent_of_peak": 100 * best["flops"] / ours_ns / peak if peak else None,
+            "peak_gflops": peak,
+        }
+
+        def row(peer, ours, theirs):
+            return {
+                **common,
+                "ours_ms": statistics.median(times[ours]) * 1e-6,
+                "peer": peer,
+                "peer_ms": statistics.median(times[theirs]) * 1e-6,
+                **turns.compare(times[ours], times[theirs]),
+                "ours_rounds_ms": [ns * 1e-6 for ns in times[ours]],
+                "peer_rounds_ms": [ns * 1e-6 for ns in times[theirs]],
+                "best_peer": False,
+            }
+
+        rows = sorted((row(peer, "best", peer) for peer in PEERS), key=lambda r: r["peer_ms"])
+        rows[0]["best_peer"] = True
+        return rows + [row(peer, ours, theirs) for peer, theirs, ours in ABLATIONS]
+
+
+def print_row(rows):
+    best, other, default, unfused, unplanned = rows
+    share = "" if best["ours_percent_of_peak"] is None else f"{best['ours_percent_of_peak']:.1f}"
+    line = f"{best['name']:<13}{best['threads']:>3}{best['ours_ms']:>9.3f}{share:>7}  {best['peer']:<13}{best['peer_ms']:>9.3f}"
+    line += f"{best['ratio']:>6.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f} {other['peer_ms']:>9.3f}"
+    line += f"{default['ratio']:>9.2f}{unfused['ratio']:>8.2f}{unplanned['ratio']:>6.2f}"
+    memory = f"{best['arena_bytes'] / 2**20:.1f}/{best['unshared_bytes'] / 2**20:.1f}"
+    tuned = "" if best["tune_s"] is None else f", {best['tune_s']:.0f} s of tuning"
+    print(f"{line}{memory:>12}  {best['schedule']}{tuned}", flush=True)
+
+
+HEAD = (
+    f"{'model':<13}{'thr':>3}{'ours ms':>9}{'% peak':>7}  {'best peer':<13}{'ms':>9}{'ratio':>6}  {'quartiles'} {'other ms':>9}"
+    f"{'untuned':>9}{'unfused':>8}{'unpl.':>6}{'MiB':>12}  schedule"
+)
+LEGEND = (
+    "untuned: default schedules / ours; unfused: without fusion / with, default schedules; unpl.: without memory plan /"
+    " with; MiB: activations with / without sharing"
+)
+
+
+def run(args, result):
+    names = args.only or zoo(args.programs)
+    for threads in args.threads:
+        if report.cores_for(threads) is None:
+            result.add_failure(f"{threads} threads", f"only {len(os.sched_getaffinity(0))} cores are allowed")
+            continue
+        bench = Models(args, threads, result)
+        print(HEAD, flush=True)
+        try:
+            for name in names:
+                try:
+                    rows = bench.measure(name)
+                except (SideError, service.ServiceError, subprocess.TimeoutExpired) as error:
+                    result.add_failure(f"{name}, {threads} threads", error)
+                    continue
+                result.rows += rows
+                print_row(rows)
+        finally:
+            bench.close()
+        rows = [row for row in result.rows if row["threads"] == threads and row["best_peer"]]
+        print(LEGEND)
+        if rows:
+            worst = min(rows, key=lambda row: row["ratio"])
+            print(
+                f"models, {threads} thread{'s' if threads > 1 else ''}: geometric mean {result.geomean(rows):.3f} of {len(rows)};"
+                f" lowest {worst['name']} {worst['ratio']:.2f}"
+            )
+        result.print_head()
+        print(flush=True)

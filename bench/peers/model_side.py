@@ -1,0 +1,190 @@
+"""A whole model on one runtime, as a side of bench/run.py: heddle, onnxruntime or openvino, on --threads threads.
+
+  {"do": "version"} -> {"version": ".."}
+  {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random ones; onnxruntime only
+  {"do": "open", "model": FILE, "inputs": NPZ, "outputs": NPZ} -> {"id": 0}   runs once and writes the outputs
+  {"do": "round", "id": 0} -> {"samples_ns": [..]}
+Inputs are in place before a round: a call is one inference and nothing else.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+
+import numpy as np
+
+SAMPLES = 5
+SAMPLE_NS = 10_000_000
+
+
+class Heddle:
+    """Through the C API of libheddle.so, as a deployed module runs."""
+
+    class _Info(ctypes.Structure):
+        _fields_ = [
+            ("name", ctypes.c_char_p),
+            ("dtype", ctypes.c_char_p),
+            ("shape", ctypes.POINTER(ctypes.c_int64)),
+            ("rank", ctypes.c_int32),
+            ("bytes", ctypes.c_size_t),
+        ]
+
+    def __init__(self, threads):
+        self._threads = threads
+        self._lib = ctypes.CDLL(os.environ["HEDDLE_LIBRARY"])
+        self._lib.heddle_last_error.restype = ctypes.c_char_p
+
+    def version(self):
+        return "Heddle"
+
+    def _check(self, status):
+        if status != 0:
+            raise RuntimeError(self._lib.heddle_last_error().decode())
+
+    def open(self, path, inputs):
+        model = ctypes.c_void_p()
+        self._check(self._lib.heddle_load(path.encode(), self._threads, ctypes.byref(model)))
+        info = self._Info()
+        for i in range(self._lib.heddle_num_inputs(model)):
+            self._check(self._lib.heddle_input_info(model, i, ctypes.byref(info)))
+            data = np.ascontiguousarray(inputs[info.name.decode()])
+            self._check(self._lib.heddle_set_input(model, i, data.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(data.nbytes)))
+        run = self._lib.heddle_run
+
+        def call():
+            if run(model):
+                self._check(1)
+
+        def outputs():
+            found = {}
+            for i in range(self._lib.heddle_num_outputs(model)):
+                self._check(self._lib.heddle_output_info(model, i, ctypes.byref(info)))
+                dtype = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32}[info.dtype.decode()]
+                data = np.empty(info.shape[: info.rank], dtype)
+                self._check(self._lib.heddle_get_output(model, i, data.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(data.nbytes)))
+                found[info.name.decode()] = data
+            return found
+
+        return call, outputs
+
+
+class OnnxRuntime:
+    """All graph optimisations; inputs and outputs bound once, so that nothing is copied."""
+
+    def __init__(self, threads):
+        import onnxruntime
+
+        self._ort = onnxruntime
+        self._options = onnxruntime.SessionOptions()
+        self._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        self._options.intra_op_num_threads = threads
+        self._options.inter_op_num_threads = 1
+
+    def version(self):
+        return f"ONNX Runtime {self._ort.__version__}"
+
+    def open(self, path, inputs):
+        session = self._ort.InferenceSession(path, self._options, providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, self._ort.OrtValue.ortvalue_from_numpy(value))
+        names = [output.name for output in session.get_outputs()]
+        for name in names:
+            binding.bind_output(name, "cpu")
+        return lambda: session.run_with_iobinding(binding), lambda: dict(zip(names, binding.copy_outputs_to_cpu()))
+
+    def random_inputs(self, path, seed):
+        """Normal floats; integers, which are tokens and masks, are 0 or 1. A free dimension is 1."""
+        random = np.random.default_rng(seed)
+        inputs = {}
+        for tensor in self._ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_inputs():
+            shape = [extent if isinstance(extent, int) else 1 for extent in tensor.shape]
+            if tensor.type == "tensor(float)":
+                inputs[tensor.name] = random.standard_normal(shape, np.float32)
+            else:
+                dtype = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}[tensor.type]
+                inputs[tensor.name] = random.integers(0, 2, shape).astype(dtype)
+        return inputs
+
+
+class OpenVino:
+    """Latency hint; single precision forced, since it takes bfloat16 by itself where the CPU multiplies it."""
+
+    def __init__(self, threads):
+        import openvino
+
+        self._ov = openvino
+        self._core = openvino.Core()
+        self._config = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+
+    def version(self):
+        return f"OpenVINO {self._ov.__version__}"
+
+    def open(self, path, inputs):
+        compiled = self._core.compile_model(path, "CPU", self._config)
+        request = compiled.create_infer_request()
+        for name, value in inputs.items():
+            request.set_tensor(name, self._ov.Tensor(value))
+
+        def call():  # not infer(), which makes a dictionary of the outputs each time
+            request.start_async()
+            request.wait()
+
+        return call, lambda: {port.any_name: request.get_tensor(port).data.copy() for port in compiled.outputs}
+
+
+def time_round(call):
+    """Means of at least 10 ms of calls each, the first of them dropped as warm-up."""
+    samples = []
+    now = time.perf_counter_ns
+    batch = 1
+    for _ in range(SAMPLES + 1):
+        calls, start = 0, now()
+        while True:
+            for _ in range(batch):
+                call()
+            calls += batch
+            elapsed = now() - start
+            if elapsed >= SAMPLE_NS:
+                break
+        samples.append(elapsed / calls)
+        batch = max(1, int(SAMPLE_NS / samples[-1] / 4))
+    return samples[1:]
+
+
+def main():
+    runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino}[sys.argv[1]](int(sys.argv[2]))
+    opened = []
+
+    def answer(request):
+        if request["do"] == "version":
+            return {"version": runtime.version()}
+        if request["do"] == "open":
+            call, outputs = runtime.open(request["model"], dict(np.load(request["inputs"])))
+            call()
+            np.savez(request["outputs"], **outputs())
+            opened.append(call)
+            return {"id": len(opened) - 1}
+        if request["do"] == "inputs":
+            np.savez(request["inputs"], **runtime.random_inputs(request["model"], request["seed"]))
+            return {}
+        if request["do"] == "round":
+            return {"samples_ns": time_round(opened[request["id"]])}
+        return {"error": f"no request '{request['do']}'"}
+
+    for line in sys.stdin:
+        try:
+            text = json.dumps(answer(json.loads(line)))
+        except Exception as error:  # whatever a runtime throws is its answer
+            text = json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:400]})
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
