@@ -39,6 +39,33 @@ bool OneOf(const std::string& op, std::initializer_list<std::string_view> names)
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
+// How many groups of a convolution become one: so many that a group's outputs fill a vector of 64
+// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it.
+int64_t MergedGroups(int64_t groups, int64_t group_outputs) {
+  constexpr int64_t kChannels = 16, kMost = 4;
+  int64_t merged = 1;
+  for (int64_t m = 2; m <= kMost && merged * group_outputs < kChannels; ++m) {
+    if (groups % m == 0) merged = m;
+  }
+  return merged;
+}
+
+// Weights [O, I/groups, k..] of a convolution in groups / merged groups: each output channel reads
+// the inputs of `merged` groups, those of the others through zeros.
+TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged) {
+  TensorData out{weights.type, nullptr};
+  const int64_t outputs = weights.type.shape[0], group_outputs = outputs / groups;
+  out.type.shape[1] *= merged;
+  const size_t row = weights.bytes->size() / static_cast<size_t>(outputs);  // of one output
+  std::string bytes(weights.bytes->size() * static_cast<size_t>(merged), '\0');
+  for (int64_t o = 0; o < outputs; ++o) {
+    const size_t slot = static_cast<size_t>(o * merged + o / group_outputs % merged);
+    bytes.replace(slot * row, row, *weights.bytes, static_cast<size_t>(o) * row, row);
+  }
+  out.bytes = std::make_shared<const std::string>(std::move(bytes));
+  return out;
+}
+
 class LayoutPass {
  public:
   explicit LayoutPass(const Graph& graph)
@@ -108,6 +135,13 @@ class LayoutPass {
         StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsFirst) {
       return Convolution(node);
     }
+    if (OneOf(node.op, {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}) &&
+        StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsFirst &&
+        IntAttr(node.attrs, "groups", 1) == 1) {
+      const Shape dilations = IntsAttr(node.attrs, "dilations");
+      const auto one = [](int64_t d) { return d == 1; };
+      if (std::all_of(dilations.begin(), dilations.end(), one)) return Transposed(node);
+    }
     if (Reduces(node)) {
       if (!node.inputs.empty() && prefers_last_[node.inputs[0]]) return Reduction(node);
     } else if (Follows(node)) {
@@ -142,21 +176,58 @@ class LayoutPass {
     const int64_t n = static_cast<int64_t>(weights.size()) - 2;
     HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
     HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
+    const std::string name = out_.Name(w) + "/channels_last";
+    Attrs attrs = node.attrs;
+    const int64_t groups = IntAttr(attrs, "groups", 1);
+    const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
+    const int64_t merged = depthwise ? 1 : MergedGroups(groups, weights[0] / groups);
+    const TensorData* data = out_.ConstantData(w);
+    if (merged > 1 && data != nullptr) {
+      w = out_.Constant(out_.Name(w) + "/merged", MergeGroups(*data, groups, merged));
+      attrs["groups"] = groups / merged;
+      attrs["zero_share"] = merged;
+    }
     Shape perm(n + 2);
     std::iota(perm.begin(), perm.end(), 2);
     perm[n] = 1;
     perm[n + 1] = 0;
-    const std::string name = out_.Name(w) + "/channels_last";
     HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("transpose", {w}, {{"perm", perm}}, name));
-    Attrs attrs = node.attrs;
-    const int64_t groups = IntAttr(attrs, "groups", 1);
-    if (groups > 1 && weights[1] == 1 && weights[0] == groups) {
+    if (depthwise) {
       Shape taps(weights.begin() + 2, weights.end());
       taps.push_back(groups);
       HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("reshape", {w}, {{"shape", taps}}, name));
       attrs.erase("groups");
       return Emit(node, "depthwise_" + node.op, {x, w}, attrs);
     }
+    attrs["layout"] = std::string(kChannelsLast);
+    return Emit(node, node.op, {x, w}, attrs);
+  }
+
+  // The kernel is made whole strides by zeros at its end, which the padding takes away again.
+  absl::Status Transposed(const Node& node) {
+    const Shape& weights = ShapeOf(node.inputs[1]);
+    const int64_t n = static_cast<int64_t>(weights.size()) - 2;
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
+    Attrs attrs = node.attrs;
+    const std::string name = out_.Name(w) + "/channels_last";
+    Shape strides = IntsAttr(attrs, "strides"), pads = IntsAttr(attrs, "pads"), end(n + 2, 0);
+    strides.resize(n, 1);
+    pads.resize(2 * n, 0);
+    for (int64_t i = 0; i < n; ++i) {
+      end[2 + i] = (strides[i] - weights[2 + i] % strides[i]) % strides[i];
+      pads[n + i] += end[2 + i];
+    }
+    if (end != Shape(n + 2, 0)) {
+      HEDDLE_ASSIGN_OR_RETURN(
+          w, out_.Add("pad", {w}, {{"begin", Shape(n + 2, 0)}, {"end", end}}, name));
+    }
+    Shape perm(n + 2);
+    std::iota(perm.begin(), perm.end(), 2);
+    perm[n] = 0;
+    perm[n + 1] = 1;
+    HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("transpose", {w}, {{"perm", perm}}, name));
+    attrs["pads"] = pads;
     attrs["layout"] = std::string(kChannelsLast);
     return Emit(node, node.op, {x, w}, attrs);
   }

@@ -1,8 +1,10 @@
-// Convolutions: conv1d..3d, depthwise_conv1d..3d (channels last), conv_transpose1d..3d.
+// Convolutions: conv1d..3d, depthwise_conv1d..3d (channels last).
 //
 // Weights: conv, channels first: [O, I/groups, k..]; channels last: [k.., I/groups, O]; depthwise:
-// [k.., C]; transposed: [I, O/groups, k..]. There is no bias operand: a bias is an addition, which
-// fuses.
+// [k.., C]. There is no bias operand: a bias is an addition, which fuses.
+//
+// "zero_share" (default 1): of so many weights only one is not zero by construction (layout.h
+// merges small groups), so that work is counted as that of the original groups.
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/window.h"
@@ -13,17 +15,6 @@ namespace {
 
 using ir::Expr;
 using ir::ReduceOp;
-
-absl::Status CheckOperands(Types in, int n) {
-  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
-  if (static_cast<int>(in[0].shape.size()) != n + 2) {
-    return BadInput(absl::StrCat("needs an input of rank ", n + 2, ", got ", ToText(in[0])));
-  }
-  if (in[0].dtype != in[1].dtype || in[0].dtype == ir::DType::kBool) {
-    return BadInput(absl::StrCat("cannot multiply ", ToText(in[0]), " by ", ToText(in[1])));
-  }
-  return absl::OkStatus();
-}
 
 // ---- conv
 // -----------------------------------------------------------------------------------------------------------
@@ -94,7 +85,7 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
 OpDef ConvOp(std::string_view name, int n) {
   OpDef op{name, FusionClass::kComplexOutFusable};
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckOperands(in, n));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseConv(in[0].shape, in[1].shape, attrs, n));
     return std::vector{TensorType{in[0].dtype, c.out}};
   };
@@ -107,7 +98,9 @@ OpDef ConvOp(std::string_view name, int n) {
   };
   op.flops = [n](Types in, Types out, const Attrs& attrs) {
     auto c = ParseConv(in[0].shape, in[1].shape, attrs, n);
-    return c.ok() ? 2.0 * Product(out[0].shape) * c->group_inputs * Product(c->w.kernel) : 0.0;
+    if (!c.ok()) return 0.0;
+    return 2.0 * Product(out[0].shape) * c->group_inputs * Product(c->w.kernel) /
+           static_cast<double>(IntAttr(attrs, "zero_share", 1));
   };
   return op;
 }
@@ -130,7 +123,7 @@ absl::StatusOr<ConvShape> ParseDepthwise(const Shape& x, const Shape& weights, A
 OpDef DepthwiseOp(std::string_view name, int n) {
   OpDef op{name, FusionClass::kComplexOutFusable};
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckOperands(in, n));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
     return std::vector{TensorType{in[0].dtype, c.out}};
   };
@@ -154,116 +147,15 @@ OpDef DepthwiseOp(std::string_view name, int n) {
   return op;
 }
 
-// ---- transposed
-// ------------------------------------------------------------------------------------------------------
-
-struct TransposedShape {
-  Window w;
-  int64_t groups, group_inputs, group_outputs;
-  Shape out;
-};
-
-// Channels first only. "output_padding" adds to the end of the output.
-absl::StatusOr<TransposedShape> ParseTransposed(const Shape& x, const Shape& weights,
-                                                const Attrs& attrs, int n) {
-  if (static_cast<int>(weights.size()) != n + 2) {
-    return BadInput(absl::StrCat("needs weights of rank ", n + 2, ", got ", ShapeText(weights)));
-  }
-  TransposedShape c;
-  HEDDLE_ASSIGN_OR_RETURN(c.w,
-                          ParseWindow(attrs, Shape(weights.begin() + 2, weights.end()), n + 2));
-  c.groups = IntAttr(attrs, "groups", 1);
-  if (c.groups < 1 || x[1] % c.groups != 0 || weights[0] != x[1]) {
-    return BadInput(absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x),
-                                 " in ", c.groups, " groups"));
-  }
-  c.group_inputs = x[1] / c.groups;
-  c.group_outputs = weights[1];
-  Shape extra = IntsAttr(attrs, "output_padding");
-  extra.resize(n, 0);
-  Shape spatial;
-  for (int i = 0; i < n; ++i) {
-    spatial.push_back((x[2 + i] - 1) * c.w.strides[i] + c.w.Reach(i) - c.w.begin[i] - c.w.end[i] +
-                      extra[i]);
-    if (spatial.back() < 1)
-      return BadInput(absl::StrCat("the output of input ", ShapeText(x), " is empty"));
-  }
-  c.out = c.w.Arrange(x[0], c.group_outputs * c.groups, spatial);
-  return c;
-}
-
-// The input with stride-1 zeros between elements and enough of them around, so that the rest is a
-// plain convolution.
-tensor::Tensor Spread(tensor::Builder& b, const tensor::Tensor& x, const TransposedShape& c) {
-  Shape extents = x.shape();
-  for (int i = 0; i < c.w.n; ++i) extents[2 + i] = c.out[2 + i] + c.w.Reach(i) - 1;
-  return b.Compute("spread", extents, [&](tensor::Iters s) {
-    std::vector<Expr> index{s[0], s[1]};
-    Expr inside;
-    const auto require = [&](Expr e) {
-      inside = inside ? ir::And(inside, std::move(e)) : std::move(e);
-    };
-    for (int i = 0; i < c.w.n; ++i) {
-      Expr from = s[2 + i] - ir::Int(c.w.Reach(i) - 1 - c.w.begin[i]);
-      Expr at = ir::FloorDiv(from, ir::Int(c.w.strides[i]));
-      require(ir::Le(ir::Int(0), at));
-      require(ir::Lt(at, ir::Int(x.shape()[2 + i])));
-      if (c.w.strides[i] > 1) {
-        require(ir::Make(ir::Op::kEq, {ir::FloorMod(from, ir::Int(c.w.strides[i])), ir::Int(0)}));
-      }
-      index.push_back(std::move(at));
-    }
-    return ir::Select(inside, x.At(std::move(index)), ir::Zero(x.dtype()));
-  });
-}
-
-OpDef TransposedOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckOperands(in, n));
-    HEDDLE_ASSIGN_OR_RETURN(TransposedShape c, ParseTransposed(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{in[0].dtype, c.out}};
-  };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
-    HEDDLE_ASSIGN_OR_RETURN(TransposedShape c,
-                            ParseTransposed(in[0].shape(), in[1].shape(), attrs, n));
-    tensor::Tensor spread = Spread(b, in[0], c);
-    Shape taps{c.group_inputs};
-    taps.insert(taps.end(), c.w.kernel.begin(), c.w.kernel.end());
-    return std::vector{b.Reduce(
-        std::string(name), c.out, taps, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
-          Expr group = c.groups == 1 ? ir::Int(0) : ir::FloorDiv(s[1], ir::Int(c.group_outputs));
-          Expr channel = group * ir::Int(c.group_inputs) + r[0];
-          Expr o = c.groups == 1 ? s[1] : ir::FloorMod(s[1], ir::Int(c.group_outputs));
-          std::vector<Expr> from{s[0], channel}, tap{channel, o};
-          for (int i = 0; i < n; ++i) {
-            from.push_back(s[2 + i] +
-                           (ir::Int(c.w.kernel[i] - 1) - r[1 + i]) * ir::Int(c.w.dilations[i]));
-            tap.push_back(r[1 + i]);
-          }
-          return spread.At(std::move(from)) * in[1].At(std::move(tap));
-        })};
-  };
-  op.flops = [](Types in, Types, const Attrs&) {
-    // Every input element meets every tap of its group's outputs.
-    return 2.0 * Product(in[0].shape) * Product(in[1].shape) / static_cast<double>(in[1].shape[0]);
-  };
-  return op;
-}
-
 }  // namespace
 
 void AppendConvolutionOps(std::vector<OpDef>& ops) {
   constexpr std::string_view kConv[] = {"conv1d", "conv2d", "conv3d"};
   constexpr std::string_view kDepthwise[] = {"depthwise_conv1d", "depthwise_conv2d",
                                              "depthwise_conv3d"};
-  constexpr std::string_view kTransposed[] = {"conv_transpose1d", "conv_transpose2d",
-                                              "conv_transpose3d"};
   for (int n = 1; n <= 3; ++n) {
     ops.push_back(ConvOp(kConv[n - 1], n));
     ops.push_back(DepthwiseOp(kDepthwise[n - 1], n));
-    ops.push_back(TransposedOp(kTransposed[n - 1], n));
   }
 }
 

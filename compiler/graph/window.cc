@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/status_macros.h"
 
 namespace heddle::graph {
 
@@ -79,6 +80,17 @@ std::vector<Expr> SpatialOf(const Window& w, tensor::Iters s) {
   std::vector<Expr> out;
   for (int i = 0; i < w.n; ++i) out.push_back(s[w.SpatialAxis(i)]);
   return out;
+}
+
+absl::Status CheckConvOperands(Types in, int n) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  if (static_cast<int>(in[0].shape.size()) != n + 2) {
+    return BadInput(absl::StrCat("needs an input of rank ", n + 2, ", got ", ToText(in[0])));
+  }
+  if (in[0].dtype != in[1].dtype || in[0].dtype == ir::DType::kBool) {
+    return BadInput(absl::StrCat("cannot multiply ", ToText(in[0]), " by ", ToText(in[1])));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace heddle::graph

@@ -40,6 +40,9 @@ struct Window {
 // values out of range.
 absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_rank);
 
+// Operands of a convolution of n spatial dimensions: an input of that rank, weights of its type.
+absl::Status CheckConvOperands(Types in, int n);
+
 // x padded with `fill` to exactly what windows at `out` positions read.
 tensor::Tensor PadForWindow(tensor::Builder& b, const tensor::Tensor& x, const Window& w,
                             const Shape& out, const ir::Expr& fill);

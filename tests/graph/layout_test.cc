@@ -1,0 +1,110 @@
+// Channels-last forms that are more than a transpose, against the channels-first operators.
+#include "compiler/graph/layout.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/fuse.h"
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/ops.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::graph {
+namespace {
+
+constexpr double kTolerance = 1e-5;  // sums in another order
+
+// One operator with constant weights, then a rectifier; nullopt where the operator refuses.
+std::optional<Graph> OneConvolution(TestRng& rng, const std::string& op, const Shape& x,
+                                    const Shape& weights, const Attrs& attrs) {
+  GraphBuilder b;
+  const ValueId input = b.Input("x", {ir::DType::kF32, x});
+  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, weights}));
+  const auto y = b.Add(op, {input, w}, attrs, "conv");
+  if (!y.ok()) return std::nullopt;
+  return *b.Build({{"y", *b.Add("relu", {*y}, {}, "relu")}});
+}
+
+const Node* FindNode(const Graph& graph, const std::string& op) {
+  for (const Node& node : graph.nodes) {
+    if (node.op == op) return &node;
+  }
+  return nullptr;
+}
+
+double ConvolutionFlops(const Graph& graph) {
+  const FusedGraph fused = *Fuse(graph);
+  double flops = 0;
+  for (const Group& group : fused.groups) {
+    if (group.label.find("conv2d") != std::string::npos) flops += group.flops;
+  }
+  return flops;
+}
+
+void ExpectSame(TestRng& rng, const Graph& first, const Graph& last, const std::string& what) {
+  const std::vector<TensorData> inputs = RandomInputs(rng, first);
+  EXPECT_LE(Difference(*EvaluateGraph(first, inputs), *EvaluateGraph(last, inputs)), kTolerance)
+      << what << "\n"
+      << Print(first);
+}
+
+TEST(Layout, TransposedConvolutionsOfAnyStrideAndPaddingAgree) {
+  int moved = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    TestRng rng(seed);
+    const auto draw = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(rng);
+    };
+    const int64_t n = draw(1, 2), in = draw(1, 3), out = draw(1, 3);
+    Shape x{draw(1, 2), in}, weights{in, out}, strides, pads(2 * n), extra;
+    for (int64_t i = 0; i < n; ++i) {
+      x.push_back(draw(1, 5));
+      weights.push_back(draw(1, 5));
+      strides.push_back(draw(1, 3));
+      pads[i] = draw(0, 3);
+      pads[n + i] = draw(0, 3);
+      extra.push_back(draw(0, strides[i] - 1));
+    }
+    const auto first =
+        OneConvolution(rng, absl::StrCat("conv_transpose", n, "d"), x, weights,
+                       {{"strides", strides}, {"pads", pads}, {"output_padding", extra}});
+    if (!first) continue;  // padding leaves no output
+    const auto last = ChannelsLast(*first);
+    ASSERT_TRUE(last.ok()) << last.status() << "\n" << Print(*first);
+    const Node* node = FindNode(*last, absl::StrCat("conv_transpose", n, "d"));
+    EXPECT_EQ(StringAttr(node->attrs, "layout"), "channels_last");
+    ExpectSame(rng, *first, *last, absl::StrCat("seed ", seed));
+    ++moved;
+  }
+  EXPECT_GE(moved, 100);
+}
+
+TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
+  struct Case {
+    int64_t groups, in, out, merged;  // channels of a group
+  };
+  for (const Case& c : {Case{8, 4, 4, 4}, Case{8, 2, 8, 2}, Case{4, 3, 16, 1}, Case{3, 2, 2, 3},
+                        Case{32, 1, 2, 4}, Case{5, 2, 4, 1}, Case{9, 1, 1, 1}}) {
+    TestRng rng(7);
+    const std::string what = absl::StrCat(c.groups, " groups of ", c.in, " to ", c.out);
+    const Graph first =
+        *OneConvolution(rng, "conv2d", {1, c.groups * c.in, 5, 4}, {c.groups * c.out, c.in, 3, 2},
+                        {{"groups", c.groups}, {"pads", Shape{1, 0, 1, 1}}});
+    const auto last = ChannelsLast(first);
+    ASSERT_TRUE(last.ok()) << what << last.status();
+    ExpectSame(rng, first, *last, what);
+    const Node* node = FindNode(*last, "conv2d");
+    if (c.in == 1 && c.out == 1) {
+      EXPECT_EQ(node, nullptr) << what;  // depthwise, which has no groups
+      continue;
+    }
+    ASSERT_NE(node, nullptr) << what;
+    EXPECT_EQ(IntAttr(node->attrs, "groups"), c.groups / c.merged) << what;
+    EXPECT_EQ(ConvolutionFlops(first), ConvolutionFlops(*last)) << what;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::graph
