@@ -1,5 +1,8 @@
-// RNN, GRU, LSTM, unrolled over time: sequences have a fixed length here.
+// RNN, GRU, LSTM, unrolled over time: sequences have a fixed length here. The products of the input
+// are one product for all steps; a step is the product of the state, and arithmetic on slices of
+// both, which fuses.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/onnx_node.h"
@@ -28,13 +31,17 @@ ValueId At(NodeImport& n, ValueId v, int64_t index) {
   return n.ok() ? n.Reshape(part, Shape(n.ShapeOf(v).begin() + 1, n.ShapeOf(v).end())) : -1;
 }
 
-// One direction's parameters: matrices ready to multiply from the right, [in, G*H] and [H, G*H];
-// biases [G*H] or -1.
+// One direction: the products of the input of all steps, with every bias that can be added to them,
+// [time * batch, G*H]; the matrix of the state, ready to multiply from the right, [H, G*H]; and
+// what else a cell has, or -1.
 struct Direction {
-  ValueId w = -1, r = -1, wb = -1, rb = -1, peephole = -1;
+  ValueId from_x = -1, r = -1;
+  ValueId reset_bias = -1;  // GRU, linear before reset: added to the product that is reset, [H]
+  ValueId peephole = -1;    // LSTM
   bool reverse = false;
 };
 
+// [batch, H]; -1 stands for zeros.
 struct State {
   ValueId h = -1, c = -1;
 };
@@ -53,7 +60,7 @@ class Recurrence {
       std::vector<ValueId> hs(length_);
       for (int64_t step = 0; step < length_ && n_.ok(); ++step) {
         const int64_t t = p.reverse ? length_ - 1 - step : step;
-        s = Step(p, At(n_, x_, t), s);
+        s = Step(p, Rows(t), s);
         hs[t] = s.h;
       }
       for (int64_t t = 0; t < length_; ++t) outputs[t].push_back(hs[t]);
@@ -116,19 +123,28 @@ class Recurrence {
   Direction ParseDirection(int d) {
     Direction p;
     p.reverse = n_.String("direction", "forward") == "reverse" || d == 1;
-    p.w = n_.Transpose(At(n_, n_.In(1), d), {1, 0});
+    const ValueId w = n_.Transpose(At(n_, n_.In(1), d), {1, 0});
     p.r = n_.Transpose(At(n_, n_.In(2), d), {1, 0});
+    const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
+    p.from_x = n_.Emit("matmul", {rows, w});
     if (n_.Has(3)) {
       const ValueId b = At(n_, n_.In(3), d);
-      p.wb = Part(n_, b, 0, 0, gates_ * hidden_);
-      p.rb = Part(n_, b, 0, gates_ * hidden_, 2 * gates_ * hidden_);
+      const ValueId of_x = Part(n_, b, 0, 0, gates_ * hidden_);
+      ValueId of_h = Part(n_, b, 0, gates_ * hidden_, 2 * gates_ * hidden_);
+      if (gates_ == 3 && n_.Int("linear_before_reset", 0) != 0) {
+        p.reset_bias = Gate(of_h, 2);
+        const ValueId nothing = n_.Fill({n_.Type(of_h).dtype, {hidden_}}, 0);
+        of_h =
+            n_.Emit("concat", {Part(n_, of_h, 0, 0, 2 * hidden_), nothing}, {{"axis", int64_t{0}}});
+      }
+      p.from_x = Add(p.from_x, Add(of_x, of_h));
     }
     if (gates_ == 4 && n_.Has(7)) p.peephole = At(n_, n_.In(7), d);
     return p;
   }
 
   ValueId InitialOf(int input, int d) {
-    if (!n_.Has(input)) return n_.Fill({n_.Type(x_).dtype, {batch_, hidden_}}, 0);
+    if (!n_.Has(input)) return -1;
     ValueId v = n_.In(input);
     if (batch_first_) v = n_.Transpose(v, {1, 0, 2});
     return At(n_, v, d);
@@ -148,49 +164,57 @@ class Recurrence {
 
   // Columns of gate g of [batch, G*H], or of a bias.
   ValueId Gate(ValueId v, int g) {
-    return n_.ok() ? Part(n_, v, n_.Rank(v) - 1, g * hidden_, (g + 1) * hidden_) : -1;
+    if (!n_.ok() || v < 0) return -1;
+    return Part(n_, v, n_.Rank(v) - 1, g * hidden_, (g + 1) * hidden_);
   }
-  ValueId Product(ValueId x, ValueId matrix, ValueId bias) {
-    const ValueId y = n_.Emit("matmul", {x, matrix});
-    return bias < 0 ? y : n_.Emit("add", {y, bias});
+  // Gate g of the input's product at the step whose rows `step` holds. The rows are data, not part
+  // of the operator, so that every step is the same kernel; each gate gathers its own, so that the
+  // arithmetic that reads it can take it in.
+  ValueId InputGate(const Direction& p, ValueId step, int g) {
+    if (length_ == 1) return Gate(p.from_x, g);
+    return Gate(n_.Emit("gather", {p.from_x, step}, {{"axis", int64_t{0}}}), g);
   }
-  ValueId Add(ValueId a, ValueId b) { return n_.Emit("add", {a, b}); }
-  ValueId Mul(ValueId a, ValueId b) { return n_.Emit("mul", {a, b}); }
+  // The rows of step t in the input's product.
+  ValueId Rows(int64_t t) {
+    Shape rows(batch_);
+    std::iota(rows.begin(), rows.end(), t * batch_);
+    return n_.Constant(FromInts(rows));
+  }
+  // With -1 for zeros.
+  ValueId Product(ValueId h, ValueId matrix) { return h < 0 ? -1 : n_.Emit("matmul", {h, matrix}); }
+  ValueId Add(ValueId a, ValueId b) { return a < 0 ? b : b < 0 ? a : n_.Emit("add", {a, b}); }
+  ValueId Mul(ValueId a, ValueId b) { return a < 0 || b < 0 ? -1 : n_.Emit("mul", {a, b}); }
   ValueId Sigmoid(ValueId a) { return n_.Emit("sigmoid", {a}); }
   ValueId Tanh(ValueId a) { return n_.Emit("tanh", {a}); }
 
-  State Step(const Direction& p, ValueId x, const State& s) {
-    const ValueId from_x = Product(x, p.w, p.wb);
-    if (gates_ == 1) return {Tanh(Add(from_x, Product(s.h, p.r, p.rb))), -1};
-    return gates_ == 3 ? GruStep(p, from_x, s) : LstmStep(p, from_x, s);
+  State Step(const Direction& p, ValueId t, const State& s) {
+    if (gates_ == 1) return {Tanh(Add(InputGate(p, t, 0), Product(s.h, p.r))), -1};
+    return gates_ == 3 ? GruStep(p, t, s) : LstmStep(p, t, s);
   }
 
   // Gates z, r, h.
-  State GruStep(const Direction& p, ValueId from_x, const State& s) {
-    const ValueId from_h = Product(s.h, p.r, p.rb);
-    const ValueId z = Sigmoid(Add(Gate(from_x, 0), Gate(from_h, 0)));
-    const ValueId r = Sigmoid(Add(Gate(from_x, 1), Gate(from_h, 1)));
-    ValueId recurrent;
-    if (n_.Int("linear_before_reset", 0) != 0) {
-      recurrent = Mul(r, Gate(from_h, 2));
-    } else {
-      recurrent = Product(Mul(r, s.h), Gate(p.r, 2), p.rb < 0 ? -1 : Gate(p.rb, 2));
-    }
-    const ValueId candidate = Tanh(Add(Gate(from_x, 2), recurrent));
+  State GruStep(const Direction& p, ValueId t, const State& s) {
+    const bool linear = n_.Int("linear_before_reset", 0) != 0;
+    const ValueId matrix = linear ? p.r : n_.ok() ? Part(n_, p.r, 1, 0, 2 * hidden_) : -1;
+    const ValueId from_h = Product(s.h, matrix);
+    const ValueId z = Sigmoid(Add(InputGate(p, t, 0), Gate(from_h, 0)));
+    const ValueId r = Sigmoid(Add(InputGate(p, t, 1), Gate(from_h, 1)));
+    const ValueId recurrent =
+        linear ? Mul(r, Add(Gate(from_h, 2), p.reset_bias)) : Product(Mul(r, s.h), Gate(p.r, 2));
+    const ValueId candidate = Tanh(Add(InputGate(p, t, 2), recurrent));
     const ValueId kept = n_.Emit("sub", {n_.ScalarLike(1, z), z});
     return {Add(Mul(kept, candidate), Mul(z, s.h)), -1};
   }
 
   // Gates i, o, f, c; peepholes i, o, f.
-  State LstmStep(const Direction& p, ValueId from_x, const State& s) {
-    const ValueId all = Add(from_x, Product(s.h, p.r, p.rb));
+  State LstmStep(const Direction& p, ValueId t, const State& s) {
+    const ValueId from_h = Product(s.h, p.r);
+    const auto sum = [&](int g) { return Add(InputGate(p, t, g), Gate(from_h, g)); };
     const auto gate = [&](int g, ValueId cell) {
-      ValueId v = Gate(all, g);
-      if (p.peephole >= 0) v = Add(v, Mul(Gate(p.peephole, g), cell));
-      return Sigmoid(v);
+      return Sigmoid(Add(sum(g), Mul(Gate(p.peephole, g), cell)));
     };
     const ValueId i = gate(0, s.c), f = gate(2, s.c);
-    const ValueId c = Add(Mul(f, s.c), Mul(i, Tanh(Gate(all, 3))));
+    const ValueId c = Add(Mul(f, s.c), Mul(i, Tanh(sum(3))));
     return {Mul(gate(1, c), Tanh(c)), c};
   }
 
