@@ -10,6 +10,7 @@
 #include "compiler/graph/fold_batch_norm.h"
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/layout.h"
+#include "compiler/graph/merge_products.h"
 #include "compiler/graph/simplify_graph.h"
 #include "compiler/ir/status_macros.h"
 
@@ -27,6 +28,7 @@ constexpr Pass kPasses[] = {
                                         // constants that batch norm can fold into
     {"simplify", SimplifyGraph},
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
+    {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
     {"layout", ChannelsLast},
     {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
     {"simplify-layout", SimplifyGraph},        // its transposes against the model's own

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/graph.h"
+
+namespace heddle::graph {
+
+// After: products of few rows that share what is multiplied, each with constant matrices of its
+// own, are one product with the matrices side by side; so are products of single rows of a tensor
+// with the same matrices (the steps of an unrolled recurrence). Each result becomes a slice. Such
+// products are bound by reading the matrices, which now happens once and in one stream; a product
+// of many rows is left alone, as its epilogue is worth more there.
+absl::StatusOr<Graph> MergeProducts(const Graph& graph);
+
+}  // namespace heddle::graph
