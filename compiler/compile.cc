@@ -6,6 +6,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
+#include "compiler/pass/hoist_constants.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/trace.h"
@@ -32,6 +33,18 @@ absl::Status Refused(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
 }
 
+absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std::string& symbol) {
+  pass::LowerOptions options;
+  options.verify_each = false;  // once, at the end: candidates come by the thousand
+  absl::StatusOr<ir::Program> lowered = pass::Lower(scheduled, options);
+  if (!lowered.ok()) return Refused(lowered.status());
+  if (absl::Status status = ir::Verify(*lowered, ir::Level::kLowered); !status.ok()) {
+    return Refused(status);
+  }
+  lowered->name = symbol;
+  return lowered;
+}
+
 }  // namespace
 
 absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload) {
@@ -42,22 +55,21 @@ absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload) {
   return absl::InvalidArgumentError(absl::StrCat("malformed workload: ", status.message()));
 }
 
-absl::StatusOr<ir::Program> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
-                                             std::string_view trace, const ir::TargetInfo& target,
-                                             const std::string& symbol) {
+absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
+                                                 std::string_view trace,
+                                                 const ir::TargetInfo& target,
+                                                 const std::string& symbol) {
   HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, TraceOf(naive, choice, trace, target));
   absl::StatusOr<ir::Program> scheduled = schedule::Replay(naive, steps);
   if (!scheduled.ok()) return Refused(scheduled.status());
   if (absl::Status status = ir::Verify(*scheduled); !status.ok()) return Refused(status);
-  pass::LowerOptions options;
-  options.verify_each = false;  // once, at the end: candidates come by the thousand
-  absl::StatusOr<ir::Program> lowered = pass::Lower(*scheduled, options);
-  if (!lowered.ok()) return Refused(lowered.status());
-  if (absl::Status status = ir::Verify(*lowered, ir::Level::kLowered); !status.ok()) {
-    return Refused(status);
+  pass::HoistedProgram hoisted = pass::HoistConstants(*scheduled);
+  LoweredWorkload result;
+  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol));
+  if (hoisted.prepack) {
+    HEDDLE_ASSIGN_OR_RETURN(result.prepack, LowerChecked(*hoisted.prepack, symbol + ".prepack"));
   }
-  lowered->name = symbol;
-  return lowered;
+  return result;
 }
 
 std::string_view Name(ScheduleChoice choice) {
@@ -85,9 +97,11 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, internal::ParseWorkload(workload));
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Program lowered,
+  HEDDLE_ASSIGN_OR_RETURN(internal::LoweredWorkload lowered,
                           internal::ScheduleAndLower(naive, choice, trace, info, "kernel"));
-  return codegen::CompileLlvm({lowered}, resolved);
+  std::vector<ir::Program> programs{std::move(lowered.kernel)};
+  if (lowered.prepack) programs.push_back(*std::move(lowered.prepack));
+  return codegen::CompileLlvm(programs, resolved);
 }
 
 }  // namespace heddle

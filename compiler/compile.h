@@ -34,7 +34,9 @@ absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const Mode
 // Which schedule a kernel gets.
 enum class ScheduleChoice { kNaive, kDefault, kTrace };
 
-// workload text -> program -> schedule -> lowered -> machine code; the kernel's symbol is "kernel".
+// workload text -> program -> schedule -> lowered -> machine code. The artifact's first kernel is
+// "kernel"; if the schedule prepacks constants, the second one, "kernel.prepack", makes them.
+// Arguments have the names of the workload's buffers; prepacked ones have names of their own.
 // `trace` is used for kTrace only. InvalidArgument: malformed workload or trace.
 // FailedPrecondition: a step refuses, or the program does not verify.
 absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,

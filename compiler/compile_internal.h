@@ -1,6 +1,7 @@
 // What the files of the compile driver share. Internal to this folder.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,11 +14,18 @@ namespace heddle::internal {
 // Parses and verifies the text of a workload. InvalidArgument for anything wrong with it.
 absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload);
 
+// A scheduled and lowered workload. Buffers keep the names they have in the naive program.
+struct LoweredWorkload {
+  ir::Program kernel;
+  std::optional<ir::Program> prepack;  // see pass/hoist_constants.h; named `symbol`.prepack
+};
+
 // The naive program under the chosen schedule, lowered, under the name `symbol`. Errors as
 // BuildCandidate.
-absl::StatusOr<ir::Program> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
-                                             std::string_view trace, const ir::TargetInfo& target,
-                                             const std::string& symbol);
+absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
+                                                 std::string_view trace,
+                                                 const ir::TargetInfo& target,
+                                                 const std::string& symbol);
 
 // "naive", "default" or "tuned", as modules name it.
 std::string_view Name(ScheduleChoice choice);

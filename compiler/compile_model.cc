@@ -9,6 +9,7 @@
 #include "compiler/compile.h"
 #include "compiler/compile_internal.h"
 #include "compiler/compile_places.h"
+#include "compiler/compile_prepack.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
@@ -51,32 +52,46 @@ class KernelTable {
     return it->second;
   }
 
-  // Schedules, lowers and compiles everything added, and fills in what the manifest says of it.
-  absl::StatusOr<std::string> Compile() {
-    const int steps =
-        static_cast<int>(specs_.size()) + 1;  // the last is machine code, for all at once
-    std::vector<ir::Program> lowered;
-    for (size_t i = 0; i < specs_.size(); ++i) {
-      if (options_.progress) options_.progress(static_cast<int>(i), steps, specs_[i].label);
-      HEDDLE_ASSIGN_OR_RETURN(ir::Program program, Schedule(workloads_[i], &specs_[i]));
-      lowered.push_back(std::move(program));
+  // Schedules and lowers what was added since the last time.
+  absl::Status Lower() {
+    for (size_t i = lowered_.size(); i < specs_.size(); ++i) {
+      if (options_.progress) options_.progress(static_cast<int>(i), Steps(), specs_[i].label);
+      HEDDLE_ASSIGN_OR_RETURN(internal::LoweredWorkload lowered,
+                              Schedule(workloads_[i], &specs_[i]));
+      lowered_.push_back(std::move(lowered));
     }
-    if (options_.progress) options_.progress(steps - 1, steps, "machine code");
+    return absl::OkStatus();
+  }
+
+  const internal::LoweredWorkload& lowered(int kernel) const {
+    return lowered_[static_cast<size_t>(kernel)];
+  }
+
+  // Compiles everything added, and fills in what the manifest says of it.
+  absl::StatusOr<std::string> Compile() {
+    HEDDLE_RETURN_IF_ERROR(Lower());
+    if (options_.progress) options_.progress(Steps() - 1, Steps(), "machine code");
+    std::vector<ir::Program> lowered;
+    for (const internal::LoweredWorkload& workload : lowered_) lowered.push_back(workload.kernel);
     HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
                             codegen::CompileLlvm(lowered, target_.target));
     for (size_t i = 0; i < specs_.size(); ++i) {
       specs_[i].symbol = artifact.kernels[i].symbol;
       specs_[i].workspace_bytes = artifact.kernels[i].workspace_bytes;
     }
-    if (options_.progress) options_.progress(steps, steps, "machine code");
+    if (options_.progress) options_.progress(Steps(), Steps(), "machine code");
     return std::move(artifact.shared_object);
   }
 
   const std::vector<runtime::KernelSpec>& specs() const { return specs_; }
 
  private:
+  // One for each kernel; the last is machine code, for all at once.
+  int Steps() const { return static_cast<int>(specs_.size()) + 1; }
+
   // The best schedule that works: the record's, the default one, naive loops.
-  absl::StatusOr<ir::Program> Schedule(const std::string& workload, runtime::KernelSpec* spec) {
+  absl::StatusOr<internal::LoweredWorkload> Schedule(const std::string& workload,
+                                                     runtime::KernelSpec* spec) {
     HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, internal::ParseWorkload(workload));
     ScheduleChoice choice = options_.choice;
     const auto record = best_.find(spec->task);
@@ -84,7 +99,7 @@ class KernelTable {
       choice = ScheduleChoice::kDefault;
     while (true) {
       const bool tuned = choice == ScheduleChoice::kTrace;
-      absl::StatusOr<ir::Program> program = internal::ScheduleAndLower(
+      absl::StatusOr<internal::LoweredWorkload> program = internal::ScheduleAndLower(
           naive, choice, tuned ? record->second.trace : std::string(), target_, spec->symbol);
       if (program.ok() || choice == ScheduleChoice::kNaive) {
         spec->schedule = internal::Name(choice);
@@ -113,6 +128,7 @@ class KernelTable {
   std::map<std::string, int> index_;  // by workload key
   std::vector<runtime::KernelSpec> specs_;
   std::vector<std::string> workloads_;  // of the kernel of the same index
+  std::vector<internal::LoweredWorkload> lowered_;
 };
 
 std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
@@ -166,17 +182,28 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
                                          std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
+  HEDDLE_ASSIGN_OR_RETURN(graph::FusedGraph fused, PrepareModel(onnx, options));
+
+  KernelTable kernels(info, best, compile, warnings);
+  std::vector<int> kernel_of;  // by group
+  for (const graph::Group& group : fused.groups) {
+    HEDDLE_ASSIGN_OR_RETURN(const int kernel,
+                            kernels.Add(group.key, group.workload, group.label, group.flops));
+    kernel_of.push_back(kernel);
+  }
+  HEDDLE_RETURN_IF_ERROR(kernels.Lower());
+  std::vector<const internal::LoweredWorkload*> lowered_of;
+  for (int kernel : kernel_of) lowered_of.push_back(&kernels.lowered(kernel));
+  HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, &fused));
   const graph::MemoryPlan plan = graph::PlanMemory(fused, {.share = options.share_memory});
   HEDDLE_ASSIGN_OR_RETURN(internal::Places places, internal::AssignPlaces(fused, plan));
 
   runtime::Module module;
   runtime::Manifest& manifest = module.manifest;
-  KernelTable kernels(info, best, compile, warnings);
-  for (const graph::Group& group : fused.groups) {
+  for (size_t i = 0; i < fused.groups.size(); ++i) {
+    const graph::Group& group = fused.groups[i];
     runtime::CallSpec& call = manifest.calls.emplace_back();
-    HEDDLE_ASSIGN_OR_RETURN(call.kernel,
-                            kernels.Add(group.key, group.workload, group.label, group.flops));
+    call.kernel = kernel_of[i];
     for (graph::ValueId v : group.inputs) call.buffers.push_back(places.slots.at(v));
     for (graph::ValueId v : group.outputs) call.buffers.push_back(places.slots.at(v));
   }

@@ -10,6 +10,7 @@
 #include "compiler/compile_internal.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/loaded_kernel.h"
 #include "compiler/measure_check.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"
@@ -122,12 +123,10 @@ class Bench : public WorkloadBench {
     std::vector<codegen::TensorRef> inputs;
     for (const auto* list : {&program_.inputs, &program_.outputs}) {
       for (const ir::BufferRef& buffer : *list) {
-        AlignedBuffer memory = AlignedBuffer::Allocate(buffer->SizeBytes());
-        if (!memory.ok()) {
-          return absl::ResourceExhaustedError(
-              absl::StrCat("no memory for '", buffer->name, "' (", buffer->SizeBytes(), " bytes)"));
-        }
-        pointers_.push_back(memory.data());
+        HEDDLE_ASSIGN_OR_RETURN(
+            AlignedBuffer memory,
+            internal::AllocateFor(absl::StrCat("'", buffer->name, "'"), buffer->SizeBytes()));
+        given_[buffer->name] = {memory.data(), buffer->SizeBytes()};
         if (list == &program_.inputs) {
           FillInput(*buffer, memory.data(), random);
           inputs.push_back({buffer->dtype, buffer->shape, memory.data()});
@@ -141,23 +140,25 @@ class Bench : public WorkloadBench {
   }
 
   absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) override {
-    if (artifact.kernels.size() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("artifact has ", artifact.kernels.size(), " kernels, not one"));
+    if (artifact.kernels.empty() || artifact.kernels.size() > 2) {
+      return absl::InvalidArgumentError(absl::StrCat("artifact has ", artifact.kernels.size(),
+                                                     " kernels, not one and maybe a prepack"));
     }
     HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::KernelLibrary> library,
                             runtime::KernelLibrary::Load(artifact.shared_object));
-    const absl::StatusOr<heddle_kernel> kernel = library->Find(artifact.kernels[0].symbol);
-    if (!kernel.ok()) return absl::InvalidArgumentError(kernel.status().message());
-    AlignedBuffer workspace = AlignedBuffer::Allocate(artifact.kernels[0].workspace_bytes);
-    if (!workspace.ok()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no memory for a workspace of ", artifact.kernels[0].workspace_bytes, " bytes"));
+    internal::MemoryByName memory = given_;
+    internal::LoadedKernel prepack;
+    if (artifact.kernels.size() == 2) {
+      HEDDLE_ASSIGN_OR_RETURN(prepack,
+                              internal::LoadedKernel::Load(*library, artifact.kernels[1], &memory));
+      prepack.Call(pool_.host());
     }
+    HEDDLE_ASSIGN_OR_RETURN(const internal::LoadedKernel kernel,
+                            internal::LoadedKernel::Load(*library, artifact.kernels[0], &memory));
     const ScopedPin pin(options_.cpus);
-    const auto call = [&] { (*kernel)(pointers_.data(), workspace.data(), pool_.host()); };
+    const auto call = [&] { kernel.Call(pool_.host()); };
     Measurement result;
-    HEDDLE_RETURN_IF_ERROR(Check(call, workspace, &result.max_error));
+    HEDDLE_RETURN_IF_ERROR(Check(call, kernel.workspace(), &result.max_error));
     result.references_replaced = checker_.replaced();
     result.timing = runtime::TimeCalls(call, options_.timing);
     HEDDLE_RETURN_IF_ERROR(CheckPlausible(result.timing));
@@ -199,7 +200,7 @@ class Bench : public WorkloadBench {
   const double flops_;
   runtime::ThreadPool pool_;
   std::vector<AlignedBuffer> memory_;
-  std::vector<void*> pointers_;  // inputs, then outputs
+  internal::MemoryByName given_;  // of the workload's inputs and outputs
   std::vector<void*> outputs_;
   internal::ResultChecker checker_;
 };

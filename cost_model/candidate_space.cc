@@ -8,6 +8,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
+#include "compiler/pass/hoist_constants.h"
 #include "compiler/splitmix.h"
 #include "cost_model/features.h"
 
@@ -109,7 +110,8 @@ void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
 }
 
 std::vector<float> CandidateSpace::Features(const ir::Program& program) const {
-  std::vector<float> features = ExtractFeatures(program, task_.target);
+  // What is computed when a module is made costs nothing later.
+  std::vector<float> features = ExtractFeatures(pass::HoistConstants(program).kernel, task_.target);
   for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
   return features;
 }

@@ -38,7 +38,6 @@ absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const st
                                            const ir::Target& target) {
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
                           BuildCandidate(workload, ScheduleChoice::kTrace, trace, target));
-  if (artifact.kernels.size() != 1) return absl::InternalError("a candidate is not one kernel");
   if (artifact.shared_object.size() > kMaxArtifactBytes) {
     return absl::FailedPreconditionError(absl::StrCat("its code has ",
                                                       artifact.shared_object.size(), " bytes; ",
@@ -78,12 +77,39 @@ absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {
   return options;
 }
 
+v1::Artifact ToProto(codegen::Artifact artifact) {
+  v1::Artifact proto;
+  proto.set_shared_object(std::move(artifact.shared_object));
+  for (const codegen::KernelInfo& info : artifact.kernels) {
+    v1::Kernel* kernel = proto.add_kernels();
+    kernel->set_symbol(info.symbol);
+    kernel->set_workspace_bytes(info.workspace_bytes);
+    for (const codegen::Argument& argument : info.arguments) {
+      v1::Kernel::Argument* added = kernel->add_arguments();
+      added->set_name(argument.name);
+      added->set_bytes(argument.bytes);
+    }
+  }
+  return proto;
+}
+
+codegen::Artifact FromProto(const v1::Artifact& proto) {
+  codegen::Artifact artifact;
+  artifact.shared_object = proto.shared_object();
+  for (const v1::Kernel& kernel : proto.kernels()) {
+    codegen::KernelInfo& info = artifact.kernels.emplace_back();
+    info.symbol = kernel.symbol();
+    info.workspace_bytes = kernel.workspace_bytes();
+    for (const v1::Kernel::Argument& argument : kernel.arguments()) {
+      info.arguments.push_back({argument.name(), argument.bytes()});
+    }
+  }
+  return artifact;
+}
+
 v1::Measurement Measure(WorkloadBench& bench, const v1::Artifact& built,
                         const std::vector<int>& cores) {
-  codegen::Artifact artifact;
-  artifact.shared_object = built.shared_object();
-  artifact.kernels.push_back(
-      {.symbol = built.symbol(), .workspace_bytes = built.workspace_bytes()});
+  const codegen::Artifact artifact = FromProto(built);
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
   const int64_t switches_before = InvoluntarySwitches();
@@ -119,9 +145,7 @@ absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
     result->set_candidate(candidate.id());
     result->set_build_ns(NanosSince(begin));
     if (artifact.ok()) {
-      result->mutable_artifact()->set_shared_object(std::move(artifact->shared_object));
-      result->mutable_artifact()->set_symbol(artifact->kernels[0].symbol);
-      result->mutable_artifact()->set_workspace_bytes(artifact->kernels[0].workspace_bytes);
+      *result->mutable_artifact() = ToProto(*std::move(artifact));
     } else {
       result->mutable_failure()->set_outcome(v1::OUTCOME_BUILD_ERROR);
       result->mutable_failure()->set_message(OneLine(artifact.status().message()));

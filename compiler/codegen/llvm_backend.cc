@@ -102,7 +102,14 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered,
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);
     HEDDLE_RETURN_IF_ERROR(EmitKernel(program, plan, cpu, module));
-    artifact.kernels.push_back({program.name, plan.bytes});
+    KernelInfo& kernel = artifact.kernels.emplace_back();
+    kernel.symbol = program.name;
+    kernel.workspace_bytes = plan.bytes;
+    for (const auto* list : {&program.inputs, &program.outputs}) {
+      for (const ir::BufferRef& buffer : *list) {
+        kernel.arguments.push_back({buffer->name, buffer->SizeBytes()});
+      }
+    }
   }
   SetAttributes(module, *machine);
   HEDDLE_RETURN_IF_ERROR(VerifyModule(module));

@@ -10,10 +10,17 @@
 
 namespace heddle::codegen {
 
+// A buffer a kernel takes, by its name in the program.
+struct Argument {
+  std::string name;
+  int64_t bytes = 0;
+};
+
 // A kernel of the shared object. Its C signature is heddle_kernel in runtime/abi.h.
 struct KernelInfo {
   std::string symbol;
-  int64_t workspace_bytes = 0;  // scratch the caller provides, 64-byte aligned
+  int64_t workspace_bytes = 0;        // scratch the caller provides, 64-byte aligned
+  std::vector<Argument> arguments{};  // inputs, then outputs
 };
 
 struct Artifact {

@@ -4,7 +4,7 @@
 // Grammar (the text form that text.h prints and parses; indentation is free, `#` starts a comment):
 //
 //   program ::= "program" name "(" param,* ")" "->" "(" param,* ")" "{" stmt* "}"
-//   param   ::= name ":" dtype "[" int,* "]"
+//   param   ::= name ":" dtype "[" int,* "]" "const"?
 //   stmt    ::= "for" name "in" int kind? "{" stmt* "}"             -- name = 0, 1, .. int-1
 //             | "alloc" name ":" dtype "[" int,* "]" scope "{" stmt* "}"
 //             | "block" name "(" iter,* ")" where? reduce? "{" store "}"
@@ -54,6 +54,8 @@
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
 //     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
 //     Reading an unwritten element is an error (the interpreter catches it).
+//   * A `const` input (outputs have none) is known when a module is made: what is computed from
+//     nothing but such inputs may be computed then (pass/hoist_constants.h).
 //   * A scheduled program may contain blocks; a lowered program (pass/lower.h) contains none.
 #pragma once
 
@@ -84,6 +86,7 @@ struct Buffer {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  // empty for a scalar
   Scope scope = Scope::kGlobal;
+  bool constant = false;  // an input known when a module is made
 
   int64_t NumElements() const;
   int64_t SizeBytes() const { return NumElements() * SizeOf(dtype); }

@@ -109,7 +109,7 @@ class Parser {
     return Error(std::string("expected ") + what);
   }
 
-  absl::StatusOr<BufferRef> ParseBufferType() {
+  absl::StatusOr<std::shared_ptr<Buffer>> ParseBufferType() {
     auto buffer = std::make_shared<Buffer>();
     HEDDLE_ASSIGN_OR_RETURN(buffer->name, TakeName("buffer name"));
     HEDDLE_RETURN_IF_ERROR(Expect(":"));
@@ -132,7 +132,8 @@ class Parser {
     HEDDLE_RETURN_IF_ERROR(Expect("("));
     while (!At(")")) {
       if (!params.empty()) HEDDLE_RETURN_IF_ERROR(Expect(","));
-      HEDDLE_ASSIGN_OR_RETURN(BufferRef buffer, ParseBufferType());
+      HEDDLE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer, ParseBufferType());
+      buffer->constant = Accept("const");
       buffers_[buffer->name] = buffer;
       params.push_back(std::move(buffer));
     }

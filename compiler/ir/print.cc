@@ -101,6 +101,7 @@ void PrintParams(const std::vector<BufferRef>& params, std::string& out) {
   for (size_t i = 0; i < params.size(); ++i) {
     if (i > 0) out += ", ";
     PrintType(*params[i], out);
+    if (params[i]->constant) out += " const";
   }
   out += ')';
 }

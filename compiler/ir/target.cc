@@ -84,8 +84,13 @@ absl::Status SetLlvmOption(const std::string& key, const std::string& value, Tar
     target.triple = value;
   } else if (key == "-threads") {
     HEDDLE_ASSIGN_OR_RETURN(target.threads, ParseThreads(value));
+  } else if (key == "-winograd") {
+    if (value != "on" && value != "off")
+      return Bad("-winograd wants on or off, not '" + value + "'");
+    target.winograd = value == "on";
   } else {
-    return Bad("unknown option '" + key + "' of llvm; known are -mcpu, -mattr, -triple, -threads");
+    return Bad("unknown option '" + key +
+               "' of llvm; known are -mcpu, -mattr, -triple, -threads, -winograd");
   }
   return absl::OkStatus();
 }
@@ -129,6 +134,7 @@ std::string ToText(const Target& target) {
   if (!target.attrs.empty()) out += " -mattr=" + target.attrs;
   if (!target.triple.empty()) out += " -triple=" + target.triple;
   if (target.threads != 1) out += " -threads=" + std::to_string(target.threads);
+  if (!target.winograd) out += " -winograd=off";
   return out;
 }
 

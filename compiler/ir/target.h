@@ -11,7 +11,8 @@ namespace heddle::ir {
 
 enum class TargetKind { kLlvm, kCuda };
 
-// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]`, `cuda
+// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]
+// [-winograd=off]`, `cuda
 // -arch=sm_90`. Two targets are the same if and only if their canonical texts are. `-mcpu=native`
 // is resolved to the real name (plus the features that differ from it) by codegen/target_info.h
 // before a target is stored anywhere.
@@ -21,6 +22,7 @@ struct Target {
   std::string attrs;           // "+avx512f,-avx512vl"
   std::string triple;          // empty: this machine's
   int threads = 1;             // threads a kernel may use, 1..256
+  bool winograd = true;        // whether convolutions may take Winograd's form, which is less exact
 };
 
 // InvalidArgument naming the option that is not understood and what is.

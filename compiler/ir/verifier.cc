@@ -33,7 +33,10 @@ class Verifier {
       HEDDLE_RETURN_IF_ERROR(Declare(*buffer));
       inputs_.insert(buffer.get());
     }
-    for (const BufferRef& buffer : program_.outputs) HEDDLE_RETURN_IF_ERROR(Declare(*buffer));
+    for (const BufferRef& buffer : program_.outputs) {
+      HEDDLE_RETURN_IF_ERROR(Declare(*buffer));
+      if (buffer->constant) return Broken("const", "output " + buffer->name + " is const");
+    }
     HEDDLE_RETURN_IF_ERROR(Visit(program_.body));
     SetPlace("program " + program_.name);
     for (const BufferRef& buffer : program_.outputs) {

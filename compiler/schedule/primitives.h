@@ -95,6 +95,38 @@ absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block, i
 absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& block,
                                            const std::string& loop);
 
+// rewrite:  `block` reads a copy of `buffer` made before the root statement that holds it, in
+//           another layout. `numbers` has a factor f and then a place for each dimension: the
+//           copy's dimensions are those of the buffer divided by their factors (rounded up, filled
+//           with zeros), in the order of the places, then the remainders of those with f > 1. So
+//           `pack conv w 1 1 1 32 3 0 1 2` turns [kh, kw, ic, oc] into [oc/32, kh, kw, ic, 32]. The
+//           copy is block "<buffer>.pack" in loops "<buffer>.pack.<k>". Of a `const` input it is
+//           made when the module is (pass/hoist_constants.h).
+// refuses:  blocks that do not read the buffer, or share loops with the block that makes it;
+//           factors that waste more than half; places that are no permutation; a second packing.
+absl::StatusOr<Program> Pack(const Program& p, const std::string& block, const std::string& buffer,
+                             const std::vector<int64_t>& numbers);
+
+// rewrite:  a convolution C[n, y, x, o] = sum over (kh, kw, i) of X[n, y + kh, x + kw, i] *
+//           W[kh, kw, i, o] with a 3 x 3 window becomes F(m x m, 3 x 3) of Lavin & Gray, "Fast
+//           Algorithms for Convolutional Neural Networks" (CVPR 2016): for tiles of m x m results,
+//           Y = A^T [sum over i of (G w G^T) * (B^T d B)] A. With a = m + 2, t rows and u columns
+//           of tiles, the new stages are
+//             <block>.tiles      [n, t m + 2, u m + 2, i]  X, zeros beyond its end; only if it has
+//             to
+//                                                          be larger
+//             <block>.data_rows  [a, a, n, t, u, i]        B^T d
+//             <block>.data       [a, a, n, t, u, i]        (B^T d) B
+//             <block>.weight_rows[a, 3, i, o]              G w
+//             <block>.weight     [a, a, i, o]              (G w) G^T
+//             <block>.product    [a, a, n, t, u, o]        the sum over i
+//             <block>.rows       [m, a, n, t, u, o]        A^T M
+//             <block>            [n, y, x, o]              (A^T M) A
+//           in loops "<stage>.<k>". Fewer multiplications, less exact: tolerance.h says how much.
+// refuses:  m other than 2, 4 and 6; anything else than such a convolution of floats in a naive
+//           nest; results smaller than a tile.
+absl::StatusOr<Program> Winograd(const Program& p, const std::string& block, int64_t m);
+
 // rewrite:  C[s] op= v(s, r)  ->  C.rf[s, r0] op= v(s, r), then C[s] op= C.rf[s, r0]
 //           where r0 is `loop`. The first block is "<block>.rf" in the old loops, `loop` being
 //           spatial in it; the second keeps the name, in loops "<block>.merge.<k>" (the block's

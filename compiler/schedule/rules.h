@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ struct ReductionStage {
   const ir::Block* block = nullptr;    // alive as long as the analysed program
   std::string epilogue;                // empty: the reduction is copied out instead
   std::vector<std::string> producers;  // injective blocks that only this reduction reads
+  std::vector<std::string> constants;  // buffers it reads that are known when a module is made
 };
 
 // Lanes of one vector register for elements of this type.
@@ -76,6 +78,13 @@ std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_
 // vectorized.
 std::unique_ptr<Rule> MakePlainStage(const StageView& view, const ir::Block& block,
                                      const ir::TargetInfo& target, Knobs& knobs);
+
+// The transforms of a convolution in Winograd form (primitives.h): of its input per tile and
+// register of channels, of its result likewise with the epilogue. Null if the program after
+// `winograd <block> m` does not look as expected. `blocks` receives the blocks the rule owns.
+std::unique_ptr<Rule> MakeWinogradTransforms(const ir::Program& program, const std::string& block,
+                                             int64_t m, const ir::TargetInfo& target, Knobs& knobs,
+                                             std::set<std::string>* blocks);
 
 // The steps of a plain stage with its preferred decisions.
 absl::Status ApplyPlain(const StageView& view, const ir::Block& block, const ir::TargetInfo& target,

@@ -60,6 +60,9 @@ class RuleSpace : public Space {
   RuleSpace(const ir::Program& naive, const ir::TargetInfo& target)
       : target_(target), base_(naive) {}
 
+  // The space of the program in Winograd form; false if it has none, or the form does not apply.
+  bool BuildWinograd(const std::string& block, int64_t m);
+
   int NumDecisions() const override { return static_cast<int>(knobs_.all().size()); }
   int32_t Choices(int decision) const override {
     return static_cast<int32_t>(knobs_.all()[decision].values.size());
@@ -79,7 +82,7 @@ class RuleSpace : public Space {
     return size;
   }
 
-  Point Preferred() const {
+  Point Preferred() const override {
     Point point;
     for (const Knob& knob : knobs_.all()) point.push_back(knob.preferred);
     return point;
@@ -147,6 +150,14 @@ int DistinctLoads(const std::vector<Path>& readers, const ir::Buffer* buffer) {
   return count;
 }
 
+// Padding asks at every load whether it is inside; asked too often, a padded copy is cheaper.
+constexpr int kMaxGuardedCopies = 4;
+
+bool HasGuard(const ir::Expr& e) {
+  if (e->kind == ir::ExprKind::kOp && e->op == ir::Op::kSelect) return true;
+  return std::any_of(e->args.begin(), e->args.end(), HasGuard);
+}
+
 // Chains of injective stages become one: each goes into its readers if these are injective too,
 // unless it is expensive and read more than once. What a reduction reads stays a stage of its own,
 // which the reduction's rule places.
@@ -162,7 +173,10 @@ void RuleSpace::InlineInjective() {
       bool injective = std::all_of(consumers.begin(), consumers.end(),
                                    [](const Path& c) { return !c.block().reducer; });
       if (!injective) continue;
-      if (IsExpensive(block) && DistinctLoads(consumers, block.store.buffer.get()) > 1) continue;
+      const int readers = DistinctLoads(consumers, block.store.buffer.get());
+      if (IsExpensive(block) && readers > 1) continue;
+      if (readers > kMaxGuardedCopies && HasGuard(block.store.value)) continue;
+      if (taken_.count(block.name)) continue;
       if (base_.Do(Primitive::kComputeInline, {block.name}).ok()) {
         changed = true;
         break;
@@ -174,11 +188,16 @@ void RuleSpace::InlineInjective() {
 void RuleSpace::AddReductions() {
   const ir::Program& base = base_.program();
   std::vector<Path> blocks = AllBlocks(base.body);
+  const std::set<const ir::Buffer*> constants = ConstantBuffers(base, blocks);
   std::vector<ReductionStage> stages;
   std::set<std::string> epilogues;
   for (const Path& path : blocks) {
     if (!path.block().reducer) continue;
     ReductionStage stage;
+    for (const ir::Buffer* buffer : constants) {
+      if (Reads(path.block(), buffer)) stage.constants.push_back(buffer->name);
+    }
+    std::sort(stage.constants.begin(), stage.constants.end());
     stage.block = &path.block();
     if (!ViewStage(path, &stage.view)) continue;
     // An injective stage that is all that reads the result, point by point, runs on each finished
@@ -189,7 +208,7 @@ void RuleSpace::AddReductions() {
       int64_t points = 1;
       for (const ir::BlockIter& iter : consumer.iters) points *= iter.extent;
       if (!consumer.reducer && points == path.block().store.buffer->NumElements() &&
-          !epilogues.count(consumer.name) &&
+          !epilogues.count(consumer.name) && !taken_.count(consumer.name) &&
           ReverseComputeAt(base, consumer.name, stage.view.spatial.back().loop).ok()) {
         stage.epilogue = consumer.name;
         epilogues.insert(consumer.name);
@@ -200,8 +219,9 @@ void RuleSpace::AddReductions() {
   for (ReductionStage& stage : stages) {
     for (const Path& path : blocks) {
       const ir::Block& block = path.block();
-      if (block.reducer || epilogues.count(block.name)) continue;
-      if (IsOutput(base, block.store.buffer.get())) continue;
+      if (block.reducer || epilogues.count(block.name) || taken_.count(block.name)) continue;
+      const ir::Buffer* buffer = block.store.buffer.get();
+      if (IsOutput(base, buffer) || constants.count(buffer)) continue;
       std::vector<Path> consumers = Consumers(blocks, path);
       if (consumers.size() == 1 && &consumers[0].block() == stage.block) {
         stage.producers.push_back(block.name);
@@ -209,6 +229,23 @@ void RuleSpace::AddReductions() {
     }
     AddReduction(stage);
   }
+}
+
+// Buffers of const inputs and of what is computed from nothing else.
+std::set<const ir::Buffer*> ConstantBuffers(const ir::Program& program,
+                                            const std::vector<Path>& blocks) {
+  std::set<const ir::Buffer*> constants;
+  for (const ir::BufferRef& input : program.inputs) {
+    if (input->constant) constants.insert(input.get());
+  }
+  for (const Path& path : blocks) {  // in program order: producers first
+    bool known = true;
+    ForEachLoad(path.block(),
+                [&](const ir::Expr& load) { known &= constants.count(load->buffer.get()) > 0; });
+    const ir::Buffer* buffer = path.block().store.buffer.get();
+    if (known && !IsOutput(program, buffer)) constants.insert(buffer);
+  }
+  return constants;
 }
 
 // Keeps the rule if its preferred decisions work on top of those before it.
@@ -258,9 +295,13 @@ void RuleSpace::AddReduction(const ReductionStage& stage) {
 }
 
 void RuleSpace::AddPlainStages() {
-  for (const Path& path : AllBlocks(base_.program().body)) {
+  const std::vector<Path> blocks = AllBlocks(base_.program().body);
+  const std::set<const ir::Buffer*> constants = ConstantBuffers(base_.program(), blocks);
+  for (const Path& path : blocks) {
     const ir::Block& block = path.block();
     StageView view;
+    // What is computed when the module is made may be slow.
+    if (constants.count(block.store.buffer.get())) continue;
     if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
     Knobs knobs = knobs_;
     std::unique_ptr<Rule> rule = MakePlainStage(view, block, target_, knobs);
@@ -281,12 +322,149 @@ void RuleSpace::Build() {
   AddPlainStages();
 }
 
-std::unique_ptr<RuleSpace> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
-  auto space = std::make_unique<RuleSpace>(naive, target);
+bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
+  if (!base_.Do(Primitive::kWinograd, {block}, {m}).ok()) return false;
+  InlineInjective();
+  tried_ = base_;
+  Knobs knobs;
+  std::set<std::string> owned;
+  std::unique_ptr<Rule> transforms =
+      MakeWinogradTransforms(base_.program(), block, m, target_, knobs, &owned);
+  if (transforms == nullptr) return false;
+  Point point;
+  for (const Knob& knob : knobs.all()) point.push_back(knob.preferred);
+  Recorder attempt = tried_;
+  if (!transforms->Apply(knobs, point, attempt).ok()) return false;
+  tried_ = std::move(attempt);
+  knobs_ = std::move(knobs);
+  rules_.push_back(std::move(transforms));
+  taken_.insert(owned.begin(), owned.end());
+  AddReductions();
+  AddPlainStages();
+  return taken_.count(block + ".product") > 0;
+}
+
+// One space for all forms of a program: the first decision picks the form, the others belong to one
+// form each. Decisions of other forms than the picked one mean nothing, and stand at zero in the
+// points that Random and Mutate give.
+class FormSpace : public Space {
+ public:
+  struct Form {
+    std::string name;
+    std::unique_ptr<RuleSpace> space;
+  };
+  FormSpace(std::vector<Form> forms, int preferred)
+      : forms_(std::move(forms)), preferred_(preferred) {}
+
+  int NumDecisions() const override {
+    int count = 1;
+    for (const Form& form : forms_) count += form.space->NumDecisions();
+    return count;
+  }
+  int32_t Choices(int decision) const override {
+    if (decision == 0) return static_cast<int32_t>(forms_.size());
+    const auto [form, own] = Locate(decision);
+    return forms_[form].space->Choices(own);
+  }
+  std::string Describe(int decision) const override {
+    if (decision == 0) return "form";
+    const auto [form, own] = Locate(decision);
+    return absl::StrCat(forms_[form].name, ": ", forms_[form].space->Describe(own));
+  }
+  absl::StatusOr<Trace> Expand(const Point& point) const override {
+    if (static_cast<int>(point.size()) != NumDecisions() || point[0] < 0 ||
+        point[0] >= static_cast<int32_t>(forms_.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("not a point of ", NumDecisions(),
+                                                     " decisions and ", forms_.size(), " forms"));
+    }
+    return forms_[point[0]].space->Expand(Own(point, point[0]));
+  }
+  double Size() const override {
+    double size = 0;
+    for (const Form& form : forms_) size += form.space->Size();
+    return size;
+  }
+  Point Random(Rng& rng) const override {
+    const int form =
+        std::uniform_int_distribution<int>(0, static_cast<int>(forms_.size()) - 1)(rng);
+    return With(form, forms_[form].space->Random(rng));
+  }
+  Point Mutate(const Point& point, Rng& rng) const override {
+    // Another form seldom: it starts from its preferred decisions.
+    constexpr int kSeldom = 16;
+    const int own = forms_[point[0]].space->NumDecisions();
+    if (std::uniform_int_distribution<int>(0, std::max(own, kSeldom) - 1)(rng) == 0) {
+      const int step =
+          std::uniform_int_distribution<int>(1, static_cast<int>(forms_.size()) - 1)(rng);
+      const int form = (point[0] + step) % static_cast<int>(forms_.size());
+      return With(form, forms_[form].space->Preferred());
+    }
+    return With(point[0], forms_[point[0]].space->Mutate(Own(point, point[0]), rng));
+  }
+  Point Preferred() const override {
+    return With(preferred_, forms_[preferred_].space->Preferred());
+  }
+
+ private:
+  int Begin(int form) const {
+    int begin = 1;
+    for (int f = 0; f < form; ++f) begin += forms_[f].space->NumDecisions();
+    return begin;
+  }
+  std::pair<int, int> Locate(int decision) const {
+    int form = 0;
+    while (decision >= Begin(form + 1)) ++form;
+    return {form, decision - Begin(form)};
+  }
+  Point Own(const Point& point, int form) const {
+    const auto begin = point.begin() + Begin(form);
+    return Point(begin, begin + forms_[form].space->NumDecisions());
+  }
+  Point With(int form, const Point& own) const {
+    Point point(NumDecisions(), 0);
+    point[0] = form;
+    std::copy(own.begin(), own.end(), point.begin() + Begin(form));
+    return point;
+  }
+
+  std::vector<Form> forms_;
+  int preferred_;
+};
+
+// Winograd's form needs tiles enough to share a transformed weight, and channels enough to share a
+// transformed input: else the transforms cost more than the multiplications they save.
+constexpr int64_t kMinWinogradTiles = 16;
+constexpr int64_t kMinWinogradChannels = 32;
+
+bool PrefersWinograd(const ir::Block& block) {
+  std::vector<int64_t> extents;
+  for (const ir::BlockIter& iter : block.iters) extents.push_back(iter.extent);
+  return extents.size() == 7 &&
+         (extents[1] + 3) / 4 * ((extents[2] + 3) / 4) >= kMinWinogradTiles &&
+         extents[3] >= kMinWinogradChannels && extents[6] >= kMinWinogradChannels;
+}
+
+std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
+  auto direct = std::make_unique<RuleSpace>(naive, target);
   // Schedules for GPUs come with their back end; until then such a target has the unscheduled
   // program as its only point.
-  if (target.target.kind == ir::TargetKind::kLlvm) space->Build();
-  return space;
+  if (target.target.kind != ir::TargetKind::kLlvm) return direct;
+  direct->Build();
+  std::vector<FormSpace::Form> forms;
+  forms.push_back({"direct", std::move(direct)});
+  int preferred = 0;
+  for (const Path& path : AllBlocks(naive.body)) {
+    if (!path.block().reducer || !target.target.winograd) continue;
+    for (int64_t m : {2, 4, 6}) {
+      auto space = std::make_unique<RuleSpace>(naive, target);
+      if (!space->BuildWinograd(path.block().name, m)) continue;
+      if (m == 4 && PrefersWinograd(path.block())) preferred = static_cast<int>(forms.size());
+      forms.push_back({absl::StrCat("winograd ", m), std::move(space)});
+    }
+    if (forms.size() > 1) break;
+  }
+  if (forms.size() == 1) return std::move(forms[0].space);
+  return std::make_unique<FormSpace>(std::move(forms), preferred);
 }
 
 }  // namespace
@@ -297,7 +475,7 @@ absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
 }
 
 absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const ir::TargetInfo& target) {
-  std::unique_ptr<RuleSpace> space = BuildSpace(naive, target);
+  std::unique_ptr<Space> space = BuildSpace(naive, target);
   return space->Expand(space->Preferred());
 }
 

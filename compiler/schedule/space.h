@@ -2,7 +2,8 @@
 // per-operator templates): inline what is injective, multi-level tiling of the reduction with data
 // reuse, register accumulation by a local cache write, fused epilogue at a tile loop, padding
 // inlined or computed at a tile, parallel outer loops, vectorized innermost, unrolled register
-// tile; rfactor where there is little spatial parallelism.
+// tile; rfactor where there is little spatial parallelism. A 3 x 3 convolution has the Winograd
+// forms beside the direct one, and the form is a decision like the others.
 //
 // A point of the space is a list of decisions, each an index into a finite list of choices; a trace
 // is what it expands to.
@@ -39,8 +40,10 @@ class Space {
   // Product of the choices.
   virtual double Size() const = 0;
 
-  Point Random(Rng& rng) const;
-  Point Mutate(const Point& point, Rng& rng) const;  // redraws one decision that has a choice
+  // Good decisions without any measurement, from cache and register sizes.
+  virtual Point Preferred() const = 0;
+  virtual Point Random(Rng& rng) const;
+  virtual Point Mutate(const Point& point, Rng& rng) const;  // redraws one decision with a choice
 };
 
 // Never fails for a verified naive program: a program no rule fits gets a space of one point, the

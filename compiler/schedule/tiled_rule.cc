@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/register_tile.h"
 #include "compiler/schedule/rules.h"
 
@@ -66,11 +67,22 @@ class TiledRule : public Rule {
     int64_t unroll = 1;
     bool parallel = false;
     std::vector<int64_t> producers;
+    std::vector<bool> packed;  // by packable_
+  };
+
+  // A constant that is loaded as vectors: its layout is ours to choose.
+  struct Packable {
+    std::string buffer;
+    size_t dim = 0;                     // the one the vector axis walks
+    std::vector<int64_t> outer, inner;  // other dimensions: of spatial and of reduce iterators
+    int knob = -1;
   };
 
   void Declare(const RegisterTile& preferred, Knobs& knobs);
   void DeclareTiles(const RegisterTile& preferred, Knobs& knobs);
   void DeclareReduce(Knobs& knobs);
+  void DeclarePacking(Knobs& knobs);
+  absl::Status PackConstants(const Decided& decided, Recorder& out) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status CheckTile(const Decided& decided) const;
   absl::Status SplitAll(const Decided& decided, std::vector<std::string>* outer,
@@ -89,6 +101,7 @@ class TiledRule : public Rule {
   ir::TargetInfo target_;
   TileModel model_;
 
+  std::vector<Packable> packable_;
   std::vector<int> tile_knobs_, middle_knobs_, reduce_knobs_, producer_knobs_;
   int lanes_knob_ = -1, order_knob_ = -1, unroll_knob_ = -1, parallel_knob_ = -1;
 };
@@ -141,10 +154,62 @@ void TiledRule::DeclareReduce(Knobs& knobs) {
   }
 }
 
+// Constants of which the vector axis walks one dimension and nothing else, and that are large
+// enough for their layout to matter.
+void TiledRule::DeclarePacking(Knobs& knobs) {
+  constexpr int64_t kSmall = 16 << 10;  // bytes; stays in the first-level cache in any layout
+  const ir::Var* vector = spatial()[v_].iter;
+  for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
+    const ir::Buffer& buffer = *load->buffer;
+    const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
+                                    buffer.name) != stage_.constants.end();
+    if (!constant || buffer.SizeBytes() < kSmall) continue;
+    Packable packable{buffer.name};
+    int walked = 0;
+    for (size_t d = 0; d < load->args.size(); ++d) {
+      const ir::Expr& index = load->args[d];
+      if (index->kind == ir::ExprKind::kVar && index->var.get() == vector) {
+        packable.dim = d;
+        ++walked;
+        continue;
+      }
+      if (ir::UsesVar(index, vector)) walked = 2;  // not that simple
+      const bool reduces = std::any_of(reduce().begin(), reduce().end(), [&](const Axis& axis) {
+        return ir::UsesVar(index, axis.iter);
+      });
+      (reduces ? packable.inner : packable.outer).push_back(static_cast<int64_t>(d));
+    }
+    if (walked != 1) continue;
+    packable.knob = knobs.Add(absl::StrCat("pack ", buffer.name), {1, 0}, 1);
+    packable_.push_back(std::move(packable));
+  }
+}
+
+// Panels as wide as the register tile, one after another in the order the loops go over them.
+absl::Status TiledRule::PackConstants(const Decided& decided, Recorder& out) const {
+  const Factors& vector = decided.spatial[v_];
+  for (size_t i = 0; i < packable_.size(); ++i) {
+    if (!decided.packed[i]) continue;
+    const Packable& packable = packable_[i];
+    std::vector<int64_t> numbers(1 + packable.outer.size() + packable.inner.size(), 1);
+    numbers[packable.dim] = vector.tile * vector.lanes;
+    const auto add = [&](const std::vector<int64_t>& dims) {
+      numbers.insert(numbers.end(), dims.begin(), dims.end());
+    };
+    if (decided.vector_first) add({static_cast<int64_t>(packable.dim)});
+    add(packable.outer);
+    if (!decided.vector_first) add({static_cast<int64_t>(packable.dim)});
+    add(packable.inner);
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kPack, {stage_.view.block, packable.buffer}, numbers));
+  }
+  return absl::OkStatus();
+}
+
 void TiledRule::Declare(const RegisterTile& preferred, Knobs& knobs) {
   const std::string& name = stage_.view.block;
   DeclareTiles(preferred, knobs);
   DeclareReduce(knobs);
+  DeclarePacking(knobs);
   order_knob_ =
       knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, !model_.streaming());
   unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16},
@@ -182,6 +247,9 @@ TiledRule::Decided TiledRule::Decide(const Knobs& knobs, const Point& point) con
   decided.vector_first = knobs.Value(point, order_knob_) != 0;
   decided.unroll = knobs.Value(point, unroll_knob_);
   decided.parallel = parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0;
+  for (const Packable& packable : packable_) {
+    decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
+  }
   for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
   return decided;
 }
@@ -307,6 +375,7 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
   Decided decided = Decide(knobs, point);
   HEDDLE_RETURN_IF_ERROR(CheckTile(decided));
   const std::string& block = stage_.view.block;
+  HEDDLE_RETURN_IF_ERROR(PackConstants(decided, out));
   std::string epilogue = stage_.epilogue;
   if (epilogue.empty()) {
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {block, "local"}));

@@ -20,7 +20,7 @@ struct Form {
   bool ints;
 };
 constexpr int kMany = -1;
-constexpr std::array<Form, 16> kForms = {{
+constexpr std::array<Form, 18> kForms = {{
     {Primitive::kSplit, "split", 1, true},
     {Primitive::kFuse, "fuse", kMany, false},
     {Primitive::kReorder, "reorder", kMany, false},
@@ -37,6 +37,8 @@ constexpr std::array<Form, 16> kForms = {{
     {Primitive::kUnroll, "unroll", 1, false},
     {Primitive::kBind, "bind", 2, false},
     {Primitive::kSetScope, "set_scope", 2, false},
+    {Primitive::kPack, "pack", 2, true},
+    {Primitive::kWinograd, "winograd", 1, true},
 }};
 
 // A trace is read from strangers' records: longer ones are not schedules.
@@ -186,6 +188,13 @@ absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& st
       HEDDLE_ASSIGN_OR_RETURN(ir::Scope scope, ParseScope(names[1]));
       return SetScope(program, names[0], scope);
     }
+    case Primitive::kPack:
+      return Pack(program, names[0], names[1], step.ints);
+    case Primitive::kWinograd:
+      if (step.ints.size() != 1) {
+        return absl::InvalidArgumentError("`winograd` takes one integer, the size of a tile");
+      }
+      return Winograd(program, names[0], step.ints[0]);
   }
   return absl::InvalidArgumentError("unknown primitive");
 }

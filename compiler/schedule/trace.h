@@ -36,6 +36,8 @@ enum class Primitive : uint8_t {
   kUnroll,
   kBind,
   kSetScope,
+  kPack,
+  kWinograd,
 };
 
 struct Step {

@@ -27,7 +27,8 @@ std::string CleanName(const std::string& name) {
   return clean;
 }
 
-BufferRef MakeBuffer(const std::string& name, ir::DType dtype, std::vector<int64_t> shape) {
+std::shared_ptr<ir::Buffer> MakeBuffer(const std::string& name, ir::DType dtype,
+                                       std::vector<int64_t> shape) {
   auto buffer = std::make_shared<ir::Buffer>();
   buffer->name = CleanName(name);
   buffer->dtype = dtype;
@@ -81,8 +82,11 @@ class Names {
 
 Builder::Builder(std::string name) { program_.name = CleanName(name); }
 
-Tensor Builder::Input(std::string name, ir::DType dtype, std::vector<int64_t> shape) {
-  program_.inputs.push_back(MakeBuffer(name, dtype, std::move(shape)));
+Tensor Builder::Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
+                      bool constant) {
+  std::shared_ptr<ir::Buffer> buffer = MakeBuffer(name, dtype, std::move(shape));
+  buffer->constant = constant;
+  program_.inputs.push_back(std::move(buffer));
   return Tensor(program_.inputs.back());
 }
 

@@ -61,7 +61,9 @@ struct TensorProgram {
 class Builder {
  public:
   explicit Builder(std::string name);
-  Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape);
+  // `constant`: known when a module is made.
+  Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
+               bool constant = false);
   Tensor Compute(std::string name, std::vector<int64_t> shape,
                  const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,

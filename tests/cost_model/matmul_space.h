@@ -46,6 +46,7 @@ class MatmulSpace : public schedule::Space {
   std::string Describe(int decision) const override {
     return "decision " + std::to_string(decision);
   }
+  schedule::Point Preferred() const override { return schedule::Point(NumDecisions(), 0); }
   double Size() const override {
     double size = 1;
     for (int d = 0; d < NumDecisions(); ++d) size *= Choices(d);

@@ -139,7 +139,8 @@ grpc::Status FakeWorker::Build(Stream* stream) {
     absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
     built.mutable_built()->set_candidate(id);
     built.mutable_built()->set_build_ns(1000);
-    built.mutable_built()->mutable_artifact()->set_symbol(input.build().candidate().trace());
+    built.mutable_built()->mutable_artifact()->add_kernels()->set_symbol(
+        input.build().candidate().trace());
     stream->Write(built);
   }
   Finish(stream);
@@ -161,8 +162,8 @@ grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
     absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
     v1::Measurement& measured = *profiled.mutable_profiled()->mutable_measurement();
     profiled.mutable_profiled()->set_candidate(item.candidate().id());
-    const bool good =
-        !behaviour_->candidates_fail && item.artifact().symbol() == item.candidate().trace();
+    const bool good = !behaviour_->candidates_fail &&
+                      item.artifact().kernels(0).symbol() == item.candidate().trace();
     measured.set_outcome(good ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH);
     if (good) {
       measured.add_samples_ns(1000.0 + static_cast<double>(item.candidate().id()));

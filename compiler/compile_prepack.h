@@ -1,0 +1,19 @@
+// Constants in the form that kernels want them. Internal to this folder.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/compile_internal.h"
+#include "compiler/graph/fuse.h"
+
+namespace heddle::internal {
+
+// kernel_of[i] is the kernel of group i. Groups whose kernel has a prepack program get the inputs
+// that kernel takes: constants it no longer reads go, prepacked ones are computed and become
+// constants of the graph. The programs run here as machine code of this computer, whatever the
+// model's target is. Internal if one of them wants what is no constant.
+absl::Status PrepackConstants(const std::vector<const LoweredWorkload*>& kernel_of,
+                              graph::FusedGraph* fused);
+
+}  // namespace heddle::internal

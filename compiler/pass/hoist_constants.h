@@ -1,0 +1,27 @@
+// Splits a scheduled program into what can be computed when a module is made and what cannot.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::pass {
+
+struct HoistedProgram {
+  // The program without what was hoisted. Inputs: those of the original that are not `const`, the
+  // `const` ones it still reads, then the prepacked buffers it reads (`const` too); outputs as
+  // before. The original program if nothing is hoisted.
+  ir::Program kernel;
+  // Inputs: the `const` inputs it reads; outputs: the prepacked buffers the kernel reads. Absent if
+  // nothing is hoisted.
+  std::optional<ir::Program> prepack;
+};
+
+// Hoisted are the root statements that read nothing but `const` inputs and each other's results:
+// packed weights, weights in the Winograd domain. Buffers keep their names. Nothing is hoisted if
+// the prepacked buffers would be more than `kMaxPrepackGrowth` times the `const` inputs they are
+// made of: a module must not explode.
+inline constexpr int64_t kMaxPrepackGrowth = 8;
+HoistedProgram HoistConstants(const ir::Program& scheduled);
+
+}  // namespace heddle::pass
