@@ -33,7 +33,11 @@ runtime::TimingOptions TrialTiming() {
 std::string Pack(const codegen::Artifact& artifact) {
   json kernels = json::array();
   for (const codegen::KernelInfo& kernel : artifact.kernels) {
-    kernels.push_back({kernel.symbol, kernel.workspace_bytes});
+    json arguments = json::array();
+    for (const codegen::Argument& argument : kernel.arguments) {
+      arguments.push_back({argument.name, argument.bytes});
+    }
+    kernels.push_back({kernel.symbol, kernel.workspace_bytes, arguments});
   }
   const std::string& code = artifact.shared_object;
   const json packed = {{"kernels", kernels}, {"code", json::binary({code.begin(), code.end()})}};
@@ -47,7 +51,12 @@ codegen::Artifact Unpack(const std::string& packed) {
   const auto& code = fields.at("code").get_binary();
   artifact.shared_object.assign(code.begin(), code.end());
   for (const json& kernel : fields.at("kernels")) {
-    artifact.kernels.push_back({kernel.at(0), kernel.at(1)});
+    codegen::KernelInfo& info = artifact.kernels.emplace_back();
+    info.symbol = kernel.at(0);
+    info.workspace_bytes = kernel.at(1);
+    for (const json& argument : kernel.at(2)) {
+      info.arguments.push_back({argument.at(0), argument.at(1)});
+    }
   }
   return artifact;
 }

@@ -12,10 +12,11 @@
 namespace heddle::bench {
 namespace {
 
-// A graph of one operator on two inputs, taken through fusion like any model's.
+// A graph of one operator on two operands, taken through fusion like any model's. The second one is
+// a constant unless both are activations.
 absl::StatusOr<Workload> OneOperator(const std::string& name, const std::string& op,
                                      std::vector<int64_t> x, std::vector<int64_t> y,
-                                     graph::Attrs attrs) {
+                                     graph::Attrs attrs, bool constant = true) {
   const std::vector<graph::TensorType> types = {{ir::DType::kF32, std::move(x)},
                                                 {ir::DType::kF32, std::move(y)}};
   const graph::OpDef* def = graph::FindOp(op);
@@ -23,7 +24,12 @@ absl::StatusOr<Workload> OneOperator(const std::string& name, const std::string&
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<graph::TensorType> out, def->infer(types, attrs));
   graph::Graph graph;
   graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out[0]}};
-  graph.inputs = {0, 1};
+  graph.inputs = {0};
+  if (constant) {
+    graph.constants[1] = {types[1], nullptr};  // nobody asks for its elements
+  } else {
+    graph.inputs.push_back(1);
+  }
   graph.outputs = {2};
   graph.nodes = {{op, op, {0, 1}, {2}, std::move(attrs)}};
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, graph::Fuse(std::move(graph)));
@@ -35,7 +41,8 @@ absl::StatusOr<Workload> OneOperator(const std::string& name, const std::string&
 absl::StatusOr<Workload> FromTable(const Operator& op) {
   if (op.kind == OperatorKind::kMatrixProduct) {
     if (op.batch == 0) return OneOperator(op.name, "matmul", {op.m, op.k}, {op.k, op.n}, {});
-    return OneOperator(op.name, "matmul", {op.batch, op.m, op.k}, {op.batch, op.k, op.n}, {});
+    return OneOperator(op.name, "matmul", {op.batch, op.m, op.k}, {op.batch, op.k, op.n}, {},
+                       /*constant=*/false);
   }
   const int64_t begin = op.PadBegin(), end = op.PadEnd();
   const graph::Attrs attrs = {{"layout", std::string("channels_last")},

@@ -185,6 +185,23 @@ void RuleSpace::InlineInjective() {
   }
 }
 
+// Buffers of const inputs and of what is computed from nothing else.
+std::set<const ir::Buffer*> ConstantBuffers(const ir::Program& program,
+                                            const std::vector<Path>& blocks) {
+  std::set<const ir::Buffer*> constants;
+  for (const ir::BufferRef& input : program.inputs) {
+    if (input->constant) constants.insert(input.get());
+  }
+  for (const Path& path : blocks) {  // in program order: producers first
+    bool known = true;
+    ForEachLoad(path.block(),
+                [&](const ir::Expr& load) { known &= constants.count(load->buffer.get()) > 0; });
+    const ir::Buffer* buffer = path.block().store.buffer.get();
+    if (known && !IsOutput(program, buffer)) constants.insert(buffer);
+  }
+  return constants;
+}
+
 void RuleSpace::AddReductions() {
   const ir::Program& base = base_.program();
   std::vector<Path> blocks = AllBlocks(base.body);
@@ -229,23 +246,6 @@ void RuleSpace::AddReductions() {
     }
     AddReduction(stage);
   }
-}
-
-// Buffers of const inputs and of what is computed from nothing else.
-std::set<const ir::Buffer*> ConstantBuffers(const ir::Program& program,
-                                            const std::vector<Path>& blocks) {
-  std::set<const ir::Buffer*> constants;
-  for (const ir::BufferRef& input : program.inputs) {
-    if (input->constant) constants.insert(input.get());
-  }
-  for (const Path& path : blocks) {  // in program order: producers first
-    bool known = true;
-    ForEachLoad(path.block(),
-                [&](const ir::Expr& load) { known &= constants.count(load->buffer.get()) > 0; });
-    const ir::Buffer* buffer = path.block().store.buffer.get();
-    if (known && !IsOutput(program, buffer)) constants.insert(buffer);
-  }
-  return constants;
 }
 
 // Keeps the rule if its preferred decisions work on top of those before it.

@@ -164,7 +164,8 @@ void TiledRule::DeclarePacking(Knobs& knobs) {
     const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
                                     buffer.name) != stage_.constants.end();
     if (!constant || buffer.SizeBytes() < kSmall) continue;
-    Packable packable{buffer.name};
+    Packable packable;
+    packable.buffer = buffer.name;
     int walked = 0;
     for (size_t d = 0; d < load->args.size(); ++d) {
       const ir::Expr& index = load->args[d];
