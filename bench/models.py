@@ -225,17 +225,10 @@ def run(args, result):
                 except (SideError, service.ServiceError, subprocess.TimeoutExpired) as error:
                     result.add_failure(f"{name}, {threads} threads", error)
                     continue
-                result.rows += rows
+                result.add_rows(rows)
                 print_row(rows)
         finally:
             bench.close()
-        rows = [row for row in result.rows if row["threads"] == threads and row["best_peer"]]
         print(LEGEND)
-        if rows:
-            worst = min(rows, key=lambda row: row["ratio"])
-            print(
-                f"models, {threads} thread{'s' if threads > 1 else ''}: geometric mean {result.geomean(rows):.3f} of {len(rows)};"
-                f" lowest {worst['name']} {worst['ratio']:.2f}"
-            )
-        result.print_head()
-        print(flush=True)
+        result.print_mean("models", threads)
+        result.print_versions()

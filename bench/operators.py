@@ -175,8 +175,7 @@ def run(args, result):
         except SideError as error:
             result.add_failure(f"{threads} threads", error)
             continue
-        result.print_head()
-        print(f"\n{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule")
+        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule")
         try:
             for name in names:
                 try:
@@ -184,23 +183,10 @@ def run(args, result):
                 except SideError as error:
                     result.add_failure(f"{name}, {threads} threads", error)
                     continue
-                result.rows += rows
+                result.add_rows(rows)
                 print_row(rows)
         finally:
             bench.close()
-        print_means(result, threads)
-
-
-def print_means(result, threads):
-    best = {row["name"]: row for row in result.rows if row["threads"] == threads and row["best_peer"]}
-    print(f"FMA peak of a core: {max(result.peaks, default=0):.0f} GFLOP/s")
-    for title, names in CLASSES:
-        rows = [best[name] for name in names if name in best]
-        if not rows:
-            continue
-        worst = min(rows, key=lambda row: row["ratio"])
-        print(
-            f"{title}, {threads} thread{'s' if threads > 1 else ''}: geometric mean {result.geomean(rows):.3f} of"
-            f" {len(rows)}; lowest {worst['name']} {worst['ratio']:.2f}"
-        )
-    print(flush=True)
+        for title, class_names in CLASSES:
+            result.print_mean(title, threads, class_names)
+        result.print_versions()

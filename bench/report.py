@@ -30,26 +30,50 @@ def cores_for(threads):
 
 
 class Report:
-    def __init__(self, name):
+    """The rows of a run, written to `json_path` (or nowhere) after each, so that a long run that is ended leaves them."""
+
+    def __init__(self, name, json_path=None):
         self.name = name
+        self.json_path = json_path
         self.versions = {}
         self.rows = []
         self.failures = []
         self.peaks = []
+        self._save()
+
+    def add_rows(self, rows):
+        self.rows += rows
+        self._save()
 
     def add_failure(self, row, why):
         self.failures.append(f"{row}: {why}")
+        self._save()
         print(f"{row}: not measured: {why}", flush=True)
 
-    def print_head(self):
-        print(f"{cpu_model()}, {os.cpu_count()} cores")
-        for side, version in self.versions.items():
-            print(f"  {side}: {version}")
+    def print_versions(self):
+        print(f"{cpu_model()}, {os.cpu_count()} cores, FMA peak of one {max(self.peaks, default=0):.0f} GFLOP/s")
+        for version in self.versions.values():
+            print(f"  {version}")
+        print(flush=True)
 
-    def geomean(self, rows):
-        return statistics.geometric_mean(row["ratio"] for row in rows)
+    def print_mean(self, title, threads, names=None):
+        """The geometric mean of the ratios to the best peers, and what is lowest."""
+        rows = [row for row in self.rows if row["threads"] == threads and row["best_peer"]]
+        rows = [row for row in rows if names is None or row["name"] in names]
+        if not rows:
+            return
+        mean = statistics.geometric_mean(row["ratio"] for row in rows)
+        worst = min(rows, key=lambda row: row["ratio"])
+        line = f"{title}, {threads} thread{'s' if threads > 1 else ''}: geometric mean {mean:.3f} of {len(rows)}"
+        line += f"; lowest {worst['name']} {worst['ratio']:.2f}"
+        shares = [(row["ours_percent_of_peak"], row["name"]) for row in rows if row["ours_percent_of_peak"]]
+        if shares:
+            line += "; lowest share of peak {1} {0:.0f} %".format(*min(shares))
+        print(line)
 
-    def write_json(self, path):
+    def _save(self):
+        if self.json_path is None:
+            return
         meta = {
             "benchmark": self.name,
             "cpu": cpu_model(),
@@ -59,6 +83,6 @@ class Report:
             "peak_gflops": max(self.peaks, default=0),
             "failures": self.failures,
         }
-        with open(path, "w") as file:
+        with open(self.json_path, "w") as file:
             json.dump({"meta": meta, "rows": self.rows}, file, indent=1)
             file.write("\n")

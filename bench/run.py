@@ -32,13 +32,20 @@ def parse_args():
     parser = argparse.ArgumentParser(prog="bench/run.sh", description=__doc__.partition(";")[0] + ".")
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
-    parser.add_argument("--only", metavar="ROW", action="append", help="this row alone; may be repeated")
+    parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="these rows alone")
     parser.add_argument("--threads", type=threads_list, default=[1, 2], metavar="1,2")
     parser.add_argument("--trials", type=bounded(0, 100000), help="tune afresh with so many trials; 0: default schedules; else the records")
     parser.add_argument("--records", metavar="FILE", help="read and kept up to date; else bench/records/<cpu>.jsonl")
     parser.add_argument("--seed", type=bounded(0, 2**31), default=0, help="of the search")
     parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn")
-    return parser.parse_args()
+    parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="where the binaries are")
+    args = parser.parse_args()
+    if args.json:
+        try:
+            open(args.json, "a").close()
+        except OSError as error:
+            parser.error(f"cannot write {args.json}: {error.strerror}")
+    return args
 
 
 def commit():
@@ -49,12 +56,12 @@ def commit():
 def main():
     args = parse_args()
     args.root = ROOT
-    args.programs = os.path.join(ROOT, "build", "release", "bin")
     args.commit = commit()
-    result = report.Report(args.benchmark)
-    importlib.import_module(args.benchmark).run(args, result)  # each alone needs what it imports
-    if args.json:
-        result.write_json(args.json)
+    result = report.Report(args.benchmark, args.json)
+    try:
+        importlib.import_module(args.benchmark).run(args, result)  # each alone needs what it imports
+    except KeyboardInterrupt:
+        return 130
     for failure in result.failures:
         print(f"not measured: {failure}", file=sys.stderr)
     return 1 if result.failures or not result.rows else 0

@@ -1,0 +1,56 @@
+// Work in disposable children: what crashes or hangs costs itself alone.
+#include "bench/fork_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::bench {
+namespace {
+
+using Result = absl::StatusOr<std::string>;
+
+TEST(ForkMap, GivesResultsInOrderWhateverTheLanes) {
+  for (const int lanes : {1, 2, 3}) {
+    // Larger than a pipe holds, and binary.
+    const auto work = [](int i) -> Result { return std::string(100000 + i, static_cast<char>(i)); };
+    const auto results = ForkMap(7, std::vector<std::vector<int>>(lanes), absl::Seconds(20), work);
+    ASSERT_EQ(results.size(), 7u);
+    for (int i = 0; i < 7; ++i) EXPECT_EQ(*results[i], *work(i)) << i << " of " << lanes;
+  }
+}
+
+TEST(ForkMap, NothingToDo) {
+  EXPECT_TRUE(ForkMap(0, {{}}, absl::Seconds(1), [](int) -> Result { return ""; }).empty());
+}
+
+TEST(ForkMap, FailuresCrashesAndHangsCostThemselvesAlone) {
+  const auto work = [](int i) -> Result {
+    if (i == 1) std::abort();
+    if (i == 2) return absl::NotFoundError("nothing here");
+    if (i == 4) pause();
+    return absl::StrCat("item ", i);
+  };
+  const auto results = ForkMap(6, {{}, {}}, absl::Milliseconds(500), work);
+  EXPECT_EQ(results[0].value(), "item 0");
+  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(results[2].status(), absl::NotFoundError("nothing here"));
+  EXPECT_EQ(results[3].value(), "item 3");
+  EXPECT_EQ(results[4].status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(results[5].value(), "item 5");
+}
+
+TEST(ForkMap, AChildKeepsWhatItsWorkCaptured) {
+  int calls = 0;
+  const auto results =
+      ForkMap(3, {{}}, absl::Seconds(20), [&](int) -> Result { return absl::StrCat(++calls); });
+  EXPECT_EQ(results[2].value(), "3");
+  EXPECT_EQ(calls, 0) << "the parent does no work itself";
+}
+
+}  // namespace
+}  // namespace heddle::bench
