@@ -118,8 +118,10 @@ Value* PowerOfTwo(llvm::IRBuilder<>& b, Value* n, Type* type) {
 // e^x = 2^n e^r with n = round(x / ln 2), so |r| <= ln(2) / 2.
 Value* EmitExp(llvm::IRBuilder<>& b, Value* x) {
   Type* type = x->getType();
-  // Beyond these the result is 0 or infinity; a NaN passes both comparisons.
-  x = b.CreateSelect(b.CreateFCmpOLT(x, Constant(x, -104.0)), Constant(x, -104.0), x);
+  // Beyond these the result is 0 or infinity; a NaN passes both comparisons. What vanishes, as
+  // masked scores of attention do, is not computed: an underflow costs a hundred times a product.
+  Value* vanishes = b.CreateFCmpOLT(x, Constant(x, -104.0));
+  x = b.CreateSelect(vanishes, Constant(x, 0.0), x);
   x = b.CreateSelect(b.CreateFCmpOGT(x, Constant(x, 89.0)), Constant(x, 89.0), x);
   // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
   constexpr double kShift = 12582912.0;
@@ -140,7 +142,8 @@ Value* EmitExp(llvm::IRBuilder<>& b, Value* x) {
   // overflows.
   Value* half = b.CreateAShr(n, 1);
   p = b.CreateFMul(p, PowerOfTwo(b, half, type));
-  return b.CreateFMul(p, PowerOfTwo(b, b.CreateSub(n, half), type));
+  p = b.CreateFMul(p, PowerOfTwo(b, b.CreateSub(n, half), type));
+  return b.CreateSelect(vanishes, Constant(x, 0.0), p);
 }
 
 Value* EmitTanh(llvm::IRBuilder<>& b, Value* x) {

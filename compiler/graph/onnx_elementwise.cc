@@ -159,8 +159,16 @@ void PRelu(NodeImport& n) {
 }
 
 // The result has the type of the base; a float exponent of an integer base computes in floats.
+// The small exponents that exporters write for squares and cubes become products.
 void Pow(NodeImport& n) {
   const ValueId x = n.In(0), y = SecondOperand(n);
+  const TensorData* known = n.ConstantData(y);
+  if (known != nullptr && NumElements(known->type) == 1 && n.Rank(y) <= n.Rank(x)) {
+    const double exponent = ToDoubles(*known)[0];
+    if (exponent == 2) return n.Set(0, n.Emit("mul", {x, x}));
+    if (exponent == 3) return n.Set(0, n.Emit("mul", {n.Emit("mul", {x, x}), x}));
+    if (exponent == 1) return n.Set(0, x);
+  }
   const DType base = n.Type(x).dtype, exponent = n.Type(y).dtype;
   if (!ir::IsFloat(base) && ir::IsFloat(exponent)) {
     return n.Set(0, n.Cast(n.Emit("pow", {n.Cast(x, exponent), y}), base));

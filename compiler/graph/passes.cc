@@ -11,6 +11,7 @@
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/layout.h"
 #include "compiler/graph/merge_products.h"
+#include "compiler/graph/recognize_normalize.h"
 #include "compiler/graph/simplify_graph.h"
 #include "compiler/ir/status_macros.h"
 
@@ -27,6 +28,7 @@ constexpr Pass kPasses[] = {
     {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
                                         // constants that batch norm can fold into
     {"simplify", SimplifyGraph},
+    {"recognize-normalize", RecognizeNormalize},
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
     {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
     {"layout", ChannelsLast},

@@ -16,6 +16,8 @@
 #include "compiler/graph/fuse.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/target.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/space.h"
 
 namespace heddle {
 namespace {
@@ -23,14 +25,26 @@ namespace {
 struct Flags {
   std::string model, output;
   int threads = 1;
-  bool print_tasks = false, print_graph = false, print_workloads = false;
+  std::string details;  // part of the label of kernels to print in full
+  bool print_tasks = false, print_graph = false;
 };
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+absl::Status PrintDetails(const std::string& workload, const ir::TargetInfo& target) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload));
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::DefaultTrace(naive, target));
+  std::printf("%s\n%s\n", workload.c_str(), schedule::ToText(trace).c_str());
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Flags& flags) {
+  ir::Target target;
+  target.threads = flags.threads;
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
   std::ifstream file(flags.model, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.model));
   const std::string onnx{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -46,7 +60,8 @@ absl::Status Run(const Flags& flags) {
     flops += task.flops * task.weight;
     if (flags.print_tasks)
       std::printf("%4d x %10.4f GFLOP  %s\n", task.weight, task.flops * 1e-9, task.label.c_str());
-    if (flags.print_workloads) std::printf("%s\n", task.workload.c_str());
+    if (!flags.details.empty() && task.label.find(flags.details) != std::string::npos)
+      HEDDLE_RETURN_IF_ERROR(PrintDetails(task.workload, info));
   }
   if (flags.print_graph) std::printf("%s", graph::Print(fused.graph).c_str());
   std::printf("groups %zu, tasks %zu, GFLOP %.3f, longest workload %zu bytes, import %.2f s\n",
@@ -54,8 +69,6 @@ absl::Status Run(const Flags& flags) {
   if (flags.output.empty()) return absl::OkStatus();
 
   start = std::chrono::steady_clock::now();
-  ir::Target target;
-  target.threads = flags.threads;
   CompileOptions options;
   options.choice = ScheduleChoice::kDefault;
   std::vector<std::string> warnings;
@@ -81,7 +94,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "Threads of the target")->check(CLI::Range(1, 256));
   app.add_flag("--tasks", flags.print_tasks, "Print every distinct kernel");
   app.add_flag("--graph", flags.print_graph, "Print the optimised graph");
-  app.add_flag("--workloads", flags.print_workloads, "Print the program of every distinct kernel");
+  app.add_option("--details", flags.details,
+                 "Print program and schedule of the kernels whose label has this in it");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::Run(flags);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
