@@ -90,13 +90,13 @@ class Models:
         try:
             contenders = self.open_all(name, onnx, made, sides)
             peak = self.gauge.ask("peak")["gflops"]
-            times, repeated = turns.measure(contenders, self.args.rounds, self.cpus)
+            measured = turns.measure(contenders, self.args.rounds, self.cpus)
             peak = max(peak, self.gauge.ask("peak")["gflops"])
         finally:
             for side in sides.values():
                 side.close()
         self.result.peaks.append(peak / self.threads)
-        return self.rows(name, made, times, peak, {"tune_s": tune_s, "turns_repeated": repeated})
+        return self.rows(name, made, measured, peak, tune_s)
 
     def tune(self, onnx):
         """Tunes with the real service and keeps the records. Seconds."""
@@ -155,13 +155,16 @@ class Models:
                 raise SideError(f"{label}: outputs differ from ONNX Runtime's by {error:.1e} of the largest; {allowed:.0e} is allowed")
         return contenders
 
-    def rows(self, name, made, times, peak, common):
+    def rows(self, name, made, measured, peak, tune_s):
+        times = measured.times
         best = made["best"]
         ours_ns = statistics.median(times["best"])
         common = {
             "name": name,
             "threads": self.threads,
-            **common,
+            "tune_s": tune_s,
+            "turns_repeated": measured.repeated,
+            "disturbed": measured.disturbed,
             "schedule": f"{best['tuned']} of {best['kernels']} tuned",
             "arena_bytes": best["arena_bytes"],
             "unshared_bytes": best["unshared_bytes"],

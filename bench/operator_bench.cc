@@ -4,7 +4,7 @@
 //   once
 //   {"do": "open", "name": "C2"} -> {"key", "label", "flops"}
 //   {"do": "tune", "trials": 500, "seed": 0} -> {"finalists": [{"trace", "median_ns"}], ..}
-//   {"do": "load", "trace": ".."} -> {"id"}           without a trace: the default schedule
+//   {"do": "load", "trace": ".."} -> {"id", "trace"}  without a trace: the default schedule
 //   {"do": "round", "id": 0} -> {"samples_ns": [..]}  checked against the workload's definition
 #include <sched.h>
 
@@ -20,7 +20,9 @@
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
 #include "compiler/measure.h"
+#include "compiler/schedule/space.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::bench {
@@ -97,14 +99,17 @@ class Ours {
   }
 
   absl::StatusOr<json> Load(const json& request) {
-    const bool has_trace = request.contains("trace");
+    std::string trace = request.value("trace", "");
+    if (!request.contains("trace")) {
+      HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload_.text));
+      HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, schedule::DefaultTrace(naive, target_));
+      trace = schedule::ToText(steps);
+    }
     HEDDLE_ASSIGN_OR_RETURN(
         codegen::Artifact artifact,
-        BuildCandidate(workload_.text,
-                       has_trace ? ScheduleChoice::kTrace : ScheduleChoice::kDefault,
-                       has_trace ? request.at("trace").get<std::string>() : "", target_.target));
+        BuildCandidate(workload_.text, ScheduleChoice::kTrace, trace, target_.target));
     loaded_.push_back(std::move(artifact));
-    return json{{"id", loaded_.size() - 1}};
+    return json{{"id", loaded_.size() - 1}, {"trace", trace}};
   }
 
   absl::StatusOr<json> Round(const json& request) {

@@ -80,7 +80,8 @@ class Operators:
         if not implementations:
             raise SideError("no peer is installed: run deploy/setup.sh --bench and build again")
         peak = self.ours.ask("peak")["gflops"]
-        times, repeated = turns.measure(contenders, self.args.rounds, self.cpus)
+        measured = turns.measure(contenders, self.args.rounds, self.cpus)
+        times = measured.times
         peak = max(peak, self.ours.ask("peak")["gflops"])
         self.result.peaks.append(peak / self.threads)
         ours_ns = statistics.median(times["Heddle"])
@@ -96,11 +97,13 @@ class Operators:
                     **turns.compare(times["Heddle"], times[peer_name]),
                     "peer_implementation": implementation,
                     "schedule": kernel["from"],
+                    "winograd": "winograd" in kernel["trace"],
                     "flops": about["flops"],
                     "ours_gflops": about["flops"] / ours_ns,
                     "ours_percent_of_peak": 100 * about["flops"] / ours_ns / peak if peak else None,
                     "peak_gflops": peak,
-                    "turns_repeated": repeated,
+                    "turns_repeated": measured.repeated,
+                    "disturbed": measured.disturbed,
                     "ours_rounds_ms": [ns * 1e-6 for ns in times["Heddle"]],
                     "peer_rounds_ms": [ns * 1e-6 for ns in times[peer_name]],
                 }
@@ -121,13 +124,13 @@ class Operators:
             candidates += [(f"{self.args.trials} trials", finalist["trace"]) for finalist in tuned["finalists"]]
         if record:
             candidates.append(("record", record["trace"]))
-        loaded = self.load(name, candidates) or [{"id": self.ours.ask("load")["id"], "from": "default"}]
+        loaded = self.load(name, candidates) or [{**self.ours.ask("load"), "from": "default"}]
         if not tuned:
             return loaded[0]
         contenders = {i: (self.ours, {"id": kernel["id"]}) for i, kernel in enumerate(loaded)}
-        times, _ = turns.measure(contenders, CROWN_ROUNDS, self.cpus)
+        times = turns.measure(contenders, CROWN_ROUNDS, self.cpus).times
         winner = min(times, key=lambda i: statistics.median(times[i]))
-        if loaded[winner].get("trace") not in (None, record and record["trace"]):
+        if loaded[winner]["from"] not in ("default", "record"):
             self.records.put(
                 {
                     "workload_key": about["key"],
@@ -148,7 +151,7 @@ class Operators:
         loaded = []
         for what, trace in candidates:
             try:
-                loaded.append({"id": self.ours.ask("load", trace=trace)["id"], "from": what, "trace": trace})
+                loaded.append({**self.ours.ask("load", trace=trace), "from": what})
             except SideError as error:
                 print(f"  warning: {name}, {what}: {error}", flush=True)
         return loaded
@@ -160,7 +163,7 @@ def print_row(rows):
     line = f"{best['name']:<15}{best['threads']:>3}{best['ours_ms']:>10.4f}{best['ours_gflops']:>9.1f}{share:>7}"
     line += f"  {best['peer']:<9}{best['peer_ms']:>9.4f}{best['ratio']:>7.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f}"
     others = "".join(f"; {row['peer']} {row['peer_ms']:.4f} ms" for row in rows[1:])
-    print(f"{line}  {best['schedule']:<12}  {best['peer_implementation']}{others}", flush=True)
+    print(f"{line}  {best['schedule'] + best['winograd'] * ', winograd':<12}  {best['peer_implementation']}{others}", flush=True)
 
 
 def run(args, result):

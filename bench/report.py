@@ -42,7 +42,10 @@ class Report:
         self._save()
 
     def add_rows(self, rows):
+        """The rows of one operator or model. What was disturbed is kept, but counts as not measured."""
         self.rows += rows
+        if rows[0]["disturbed"]:
+            self.add_failure(f"{rows[0]['name']}, {rows[0]['threads']} threads", "other processes kept using its cores")
         self._save()
 
     def add_failure(self, row, why):
@@ -58,7 +61,7 @@ class Report:
 
     def print_mean(self, title, threads, names=None):
         """The geometric mean of the ratios to the best peers, and what is lowest."""
-        rows = [row for row in self.rows if row["threads"] == threads and row["best_peer"]]
+        rows = [row for row in self.rows if row["threads"] == threads and row["best_peer"] and not row["disturbed"]]
         rows = [row for row in rows if names is None or row["name"] in names]
         if not rows:
             return

@@ -1,14 +1,24 @@
 """Measuring several things in turns, so that what disturbs the machine disturbs all of them."""
 
+import dataclasses
 import os
 import statistics
-import sys
+import time
 
-# A turn in which other processes (or other virtual machines) took more than this share of our cores is repeated, at
-# most so many times as turns were asked for.
+# A turn in which other processes (or other virtual machines) took more than this share of our cores is repeated after a
+# pause, so many times.
 DISTURBED = 0.1
+PAUSE_S = 1.0
+MOST_REPEATED = 30
 # The kernel counts CPU time in ticks: less than this many say nothing.
 TICKS = 4
+
+
+@dataclasses.dataclass
+class Measured:
+    times: dict  # round times in ns, a list for each contender
+    repeated: int = 0  # turns that were disturbed and taken again
+    disturbed: bool = False  # some turns still were when there had been enough of that
 
 
 def _busy_ticks(cpus):
@@ -35,23 +45,23 @@ def _ask_round(side, fields, cpus):
 
 
 def measure(contenders, rounds, cpus):
-    """Round times in ns, a list for each contender, taken A, B, C, A, B, C, .. on the cores `cpus`.
+    """Round times of all contenders, taken A, B, C, A, B, C, .. on the cores `cpus`.
 
     `contenders` maps a label to (side, fields of its request "round"). A round's time is the median of its samples.
-    Several contenders may share a side. Returns ({label: [ns]}, how many turns had to be repeated).
+    Several contenders may share a side.
     """
-    times = {label: [] for label in contenders}
-    repeated = 0
-    while len(next(iter(times.values()))) < rounds:
+    result = Measured({label: [] for label in contenders})
+    while len(next(iter(result.times.values()))) < rounds:
         turn = {label: _ask_round(side, fields, cpus) for label, (side, fields) in contenders.items()}
-        if any(disturbed for _, disturbed in turn.values()) and repeated < rounds:
-            repeated += 1
-            continue
+        if any(disturbed for _, disturbed in turn.values()):
+            if result.repeated < MOST_REPEATED:
+                result.repeated += 1
+                time.sleep(PAUSE_S)
+                continue
+            result.disturbed = True
         for label, (ns, _) in turn.items():
-            times[label].append(ns)
-    if repeated == rounds:
-        print("  warning: other processes kept using these cores; the next row cannot be trusted", file=sys.stderr)
-    return times, repeated
+            result.times[label].append(ns)
+    return result
 
 
 def compare(ours, theirs):

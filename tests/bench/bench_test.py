@@ -102,6 +102,32 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(turns.compare([1, 2, 3], [2, 4, 12])["ratio"], 2)
         self.assertEqual(turns.compare([2], [1]), {"ratio": 0.5, "ratio_low": 0.5, "ratio_high": 0.5})
 
+    def test_turns_are_repeated_while_others_use_the_cores(self):
+        class Quick:
+            def ask(self, do, **fields):
+                return {"samples_ns": [3, 1, 2]}
+
+            def cpu_seconds(self):
+                return 0
+
+        class Busy:
+            """The kernel's counters, as if somebody else took all of the cores in the first `turns` turns."""
+
+            def __init__(self, disturbed_turns):
+                self.reads, self.disturbed_reads = 0, 2 * disturbed_turns
+
+            def __call__(self, cpus):
+                self.reads += 1
+                return 100 * min(self.reads, self.disturbed_reads)
+
+        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
+        turns.PAUSE_S = 0
+        for disturbed_turns, repeated, disturbed in [(0, 0, False), (3, 3, False), (1000, turns.MOST_REPEATED, True)]:
+            turns._busy_ticks = Busy(disturbed_turns)
+            found = turns.measure({"a": (Quick(), {})}, 5, [0])
+            self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
+
     def test_a_stopped_side_answers_again(self):
         side = Side("echo", ["sh", "-c", "while read line; do echo '{\"a\": 1}'; done"])
         self.assertEqual(side.ask("x"), {"a": 1})
