@@ -107,10 +107,10 @@ void Range(NodeImport& n) {
 }  // namespace
 
 void AddConstantTranslations(TranslationTable& table) {
-  table["Constant"] = Constant;
-  table["ConstantOfShape"] = ConstantOfShape;
+  table["Constant"] = {Constant, "strings, sparse tensors"};
+  table["ConstantOfShape"] = {ConstantOfShape, "a shape that is not constant"};
   table["EyeLike"] = EyeLike;
-  table["Range"] = Range;
+  table["Range"] = {Range, "bounds that are not constants"};
 }
 
 }  // namespace heddle::graph

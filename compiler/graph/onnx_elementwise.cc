@@ -243,7 +243,7 @@ void AddElementwiseTranslations(TranslationTable& table) {
   table["BitShift"] = BitShift;
   table["Where"] = Where;
   table["Identity"] = Identity;
-  table["Dropout"] = Dropout;
+  table["Dropout"] = {Dropout, "training mode"};
 }
 
 }  // namespace heddle::graph

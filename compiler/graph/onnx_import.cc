@@ -16,23 +16,6 @@
 namespace heddle::graph {
 namespace {
 
-const TranslationTable& Translations() {
-  static const auto* table = [] {
-    auto* t = new TranslationTable;
-    AddConstantTranslations(*t);
-    AddElementwiseTranslations(*t);
-    AddNetworkTranslations(*t);
-    AddReductionTranslations(*t);
-    AddMovementTranslations(*t);
-    AddResizeTranslations(*t);
-    AddQuantizedTranslations(*t);
-    AddRecurrentTranslations(*t);
-    AddLossTranslations(*t);
-    return t;
-  }();
-  return *table;
-}
-
 // libonnx reports over several lines; ours is one.
 std::string OneLine(std::string text) {
   constexpr size_t kLongest = 600;
@@ -281,7 +264,7 @@ class Importer {
       return absl::OkStatus();
     }
     NodeImport import(node, opset_, builder_, values_, budget_);
-    Translations().at(node.op_type())(import);
+    Translations().at(node.op_type()).run(import);
     if (import.status().code() == absl::StatusCode::kUnimplemented) {
       unsupported_.push_back(
           absl::StrCat(Described(node, opset_), ": ", import.status().message()));
@@ -345,12 +328,6 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
                                            onnx::ShapeInferenceOptions{true, 1, false});
       }));
   return graph;
-}
-
-std::vector<std::string> SupportedOnnxOps() {
-  std::vector<std::string> names;
-  for (const auto& [name, translation] : Translations()) names.push_back(name);
-  return names;
 }
 
 }  // namespace heddle::graph

@@ -28,5 +28,7 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
 
 // Names of ONNX operators the importer translates, sorted; for documentation and tests.
 std::vector<std::string> SupportedOnnxOps();
+// The same with opsets and limits, as Markdown: docs/onnx-operators.md.
+std::string OnnxOperatorTable();
 
 }  // namespace heddle::graph

@@ -307,24 +307,24 @@ void ReverseSequence(NodeImport& n) {
 }  // namespace
 
 void AddMovementTranslations(TranslationTable& table) {
-  table["Reshape"] = Reshape;
+  table["Reshape"] = {Reshape, "a shape that is not constant"};
   table["Flatten"] = Flatten;
-  table["Squeeze"] = Squeeze;
-  table["Unsqueeze"] = Unsqueeze;
+  table["Squeeze"] = {Squeeze, "axes that are not constants"};
+  table["Unsqueeze"] = {Unsqueeze, "axes that are not constants"};
   table["Shape"] = ShapeOp;
   table["Size"] = Size;
   table["Transpose"] = Transpose;
   table["Concat"] = Concat;
-  table["Split"] = Split;
-  table["Slice"] = Slice;
-  table["Pad"] = Pad;
-  table["Expand"] = Expand;
-  table["Tile"] = Tile;
+  table["Split"] = {Split, "sizes that are not constants"};
+  table["Slice"] = {Slice, "bounds that are not constants"};
+  table["Pad"] = {Pad, "pads that are not constants, or crop everything"};
+  table["Expand"] = {Expand, "a shape that is not constant"};
+  table["Tile"] = {Tile, "repeats that are not constants; opsets before 6"};
   for (const char* name : {"Gather", "GatherElements", "GatherND"}) table[name] = Gather;
-  table["OneHot"] = OneHot;
+  table["OneHot"] = {OneHot, "a depth that is not constant"};
   table["DepthToSpace"] = DepthToSpace;
   table["SpaceToDepth"] = SpaceToDepth;
-  table["Trilu"] = Trilu;
+  table["Trilu"] = {Trilu, "a diagonal that is not constant"};
   table["ReverseSequence"] = ReverseSequence;
 }
 

@@ -332,15 +332,18 @@ void Softmax(NodeImport& n) {
 }  // namespace
 
 void AddNetworkTranslations(TranslationTable& table) {
-  table["Conv"] = Conv;
-  table["ConvTranspose"] = ConvTranspose;
-  for (const char* name : {"MaxPool", "AveragePool", "LpPool"}) table[name] = Pool;
+  constexpr const char* kSpatial = "more than 3 spatial dimensions";
+  table["Conv"] = {Conv, kSpatial};
+  table["ConvTranspose"] = {ConvTranspose, kSpatial};
+  table["MaxPool"] = {Pool, "the output Indices; more than 3 spatial dimensions"};
+  for (const char* name : {"AveragePool", "LpPool"}) table[name] = {Pool, kSpatial};
   for (const char* name : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
     table[name] = GlobalPool;
+  table["GlobalLpPool"].limits = "p other than 1 and 2";
   table["Gemm"] = Gemm;
   table["MatMul"] = MatMul;
   table["Einsum"] = Einsum;
-  table["BatchNormalization"] = BatchNormalization;
+  table["BatchNormalization"] = {BatchNormalization, "training mode; spatial=0 before opset 9"};
   table["InstanceNormalization"] = InstanceNormalization;
   table["LayerNormalization"] = LayerNormalization;
   table["MeanVarianceNormalization"] = MeanVarianceNormalization;

@@ -100,8 +100,17 @@ class NodeImport {
   std::string name_;
 };
 
-using Translation = void (*)(NodeImport& node);
+// How an operator is imported, and what of it is not: a few words for the table of supported
+// operators, empty where every case of the standard is.
+struct Translation {
+  using Run = void (*)(NodeImport& node);
+  Translation(Run r = nullptr, const char* l = "")
+      : run(r), limits(l) {}  // NOLINT: reads as a table
+  Run run;
+  const char* limits;
+};
 using TranslationTable = std::map<std::string, Translation>;
+const TranslationTable& Translations();  // of every operator, by its ONNX name
 void AddConstantTranslations(TranslationTable& table);
 void AddElementwiseTranslations(TranslationTable& table);
 void AddNetworkTranslations(TranslationTable& table);

@@ -118,13 +118,14 @@ void QLinearConv(NodeImport& n) {
 }  // namespace
 
 void AddQuantizedTranslations(TranslationTable& table) {
-  table["QuantizeLinear"] = QuantizeLinear;
+  constexpr const char* kConv = "auto_pad; more than 3 spatial dimensions";
+  table["QuantizeLinear"] = {QuantizeLinear, "results other than int8 and uint8"};
   table["DequantizeLinear"] = DequantizeLinear;
   table["DynamicQuantizeLinear"] = DynamicQuantizeLinear;
   table["MatMulInteger"] = MatMulInteger;
   table["QLinearMatMul"] = QLinearMatMul;
-  table["ConvInteger"] = ConvInteger;
-  table["QLinearConv"] = QLinearConv;
+  table["ConvInteger"] = {ConvInteger, kConv};
+  table["QLinearConv"] = {QLinearConv, kConv};
 }
 
 }  // namespace heddle::graph

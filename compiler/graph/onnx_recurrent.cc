@@ -233,9 +233,11 @@ void Lstm(NodeImport& n) { Recurrence(n, 4).Run(); }
 }  // namespace
 
 void AddRecurrentTranslations(TranslationTable& table) {
-  table["RNN"] = Rnn;
-  table["GRU"] = Gru;
-  table["LSTM"] = Lstm;
+  constexpr const char* kLimits =
+      "other activations, clip, input_forget; sequences of several lengths, of more than 512 steps";
+  table["RNN"] = {Rnn, kLimits};
+  table["GRU"] = {Gru, kLimits};
+  table["LSTM"] = {Lstm, kLimits};
 }
 
 }  // namespace heddle::graph

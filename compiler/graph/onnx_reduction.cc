@@ -60,10 +60,10 @@ void CumSum(NodeImport& n) {
 }  // namespace
 
 void AddReductionTranslations(TranslationTable& table) {
-  for (const auto& [onnx, op] : kReductions) table[onnx] = Reduce;
+  for (const auto& [onnx, op] : kReductions) table[onnx] = {Reduce, "axes that are not constants"};
   table["ArgMax"] = ArgExtreme;
   table["ArgMin"] = ArgExtreme;
-  table["CumSum"] = CumSum;
+  table["CumSum"] = {CumSum, "an axis that is not a constant"};
 }
 
 }  // namespace heddle::graph

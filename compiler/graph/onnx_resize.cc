@@ -179,8 +179,8 @@ void Upsample(NodeImport& n) {
 }  // namespace
 
 void AddResizeTranslations(TranslationTable& table) {
-  table["Resize"] = Resize;
-  table["Upsample"] = Upsample;
+  table["Resize"] = {Resize, "scales or sizes that are not constants; interpolation of integers"};
+  table["Upsample"] = {Upsample, "scales that are not constants"};
 }
 
 }  // namespace heddle::graph

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "compiler/graph/evaluate.h"
@@ -334,6 +337,17 @@ TEST(ImportProperty, SurvivesDamage) {
       EXPECT_TRUE(Optimize(*g).ok());
     }
   }
+}
+
+// HEDDLE_BLESS=1 writes the table anew.
+TEST(Import, TheDocumentedOperatorsAreTheImportersOwn) {
+  const std::string path = HEDDLE_SOURCE_DIR "/docs/onnx-operators.md";
+  const std::string table = OnnxOperatorTable();
+  if (std::getenv("HEDDLE_BLESS") != nullptr) std::ofstream(path) << table;
+  std::ifstream file(path);
+  const std::string documented{std::istreambuf_iterator<char>(file),
+                               std::istreambuf_iterator<char>()};
+  EXPECT_EQ(documented, table) << "run this test with HEDDLE_BLESS=1";
 }
 
 TEST(Import, SupportedOperatorsAreSortedAndMany) {
