@@ -17,7 +17,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kBatch = 32;
+// Proposing takes seconds whatever the batch, and learning wants several batches.
+constexpr int kSmallestBatch = 16;
+constexpr int kLargestBatch = 64;
+constexpr int kWantedBatches = 10;
 constexpr absl::Duration kBuildLimit = absl::Seconds(20);
 constexpr absl::Duration kMeasureLimit = absl::Seconds(20);
 
@@ -71,9 +74,11 @@ class Tuner {
   absl::StatusOr<Tuned> Run() {
     HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Search> search,
                             cost_model::MakeSearch(workload_, target_, {.seed = options_.seed}));
+    const int batch_size =
+        std::clamp(options_.trials / kWantedBatches, kSmallestBatch, kLargestBatch);
     for (int done = 0; done < options_.trials;) {
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch,
-                              search->Propose(std::min(kBatch, options_.trials - done)));
+                              search->Propose(std::min(batch_size, options_.trials - done)));
       if (batch.empty()) break;
       const std::vector<cost_model::Result> results = Measure(Build(batch), batch);
       HEDDLE_RETURN_IF_ERROR(search->Update(results));
