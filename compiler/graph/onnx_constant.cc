@@ -104,12 +104,37 @@ void Range(NodeImport& n) {
   n.Set(0, n.Constant(FromDoubles(values, {static_cast<int64_t>(values.size())}, dtype)));
 }
 
+// Windows of signal processing: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m) with m = size, or size
+// - 1 of a window that is not periodic.
+void SetWindow(NodeImport& n, double a0, double a1, double a2) {
+  const Shape size = n.ConstantInts(0);
+  if (!n.ok()) return;
+  auto dtype = FromOnnxType(static_cast<int>(n.Int("output_datatype", onnx::TensorProto::FLOAT)));
+  if (!dtype.ok()) return n.Unsupported(std::string(dtype.status().message()));
+  if (size.size() != 1 || size[0] < 1) return n.Fail("needs one positive size");
+  if (!n.CanMake({*dtype, size})) return;
+  const double m = static_cast<double>(n.Int("periodic", 1) != 0 ? size[0] : size[0] - 1);
+  std::vector<double> values;
+  for (int64_t i = 0; i < size[0]; ++i) {
+    const double angle = m == 0 ? 0 : 2 * M_PI * static_cast<double>(i) / m;
+    values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
+  }
+  n.Set(0, n.Constant(FromDoubles(values, size, *dtype)));
+}
+
+void HannWindow(NodeImport& n) { SetWindow(n, 0.5, 0.5, 0); }
+void HammingWindow(NodeImport& n) { SetWindow(n, 25.0 / 46, 21.0 / 46, 0); }
+void BlackmanWindow(NodeImport& n) { SetWindow(n, 0.42, 0.5, 0.08); }
+
 }  // namespace
 
 void AddConstantTranslations(TranslationTable& table) {
   table["Constant"] = {Constant, "strings, sparse tensors"};
   table["ConstantOfShape"] = {ConstantOfShape, "a shape that is not constant"};
   table["EyeLike"] = EyeLike;
+  table["HannWindow"] = {HannWindow, "a size that is not constant"};
+  table["HammingWindow"] = {HammingWindow, "a size that is not constant"};
+  table["BlackmanWindow"] = {BlackmanWindow, "a size that is not constant"};
   table["Range"] = {Range, "bounds that are not constants"};
 }
 

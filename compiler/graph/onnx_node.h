@@ -120,5 +120,6 @@ void AddResizeTranslations(TranslationTable& table);
 void AddQuantizedTranslations(TranslationTable& table);
 void AddRecurrentTranslations(TranslationTable& table);
 void AddLossTranslations(TranslationTable& table);
+void AddScatterTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

@@ -23,6 +23,7 @@ const TranslationTable& Translations() {
     AddQuantizedTranslations(*t);
     AddRecurrentTranslations(*t);
     AddLossTranslations(*t);
+    AddScatterTranslations(*t);
     return t;
   }();
   return *table;

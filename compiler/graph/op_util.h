@@ -75,5 +75,6 @@ void AppendMatmulOps(std::vector<OpDef>& ops);
 void AppendNormalizationOps(std::vector<OpDef>& ops);
 void AppendMovementOps(std::vector<OpDef>& ops);
 void AppendIndexingOps(std::vector<OpDef>& ops);
+void AppendScatterOps(std::vector<OpDef>& ops);
 
 }  // namespace heddle::graph

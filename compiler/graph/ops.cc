@@ -19,6 +19,7 @@ const std::map<std::string_view, OpDef>& Registry() {
     AppendNormalizationOps(ops);
     AppendMovementOps(ops);
     AppendIndexingOps(ops);
+    AppendScatterOps(ops);
     auto* map = new std::map<std::string_view, OpDef>;
     for (OpDef& op : ops) map->emplace(op.name, std::move(op));
     return map;
