@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/graph/onnx_lower.h"
 #include "compiler/graph/onnx_node.h"
 #include "compiler/ir/status_macros.h"
 #include "onnx/checker.h"
@@ -313,9 +314,14 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   HEDDLE_ASSIGN_OR_RETURN(onnx::ModelProto model, ParseModel(bytes));
   HEDDLE_RETURN_IF_ERROR(RefuseExternalData(model));
   HEDDLE_RETURN_IF_ERROR(RefuseUnknownOps(model));
-  HEDDLE_RETURN_IF_ERROR(CheckByLibrary(model, "not a valid ONNX model: ", [](onnx::ModelProto& m) {
-    onnx::checker::check_model(m);
-  }));
+  LowerToCheckedOpset(model);
+  const int opset = OpsetOf(model, "");
+  const std::string invalid =
+      opset <= NewestOpset() ? "not a valid ONNX model: "
+                             : absl::StrCat("opset ", opset, " is checked as ", NewestOpset(),
+                                            ", to which onnx.version_converter brings a model: ");
+  HEDDLE_RETURN_IF_ERROR(
+      CheckByLibrary(model, invalid, [](onnx::ModelProto& m) { onnx::checker::check_model(m); }));
   std::set<std::string> initialized;
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
   HEDDLE_RETURN_IF_ERROR(FixShapes(model, options, initialized));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/graph/onnx_import.h"
+#include "compiler/graph/onnx_lower.h"
 #include "compiler/graph/onnx_node.h"
 #include "onnx/defs/schema.h"
 
@@ -59,10 +60,6 @@ std::map<std::string, Span> StandardOps() {
   return ops;
 }
 
-int NewestOpset() {
-  return onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("").second;
-}
-
 }  // namespace
 
 std::string OnnxOperatorTable() {
@@ -70,8 +67,9 @@ std::string OnnxOperatorTable() {
   std::string text = absl::StrCat(
       "# ONNX operators\n\n",
       "What `heddle` imports, as its importer says; a test compares. Opsets up to ", NewestOpset(),
-      " are checked against the\nstandard; newer ones are taken where their operators did not "
-      "change since. Element types are float, double, int8,\nuint8, int32, int64 and bool. Shapes "
+      " are checked against the\nstandard; newer ones are taken where their operators changed "
+      "in spelling only. Element types are float, double, int8,\nuint8, int32, int64 and bool. "
+      "Shapes "
       "are fixed at import, so operands that decide a shape have to be constants, and\nwhat has "
       "no elements is refused.\n\n| operator | opsets | not supported |\n|---|---|---|\n");
   for (const auto& [name, translation] : Translations()) {

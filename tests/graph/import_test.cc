@@ -339,6 +339,42 @@ TEST(ImportProperty, SurvivesDamage) {
   }
 }
 
+// ReduceMean of opset 18 takes its axes as an operand, and Split a number of outputs; the format's
+// version is beyond libonnx, too.
+TEST(Import, NewerOpsetsAreReadWhereOnlyTheSpellingChanged) {
+  onnx::ModelProto m = EmptyModel();
+  m.set_ir_version(10);
+  m.mutable_opset_import(0)->set_version(18);
+  Describe(m.mutable_graph()->add_input(), "x", {"2", "6"});
+  auto* axes = m.mutable_graph()->add_initializer();
+  axes->set_name("axes");
+  axes->set_data_type(onnx::TensorProto::INT64);
+  axes->add_dims(1);
+  axes->add_int64_data(1);
+  auto* mean = AddNode(m, "ReduceMean", "mean", {"x", "axes"}, "y");
+  auto* noop = mean->add_attribute();
+  noop->set_name("noop_with_empty_axes");
+  noop->set_type(onnx::AttributeProto::INT);
+  noop->set_i(0);
+  auto* split = AddNode(m, "Split", "split", {"x"}, "left");
+  split->add_output("right");
+  auto* outputs = split->add_attribute();
+  outputs->set_name("num_outputs");
+  outputs->set_type(onnx::AttributeProto::INT);
+  outputs->set_i(2);
+  for (const char* name : {"y", "left", "right"})
+    Describe(m.mutable_graph()->add_output(), name, {"a", "b"});
+  const auto graph = ImportOnnx(m.SerializeAsString());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->values[graph->outputs[0]].type.shape, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(graph->values[graph->outputs[2]].type.shape, (std::vector<int64_t>{1, 6}));
+
+  // What is more than spelling is refused, with the way out.
+  mean->set_input(1, "x");
+  ExpectRefused(Import(m), absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("opset 18"), HasSubstr("version_converter")));
+}
+
 // HEDDLE_BLESS=1 writes the table anew.
 TEST(Import, TheDocumentedOperatorsAreTheImportersOwn) {
   const std::string path = HEDDLE_SOURCE_DIR "/docs/onnx-operators.md";
