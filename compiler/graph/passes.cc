@@ -13,6 +13,7 @@
 #include "compiler/graph/merge_products.h"
 #include "compiler/graph/recognize_normalize.h"
 #include "compiler/graph/simplify_graph.h"
+#include "compiler/graph/sink_concat.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle::graph {
@@ -31,6 +32,7 @@ constexpr Pass kPasses[] = {
     {"recognize-normalize", RecognizeNormalize},
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
     {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
+    {"sink-concat", SinkConcat},
     {"layout", ChannelsLast},
     {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
     {"simplify-layout", SimplifyGraph},        // its transposes against the model's own

@@ -1,0 +1,81 @@
+// Concatenations behind pools and inside convolutions, against the graph as it was.
+#include "compiler/graph/sink_concat.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/graph_builder.h"
+#include "compiler/graph/op_util.h"
+#include "tests/graph/random_graph.h"
+
+namespace heddle::graph {
+namespace {
+
+int Count(const Graph& g, const std::string& op) {
+  return static_cast<int>(
+      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
+struct Fire {
+  std::vector<int64_t> parts;  // channels
+  bool pool = false;
+  int64_t out = 2;  // channels of the convolution; 0: none
+  bool read_twice = false;
+  int64_t axis = 1;
+};
+
+Graph Build(TestRng& rng, const Fire& f) {
+  GraphBuilder b;
+  std::vector<ValueId> parts;
+  for (int64_t c : f.parts) parts.push_back(b.Input("x", {ir::DType::kF32, {1, c, 6, 6}}));
+  ValueId x = *b.Add("concat", parts, {{"axis", f.axis}}, "concat");
+  std::vector<std::pair<std::string, ValueId>> outputs;
+  if (f.read_twice) outputs.emplace_back("joined", *b.Add("relu", {x}, {}, "relu"));
+  if (f.pool) {
+    const Attrs window{{"kernel", Shape{3, 3}}, {"strides", Shape{2, 2}}, {"pads", Shape(4, 1)}};
+    x = *b.Add("max_pool", {x}, window, "pool");
+  }
+  if (f.out > 0) {
+    const int64_t in = b.Type(x).shape[1];
+    const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
+    x = *b.Add("conv2d", {x, w}, {{"pads", Shape(4, 1)}}, "conv");
+  }
+  outputs.emplace_back("y", x);
+  return *b.Build(outputs);
+}
+
+Graph Sunk(const Fire& f) {
+  TestRng rng(3);
+  const Graph graph = Build(rng, f), sunk = *SinkConcat(graph);
+  const std::vector<TensorData> inputs = RandomInputs(rng, graph);
+  EXPECT_LE(Difference(*EvaluateGraph(graph, inputs), *EvaluateGraph(sunk, inputs)), 1e-5)
+      << Print(sunk);
+  return sunk;
+}
+
+TEST(SinkConcat, AConvolutionOfTwoPartsIsASumOfTwo) {
+  for (const bool pool : {false, true}) {
+    const Graph sunk = Sunk({.parts = {3, 2}, .pool = pool});
+    EXPECT_EQ(Count(sunk, "concat"), 0);
+    EXPECT_EQ(Count(sunk, "conv2d"), 2);
+    EXPECT_EQ(Count(sunk, "max_pool"), pool ? 2 : 0);
+  }
+}
+
+TEST(SinkConcat, BehindAPoolThereIsLessToCopy) {
+  const Graph sunk = Sunk({.parts = {1, 2, 3}, .pool = true});
+  EXPECT_EQ(Count(sunk, "max_pool"), 3);
+  EXPECT_EQ(Count(sunk, "concat"), 1);  // three parts stay together for the convolution
+  EXPECT_EQ(sunk.nodes[3].op, "concat");
+}
+
+TEST(SinkConcat, StaysWhereItIsWorthIt) {
+  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .out = 5}), "conv2d"), 1);  // sums as large as the parts
+  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .read_twice = true}), "conv2d"), 1);
+  EXPECT_EQ(Count(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), "max_pool"), 1);
+}
+
+}  // namespace
+}  // namespace heddle::graph
