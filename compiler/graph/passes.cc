@@ -10,6 +10,7 @@
 #include "compiler/graph/fold_batch_norm.h"
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/layout.h"
+#include "compiler/graph/merge_equal.h"
 #include "compiler/graph/merge_products.h"
 #include "compiler/graph/recognize_normalize.h"
 #include "compiler/graph/simplify_graph.h"
@@ -32,6 +33,7 @@ constexpr Pass kPasses[] = {
     {"recognize-normalize", RecognizeNormalize},
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
     {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
+    {"merge-equal", MergeEqual},
     {"sink-concat", SinkConcat},
     {"layout", ChannelsLast},
     {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
