@@ -10,8 +10,10 @@ namespace {
 constexpr int64_t kMaxRows = 16;  // of one axis in the register tile
 // Latency of a multiply-add: one accumulator cannot be updated sooner.
 constexpr double kMinChainCycles = 4;
-constexpr double kL2BytesPerCycle = 32;  // what one core streams from its second-level cache
-constexpr double kGuardPenalty = 1.5;    // of rows or lanes behind a condition
+constexpr double kL2BytesPerCycle = 32;    // what one core streams from its second-level cache
+constexpr double kL3BytesPerCycle = 6;     // and from beyond: about 16 GB/s
+constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
+constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
 
 }  // namespace
 
@@ -22,11 +24,10 @@ std::vector<int64_t> TileSizes(int64_t extent) {
   for (int64_t d : Divisors(extent)) {
     if (d <= kMaxRows) sizes.push_back(d);
   }
-  if (sizes.back() < 4 && extent > 4) {
-    for (int64_t size : {4, 6, 8}) {
-      if (size < extent) sizes.push_back(size);
-    }
+  for (int64_t size : {2, 3, 4, 6, 8}) {
+    if (size < extent && extent % size != 0 && extent >= 5) sizes.push_back(size);
   }
+  std::sort(sizes.begin(), sizes.end());
   return sizes;
 }
 
@@ -39,9 +40,11 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
       shape.depends.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter) != 0);
     }
     shape.vector = shape.depends[v_];
+    shape.elements = static_cast<double>(load->buffer->NumElements());
     streaming_ &= shape.vector;
     loads_.push_back(std::move(shape));
   }
+  guarded_ = !stage.producers.empty() && !streaming_;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;
   for (const Axis& axis : spatial_) work_ *= axis.extent;
@@ -70,7 +73,7 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
 // Cycles for one reduce step of the tile, per element of it.
 double TileModel::CyclesPerElement(const RegisterTile& tile) const {
   double accumulators = static_cast<double>(Accumulators(tile));
-  double loads = 0, streamed = 0;
+  double loads = 0, streamed = 0, passes = 1, operand = 0;
   for (const LoadShape& load : loads_) {
     double count = 1;
     bool reused = false;
@@ -80,12 +83,26 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
     }
     loads += count;
     // A vector operand that other tiles use again streams from the second-level cache.
-    if (load.vector && reused) streamed += count * static_cast<double>(tile.lanes * 4);
+    if (load.vector && reused) {
+      streamed += count * static_cast<double>(tile.lanes * 4);
+      operand += load.elements * 4;
+    }
   }
   double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
   if (panel > static_cast<double>(target_.l1_bytes) / 2) {
     cycles = std::max(cycles, streamed / kL2BytesPerCycle);
+  }
+  // An operand larger than the second-level cache comes from beyond it in the first of the passes
+  // that the rows make over a panel.
+  if (operand > static_cast<double>(target_.l2_bytes)) {
+    for (size_t k = 0; k < tile.sizes.size(); ++k) {
+      if (static_cast<int>(k) == v_) continue;
+      passes *=
+          std::ceil(static_cast<double>(spatial_[k].extent) / static_cast<double>(tile.sizes[k]));
+    }
+    const double first = std::max(cycles, streamed / kL3BytesPerCycle);
+    cycles += (first - cycles) / passes;
   }
   double elements = static_cast<double>(tile.lanes);
   double waste = 1;
@@ -94,8 +111,10 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
     int64_t step = tile.sizes[k] * (static_cast<int>(k) == v_ ? tile.lanes : 1);
     int64_t covered = (spatial_[k].extent + step - 1) / step * step;
     if (covered > spatial_[k].extent) {
-      waste *=
-          kGuardPenalty * static_cast<double>(covered) / static_cast<double>(spatial_[k].extent);
+      const double tiles = static_cast<double>(covered / step);
+      waste *= static_cast<int>(k) == v_ ? kLaneGuardPenalty * static_cast<double>(covered) /
+                                               static_cast<double>(spatial_[k].extent)
+                                         : kRowGuardPenalty * (tiles + 0.25) / tiles;
     }
   }
   return cycles / elements * waste;
@@ -121,6 +140,9 @@ RegisterTile TileModel::BestTile() const {
   // best.
   auto sizes = [&](size_t i) {
     if (i >= rows.size()) return std::vector<int64_t>{1};
+    // Padding that is asked for at every load is decided where a row begins and ends if the tile
+    // does not reach along the row.
+    if (guarded_ && rows.size() > 1 && i == 0) return std::vector<int64_t>{1};
     std::vector<int64_t> descending = TileSizes(spatial_[rows[i]].extent);
     std::sort(descending.rbegin(), descending.rend());
     return descending;

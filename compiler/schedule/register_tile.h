@@ -28,6 +28,9 @@ class TileModel {
   // No load is a scalar for many lanes: memory sets the pace.
   bool streaming() const { return streaming_; }
 
+  // The reduction reads padding that stays between loads: tiles run down columns.
+  bool guarded() const { return guarded_; }
+
   // Vector registers that hold the tile.
   int64_t Accumulators(const RegisterTile& tile) const;
   // The tile that fits the registers and costs least by CyclesPerElement.
@@ -38,6 +41,7 @@ class TileModel {
   struct LoadShape {
     std::vector<bool> depends;  // per spatial axis
     bool vector = false;
+    double elements = 0;  // of the buffer
   };
 
   int64_t OperandRegisters(const RegisterTile& tile) const;
@@ -51,6 +55,7 @@ class TileModel {
   int64_t work_ = 1;
   int64_t reduce_steps_ = 1;
   bool streaming_ = true;
+  bool guarded_ = false;
 };
 
 }  // namespace heddle::schedule

@@ -222,9 +222,9 @@ void TiledRule::Declare(const RegisterTile& preferred, Knobs& knobs) {
   for (const std::string& producer : stage_.producers) {
     // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
     // lanes and rows.
-    producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
-                                        {kAtRoot, kAtOuter, kAtMiddle, kInline},
-                                        model_.streaming() ? kInline : kAtRoot));
+    producer_knobs_.push_back(
+        knobs.Add(absl::StrCat("place of ", producer), {kAtRoot, kAtOuter, kAtMiddle, kInline},
+                  model_.streaming() || model_.guarded() ? kInline : kAtRoot));
   }
 }
 
