@@ -7,6 +7,10 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
+// From this size on a buffer gets huge pages, even if it fills none: in small ones, which lie
+// anywhere in physical memory, a tensor that fits the second-level cache may evict itself, and a
+// kernel's time changes by half from one process to the next.
+constexpr int64_t kWorthHuge = 128 << 10;
 // Far beyond any machine; keeps the arithmetic below from overflowing.
 constexpr int64_t kLargest = int64_t{1} << 46;
 
@@ -17,7 +21,7 @@ int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit 
 AlignedBuffer AlignedBuffer::Allocate(int64_t bytes) {
   AlignedBuffer buffer;
   if (bytes < 0 || bytes > kLargest) return buffer;
-  const bool huge = bytes >= kHugePage;
+  const bool huge = bytes >= kWorthHuge;
   const int64_t size = RoundUp(bytes == 0 ? 1 : bytes, huge ? kHugePage : kPage);
   const int64_t mapped = huge ? size + kHugePage : size;
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

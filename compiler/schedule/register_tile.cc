@@ -44,6 +44,10 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     streaming_ &= shape.vector;
     loads_.push_back(std::move(shape));
   }
+  for (size_t k = 0; k < spatial_.size(); ++k) {
+    if (static_cast<int>(k) != v_ && spatial_[k].extent > 1) row_axis_ = static_cast<int>(k);
+  }
+  if (!stage.view.reduce.empty()) run_ = stage.view.reduce.back().extent;
   guarded_ = !stage.producers.empty() && !streaming_;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;

@@ -30,6 +30,14 @@ class TileModel {
 
   // The reduction reads padding that stays between loads: tiles run down columns.
   bool guarded() const { return guarded_; }
+  // Padding, and too few steps between its guards to pay for them: it is better computed for a
+  // strip of rows.
+  bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
+  // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
+  double vector_elements() const { return ElementsOf(true); }
+  double scalar_elements() const { return ElementsOf(false); }
+  // The innermost spatial axis that is not the vector axis; -1 if there is none.
+  int row_axis() const { return row_axis_; }
 
   // Vector registers that hold the tile.
   int64_t Accumulators(const RegisterTile& tile) const;
@@ -47,8 +55,18 @@ class TileModel {
   int64_t OperandRegisters(const RegisterTile& tile) const;
   double CyclesPerElement(const RegisterTile& tile) const;
 
+  double ElementsOf(bool vector) const {
+    double elements = 0;
+    for (const LoadShape& load : loads_) elements += load.vector == vector ? load.elements : 0;
+    return elements;
+  }
+
+  static constexpr int64_t kMinGuardedRun = 16;
+
   std::vector<Axis> spatial_;
   int v_;  // vector axis
+  int row_axis_ = -1;
+  int64_t run_ = 1;  // extent of the last reduce axis
   ir::TargetInfo target_;
   int64_t full_lanes_ = 1;
   std::vector<LoadShape> loads_;

@@ -21,6 +21,13 @@ constexpr int64_t kMaxInnerReduce = 64;
 constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
 constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
 
+// How many of the outer loops become one parallel loop.
+enum ParallelMode : int64_t {
+  kSerial,
+  kAllLoops,
+  kAboveRows,  // those above the loop along a row: guards at a row's ends stay those of a loop
+};
+
 enum ProducerMode : int64_t { kAtRoot, kAtOuter, kAtMiddle, kInline };
 
 // The factors of one row axis, or of the vector axis with `lanes` split off.
@@ -45,7 +52,7 @@ Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
 std::vector<int64_t> MiddleSizes(int64_t extent) {
   std::vector<int64_t> sizes{1};
   for (int64_t size = 2; size <= std::min<int64_t>(extent, 64); size *= 2) sizes.push_back(size);
-  if (extent > 64) sizes.push_back(extent);
+  if (std::find(sizes.begin(), sizes.end(), extent) == sizes.end()) sizes.push_back(extent);
   return sizes;
 }
 
@@ -65,7 +72,7 @@ class TiledRule : public Rule {
     std::vector<int64_t> reduce_inner;
     bool vector_first = true;
     int64_t unroll = 1;
-    bool parallel = false;
+    int64_t parallel = kSerial;
     std::vector<int64_t> producers;
     std::vector<bool> packed;  // by packable_
   };
@@ -81,6 +88,8 @@ class TiledRule : public Rule {
   void Declare(const RegisterTile& preferred, Knobs& knobs);
   void DeclareTiles(const RegisterTile& preferred, Knobs& knobs);
   void DeclareReduce(Knobs& knobs);
+  bool PrefersVectorFirst() const;
+  int64_t PreferredPlace() const;
   void DeclarePacking(Knobs& knobs);
   absl::Status PackConstants(const Decided& decided, Recorder& out) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
@@ -89,8 +98,11 @@ class TiledRule : public Rule {
                         std::vector<std::string>* middle, std::vector<std::string>* reduce,
                         std::vector<std::string>* unrolled, std::string* lanes,
                         Recorder& out) const;
+  std::string OuterRowLoop(const std::vector<std::string>& outer) const;
   absl::Status PlaceProducers(const Decided& decided, const std::string& outer_loop,
                               const std::string& middle_loop, Recorder& out) const;
+  absl::Status MakeParallel(const Decided& decided, std::vector<std::string> outer,
+                            Recorder& out) const;
   absl::Status UnrollReduce(const Decided& decided, Recorder& out) const;
 
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
@@ -134,9 +146,22 @@ void TiledRule::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
                 tiles.end());
     tile_knobs_.push_back(
         knobs.Add(absl::StrCat("register tile of ", axis.loop), tiles, preferred.sizes[k]));
-    middle_knobs_.push_back(
-        knobs.Add(absl::StrCat("middle tile of ", axis.loop), MiddleSizes(groups), 1));
+    const bool whole_row = model_.StripsOfPadding() && static_cast<int>(k) == model_.row_axis();
+    middle_knobs_.push_back(knobs.Add(absl::StrCat("middle tile of ", axis.loop),
+                                      MiddleSizes(groups), whole_row ? groups : 1));
   }
+}
+
+// Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
+// then threads share rows of the result, and each reads all of the other operand.
+bool TiledRule::PrefersVectorFirst() const {
+  if (model_.streaming() || model_.StripsOfPadding()) return false;
+  return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
+}
+
+int64_t TiledRule::PreferredPlace() const {
+  if (model_.StripsOfPadding()) return kAtOuter;
+  return model_.streaming() || model_.guarded() ? kInline : kAtRoot;
 }
 
 void TiledRule::DeclareReduce(Knobs& knobs) {
@@ -212,19 +237,19 @@ void TiledRule::Declare(const RegisterTile& preferred, Knobs& knobs) {
   DeclareReduce(knobs);
   DeclarePacking(knobs);
   order_knob_ =
-      knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, !model_.streaming());
+      knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, PrefersVectorFirst());
   unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16},
                            model_.reduce_steps() <= kSmallWindow ? 16 : 4);
   if (target_.target.threads > 1) {
-    parallel_knob_ =
-        knobs.Add(absl::StrCat("parallel ", name), {0, 1}, model_.work() >= kParallelOps);
+    const int64_t above = model_.guarded() ? kAboveRows : kAllLoops;
+    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
+                               model_.work() >= kParallelOps ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
     // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
     // lanes and rows.
-    producer_knobs_.push_back(
-        knobs.Add(absl::StrCat("place of ", producer), {kAtRoot, kAtOuter, kAtMiddle, kInline},
-                  model_.streaming() || model_.guarded() ? kInline : kAtRoot));
+    producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
+                                        {kAtRoot, kAtOuter, kAtMiddle, kInline}, PreferredPlace()));
   }
 }
 
@@ -247,7 +272,7 @@ TiledRule::Decided TiledRule::Decide(const Knobs& knobs, const Point& point) con
   for (int knob : reduce_knobs_) decided.reduce_inner.push_back(knobs.Value(point, knob));
   decided.vector_first = knobs.Value(point, order_knob_) != 0;
   decided.unroll = knobs.Value(point, unroll_knob_);
-  decided.parallel = parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0;
+  if (parallel_knob_ >= 0) decided.parallel = knobs.Value(point, parallel_knob_);
   for (const Packable& packable : packable_) {
     decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
   }
@@ -333,6 +358,13 @@ absl::Status TiledRule::SplitAll(const Decided& decided, std::vector<std::string
   return out.Do(Primitive::kReorder, all);
 }
 
+// The innermost outer loop that all vectors of a row share; the vector axis' own if it is alone.
+std::string TiledRule::OuterRowLoop(const std::vector<std::string>& outer) const {
+  const std::string& vector = spatial()[v_].loop;
+  const bool last = outer.back() == vector || outer.back() == vector + ".0";
+  return last && outer.size() > 1 ? outer[outer.size() - 2] : outer.back();
+}
+
 absl::Status TiledRule::PlaceProducers(const Decided& decided, const std::string& outer_loop,
                                        const std::string& middle_loop, Recorder& out) const {
   for (size_t i = 0; i < stage_.producers.size(); ++i) {
@@ -356,6 +388,19 @@ absl::Status TiledRule::PlaceProducers(const Decided& decided, const std::string
     HEDDLE_RETURN_IF_ERROR(VectorizeLoop(last, last_path.loop().extent, model_.full_lanes(), out));
   }
   return absl::OkStatus();
+}
+
+absl::Status TiledRule::MakeParallel(const Decided& decided, std::vector<std::string> outer,
+                                     Recorder& out) const {
+  if (decided.parallel == kSerial) return absl::OkStatus();
+  if (decided.parallel == kAboveRows) {
+    const auto row = std::find(outer.begin(), outer.end(), OuterRowLoop(outer));
+    if (row != outer.begin()) outer.erase(row, outer.end());
+  }
+  std::string fused = outer[0];
+  for (size_t k = 1; k < outer.size(); ++k) absl::StrAppend(&fused, "*", outer[k]);
+  if (outer.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, outer));
+  return out.Do(Primitive::kParallel, {fused});
 }
 
 absl::Status TiledRule::UnrollReduce(const Decided& decided, Recorder& out) const {
@@ -389,13 +434,8 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
   HEDDLE_RETURN_IF_ERROR(SplitAll(decided, &outer, &middle, &reduce_order, &unrolled, &lanes, out));
   const std::string& tile_loop = middle.back();
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, tile_loop}));
-  HEDDLE_RETURN_IF_ERROR(PlaceProducers(decided, outer.back(), tile_loop, out));
-  if (decided.parallel) {
-    std::string fused = outer[0];
-    for (size_t k = 1; k < outer.size(); ++k) absl::StrAppend(&fused, "*", outer[k]);
-    if (outer.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, outer));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kParallel, {fused}));
-  }
+  HEDDLE_RETURN_IF_ERROR(PlaceProducers(decided, OuterRowLoop(outer), tile_loop, out));
+  HEDDLE_RETURN_IF_ERROR(MakeParallel(decided, outer, out));
   // The epilogue's loops repeat the register tile: rows, vectors, lanes.
   auto epilogue_loop = [&](size_t k) { return absl::StrCat(epilogue, "@", tile_loop, ".", k); };
   for (size_t k = 0; k < unrolled.size(); ++k) {
