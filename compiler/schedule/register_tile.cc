@@ -10,7 +10,10 @@ namespace {
 constexpr int64_t kMaxRows = 16;  // of one axis in the register tile
 // Latency of a multiply-add: one accumulator cannot be updated sooner.
 constexpr double kMinChainCycles = 4;
-constexpr double kL2BytesPerCycle = 32;    // what one core streams from its second-level cache
+constexpr double kSmallImage = 8;  // times smaller than the weights
+// Loads that hit do not always find a port when they want one.
+constexpr double kLoadPressure = 0.15;
+constexpr double kL2BytesPerCycle = 24;    // what one core streams from its second-level cache
 constexpr double kL3BytesPerCycle = 6;     // and from beyond: about 16 GB/s
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
 constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
@@ -48,7 +51,9 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     if (static_cast<int>(k) != v_ && spatial_[k].extent > 1) row_axis_ = static_cast<int>(k);
   }
   if (!stage.view.reduce.empty()) run_ = stage.view.reduce.back().extent;
-  guarded_ = !stage.producers.empty() && !streaming_;
+  // A small image beside large weights is padded for nothing.
+  guarded_ =
+      !stage.producers.empty() && !streaming_ && kSmallImage * ElementsOf(false) > ElementsOf(true);
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;
   for (const Axis& axis : spatial_) work_ *= axis.extent;
@@ -77,7 +82,7 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
 // Cycles for one reduce step of the tile, per element of it.
 double TileModel::CyclesPerElement(const RegisterTile& tile) const {
   double accumulators = static_cast<double>(Accumulators(tile));
-  double loads = 0, streamed = 0, passes = 1, operand = 0;
+  double loads = 0, streamed = 0, scalars = 0, passes = 1, operand = 0;
   for (const LoadShape& load : loads_) {
     double count = 1;
     bool reused = false;
@@ -86,6 +91,7 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       reused |= !load.depends[k] && spatial_[k].extent > 1;
     }
     loads += count;
+    if (!load.vector) scalars += count * 4;
     // A vector operand that other tiles use again streams from the second-level cache.
     if (load.vector && reused) {
       streamed += count * static_cast<double>(tile.lanes * 4);
@@ -94,9 +100,11 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
   }
   double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
-  if (panel > static_cast<double>(target_.l1_bytes) / 2) {
-    cycles = std::max(cycles, streamed / kL2BytesPerCycle);
-  }
+  cycles += kLoadPressure * loads / 2;
+  const auto l1 = static_cast<double>(target_.l1_bytes);
+  const double from_l2 =
+      (panel > l1 / 2 ? streamed : 0) + (4 * ElementsOf(false) > l1 ? scalars : 0);
+  cycles = std::max(cycles, from_l2 / kL2BytesPerCycle);
   // An operand larger than the second-level cache comes from beyond it in the first of the passes
   // that the rows make over a panel.
   if (operand > static_cast<double>(target_.l2_bytes)) {

@@ -5,6 +5,7 @@
 // buffer that has the shape of the register tile once lowering has compacted it; the epilogue runs
 // on the finished tile.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
@@ -88,6 +89,8 @@ class TiledRule : public Rule {
   void Declare(const RegisterTile& preferred, Knobs& knobs);
   void DeclareTiles(const RegisterTile& preferred, Knobs& knobs);
   void DeclareReduce(Knobs& knobs);
+  int64_t BlocksOfRows() const;
+  int64_t PreferredMiddle(size_t axis, int64_t tile, int64_t groups) const;
   bool PrefersVectorFirst() const;
   int64_t PreferredPlace() const;
   void DeclarePacking(Knobs& knobs);
@@ -146,16 +149,36 @@ void TiledRule::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
                 tiles.end());
     tile_knobs_.push_back(
         knobs.Add(absl::StrCat("register tile of ", axis.loop), tiles, preferred.sizes[k]));
-    const bool whole_row = model_.StripsOfPadding() && static_cast<int>(k) == model_.row_axis();
     middle_knobs_.push_back(knobs.Add(absl::StrCat("middle tile of ", axis.loop),
-                                      MiddleSizes(groups), whole_row ? groups : 1));
+                                      MiddleSizes(groups),
+                                      PreferredMiddle(k, preferred.sizes[k], groups)));
   }
+}
+
+// How many blocks the rows of a product are cut into so that one of them stays in half the
+// second-level cache while all vectors go by.
+int64_t TiledRule::BlocksOfRows() const {
+  const double bytes = 4 * model_.scalar_elements(),
+               half = static_cast<double>(target_.l2_bytes) / 2;
+  return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
+}
+
+// The middle tile to prefer for an axis of `groups` register tiles' rows.
+int64_t TiledRule::PreferredMiddle(size_t axis, int64_t tile, int64_t groups) const {
+  const bool row = static_cast<int>(axis) == model_.row_axis();
+  if (!row) return 1;
+  if (model_.StripsOfPadding()) return groups;
+  if (BlocksOfRows() == 1) return 1;
+  int64_t middle = 1;  // the largest power of two that leaves enough blocks
+  while (2 * middle * tile * BlocksOfRows() <= groups) middle *= 2;
+  return middle;
 }
 
 // Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
 // then threads share rows of the result, and each reads all of the other operand.
+// Nor if they do not fit the second-level cache: then rows are taken in blocks that do.
 bool TiledRule::PrefersVectorFirst() const {
-  if (model_.streaming() || model_.StripsOfPadding()) return false;
+  if (model_.streaming() || model_.StripsOfPadding() || BlocksOfRows() > 1) return false;
   return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
 }
 
