@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/fma_peak.h"
+#include "bench/line_server.h"
 #include "bench/operator_table.h"
 #include "bench/workloads.h"
 #include "compiler/codegen/target_info.h"
@@ -30,6 +31,7 @@ struct Flags {
   bool print_default = false;
   bool print_workload = false;
   bool errors = false;
+  bool warm = false;
   std::string trace_file;
 };
 
@@ -43,7 +45,7 @@ class Runner {
   Runner(const Flags& flags, ir::TargetInfo target) : flags_(flags), target_(std::move(target)) {
     options_.threads = flags.threads;
     options_.cpus = flags.cpus;
-    if (getenv("WARM")) options_.timing.flush_bytes = 0;
+    if (flags.warm) options_.timing = RoundTiming();
   }
 
   absl::Status Run(const Workload& workload) {
@@ -170,6 +172,7 @@ int main(int argc, char** argv) {
   app.add_flag("--print-best", flags.print_best, "print the trace of the best point");
   app.add_flag("--print-default", flags.print_default, "print the default trace");
   app.add_flag("--print-workload", flags.print_workload, "print the workload");
+  app.add_flag("--warm", flags.warm, "leave the caches as the last call left them");
   app.add_flag("--errors", flags.errors, "print failed points with their traces");
   CLI11_PARSE(app, argc, argv);
   if (flags.names.empty()) flags.names = heddle::bench::OperatorNames();

@@ -71,6 +71,12 @@ int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype);
 // Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
 std::unique_ptr<Rule> MakeTiledReduction(const ReductionStage& stage, int vector_axis,
                                          const ir::TargetInfo& target, Knobs& knobs);
+// A window that slides along rows or columns, one for each lane; neighbouring windows share
+// registers.
+std::unique_ptr<Rule> MakeWindowReduction(const ReductionStage& stage, int vector_axis,
+                                          const ir::TargetInfo& target, Knobs& knobs);
+// Whether that fits: every load moves with the lanes, some index with a spatial and a reduce axis.
+bool IsWindowReduction(const ReductionStage& stage, int vector_axis);
 // One partial result per lane along a reduce axis that is contiguous in memory.
 std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_axis,
                                         const ir::TargetInfo& target, Knobs& knobs);

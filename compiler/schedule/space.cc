@@ -291,7 +291,9 @@ void RuleSpace::AddReduction(const ReductionStage& stage) {
   }
   const bool clean = best >= 0 && best_fit.scattered == 0;
   if (!clean && lane_axis >= 0 && TryRule(MakeLaneReduction, stage, lane_axis)) return;
-  if (best >= 0) TryRule(MakeTiledReduction, stage, best);
+  if (best < 0) return;
+  if (IsWindowReduction(stage, best) && TryRule(MakeWindowReduction, stage, best)) return;
+  TryRule(MakeTiledReduction, stage, best);
 }
 
 void RuleSpace::AddPlainStages() {

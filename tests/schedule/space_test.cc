@@ -175,5 +175,24 @@ TEST(Space, DefaultOfAConvolution) {
   }
 }
 
+// Windows of a patch share registers only if patches and window are unrolled around the lanes, and
+// threads share lines of memory unless each has rows of its own.
+TEST(Space, DefaultOfADepthwiseConvolution) {
+  for (const char* name : {"D5", "D6"}) {
+    auto naive = MakeWorkload(name);
+    ASSERT_TRUE(naive.ok());
+    auto trace = DefaultTrace(*naive, Targets()[1]);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    std::string text = ToText(*trace);
+    for (const char* step :
+         {"set_scope depthwise local", "reverse_compute_at relu depthwise.i2.1",
+          "compute_inline pad", "unroll depthwise.i2.1", "unroll depthwise.i2.2",
+          "unroll depthwise.r0", "unroll depthwise.r1", "vectorize depthwise.i3.2",
+          "parallel depthwise.i0*depthwise.i1.0*depthwise.i3.0"}) {
+      EXPECT_NE(text.find(step), std::string::npos) << step << " is not in\n" << text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::schedule
