@@ -1,6 +1,6 @@
-// Resize and Upsample. Interpolation is separable: along each resized axis the result is a weighted
-// sum of a few gathers with indices and weights that are known at import (1 tap for nearest, 2 for
-// linear, 4 for cubic).
+// Resize, Upsample, GridSample. Interpolation of the first two is separable: along each resized axis
+// the result is a weighted sum of a few gathers with indices and weights that are known at import (1
+// tap for nearest, 2 for linear, 4 for cubic).
 #include <algorithm>
 #include <cmath>
 
@@ -176,10 +176,19 @@ void Upsample(NodeImport& n) {
   ResizeWith(n, scales, {}, {}, how);
 }
 
+void GridSample(NodeImport& n) {
+  const std::string mode = n.String("mode", "bilinear");
+  n.Set(0, n.Emit("grid_sample", {n.In(0), n.In(1)},
+                  {{"mode", mode.compare(0, 2, "bi") == 0 ? mode.substr(2) : mode},
+                   {"padding", n.String("padding_mode", "zeros")},
+                   {"align_corners", n.Int("align_corners", 0)}}));
+}
+
 }  // namespace
 
 void AddResizeTranslations(TranslationTable& table) {
   table["Resize"] = {Resize, "scales or sizes that are not constants; interpolation of integers"};
+  table["GridSample"] = {GridSample, "images and grid of two types"};
   table["Upsample"] = {Upsample, "scales that are not constants"};
 }
 

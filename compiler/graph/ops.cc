@@ -20,6 +20,7 @@ const std::map<std::string_view, OpDef>& Registry() {
     AppendMovementOps(ops);
     AppendIndexingOps(ops);
     AppendScatterOps(ops);
+    AppendSamplingOps(ops);
     auto* map = new std::map<std::string_view, OpDef>;
     for (OpDef& op : ops) map->emplace(op.name, std::move(op));
     return map;
