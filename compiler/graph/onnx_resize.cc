@@ -1,6 +1,6 @@
-// Resize, Upsample, GridSample. Interpolation of the first two is separable: along each resized axis
-// the result is a weighted sum of a few gathers with indices and weights that are known at import (1
-// tap for nearest, 2 for linear, 4 for cubic).
+// Resize, Upsample, GridSample. Interpolation of the first two is separable: along each resized
+// axis the result is a weighted sum of a few gathers with indices and weights that are known at
+// import (1 tap for nearest, 2 for linear, 4 for cubic).
 #include <algorithm>
 #include <cmath>
 
