@@ -14,6 +14,9 @@ class ExprEmitter {
   llvm::Value* Emit(const ir::Expr& e);
   // In a vectorized loop the address must depend on the lane.
   void EmitStore(const ir::Store& store);
+  // Outside vectorized loops only. Asks for the line in the second-level cache: a whole panel waits
+  // there for its turn.
+  void EmitPrefetch(const ir::Prefetch& prefetch);
 
   // The mask of the lanes that are active and for which `condition` (a vector) holds.
   llvm::Value* Restrict(llvm::Value* condition);
@@ -36,7 +39,9 @@ class ExprEmitter {
   llvm::Value* LaneNumbers(llvm::Type* element);
   llvm::Value* AllLanes();
 
-  Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
+  // `inside`: all active lanes lie within the buffer.
+  Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                      bool inside = true);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
   bool LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
   bool IsOnStack(const ir::Buffer& buffer);

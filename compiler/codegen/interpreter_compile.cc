@@ -558,6 +558,7 @@ class Compiler {
       for (const ir::Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(Visit(child));
       return absl::OkStatus();
     }
+    if (ir::As<ir::Prefetch>(s)) return absl::OkStatus();
     return absl::UnimplementedError("interpreter: GPU programs with barriers are not supported");
   }
 

@@ -112,6 +112,8 @@ class LoopEmitter {
       EmitIf(*branch);
     } else if (auto* alloc = As<ir::Alloc>(s)) {
       EmitAlloc(*alloc);
+    } else if (auto* prefetch = As<ir::Prefetch>(s)) {
+      e_.EmitPrefetch(*prefetch);
     }
   }
 

@@ -14,7 +14,7 @@ using llvm::Type;
 using llvm::Value;
 
 ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
-                                              const std::vector<ir::Expr>& indices) {
+                                              const std::vector<ir::Expr>& indices, bool inside) {
   ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
   const bool in_index = std::exchange(in_index_, true);
   Type* type = MemoryType(buffer.dtype);
@@ -40,7 +40,8 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
   address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
   // A masked access may have lanes, the first among them, outside the buffer: then no `inbounds`.
   auto step = [&](Value* pointer, Value* by) {
-    return c_.mask ? b_.CreateGEP(type, pointer, by) : b_.CreateInBoundsGEP(type, pointer, by);
+    return c_.mask || !inside ? b_.CreateGEP(type, pointer, by)
+                              : b_.CreateInBoundsGEP(type, pointer, by);
   };
   Value* pointer = c_.buffers.at(&buffer);
   if (offset) pointer = step(pointer, offset);
@@ -59,6 +60,16 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
   address.offsets = offsets;
   address.alignment = llvm::Align(static_cast<uint64_t>(size));
   return address;
+}
+
+void ExprEmitter::EmitPrefetch(const ir::Prefetch& prefetch) {
+  const ir::ExprNode& element = *prefetch.element;
+  const Address address = MakeAddress(*element.buffer, element.args, /*inside=*/false);
+  Value* read = b_.getInt32(0);
+  Value* second_level = b_.getInt32(2);
+  Value* data = b_.getInt32(1);
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {address.pointer, read, second_level, data});
 }
 
 Value* ExprEmitter::LanePointers(const Address& address, Type* type) {

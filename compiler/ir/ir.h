@@ -11,6 +11,7 @@
 //             | store
 //             | "if" expr "{" stmt* "}"
 //             | "barrier"                                           -- all threads of a GPU block
+//             | "prefetch" name "[" expr,* "]"                      -- a hint, no effect
 //   kind    ::= "parallel" | "vectorized" | "unrolled" | "vthread"
 //             | "blockIdx.x" | "blockIdx.y" | "blockIdx.z"
 //             | "threadIdx.x" | "threadIdx.y" | "threadIdx.z"
@@ -56,7 +57,8 @@
 //     Reading an unwritten element is an error (the interpreter catches it).
 //   * A `const` input (outputs have none) is known when a module is made: what is computed from
 //     nothing but such inputs may be computed then (pass/hoist_constants.h).
-//   * A scheduled program may contain blocks; a lowered program (pass/lower.h) contains none.
+//   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
+//     program (pass/lower.h) contains no blocks.
 #pragma once
 
 #include <cstdint>
@@ -245,7 +247,13 @@ struct Alloc {
 
 struct Barrier {};
 
-struct StmtNode : std::variant<For, Block, Store, If, Seq, Alloc, Barrier> {
+// The cache line of an element is wanted soon. Only the address counts, in row-major order: indices
+// may run over the end of their dimension and of the buffer.
+struct Prefetch {
+  Expr element;  // a load
+};
+
+struct StmtNode : std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch> {
   using variant::variant;
 };
 
@@ -256,7 +264,8 @@ Stmt MakeStmt(T node) {
 template <typename T>
 const T* As(const Stmt& s) {
   return std::get_if<T>(
-      static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier>*>(s.get()));
+      static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch>*>(
+          s.get()));
 }
 // Flattens nested sequences and unwraps a sequence of one.
 Stmt MakeSeq(std::vector<Stmt> stmts);

@@ -16,7 +16,7 @@ namespace {
 // program we make comes near it.
 constexpr int kMaxDepth = 1000;
 
-constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier",
+constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier", "prefetch",
                                           "program", "true",  "false", "inf", "nan"};
 
 Expr RawNode(ExprNode node) { return std::make_shared<const ExprNode>(std::move(node)); }
@@ -159,6 +159,11 @@ class Parser {
     if (Accept("alloc")) return ParseAlloc();
     if (Accept("block")) return ParseBlock();
     if (Accept("barrier")) return MakeStmt(Barrier{});
+    if (Accept("prefetch")) {
+      HEDDLE_ASSIGN_OR_RETURN(Expr element, ParseExpr());
+      if (element->kind != ExprKind::kLoad) return Error("expected an element of a buffer before");
+      return MakeStmt(Prefetch{std::move(element)});
+    }
     if (Accept("if")) {
       HEDDLE_ASSIGN_OR_RETURN(Expr condition, ParseExpr());
       HEDDLE_ASSIGN_OR_RETURN(Stmt body, ParseBody());

@@ -135,6 +135,10 @@ class StmtPrinter {
       out_ += ' ';
       out_ += ScopeName(alloc->buffer->scope);
       Body(alloc->body, indent);
+    } else if (const Prefetch* prefetch = As<Prefetch>(s)) {
+      out_ += "prefetch ";
+      PrintExpr(prefetch->element, out_);
+      out_ += '\n';
     } else {
       out_ += "barrier\n";
     }

@@ -29,6 +29,8 @@ class StmtSimplifier {
       return stmts.empty() ? nullptr : MakeSeq(std::move(stmts));
     }
     if (const Store* store = As<Store>(s)) return VisitStore(s, *store);
+    if (const Prefetch* prefetch = As<Prefetch>(s))
+      return MakeStmt(Prefetch{analyzer_.Simplify(prefetch->element)});
     return s;
   }
 

@@ -170,10 +170,23 @@ class Verifier {
       for (const Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(Visit(child));
       return absl::OkStatus();
     }
+    if (const Prefetch* prefetch = As<Prefetch>(s)) return VisitPrefetch(s, *prefetch);
     SetPlace("barrier");
     if (!InsideGpuBlock()) return Broken("barrier", "a barrier is outside any GPU block");
     if (thread_conditions_ > 0)
       return Broken("barrier", "a barrier is under a condition that depends on the thread");
+    return absl::OkStatus();
+  }
+
+  // Its indices need not lie within the buffer.
+  absl::Status VisitPrefetch(const Stmt& s, const Prefetch& prefetch) {
+    SetPlace(s);
+    if (level_ == Level::kScheduled) return Broken("lowered", "prefetch in a scheduled program");
+    const Expr& element = prefetch.element;
+    if (!buffers_.count(element->buffer.get()))
+      return Broken("scope", "buffer " + element->buffer->name + " is not visible here");
+    HEDDLE_RETURN_IF_ERROR(CheckNodeType(element));
+    for (const Expr& index : element->args) HEDDLE_RETURN_IF_ERROR(CheckExpr(index));
     return absl::OkStatus();
   }
 

@@ -42,6 +42,8 @@ void VisitStmtExprs(const Stmt& s, const std::function<void(const Expr&)>& fn) {
       if (block->where) fn(block->where);
       if (block->reducer && block->reducer->init) fn(block->reducer->init);
       VisitStoreExprs(block->store, fn);
+    } else if (const Prefetch* prefetch = As<Prefetch>(node)) {
+      fn(prefetch->element);
     }
     return true;
   });
@@ -133,6 +135,10 @@ Stmt RewriteChildren(const Stmt& s, const StmtFn& stmt_fn, const ExprFn& expr_fn
   if (const Store* store = As<Store>(s)) {
     Store result = RewriteStore(*store, expr_fn, changed);
     return changed ? MakeStmt(std::move(result)) : s;
+  }
+  if (const Prefetch* prefetch = As<Prefetch>(s)) {
+    Expr element = Apply(expr_fn, prefetch->element, changed);
+    return changed ? MakeStmt(Prefetch{std::move(element)}) : s;
   }
   return s;
 }

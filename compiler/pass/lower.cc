@@ -10,6 +10,7 @@
 #include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
 #include "compiler/pass/partition_loops.h"
+#include "compiler/pass/prefetch_ahead.h"
 #include "compiler/pass/unroll.h"
 
 namespace heddle::pass {
@@ -38,6 +39,8 @@ constexpr Pass kPasses[] = {
     {"simplify", Simplify, true},
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", PartitionLoops, true},
+    // While what a loop reads of a buffer is still one load in loop variables.
+    {"prefetch_ahead", PrefetchAhead, true},
     {"unroll", Unroll, true},
 };
 

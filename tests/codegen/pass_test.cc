@@ -5,8 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 
+#include "compiler/ir/simplify.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
 #include "compiler/ir/visit.h"
@@ -26,7 +29,8 @@ ir::Program Parsed(const std::string& text) {
 }
 
 std::vector<std::string> OptionalPasses() {
-  return {"compact_buffers", "lift_lane_buffers", "simplify", "partition_loops", "unroll"};
+  return {"compact_buffers", "lift_lane_buffers", "simplify",
+          "partition_loops", "prefetch_ahead",    "unroll"};
 }
 
 TEST(Passes, KeepTheMeaningWhicheverIsLeftOut) {
@@ -68,7 +72,7 @@ TEST(Passes, AreObservedAndCanBeDisabled) {
   };
   ASSERT_TRUE(Lower(program, options).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
-                                            "simplify", "partition_loops"}));
+                                            "simplify", "partition_loops", "prefetch_ahead"}));
 }
 
 TEST(LowerBlocks, InitialisesOutsideTheReduction) {
@@ -103,6 +107,104 @@ TEST(PartitionLoops, InteriorHasNoGuard) {
                    "= A[v] } } } }"));
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_THAT(ir::Print(*lowered), Not(HasSubstr("if")));
+}
+
+// Addresses of one buffer in the order a lowered program touches them; only what the test needs:
+// loops, prefetches, and the loads of stores.
+class Touches {
+ public:
+  struct Touch {
+    bool prefetch;
+    int64_t line;
+  };
+  static std::vector<Touch> Of(const ir::Program& program, const std::string& buffer) {
+    Touches touches(buffer);
+    touches.Visit(program.body);
+    return std::move(touches.touches_);
+  }
+
+ private:
+  explicit Touches(std::string buffer) : buffer_(std::move(buffer)) {}
+
+  void Visit(const ir::Stmt& s) {
+    if (auto* loop = ir::As<ir::For>(s)) {
+      for (int64_t i = 0; i < loop->extent; ++i) {
+        values_[loop->var.get()] = ir::Int(i);
+        Visit(loop->body);
+      }
+      values_.erase(loop->var.get());
+    } else if (auto* seq = ir::As<ir::Seq>(s)) {
+      for (const ir::Stmt& child : seq->stmts) Visit(child);
+    } else if (auto* prefetch = ir::As<ir::Prefetch>(s)) {
+      Add(prefetch->element, true);
+    } else if (auto* store = ir::As<ir::Store>(s)) {
+      ir::VisitExpr(store->value, [&](const ir::Expr& e) {
+        if (e->kind == ir::ExprKind::kLoad && e->buffer->name == buffer_) Add(e, false);
+      });
+    }
+  }
+
+  void Add(const ir::Expr& load, bool prefetch) {
+    int64_t address = 0;
+    for (size_t d = 0; d < load->args.size(); ++d) {
+      int64_t index = -1;
+      EXPECT_TRUE(ir::IsConstInt(ir::Simplify(ir::Substitute(load->args[d], values_), {}), &index));
+      address = address * load->buffer->shape[d] + index;
+    }
+    touches_.push_back({prefetch, address / 16});
+  }
+
+  std::string buffer_;
+  ir::Substitution values_;
+  std::vector<Touch> touches_;
+};
+
+// rows: an expression of the row tile; around: loops around the reduction.
+std::string PanelProduct(const std::string& constant, const std::string& loops,
+                         const std::string& row, const std::string& panel) {
+  return "program p(X: f32[4, 128], W: f32[3, 128, 32] " + constant + ") -> (Y: f32[4, 96]) { " +
+         loops + " { for k in 128 { for l in 32 { block b(i < 4 spatial = " + row +
+         ", j < 96 spatial = ((" + panel +
+         " * 32) + l), s < 128 reduce = k) sum init 0.0 "
+         "{ Y[i, j] = (X[i, s] * W[(j // 32), s, (j % 32)]) } } } } }" +
+         (loops.find("for r") == std::string::npos ? "" : " }");
+}
+
+TEST(PrefetchAhead, AsksForEveryLineOfTheNextPanelBeforeItIsRead) {
+  for (const std::string& text : {PanelProduct("const", "for p in 3 { for r in 4", "r", "p"),
+                                  PanelProduct("const", "for f in 12", "(f % 4)", "(f // 4)")}) {
+    auto lowered = Lower(Parsed(text));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    std::map<int64_t, int> asked;
+    std::set<int64_t> read;
+    constexpr int64_t kPanelLines = 128 * 32 / 16;
+    for (const auto& [prefetch, line] : Touches::Of(*lowered, "W")) {
+      if (prefetch) {
+        ++asked[line];
+      } else if (read.insert(line).second && line >= kPanelLines) {
+        EXPECT_EQ(asked.count(line), 1) << "line " << line << " in\n" << ir::Print(*lowered);
+      }
+    }
+    EXPECT_EQ(read.size(), 3 * kPanelLines);
+    for (const auto& [line, times] : asked) {
+      EXPECT_GE(line, kPanelLines) << "the first panel has nobody to ask for it";
+      // The last panel is asked for in its own turn too.
+      EXPECT_LE(times, line < 2 * kPanelLines ? 2 : 4) << "line " << line;
+    }
+  }
+}
+
+TEST(PrefetchAhead, LeavesAloneWhatItCannotHelp) {
+  const std::string not_constant = PanelProduct("", "for p in 3 { for r in 4", "r", "p");
+  const std::string no_reuse =
+      "program p(X: f32[128], W: f32[3, 128, 256] const) -> (Y: f32[768]) { for p in 3 { for k in "
+      "128 { for l in 256 unrolled { block b(j < 768 spatial = ((p * 256) + l), s < 128 reduce = "
+      "k) sum init 0.0 { Y[j] = (X[s] * W[(j // 256), s, (j % 256)]) } } } } }";
+  for (const std::string& text : {not_constant, no_reuse}) {
+    auto lowered = Lower(Parsed(text));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    EXPECT_THAT(ir::Print(*lowered), Not(HasSubstr("prefetch"))) << text;
+  }
 }
 
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
