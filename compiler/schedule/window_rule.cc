@@ -8,6 +8,7 @@
 // and the like, blocks of vectors, rows and columns of patches in an order that is a decision,
 // vectors of a block, patches (unrolled), the window (unrolled), the patch (unrolled), lanes.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
@@ -112,6 +113,7 @@ class WindowRule : public Rule {
   void Declare(Knobs& knobs);
   void DeclareLanes(Knobs& knobs);
   void DeclarePatch(Knobs& knobs);
+  bool Beyond2ndLevel() const;
   int64_t PreferredOrder(int64_t columns) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status Check(const Decided& decided) const;
@@ -144,22 +146,32 @@ void WindowRule::DeclareLanes(Knobs& knobs) {
                           LargestDivisorUpTo(groups, wanted));
 }
 
+// What each thread goes through exceeds its second-level cache.
+bool WindowRule::Beyond2ndLevel() const {
+  int64_t bytes = stage_.block->store.buffer->SizeBytes();
+  std::set<const ir::Buffer*> read;
+  for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
+    if (read.insert(load->buffer.get()).second) bytes += load->buffer->SizeBytes();
+  }
+  return bytes > target_.l2_bytes * target_.target.threads;
+}
+
 // Walking down the rows keeps those that neighbouring patches share close by, unless the pieces of
-// a row are too short for the prefetcher. Threads share out rows: parts of a line of memory for
-// each would have them fight for it.
+// a row are too short for the prefetcher, or all of it comes from further away. Threads share out
+// rows: parts of a line of memory for each would have them fight for it.
 int64_t WindowRule::PreferredOrder(int64_t columns) const {
   const int64_t bytes = columns * vector().extent * ElementBytes();
   if (target_.target.threads > 1) return kRowsBlocksColumns;
-  return bytes >= kStreamBytes ? kBlocksColumnsRows : kBlocksRowsColumns;
+  return bytes >= kStreamBytes && !Beyond2ndLevel() ? kBlocksColumnsRows : kBlocksRowsColumns;
 }
 
 void WindowRule::DeclarePatch(Knobs& knobs) {
-  const bool small = steps_ <= kUnrolledWindow;
+  const bool small = steps_ <= kUnrolledWindow, far = Beyond2ndLevel();
   unroll_knob_ =
       knobs.Add(absl::StrCat("whole window unrolled of ", stage_.view.block), {1, 0}, small);
   if (row_ >= 0) {
-    rows_knob_ =
-        knobs.Add(absl::StrCat("rows of a patch of ", row().loop), PatchSizes(row().extent, 8), 2);
+    rows_knob_ = knobs.Add(absl::StrCat("rows of a patch of ", row().loop),
+                           PatchSizes(row().extent, 8), far ? 4 : 2);
   }
   const int64_t extent = column().extent;
   std::vector<int64_t> sizes = PatchSizes(extent, kMaxPatch);
@@ -169,7 +181,7 @@ void WindowRule::DeclarePatch(Knobs& knobs) {
   columns_knob_ = knobs.Add(absl::StrCat("columns of a patch of ", column().loop), sizes, columns);
   const int64_t rest = (extent + columns - 1) / columns;
   const int64_t patches =
-      columns < kFewColumns ? LargestDivisorUpTo(rest, kFewColumns / columns) : 1;
+      columns < kFewColumns && !far ? LargestDivisorUpTo(rest, kFewColumns / columns) : 1;
   patches_knob_ = knobs.Add(absl::StrCat("patches side by side of ", column().loop),
                             {1, 2, 3, 4, 7, 8, 14, 28}, patches);
   order_knob_ = knobs.Add(absl::StrCat("order of ", stage_.view.block),
