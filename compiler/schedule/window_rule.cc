@@ -175,8 +175,9 @@ void WindowRule::DeclarePatch(Knobs& knobs) {
   }
   const int64_t extent = column().extent;
   std::vector<int64_t> sizes = PatchSizes(extent, kMaxPatch);
-  int64_t columns = 2;
-  if (extent % 2 != 0) columns = LargestDivisorUpTo(extent, 7);
+  // Where the registers do not hold the weights, more columns share each.
+  int64_t columns = small ? 2 : kFewColumns;
+  if (extent % columns != 0) columns = LargestDivisorUpTo(extent, 7);
   if (columns == 1) columns = 2;
   columns_knob_ = knobs.Add(absl::StrCat("columns of a patch of ", column().loop), sizes, columns);
   const int64_t rest = (extent + columns - 1) / columns;
