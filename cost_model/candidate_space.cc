@@ -101,10 +101,7 @@ void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
   for (int64_t i = 0; i < size; ++i) {
     if (static_cast<int>(out.size()) >= n) return;
     if (std::optional<Drawn> drawn = Take(point)) out.push_back(*std::move(drawn));
-    for (size_t d = 0; d < point.size(); ++d) {  // the next point: count up with carry
-      if (++point[d] < space().Choices(static_cast<int>(d))) break;
-      point[d] = 0;
-    }
+    space().Next(point);
   }
   state_.exhausted = static_cast<int>(out.size()) < n;
 }

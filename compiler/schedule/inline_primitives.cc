@@ -21,7 +21,9 @@ namespace {
 // A chain y = y * y doubles with every stage that goes into the next. Several activations, with the
 // index arithmetic of a few reshapes, stay below this many nodes; beyond, a stage is better stored
 // than computed again, and no compiler likes such expressions.
+// What is computed no more often than before may be longer: that makes nothing twice.
 constexpr int64_t kMaxNodes = 256;
+constexpr int64_t kMaxMergedNodes = 4096;
 
 // Nodes of the expression, which is a tree; stops counting beyond the limit.
 int64_t CountNodes(const Expr& e, int64_t limit) {
@@ -33,8 +35,12 @@ int64_t CountNodes(const Expr& e, int64_t limit) {
   return nodes;
 }
 
-absl::Status CheckSize(const Block& block, const Block& grown) {
-  if (CountNodes(grown.store.value, kMaxNodes) <= kMaxNodes) return absl::OkStatus();
+// `grown` is what one of the two blocks becomes that are merged.
+absl::Status CheckSize(const Block& block, const Block& other, const Block& grown) {
+  const int64_t nodes = CountNodes(grown.store.value, kMaxMergedNodes);
+  const int64_t before = CountNodes(block.store.value, kMaxMergedNodes) +
+                         CountNodes(other.store.value, kMaxMergedNodes);
+  if (nodes <= std::max(kMaxNodes, std::min(before, kMaxMergedNodes))) return absl::OkStatus();
   return Illegal(block, absl::StrCat("would make block ", Quoted(grown.name), " larger than ",
                                      kMaxNodes, " operations"));
 }
@@ -156,7 +162,7 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
     Block changed = reader;
     changed.store.value = ReplaceLoads(changed.store.value, buffer, value_at);
     for (Expr& index : changed.store.indices) index = ReplaceLoads(index, buffer, value_at);
-    size.Update(CheckSize(block, changed));
+    size.Update(CheckSize(block, reader, changed));
     return ir::MakeStmt(std::move(changed));
   });
   HEDDLE_RETURN_IF_ERROR(size);
@@ -195,7 +201,7 @@ absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string
     return Illegal(consumer, "has a guard or loops over a part of its domain only");
   }
   HEDDLE_ASSIGN_OR_RETURN(Block folded, FoldInto(consumer, producer));
-  HEDDLE_RETURN_IF_ERROR(CheckSize(consumer, folded));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(consumer, producer, folded));
   Stmt merged = MapBlocks(body, [&](const Stmt& s) -> Stmt {
     if (s == consumer_path.target()) return nullptr;
     return s == producer_path->target() ? ir::MakeStmt(Block(folded)) : s;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
+#include "compiler/schedule/form_space.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/rules.h"
 #include "compiler/schedule/tree.h"
@@ -31,6 +32,14 @@ Point Space::Mutate(const Point& point, Rng& rng) const {
   int32_t drawn = std::uniform_int_distribution<int32_t>(0, Choices(k) - 2)(rng);
   mutant[k] = drawn + (drawn >= mutant[k]);
   return mutant;
+}
+
+bool Space::Next(Point& point) const {
+  for (int k = NumDecisions() - 1; k >= 0; --k) {
+    if (++point[k] < Choices(k)) return true;
+    point[k] = 0;
+  }
+  return false;
 }
 
 int Knobs::Add(std::string what, std::vector<int64_t> values, int64_t preferred) {
@@ -346,102 +355,18 @@ bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
   return taken_.count(block + ".product") > 0;
 }
 
-// One space for all forms of a program: the first decision picks the form, the others belong to one
-// form each. Decisions of other forms than the picked one mean nothing, and stand at zero in the
-// points that Random and Mutate give.
-class FormSpace : public Space {
- public:
-  struct Form {
-    std::string name;
-    std::unique_ptr<RuleSpace> space;
-  };
-  FormSpace(std::vector<Form> forms, int preferred)
-      : forms_(std::move(forms)), preferred_(preferred) {}
-
-  int NumDecisions() const override {
-    int count = 1;
-    for (const Form& form : forms_) count += form.space->NumDecisions();
-    return count;
-  }
-  int32_t Choices(int decision) const override {
-    if (decision == 0) return static_cast<int32_t>(forms_.size());
-    const auto [form, own] = Locate(decision);
-    return forms_[form].space->Choices(own);
-  }
-  std::string Describe(int decision) const override {
-    if (decision == 0) return "form";
-    const auto [form, own] = Locate(decision);
-    return absl::StrCat(forms_[form].name, ": ", forms_[form].space->Describe(own));
-  }
-  absl::StatusOr<Trace> Expand(const Point& point) const override {
-    if (static_cast<int>(point.size()) != NumDecisions() || point[0] < 0 ||
-        point[0] >= static_cast<int32_t>(forms_.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("not a point of ", NumDecisions(),
-                                                     " decisions and ", forms_.size(), " forms"));
-    }
-    return forms_[point[0]].space->Expand(Own(point, point[0]));
-  }
-  double Size() const override {
-    double size = 0;
-    for (const Form& form : forms_) size += form.space->Size();
-    return size;
-  }
-  Point Random(Rng& rng) const override {
-    const int form =
-        std::uniform_int_distribution<int>(0, static_cast<int>(forms_.size()) - 1)(rng);
-    return With(form, forms_[form].space->Random(rng));
-  }
-  Point Mutate(const Point& point, Rng& rng) const override {
-    // Another form seldom: it starts from its preferred decisions.
-    constexpr int kSeldom = 16;
-    const int own = forms_[point[0]].space->NumDecisions();
-    if (std::uniform_int_distribution<int>(0, std::max(own, kSeldom) - 1)(rng) == 0) {
-      const int step =
-          std::uniform_int_distribution<int>(1, static_cast<int>(forms_.size()) - 1)(rng);
-      const int form = (point[0] + step) % static_cast<int>(forms_.size());
-      return With(form, forms_[form].space->Preferred());
-    }
-    return With(point[0], forms_[point[0]].space->Mutate(Own(point, point[0]), rng));
-  }
-  Point Preferred() const override {
-    return With(preferred_, forms_[preferred_].space->Preferred());
-  }
-
- private:
-  int Begin(int form) const {
-    int begin = 1;
-    for (int f = 0; f < form; ++f) begin += forms_[f].space->NumDecisions();
-    return begin;
-  }
-  std::pair<int, int> Locate(int decision) const {
-    int form = 0;
-    while (decision >= Begin(form + 1)) ++form;
-    return {form, decision - Begin(form)};
-  }
-  Point Own(const Point& point, int form) const {
-    const auto begin = point.begin() + Begin(form);
-    return Point(begin, begin + forms_[form].space->NumDecisions());
-  }
-  Point With(int form, const Point& own) const {
-    Point point(NumDecisions(), 0);
-    point[0] = form;
-    std::copy(own.begin(), own.end(), point.begin() + Begin(form));
-    return point;
-  }
-
-  std::vector<Form> forms_;
-  int preferred_;
-};
-
-// Winograd's form needs tiles enough to share a transformed weight, and channels enough to share a
-// transformed input: else the transforms cost more than the multiplications they save.
+// Winograd's form needs a weight that is transformed when the module is made, tiles enough to share
+// it, and channels enough to share a transformed input: else the transforms cost more than the
+// multiplications they save.
 constexpr int64_t kMinWinogradTiles = 16;
 constexpr int64_t kMinWinogradChannels = 32;
 
 bool PrefersWinograd(const ir::Block& block) {
+  bool constant = false;
+  ForEachLoad(block, [&](const ir::Expr& load) { constant |= load->buffer->constant; });
   std::vector<int64_t> extents;
   for (const ir::BlockIter& iter : block.iters) extents.push_back(iter.extent);
-  return extents.size() == 7 &&
+  return constant && extents.size() == 7 &&
          (extents[1] + 3) / 4 * ((extents[2] + 3) / 4) >= kMinWinogradTiles &&
          extents[3] >= kMinWinogradChannels && extents[6] >= kMinWinogradChannels;
 }
@@ -452,7 +377,7 @@ std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo
   // program as its only point.
   if (target.target.kind != ir::TargetKind::kLlvm) return direct;
   direct->Build();
-  std::vector<FormSpace::Form> forms;
+  std::vector<Form> forms;
   forms.push_back({"direct", std::move(direct)});
   int preferred = 0;
   for (const Path& path : AllBlocks(naive.body)) {
@@ -466,7 +391,7 @@ std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo
     if (forms.size() > 1) break;
   }
   if (forms.size() == 1) return std::move(forms[0].space);
-  return std::make_unique<FormSpace>(std::move(forms), preferred);
+  return MakeFormSpace(std::move(forms), preferred);
 }
 
 }  // namespace

@@ -37,13 +37,21 @@ class Space {
   // Expands a point. Points may be infeasible (FailedPrecondition: a register tile too large, a
   // primitive that refuses).
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
-  // Product of the choices.
+  // Number of points: the product of the choices; where decision 0 is the form, the sum of that
+  // over the forms, as decisions of other forms mean nothing.
   virtual double Size() const = 0;
 
   // Good decisions without any measurement, from cache and register sizes.
   virtual Point Preferred() const = 0;
+  // Points whose decisions of other forms are zero: every form is as likely, and every choice in
+  // it.
   virtual Point Random(Rng& rng) const;
-  virtual Point Mutate(const Point& point, Rng& rng) const;  // redraws one decision with a choice
+  // Redraws one decision that has a choice; or, seldom, the form, which then starts from its
+  // preferred decisions. The same point only if nothing has a choice.
+  virtual Point Mutate(const Point& point, Rng& rng) const;
+  // Makes it the next point: Size() calls visit every point that Random may give. False when the
+  // last one was passed and the first is back.
+  virtual bool Next(Point& point) const;
 };
 
 // Never fails for a verified naive program: a program no rule fits gets a space of one point, the

@@ -2,11 +2,15 @@
 // program computes.
 #include "compiler/schedule/space.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
+#include "absl/strings/str_replace.h"
+#include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
 #include "compiler/tensor/expression.h"
 #include "tests/schedule/oracle.h"
@@ -16,6 +20,9 @@
 namespace heddle::schedule {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 // The narrowest and the widest CPU, and a machine with threads.
 std::vector<ir::TargetInfo> Targets() {
   ir::TargetInfo narrow;
@@ -24,6 +31,15 @@ std::vector<ir::TargetInfo> Targets() {
   wide.vector_registers = 32;
   wide.target.threads = 2;
   return {narrow, wide};
+}
+
+bool HasForms(const Space& space) { return space.Describe(0) == "form"; }
+
+// A convolution too small for more than two forms, without a machine's threads or wide vectors.
+std::unique_ptr<Space> SmallSpaceOfForms() {
+  ir::TargetInfo scalar;
+  scalar.vector_bytes = 4;
+  return MakeSpace(MakeWorkload("3x1-1k3s1").value(), scalar).value();
 }
 
 constexpr int kPrograms = 250;
@@ -104,25 +120,94 @@ TEST(Space, WorkloadsAreTunable) {
       EXPECT_FALSE((*space)->Describe(k).empty());
       product *= (*space)->Choices(k);
     }
-    EXPECT_EQ(product, (*space)->Size());
+    if (HasForms(**space)) {
+      EXPECT_LT((*space)->Size(), product) << name;
+    } else {
+      EXPECT_EQ((*space)->Size(), product) << name;
+    }
   }
 }
 
 TEST(Space, MutateRedrawsOneDecision) {
-  auto naive = MakeWorkload("C2");
-  ASSERT_TRUE(naive.ok());
-  auto space = MakeSpace(*naive, Targets()[1]);
-  ASSERT_TRUE(space.ok());
-  Rng rng(3);
-  Point point = (*space)->Random(rng);
-  for (int k = 0; k < 100; ++k) {
-    Point mutant = (*space)->Mutate(point, rng);
-    int changed = 0;
-    for (size_t i = 0; i < point.size(); ++i) changed += point[i] != mutant[i];
-    EXPECT_EQ(changed, 1);
-    for (int i = 0; i < (*space)->NumDecisions(); ++i) EXPECT_LT(mutant[i], (*space)->Choices(i));
-    point = mutant;
+  for (const char* name : {"C2", "C4"}) {  // with and without forms
+    auto naive = MakeWorkload(name);
+    ASSERT_TRUE(naive.ok());
+    auto space = MakeSpace(*naive, Targets()[1]);
+    ASSERT_TRUE(space.ok());
+    const bool forms = HasForms(**space);
+    EXPECT_EQ(forms, std::string(name) == "C2");
+    Rng rng(3);
+    Point point = (*space)->Random(rng);
+    std::set<int32_t> seen;
+    int moves = 0;
+    for (int k = 0; k < 400; ++k) {
+      Point mutant = (*space)->Mutate(point, rng);
+      int changed = 0;
+      for (size_t i = 0; i < point.size(); ++i) changed += point[i] != mutant[i];
+      if (forms && mutant[0] != point[0]) {
+        ++moves;
+        auto trace = (*space)->Expand(mutant);
+        EXPECT_TRUE(trace.ok()) << "a form starts from what it prefers: " << trace.status();
+      } else {
+        EXPECT_EQ(changed, 1);
+      }
+      if (forms) seen.insert(mutant[0]);
+      for (int i = 0; i < (*space)->NumDecisions(); ++i) EXPECT_LT(mutant[i], (*space)->Choices(i));
+      point = mutant;
+    }
+    if (forms) {
+      EXPECT_EQ(static_cast<int32_t>(seen.size()), (*space)->Choices(0));
+      EXPECT_LT(moves, 100) << "forms change seldom";
+    }
   }
+}
+
+// Counting up visits every point once, whether the decisions are those of one form or of several.
+TEST(Space, NextVisitsEveryPoint) {
+  ir::TargetInfo narrow;
+  std::vector<std::unique_ptr<Space>> spaces;
+  spaces.push_back(MakeSpace(MakeWorkload("E").value(), narrow).value());
+  spaces.push_back(SmallSpaceOfForms());
+  EXPECT_TRUE(HasForms(*spaces[1]));
+  for (const auto& space : spaces) {
+    const auto size = static_cast<size_t>(space->Size());
+    ASSERT_LT(size, 1u << 20);
+    Rng rng(5);
+    const Point first = space->Random(rng);
+    Point point = first;
+    std::set<Point> seen;
+    int wraps = 0;
+    for (size_t k = 0; k < size; ++k) {
+      EXPECT_TRUE(seen.insert(point).second);
+      wraps += !space->Next(point);
+    }
+    EXPECT_EQ(point, first);
+    EXPECT_EQ(wraps, 1);
+    for (int k = 0; k < 200; ++k) {
+      EXPECT_EQ(seen.count(space->Random(rng)), 1u) << "random points are among them";
+    }
+  }
+}
+
+// The default of a 3 x 3 convolution is Winograd's where that pays and may be.
+TEST(Space, DefaultForms) {
+  const auto text = [](const char* name, bool winograd, bool constant) {
+    ir::TargetInfo target = Targets()[1];
+    target.target.winograd = winograd;
+    ir::Program naive = MakeWorkload(name).value();
+    std::string program = ir::Print(naive);
+    if (!constant) program = absl::StrReplaceAll(program, {{" const", ""}});
+    return ToText(DefaultTrace(ir::Parse(program).value(), target).value());
+  };
+  EXPECT_THAT(text("C2", true, true), HasSubstr("winograd conv2d 4"));
+  EXPECT_THAT(text("C2", false, true), Not(HasSubstr("winograd")));
+  EXPECT_THAT(text("C2", true, false), Not(HasSubstr("winograd")))
+      << "weights would be transformed at every call";
+  EXPECT_THAT(text("C4", true, true), Not(HasSubstr("winograd"))) << "stride 2";
+  EXPECT_THAT(text("56x3-64k3s1", true, true), Not(HasSubstr("winograd"))) << "few channels";
+  ir::TargetInfo off = Targets()[1];
+  off.target.winograd = false;
+  EXPECT_FALSE(HasForms(*MakeSpace(MakeWorkload("C2").value(), off).value()));
 }
 
 TEST(Space, RefusesPointsThatAreNotItsOwn) {
@@ -138,8 +223,6 @@ TEST(Space, RefusesPointsThatAreNotItsOwn) {
   EXPECT_EQ((*space)->Expand(point).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The default of a convolution: the epilogue inside the tile, accumulators in registers, vectors
-// along channels.
 // Every stage reads the one before twice, so the last one, all inlined, would have 2^40 loads.
 TEST(Space, ChainsOfSquaresStaySmall) {
   tensor::Builder builder("squares");
@@ -162,15 +245,19 @@ TEST(Space, ChainsOfSquaresStaySmall) {
   EXPECT_LT(nodes, 40 * 1024);
 }
 
+// The default of a convolution: the weights packed, the epilogue inside the tile, accumulators in
+// registers, vectors along channels.
 TEST(Space, DefaultOfAConvolution) {
   auto naive = MakeWorkload("C2");
   ASSERT_TRUE(naive.ok());
-  auto trace = DefaultTrace(*naive, Targets()[1]);
+  ir::TargetInfo direct = Targets()[1];
+  direct.target.winograd = false;
+  auto trace = DefaultTrace(*naive, direct);
   ASSERT_TRUE(trace.ok()) << trace.status();
   std::string text = ToText(*trace);
   for (const char* step :
-       {"set_scope conv2d local", "reverse_compute_at relu conv2d.i2.1", "vectorize conv2d.i3.3",
-        "decompose_reduction conv2d", "parallel conv2d"}) {
+       {"pack conv2d w", "set_scope conv2d local", "reverse_compute_at relu conv2d.i2.1",
+        "vectorize conv2d.i3.3", "decompose_reduction conv2d", "parallel conv2d"}) {
     EXPECT_NE(text.find(step), std::string::npos) << step << " is not in\n" << text;
   }
 }

@@ -31,7 +31,7 @@ constexpr Convolution kConvolutions[] = {
 };
 
 Tensor BiasRelu(Builder& b, const Tensor& x) {
-  Tensor bias = b.Input("bias", DType::kF32, {x.shape().back()});
+  Tensor bias = b.Input("bias", DType::kF32, {x.shape().back()}, true);
   return b.Compute("relu", x.shape(), [&](Iters i) {
     return ir::Make(ir::Op::kMax, {x.At({i.begin(), i.end()}) + bias(i.back()), ir::Float(0)});
   });
@@ -54,14 +54,14 @@ Tensor MakeConvolution(Builder& b, const Convolution& c) {
   }
   Expr stride = ir::Int(c.stride);
   if (depthwise) {
-    Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in});
+    Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in}, true);
     return BiasRelu(b, b.Reduce("depthwise", {1, out, out, c.in}, {c.kernel, c.kernel},
                                 ReduceOp::kSum, [&](Iters s, Iters r) {
                                   return x(s[0], s[1] * stride + r[0], s[2] * stride + r[1], s[3]) *
                                          w(r[0], r[1], s[3]);
                                 }));
   }
-  Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in, c.out});
+  Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in, c.out}, true);
   return BiasRelu(b, b.Reduce("conv2d", {1, out, out, c.out}, {c.kernel, c.kernel, c.in},
                               ReduceOp::kSum, [&](Iters s, Iters r) {
                                 return x(s[0], s[1] * stride + r[0], s[2] * stride + r[1], r[2]) *
@@ -72,7 +72,7 @@ Tensor MakeConvolution(Builder& b, const Convolution& c) {
 Tensor MakeProduct(Builder& b, int64_t m, int64_t n, int64_t k, bool transposed) {
   Tensor x = b.Input("x", DType::kF32, {m, k});
   Tensor w = b.Input("w", DType::kF32,
-                     transposed ? std::vector<int64_t>{n, k} : std::vector<int64_t>{k, n});
+                     transposed ? std::vector<int64_t>{n, k} : std::vector<int64_t>{k, n}, true);
   return BiasRelu(b, b.Reduce("dense", {m, n}, {k}, ReduceOp::kSum, [&](Iters s, Iters r) {
     return x(s[0], r[0]) * (transposed ? w(s[1], r[0]) : w(r[0], s[1]));
   }));

@@ -14,7 +14,7 @@ namespace heddle::schedule {
 // same, depthwise. M1: a vector times a matrix, M2: a matrix product, MT: one with the second
 // operand transposed. S: softmax of rows. P: global average pooling. E: an elementwise chain.
 // Any other convolution is named by its numbers, 56x24-144k1s1: size, input and output channels (0:
-// depthwise), kernel, stride.
+// depthwise), kernel, stride. Weights and biases are const.
 std::vector<std::string> WorkloadNames();
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
 
