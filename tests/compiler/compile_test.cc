@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "absl/strings/str_replace.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/graph/zoo.h"
@@ -188,6 +189,117 @@ TEST(CompileModelTest, AModuleForALargerCpuIsRefusedWithItsName) {
   ASSERT_FALSE(executor.ok());
   EXPECT_THAT(std::string(executor.status().message()), HasSubstr("graniterapids"));
   EXPECT_THAT(std::string(executor.status().message()), HasSubstr("lacks"));
+}
+
+// A 3 x 3 convolution of a 12 x 12 image, 32 channels to 40.
+constexpr int64_t kWeightBytes = 40 * 32 * 9 * 4;
+
+std::string SmallConvolution() {
+  OnnxModel model;
+  model.Input("x", {1, 32, 12, 12});
+  model.Constant("w", {40, 32, 3, 3}, Floats(RandomFloats(kWeightBytes, 11)));
+  model.Node("Conv", {"x", "w"}, {"y"}).Node("Relu", {"y"}, {"z"});
+  model.Output("z", {1, 40, 10, 10});
+  return model.Bytes();
+}
+
+// A trace for the one task of a model that has a convolution. Empty if there is no such task.
+std::map<std::string, BestRecord> ConvolutionRecord(const std::string& onnx,
+                                                    const std::string& trace) {
+  for (const graph::Task& task : graph::ExtractTasks(PrepareModel(onnx, {}).value())) {
+    if (task.workload.find("f32[3, 3, 32, 40] const") == std::string::npos) continue;
+    const size_t at = task.workload.find(" sum init");
+    const size_t block = task.workload.rfind("block ", at) + 6;
+    const std::string name = task.workload.substr(block, task.workload.find('(', block) - block);
+    return {{task.key, {absl::StrReplaceAll(trace, {{"CONV", name}}), 1e6}}};
+  }
+  return {};
+}
+
+// With transformed or packed weights the module matches the interpreter, and holds the weights in
+// the one form that its kernel reads.
+TEST(CompileModelTest, PrepackedWeightsAreStoredOnce) {
+  const std::string onnx = SmallConvolution();
+  struct Case {
+    const char* trace;
+    int64_t bytes;  // of the weights
+    double tolerance;
+  };
+  // Transformed, the weights of F(m x m, 3 x 3) are (m + 2)^2 instead of 9. Panels of 16 channels:
+  // three of them for 40.
+  for (const Case& c : {Case{"winograd CONV 2\n", kWeightBytes / 9 * 16, 1e-4},
+                        Case{"winograd CONV 4\n", kWeightBytes / 9 * 36, 1e-3},
+                        Case{"winograd CONV 6\n", kWeightBytes / 9 * 64, 1e-3},
+                        Case{"pack CONV p1 1 1 1 16 3 0 1 2\n", kWeightBytes / 40 * 48, 1e-4},
+                        Case{"", kWeightBytes, 1e-4}}) {
+    SCOPED_TRACE(c.trace);
+    const auto best = ConvolutionRecord(onnx, c.trace);
+    ASSERT_EQ(best.size(), 1u);
+    std::vector<std::string> warnings;
+    const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, best, &warnings);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_THAT(warnings, ::testing::IsEmpty());
+    EXPECT_EQ(static_cast<int64_t>(module->params.size()), c.bytes);
+    const std::vector<std::string> inputs = RandomInputs(module->manifest, 9);
+    const auto found = RunModule(*module, inputs, /*runs=*/2);
+    const auto expected = InterpretModel(onnx, {}, inputs);
+    ASSERT_TRUE(found.ok() && expected.ok()) << found.status() << expected.status();
+    EXPECT_LE(RelativeError((*found)[0], (*expected)[0]), c.tolerance);
+  }
+}
+
+// Two convolutions share their weights and their kernel's schedule: one prepacked copy serves both.
+TEST(CompileModelTest, SharedWeightsArePrepackedOnce) {
+  OnnxModel model;
+  model.Input("a", {1, 32, 12, 12}).Input("b", {1, 32, 12, 12});
+  model.Constant("w", {40, 32, 3, 3}, Floats(RandomFloats(kWeightBytes, 11)));
+  model.Node("Conv", {"a", "w"}, {"y"}).Output("y", {1, 40, 10, 10});
+  model.Node("Conv", {"b", "w"}, {"z"}).Output("z", {1, 40, 10, 10});
+  const std::string onnx = model.Bytes();
+  const auto best = ConvolutionRecord(onnx, "winograd CONV 2\n");
+  ASSERT_EQ(best.size(), 1u);
+  const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, best);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(static_cast<int64_t>(module->params.size()), kWeightBytes / 9 * 16);
+  const std::vector<std::string> inputs = RandomInputs(module->manifest, 9);
+  const auto found = RunModule(*module, inputs);
+  const auto expected = InterpretModel(onnx, {}, inputs);
+  ASSERT_TRUE(found.ok() && expected.ok()) << found.status() << expected.status();
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_LE(RelativeError((*found)[i], (*expected)[i]), 1e-4);
+  }
+}
+
+TEST(BuildCandidateTest, PrepackIsAKernelOfItsOwn) {
+  const std::string onnx = SmallConvolution();
+  const auto best = ConvolutionRecord(onnx, "winograd CONV 4\n");
+  ASSERT_EQ(best.size(), 1u);
+  std::string workload;
+  for (const graph::Task& task : graph::ExtractTasks(PrepareModel(onnx, {}).value())) {
+    if (best.count(task.key)) workload = task.workload;
+  }
+  const auto artifact =
+      BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, Native());
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  ASSERT_EQ(artifact->kernels.size(), 2u);
+  EXPECT_EQ(artifact->kernels[0].symbol, "kernel");
+  EXPECT_EQ(artifact->kernels[1].symbol, "kernel.prepack");
+  // The prepack's one result is what the kernel takes by that name; the plain weights it does not.
+  ASSERT_EQ(artifact->kernels[1].arguments.size(), 2u);
+  const codegen::Argument& plain = artifact->kernels[1].arguments[0];
+  const codegen::Argument& made = artifact->kernels[1].arguments[1];
+  int takes = 0;
+  for (const codegen::Argument& argument : artifact->kernels[0].arguments) {
+    EXPECT_NE(argument.name, plain.name);
+    if (argument.name != made.name) continue;
+    ++takes;
+    EXPECT_EQ(argument.bytes, made.bytes);
+  }
+  EXPECT_EQ(takes, 1);
+  EXPECT_EQ(made.bytes, kWeightBytes / 9 * 36);
+  const auto direct = BuildCandidate(workload, ScheduleChoice::kNaive, "", Native());
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  EXPECT_EQ(direct->kernels.size(), 1u);
 }
 
 TEST(InterpretModelTest, ChecksItsInputs) {

@@ -35,6 +35,24 @@ TEST(Text, RandomProgramsRoundTripAndMeanTheSame) {
   EXPECT_GT(ran, 400);
 }
 
+TEST(Text, ConstInputsRoundTrip) {
+  const std::string text =
+      "program p(x: f32[4], w: f32[4] const) -> (y: f32[4]) {\n"
+      "  for i in 4 {\n    y[i] = (x[i] * w[i])\n  }\n}\n";
+  const auto program = Parse(text);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_FALSE(program->inputs[0]->constant);
+  EXPECT_TRUE(program->inputs[1]->constant);
+  const std::string printed = Print(*program);
+  EXPECT_NE(printed.find("(x: f32[4], w: f32[4] const) -> (y: f32[4])"), std::string::npos);
+  EXPECT_EQ(Print(*Parse(printed)), printed);
+  // Only an input can be known when a module is made.
+  const auto output = Parse("program p() -> (y: f32[1] const) { y[0] = 0.0 }");
+  EXPECT_TRUE(!output.ok() || !Verify(*output).ok());
+  EXPECT_FALSE(
+      Parse("program p() -> (y: f32[1]) { alloc t: f32[1] global const { y[0] = 0.0 } }").ok());
+}
+
 TEST(Text, BrokenTextNeverCrashesTheParser) {
   std::mt19937_64 rng(2);
   for (int n = 0; n < 300; ++n) {

@@ -256,7 +256,7 @@ TEST(Space, DefaultOfAConvolution) {
   ASSERT_TRUE(trace.ok()) << trace.status();
   std::string text = ToText(*trace);
   for (const char* step :
-       {"pack conv2d w", "set_scope conv2d local", "reverse_compute_at relu conv2d.i2.1",
+       {"pack conv2d w", "set_scope conv2d local", "reverse_compute_at relu conv2d.i",
         "vectorize conv2d.i3.3", "decompose_reduction conv2d", "parallel conv2d"}) {
     EXPECT_NE(text.find(step), std::string::npos) << step << " is not in\n" << text;
   }
