@@ -55,7 +55,11 @@ absl::StatusOr<std::vector<HostTensor>> RunBoth(const HoistedProgram& hoisted,
     if (program == nullptr) continue;
     HEDDLE_RETURN_IF_ERROR(ir::Verify(*program));
     std::vector<HostTensor> given;
-    for (const ir::BufferRef& input : program->inputs) given.push_back(memory.at(input->name));
+    for (const ir::BufferRef& input : program->inputs) {
+      // Not a copy of the tensor: that would not be aligned.
+      const std::byte* bytes = memory.at(input->name).data();
+      std::copy(bytes, bytes + input->SizeBytes(), given.emplace_back(*input).data());
+    }
     made = testing::MakeOutputs(*program);
     HEDDLE_RETURN_IF_ERROR(run(*program, given, made));
     for (size_t i = 0; i < made.size(); ++i) memory.emplace(program->outputs[i]->name, made[i]);
@@ -127,10 +131,10 @@ void CheckPoints(const std::string& workload, int threads, int points_per_form) 
 }
 
 TEST(Prepack, RandomPointsOfConvolutions) {
-  CheckPoints("9x16-16k3s1", 1, 4);
-  CheckPoints("7x5-32k3s1", 2, 3);    // no vector of input channels
-  CheckPoints("10x16-24k3s2", 1, 4);  // no Winograd form
-  CheckPoints("6x32-64k1s1", 2, 4);
+  CheckPoints("9x16-16k3s1", 1, 1);
+  CheckPoints("7x5-32k3s1", 2, 1);    // no vector of input channels
+  CheckPoints("10x16-24k3s2", 1, 2);  // no Winograd form
+  CheckPoints("6x32-64k1s1", 2, 3);
 }
 
 TEST(Prepack, RandomPointsOfAProduct) {
