@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "bench/fma_peak.h"
 #include "bench/line_server.h"
 #include "bench/operator_table.h"
 #include "bench/workloads.h"
@@ -15,6 +14,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure.h"
+#include "compiler/runtime/machine_limits.h"
 #include "compiler/schedule/space.h"
 
 namespace heddle::bench {
@@ -54,7 +54,7 @@ class Runner {
                 workload.flops * 1e-9);
     std::fflush(stdout);
     HEDDLE_ASSIGN_OR_RETURN(bench_, WorkloadBench::Create(workload.text, options_));
-    peak_ = MeasureFmaPeak() * flags_.threads;
+    peak_ = runtime::MeasureFmaPeak() * flags_.threads;
     if (flags_.naive) Print("naive", workload, Measure(workload, ScheduleChoice::kNaive, ""));
     Print("default", workload, Measure(workload, ScheduleChoice::kDefault, ""));
     HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload.text));
@@ -143,7 +143,7 @@ absl::Status RunAll(const Flags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
   std::printf("%s, FMA peak of one core %.0f GFLOP/s\n", ir::ToText(target).c_str(),
-              MeasureFmaPeak());
+              runtime::MeasureFmaPeak());
   Runner runner(flags, std::move(info));
   for (const std::string& name : flags.names) {
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));

@@ -13,7 +13,6 @@
 #include <numeric>
 #include <thread>
 
-#include "bench/fma_peak.h"
 #include "bench/line_server.h"
 #include "bench/operator_tuner.h"
 #include "bench/workloads.h"
@@ -22,6 +21,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure.h"
+#include "compiler/runtime/machine_limits.h"
 #include "compiler/schedule/space.h"
 #include "compiler/tensor/expression.h"
 
@@ -55,7 +55,7 @@ class Ours {
     for (size_t k = 0; k < cpus_.size(); ++k) {
       threads.emplace_back([&, k] {
         ConfineTo({cpus_[k]});
-        gflops[k] = MeasureFmaPeak();
+        gflops[k] = runtime::MeasureFmaPeak();
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -113,7 +113,9 @@ class Tuner {
       if (bench == nullptr) {
         HEDDLE_ASSIGN_OR_RETURN(bench, WorkloadBench::Create(workload_, options));
       }
-      HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(Unpack(*artifacts[i])));
+      codegen::Artifact artifact = Unpack(*artifacts[i]);
+      artifact.winograd = UsesWinograd(batch[i].trace);
+      HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifact));
       return absl::StrCat(found.timing.MedianNs());
     };
     const auto times =

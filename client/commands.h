@@ -33,6 +33,7 @@ struct SubmitOptions {
   uint64_t seed = 0;
   std::vector<std::string> shapes;  // "name=1x3x224x224"
   std::vector<std::string> disabled_passes;
+  bool winograd = true;  // false: the target gets -winograd=off
   bool force = false;
   bool dry_run = false;
 };
@@ -90,6 +91,7 @@ struct RunOptions {
   int threads = 0;
   uint64_t seed = 0;  // of random inputs
   bool evaluate = false;
+  bool profile = false;
   std::vector<std::string>
       against;  // other modules of the same model, timed in turns with this one
   int rounds = 5;

@@ -55,6 +55,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
                                    {"task", kernel.task},
                                    {"label", kernel.label},
                                    {"schedule", kernel.schedule},
+                                   {"winograd", kernel.winograd},
                                    {"record_ms", kernel.record_ms}});
     }
     fmt::print("{}\n", object.dump());

@@ -29,6 +29,8 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--shape", o.shapes,
                   "Shape of an input with dynamic dimensions: name=1x3x224x224 (repeatable)");
   app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
+  app->add_flag("!--no-winograd", o.winograd,
+                "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
   app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
 }
 
@@ -146,6 +148,8 @@ int main(int argc, char** argv) {
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")->capture_default_str();
   run_app->add_flag("--evaluate", run.evaluate, "Time the model, and each task");
+  run_app->add_flag("--profile", run.profile,
+                    "Time each kernel, and compare it with what the machine can do");
   run_app->add_option("--against", run.against,
                       "Other modules of the model to time in turns (repeatable)");
   run_app->add_option("--rounds", run.rounds, "Rounds of timing")

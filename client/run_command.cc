@@ -13,6 +13,7 @@
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
+#include "client/profile.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
 
@@ -226,6 +227,10 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
         fmt::format("{} has {} outputs, the module {}; is it the same model?", options.check,
                     expected->size(), executor.manifest().outputs.size())));
   }
+  const std::vector<runtime::KernelSpec>& kernels = executor.manifest().kernels;
+  const bool winograd = std::any_of(kernels.begin(), kernels.end(),
+                                    [](const runtime::KernelSpec& k) { return k.winograd; });
+  const double tolerance = codegen::ToleranceFor(winograd).relative;
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
@@ -236,17 +241,18 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
     const double error =
         RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
                       ToDoubles((*expected)[i], spec.dtype));
-    good = good && error <= codegen::kModelRelative;
+    good = good && error <= tolerance;
     if (output.json) {
       fmt::print("{}\n", nlohmann::json{{"schema_version", kJsonSchemaVersion},
                                         {"output", spec.name},
                                         {"relative_error", error},
-                                        {"ok", error <= codegen::kModelRelative}}
+                                        {"tolerance", tolerance},
+                                        {"ok", error <= tolerance}}
                              .dump());
     } else {
-      fmt::print("{}: relative error {:.2e} against the interpreter ({} {:.0e})\n", spec.name,
-                 error, error <= codegen::kModelRelative ? "within" : "OVER",
-                 codegen::kModelRelative);
+      fmt::print("{}: relative error {:.2e} against the interpreter ({} {:.0e}{})\n", spec.name,
+                 error, error <= tolerance ? "within" : "OVER", tolerance,
+                 winograd ? ", with Winograd kernels" : "");
     }
   }
   if (!good) return Fail(absl::InternalError("the module's result differs from the interpreter's"));
@@ -380,11 +386,16 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   if (!options.output.empty()) {
     if (const absl::Status written = WriteOutputs(executor, options.output); !written.ok())
       return Fail(written);
-  } else if (!options.evaluate && options.check.empty()) {
+  } else if (!options.evaluate && !options.profile && options.check.empty()) {
     Summarise(executor, global.output);
   }
   if (!options.check.empty()) {
     const int code = CheckAgainstInterpreter(options, *inputs, executor, global.output);
+    if (code != kDone) return code;
+  }
+  if (options.profile) {
+    const int threads = options.threads > 0 ? options.threads : executor.manifest().threads;
+    const int code = PrintProfile(executor, threads, options.rounds, global.output);
     if (code != kDone) return code;
   }
   return options.evaluate || !options.against.empty()

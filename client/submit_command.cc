@@ -51,6 +51,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
     matching = 0;
     ir::Target any_threads = *target;
     any_threads.threads = 1;
+    any_threads.winograd = true;
     for (const v1::WorkerStatus& worker : devices->workers()) {
       for (const v1::SlotStatus& slot : worker.slots()) {
         if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
@@ -94,6 +95,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
   *model = std::move(*bytes);
   absl::StatusOr<ir::Target> target = ir::ParseTarget(options.target);
   if (!target.ok()) return target.status();
+  if (!options.winograd) target->winograd = false;
   target = codegen::ResolveTarget(*target);
   if (!target.ok()) return target.status();
   if (options.strategy != "annealing" && options.strategy != "random") {

@@ -1,5 +1,7 @@
 #include "compiler/compile.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile_internal.h"
@@ -27,6 +29,12 @@ absl::StatusOr<schedule::Trace> TraceOf(const ir::Program& naive, ScheduleChoice
       return schedule::ParseTrace(trace);
   }
   return absl::InternalError("no such schedule choice");
+}
+
+bool IsWinograd(const schedule::Trace& trace) {
+  return std::any_of(trace.steps.begin(), trace.steps.end(), [](const schedule::Step& step) {
+    return step.primitive == schedule::Primitive::kWinograd;
+  });
 }
 
 absl::Status Refused(const absl::Status& status) {
@@ -65,6 +73,7 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
   if (absl::Status status = ir::Verify(*scheduled); !status.ok()) return Refused(status);
   pass::HoistedProgram hoisted = pass::HoistConstants(*scheduled);
   LoweredWorkload result;
+  result.winograd = IsWinograd(steps);
   HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol));
   if (hoisted.prepack) {
     HEDDLE_ASSIGN_OR_RETURN(result.prepack, LowerChecked(*hoisted.prepack, symbol + ".prepack"));
@@ -86,6 +95,11 @@ std::string_view Name(ScheduleChoice choice) {
 
 }  // namespace internal
 
+bool UsesWinograd(std::string_view trace) {
+  const absl::StatusOr<schedule::Trace> steps = schedule::ParseTrace(trace);
+  return steps.ok() && internal::IsWinograd(*steps);
+}
+
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, options.passes));
@@ -101,7 +115,9 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
                           internal::ScheduleAndLower(naive, choice, trace, info, "kernel"));
   std::vector<ir::Program> programs{std::move(lowered.kernel)};
   if (lowered.prepack) programs.push_back(*std::move(lowered.prepack));
-  return codegen::CompileLlvm(programs, resolved);
+  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, codegen::CompileLlvm(programs, resolved));
+  artifact.winograd = lowered.winograd;
+  return artifact;
 }
 
 }  // namespace heddle

@@ -42,6 +42,10 @@ enum class ScheduleChoice { kNaive, kDefault, kTrace };
 absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
                                                  std::string_view trace, const ir::Target& target);
 
+// Whether a schedule computes in Winograd's form, whose results are compared within a tolerance of
+// their own (codegen/tolerance.h): Artifact.winograd of what BuildCandidate makes of it.
+bool UsesWinograd(std::string_view trace);
+
 // ---- Whole models
 // --------------------------------------------------------------------------------------------------
 
@@ -59,8 +63,9 @@ struct CompileOptions {
       progress;  // per distinct kernel, when set
 };
 
-// The serialised module (runtime/module.h). A record whose trace no longer replays is skipped with
-// the default schedule and named in `warnings` (optional).
+// The serialised module (runtime/module.h). A record whose trace no longer replays, or whose kernel
+// computes something else than its workload says (checked at a few elements where the target runs
+// on this machine), gives way to the default schedule and is named in `warnings` (optional).
 absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
                                          const ir::Target& target,
                                          const std::map<std::string, BestRecord>& best,

@@ -18,6 +18,7 @@ absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload);
 struct LoweredWorkload {
   ir::Program kernel;
   std::optional<ir::Program> prepack;  // see pass/hoist_constants.h; named `symbol`.prepack
+  bool winograd = false;               // computed in Winograd's form: tolerance.h
 };
 
 // The naive program under the chosen schedule, lowered, under the name `symbol`. Errors as

@@ -2,6 +2,7 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -10,11 +11,14 @@
 #include "compiler/compile_internal.h"
 #include "compiler/compile_places.h"
 #include "compiler/compile_prepack.h"
+#include "compiler/compile_verify.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module.h"
+#include "compiler/runtime/thread_pool.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle {
@@ -68,7 +72,7 @@ class KernelTable {
   }
 
   // Compiles everything added, and fills in what the manifest says of it.
-  absl::StatusOr<std::string> Compile() {
+  absl::StatusOr<codegen::Artifact> Compile() {
     HEDDLE_RETURN_IF_ERROR(Lower());
     if (options_.progress) options_.progress(Steps() - 1, Steps(), "machine code");
     std::vector<ir::Program> lowered;
@@ -80,10 +84,11 @@ class KernelTable {
       specs_[i].workspace_bytes = artifact.kernels[i].workspace_bytes;
     }
     if (options_.progress) options_.progress(Steps(), Steps(), "machine code");
-    return std::move(artifact.shared_object);
+    return artifact;
   }
 
   const std::vector<runtime::KernelSpec>& specs() const { return specs_; }
+  const std::string& workload(int kernel) const { return workloads_[static_cast<size_t>(kernel)]; }
 
  private:
   // One for each kernel; the last is machine code, for all at once.
@@ -103,6 +108,7 @@ class KernelTable {
           naive, choice, tuned ? record->second.trace : std::string(), target_, spec->symbol);
       if (program.ok() || choice == ScheduleChoice::kNaive) {
         spec->schedule = internal::Name(choice);
+        spec->winograd = program.ok() && program->winograd;
         spec->record_ms = tuned ? record->second.median_ns / 1e6 : 0;
         return program;
       }
@@ -173,16 +179,46 @@ std::vector<std::string> CpuFeatures(const ir::Target& target) {
   return features;
 }
 
-}  // namespace
+// Checks every kernel with a tuned schedule at its first call. Returns the tasks of those that
+// compute something wrong, with one line each in *warnings. Other errors mean that the check could
+// not be made. given[i]: what group i took before constants were prepacked.
+absl::StatusOr<std::set<std::string>> WrongTasks(
+    const codegen::Artifact& artifact, const KernelTable& kernels,
+    const std::vector<int>& kernel_of, const std::vector<std::vector<graph::ValueId>>& given,
+    const graph::FusedGraph& fused, std::vector<std::string>* warnings) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::KernelLibrary> library,
+                          runtime::KernelLibrary::Load(artifact.shared_object));
+  const runtime::ThreadPool host(1);
+  std::set<int> seen;
+  std::set<std::string> wrong;
+  for (size_t i = 0; i < fused.groups.size(); ++i) {
+    const int kernel = kernel_of[i];
+    const runtime::KernelSpec& spec = kernels.specs()[static_cast<size_t>(kernel)];
+    if (spec.schedule != internal::Name(ScheduleChoice::kTrace)) continue;
+    if (!seen.insert(kernel).second) continue;
+    const internal::KernelUse use = {kernels.workload(kernel), given[i], fused.groups[i].inputs,
+                                     codegen::ToleranceFor(spec.winograd)};
+    const absl::Status status = internal::VerifyKernel(
+        use, fused.graph, artifact.kernels[static_cast<size_t>(kernel)], *library, host.host());
+    if (status.ok()) continue;
+    if (!absl::IsDataLoss(status)) return status;
+    wrong.insert(spec.task);
+    if (warnings == nullptr) continue;
+    warnings->push_back(absl::StrCat("task ", spec.task, " (", spec.label,
+                                     "): its tuned schedule is not used: ", status.message()));
+  }
+  return wrong;
+}
 
-absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
-                                         const ir::Target& target,
-                                         const std::map<std::string, BestRecord>& best,
-                                         const CompileOptions& compile,
-                                         std::vector<std::string>* warnings) {
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
-  HEDDLE_ASSIGN_OR_RETURN(graph::FusedGraph fused, PrepareModel(onnx, options));
+// The module with the schedules of `best`; tasks whose tuned kernel turns out wrong go to *wrong,
+// and then the module is not to be used.
+absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph fused,
+                                       const ModelOptions& options, const ir::TargetInfo& info,
+                                       const std::map<std::string, BestRecord>& best,
+                                       const CompileOptions& compile,
+                                       std::vector<std::string>* warnings,
+                                       std::set<std::string>* wrong) {
+  const ir::Target& resolved = info.target;
 
   KernelTable kernels(info, best, compile, warnings);
   std::vector<int> kernel_of;  // by group
@@ -194,6 +230,8 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
   HEDDLE_RETURN_IF_ERROR(kernels.Lower());
   std::vector<const internal::LoweredWorkload*> lowered_of;
   for (int kernel : kernel_of) lowered_of.push_back(&kernels.lowered(kernel));
+  std::vector<std::vector<graph::ValueId>> given;  // by group
+  for (const graph::Group& group : fused.groups) given.push_back(group.inputs);
   HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, &fused));
   const graph::MemoryPlan plan = graph::PlanMemory(fused, {.share = options.share_memory});
   HEDDLE_ASSIGN_OR_RETURN(internal::Places places, internal::AssignPlaces(fused, plan));
@@ -208,7 +246,12 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
     for (graph::ValueId v : group.outputs) call.buffers.push_back(places.slots.at(v));
   }
   HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls));
-  HEDDLE_ASSIGN_OR_RETURN(module.code, kernels.Compile());
+  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, kernels.Compile());
+  if (codegen::RunsHere(resolved)) {
+    HEDDLE_ASSIGN_OR_RETURN(*wrong,
+                            WrongTasks(artifact, kernels, kernel_of, given, fused, warnings));
+  }
+  module.code = std::move(artifact.shared_object);
 
   manifest.producer = absl::StrCat("heddle ", HEDDLE_VERSION);
   manifest.model = compile.model_name;
@@ -226,6 +269,33 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
   }
   module.params = std::move(places.params);
   return runtime::SerializeModule(module);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
+                                         const ir::Target& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
+                                         std::vector<std::string>* warnings) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
+  std::set<std::string> wrong;
+  std::vector<std::string> found;
+  absl::StatusOr<std::string> module =
+      TryCompile(onnx, fused, options, info, best, compile, &found, &wrong);
+  if (module.ok() && !wrong.empty()) {
+    // Rare: all of it again without them. What is left was right, so once is enough.
+    std::map<std::string, BestRecord> right = best;
+    for (const std::string& task : wrong) right.erase(task);
+    module = TryCompile(onnx, fused, options, info, right, compile, nullptr, &wrong);
+    if (module.ok() && !wrong.empty()) {
+      return absl::InternalError(absl::StrCat("task ", *wrong.begin(), " is right only at times"));
+    }
+  }
+  if (warnings != nullptr) warnings->insert(warnings->end(), found.begin(), found.end());
+  return module;
 }
 
 }  // namespace heddle

@@ -7,11 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/interpreter.h"
+#include "compiler/codegen/tolerance.h"
 #include "compiler/compile_internal.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
 #include "compiler/loaded_kernel.h"
 #include "compiler/measure_check.h"
+#include "compiler/random_input.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
@@ -39,28 +41,6 @@ void FillWith(const ir::Buffer& buffer, void* data, const std::function<T()>& ne
   T* out = static_cast<T*>(data);
   const int64_t count = buffer.NumElements();
   for (int64_t i = 0; i < count; ++i) out[i] = next();
-}
-
-// Floats in [-1, 1). Integers from 1 to 4: nothing divides by zero, and an index stays near the
-// front.
-void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random) {
-  const auto small = [&] { return static_cast<int>(random.Next() % 4) + 1; };
-  const auto real = [&] { return 2 * random.Unit() - 1; };
-  switch (buffer.dtype) {
-    case DType::kBool:
-      return FillWith<uint8_t>(buffer, data, [&] { return random.Next() & 1; });
-    case DType::kI8:
-    case DType::kU8:
-      return FillWith<uint8_t>(buffer, data, small);
-    case DType::kI32:
-      return FillWith<int32_t>(buffer, data, small);
-    case DType::kI64:
-      return FillWith<int64_t>(buffer, data, small);
-    case DType::kF32:
-      return FillWith<float>(buffer, data, real);
-    case DType::kF64:
-      return FillWith<double>(buffer, data, real);
-  }
 }
 
 void Poison(const ir::Buffer& buffer, void* data, int run) {
@@ -128,7 +108,7 @@ class Bench : public WorkloadBench {
             internal::AllocateFor(absl::StrCat("'", buffer->name, "'"), buffer->SizeBytes()));
         given_[buffer->name] = {memory.data(), buffer->SizeBytes()};
         if (list == &program_.inputs) {
-          FillInput(*buffer, memory.data(), random);
+          internal::FillInput(*buffer, memory.data(), random);
           inputs.push_back({buffer->dtype, buffer->shape, memory.data()});
         } else {
           outputs_.push_back(memory.data());
@@ -158,7 +138,8 @@ class Bench : public WorkloadBench {
     const ScopedPin pin(options_.cpus);
     const auto call = [&] { kernel.Call(pool_.host()); };
     Measurement result;
-    HEDDLE_RETURN_IF_ERROR(Check(call, kernel.workspace(), &result.max_error));
+    HEDDLE_RETURN_IF_ERROR(Check(call, kernel.workspace(), codegen::ToleranceFor(artifact.winograd),
+                                 &result.max_error));
     result.references_replaced = checker_.replaced();
     result.timing = runtime::TimeCalls(call, options_.timing);
     HEDDLE_RETURN_IF_ERROR(CheckPlausible(result.timing));
@@ -170,7 +151,7 @@ class Bench : public WorkloadBench {
   // NaNs), the second what survives from one call to the next. An integer that is not written holds
   // different values after the two, so it is wrong in one of them.
   absl::Status Check(const std::function<void()>& call, const AlignedBuffer& workspace,
-                     double* max_error) {
+                     const codegen::Tolerance& tolerance, double* max_error) {
     std::memset(workspace.data(), 0xff, workspace.size());
     for (size_t i = 0; i < outputs_.size(); ++i) Poison(*program_.outputs[i], outputs_[i], 0);
     call();
@@ -180,12 +161,12 @@ class Bench : public WorkloadBench {
       return absl::DataLossError(absl::StrCat(
           "wrong result: ", checker_.ElementText(static_cast<int>(i), element), " is not written"));
     }
-    HEDDLE_RETURN_IF_ERROR(checker_.Check(outputs_, "", max_error));
+    HEDDLE_RETURN_IF_ERROR(checker_.Check(outputs_, "", tolerance, max_error));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (!ir::IsFloat(program_.outputs[i]->dtype)) Poison(*program_.outputs[i], outputs_[i], 1);
     }
     call();
-    return checker_.Check(outputs_, " in the second run", max_error);
+    return checker_.Check(outputs_, " in the second run", tolerance, max_error);
   }
 
   absl::Status CheckPlausible(const runtime::Timing& timing) const {

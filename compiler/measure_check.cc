@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/tolerance.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle::internal {
 namespace {
 
 using codegen::OutputPoint;
+using codegen::Tolerance;
 using ir::DType;
 
 // Elements at which the definition decides between a candidate and the kept outputs, spread over
@@ -38,23 +38,24 @@ double ReadElement(DType dtype, const void* data, int64_t i) {
 }
 
 template <typename T>
-void AppendFloatDifferences(const void* a, const void* b, int64_t count,
+void AppendFloatDifferences(const void* a, const void* b, int64_t count, const Tolerance& tolerance,
                             std::vector<int64_t>& elements) {
   const T *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
   for (int64_t i = 0; i < count; ++i) {
-    if (!codegen::Close(x[i], y[i])) elements.push_back(i);
+    if (!codegen::Close(x[i], y[i], tolerance)) elements.push_back(i);
   }
 }
 
 // Elements in which two outputs differ.
-std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const void* b) {
+std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const void* b,
+                                 const Tolerance& tolerance) {
   std::vector<int64_t> elements;
   if (std::memcmp(a, b, buffer.SizeBytes()) == 0) return elements;
   const int64_t count = buffer.NumElements();
   if (buffer.dtype == DType::kF32) {
-    AppendFloatDifferences<float>(a, b, count, elements);
+    AppendFloatDifferences<float>(a, b, count, tolerance, elements);
   } else if (buffer.dtype == DType::kF64) {
-    AppendFloatDifferences<double>(a, b, count, elements);
+    AppendFloatDifferences<double>(a, b, count, tolerance, elements);
   } else {
     const int64_t size = ir::SizeOf(buffer.dtype);
     const char *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
@@ -104,17 +105,17 @@ absl::Status ResultChecker::Prepare(const ir::Program& program,
 }
 
 absl::Status ResultChecker::Check(const std::vector<void*>& outputs, const std::string& when,
-                                  double* max_error) {
-  HEDDLE_RETURN_IF_ERROR(CheckPoints(outputs, when, max_error));
-  return whole_.empty() ? Keep(outputs) : CheckWhole(outputs, when);
+                                  const Tolerance& tolerance, double* max_error) {
+  HEDDLE_RETURN_IF_ERROR(CheckPoints(outputs, when, tolerance, max_error));
+  return whole_.empty() ? Keep(outputs, tolerance) : CheckWhole(outputs, when, tolerance);
 }
 
 absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const std::string& when,
-                                        double* max_error) const {
+                                        const Tolerance& tolerance, double* max_error) const {
   for (size_t k = 0; k < points_.size(); ++k) {
     const DType dtype = program_->outputs[points_[k].output]->dtype;
     const double found = ReadElement(dtype, outputs[points_[k].output], points_[k].element);
-    if (!codegen::Same(dtype, found, expected_[k])) {
+    if (!codegen::Same(dtype, found, expected_[k], tolerance)) {
       return Wrong(when, points_[k], found, expected_[k]);
     }
     if (std::isfinite(expected_[k])) {
@@ -125,17 +126,25 @@ absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const
   return absl::OkStatus();
 }
 
-absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const std::string& when) {
+absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const std::string& when,
+                                       const Tolerance& tolerance) {
+  // Each of the two may be off by its own tolerance.
+  const Tolerance& wider =
+      tolerance.relative < whole_tolerance_.relative ? whole_tolerance_ : tolerance;
   std::vector<OutputPoint> doubtful;
   for (size_t output = 0; output < outputs.size(); ++output) {
     const std::vector<int64_t> elements =
-        Differences(*program_->outputs[output], whole_[output].data(), outputs[output]);
+        Differences(*program_->outputs[output], whole_[output].data(), outputs[output], wider);
     const size_t taken = std::min(elements.size(), kMaxDecided);
     for (size_t k = 0; k < taken; ++k) {
       doubtful.push_back({static_cast<int>(output), elements[k * elements.size() / taken]});
     }
   }
-  if (doubtful.empty()) return absl::OkStatus();
+  if (doubtful.empty()) {
+    // The more exact one is the better one to compare others with.
+    return tolerance.relative < whole_tolerance_.relative ? Keep(outputs, tolerance)
+                                                          : absl::OkStatus();
+  }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> expected,
                           codegen::EvaluatePoints(*program_, inputs_, doubtful));
   absl::Status status;
@@ -145,10 +154,10 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     const DType dtype = program_->outputs[output]->dtype;
     const double found = ReadElement(dtype, outputs[output], element);
     const double kept = ReadElement(dtype, whole_[output].data(), element);
-    if (status.ok() && !codegen::Same(dtype, found, expected[k])) {
+    if (status.ok() && !codegen::Same(dtype, found, expected[k], tolerance)) {
       status = Wrong(when, doubtful[k], found, expected[k]);
     }
-    kept_is_wrong |= !codegen::Same(dtype, kept, expected[k]);
+    kept_is_wrong |= !codegen::Same(dtype, kept, expected[k], whole_tolerance_);
   }
   if (!status.ok()) {
     // Both are wrong: the next candidate that is right at the points gives new outputs to keep.
@@ -157,10 +166,10 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
   }
   if (!kept_is_wrong) return absl::OkStatus();
   ++replaced_;
-  return Keep(outputs);
+  return Keep(outputs, tolerance);
 }
 
-absl::Status ResultChecker::Keep(const std::vector<void*>& outputs) {
+absl::Status ResultChecker::Keep(const std::vector<void*>& outputs, const Tolerance& tolerance) {
   whole_.clear();
   std::vector<runtime::AlignedBuffer> copies;
   for (size_t output = 0; output < outputs.size(); ++output) {
@@ -173,6 +182,7 @@ absl::Status ResultChecker::Keep(const std::vector<void*>& outputs) {
     std::memcpy(copies.back().data(), outputs[output], buffer.SizeBytes());
   }
   whole_ = std::move(copies);
+  whole_tolerance_ = tolerance;
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/codegen/interpreter.h"
+#include "compiler/codegen/tolerance.h"
 #include "compiler/ir/ir.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/splitmix.h"
@@ -15,8 +16,8 @@ namespace heddle::internal {
 // Two levels: points computed from the program's definition before any candidate runs, and the
 // whole outputs of the first candidate that was right at all points. Whole outputs decide nothing
 // by themselves: where a candidate differs from them, the definition is asked again, so a mistake
-// that the points missed cannot condemn those who come later. Floats compare as tolerance.h says,
-// everything else exactly.
+// that the points missed cannot condemn those who come later. Floats compare within the tolerance
+// of the candidate (tolerance.h), everything else exactly.
 class ResultChecker {
  public:
   // `program` is naive; `inputs` hold their values, and both outlive the checker. Corners and
@@ -26,8 +27,12 @@ class ResultChecker {
 
   // `outputs` are the memory of all outputs, `when` ("" or " in the second run") goes into the
   // DataLoss "wrong result<when>: ..." that names output, element, found and expected value. Keeps
-  // the largest relative error at the points in *max_error.
-  absl::Status Check(const std::vector<void*>& outputs, const std::string& when, double* max_error);
+  // the largest relative error at the points in *max_error. `tolerance` is the candidate's.
+  absl::Status Check(const std::vector<void*>& outputs, const std::string& when,
+                     const codegen::Tolerance& tolerance, double* max_error);
+  // The first of the two levels alone.
+  absl::Status CheckPoints(const std::vector<void*>& outputs, const std::string& when,
+                           const codegen::Tolerance& tolerance, double* max_error) const;
 
   // How often kept outputs turned out wrong and gave way to a later candidate's.
   int replaced() const { return replaced_; }
@@ -36,10 +41,9 @@ class ResultChecker {
   std::string ElementText(int output, int64_t element) const;
 
  private:
-  absl::Status CheckPoints(const std::vector<void*>& outputs, const std::string& when,
-                           double* max_error) const;
-  absl::Status CheckWhole(const std::vector<void*>& outputs, const std::string& when);
-  absl::Status Keep(const std::vector<void*>& outputs);
+  absl::Status CheckWhole(const std::vector<void*>& outputs, const std::string& when,
+                          const codegen::Tolerance& tolerance);
+  absl::Status Keep(const std::vector<void*>& outputs, const codegen::Tolerance& tolerance);
   absl::Status Wrong(const std::string& when, codegen::OutputPoint at, double found,
                      double expected) const;
 
@@ -48,6 +52,7 @@ class ResultChecker {
   std::vector<codegen::OutputPoint> points_;
   std::vector<double> expected_;               // by point
   std::vector<runtime::AlignedBuffer> whole_;  // by output; empty until a candidate is right
+  codegen::Tolerance whole_tolerance_;         // of the candidate that wrote them
   int replaced_ = 0;
 };
 

@@ -14,7 +14,8 @@ constexpr size_t kMaxTargetBytes = 4096;  // feature lists are long, but not lon
 
 bool KnownOption(absl::string_view kind, absl::string_view name) {
   if (kind == "cuda") return name == "-arch";
-  return name == "-mcpu" || name == "-mattr" || name == "-triple" || name == "-threads";
+  return name == "-mcpu" || name == "-mattr" || name == "-triple" || name == "-threads" ||
+         name == "-winograd";
 }
 
 }  // namespace
@@ -50,6 +51,7 @@ absl::StatusOr<TargetNeeds> ParseTargetNeeds(std::string_view target) {
       }
       continue;
     }
+    if (option.first == "-winograd") continue;  // what a device is does not depend on it
     if (option.first == "-mcpu" || option.first == "-arch") has_processor = true;
     if (option.second == "native") {
       return absl::InvalidArgumentError(

@@ -10,7 +10,7 @@
 namespace heddle::scheduler {
 
 struct TargetNeeds {
-  std::string device_target;  // the target without -threads, as Slot.target has it
+  std::string device_target;  // without what only says how to use it, as Slot.target has it
   int threads = 1;            // cores a device slot must have; 0: any number (GPU targets)
 };
 

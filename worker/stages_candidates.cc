@@ -107,9 +107,10 @@ codegen::Artifact FromProto(const v1::Artifact& proto) {
   return artifact;
 }
 
-v1::Measurement Measure(WorkloadBench& bench, const v1::Artifact& built,
+v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
                         const std::vector<int>& cores) {
-  const codegen::Artifact artifact = FromProto(built);
+  codegen::Artifact artifact = FromProto(item.artifact());
+  artifact.winograd = UsesWinograd(item.candidate().trace());
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
   const int64_t switches_before = InvoluntarySwitches();
@@ -168,7 +169,7 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(candidate);
     *event.mutable_profiled()->mutable_measurement() =
-        Measure(*bench, input.profile().artifact(), options.cpus);
+        Measure(*bench, input.profile(), options.cpus);
     io.Write(event);
   }
   return absl::OkStatus();

@@ -26,6 +26,7 @@ struct KernelInfo {
 struct Artifact {
   std::string shared_object;  // an ELF .so: position independent, needs nothing but libm
   std::vector<KernelInfo> kernels;
+  bool winograd = false;  // a kernel computes in Winograd's form: tolerance.h; set by who scheduled
 };
 
 struct LlvmOptions {

@@ -7,28 +7,56 @@
 
 namespace heddle::codegen {
 
-// |a - b| <= atol + rtol * max(|a|, |b|).
-//
+// |a - b| <= absolute + relative * max(|a|, |b|).
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+
 // Schedules reorder sums and contract multiply-adds. Summing K terms of similar size in single
 // precision in another order moves the result by about sqrt(K) ulps of the largest partial sum; K
 // is at most some 10^4 here, which makes 1e-5: the relative 1e-4 leaves an order to spare, for a
 // single operator and, whose errors partly cancel, for a whole model. The absolute part covers sums
 // that cancel: random inputs in [-1, 1] give partial sums of order sqrt(K), whose rounding error
 // does not shrink with the result.
-inline constexpr double kOperatorRelative = 1e-4;
-inline constexpr double kOperatorAbsolute = 1e-4;
-inline constexpr double kModelRelative = 1e-4;
+inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 
-inline bool Close(double a, double b, double rtol = kOperatorRelative,
-                  double atol = kOperatorAbsolute) {
+// Winograd's form of a convolution, F(m x m, 3 x 3) (Lavin and Gray, Fast Algorithms for
+// Convolutional Neural Networks, 2015): A^T [(G w G^T) . (B^T d B)] A. The entries of the three
+// matrices grow with m, so what is in between is larger than the result, and the sums that bring it
+// down again cancel. Rounding errors grow at most by the square of |A^T| |G| |B^T| (largest
+// absolute row sums), with the points of schedule/winograd.cc: 9^2 for m = 2, 190^2 for m = 4,
+// 1252^2 for m = 6; far less in practice, as errors are random and the largest entries meet rarely.
+// Measured against double precision (tests/compiler/tolerance_test.cc), largest difference over all
+// elements relative to the largest, inputs and weights in [-1, 1]:
+//
+//             C2 (K = 576)   C6 (1152)   C9 (2304)   C12 (4608)
+//   direct      1.1e-6         1.0e-6      1.6e-6      2.9e-6
+//   m = 2       3.7e-7         4.4e-7      6.5e-7      8.7e-7    (its sums are a ninth as long)
+//   m = 4       8.2e-6         7.6e-6      8.7e-6      9.1e-6
+//   m = 6       1.0e-5         1.1e-5      2.0e-5      2.0e-5
+//
+// An order more than the direct form, hence the relative part. The absolute part is for elements
+// that cancel: results reach 5 sqrt(K) / 3, 113 for C12, of which 2e-5 is 2.3e-3; that twice.
+inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
+
+// Of a kernel or, with any Winograd kernel in it, of a model. A model's outputs are compared by
+// `relative` alone, relative to the largest magnitude of the output.
+inline constexpr Tolerance ToleranceFor(bool winograd) {
+  return winograd ? kWinogradTolerance : kDirectTolerance;
+}
+
+inline bool Close(double a, double b, const Tolerance& tolerance = kDirectTolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (std::isinf(a) || std::isinf(b)) return a == b;
-  return std::fabs(a - b) <= atol + rtol * std::fmax(std::fabs(a), std::fabs(b));
+  return std::fabs(a - b) <=
+         tolerance.absolute + tolerance.relative * std::fmax(std::fabs(a), std::fabs(b));
 }
 
 // Elements of one buffer: integers and bools are exact, whatever the schedule.
-inline bool Same(ir::DType dtype, double a, double b) {
-  return ir::IsFloat(dtype) ? Close(a, b) : a == b;
+inline bool Same(ir::DType dtype, double a, double b,
+                 const Tolerance& tolerance = kDirectTolerance) {
+  return ir::IsFloat(dtype) ? Close(a, b, tolerance) : a == b;
 }
 
 }  // namespace heddle::codegen

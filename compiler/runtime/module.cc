@@ -5,9 +5,9 @@
 //                  as in struct Manifest
 //   inputs, outputs  [{"name", "dtype", "shape"}]
 //   kernels        [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule",
-//   "record_ms"}] calls          [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with
-//   place "input", "output", "param" or "arena" sections       [{"name", "offset", "size",
-//   "xxh3"}]: "offset" counts from the first 64-byte boundary behind the manifest,
+//   "record_ms", "winograd"}] calls          [{"kernel", "buffers"}]; a buffer is [place, index,
+//   bytes] with place "input", "output", "param" or "arena" sections       [{"name", "offset",
+//   "size", "xxh3"}]: "offset" counts from the first 64-byte boundary behind the manifest,
 //                  "xxh3" is 16 hexadecimal digits
 #include "compiler/runtime/module.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kMagic = "HEDDLE01";
+constexpr std::string_view kMagic = "HEDDLE02";
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kAlignment = 64;
 constexpr std::string_view kPlaces[] = {"input", "output", "param", "arena"};  // by Place
@@ -75,7 +75,8 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"flops", Finite(k.flops)},
                      {"workspace_bytes", k.workspace_bytes},
                      {"schedule", k.schedule},
-                     {"record_ms", Finite(k.record_ms)}});
+                     {"record_ms", Finite(k.record_ms)},
+                     {"winograd", k.winograd}});
   }
   return array;
 }
@@ -150,6 +151,10 @@ class Fields {
     const Json* value = Find(key, "a number", [](const Json& v) { return v.is_number(); });
     if (value != nullptr) *out = value->get<double>();
   }
+  void Read(const char* key, bool* out) const {
+    const Json* value = Find(key, "true or false", [](const Json& v) { return v.is_boolean(); });
+    if (value != nullptr) *out = value->get<bool>();
+  }
   void Read(const char* key, std::vector<std::string>* out) const {
     for (const Json& item : Array(key)) {
       if (!item.is_string()) return Fail(key, "a list of strings");
@@ -217,6 +222,7 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     fields.Read("workspace_bytes", &k.workspace_bytes);
     fields.Read("schedule", &k.schedule);
     fields.Read("record_ms", &k.record_ms);
+    fields.Read("winograd", &k.winograd);
   }
   return kernels;
 }

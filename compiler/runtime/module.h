@@ -1,6 +1,6 @@
 // The module file: everything needed to run one tuned model, in one file.
 //
-//   bytes 0..7    "HEDDLE01": the digits are the format version
+//   bytes 0..7    "HEDDLE02": the digits are the format version
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
 //   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
@@ -42,8 +42,9 @@ struct KernelSpec {
   std::string label;  // for people
   double flops = 0;
   int64_t workspace_bytes = 0;
-  std::string schedule;  // "tuned", "default" or "naive"
-  double record_ms = 0;  // the record's measured time, 0 if none
+  std::string schedule;   // "tuned", "default" or "naive"
+  double record_ms = 0;   // the record's measured time, 0 if none
+  bool winograd = false;  // computed in Winograd's form, which is less exact than the direct one
 };
 
 struct CallSpec {

@@ -151,6 +151,13 @@ class OneLineErrors(unittest.TestCase):
         self.assertEqual(plan["trials"], sum(min(64, task["space_size"]) for task in plan["tasks"]))
         self.assertGreater(plan["tasks"][0]["space_size"], 1)
 
+    def test_winograd_can_be_forbidden(self):
+        def target(*flags):
+            return json.loads(heddle("submit", self.path / "mlp.onnx", "--dry-run", "--json", *flags, check=0).stdout)["target"]
+        self.assertNotIn("winograd", target())
+        self.assertEqual(target("--no-winograd"), target() + " -winograd=off")
+        self.assertEqual(target("--target", "llvm -mcpu=native -winograd=off"), target("--no-winograd"))
+
 
 class WholeRoad(unittest.TestCase):
     """submit, watch, show, fetch, run, records: the README's commands in order."""
@@ -192,6 +199,15 @@ class WholeRoad(unittest.TestCase):
         self.h("fetch", self.job, "-o", self.path / "naive.heddle", "--schedules", "naive", check=0)
         timed = self.h("run", module, "--evaluate", "--against", self.path / "naive.heddle", "--json", check=0)
         self.assertEqual(len(json.loads(timed.stdout)["modules"]), 2)
+        profile = json.loads(self.h("run", module, "--profile", "--threads", 1, "--json", check=0).stdout)
+        self.assertEqual(profile["threads"], 1)
+        self.assertTrue(profile["kernels"])
+        for kernel in profile["kernels"]:
+            self.assertGreater(kernel["ns"], 0)
+            self.assertGreater(kernel["bytes"], 0)
+            self.assertIn(kernel["bound"], ("compute", "memory"))
+        self.assertLess(sum(kernel["ns"] for kernel in profile["kernels"]), 10 * profile["inference_ns"])
+        self.assertIn("bound by", self.h("run", module, "--profile", check=0).stdout)
         shape = json.loads(self.h("run", module, "--json", check=0).stdout)["outputs"][0]["shape"]
         self.assertEqual(shape[-1], 10)
 

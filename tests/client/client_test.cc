@@ -10,6 +10,7 @@
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
+#include "client/profile.h"
 #include "client/progress_view.h"
 #include "client/terminal.h"
 #include "client/timeline_view.h"
@@ -161,6 +162,42 @@ TEST(Evaluate, PercentilesAreNearestRank) {
   EXPECT_EQ(timing.Percentile(0), 1);
   EXPECT_EQ(timing.Percentile(50), 2);
   EXPECT_EQ(timing.Percentile(99), 4);
+}
+
+TEST(Profile, SumsTheCallsOfAKernelMostTimeFirst) {
+  using runtime::Place;
+  runtime::Manifest manifest;
+  manifest.inputs = {{"x", "f32", {25}}};
+  manifest.arena_bytes = 128;
+  manifest.kernels = {{"a", "key-a", "first", 1000, 0, "tuned", 0, true},
+                      {"b", "key-b", "second", 50, 0, "default", 0, false}};
+  manifest.calls = {{0, {{Place::kInput, 0, 100}, {Place::kParam, 64, 36}, {Place::kArena, 0, 64}}},
+                    {1, {{Place::kArena, 0, 64}, {Place::kArena, 64, 64}}},
+                    {0, {{Place::kArena, 64, 64}, {Place::kParam, 0, 36}, {Place::kArena, 0, 64}}}};
+  const std::vector<KernelProfile> kernels = ProfileByKernel(manifest, {10, 100, 30});
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0].label, "second");
+  EXPECT_EQ(kernels[1].label, "first");
+  EXPECT_EQ(kernels[1].uses, 2);
+  EXPECT_EQ(kernels[1].ns, 40);
+  EXPECT_EQ(kernels[1].flops, 2000);
+  EXPECT_EQ(kernels[1].bytes, 364);
+  EXPECT_TRUE(kernels[1].winograd);
+  EXPECT_EQ(FootprintBytes(manifest), 100 + 128 + 100);
+}
+
+TEST(Profile, TheLongerOfTheTwoLeastTimesIsTheBound) {
+  const MachineLimits limits = {100, 10};  // 10 operations a byte balance
+  KernelProfile kernel;
+  kernel.ns = 40;
+  kernel.bytes = 100;
+  kernel.flops = 2000;
+  EXPECT_FALSE(RooflineOf(kernel, limits).memory);
+  EXPECT_DOUBLE_EQ(RooflineOf(kernel, limits).share, 0.5);
+  kernel.flops = 500;
+  EXPECT_TRUE(RooflineOf(kernel, limits).memory);
+  EXPECT_DOUBLE_EQ(RooflineOf(kernel, limits).share, 0.25);
+  EXPECT_EQ(RooflineOf(kernel, {}).share, 0);
 }
 
 TEST(ExitCodes, FollowTheKindOfError) {

@@ -58,7 +58,7 @@ TEST(CompileModelTest, MlpAgreesWithTheInterpreterUnderEverySchedule) {
       ASSERT_TRUE(outputs.ok()) << outputs.status();
       ASSERT_EQ(outputs->size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_LE(RelativeError((*outputs)[i], expected[i]), codegen::kModelRelative);
+        EXPECT_LE(RelativeError((*outputs)[i], expected[i]), codegen::kDirectTolerance.relative);
       }
     }
   }
@@ -78,7 +78,7 @@ TEST(CompileModelTest, NeitherFusionNorPassesNorSharingChangeTheResult) {
   const auto a = RunModule(*fused, inputs);
   const auto b = RunModule(*unfused, inputs);
   ASSERT_TRUE(a.ok() && b.ok());
-  EXPECT_LE(RelativeError((*a)[0], (*b)[0]), codegen::kModelRelative);
+  EXPECT_LE(RelativeError((*a)[0], (*b)[0]), codegen::kDirectTolerance.relative);
 }
 
 TEST(CompileModelTest, ManifestSaysWhatTheModuleIs) {
@@ -121,6 +121,74 @@ TEST(CompileModelTest, RecordsAreUsedAndBadOnesNamed) {
     EXPECT_EQ(kernel.schedule, kernel.task == tasks[0].key ? "tuned" : "default");
     EXPECT_EQ(kernel.record_ms, kernel.task == tasks[0].key ? 2.0 : 0.0);
   }
+}
+
+// A convolution of few channels, which is direct by default, with the given weights.
+OnnxModel Convolution(float weight) {
+  std::vector<float> weights(4 * 4 * 9);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = i % 5 < 2 ? weight : -0.5f * weight;
+  OnnxModel model;
+  model.Input("x", {1, 4, 12, 12}).Constant("w", {4, 4, 3, 3}, weights);
+  model.Node("Conv", {"x", "w"}, {"y"}).Output("y", {1, 4, 10, 10});
+  return model;
+}
+
+std::map<std::string, BestRecord> WinogradRecord(const std::string& onnx) {
+  for (const graph::Task& task : graph::ExtractTasks(*PrepareModel(onnx, {}))) {
+    if (task.label.find("conv2d") == 0) return {{task.key, {"winograd conv2d 4", 1e6}}};
+  }
+  return {};
+}
+
+const runtime::KernelSpec& ConvolutionOf(const runtime::Manifest& manifest) {
+  for (const runtime::KernelSpec& kernel : manifest.kernels) {
+    if (kernel.label.find("conv2d") == 0) return kernel;
+  }
+  return manifest.kernels.at(0);
+}
+
+TEST(CompileModelTest, WinogradKernelsAreNamed) {
+  const std::string onnx = Convolution(0.1f).Bytes();
+  std::vector<std::string> warnings;
+  const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, WinogradRecord(onnx), &warnings);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_THAT(warnings, ::testing::IsEmpty());
+  EXPECT_EQ(ConvolutionOf(module->manifest).schedule, "tuned");
+  EXPECT_TRUE(ConvolutionOf(module->manifest).winograd);
+  const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
+  const auto outputs = RunModule(*module, inputs);
+  const auto expected = InterpretModel(onnx, {}, inputs);
+  ASSERT_TRUE(outputs.ok() && expected.ok());
+  EXPECT_LE(RelativeError((*outputs)[0], (*expected)[0]), codegen::kWinogradTolerance.relative);
+  const auto direct = Compile(onnx);
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  EXPECT_FALSE(ConvolutionOf(direct->manifest).winograd);
+}
+
+// Weights whose sums overflow: transformed ones are infinite, and what is made with them is NaN.
+// The direct form has no such sums.
+TEST(CompileModelTest, ATunedKernelThatComputesNonsenseIsNotUsed) {
+  const std::string onnx = Convolution(2e38f).Bytes();
+  std::vector<std::string> warnings;
+  const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, WinogradRecord(onnx), &warnings);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr(ConvolutionOf(module->manifest).task));
+  EXPECT_THAT(warnings[0], HasSubstr("wrong result: output 0"));
+  EXPECT_EQ(ConvolutionOf(module->manifest).schedule, "default");
+  EXPECT_FALSE(ConvolutionOf(module->manifest).winograd);
+  EXPECT_EQ(ConvolutionOf(module->manifest).record_ms, 0);
+}
+
+// A module runs with fewer threads than it is made for, and computes the same.
+TEST(CompileModelTest, ThreadsAreChosenWhenAModuleRuns) {
+  const auto module = Compile(Mlp(), {}, ScheduleChoice::kTrace, {}, nullptr, /*threads=*/2);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
+  const auto two = RunModule(*module, inputs, 2, /*threads=*/2);
+  const auto one = RunModule(*module, inputs, 2, /*threads=*/1);
+  ASSERT_TRUE(two.ok() && one.ok()) << two.status() << one.status();
+  EXPECT_EQ(*one, *two);
 }
 
 // An output that is an input, one that is a constant, one value twice, one that is another view of

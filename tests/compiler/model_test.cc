@@ -33,7 +33,7 @@ TEST_P(ModelTest, TheModuleComputesWhatTheInterpreterDoes) {
   ASSERT_EQ(outputs->size(), expected->size());
   for (size_t i = 0; i < expected->size(); ++i) {
     const double error = RelativeError((*outputs)[i], (*expected)[i]);
-    EXPECT_LE(error, codegen::kModelRelative);
+    EXPECT_LE(error, codegen::kDirectTolerance.relative);
     RecordProperty("relative_error", std::to_string(error));
   }
 }

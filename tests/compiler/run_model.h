@@ -35,9 +35,11 @@ inline std::vector<std::string> RandomInputs(const runtime::Manifest& manifest, 
 
 inline absl::StatusOr<std::vector<std::string>> RunModule(runtime::Module module,
                                                           const std::vector<std::string>& inputs,
-                                                          int runs = 1) {
+                                                          int runs = 1, int threads = 0) {
+  runtime::Executor::Options options;
+  options.threads = threads;
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Executor> executor,
-                          runtime::Executor::Create(std::move(module)));
+                          runtime::Executor::Create(std::move(module), options));
   for (int run = 0; run < runs; ++run) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::memcpy(executor->InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());

@@ -27,7 +27,7 @@ static void check_errors(heddle_model* model) {
   CHECK(heddle_get_output(model, 0, &value, sizeof(value)) != 0);
   heddle_model* none = NULL;
   CHECK(heddle_load("/nonexistent", 0, &none) != 0 && none == NULL);
-  CHECK(heddle_load_memory("HEDDLE01", 8, 0, &none) != 0 && none == NULL);
+  CHECK(heddle_load_memory("HEDDLE02", 8, 0, &none) != 0 && none == NULL);
   CHECK(strstr(heddle_last_error(), "truncated") != NULL);
 }
 

@@ -24,6 +24,8 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   EXPECT_EQ(parsed->code, module.code);
   EXPECT_EQ(parsed->params, module.params);
   EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
+  EXPECT_FALSE(parsed->manifest.kernels[0].winograd);
+  EXPECT_TRUE(parsed->manifest.kernels[1].winograd);
   EXPECT_EQ(parsed->manifest.calls[0].buffers[1].index, 64);
   EXPECT_EQ(parsed->manifest.inputs[0].shape, (std::vector<int64_t>{10, 100}));
 }
@@ -74,7 +76,7 @@ TEST(ModuleTest, EveryFlippedByteIsAnErrorOrChangesNothing) {
 TEST(ModuleTest, RandomBytesNeverCrash) {
   std::mt19937 rng(1);
   for (int round = 0; round < 2000; ++round) {
-    std::string bytes = round % 2 == 0 ? "HEDDLE01" : "";
+    std::string bytes = round % 2 == 0 ? "HEDDLE02" : "";
     const size_t size = rng() % 300;
     while (bytes.size() < size) bytes.push_back(static_cast<char>(rng()));
     EXPECT_FALSE(ParseModule(bytes).ok());
@@ -90,8 +92,8 @@ TEST(ModuleTest, ErrorsSayWhatIsBroken) {
   EXPECT_THAT(error(""), HasSubstr("not a Heddle module"));
   EXPECT_THAT(error(good + "x"), HasSubstr("but the file has"));
   std::string newer = good;
-  newer[7] = '2';
-  EXPECT_THAT(error(newer), HasSubstr("format version 02"));
+  newer[7] = '3';
+  EXPECT_THAT(error(newer), HasSubstr("format version 03"));
   std::string params = good;
   params.back() = static_cast<char>(params.back() ^ 1);
   EXPECT_THAT(error(params), HasSubstr("checksum of section 'params'"));

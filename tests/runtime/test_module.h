@@ -29,8 +29,8 @@ inline Module MakeTestModule() {
   m.threads = 2;
   m.inputs = {{"a", "f32", {10, 100}}};
   m.outputs = {{"y", "f32", {10, 100}}};
-  m.kernels = {{"add", "0123456789abcdef", "add 10x100", 1000, 0, "default", 0},
-               {"square", "fedcba9876543210", "mul 10x100", 1000, kBytes, "tuned", 0.5}};
+  m.kernels = {{"add", "0123456789abcdef", "add 10x100", 1000, 0, "default", 0, false},
+               {"square", "fedcba9876543210", "mul 10x100", 1000, kBytes, "tuned", 0.5, true}};
   m.calls = {
       {0, {{Place::kInput, 0, kBytes}, {Place::kParam, 64, kBytes}, {Place::kArena, 0, kBytes}}},
       {1, {{Place::kArena, 0, kBytes}, {Place::kOutput, 0, kBytes}}}};

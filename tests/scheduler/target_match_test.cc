@@ -12,6 +12,8 @@ TEST(TargetMatchTest, ThreadsAreTakenOut) {
   EXPECT_EQ(needs->device_target, "llvm -mcpu=znver5 -mattr=+a,-b");
   EXPECT_EQ(needs->threads, 2);
   EXPECT_EQ(ParseTargetNeeds("llvm -mcpu=x")->threads, 1);
+  EXPECT_EQ(ParseTargetNeeds("llvm -mcpu=x -threads=2 -winograd=off")->device_target,
+            "llvm -mcpu=x");
   EXPECT_EQ(ParseTargetNeeds("cuda -arch=sm_90")->threads, 0);
 }
 
