@@ -102,8 +102,9 @@ void PrintTable(const runtime::Manifest& manifest, const Measured& measured, int
   table.AddRule();
   add(sum, false);
   fmt::print("{}\n", table.ToText(plain));
-  fmt::print("one inference of {}: {}; kernels timed one by one: {}; medians of {} inferences\n",
-             manifest.model, FormatNs(measured.whole_ns), FormatNs(sum.ns), measured.rounds);
+  fmt::print("one inference{}: {}; kernels timed one by one: {}; medians of {} inferences\n",
+             manifest.model.empty() ? "" : " of " + manifest.model, FormatNs(measured.whole_ns),
+             FormatNs(sum.ns), measured.rounds);
   fmt::print(
       "limits measured now: {:.0f} GFLOP/s, {:.1f} GB/s reading {}, as much as the model touches; "
       "{} thread{}; {}\n",

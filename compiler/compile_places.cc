@@ -18,7 +18,7 @@ constexpr size_t kAlignment = 64;  // as abi.h promises to kernels
 class Placer {
  public:
   Placer(const graph::FusedGraph& fused, const graph::MemoryPlan& plan)
-      : graph_(fused.graph), groups_(fused.groups), plan_(plan) {
+      : fused_(fused), graph_(fused.graph), groups_(fused.groups), plan_(plan) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       input_index_[graph_.inputs[i]] = static_cast<int64_t>(i);
     }
@@ -46,7 +46,7 @@ class Placer {
   // Lets the producing kernel write the model's output directly where it can.
   void PlaceOutputs() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const ValueId v = graph_.outputs[i];
+      const ValueId v = fused_.MemoryOf(graph_.outputs[i]);
       const BufferSlot slot{Place::kOutput, static_cast<int64_t>(i), Bytes(v)};
       if (IsGiven(v) || written_.contains(v)) {
         places_.copies.push_back({v, slot});
@@ -58,7 +58,7 @@ class Placer {
 
   absl::Status Assign(ValueId v) {
     if (places_.slots.contains(v)) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(places_.slots[v], SlotOf(v));
+    HEDDLE_ASSIGN_OR_RETURN(places_.slots[v], SlotOf(fused_.MemoryOf(v)));
     return absl::OkStatus();
   }
 
@@ -90,6 +90,7 @@ class Placer {
     return it->second;
   }
 
+  const graph::FusedGraph& fused_;
   const graph::Graph& graph_;
   const std::vector<graph::Group>& groups_;
   const graph::MemoryPlan& plan_;

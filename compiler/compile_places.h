@@ -21,8 +21,8 @@ struct Places {
   std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;
 };
 
-// A value that neither a group produces nor the model is given must be another view (reshape) of
-// one: it gets that one's place. Internal if the fused graph or the plan contradicts itself.
+// A view has the place of the value whose memory it is. Internal if the fused graph or the plan
+// contradicts itself.
 absl::StatusOr<Places> AssignPlaces(const graph::FusedGraph& fused, const graph::MemoryPlan& plan);
 
 }  // namespace heddle::internal

@@ -220,6 +220,12 @@ std::string OperatorsText(const std::vector<std::string>& ops) {
   return text;
 }
 
+bool OnlyRelabels(const Graph& graph, const std::vector<int>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
+    return graph.nodes[n].op == "reshape" || graph.nodes[n].op == "identity";
+  });
+}
+
 // The flops, label and ports of a group; then its canonical program.
 absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
                                const std::vector<int>& uses) {
@@ -301,6 +307,12 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
   FusedGraph fused;
   std::map<std::string, std::string> workloads;  // by key
   for (std::vector<int>& nodes : groups) {
+    if (options.enabled && OnlyRelabels(graph, nodes)) {
+      for (int n : nodes) {
+        fused.views[graph.nodes[n].outputs[0]] = fused.MemoryOf(graph.nodes[n].inputs[0]);
+      }
+      continue;
+    }
     HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
     HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
     HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));

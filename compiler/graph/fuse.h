@@ -1,6 +1,7 @@
 // Operator fusion and task extraction: from nodes to kernels.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,16 +26,25 @@ struct Group {
 struct FusedGraph {
   Graph graph;
   std::vector<Group> groups;  // execution order
+  // Values that are another's memory under another shape (a reshape on its own), and that other
+  // one, which is never a view itself. No group computes them.
+  std::map<ValueId, ValueId> views;
+
+  // Whose memory v is: the other one of a view, else v.
+  ValueId MemoryOf(ValueId v) const {
+    const auto it = views.find(v);
+    return it == views.end() ? v : it->second;
+  }
 };
 
 struct FuseOptions {
-  bool enabled = true;  // false: one group per node
+  bool enabled = true;  // false: one group per node, and no views
 };
 
 // Groups the nodes by the four operator classes: greedy in topological order, at most one complex
 // anchor a group, a producer merges only if all its consumers end up in the group (or it has a
-// single one), and no further once the group's expression would repeat itself too often. A reshape
-// between two anchors is a kernel that copies. Internal: two workloads with one key.
+// single one), and no further once the group's expression would repeat itself too often. Reshapes
+// that stay among themselves become views. Internal: two workloads with one key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 
 // The tensor expression of one group: inputs p0, p1, .. in the order of Group::inputs, stages named

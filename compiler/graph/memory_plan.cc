@@ -67,10 +67,11 @@ class Arena {
 
 MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options) {
   const Graph& graph = fused.graph;
-  const std::set<ValueId> graph_outputs(graph.outputs.begin(), graph.outputs.end());
+  std::set<ValueId> graph_outputs;  // memory that is the model's
+  for (ValueId v : graph.outputs) graph_outputs.insert(fused.MemoryOf(v));
   std::map<ValueId, int> reads_left;
   for (const Group& group : fused.groups) {
-    for (ValueId v : group.inputs) ++reads_left[v];
+    for (ValueId v : group.inputs) ++reads_left[fused.MemoryOf(v)];
   }
   MemoryPlan plan;
   Arena arena;
@@ -81,7 +82,8 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
       plan.unshared_bytes += bytes;
       plan.offsets[v] = arena.Take(bytes);
     }
-    for (ValueId v : group.inputs) {
+    for (ValueId input : group.inputs) {
+      const ValueId v = fused.MemoryOf(input);
       if (--reads_left[v] > 0 || !options.share) continue;
       if (auto it = plan.offsets.find(v); it != plan.offsets.end())
         arena.Give(it->second, Bytes(graph, v));

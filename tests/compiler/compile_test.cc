@@ -219,6 +219,40 @@ TEST(CompileModelTest, OutputsThatNoKernelWrites) {
   EXPECT_EQ(*reference, *outputs);
 }
 
+// Views of an input, of a value that two kernels read under different shapes, of a value that is an
+// output too, and a view that is an output, of which another kernel reads the source.
+TEST(CompileModelTest, ReshapesCopyNothing) {
+  OnnxModel model;
+  model.Input("x", {4, 6}).Constant("w", {6, 4}, std::vector<float>(24, 0.25f));
+  model.Constant("u", {8, 2}, std::vector<float>(16, 0.5f)).Ints("flat", {2, 8});
+  model.Ints("six", {4, 6}).Ints("line", {1, 24}).Ints("wide", {8, 3});
+  model.Constant("v", {3, 5}, std::vector<float>(15, 1.5f));
+  model.Node("Reshape", {"x", "wide"}, {"xw"}).Node("MatMul", {"xw", "v"}, {"a"});
+  model.Node("MatMul", {"x", "w"}, {"m"}).Node("Reshape", {"m", "flat"}, {"mf"});
+  model.Node("MatMul", {"mf", "u"}, {"b"}).Node("MatMul", {"m", "m"}, {"c"});
+  model.Node("Reshape", {"x", "line"}, {"xl"});
+  model.Node("Reshape", {"c", "flat"}, {"cf"}).Node("MatMul", {"c", "m"}, {"d"});
+  model.Output("a", {8, 5}).Output("b", {2, 2}).Output("c", {4, 4}).Output("xl", {1, 24});
+  model.Output("cf", {2, 8}).Output("d", {4, 4});
+  const auto module = Compile(model.Bytes());
+  ASSERT_TRUE(module.ok()) << module.status();
+  int copies = 0;
+  for (const runtime::CallSpec& call : module->manifest.calls) {
+    const std::string& label = module->manifest.kernels[call.kernel].label;
+    EXPECT_EQ(label.find("reshape"), std::string::npos) << label;
+    copies += label.find("copy") == 0;
+  }
+  EXPECT_EQ(copies, 2) << "the input as an output, and one value as two outputs";
+  const std::vector<std::string> inputs = RandomInputs(module->manifest, 5);
+  const auto outputs = RunModule(*module, inputs, /*runs=*/2);
+  const auto expected = InterpretModel(model.Bytes(), {}, inputs);
+  ASSERT_TRUE(outputs.ok() && expected.ok()) << outputs.status() << expected.status();
+  for (size_t i = 0; i < expected->size(); ++i) {
+    EXPECT_LE(RelativeError((*outputs)[i], (*expected)[i]), codegen::kDirectTolerance.relative)
+        << i;
+  }
+}
+
 TEST(CompileModelTest, EqualConstantsAreStoredOnce) {
   std::vector<float> values(1024, 0.5f);
   OnnxModel model;

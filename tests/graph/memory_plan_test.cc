@@ -29,7 +29,8 @@ std::map<ValueId, Life> Lives(const FusedGraph& fused, const MemoryPlan& plan) {
       const TensorType& type = fused.graph.values[v].type;
       lives[v] = {now, now, it->second, it->second + NumElements(type) * ir::SizeOf(type.dtype)};
     }
-    for (ValueId v : fused.groups[g].inputs) {
+    for (ValueId input : fused.groups[g].inputs) {
+      const ValueId v = fused.MemoryOf(input);
       if (lives.count(v)) lives[v].dies = now;
     }
   }
@@ -57,7 +58,8 @@ void CheckPlan(const FusedGraph& fused, const MemoryPlanOptions& options) {
   for (const Group& group : fused.groups) {
     for (ValueId v : group.outputs) {
       const auto& outputs = fused.graph.outputs;
-      const bool is_output = std::find(outputs.begin(), outputs.end(), v) != outputs.end();
+      const bool is_output = std::any_of(outputs.begin(), outputs.end(),
+                                         [&](ValueId o) { return fused.MemoryOf(o) == v; });
       EXPECT_EQ(plan.offsets.count(v), is_output ? 0u : 1u);
     }
   }
