@@ -12,9 +12,7 @@
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
-#include "compiler/ir/text.h"
 #include "compiler/runtime/module.h"
-#include "compiler/schedule/space.h"
 
 namespace heddle::bench {
 namespace {
@@ -78,23 +76,11 @@ absl::Status Make(const Flags& flags) {
   for (const runtime::CallSpec& call : module.manifest.calls) {
     if (call.kernel >= 0) flops += module.manifest.kernels[call.kernel].flops;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
-  std::map<std::string, std::string> workloads;
-  for (const graph::Task& task : graph::ExtractTasks(fused)) workloads[task.key] = task.workload;
-  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
   int tuned = 0;
   bool winograd = false;
   for (const runtime::KernelSpec& kernel : module.manifest.kernels) {
-    std::string trace;
-    if (kernel.schedule == "tuned") {
-      ++tuned;
-      trace = best.at(kernel.task).trace;
-    } else if (kernel.schedule == "default" && workloads.contains(kernel.task)) {
-      HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workloads.at(kernel.task)));
-      HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, schedule::DefaultTrace(naive, info));
-      trace = schedule::ToText(steps);
-    }
-    winograd = winograd || trace.find("winograd") != std::string::npos;
+    tuned += kernel.schedule == "tuned";
+    winograd |= kernel.winograd;
   }
   std::printf("%s\n", json{{"target", ir::ToText(target)},
                            {"kernels", module.manifest.kernels.size()},

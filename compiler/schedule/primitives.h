@@ -112,9 +112,7 @@ absl::StatusOr<Program> Pack(const Program& p, const std::string& block, const s
 //           Algorithms for Convolutional Neural Networks" (CVPR 2016): for tiles of m x m results,
 //           Y = A^T [sum over i of (G w G^T) * (B^T d B)] A. With a = m + 2, t rows and u columns
 //           of tiles, the new stages are
-//             <block>.tiles      [n, t m + 2, u m + 2, i]  X, zeros beyond its end; only if it has
-//             to
-//                                                          be larger
+//             <block>.tiles      [n, t m + 2, u m + 2, i]  X, then zeros; only if X is smaller
 //             <block>.data_rows  [a, a, n, t, u, i]        B^T d
 //             <block>.data       [a, a, n, t, u, i]        (B^T d) B
 //             <block>.weight_rows[a, 3, i, o]              G w
