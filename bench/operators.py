@@ -114,8 +114,8 @@ class Operators:
         return rows
 
     def choose_kernel(self, name, about):
-        """Loads the schedule to measure: {"id", "from"}. With trials, the finalists and the record meet in turns, and
-        the fastest is kept as the record."""
+        """Loads the schedule to measure: {"id", "from"}. With trials, the finalists and the record meet in turns; the
+        fastest of all is kept as the record, the fastest finalist is measured."""
         record = None if self.args.trials == 0 else self.records.find(about["key"], self.target)
         candidates = []  # (what, trace or None)
         tuned = None
@@ -124,6 +124,8 @@ class Operators:
             candidates += [(f"{self.args.trials} trials", finalist["trace"]) for finalist in tuned["finalists"]]
         if record:
             candidates.append(("record", record["trace"]))
+        if not candidates and self.args.trials is None:
+            print(f"  {name}: no record for {self.target}: its default schedule; --trials N tunes", flush=True)
         loaded = self.load(name, candidates) or [{**self.ours.ask("load"), "from": "default"}]
         if not tuned:
             return loaded[0]
@@ -144,7 +146,8 @@ class Operators:
                     "command": f"bench/run.sh operators --trials {self.args.trials} --seed {self.args.seed}",
                 }
             )
-        return loaded[winner]
+        fresh = [i for i in times if loaded[i]["from"] != "record"] or [winner]
+        return loaded[min(fresh, key=lambda i: statistics.median(times[i]))]
 
     def load(self, name, candidates):
         """Those of `candidates` that still build; a record of an older compiler may not."""

@@ -4,13 +4,13 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1
-for argument in "$@"; do
-  case "$argument" in -h | --help) exec python3 "$root/bench/run.py" "$@" ;; esac
-done
+# What is wrong with the arguments is said before anything is installed.
+benchmark=$(python3 "$root/bench/arguments.py" "$@") || exit $?
+case "$benchmark" in usage:*) printf '%s\n' "$benchmark" && exit 0 ;; esac
 "$root/deploy/setup.sh" --bench
 python=python3
 targets=(heddle-operator-bench heddle-bench-onednn heddle-bench-openblas)
-if [ "${1:-}" = models ]; then
+if [ "$benchmark" = models ]; then
   targets=(heddle-operator-bench heddle-bench-module heddle_shared heddle heddle-scheduler heddle-tracker heddle-worker)
   # The peers live in a virtual environment, made anew when the list of them changes.
   venv="$root/build/bench/venv"

@@ -38,7 +38,7 @@ class Service:
         """Tunes a model and writes its module. Seconds it took."""
         start = time.monotonic()
         self._run(
-            ["tune", model, "-o", module, "--target", target, "--trials", str(trials), "--seed", str(seed), "--plain"],
+            ["tune", model, "-o", module, "--target", target, "--trials", str(trials), "--seed", str(seed), "--force", "--plain"],
             stdout=sys.stderr,
         )
         return time.monotonic() - start

@@ -77,7 +77,8 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
     int calls = 0;
     for (const runtime::CallSpec& call : manifest.calls)
       calls += call.kernel == static_cast<int>(k);
-    table.Add({kernel.label, fmt::format("{}", calls), kernel.schedule,
+    table.Add({kernel.label, fmt::format("{}", calls),
+               kernel.schedule + (kernel.winograd ? ", winograd" : ""),
                FormatNs(kernel.record_ms * 1e6), kernel.task});
   }
   fmt::print("{}", table.ToText(global.output.plain));

@@ -68,6 +68,9 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
                                                  const ir::TargetInfo& target,
                                                  const std::string& symbol) {
   HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, TraceOf(naive, choice, trace, target));
+  if (IsWinograd(steps) && !target.target.winograd) {
+    return absl::FailedPreconditionError("the target forbids Winograd's form (-winograd=off)");
+  }
   absl::StatusOr<ir::Program> scheduled = schedule::Replay(naive, steps);
   if (!scheduled.ok()) return Refused(scheduled.status());
   if (absl::Status status = ir::Verify(*scheduled); !status.ok()) return Refused(status);

@@ -105,8 +105,12 @@ absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
   HEDDLE_RETURN_IF_ERROR(checker.Prepare(naive, std::move(inputs), kPoints, random));
   HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, &by_name));
   kernel.Call(host);
+  // The absolute part is stated for operands in [-1, 1]; a model's constants are as large as they
+  // are, so results count relative to the largest.
+  codegen::Tolerance tolerance = use.tolerance;
+  tolerance.absolute = tolerance.relative * checker.LargestExpected();
   double max_error = 0;
-  return checker.CheckPoints(outputs, "", use.tolerance, &max_error);
+  return checker.CheckPoints(outputs, "", tolerance, &max_error);
 }
 
 }  // namespace heddle::internal

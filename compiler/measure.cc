@@ -36,18 +36,11 @@ constexpr char kPoisonBytes[] = {'\x5a', '\x33'};
 // give 0.4e12), with room for work the optimiser may rightly hoist out of the loops.
 constexpr double kImpossibleFlops = 4e12;
 
-template <typename T>
-void FillWith(const ir::Buffer& buffer, void* data, const std::function<T()>& next) {
-  T* out = static_cast<T*>(data);
-  const int64_t count = buffer.NumElements();
-  for (int64_t i = 0; i < count; ++i) out[i] = next();
-}
-
 void Poison(const ir::Buffer& buffer, void* data, int run) {
   if (buffer.dtype == DType::kF32) {
-    FillWith<uint32_t>(buffer, data, [] { return kPoison32; });
+    std::fill_n(static_cast<uint32_t*>(data), buffer.NumElements(), kPoison32);
   } else if (buffer.dtype == DType::kF64) {
-    FillWith<uint64_t>(buffer, data, [] { return kPoison64; });
+    std::fill_n(static_cast<uint64_t*>(data), buffer.NumElements(), kPoison64);
   } else {
     std::memset(data, kPoisonBytes[run], buffer.SizeBytes());
   }

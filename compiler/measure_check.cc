@@ -110,6 +110,14 @@ absl::Status ResultChecker::Check(const std::vector<void*>& outputs, const std::
   return whole_.empty() ? Keep(outputs, tolerance) : CheckWhole(outputs, when, tolerance);
 }
 
+double ResultChecker::LargestExpected() const {
+  double largest = 0;
+  for (double value : expected_) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
 absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const std::string& when,
                                         const Tolerance& tolerance, double* max_error) const {
   for (size_t k = 0; k < points_.size(); ++k) {

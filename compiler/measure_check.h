@@ -34,6 +34,9 @@ class ResultChecker {
   absl::Status CheckPoints(const std::vector<void*>& outputs, const std::string& when,
                            const codegen::Tolerance& tolerance, double* max_error) const;
 
+  // The largest finite magnitude expected at the points; 0 if there is none.
+  double LargestExpected() const;
+
   // How often kept outputs turned out wrong and gave way to a later candidate's.
   int replaced() const { return replaced_; }
 

@@ -11,7 +11,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct Strategy {
   std::string_view name;

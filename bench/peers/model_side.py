@@ -10,6 +10,7 @@ Inputs are in place before a round: a call is one inference and nothing else.
 import ctypes
 import json
 import os
+import statistics
 import sys
 import time
 
@@ -132,10 +133,14 @@ class OpenVino:
         for name, value in inputs.items():
             request.set_tensor(name, self._ov.Tensor(value))
 
-        def call():  # not infer(), which makes a dictionary of the outputs each time
+        def call_async():  # makes no dictionary of the outputs, but hands the call to another thread
             request.start_async()
             request.wait()
 
+        def call_here():
+            request.infer(share_outputs=True)
+
+        call = min((call_async, call_here), key=lambda way: statistics.median(time_round(way)))
         return call, lambda: {port.any_name: request.get_tensor(port).data.copy() for port in compiled.outputs}
 
 

@@ -125,6 +125,9 @@ class Planner {
       iterations = next.divisor;
       progress = Make(Op::kFloorMod, {next.value->args[0], Int(next.divisor)});
     }
+    for (size_t d = 0; d <= next.depth; ++d) {
+      if (loops_[d]->kind == LoopKind::kVectorized) return;  // an address for each lane
+    }
     const For* place = nullptr;
     Expr at;
     int64_t share = 0;

@@ -40,9 +40,10 @@ absl::Status CheckSize(const Block& block, const Block& other, const Block& grow
   const int64_t nodes = CountNodes(grown.store.value, kMaxMergedNodes);
   const int64_t before = CountNodes(block.store.value, kMaxMergedNodes) +
                          CountNodes(other.store.value, kMaxMergedNodes);
-  if (nodes <= std::max(kMaxNodes, std::min(before, kMaxMergedNodes))) return absl::OkStatus();
+  const int64_t limit = std::max(kMaxNodes, std::min(before, kMaxMergedNodes));
+  if (nodes <= limit) return absl::OkStatus();
   return Illegal(block, absl::StrCat("would make block ", Quoted(grown.name), " larger than ",
-                                     kMaxNodes, " operations"));
+                                     limit, " operations"));
 }
 
 // Replaces loads of one buffer; `value_at` gives the element's value for rewritten indices.

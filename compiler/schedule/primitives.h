@@ -122,7 +122,7 @@ absl::StatusOr<Program> Pack(const Program& p, const std::string& block, const s
 //             <block>            [n, y, x, o]              (A^T M) A
 //           in loops "<stage>.<k>". Fewer multiplications, less exact: tolerance.h says how much.
 // refuses:  m other than 2, 4 and 6; anything else than such a convolution of floats in a naive
-//           nest; results smaller than a tile.
+//           nest of its own; results smaller than a tile.
 absl::StatusOr<Program> Winograd(const Program& p, const std::string& block, int64_t m);
 
 // rewrite:  C[s] op= v(s, r)  ->  C.rf[s, r0] op= v(s, r), then C[s] op= C.rf[s, r0]

@@ -175,8 +175,8 @@ int64_t TiledRule::PreferredMiddle(size_t axis, int64_t tile, int64_t groups) co
 }
 
 // Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
-// then threads share rows of the result, and each reads all of the other operand.
-// Nor if they do not fit the second-level cache: then rows are taken in blocks that do.
+// then threads share rows of the result, and each reads all of the other operand; and rows that do
+// not fit the second-level cache come from beyond it for every panel, so they are taken in blocks.
 bool TiledRule::PrefersVectorFirst() const {
   if (model_.streaming() || model_.StripsOfPadding() || BlocksOfRows() > 1) return false;
   return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
@@ -212,6 +212,9 @@ void TiledRule::DeclarePacking(Knobs& knobs) {
     const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
                                     buffer.name) != stage_.constants.end();
     if (!constant || buffer.SizeBytes() < kSmall) continue;
+    const bool known = std::any_of(packable_.begin(), packable_.end(),
+                                   [&](const Packable& p) { return p.buffer == buffer.name; });
+    if (known) continue;
     Packable packable;
     packable.buffer = buffer.name;
     int walked = 0;

@@ -268,6 +268,11 @@ absl::StatusOr<Program> Winograd(const Program& p, const std::string& block_name
   }
   if (c->rows < m || c->columns < m) return Illegal(path.block(), "is smaller than a tile");
   const size_t place = ir::As<ir::Seq>(path.nodes[0]) ? 1 : 0;
+  for (size_t k = place + 1; k < path.nodes.size(); ++k) {
+    if (ir::As<ir::Seq>(path.nodes[k])) {
+      return Illegal(path.block(), "shares its loops with another block");
+    }
+  }
   Stages stages(block_name, c->out->dtype);
   AddStages(*c, block_name, m, stages);
   const Stmt without = ReplaceAt(path, place, ir::MakeSeq(stages.stmts));

@@ -104,7 +104,9 @@ class WinogradTransforms : public Rule {
 
 // The one variable of an index, where it is all there is or the left operand of // or %.
 const ir::Var* VarOf(const ir::Expr& index) {
-  const ir::Expr& e = index->kind == ir::ExprKind::kOp ? index->args[0] : index;
+  const bool divides = index->kind == ir::ExprKind::kOp &&
+                       (index->op == ir::Op::kFloorDiv || index->op == ir::Op::kFloorMod);
+  const ir::Expr& e = divides ? index->args[0] : index;
   return e->kind == ir::ExprKind::kVar ? e->var.get() : nullptr;
 }
 

@@ -384,6 +384,11 @@ TEST(BuildCandidateTest, PrepackIsAKernelOfItsOwn) {
       BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, Native());
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_EQ(artifact->kernels.size(), 2u);
+  ir::Target exact = Native();
+  exact.winograd = false;
+  EXPECT_EQ(
+      BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, exact).status(),
+      absl::FailedPreconditionError("the target forbids Winograd's form (-winograd=off)"));
   EXPECT_EQ(artifact->kernels[0].symbol, "kernel");
   EXPECT_EQ(artifact->kernels[1].symbol, "kernel.prepack");
   // The prepack's one result is what the kernel takes by that name; the plain weights it does not.

@@ -167,6 +167,9 @@ TEST(Winograd, RefusesNamesThatExist) {
   const std::string text = ir::Print(tensor::LowerToLoops(b.Build({conv}).value()).value());
   const ir::Program naive = ir::Parse(absl::StrReplaceAll(text, {{"copy", "conv.data"}})).value();
   EXPECT_THAT(Refusal(naive, "winograd conv 2\n"), HasSubstr("exists already in the program"));
+  // A block computed in the convolution's own loops would vanish with them.
+  EXPECT_THAT(Refusal(ir::Parse(text).value(), "compute_at copy conv.i0\nwinograd conv 2\n"),
+              HasSubstr("shares its loops with another block"));
 }
 
 ir::Program Product(int64_t m, int64_t n, int64_t k) {

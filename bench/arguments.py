@@ -1,0 +1,49 @@
+"""The command line of bench/run.sh. As a program: checks it and prints the name of the benchmark."""
+
+import argparse
+import os
+
+BENCHMARKS = ("operators", "models")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def threads_list(text):
+    if not all(part.isdecimal() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of numbers like 1,2")
+    threads = [int(part) for part in text.split(",")]
+    if not all(1 <= t <= 256 for t in threads):
+        raise argparse.ArgumentTypeError("threads are from 1 to 256")
+    return threads
+
+
+def bounded(low, high):
+    def parse(text):
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is no number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="bench/run.sh", description="Benchmarks against what users would pick instead.")
+    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    parser.add_argument("--only", metavar="ROW,..", type=lambda text: text.split(","), help="these rows alone")
+    parser.add_argument("--threads", type=threads_list, default=[1, 2], metavar="1,2")
+    parser.add_argument("--trials", type=bounded(0, 100000), help="tune afresh with so many trials; 0: default schedules; else the records")
+    parser.add_argument("--records", metavar="FILE", help="read and kept up to date; else bench/records/<cpu>.jsonl")
+    parser.add_argument("--seed", type=bounded(0, 2**31), default=0, help="of the search")
+    parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn")
+    parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="where the binaries are")
+    args = parser.parse_args()
+    if args.json:
+        try:
+            open(args.json, "a").close()
+        except OSError as error:
+            parser.error(f"cannot write {args.json}: {error.strerror}")
+    return args
+
+
+if __name__ == "__main__":
+    print(parse().benchmark)
