@@ -26,12 +26,14 @@ constexpr char kEveryPrimitive[] =
     "vectorize e@l.3\n"
     "unroll c\n"
     "bind a blockIdx.x\n"
-    "set_scope b global\n";
+    "set_scope b global\n"
+    "pack b w 1 32 1 0\n"
+    "winograd b 4\n";
 
 TEST(TraceText, RoundTripsEveryPrimitive) {
   auto trace = ParseTrace(kEveryPrimitive);
   ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_EQ(trace->steps.size(), 16u);
+  EXPECT_EQ(trace->steps.size(), static_cast<size_t>(Primitive::kWinograd) + 1);
   EXPECT_EQ(ToText(*trace), kEveryPrimitive);
 }
 
