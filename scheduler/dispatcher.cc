@@ -195,7 +195,11 @@ void Dispatcher::On(const CandidateProfiled& event) {
   if (stage.kind != v1::STAGE_PROFILE || !stage.candidates.erase(event.candidate)) return;
   stage.in_progress.erase(event.candidate);
   Job& job = jobs_.at(stage.job);
-  job.tasks[stage.task->value].stage_failures = 0;
+  Task& task = job.tasks[stage.task->value];
+  task.stage_failures = 0;
+  if (event.outcome == v1::OUTCOME_OK && event.median_ns > 0) {
+    task.best_ns = task.best_ns > 0 ? std::min(task.best_ns, event.median_ns) : event.median_ns;
+  }
   FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
 }
 

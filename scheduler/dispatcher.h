@@ -53,13 +53,18 @@ struct CandidateProfiled {
   CandidateId candidate;
   v1::Outcome outcome;
   std::string message;
+  double median_ns = 0;  // when OK
 };
 // Results of the stages that have one; delivered with the end of the stage, so that each is taken
 // as a whole or not at all.
 struct TaskPlan {
-  int known = 0;
+  int known = 0;  // records of the database, for this task
   int known_valid = 0;
-};  // of the database, for this task
+  double known_best_ns = 0;
+  std::string key{};  // workload hash
+  int weight = 1;
+  double flops = 0;
+};
 struct Imported {
   std::vector<TaskPlan> tasks;
   std::string device_key;

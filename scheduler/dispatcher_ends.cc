@@ -77,6 +77,10 @@ void Dispatcher::EndImport(Job& job, const StageFinished& event) {
     Task task;
     task.known = plan.known;
     task.known_valid = plan.known_valid;
+    task.key = plan.key;
+    task.weight = plan.weight;
+    task.flops = plan.flops;
+    task.best_ns = plan.known_best_ns;
     const int reused = job.params.force ? 0 : plan.known;
     task.budget = std::max(0, job.params.trials_per_task - reused);
     task.warm_pending = plan.known > 0 && task.budget > 0;

@@ -78,7 +78,7 @@ absl::Status Executive::LoadJobs() {
   absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
   if (!jobs.ok()) return jobs.status();
   for (const StoredJob& stored : *jobs) {
-    dispatcher_.Restore(book_.Load(stored, now));
+    dispatcher_.Restore(book_.Load(stored, now, absl::Now()));
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     dirty_.insert(JobId{stored.row.id});
   }
@@ -203,14 +203,15 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
     payload->known.push_back(known.ok() ? *known : KnownRecords{});
     const KnownRecords& found = payload->known.back();
     imported.tasks.push_back({static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
-                              static_cast<int>(std::min<int64_t>(found.valid, 1 << 30))});
+                              static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
+                              found.best_ns, task.key(), std::max(1, task.weight()), task.flops()});
     all_known &= found.total >= spec.trials_per_task();
   }
   if (!device_seen && (!all_known || spec.force())) {
     // No such device is here, and the records do not suffice without one: wait for whichever device
     // comes.
     imported.device_key.clear();
-    for (TaskPlan& plan : imported.tasks) plan = {};
+    for (TaskPlan& plan : imported.tasks) plan.known = plan.known_valid = 0, plan.known_best_ns = 0;
     for (KnownRecords& known : payload->known) known = {};
   }
   end->result = std::move(imported);

@@ -5,6 +5,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "scheduler/executive.h"
+#include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -69,7 +70,7 @@ absl::Status Executive::CallAndWait(Input input, const std::string& what) {
 
 absl::StatusOr<std::string> Executive::Submit(const v1::JobSpec& spec,
                                               const std::string& model_digest) {
-  absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec);
+  absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec, MonotonicNow(), absl::Now());
   if (!params.ok()) return params.status();
   const JobId id{next_job_++};
   Input input;

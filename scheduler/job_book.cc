@@ -1,6 +1,7 @@
 #include "scheduler/job_book.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr int kMaxBatch = 1024;
 constexpr int kMaxTrials = 100'000;
 constexpr int kMaxPipelineDepth = 64;
+constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
 constexpr int kDefaultBatch = 16;
 constexpr int kDefaultDepth = 2;
 constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
@@ -50,7 +52,8 @@ double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a,
 
 }  // namespace
 
-absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec) {
+absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec, absl::Time now,
+                                              absl::Time wall) {
   absl::StatusOr<TargetNeeds> needs = ParseTargetNeeds(spec.target());
   if (!needs.ok()) return needs.status();
   auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {
@@ -70,6 +73,17 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec) {
     return s;
   if (auto s = range("repeats", spec.repeats(), 0, 1000); !s.ok()) return s;
   if (auto s = range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000); !s.ok()) return s;
+  if (auto s = range("priority", spec.priority(), -10, 10); !s.ok()) return s;
+  if (auto s = range("deadline_unix_ns", spec.deadline_unix_ns(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("time_limit_ms", spec.time_limit_ms(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("plateau_trials", spec.plateau_trials(), 0, kMaxTrials); !s.ok()) return s;
+  if (auto s = range("target_latency_ns", spec.target_latency_ns(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("max_devices", spec.max_devices(), 0, 1 << 20); !s.ok()) return s;
+  const std::string& allocation = spec.allocation();
+  if (!allocation.empty() && allocation != "gradient" && allocation != "uniform") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("allocation is \"", allocation, "\"; it must be gradient or uniform"));
+  }
   JobParams params;
   params.target = needs->device_target;
   params.threads = needs->threads;
@@ -78,6 +92,16 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec) {
   params.batch = spec.batch() == 0 ? kDefaultBatch : spec.batch();
   params.pipeline_depth = spec.pipeline_depth() == 0 ? kDefaultDepth : spec.pipeline_depth();
   params.force = spec.force();
+  params.tenant = spec.user();
+  params.priority = spec.priority();
+  if (spec.deadline_unix_ns() > 0) {
+    params.deadline = now + (absl::FromUnixNanos(spec.deadline_unix_ns()) - wall);
+  }
+  if (spec.time_limit_ms() > 0) params.time_limit = absl::Milliseconds(spec.time_limit_ms());
+  params.plateau = spec.plateau_trials();
+  params.target_latency_ns = static_cast<double>(spec.target_latency_ns());
+  if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
+  params.max_devices = spec.max_devices();
   return params;
 }
 
@@ -269,13 +293,13 @@ void JobBook::CountBusy(JobId id, bool busy, absl::Time now) {
 
 // ---- restart ----
 
-Job JobBook::Load(const StoredJob& stored, absl::Time now) {
+Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   JobData& data = jobs_[JobId{stored.row.id}];
   data.row = stored.row;
   data.busy = absl::Milliseconds(stored.row.job.running_ms());
   Job job;
   job.id = JobId{stored.row.id};
-  absl::StatusOr<JobParams> params = ParamsFrom(stored.row.job.spec());
+  absl::StatusOr<JobParams> params = ParamsFrom(stored.row.job.spec(), now, wall);
   if (params.ok()) job.params = *params;
   job.params.device_key = stored.row.device_key;
   job.phase = PhaseOf(stored.row);
@@ -290,6 +314,10 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now) {
                           0,
                           0});
     Task task;
+    task.key = row.info.key();
+    task.weight = std::max(1, row.info.weight());
+    task.flops = row.info.flops();
+    task.best_ns = row.known_best_ns;
     task.budget = row.budget;
     task.known = row.known;
     task.known_valid = row.known_valid;
@@ -308,6 +336,7 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now) {
       continue;
     }
     ++task.trials;
+    task.best_ns = Faster(task.best_ns, row.median_ns);
     ++data.trials_before;
     if (!row.learned) unlearned[static_cast<size_t>(row.task)] = true;
     TaskData& measured = data.tasks[static_cast<size_t>(row.task)];

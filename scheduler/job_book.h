@@ -63,7 +63,7 @@ class JobBook {
                const std::vector<Decision>& decisions, absl::Time now, absl::Time wall);
 
   // A stored job, for Dispatcher::Restore.
-  Job Load(const StoredJob& stored, absl::Time now);
+  Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
@@ -74,8 +74,10 @@ class JobBook {
   // Shown with the job; durable with its next change.
   void AddWarnings(JobId id, const std::vector<std::string>& warnings);
 
-  // Params from what the user asked. InvalidArgument names the field.
-  static absl::StatusOr<JobParams> ParamsFrom(const v1::JobSpec& spec);
+  // Params from what the user asked; its instants are turned from `wall` to the dispatcher's clock.
+  // InvalidArgument names the field.
+  static absl::StatusOr<JobParams> ParamsFrom(const v1::JobSpec& spec, absl::Time now,
+                                              absl::Time wall);
   // The whole job, as users see it.
   v1::Job View(const Dispatcher& dispatcher, JobId id, absl::Time now) const;
 

@@ -34,6 +34,12 @@ struct SlotInfo {
   std::string why_not;   // one line, when not usable
 };
 
+// How a job's trials are shared out among its tasks.
+enum class Allocation {
+  kGradient,  // to the task whose next trials should save the most time of the whole model
+  kUniform,   // every task the same number
+};
+
 struct JobParams {
   std::string target;      // without -threads
   int threads = 1;         // 0: any slot whose target matches
@@ -42,6 +48,17 @@ struct JobParams {
   int batch = 16;
   int pipeline_depth = 2;
   bool force = false;
+  // Whose job it is, for fair shares: tenants with work get slots in proportion to their shares.
+  std::string tenant;
+  double share = 1;
+  int priority = 0;                              // -10..10; larger first, within a tenant
+  absl::Time deadline = absl::InfiniteFuture();  // of the whole job
+  // When tuning ends besides the trials; what is in flight is finished, then the job compiles.
+  absl::Duration time_limit = absl::InfiniteDuration();  // of tuning, pauses left out
+  int plateau = 0;  // so many trials of a task without a gain over 1 % end it; 0: never
+  double target_latency_ns = 0;  // sum over the tasks of best time x weight; 0: none
+  Allocation allocation = Allocation::kGradient;
+  int max_devices = 0;  // device slots it may hold at a time; 0: any number
 };
 
 // Where a candidate without a final record is.
@@ -76,18 +93,22 @@ using TaskPhase =
 
 struct Task {
   TaskPhase phase;
-  int budget = 0;                                // trials this job may measure
-  int trials = 0;                                // final records of this job, failed ones included
-  int failed = 0;                                // of these
-  int known = 0;                                 // records of the database at the start
-  int known_valid = 0;                           // of these
-  bool exhausted = false;                        // the search has nothing more to propose
-  bool warm_pending = false;                     // the known records are not learned yet
-  std::string first_error;                       // of the failed trials
-  std::map<CandidateId, Candidate> round;        // only those without a final record
-  int round_size = 0;                            // candidates the round began with
-  std::optional<AttemptId> profile;              // the live profile stage
-  int stage_failures = 0;                        // infrastructure faults in a row
+  std::string key;                         // workload hash; empty where unknown
+  int weight = 1;                          // uses in the model
+  double flops = 0;                        // of one execution
+  double best_ns = 0;                      // best median so far, known records included; 0: none
+  int budget = 0;                          // trials this job may measure
+  int trials = 0;                          // final records of this job, failed ones included
+  int failed = 0;                          // of these
+  int known = 0;                           // records of the database at the start
+  int known_valid = 0;                     // of these
+  bool exhausted = false;                  // the search has nothing more to propose
+  bool warm_pending = false;               // the known records are not learned yet
+  std::string first_error;                 // of the failed trials
+  std::map<CandidateId, Candidate> round;  // only those without a final record
+  int round_size = 0;                      // candidates the round began with
+  std::optional<AttemptId> profile;        // the live profile stage
+  int stage_failures = 0;                  // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 
   int valid() const { return trials - failed; }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
+#include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -44,7 +45,8 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
   }
   const v1::JobSpec spec = request.spec();
-  if (absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec); !params.ok())
+  if (absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec, MonotonicNow(), absl::Now());
+      !params.ok())
     return ToGrpc(params.status());
   absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
   if (!blob.ok()) return ToGrpc(blob.status());

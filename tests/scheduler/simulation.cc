@@ -140,7 +140,7 @@ class World {
     row.job.set_state(v1::JOB_IMPORTING);
     Payload payload;
     payload.submitted = row;
-    Feed(JobSubmitted{JobId{row.id}, *JobBook::ParamsFrom(spec)}, std::move(payload));
+    Feed(JobSubmitted{JobId{row.id}, *JobBook::ParamsFrom(spec, now_, now_)}, std::move(payload));
     Flush();  // the user has his answer only now
     acknowledged_.insert(row.id);
   }
@@ -247,7 +247,7 @@ class World {
       for (const CandidateRow& candidate : job.candidates) {
         if (candidate.outcome) finished_.insert({job.row.id, candidate.id});
       }
-      dispatcher_->Restore(book_.Load(job, now_));
+      dispatcher_->Restore(book_.Load(job, now_, now_));
     }
     dispatcher_->SetNextAttempt(AttemptId{next_attempt_});
     SendSlots();
