@@ -43,6 +43,8 @@ std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
       Activate(job);
     }
   }
+  touched_.clear();
+  while (!wakes_.empty() && wakes_.begin()->first <= now) wakes_.erase(wakes_.begin());
   Schedule();
   return std::move(decisions_);
 }
@@ -79,6 +81,7 @@ absl::Time Dispatcher::NextWake(absl::Time now) const {
   auto consider = [&](absl::Time time) {
     if (time > now) wake = std::min(wake, time);
   };
+  if (!wakes_.empty()) consider(wakes_.begin()->first);
   for (const auto& [slot, trouble] : trouble_) consider(trouble.not_before);
   for (const auto& [id, fetch] : fetches_) consider(fetch.not_before);
   for (const auto& [id, job] : jobs_) {

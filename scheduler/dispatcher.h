@@ -142,6 +142,13 @@ struct TaskChanged {
 struct JobChanged {
   JobId job;
 };
+// The job's deadline cannot be met as things stand (`late`), or can again; said at import and
+// whenever the estimate changes materially.
+struct DeadlineEstimate {
+  JobId job;
+  bool late = false;
+  absl::Time finish;  // as predicted now
+};
 // To be performed.
 struct StartStage {
   AttemptId attempt;
@@ -170,7 +177,7 @@ struct EndFetch {
 };
 using Decision =
     std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged, JobChanged,
-                 StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
+                 DeadlineEstimate, StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
 
 // Numbers that hold for every job.
 struct DispatcherOptions {
@@ -252,6 +259,13 @@ class Dispatcher {
   // again. False: max_attempts are used up.
   bool Retry(const StageFinished& event, int* failures, absl::Time* not_before) const;
 
+  // Lets the job go on at the end of this Step: looks for the end of its tuning, begins rounds,
+  // finds out anew which of its stages are ready. Called by Step for the job of the event; whatever
+  // changes another job calls it for that job, too.
+  void Touch(JobId job) { touched_.insert(job); }
+  // Touches the job at `time` (NextWake comes no later than that).
+  void WakeAt(JobId job, absl::Time time) { wakes_.emplace(time, job); }
+
   // Placement (placement.cc).
   void Schedule();
   void AddTuningWork(const Job& job, absl::Time now, std::vector<WorkItem>* work) const;
@@ -283,6 +297,8 @@ class Dispatcher {
   };
   std::map<SlotId, SlotTrouble> trouble_;
   int64_t next_attempt_ = 1;
+  std::set<std::pair<absl::Time, JobId>> wakes_;
+  std::set<JobId> touched_;
   // Of the running Step.
   absl::Time now_;
   std::vector<Decision> decisions_;

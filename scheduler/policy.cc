@@ -21,9 +21,11 @@ void RoundRobin::Order(std::vector<WorkItem>* work) const {
 void RoundRobin::Served(const WorkItem& work) { last_turn_[{work.job, work.device}] = ++turn_; }
 
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
-  if (name == "round_robin") return std::make_unique<RoundRobin>();
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown policy \"", std::string(name), "\"; known: round_robin"));
+  if (name == "sequential" || name == "round_robin" || name == "predictive") {
+    return std::make_unique<RoundRobin>();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown policy \"", std::string(name),
+                                                 "\"; known: sequential, round_robin, predictive"));
 }
 
 }  // namespace heddle::scheduler

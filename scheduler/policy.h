@@ -46,7 +46,7 @@ class RoundRobin : public Policy {
   int64_t turn_ = 0;
 };
 
-// "round_robin". InvalidArgument names the policies there are.
+// "sequential", "round_robin" or "predictive". InvalidArgument names the policies there are.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 
 }  // namespace heddle::scheduler
