@@ -79,7 +79,7 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
 std::string DescribeRound(const Dispatcher& dispatcher, const Job& job, const Task& task,
                           TaskIndex index) {
   const int done = task.round_size - static_cast<int>(task.round.size());
-  if (task.profile) return absl::StrCat("profile ", done, "/", task.round_size);
+  if (!task.profiles.empty()) return absl::StrCat("profile ", done, "/", task.round_size);
   int building = 0, built = 0;
   for (const auto& [id, candidate] : task.round) {
     building += Is<Building>(candidate.where);
@@ -108,7 +108,7 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
     return task.exhausted && task.remaining() > 0 ? "done: nothing left to try" : "done";
   }
   if (job.final()) return "stopped";
-  if (job.paused && !task.profile) return "paused";
+  if (job.paused && task.profiles.empty()) return "paused";
   if (task.not_before > now) {
     return absl::StrCat(
         "trying again in ",

@@ -1,6 +1,7 @@
 #include "scheduler/dispatcher.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,9 @@ template <typename Phase, typename Variant>
 bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
+
+// A profile stage with so many candidates ahead does not run dry before the next answer.
+constexpr size_t kReadyQueue = 2;
 
 bool AnyBuilding(const Task& task) {
   return std::any_of(task.round.begin(), task.round.end(),
@@ -45,7 +49,9 @@ std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
   }
   touched_.clear();
   while (!wakes_.empty() && wakes_.begin()->first <= now) wakes_.erase(wakes_.begin());
+  for (const auto& [job, task] : feeding_) FeedProfiles(jobs_.at(job), task, kReadyQueue);
   Schedule();
+  CloseProfiles();
   return std::move(decisions_);
 }
 
@@ -175,20 +181,12 @@ void Dispatcher::On(const CandidateBuilt& event) {
   Job& job = jobs_.at(stage.job);
   Task& task = job.tasks[stage.task->value];
   task.stage_failures = 0;
-  Candidate& candidate = task.round.at(event.candidate);
+  feeding_.insert({job.id, *stage.task});
   if (event.outcome != v1::OUTCOME_OK) {
     FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
   } else {
-    candidate.where = Built{};
-    if (task.profile && !live_.at(*task.profile).input_closed &&
-        !live_.at(*task.profile).cancelled) {
-      LiveStage& profile = live_.at(*task.profile);
-      candidate.where = Profiling{profile.id};
-      profile.candidates.insert(event.candidate);
-      Emit(FeedProfile{profile.id, job.id, event.candidate});
-    }
+    task.round.at(event.candidate).where = Built{};
   }
-  CloseIdleProfile(job, *stage.task);
 }
 
 void Dispatcher::On(const CandidateProfiled& event) {
@@ -292,13 +290,41 @@ void Dispatcher::Activate(Job& job) {
   }
 }
 
-void Dispatcher::CloseIdleProfile(Job& job, TaskIndex index) {
+void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
   Task& task = job.tasks[index.value];
-  if (!task.profile || AnyBuilding(task)) return;
-  LiveStage& profile = live_.at(*task.profile);
-  if (profile.input_closed) return;
-  profile.input_closed = true;
-  Emit(CloseProfile{profile.id});
+  std::vector<LiveStage*> open;
+  for (AttemptId id : task.profiles) {
+    LiveStage& stage = live_.at(id);
+    if (!stage.input_closed && !stage.cancelled) open.push_back(&stage);
+  }
+  if (open.empty()) return;
+  for (auto& [id, candidate] : task.round) {
+    if (!Is<Built>(candidate.where)) continue;
+    LiveStage* next =
+        *std::min_element(open.begin(), open.end(), [](const LiveStage* a, const LiveStage* b) {
+          return a->candidates.size() < b->candidates.size();
+        });
+    if (next->candidates.size() >= depth) return;
+    candidate.where = Profiling{next->id};
+    next->candidates.insert(id);
+    Emit(FeedProfile{next->id, job.id, id});
+  }
+}
+
+void Dispatcher::CloseProfiles() {
+  for (const auto& [id, index] : feeding_) {
+    Job& job = jobs_.at(id);
+    FeedProfiles(job, index, std::numeric_limits<size_t>::max());
+    const Task& task = job.tasks[index.value];
+    if (AnyBuilding(task)) continue;
+    for (AttemptId attempt : task.profiles) {
+      LiveStage& stage = live_.at(attempt);
+      if (stage.input_closed) continue;
+      stage.input_closed = true;
+      Emit(CloseProfile{attempt});
+    }
+  }
+  feeding_.clear();
 }
 
 void Dispatcher::EndJob(Job& job, JobPhase phase) {

@@ -8,7 +8,9 @@
 // stage with exactly one StageFinished.
 //
 // Flow of a job: import -> per task, rounds of propose, build, profile, update -> compile. Build
-// and profile of a round overlap: each built candidate is fed to the running profile stage. A
+// and profile of a round overlap: each built candidate is fed to a running profile stage. A task
+// may have several, each on a device slot of its own: a built candidate goes to a stage with a
+// short queue, else a further slot may start a stage with it, else it goes to the shortest queue. A
 // profile stage's input is closed as soon as no candidate of its task is being built, so no running
 // stage ever waits for one that has not started; that is why slots that share cores cannot
 // deadlock.
@@ -54,6 +56,7 @@ struct CandidateProfiled {
   v1::Outcome outcome;
   std::string message;
   double median_ns = 0;  // when OK
+  double device_ns = 0;  // the measurement took on its slot; 0: unknown
 };
 // Results of the stages that have one; delivered with the end of the stage, so that each is taken
 // as a whole or not at all.
@@ -249,7 +252,10 @@ class Dispatcher {
   void FinishTuningIfDone(Job& job);
   void Requeue(Job& job, TaskIndex index);
   void Activate(Job& job);
-  void CloseIdleProfile(Job& job, TaskIndex index);
+  // Built candidates to the open profile stages whose queue is shorter than `depth`.
+  void FeedProfiles(Job& job, TaskIndex index, size_t depth);
+  // After slots were given out: what found none is fed, and inputs that nothing will follow close.
+  void CloseProfiles();
   void EndJob(Job& job, JobPhase phase);
   void Fail(Job& job, FaultInfo fault);
   absl::Duration Backoff(absl::Duration first, int failures) const;
@@ -275,7 +281,9 @@ class Dispatcher {
   void Reserve(const WorkItem& work, std::set<std::pair<std::string, int>>* reserved) const;
   void Start(const WorkItem& work, const SlotInfo& slot);
   std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt, const WorkItem& work);
-  std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt);
+  std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt, const WorkItem& work);
+  size_t ShareOf(int candidates, const WorkItem& work) const;
+  bool MayTakeDevice(const Job& job) const;  // max_devices
 
   template <typename T>
   void Emit(T decision) {
@@ -300,6 +308,7 @@ class Dispatcher {
   std::set<std::pair<absl::Time, JobId>> wakes_;
   std::set<JobId> touched_;
   // Of the running Step.
+  std::set<std::pair<JobId, TaskIndex>> feeding_;  // whose builds or profile stages changed
   absl::Time now_;
   std::vector<Decision> decisions_;
 };

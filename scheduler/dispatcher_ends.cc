@@ -23,9 +23,7 @@ void Dispatcher::On(const StageFinished& event) {
   }
   if (stage.fetch) return EndFetchStage(stage, event);
   Job& job = jobs_.at(stage.job);
-  if (stage.task && job.tasks[stage.task->value].profile == stage.id) {
-    job.tasks[stage.task->value].profile.reset();
-  }
+  if (stage.task) job.tasks[stage.task->value].profiles.erase(stage.id);
   if (job.live == stage.id) job.live.reset();
   if (job.final()) return;
   if (event.fault.kind != v1::FAULT_NONE) {
@@ -144,7 +142,7 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
                 absl::StrCat("lost ", options_.max_attempts, " times: ", why));
     if (job.final()) return;
   }
-  CloseIdleProfile(job, *stage.task);
+  feeding_.insert({job.id, *stage.task});
 }
 
 void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event) {

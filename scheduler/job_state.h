@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "proto/common.pb.h"
 #include "scheduler/ids.h"
+#include "scheduler/task_choice.h"
 
 namespace heddle::scheduler {
 
@@ -41,12 +42,13 @@ enum class Allocation {
 };
 
 struct JobParams {
-  std::string target;      // without -threads
-  int threads = 1;         // 0: any slot whose target matches
-  std::string device_key;  // empty: any
+  std::string target;         // without -threads
+  std::string record_target;  // with all: what its records are kept by
+  int threads = 1;            // 0: any slot whose target matches
+  std::string device_key;     // empty: any
   int trials_per_task = 0;
   int batch = 16;
-  int pipeline_depth = 2;
+  int pipeline_depth = 0;  // tasks in flight; 0: by the devices there are
   bool force = false;
   // Whose job it is, for fair shares: tenants with work get slots in proportion to their shares.
   std::string tenant;
@@ -93,22 +95,26 @@ using TaskPhase =
 
 struct Task {
   TaskPhase phase;
-  std::string key;                         // workload hash; empty where unknown
-  int weight = 1;                          // uses in the model
-  double flops = 0;                        // of one execution
-  double best_ns = 0;                      // best median so far, known records included; 0: none
-  int budget = 0;                          // trials this job may measure
-  int trials = 0;                          // final records of this job, failed ones included
-  int failed = 0;                          // of these
-  int known = 0;                           // records of the database at the start
-  int known_valid = 0;                     // of these
-  bool exhausted = false;                  // the search has nothing more to propose
+  std::string key;         // workload hash; empty where unknown
+  int weight = 1;          // uses in the model
+  double flops = 0;        // of one execution
+  double best_ns = 0;      // best median so far, known records included; 0: none
+  int budget = 0;          // trials granted to it so far, `trials` included
+  int trials = 0;          // final records of this job, failed ones included
+  int failed = 0;          // of these
+  int known = 0;           // records of the database at the start, and those other jobs made since
+  int known_valid = 0;     // of these
+  bool exhausted = false;  // the search has nothing more to propose
   bool warm_pending = false;               // the known records are not learned yet
   std::string first_error;                 // of the failed trials
   std::map<CandidateId, Candidate> round;  // only those without a final record
   int round_size = 0;                      // candidates the round began with
-  std::optional<AttemptId> profile;        // the live profile stage
-  int stage_failures = 0;                  // infrastructure faults in a row
+  std::set<AttemptId> profiles;            // the live profile stages, each on a slot of its own
+  std::vector<CurvePoint> curve;           // how its best time fell, see task_choice.h
+  std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
+  double device_ns = 0;                   // its trials spent on devices
+  bool behind = false;     // other jobs' records came that its search has not learned
+  int stage_failures = 0;  // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 
   int valid() const { return trials - failed; }
@@ -136,6 +142,9 @@ struct Job {
   std::vector<Task> tasks;
   std::deque<TaskIndex> queue;       // tasks in phase Waiting, in turn
   std::vector<TaskIndex> in_flight;  // in the order they started their round
+  std::string stop;                  // why tuning ended before its trials; empty: it did not
+  absl::Duration tuned;              // time in phase Tuning, pauses left out, up to tuning_since
+  std::optional<absl::Time> tuning_since;
   int64_t next_candidate = 1;
   std::optional<AttemptId> live;  // the import or compile stage
   int stage_failures = 0;         // of import or compile, in a row

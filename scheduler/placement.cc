@@ -62,7 +62,7 @@ void Dispatcher::AddTuningWork(const Job& job, absl::Time now, std::vector<WorkI
       bool ready = false;
       switch (kind) {
         case v1::STAGE_PROFILE:
-          ready = !task.profile && CountWhere<Built>(task) > 0;
+          ready = MayTakeDevice(job) && CountWhere<Built>(task) > 0;
           break;
         case v1::STAGE_BUILD:
           ready = CountWhere<Unbuilt>(task) > 0;
@@ -77,6 +77,13 @@ void Dispatcher::AddTuningWork(const Job& job, absl::Time now, std::vector<WorkI
       if (ready) work->push_back({job.id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
     }
   }
+}
+
+bool Dispatcher::MayTakeDevice(const Job& job) const {
+  if (job.params.max_devices == 0) return true;
+  size_t held = 0;
+  for (TaskIndex index : job.in_flight) held += job.tasks[index.value].profiles.size();
+  return held < static_cast<size_t>(job.params.max_devices);
 }
 
 bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
@@ -141,13 +148,16 @@ void Dispatcher::Schedule() {
   }
 }
 
-// Shares the round's builds out among the CPU slots that are free right now.
-std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt,
-                                                 const WorkItem& work) {
+// Candidates are shared out among the slots that are free right now.
+size_t Dispatcher::ShareOf(int candidates, const WorkItem& work) const {
   int free_slots = 0;
   for (const SlotInfo& slot : slots_) free_slots += Suits(slot, work) && SlotFree(slot);
-  const int unbuilt = CountWhere<Unbuilt>(task);
-  const size_t share = static_cast<size_t>((unbuilt + free_slots - 1) / std::max(1, free_slots));
+  return static_cast<size_t>((candidates + free_slots - 1) / std::max(1, free_slots));
+}
+
+std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt,
+                                                 const WorkItem& work) {
+  const size_t share = ShareOf(CountWhere<Unbuilt>(task), work);
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.round) {
     if (taken.size() == share) break;
@@ -158,9 +168,12 @@ std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt,
   return taken;
 }
 
-std::vector<CandidateId> Dispatcher::TakeBuilt(Task& task, AttemptId attempt) {
+std::vector<CandidateId> Dispatcher::TakeBuilt(Task& task, AttemptId attempt,
+                                               const WorkItem& work) {
+  const size_t share = ShareOf(CountWhere<Built>(task), work);
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.round) {
+    if (taken.size() == share) break;
     if (!std::holds_alternative<Built>(candidate.where)) continue;
     candidate.where = Profiling{attempt};
     taken.push_back(id);
@@ -187,8 +200,9 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
         start.candidates = TakeUnbuilt(task, attempt, work);
         break;
       case v1::STAGE_PROFILE:
-        start.candidates = TakeBuilt(task, attempt);
-        task.profile = attempt;
+        start.candidates = TakeBuilt(task, attempt, work);
+        task.profiles.insert(attempt);
+        feeding_.insert({work.job, *work.task});
         break;
       default:
         task.phase = Updating{attempt};
@@ -208,7 +222,6 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
   live_.emplace(attempt, std::move(stage));
   policy_->Served(work);
   Emit(std::move(start));
-  if (work.kind == v1::STAGE_PROFILE) CloseIdleProfile(job, *work.task);
 }
 
 }  // namespace heddle::scheduler
