@@ -1,0 +1,191 @@
+#include "scheduler/sim/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace heddle::sim {
+namespace {
+
+std::string Human(double seconds) {
+  if (seconds < 0.0995) return absl::StrFormat("%.1f ms", seconds * 1e3);
+  if (seconds < 99.95) return absl::StrFormat("%.1f s", seconds);
+  if (seconds < 5940) return absl::StrFormat("%.1f min", seconds / 60);
+  return absl::StrFormat("%.2f h", seconds / 3600);
+}
+
+// Time during which at least one of the intervals runs.
+double Union(std::vector<std::pair<double, double>> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  double sum = 0, reached = 0;
+  for (const auto& [begin, end] : intervals) {
+    sum += std::max(0.0, end - std::max(begin, reached));
+    reached = std::max(reached, end);
+  }
+  return sum;
+}
+
+double Fairness(const Scenario& scenario, const WorldResult& result) {
+  std::map<std::string, double> service;
+  std::map<std::string, std::vector<std::pair<double, double>>> present;
+  std::set<std::string> users;
+  for (const SimJob& job : scenario.jobs) users.insert(job.user);
+  for (size_t i = 0; i < scenario.jobs.size(); ++i) {
+    const JobOutcome& job = result.jobs[i];
+    const std::string who = users.size() > 1 ? scenario.jobs[i].user : absl::StrCat(i);
+    service[who] += job.service;
+    if (job.end > job.arrival) present[who].push_back({job.arrival, job.end});
+  }
+  double sum = 0, squares = 0, count = 0;
+  for (const auto& [who, intervals] : present) {
+    const double rate = service[who] / Union(intervals);
+    sum += rate;
+    squares += rate * rate;
+    ++count;
+  }
+  return squares > 0 ? sum * sum / (count * squares) : 1;
+}
+
+}  // namespace
+
+Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result) {
+  Report report;
+  report.policy = policy;
+  double first = result.seconds;
+  std::vector<double> completion;
+  for (size_t i = 0; i < result.jobs.size(); ++i) {
+    const JobOutcome& job = result.jobs[i];
+    first = std::min(first, job.arrival);
+    completion.push_back(job.end - job.arrival);
+    if (scenario.jobs[i].deadline > 0) {
+      ++report.deadlines;
+      report.deadlines_met += job.done && completion.back() <= scenario.jobs[i].deadline;
+    }
+  }
+  report.makespan = result.seconds - first;
+  std::sort(completion.begin(), completion.end());
+  for (double seconds : completion)
+    report.mean_completion += seconds / static_cast<double>(completion.size());
+  if (!completion.empty()) {
+    const double rank = std::ceil(0.95 * static_cast<double>(completion.size()));
+    report.p95_completion = completion[static_cast<size_t>(rank) - 1];
+  }
+  double cpus = 0, devices = 0;
+  for (size_t i = 0; i < scenario.slots.size(); ++i) {
+    const double busy = report.makespan > 0 ? result.busy[i] / report.makespan : 0;
+    const double held = report.makespan > 0 ? result.held[i] / report.makespan : 0;
+    report.busy.push_back(busy);
+    const bool device = scenario.slots[i].info.device;
+    (device ? report.device_busy : report.cpu_busy) += busy;
+    (device ? report.device_held : report.cpu_held) += held;
+    (device ? devices : cpus) += 1;
+  }
+  report.cpu_busy /= std::max(1.0, cpus);
+  report.cpu_held /= std::max(1.0, cpus);
+  report.device_busy /= std::max(1.0, devices);
+  report.device_held /= std::max(1.0, devices);
+  report.fairness = Fairness(scenario, result);
+  report.trials = result.trials;
+  report.waiting = result.waiting;
+  if (result.measurements > 0)
+    report.disturbed =
+        static_cast<double>(result.disturbed) / static_cast<double>(result.measurements);
+  return report;
+}
+
+std::string ReportTable(const Scenario& scenario, const std::vector<Report>& reports) {
+  std::vector<std::vector<std::string>> rows;
+  auto row = [&](const std::string& name, auto value) {
+    rows.push_back({name});
+    for (const Report& report : reports) rows.back().push_back(value(report));
+  };
+  auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+  row("policy", [](const Report& r) { return r.policy; });
+  row("makespan", [](const Report& r) { return Human(r.makespan); });
+  if (reports.size() > 1) {
+    row("  against the first", [&](const Report& r) {
+      return absl::StrFormat("%.2fx", reports.front().makespan / r.makespan);
+    });
+  }
+  row("mean completion", [](const Report& r) { return Human(r.mean_completion); });
+  row("p95 completion", [](const Report& r) { return Human(r.p95_completion); });
+  row("trials", [](const Report& r) { return absl::StrCat(r.trials); });
+  row("CPU slots busy", [&](const Report& r) { return percent(r.cpu_busy); });
+  row("device slots busy", [&](const Report& r) { return percent(r.device_busy); });
+  row("device slots leased", [&](const Report& r) { return percent(r.device_held); });
+  if (scenario.slots.size() <= 8) {
+    for (size_t i = 0; i < scenario.slots.size(); ++i) {
+      const SlotId& id = scenario.slots[i].info.id;
+      row(absl::StrCat("  ", id.worker, "/", id.slot),
+          [&](const Report& r) { return percent(r.busy[i]); });
+    }
+  }
+  row("waiting for CPU", [](const Report& r) { return Human(r.waiting.cpu); });
+  row("waiting for device", [](const Report& r) { return Human(r.waiting.device); });
+  row("held back by faults", [](const Report& r) { return Human(r.waiting.backoff); });
+  row("held back by depth", [](const Report& r) { return Human(r.waiting.depth); });
+  row("fairness (Jain)", [](const Report& r) { return absl::StrFormat("%.3f", r.fairness); });
+  const bool disturbed =
+      std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.disturbed > 0; });
+  if (disturbed)
+    row("measurements disturbed", [&](const Report& r) { return percent(r.disturbed); });
+  if (!reports.empty() && reports.front().deadlines > 0) {
+    row("deadlines met",
+        [](const Report& r) { return absl::StrFormat("%d of %d", r.deadlines_met, r.deadlines); });
+  }
+  std::vector<size_t> width(reports.size() + 1);
+  for (const auto& cells : rows) {
+    for (size_t c = 0; c < cells.size(); ++c) width[c] = std::max(width[c], cells[c].size());
+  }
+  std::string text;
+  for (const auto& cells : rows) {
+    absl::StrAppendFormat(&text, "%-*s", static_cast<int>(width[0]), cells[0]);
+    for (size_t c = 1; c < cells.size(); ++c)
+      absl::StrAppendFormat(&text, "  %*s", static_cast<int>(width[c]), cells[c]);
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
+                          const WorldResult& result) {
+  nlohmann::json json = {{"schema_version", 1},
+                         {"scenario", scenario.name},
+                         {"seed", scenario.seed},
+                         {"policy", report.policy},
+                         {"makespan_s", report.makespan},
+                         {"mean_completion_s", report.mean_completion},
+                         {"p95_completion_s", report.p95_completion},
+                         {"trials", report.trials},
+                         {"cpu_busy", report.cpu_busy},
+                         {"device_busy", report.device_busy},
+                         {"cpu_leased", report.cpu_held},
+                         {"device_leased", report.device_held},
+                         {"fairness", report.fairness},
+                         {"disturbed", report.disturbed},
+                         {"deadlines", report.deadlines},
+                         {"deadlines_met", report.deadlines_met},
+                         {"waiting_s",
+                          {{"cpu", report.waiting.cpu},
+                           {"device", report.waiting.device},
+                           {"backoff", report.waiting.backoff},
+                           {"depth", report.waiting.depth}}}};
+  for (size_t i = 0; i < scenario.slots.size(); ++i) {
+    const SlotId& id = scenario.slots[i].info.id;
+    json["slots"].push_back(
+        {{"slot", absl::StrCat(id.worker, "/", id.slot)}, {"busy", report.busy[i]}});
+  }
+  for (size_t i = 0; i < scenario.jobs.size(); ++i) {
+    json["jobs"].push_back({{"name", scenario.jobs[i].name},
+                            {"arrival_s", result.jobs[i].arrival},
+                            {"end_s", result.jobs[i].end},
+                            {"done", result.jobs[i].done},
+                            {"trials", result.jobs[i].trials}});
+  }
+  return json;
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,37 @@
+// What a simulated run says, for people and for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "scheduler/sim/world.h"
+
+namespace heddle::sim {
+
+struct Report {
+  std::string policy;
+  double makespan = 0;         // seconds, from the first arrival to the last end
+  double mean_completion = 0;  // seconds from a job's arrival to its end
+  double p95_completion = 0;
+  double cpu_busy = 0, device_busy = 0;  // mean share of the makespan at work, over slots
+  double cpu_held = 0, device_held = 0;  // leased
+  double fairness = 1;                   // Jain's index of slowdowns, see below
+  double disturbed = 0;                  // share of measurements
+  int64_t trials = 0;
+  int deadlines = 0, deadlines_met = 0;
+  Waiting waiting;
+  std::vector<double> busy;  // per slot
+};
+
+// Fairness: users with work at the same time should be served alike. Jain's index
+// (sum x)^2 / (n sum x^2), x: seconds of slots a user got for each second it had an unfinished job
+// (a single user: over jobs). 1: all alike; 1/n: one has everything.
+Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result);
+
+// Side by side: a row per figure, a column per policy.
+std::string ReportTable(const Scenario& scenario, const std::vector<Report>& reports);
+nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
+                          const WorldResult& result);
+
+}  // namespace heddle::sim

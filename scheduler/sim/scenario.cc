@@ -1,0 +1,47 @@
+#include "scheduler/sim/scenario.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "scheduler/sim/chance.h"
+
+namespace heddle::sim {
+
+double Distribution::Draw(uint64_t key, uint64_t index) const {
+  const uint64_t word = Mix({key, index});
+  switch (kind) {
+    case kConstant:
+      return a;
+    case kUniform:
+      return a + (b - a) * Unit(word);
+    case kLognormal: {
+      // Mean a and standard deviation a * b: sigma^2 = ln(1 + b^2), mu = ln a - sigma^2 / 2.
+      const double variance = std::log1p(b * b);
+      return a * std::exp(std::sqrt(variance) * Normal(word) - variance / 2);
+    }
+    case kRecorded:
+      return recorded[index % recorded.size()];
+  }
+  return a;
+}
+
+double Distribution::Mean() const {
+  switch (kind) {
+    case kUniform:
+      return (a + b) / 2;
+    case kRecorded:
+      return std::accumulate(recorded.begin(), recorded.end(), 0.0) /
+             static_cast<double>(recorded.size());
+    default:
+      return a;
+  }
+}
+
+const std::vector<std::string>& ChaosKinds() {
+  static const auto* const kinds = new std::vector<std::string>{
+      "kill_worker", "restart", "lose_lease", "old_lease", "foreign_lease", "tracker_down",
+      "lie",         "pause",   "cancel",     "fetch",     "disk_full"};
+  return *kinds;
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,203 @@
+// What goes wrong, and the bugs that are planted to see that the checks see them.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/sim/world.h"
+
+namespace heddle::sim {
+
+void World::Chaos() {
+  if (now_ - start_ > absl::Seconds(scenario_.faults.until)) return Heal();
+  int total = 0;
+  for (const auto& [kind, weight] : scenario_.faults.chaos) total += weight;
+  int pick = total > 0 ? dice_.Below(total) : 0;
+  std::string kind;
+  for (const auto& [name, weight] : scenario_.faults.chaos) {
+    kind = name;
+    if ((pick -= weight) < 0) break;
+  }
+  const int index = dice_.Below(static_cast<int>(scenario_.jobs.size()));
+  const JobId job{index + 1};
+  const int process = ProcessOf(index);
+  if (kind == "kill_worker") {
+    const int slot = dice_.Below(static_cast<int>(scenario_.slots.size()));
+    KillWorker(scenario_.slots[static_cast<size_t>(slot)].info.id.worker);
+  } else if (kind == "restart") {
+    if (options_.durable) Restart();
+  } else if (kind == "lose_lease") {
+    LoseLease(false);
+  } else if (kind == "old_lease") {
+    LoseLease(true);
+  } else if (kind == "foreign_lease") {
+    TakeForeign();
+  } else if (kind == "tracker_down") {
+    TakeTrackerDown();
+  } else if (kind == "lie") {
+    Lie();
+  } else if (kind == "pause") {
+    Feed(process, PauseRequested{job, "lunch"}, {});
+    At(Between(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}, {}); });
+  } else if (kind == "cancel") {
+    Feed(process, CancelRequested{job, "changed my mind"}, {});
+  } else if (kind == "fetch") {
+    if (processes_[static_cast<size_t>(process)].dispatcher->FindJob(job) != nullptr)
+      Feed(process, FetchRequested{FetchId{++last_fetch_}, job}, {});
+    if (dice_.Likely(0.5)) {
+      At(Between(0, 20),
+         [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}, {}); });
+    }
+  } else if (kind == "disk_full") {
+    Feed(process, StoreBlocked{"the disk is full"}, {});
+    At(Between(1, 20), [this, process] { Feed(process, StoreBlocked{""}, {}); });
+  }
+  At(Between(scenario_.faults.every[0], scenario_.faults.every[1]), [this] { Chaos(); });
+}
+
+void World::Heal() {
+  dead_.clear();
+  foreign_.clear();
+  lying_.clear();
+  quarantined_.clear();
+  tracker_down_ = false;
+  SendSlots();
+  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), StoreBlocked{""}, {});
+  for (size_t i = 0; i < scenario_.jobs.size(); ++i)
+    Feed(ProcessOf(static_cast<int>(i)), ResumeRequested{JobId{static_cast<int64_t>(i) + 1}}, {});
+}
+
+void World::KillWorker(const std::string& worker) {
+  if (!dead_.insert(worker).second) return;
+  std::vector<AttemptId> victims;
+  for (auto& [id, stage] : stages_) {
+    if (stage.start.slot.worker == worker) victims.push_back(id);
+  }
+  // The streams break at once; the tracker notices later.
+  for (AttemptId id : victims) Finish(id, {v1::FAULT_INFRASTRUCTURE, "the stream broke"});
+  At(Between(0, 10), [this] { SendSlots(); });
+  At(Between(1, 120), [this, worker] {
+    dead_.erase(worker);
+    SendSlots();
+  });
+}
+
+// The lease runs out under a stage; its worker may go on all the same and answer later.
+void World::LoseLease(bool comes_back) {
+  if (stages_.empty()) return;
+  auto it = std::next(stages_.begin(), dice_.Below(static_cast<int>(stages_.size())));
+  const AttemptId id = it->first;
+  if (comes_back) LeaveGhost(id);
+  Finish(id, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, {}, {}, dice_.Likely(0.5));
+}
+
+// The worker of this stage goes on under its old lease, and answers for each of its candidates.
+// Attempt and fencing token are the old ones: nothing may come of it.
+void World::LeaveGhost(AttemptId id) {
+  const Stage& stage = stages_.at(id);
+  if (!stage.taken ||
+      (stage.start.kind != v1::STAGE_BUILD && stage.start.kind != v1::STAGE_PROFILE))
+    return;
+  std::vector<CandidateId> candidates = stage.working;
+  candidates.insert(candidates.end(), stage.inputs.begin(), stage.inputs.end());
+  double after = 0;
+  for (CandidateId candidate : candidates) {
+    after += dice_.Between(0, 6);
+    At(absl::Seconds(after),
+       [this, id, candidate, start = stage.start, token = stage.token, process = stage.process] {
+         AttemptId attempt = id;
+         if (options_.planted == Planted::kSkipFencing) {
+           for (const auto& [live_id, live] : stages_) {
+             const auto known =
+                 processes_[static_cast<size_t>(process)].dispatcher->live().find(live_id);
+             if (live.start.job == start.job && live.start.kind == start.kind &&
+                 known != processes_[static_cast<size_t>(process)].dispatcher->live().end() &&
+                 known->second.candidates.count(candidate)) {
+               attempt = live_id;
+             }
+           }
+         }
+         ++result_.stale_answers;
+         Payload payload;
+         payload.fencing_token = token;
+         payload.measurement.mutable_evidence()->set_worker(start.slot.worker);
+         payload.measurement.mutable_evidence()->set_slot(start.slot.slot);
+         if (start.kind == v1::STAGE_BUILD) {
+           payload.artifact = std::make_shared<v1::Artifact>();
+           Feed(process, CandidateBuilt{attempt, candidate, v1::OUTCOME_OK, ""}, payload);
+         } else {
+           payload.measurement.add_samples_ns(1);
+           Feed(process, CandidateProfiled{attempt, candidate, v1::OUTCOME_OK, "", 1}, payload);
+         }
+       });
+  }
+}
+
+void World::TakeForeign() {
+  const int index = dice_.Below(static_cast<int>(scenario_.slots.size()));
+  const SlotId slot = scenario_.slots[static_cast<size_t>(index)].info.id;
+  if (Held(slot)) return;
+  foreign_.insert(slot);
+  At(Between(1, 60), [this, slot] {
+    foreign_.erase(slot);
+    SendSlots();
+  });
+  if (dice_.Likely(0.5)) SendSlots();  // else the dispatcher finds out by a refused lease
+}
+
+void World::TakeTrackerDown() {
+  tracker_down_ = true;
+  SendSlots();
+  At(Between(1, 30), [this] {
+    tracker_down_ = false;
+    SendSlots();
+  });
+}
+
+// A device measures far too little time; the tracker notices after some records (see Answer).
+void World::Lie() {
+  std::vector<SlotId> devices;
+  for (const SimSlot& slot : scenario_.slots) {
+    if (slot.info.device) devices.push_back(slot.info.id);
+  }
+  if (!devices.empty())
+    lying_.insert(devices[static_cast<size_t>(dice_.Below(static_cast<int>(devices.size())))]);
+}
+
+void World::Mutate(std::vector<Decision>* decisions) {
+  const Planted planted = options_.planted;
+  for (size_t i = 0; i < decisions->size(); ++i) {
+    Decision& decision = (*decisions)[i];
+    const auto* start = std::get_if<StartStage>(&decision);
+    const bool drop =
+        (planted == Planted::kDropClose && std::holds_alternative<CloseProfile>(decision)) ||
+        (planted == Planted::kDropFeed && std::holds_alternative<FeedProfile>(decision));
+    if (drop && ++planted_ == 3) {
+      decisions->erase(decisions->begin() + static_cast<int64_t>(i));
+      return;
+    }
+    const bool twice =
+        (planted == Planted::kRecordTwice && std::holds_alternative<FinishCandidate>(decision)) ||
+        (planted == Planted::kStartTwice && start != nullptr);
+    if (twice && ++planted_ == 5) {
+      decisions->push_back(Decision(decision));
+      return;
+    }
+    if (planted == Planted::kWrongSlot && start != nullptr && !stages_.empty()) {
+      for (const auto& [id, stage] : stages_) {
+        if (stage.start.slot == start->slot) continue;
+        StartStage wrong = *start;
+        wrong.slot = stage.start.slot;
+        decision.emplace<StartStage>(std::move(wrong));
+        return;
+      }
+    }
+    if (planted == Planted::kForgetLease && start != nullptr && start->kind == v1::STAGE_BUILD &&
+        ++planted_ == 3) {
+      Later(absl::Milliseconds(200), [this, id = start->attempt] {
+        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}}, {});
+      });
+      return;
+    }
+  }
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,336 @@
+// What workers do with the stages they are given, and how long it takes.
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "scheduler/sim/world.h"
+
+namespace heddle::sim {
+namespace {
+
+constexpr double kTimeLimit = 60;  // a hung stage ends so many seconds after it was to end
+
+}  // namespace
+
+void World::Perform(int index, const Decision& decision) {
+  result_.fingerprint = absl::HashOf(result_.fingerprint, decision.index()) * 31;
+  if (const auto* start = std::get_if<StartStage>(&decision)) {
+    Begin(index, *start);
+  } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+    CheckArtifact(index, feed->job, feed->candidate);
+    auto stage = stages_.find(feed->attempt);
+    if (stage == stages_.end() || stage->second.input_closed)
+      return Violation("fed a profile stage whose input is closed");
+    stage->second.inputs.push_back(feed->candidate);
+    Work(feed->attempt);
+  } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
+    auto stage = stages_.find(close->attempt);
+    if (stage == stages_.end()) return;
+    stage->second.input_closed = true;
+    Work(close->attempt);
+  } else if (const auto* cancel = std::get_if<CancelStage>(&decision)) {
+    Later(scenario_.faults.any() ? Between(0, 1) : absl::ZeroDuration(),
+          [this, id = cancel->attempt] {
+            Finish(id, {v1::FAULT_INFRASTRUCTURE, "cancelled"});
+          });
+  } else if (const auto* add = std::get_if<AddCandidates>(&decision)) {
+    if (options_.durable) return;
+    int& next = proposed_[{add->job.value, add->task.value}];
+    for (int i = 0; i < add->count; ++i) ordinals_[{add->job.value, add->first.value + i}] = next++;
+  } else if (std::holds_alternative<SetAttempts>(decision)) {
+    if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
+  } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+    ++result_.trials;
+    ++result_.jobs[static_cast<size_t>(JobIndex(done->job))].trials;
+    result_.lost += done->outcome == v1::OUTCOME_LOST;
+    ordinals_.erase({done->job.value, done->candidate.value});
+    if (options_.checks) CheckRecord(*done, *payload_);
+  } else if (std::holds_alternative<JobChanged>(decision)) {
+    NoteEnds(index);
+  }
+}
+
+const StageTime& World::TimeOf(const StartStage& start) const {
+  const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
+  const auto kind = static_cast<size_t>(start.kind);
+  return start.task ? job.tasks[static_cast<size_t>(start.task->value)].times[kind]
+                    : job.times[kind];
+}
+
+// Of a stream of draws: the same for every policy.
+uint64_t World::KeyOf(const StartStage& start, uint64_t what) const {
+  return Mix({scenario_.seed, static_cast<uint64_t>(start.job.value),
+              static_cast<uint64_t>(start.task ? start.task->value + 1 : 0),
+              static_cast<uint64_t>(start.kind), what});
+}
+
+void World::Begin(int index, const StartStage& start) {
+  result_.fingerprint = absl::HashOf(result_.fingerprint, start.attempt.value, start.slot.worker,
+                                     start.slot.slot, start.kind);
+  Process& process = processes_[static_cast<size_t>(index)];
+  process.next_attempt = std::max(process.next_attempt, start.attempt.value + 1);
+  Stage stage;
+  stage.slot = slot_index_.at(start.slot);
+  const SimSlot& slot = scenario_.slots[static_cast<size_t>(stage.slot)];
+  if (options_.checks) CheckStart(process, start, slot.info);
+  for (auto& [waiter, passed] : passed_over_) {
+    if (waiter.first == start.job || waiter.second != slot.info.device) continue;
+    const WorkItem work{waiter.first, waiter.second ? v1::STAGE_PROFILE : v1::STAGE_BUILD,
+                        TaskIndex{0}, std::nullopt, waiter.second};
+    passed += process.dispatcher->Suits(slot.info, work);
+  }
+  if (!result_.violation.empty()) return;
+  stage.start = start;
+  stage.process = index;
+  stage.token = ++last_token_;
+  stage.inputs.assign(start.candidates.begin(), start.candidates.end());
+  stage.input_closed = start.kind != v1::STAGE_PROFILE;
+  stage.began = now_;
+  stage.candidates = start.kind == v1::STAGE_PROPOSE ? start.count : 0;
+  const int64_t number =
+      started_[{start.job.value * 4096 + (start.task ? start.task->value + 1 : 0), start.kind}]++;
+  const StageTime& time = TimeOf(start);
+  if (!time.per_candidate)
+    stage.factor = time.seconds.Draw(KeyOf(start, 0), static_cast<uint64_t>(number));
+  stages_[start.attempt] = std::move(stage);
+  const bool refused = foreign_.count(start.slot) || tracker_down_ ||
+                       dead_.count(start.slot.worker) || Chance(scenario_.faults.refused);
+  const bool hung = Chance(scenario_.faults.hung);
+  Later(scenario_.faults.slow_messages ? Between(0.001, 0.1) : absl::ZeroDuration(),
+        [this, id = start.attempt, refused, hung] {
+          auto it = stages_.find(id);
+          if (it == stages_.end()) return;
+          if (refused) return Refuse(id);
+          it->second.taken = true;
+          if (hung) {
+            it->second.hung = true;
+            Later(absl::Seconds(kTimeLimit), [this, id] {
+              Finish(id, {v1::FAULT_INFRASTRUCTURE, "over its time limit"});
+            });
+            return;
+          }
+          Work(id);
+        });
+}
+
+void World::Refuse(AttemptId id) {
+  auto it = stages_.find(id);
+  const Stage stage = std::move(it->second);
+  stages_.erase(it);
+  blocked_[stage.start.slot] = now_ + absl::Seconds(11);
+  Feed(stage.process, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "no lease"}, false, {}}, {});
+}
+
+void World::Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result) result,
+                   Payload payload, bool interrupted) {
+  auto it = stages_.find(id);
+  if (it == stages_.end()) return;
+  const Stage stage = std::move(it->second);
+  stages_.erase(it);
+  if (stage.busy && stage.left > 0) {
+    result_.busy[static_cast<size_t>(stage.slot)] +=
+        absl::ToDoubleSeconds(now_ - stage.since) / stage.sharers;
+    Rebalance(stage.slot);
+  }
+  const double held = absl::ToDoubleSeconds(now_ - stage.began);
+  result_.held[static_cast<size_t>(stage.slot)] += held;
+  result_.jobs[static_cast<size_t>(JobIndex(stage.start.job))].service += held;
+  if (options_.spans) {
+    result_.stages.push_back({stage.slot, JobIndex(stage.start.job),
+                              stage.start.task ? stage.start.task->value : -1, stage.start.kind,
+                              Since(stage.began), Since(now_), stage.candidates, stage.disturbed,
+                              fault.kind != v1::FAULT_NONE});
+  }
+  const Dispatcher& dispatcher = *processes_[static_cast<size_t>(stage.process)].dispatcher;
+  const auto live = dispatcher.live().find(id);
+  const bool cancelled = live != dispatcher.live().end() && live->second.cancelled;
+  if (fault.kind == v1::FAULT_INFRASTRUCTURE && !cancelled) ++result_.infrastructure_faults;
+  if (!stage.taken || interrupted) blocked_[stage.start.slot] = now_ + absl::Seconds(11);
+  StageFinished end{id, fault, stage.taken, std::move(result), interrupted};
+  Feed(stage.process, end, std::move(payload));
+  if (Chance(scenario_.faults.duplicated))
+    Later(Between(0, 5), [this, process = stage.process, end] { Feed(process, end, {}); });
+}
+
+// What the worker does next in this stage.
+void World::Work(AttemptId id) {
+  auto it = stages_.find(id);
+  if (it == stages_.end() || !it->second.taken || it->second.busy || it->second.hung) return;
+  Stage& stage = it->second;
+  if (stage.start.kind == v1::STAGE_BUILD || stage.start.kind == v1::STAGE_PROFILE)
+    return WorkOnCandidates(id);
+  const StageTime& time = TimeOf(stage.start);
+  double seconds = stage.factor;
+  if (time.per_candidate) {
+    seconds = 0;
+    for (int i = 0; i < std::max(1, stage.candidates); ++i)
+      seconds += time.seconds.Draw(KeyOf(stage.start, 1),
+                                   static_cast<uint64_t>(stage.start.attempt.value + i));
+  }
+  StartPiece(id, seconds);
+}
+
+// Builds that are timed by the batch are one piece; everything else goes candidate by candidate.
+void World::WorkOnCandidates(AttemptId id) {
+  Stage& stage = stages_.at(id);
+  if (stage.inputs.empty()) {
+    if (!stage.input_closed) return;
+    stage.busy = true;  // nothing more but to say so
+    stage.left = 0;
+    Later(scenario_.faults.slow_messages ? Between(0, 0.2) : absl::ZeroDuration(),
+          [this, id] { Finish(id, {}); });
+    return;
+  }
+  const StageTime& time = TimeOf(stage.start);
+  const int batch = scenario_.jobs[static_cast<size_t>(JobIndex(stage.start.job))].batch;
+  const size_t take =
+      !time.per_candidate && stage.start.kind == v1::STAGE_BUILD ? stage.inputs.size() : 1;
+  double seconds = 0;
+  stage.working.clear();
+  for (size_t i = 0; i < take; ++i) {
+    const CandidateId candidate = stage.inputs.front();
+    stage.inputs.pop_front();
+    stage.working.push_back(candidate);
+    seconds += time.per_candidate
+                   ? time.seconds.Draw(KeyOf(stage.start, 2),
+                                       static_cast<uint64_t>(Ordinal(stage.start.job, candidate)))
+                   : stage.factor / batch;
+  }
+  StartPiece(id, seconds);
+  const int process = stages_.at(id).process;
+  const CandidateId first = stages_.at(id).working.front();
+  Feed(process, CandidateStarted{id, first}, {});
+}
+
+void World::StartPiece(AttemptId id, double seconds) {
+  Stage& stage = stages_.at(id);
+  stage.busy = true;
+  stage.left = std::max(1e-9, seconds / scenario_.slots[static_cast<size_t>(stage.slot)].speed);
+  stage.alone = stage.left;
+  stage.stretched = 0;
+  stage.disturbed_piece = false;
+  stage.rate = 1;
+  stage.sharers = 1;
+  stage.since = now_;
+  ++stage.piece;
+  if (processes_.size() > 1) return Rebalance(stage.slot);
+  Later(absl::Seconds(stage.left), [this, id, piece = stage.piece] {
+    auto it = stages_.find(id);
+    if (it != stages_.end() && it->second.piece == piece) EndPiece(id);
+  });
+}
+
+// Stages that overlap on cores of one machine go on at the rate that is left to each: in
+// proportion, when together they want more than there is.
+void World::Rebalance(int slot) {
+  if (processes_.size() == 1) return;
+  const std::vector<int>& near = neighbours_[static_cast<size_t>(slot)];
+  double load = 0;
+  std::vector<AttemptId> sharing;
+  for (auto& [id, stage] : stages_) {
+    if (!stage.busy || stage.left <= 0 || !std::binary_search(near.begin(), near.end(), stage.slot))
+      continue;
+    load += TimeOf(stage.start).load;
+    sharing.push_back(id);
+  }
+  for (AttemptId id : sharing) {
+    Stage& stage = stages_.at(id);
+    const double passed = absl::ToDoubleSeconds(now_ - stage.since);
+    stage.left = std::max(1e-9, stage.left - passed * stage.rate);
+    stage.stretched += passed;
+    result_.busy[static_cast<size_t>(stage.slot)] += passed / stage.sharers;
+    stage.sharers = static_cast<double>(sharing.size());
+    stage.since = now_;
+    stage.rate = 1 / std::max(1.0, load);
+    if (sharing.size() > 1) stage.disturbed_piece = stage.disturbed = true;
+    ++stage.piece;
+    Later(absl::Seconds(stage.left / stage.rate), [this, id, piece = stage.piece] {
+      auto it = stages_.find(id);
+      if (it != stages_.end() && it->second.piece == piece) EndPiece(id);
+    });
+  }
+}
+
+void World::EndPiece(AttemptId id) {
+  Stage& stage = stages_.at(id);
+  const double passed = absl::ToDoubleSeconds(now_ - stage.since);
+  stage.stretched += passed;
+  result_.busy[static_cast<size_t>(stage.slot)] += passed / stage.sharers;
+  stage.left = 0;
+  stage.busy = false;
+  Rebalance(stage.slot);
+  if (stage.start.kind == v1::STAGE_BUILD || stage.start.kind == v1::STAGE_PROFILE)
+    return EndCandidates(id);
+  EndSimple(id);
+}
+
+void World::EndSimple(AttemptId id) {
+  const Stage& stage = stages_.at(id);
+  const StartStage start = stage.start;
+  const Process& process = processes_[static_cast<size_t>(stage.process)];
+  const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
+  if (Chance(scenario_.faults.broken))
+    return Finish(id, {v1::FAULT_INFRASTRUCTURE, "out of memory"});
+  Payload payload;
+  if (start.fetch) {
+    payload.module_digest = "digest";
+    return Finish(id, {}, {}, std::move(payload));
+  }
+  switch (start.kind) {
+    case v1::STAGE_IMPORT: {
+      if (job.user_error) return Finish(id, {v1::FAULT_USER, "not a model"});
+      Imported imported;
+      for (size_t i = 0; i < job.tasks.size(); ++i) {
+        const SimTask& task = job.tasks[i];
+        v1::TaskInfo& info = *payload.imported.add_tasks();
+        info.set_key(!task.key.empty()
+                         ? task.key
+                         : WorkloadKey(absl::StrCat("job ", start.job.value, " task ", i)));
+        info.set_workload("w");
+        info.set_weight(task.weight);
+        info.set_flops(task.flops);
+        KnownRecords known;
+        if (options_.durable) {
+          const v1::JobSpec& spec = process.book.data(start.job).row.job.spec();
+          known = *store_->Known({info.key(), spec.target(), spec.device_key()});
+        }
+        payload.known.push_back(known);
+        imported.tasks.push_back({static_cast<int>(known.total), static_cast<int>(known.valid),
+                                  known.best_ns, info.key(), task.weight, task.flops});
+      }
+      payload.imported.add_inputs("x: f32[1]");
+      return Finish(id, {}, std::move(imported), std::move(payload));
+    }
+    case v1::STAGE_PROPOSE: {
+      const bool fewer = Chance(scenario_.faults.broken);
+      const int count = fewer ? dice_.Below(start.count + 1) : start.count;
+      if (options_.durable) {
+        // The search state is the number of candidates proposed: what a restart must not forget.
+        const std::string& state =
+            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state;
+        int next = 0;
+        (void)absl::SimpleAtoi(state, &next);
+        for (int i = 0; i < count; ++i) {
+          payload.proposed.emplace_back();
+          payload.proposed.back().set_trace(absl::StrCat("t", start.task->value, ".", next + i));
+        }
+        payload.search_state = absl::StrCat(next + count);
+      }
+      return Finish(id, {}, Proposed{count, count < start.count || Chance(scenario_.faults.broken)},
+                    std::move(payload));
+    }
+    case v1::STAGE_UPDATE:
+      if (options_.durable) {
+        payload.search_state =
+            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state;
+      }
+      break;
+    default:
+      payload.module_digest = "digest";
+      break;
+  }
+  Finish(id, {}, {}, std::move(payload));
+}
+
+}  // namespace heddle::sim
