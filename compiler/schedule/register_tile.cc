@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 namespace heddle::schedule {
 
@@ -16,21 +18,29 @@ constexpr double kLoadPressure = 0.15;
 constexpr double kL2BytesPerCycle = 24;    // what one core streams from its second-level cache
 constexpr double kL3BytesPerCycle = 6;     // and from beyond: about 16 GB/s
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
+// A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
+// set (the size of a page: such caches are indexed by the address within it).
+constexpr int64_t kSetPeriod = 4096;
+constexpr int64_t kLineBytes = 64;
+// Rows of pixels that share a set and are a few more than its ways do no harm (14 of 12: 2 %), but
+// then the second level is read at every visit (16 of 12: 50 % slower).
+constexpr int64_t kSpareWays = 2;
+constexpr double kStepsPerVisit = 4;       // the unrolled ones
 constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
 
 }  // namespace
 
-// Register-tile sizes of an axis: divisors, and for axes with few of them some that leave a guarded
-// tail.
 std::vector<int64_t> TileSizes(int64_t extent) {
   std::vector<int64_t> sizes;
   for (int64_t d : Divisors(extent)) {
     if (d <= kMaxRows) sizes.push_back(d);
   }
-  for (int64_t size : {2, 3, 4, 6, 8}) {
-    if (size < extent && extent % size != 0 && extent >= 5) sizes.push_back(size);
+  for (int64_t tiles = 2; tiles < extent && extent >= 5; ++tiles) {
+    const int64_t size = (extent + tiles - 1) / tiles;
+    if (size <= kMaxRows && size > 1) sizes.push_back(size);
   }
   std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 
@@ -40,10 +50,20 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {
     LoadShape shape;
     for (size_t k = 0; k < spatial_.size(); ++k) {
-      shape.depends.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter) != 0);
+      shape.strides.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter));
+      shape.depends.push_back(shape.strides[k] != 0);
     }
     shape.vector = shape.depends[v_];
+    shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
+                               load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
+    shape.used = 1;
+    for (const auto* axes : {&stage.view.spatial, &stage.view.reduce}) {
+      for (const Axis& axis : *axes) {
+        if (StrideOf(*load->buffer, load->args, axis.iter) != 0)
+          shape.used *= static_cast<double>(axis.extent);
+      }
+    }
     streaming_ &= shape.vector;
     loads_.push_back(std::move(shape));
   }
@@ -51,9 +71,11 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     if (static_cast<int>(k) != v_ && spatial_[k].extent > 1) row_axis_ = static_cast<int>(k);
   }
   if (!stage.view.reduce.empty()) run_ = stage.view.reduce.back().extent;
-  // A small image beside large weights is padded for nothing.
-  guarded_ =
-      !stage.producers.empty() && !streaming_ && kSmallImage * ElementsOf(false) > ElementsOf(true);
+  // A small image is padded for nothing: beside large weights, or while its padded copy stays
+  // close.
+  guarded_ = !stage.producers.empty() && !streaming_ &&
+             kSmallImage * ElementsOf(false) > ElementsOf(true) &&
+             4 * ElementsOf(false) > static_cast<double>(target.l2_bytes) / 4;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;
   for (const Axis& axis : spatial_) work_ *= axis.extent;
@@ -79,10 +101,38 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   return std::min(vectors, scalars) + 1;
 }
 
-// Cycles for one reduce step of the tile, per element of it.
-double TileModel::CyclesPerElement(const RegisterTile& tile) const {
+double TileModel::scalars_used() const {
+  double elements = 0;
+  for (const LoadShape& load : loads_) {
+    if (!load.vector) elements += std::min(load.elements, load.used);
+  }
+  return elements;
+}
+
+int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
+  std::vector<int64_t> addresses{0};
+  for (size_t k = 0; k < tile.sizes.size(); ++k) {
+    if (!load.depends[k] || static_cast<int>(k) == v_) continue;
+    std::vector<int64_t> moved;
+    for (int64_t i = 0; i < tile.sizes[k]; ++i) {
+      for (int64_t address : addresses) moved.push_back(address + 4 * i * load.strides[k]);
+    }
+    addresses = std::move(moved);
+  }
+  std::set<int64_t> lines;
+  for (int64_t address : addresses) lines.insert(address / kLineBytes);
+  std::map<int64_t, int64_t> sets;
+  int64_t most = 0;
+  for (int64_t line : lines) most = std::max(most, ++sets[line % (kSetPeriod / kLineBytes)]);
+  return most;
+}
+
+// Cycles for one reduce step of the tile. `passes`: of the rows over a panel of the vector operand.
+double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
+  const auto l1 = static_cast<double>(target_.l1_bytes);
   double accumulators = static_cast<double>(Accumulators(tile));
-  double loads = 0, streamed = 0, scalars = 0, passes = 1, operand = 0;
+  double loads = 0, streamed = 0, scalars = 0, operand = 0, again = 0;
+  bool fetched_ahead = true;
   for (const LoadShape& load : loads_) {
     double count = 1;
     bool reused = false;
@@ -91,44 +141,66 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       reused |= !load.depends[k] && spatial_[k].extent > 1;
     }
     loads += count;
-    if (!load.vector) scalars += count * 4;
+    if (!load.vector) {
+      scalars += count * 4;
+      if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod + kSpareWays)
+        again += count * kLineBytes / kStepsPerVisit;
+    }
     // A vector operand that other tiles use again streams from the second-level cache.
     if (load.vector && reused) {
       streamed += count * static_cast<double>(tile.lanes * 4);
       operand += load.elements * 4;
+      fetched_ahead &= load.constant;
     }
   }
-  double panel = static_cast<double>(reduce_steps_) * streamed;
+  const double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
   cycles += kLoadPressure * loads / 2;
-  const auto l1 = static_cast<double>(target_.l1_bytes);
   const double from_l2 =
       (panel > l1 / 2 ? streamed : 0) + (4 * ElementsOf(false) > l1 ? scalars : 0);
-  cycles = std::max(cycles, from_l2 / kL2BytesPerCycle);
-  // An operand larger than the second-level cache comes from beyond it in the first of the passes
-  // that the rows make over a panel.
+  cycles = std::max(cycles, from_l2 / kL2BytesPerCycle) + again / kL2BytesPerCycle;
+  // An operand larger than the second-level cache comes from beyond it once for all passes: while
+  // the one before is used (pass/prefetch_ahead.h), or in the first of its own.
   if (operand > static_cast<double>(target_.l2_bytes)) {
-    for (size_t k = 0; k < tile.sizes.size(); ++k) {
-      if (static_cast<int>(k) == v_) continue;
-      passes *=
-          std::ceil(static_cast<double>(spatial_[k].extent) / static_cast<double>(tile.sizes[k]));
-    }
-    const double first = std::max(cycles, streamed / kL3BytesPerCycle);
-    cycles += (first - cycles) / passes;
+    const double beyond = streamed / kL3BytesPerCycle;
+    if (fetched_ahead) return std::max(cycles, beyond / passes);
+    cycles += (std::max(cycles, beyond) - cycles) / passes;
   }
-  double elements = static_cast<double>(tile.lanes);
-  double waste = 1;
+  return cycles;
+}
+
+// Cycles for one reduce step per element: whole tiles, and those at the end of an axis.
+double TileModel::CyclesPerElement(const RegisterTile& tile) const {
+  struct Tiles {
+    RegisterTile tile;
+    double count;
+  };
+  std::vector<Tiles> all{{tile, 1}};
+  double passes = 1, waste = 1, elements = static_cast<double>(tile.lanes);
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
-    elements *= static_cast<double>(tile.sizes[k]);
-    int64_t step = tile.sizes[k] * (static_cast<int>(k) == v_ ? tile.lanes : 1);
-    int64_t covered = (spatial_[k].extent + step - 1) / step * step;
-    if (covered > spatial_[k].extent) {
-      const double tiles = static_cast<double>(covered / step);
-      waste *= static_cast<int>(k) == v_ ? kLaneGuardPenalty * static_cast<double>(covered) /
-                                               static_cast<double>(spatial_[k].extent)
-                                         : kRowGuardPenalty * (tiles + 0.25) / tiles;
+    const int64_t extent = spatial_[k].extent, size = tile.sizes[k];
+    if (static_cast<int>(k) == v_) {
+      const int64_t step = size * tile.lanes, covered = (extent + step - 1) / step * step;
+      elements *= static_cast<double>(size);
+      if (covered > extent) {
+        waste *= kLaneGuardPenalty * static_cast<double>(covered) / static_cast<double>(extent);
+      }
+      continue;
     }
+    elements *= static_cast<double>(extent);
+    passes *= static_cast<double>((extent + size - 1) / size);
+    std::vector<Tiles> cut;
+    for (const Tiles& tiles : all) {
+      cut.push_back({tiles.tile, tiles.count * static_cast<double>(extent / size)});
+      if (extent % size == 0) continue;
+      cut.push_back(tiles);
+      cut.back().tile.sizes[k] = extent % size;
+    }
+    if (extent % size != 0) waste *= kRowGuardPenalty;
+    all = std::move(cut);
   }
+  double cycles = 0;
+  for (const Tiles& tiles : all) cycles += tiles.count * StepCycles(tiles.tile, passes);
   return cycles / elements * waste;
 }
 

@@ -15,7 +15,7 @@ struct RegisterTile {
   int64_t lanes = 1;           // elements of one vector
 };
 
-// Sizes to try for an axis: divisors, and for axes with few of them some that leave a guarded tail.
+// Sizes to try for an axis: divisors, and those that cut it into equal parts but for the last.
 std::vector<int64_t> TileSizes(int64_t extent);
 
 class TileModel {
@@ -36,6 +36,8 @@ class TileModel {
   // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
   double vector_elements() const { return ElementsOf(true); }
   double scalar_elements() const { return ElementsOf(false); }
+  // As scalar_elements, but only those that are read: a stride leaves some out.
+  double scalars_used() const;
   // The innermost spatial axis that is not the vector axis; -1 if there is none.
   int row_axis() const { return row_axis_; }
 
@@ -47,13 +49,19 @@ class TileModel {
  private:
   // Which axes a load depends on, and whether it is a vector or a scalar to be broadcast.
   struct LoadShape {
-    std::vector<bool> depends;  // per spatial axis
+    std::vector<bool> depends;     // per spatial axis
+    std::vector<int64_t> strides;  // per spatial axis, in elements
     bool vector = false;
+    bool constant = false;
     double elements = 0;  // of the buffer
+    double used = 0;      // of these, at most
   };
 
   int64_t OperandRegisters(const RegisterTile& tile) const;
   double CyclesPerElement(const RegisterTile& tile) const;
+  double StepCycles(const RegisterTile& tile, double passes) const;
+  // Lines of the scalars of one step that fall into one set of the first-level cache.
+  int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 
   double ElementsOf(bool vector) const {
     double elements = 0;

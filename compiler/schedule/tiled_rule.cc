@@ -3,7 +3,9 @@
 // Loops, from outside: outer spatial (parallel), middle spatial, outer reduce, inner reduce,
 // register tile (rows unrolled, vectors unrolled, lanes vectorized). The accumulators are a local
 // buffer that has the shape of the register tile once lowering has compacted it; the epilogue runs
-// on the finished tile.
+// on the finished tile. Or the reduction goes in blocks: the loops over blocks stand outside the
+// middle spatial ones, which use a block of the vector operand while it is close; the accumulators
+// then are all middle tiles, and a tile is in registers for a block.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +19,9 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
+constexpr int64_t kWhole = 0;            // the reduction is not cut into blocks
+constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first-level cache
+constexpr int64_t kMaxTileOps = 1024;    // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
 constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
 constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
@@ -71,11 +75,23 @@ class TiledRule : public Rule {
   struct Decided {
     std::vector<Factors> spatial;
     std::vector<int64_t> reduce_inner;
+    int64_t reduce_block = kWhole;  // steps
     bool vector_first = true;
     int64_t unroll = 1;
     int64_t parallel = kSerial;
     std::vector<int64_t> producers;
     std::vector<bool> packed;  // by packable_
+  };
+
+  // From outside; those of an extent of 1 are among the outer ones.
+  struct Loops {
+    std::vector<std::string> outer;
+    std::vector<std::string> blocks;  // of the reduction
+    std::vector<std::string> middle;
+    std::vector<std::string> reduce;
+    std::vector<std::string> unrolled;
+    std::string lanes;
+    std::vector<std::string> unrolled_steps;  // of each reduce axis; empty if there is none
   };
 
   // A constant that is loaded as vectors: its layout is ours to choose.
@@ -88,25 +104,24 @@ class TiledRule : public Rule {
 
   void Declare(const RegisterTile& preferred, Knobs& knobs);
   void DeclareTiles(const RegisterTile& preferred, Knobs& knobs);
-  void DeclareReduce(Knobs& knobs);
+  void DeclareReduce(const RegisterTile& preferred, Knobs& knobs);
   int64_t BlocksOfRows() const;
-  int64_t PreferredMiddle(size_t axis, int64_t tile, int64_t groups) const;
-  bool PrefersVectorFirst() const;
+  bool PrefersReductionBlocks(const RegisterTile& tile) const;
+  int64_t PreferredMiddle(size_t axis, const RegisterTile& tile, int64_t groups) const;
+  bool PrefersVectorFirst(const RegisterTile& tile) const;
   int64_t PreferredPlace() const;
   void DeclarePacking(Knobs& knobs);
   absl::Status PackConstants(const Decided& decided, Recorder& out) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status CheckTile(const Decided& decided) const;
-  absl::Status SplitAll(const Decided& decided, std::vector<std::string>* outer,
-                        std::vector<std::string>* middle, std::vector<std::string>* reduce,
-                        std::vector<std::string>* unrolled, std::string* lanes,
-                        Recorder& out) const;
+  absl::Status SplitAll(const Decided& decided, Loops& loops, Recorder& out) const;
+  absl::Status SplitReduce(const Decided& decided, Loops& loops, Recorder& out) const;
   std::string OuterRowLoop(const std::vector<std::string>& outer) const;
   absl::Status PlaceProducers(const Decided& decided, const std::string& outer_loop,
                               const std::string& middle_loop, Recorder& out) const;
   absl::Status MakeParallel(const Decided& decided, std::vector<std::string> outer,
                             Recorder& out) const;
-  absl::Status UnrollReduce(const Decided& decided, Recorder& out) const;
+  absl::Status UnrollReduce(const Decided& decided, const Loops& loops, Recorder& out) const;
 
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
@@ -118,7 +133,7 @@ class TiledRule : public Rule {
 
   std::vector<Packable> packable_;
   std::vector<int> tile_knobs_, middle_knobs_, reduce_knobs_, producer_knobs_;
-  int lanes_knob_ = -1, order_knob_ = -1, unroll_knob_ = -1, parallel_knob_ = -1;
+  int lanes_knob_ = -1, order_knob_ = -1, unroll_knob_ = -1, parallel_knob_ = -1, block_knob_ = -1;
 };
 
 void TiledRule::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
@@ -150,8 +165,7 @@ void TiledRule::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
     tile_knobs_.push_back(
         knobs.Add(absl::StrCat("register tile of ", axis.loop), tiles, preferred.sizes[k]));
     middle_knobs_.push_back(knobs.Add(absl::StrCat("middle tile of ", axis.loop),
-                                      MiddleSizes(groups),
-                                      PreferredMiddle(k, preferred.sizes[k], groups)));
+                                      MiddleSizes(groups), PreferredMiddle(k, preferred, groups)));
   }
 }
 
@@ -163,22 +177,47 @@ int64_t TiledRule::BlocksOfRows() const {
   return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
 }
 
-// The middle tile to prefer for an axis of `groups` register tiles' rows.
-int64_t TiledRule::PreferredMiddle(size_t axis, int64_t tile, int64_t groups) const {
+// A panel of the vector operand so large that two of them crowd the second-level cache is read
+// again for every tile of rows, from there at best. If the accumulators of all rows stay in the
+// first-level cache, the reduction goes in blocks instead, and each element of the panel is read
+// once.
+bool TiledRule::PrefersReductionBlocks(const RegisterTile& tile) const {
+  if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
+  const int64_t width = tile.sizes[v_] * tile.lanes;
+  int64_t rows = 1;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
+  }
+  return 4 * width * model_.reduce_steps() > target_.l2_bytes / 4 &&
+         model_.reduce_steps() > kPreferredBlock && 8 * width * rows <= target_.l1_bytes &&
+         rows > model_.Accumulators(tile) / tile.sizes[v_];
+}
+
+// The middle tile to prefer for an axis of `groups` rows.
+int64_t TiledRule::PreferredMiddle(size_t axis, const RegisterTile& tile, int64_t groups) const {
+  if (static_cast<int>(axis) == v_) return 1;
+  if (PrefersReductionBlocks(tile)) return groups;
   const bool row = static_cast<int>(axis) == model_.row_axis();
   if (!row) return 1;
   if (model_.StripsOfPadding()) return groups;
   if (BlocksOfRows() == 1) return 1;
   int64_t middle = 1;  // the largest power of two that leaves enough blocks
-  while (2 * middle * tile * BlocksOfRows() <= groups) middle *= 2;
+  while (2 * middle * tile.sizes[axis] * BlocksOfRows() <= groups) middle *= 2;
   return middle;
 }
 
 // Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
 // then threads share rows of the result, and each reads all of the other operand; and rows that do
-// not fit the second-level cache come from beyond it for every panel, so they are taken in blocks.
-bool TiledRule::PrefersVectorFirst() const {
-  if (model_.streaming() || model_.StripsOfPadding() || BlocksOfRows() > 1) return false;
+// not fit the second-level cache come from beyond it for every panel. Then they are taken in
+// blocks, unless it is the vector operand that would come from beyond more often.
+bool TiledRule::PrefersVectorFirst(const RegisterTile& tile) const {
+  if (model_.streaming() || model_.StripsOfPadding()) return false;
+  if (PrefersReductionBlocks(tile)) return true;
+  const auto l2 = static_cast<double>(target_.l2_bytes);
+  if (BlocksOfRows() > 1 &&
+      (4 * model_.vector_elements() <= l2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
+    return false;
+  }
   return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
 }
 
@@ -187,7 +226,7 @@ int64_t TiledRule::PreferredPlace() const {
   return model_.streaming() || model_.guarded() ? kInline : kAtRoot;
 }
 
-void TiledRule::DeclareReduce(Knobs& knobs) {
+void TiledRule::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
   for (const Axis& axis : reduce()) {
     std::vector<int64_t> inner;
     for (int64_t d : Divisors(axis.extent)) {
@@ -200,6 +239,12 @@ void TiledRule::DeclareReduce(Knobs& knobs) {
     reduce_knobs_.push_back(
         knobs.Add(absl::StrCat("inner reduce tile of ", axis.loop), inner, preferred));
   }
+  std::vector<int64_t> blocks{kWhole};
+  for (int64_t steps = kPreferredBlock / 2;
+       steps <= 8 * kPreferredBlock && steps < model_.reduce_steps(); steps *= 2)
+    blocks.push_back(steps);
+  block_knob_ = knobs.Add(absl::StrCat("steps of a reduction block of ", stage_.view.block), blocks,
+                          PrefersReductionBlocks(tile) ? kPreferredBlock : kWhole);
 }
 
 // Constants of which the vector axis walks one dimension and nothing else, and that are large
@@ -260,10 +305,10 @@ absl::Status TiledRule::PackConstants(const Decided& decided, Recorder& out) con
 void TiledRule::Declare(const RegisterTile& preferred, Knobs& knobs) {
   const std::string& name = stage_.view.block;
   DeclareTiles(preferred, knobs);
-  DeclareReduce(knobs);
+  DeclareReduce(preferred, knobs);
   DeclarePacking(knobs);
-  order_knob_ =
-      knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0}, PrefersVectorFirst());
+  order_knob_ = knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0},
+                          PrefersVectorFirst(preferred));
   unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16},
                            model_.reduce_steps() <= kSmallWindow ? 16 : 4);
   if (target_.target.threads > 1) {
@@ -296,6 +341,7 @@ TiledRule::Decided TiledRule::Decide(const Knobs& knobs, const Point& point) con
         FactorsOf(spatial()[k].extent, width, tile, knobs.Value(point, middle_knobs_[k])));
   }
   for (int knob : reduce_knobs_) decided.reduce_inner.push_back(knobs.Value(point, knob));
+  if (block_knob_ >= 0) decided.reduce_block = knobs.Value(point, block_knob_);
   decided.vector_first = knobs.Value(point, order_knob_) != 0;
   decided.unroll = knobs.Value(point, unroll_knob_);
   if (parallel_knob_ >= 0) decided.parallel = knobs.Value(point, parallel_knob_);
@@ -329,11 +375,50 @@ absl::Status TiledRule::CheckTile(const Decided& decided) const {
   return absl::OkStatus();
 }
 
-absl::Status TiledRule::SplitAll(const Decided& decided, std::vector<std::string>* outer,
-                                 std::vector<std::string>* middle,
-                                 std::vector<std::string>* reduce_order,
-                                 std::vector<std::string>* unrolled, std::string* lanes,
-                                 Recorder& out) const {
+// Splits the reduce loops. From the last axis outwards, as many steps as a block has stay inside.
+absl::Status TiledRule::SplitReduce(const Decided& decided, Loops& loops, Recorder& out) const {
+  std::vector<std::string> blocks, outer, inner;  // innermost first
+  bool cut = false;
+  int64_t steps = 1;  // inside, so far
+  loops.unrolled_steps.resize(reduce().size());
+  for (size_t k = reduce().size(); k > 0; --k) {
+    const Axis& axis = reduce()[k - 1];
+    const int64_t factor = decided.reduce_inner[k - 1];
+    int64_t inside = axis.extent;
+    if (cut) {
+      inside = factor;
+    } else if (decided.reduce_block != kWhole && steps * axis.extent > decided.reduce_block) {
+      cut = true;
+      inside = factor *
+               LargestDivisorUpTo(axis.extent / factor,
+                                  std::max<int64_t>(decided.reduce_block / (steps * factor), 1));
+    }
+    steps *= inside;
+    struct Part {
+      int64_t extent;
+      std::vector<std::string>* loops;
+    };
+    std::vector<Part> parts;
+    if (inside < axis.extent) parts.push_back({axis.extent / inside, &blocks});
+    if (factor < inside) parts.push_back({inside / factor, &outer});
+    if (factor > 1) parts.push_back({factor, &inner});
+    std::vector<int64_t> extents;
+    for (const Part& part : parts) extents.push_back(part.extent);
+    if (parts.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {axis.loop}, extents));
+    for (size_t i = parts.size(); i > 0; --i) {
+      const std::string name = parts.size() > 1 ? absl::StrCat(axis.loop, ".", i - 1) : axis.loop;
+      parts[i - 1].loops->push_back(name);
+      if (parts[i - 1].loops == &inner) loops.unrolled_steps[k - 1] = name;
+    }
+    if (parts.empty()) outer.push_back(axis.loop);
+  }
+  loops.blocks.assign(blocks.rbegin(), blocks.rend());
+  loops.reduce.assign(outer.rbegin(), outer.rend());
+  loops.reduce.insert(loops.reduce.end(), inner.rbegin(), inner.rend());
+  return absl::OkStatus();
+}
+
+absl::Status TiledRule::SplitAll(const Decided& decided, Loops& loops, Recorder& out) const {
   // The vector axis goes first or last among the outer loops; the others keep their order.
   std::vector<size_t> order;
   if (decided.vector_first) order.push_back(static_cast<size_t>(v_));
@@ -345,42 +430,27 @@ absl::Status TiledRule::SplitAll(const Decided& decided, std::vector<std::string
     const Factors& f = decided.spatial[k];
     const std::string& loop = spatial()[k].loop;
     if (spatial()[k].extent == 1) {
-      outer->push_back(loop);
+      loops.outer.push_back(loop);
       continue;
     }
     std::vector<int64_t> factors{f.outer, f.middle, f.tile};
     if (static_cast<int>(k) == v_) factors.push_back(f.lanes);
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {loop}, factors));
-    outer->push_back(loop + ".0");
-    middle->push_back(loop + ".1");
+    loops.outer.push_back(loop + ".0");
+    loops.middle.push_back(loop + ".1");
   }
-  std::vector<std::string> inner;
-  for (size_t k = 0; k < reduce().size(); ++k) {
-    const Axis& axis = reduce()[k];
-    const int64_t factor = decided.reduce_inner[k];
-    if (factor == 1) {
-      reduce_order->push_back(axis.loop);
-    } else if (factor == axis.extent) {
-      inner.push_back(axis.loop);
-    } else {
-      HEDDLE_RETURN_IF_ERROR(
-          out.Do(Primitive::kSplit, {axis.loop}, {axis.extent / factor, factor}));
-      reduce_order->push_back(axis.loop + ".0");
-      inner.push_back(axis.loop + ".1");
-    }
-  }
-  reduce_order->insert(reduce_order->end(), inner.begin(), inner.end());
+  HEDDLE_RETURN_IF_ERROR(SplitReduce(decided, loops, out));
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (spatial()[k].extent > 1 && static_cast<int>(k) != v_)
-      unrolled->push_back(spatial()[k].loop + ".2");
+      loops.unrolled.push_back(spatial()[k].loop + ".2");
   }
-  unrolled->push_back(spatial()[v_].loop + ".2");
-  *lanes = spatial()[v_].loop + ".3";
-  std::vector<std::string> all = *outer;
-  all.insert(all.end(), middle->begin(), middle->end());
-  all.insert(all.end(), reduce_order->begin(), reduce_order->end());
-  all.insert(all.end(), unrolled->begin(), unrolled->end());
-  all.push_back(*lanes);
+  loops.unrolled.push_back(spatial()[v_].loop + ".2");
+  loops.lanes = spatial()[v_].loop + ".3";
+  std::vector<std::string> all = loops.outer;
+  for (const auto* more : {&loops.blocks, &loops.middle, &loops.reduce, &loops.unrolled}) {
+    all.insert(all.end(), more->begin(), more->end());
+  }
+  all.push_back(loops.lanes);
   return out.Do(Primitive::kReorder, all);
 }
 
@@ -429,16 +499,15 @@ absl::Status TiledRule::MakeParallel(const Decided& decided, std::vector<std::st
   return out.Do(Primitive::kParallel, {fused});
 }
 
-absl::Status TiledRule::UnrollReduce(const Decided& decided, Recorder& out) const {
+absl::Status TiledRule::UnrollReduce(const Decided& decided, const Loops& loops,
+                                     Recorder& out) const {
   int64_t budget = decided.unroll;
   for (size_t k = reduce().size(); k > 0; --k) {
     const int64_t factor = decided.reduce_inner[k - 1];
     if (factor == 1) continue;
     if (factor > budget) break;
     budget /= factor;
-    const Axis& axis = reduce()[k - 1];
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(Primitive::kUnroll, {factor == axis.extent ? axis.loop : axis.loop + ".1"}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.unrolled_steps[k - 1]}));
   }
   return absl::OkStatus();
 }
@@ -455,25 +524,32 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
   } else {
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {block, "local"}));
   }
-  std::vector<std::string> outer, middle, reduce_order, unrolled;
-  std::string lanes;
-  HEDDLE_RETURN_IF_ERROR(SplitAll(decided, &outer, &middle, &reduce_order, &unrolled, &lanes, out));
-  const std::string& tile_loop = middle.back();
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, tile_loop}));
-  HEDDLE_RETURN_IF_ERROR(PlaceProducers(decided, OuterRowLoop(outer), tile_loop, out));
-  HEDDLE_RETURN_IF_ERROR(MakeParallel(decided, outer, out));
-  // The epilogue's loops repeat the register tile: rows, vectors, lanes.
-  auto epilogue_loop = [&](size_t k) { return absl::StrCat(epilogue, "@", tile_loop, ".", k); };
-  for (size_t k = 0; k < unrolled.size(); ++k) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {unrolled[k]}));
+  Loops loops;
+  HEDDLE_RETURN_IF_ERROR(SplitAll(decided, loops, out));
+  // A tile is finished in its middle loop; with blocks of the reduction, all middle tiles are at
+  // once.
+  const bool blocked = !loops.blocks.empty();
+  const std::string& done = blocked ? loops.outer.back() : loops.middle.back();
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, done}));
+  HEDDLE_RETURN_IF_ERROR(
+      PlaceProducers(decided, OuterRowLoop(loops.outer), loops.middle.back(), out));
+  HEDDLE_RETURN_IF_ERROR(MakeParallel(decided, loops.outer, out));
+  // The epilogue's loops repeat the spatial ones inside: rows, vectors, lanes.
+  const size_t skipped = blocked ? loops.middle.size() : 0;
+  auto epilogue_loop = [&](size_t k) {
+    return absl::StrCat(epilogue, "@", done, ".", skipped + k);
+  };
+  for (size_t k = 0; k < loops.unrolled.size(); ++k) {
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.unrolled[k]}));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {epilogue_loop(k)}));
   }
   if (decided.spatial[v_].lanes > 1) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {lanes}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {epilogue_loop(unrolled.size())}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {loops.lanes}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {epilogue_loop(loops.unrolled.size())}));
   }
-  HEDDLE_RETURN_IF_ERROR(UnrollReduce(decided, out));
-  return out.Do(Primitive::kDecomposeReduction, {block, reduce_order[0]});
+  HEDDLE_RETURN_IF_ERROR(UnrollReduce(decided, loops, out));
+  return out.Do(Primitive::kDecomposeReduction,
+                {block, blocked ? loops.blocks[0] : loops.reduce[0]});
 }
 
 }  // namespace

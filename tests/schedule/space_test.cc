@@ -262,6 +262,33 @@ TEST(Space, DefaultOfAConvolution) {
   }
 }
 
+// Few rows that each pass over weights from beyond the second-level cache: the weights go in
+// blocks, each used for all rows, and the results wait in the first level. Points with blocks that
+// do not divide the reduction evenly, or cut it in another axis, are as right.
+TEST(Space, LargeWeightsGoInBlocks) {
+  for (const char* name : {"5x14-64k3s1", "6x160-64k1s1", "5x300-32k1s1"}) {
+    const ir::Program naive = MakeWorkload(name).value();
+    for (ir::TargetInfo target : Targets()) {
+      target.target.winograd = false;
+      const auto whole = DefaultTrace(naive, target);
+      ASSERT_TRUE(whole.ok()) << whole.status();
+      EXPECT_THAT(ToText(*whole), Not(HasSubstr("reverse_compute_at relu conv2d.i2.0")));
+      target.l2_bytes = 12 << 10;
+      const auto trace = DefaultTrace(naive, target);
+      ASSERT_TRUE(trace.ok()) << trace.status();
+      EXPECT_THAT(ToText(*trace), HasSubstr("reverse_compute_at relu conv2d.i2.0")) << name;
+      EXPECT_TRUE(CheckTrace(naive, *trace, 1).ok()) << Explain(naive, *trace, 1);
+      const auto space = MakeSpace(naive, target).value();
+      Rng rng(3);
+      for (int k = 0; k < 12; ++k) {
+        const auto point = space->Expand(space->Random(rng));
+        if (!point.ok()) continue;
+        EXPECT_TRUE(CheckTrace(naive, *point, 1).ok()) << Explain(naive, *point, 1);
+      }
+    }
+  }
+}
+
 // Windows of a patch share registers only if patches and window are unrolled around the lanes, and
 // threads share lines of memory unless each has rows of its own.
 TEST(Space, DefaultOfADepthwiseConvolution) {
