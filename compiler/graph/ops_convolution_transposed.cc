@@ -129,17 +129,31 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
   grid.insert(grid.end(), positions.begin(), positions.end());
   grid.push_back(c.group_outputs);
   tensor::Tensor padded = PadTo(b, x, before, extents, ir::Zero(x.dtype()));
+  Shape by_phase(w.strides.begin(), w.strides.end());  // phases.., taps.., I, O
+  by_phase.insert(by_phase.end(), taps.begin(), taps.end());
+  by_phase.push_back(c.group_outputs);
+  // A phase's weights one after another, in the order it reads them; of constants this is done when
+  // the module is made.
+  tensor::Tensor phased = b.Compute(name + "_phases", by_phase, [&](tensor::Iters s) {
+    std::vector<Expr> tap;
+    for (int i = 0; i < n; ++i) {
+      const Expr stride = ir::Int(w.strides[i]);
+      tap.push_back(ir::FloorMod(s[i] + ir::Int(w.begin[i]), stride) + s[n + i] * stride);
+    }
+    tap.insert(tap.end(), {s[2 * n], s[2 * n + 1]});
+    return weights.At(std::move(tap));
+  });
   tensor::Tensor sums =
       b.Reduce(name, grid, taps, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
-        std::vector<Expr> at, tap;
+        std::vector<Expr> at, tap(s.begin() + 1, s.begin() + 1 + n);
         for (int i = 0; i < n; ++i) {
           const Expr stride = ir::Int(w.strides[i]), phase = s[1 + i] + ir::Int(w.begin[i]);
           at.push_back(s[1 + n + i] + ir::FloorDiv(phase, stride) - r[i] +
                        ir::Int(before[w.SpatialAxis(i)]));
-          tap.push_back(ir::FloorMod(phase, stride) + r[i] * stride);
         }
+        tap.insert(tap.end(), r.begin(), r.begin() + n);
         tap.insert(tap.end(), {r[n], s[2 * n + 1]});
-        return padded.At(w.Arrange(s[0], r[n], at)) * weights.At(std::move(tap));
+        return padded.At(w.Arrange(s[0], r[n], at)) * phased.At(std::move(tap));
       });
   return b.Compute(name + "_interleave", c.out, [&](tensor::Iters s) {
     std::vector<Expr> at{s[0]};

@@ -115,6 +115,11 @@ class Planner {
     return true;
   }
 
+  // The loop of `outer` is around that of `inner` and takes up where that ends.
+  static bool Continues(const Term& inner, const Term& outer) {
+    return outer.depth < inner.depth && outer.stride == inner.stride * inner.steps;
+  }
+
   // Finds the loop to fetch in: the outermost one in which a line or less is due at a time.
   void Spread(const Expr& load, const std::vector<Term>& terms, size_t k, int64_t panel) {
     const Term& next = terms[k];
@@ -142,10 +147,18 @@ class Planner {
       if (share <= line) break;
     }
     if (place == nullptr || share > kMaxLinesAtOnce * line) return;
-    if (next.steps < 2 || !planned_.insert({load->buffer.get(), place->var.get()}).second) return;
+    // Where loops around that of the panels go on without a gap, so do the panels.
+    size_t last = k;
+    int64_t panels = next.steps;
+    Expr number = next.value;
+    for (; last + 1 < terms.size() && Continues(terms[last], terms[last + 1]); ++last) {
+      number = terms[last + 1].value * Int(panels) + number;
+      panels *= terms[last + 1].steps;
+    }
+    if (panels < 2 || !planned_.insert({load->buffer.get(), place->var.get()}).second) return;
     // The panel after the last one is the last one again.
-    Expr start = Make(Op::kMin, {next.value + Int(1), Int(next.steps - 1)}) * Int(next.stride);
-    for (size_t i = k + 1; i < terms.size(); ++i) {
+    Expr start = Make(Op::kMin, {number + Int(1), Int(panels - 1)}) * Int(next.stride);
+    for (size_t i = last + 1; i < terms.size(); ++i) {
       start = start + terms[i].value * Int(terms[i].stride);
     }
     for (int64_t offset = 0; offset < share; offset += line) {

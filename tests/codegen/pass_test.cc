@@ -194,6 +194,27 @@ TEST(PrefetchAhead, AsksForEveryLineOfTheNextPanelBeforeItIsRead) {
   }
 }
 
+// As a transposed convolution reads the weights of its phases: two loops go over them, one inside
+// the other, and no panel waits for the end of the inner one.
+TEST(PrefetchAhead, PanelsGoOnWhereALoopAroundThemTakesUp) {
+  auto lowered = Lower(
+      Parsed("program p(X: f32[6, 128], W: f32[3, 2, 128, 32] const) -> (Y: f32[6, 32]) { for q in "
+             "3 { for f in 2 { for k in 128 { for l in 32 { block b(i < 6 spatial = ((q * 2) + f), "
+             "j < 32 spatial = l, s < 128 reduce = k) sum init 0.0 { Y[i, j] = (X[i, s] * W[(i // "
+             "2), (i % 2), s, j]) } } } } } }"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  std::set<int64_t> asked, read;
+  constexpr int64_t kPanelLines = 128 * 32 / 16;
+  for (const auto& [prefetch, line] : Touches::Of(*lowered, "W")) {
+    if (prefetch) {
+      asked.insert(line);
+    } else if (read.insert(line).second && line >= kPanelLines) {
+      EXPECT_EQ(asked.count(line), 1) << "line " << line << " in\n" << ir::Print(*lowered);
+    }
+  }
+  EXPECT_EQ(read.size(), 6 * kPanelLines);
+}
+
 TEST(PrefetchAhead, LeavesAloneWhatItCannotHelp) {
   const std::string not_constant = PanelProduct("", "for p in 3 { for r in 4", "r", "p");
   const std::string no_reuse =
