@@ -1,64 +1,37 @@
 // heddle-sim: flags, and nothing else.
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "scheduler/sim/report.h"
-#include "scheduler/sim/scenario.h"
-#include "scheduler/sim/world.h"
-
-namespace heddle::sim {
-namespace {
-
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "heddle-sim: %s\n", std::string(status.message()).c_str());
-  if (absl::IsNotFound(status)) return 4;
-  return absl::IsInvalidArgument(status) ? 2 : 1;
-}
-
-struct Flags {
-  std::string scenario;
-  std::vector<std::string> policies;
-  bool json = false;
-};
-
-int RunScenario(const Flags& flags) {
-  absl::StatusOr<Scenario> scenario = ReadScenario(flags.scenario);
-  if (!scenario.ok()) return Fail(scenario.status());
-  std::vector<std::string> policies = flags.policies;
-  if (policies.empty()) policies.push_back(scenario->policy);
-  std::vector<Report> reports;
-  for (const std::string& policy : policies) {
-    WorldOptions options;
-    options.waiting = true;
-    absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, options);
-    if (!result.ok()) return Fail(result.status());
-    reports.push_back(MakeReport(*scenario, policy, *result));
-    if (flags.json)
-      std::printf("%s\n", ReportJson(*scenario, reports.back(), *result).dump().c_str());
-  }
-  if (flags.json) return 0;
-  std::printf("%s: %zu jobs on %zu slots\n%s", scenario->name.c_str(), scenario->jobs.size(),
-              scenario->slots.size(), ReportTable(*scenario, reports).c_str());
-  return 0;
-}
-
-}  // namespace
-}  // namespace heddle::sim
+#include "scheduler/sim/commands.h"
 
 int main(int argc, char** argv) {
   heddle::sim::Flags flags;
-  CLI::App app("heddle-sim: the scheduler's dispatcher under a virtual clock");
-  app.add_option("SCENARIO", flags.scenario, "scenario file (docs/simulator.md)")->required();
-  app.add_option("--policy", flags.policies, "policies to compare, with commas")->delimiter(',');
+  CLI::App app("heddle-sim: the scheduler's dispatcher under a virtual clock (docs/simulator.md)");
+  app.add_option("SCENARIO", flags.scenario, "scenario file; scheduler/sim/scenarios has some");
+  app.add_option(
+         "--policy", flags.policies,
+         "policies to compare, with commas; uncoordinated is the baseline without a scheduler")
+      ->delimiter(',');
+  app.add_option("--plot", flags.plot, "draw Gantt chart and utilisation into this SVG file");
+  app.add_option("--window", flags.window, "BEGIN END: seconds the plot shows")->expected(2);
   app.add_flag("--json", flags.json, "one JSON object a policy");
+  CLI::Option* seed =
+      app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one");
+  app.add_flag("--thesis", flags.thesis, "the thesis' set-ups beside what is wanted of them");
+  app.add_option("--fuzz", flags.fuzz,
+                 "so many seeds of random worlds with faults; stops at the first broken promise");
+  app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
+  app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
+      ->check(CLI::Range(1, 1024));
   app.set_version_flag("--version", "heddle-sim 0.1.0");
   try {
     app.parse(argc, argv);
+    const int modes = !flags.scenario.empty() + flags.thesis + (flags.fuzz > 0);
+    if (modes != 1) throw CLI::ValidationError("give one of: a scenario file, --thesis, --fuzz N");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return heddle::sim::RunScenario(flags);
+  flags.has_seed = seed->count() > 0;
+  if (flags.thesis) return heddle::sim::RunThesis(flags);
+  if (flags.fuzz > 0) return heddle::sim::RunFuzz(flags);
+  return heddle::sim::RunScenarios(flags);
 }

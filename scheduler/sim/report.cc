@@ -10,13 +10,6 @@
 namespace heddle::sim {
 namespace {
 
-std::string Human(double seconds) {
-  if (seconds < 0.0995) return absl::StrFormat("%.1f ms", seconds * 1e3);
-  if (seconds < 99.95) return absl::StrFormat("%.1f s", seconds);
-  if (seconds < 5940) return absl::StrFormat("%.1f min", seconds / 60);
-  return absl::StrFormat("%.2f h", seconds / 3600);
-}
-
 // Time during which at least one of the intervals runs.
 double Union(std::vector<std::pair<double, double>> intervals) {
   std::sort(intervals.begin(), intervals.end());
@@ -50,6 +43,13 @@ double Fairness(const Scenario& scenario, const WorldResult& result) {
 }
 
 }  // namespace
+
+std::string HumanSeconds(double seconds) {
+  if (seconds < 0.0995) return absl::StrFormat("%.1f ms", seconds * 1e3);
+  if (seconds < 99.95) return absl::StrFormat("%.1f s", seconds);
+  if (seconds < 5940) return absl::StrFormat("%.1f min", seconds / 60);
+  return absl::StrFormat("%.2f h", seconds / 3600);
+}
 
 Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result) {
   Report report;
@@ -104,14 +104,14 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
   };
   auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
   row("policy", [](const Report& r) { return r.policy; });
-  row("makespan", [](const Report& r) { return Human(r.makespan); });
+  row("makespan", [](const Report& r) { return HumanSeconds(r.makespan); });
   if (reports.size() > 1) {
     row("  against the first", [&](const Report& r) {
       return absl::StrFormat("%.2fx", reports.front().makespan / r.makespan);
     });
   }
-  row("mean completion", [](const Report& r) { return Human(r.mean_completion); });
-  row("p95 completion", [](const Report& r) { return Human(r.p95_completion); });
+  row("mean completion", [](const Report& r) { return HumanSeconds(r.mean_completion); });
+  row("p95 completion", [](const Report& r) { return HumanSeconds(r.p95_completion); });
   row("trials", [](const Report& r) { return absl::StrCat(r.trials); });
   row("CPU slots busy", [&](const Report& r) { return percent(r.cpu_busy); });
   row("device slots busy", [&](const Report& r) { return percent(r.device_busy); });
@@ -123,10 +123,10 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
           [&](const Report& r) { return percent(r.busy[i]); });
     }
   }
-  row("waiting for CPU", [](const Report& r) { return Human(r.waiting.cpu); });
-  row("waiting for device", [](const Report& r) { return Human(r.waiting.device); });
-  row("held back by faults", [](const Report& r) { return Human(r.waiting.backoff); });
-  row("held back by depth", [](const Report& r) { return Human(r.waiting.depth); });
+  row("waiting for CPU", [](const Report& r) { return HumanSeconds(r.waiting.cpu); });
+  row("waiting for device", [](const Report& r) { return HumanSeconds(r.waiting.device); });
+  row("held back by faults", [](const Report& r) { return HumanSeconds(r.waiting.backoff); });
+  row("held back by depth", [](const Report& r) { return HumanSeconds(r.waiting.depth); });
   row("fairness (Jain)", [](const Report& r) { return absl::StrFormat("%.3f", r.fairness); });
   const bool disturbed =
       std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.disturbed > 0; });

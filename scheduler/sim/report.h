@@ -34,4 +34,7 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
 nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
                           const WorldResult& result);
 
+// "14.34 h"
+std::string HumanSeconds(double seconds);
+
 }  // namespace heddle::sim

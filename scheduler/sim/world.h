@@ -194,6 +194,7 @@ class World {
   void CheckRecord(const FinishCandidate& done, const Payload& payload);
   void Check(const Process& process);
   void CheckNoIdleSlot(const Process& process);
+  void CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot);
   void CheckNobodyStarves(const Process& process);
   void CheckEnd();
   bool Free(const SlotInfo& slot) const;

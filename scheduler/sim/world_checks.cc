@@ -65,12 +65,11 @@ void World::CheckRecord(const FinishCandidate& done, const Payload& payload) {
 
 void World::Check(const Process& process) {
   for (const auto& [id, job] : process.dispatcher->jobs()) {
-    int in_flight = 0;
+    int in_flight = 0, budget = 0, allowed = 0;
     for (const Task& task : job.tasks) {
       in_flight += InFlight(task);
-      const int reused = job.params.force ? 0 : task.known;
-      if (task.budget > std::max(0, job.params.trials_per_task - reused))
-        Violation("a budget that was not asked for");
+      budget += task.budget;
+      allowed += std::max(0, job.params.trials_per_task - (job.params.force ? 0 : task.known));
       if (task.trials + static_cast<int>(task.round.size()) > task.budget)
         Violation("a budget is exceeded");
       for (const auto& [candidate, state] : task.round) {
@@ -78,7 +77,9 @@ void World::Check(const Process& process) {
           Violation("a finished candidate is measured again");
       }
     }
-    if (!job.final() && in_flight > std::max(1, job.params.pipeline_depth))
+    if (budget > allowed) Violation("a budget that was not asked for");
+    if (!job.final() && job.params.pipeline_depth > 0 &&
+        in_flight > std::max(1, job.params.pipeline_depth))
       Violation("more tasks in flight than allowed");
   }
   for (const auto& [id, stage] : process.dispatcher->live()) {
@@ -106,6 +107,16 @@ void World::CheckNoIdleSlot(const Process& process) {
       if (process.dispatcher->Suits(slot, work) && slot.usable && !Held(slot.id))
         kept.push_back(&slot);
     }
+  }
+}
+
+void World::CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot) {
+  passed_over_[{start.job, slot.device}] = 0;  // its turn
+  for (auto& [waiter, passed] : passed_over_) {
+    if (waiter.first == start.job || waiter.second != slot.device) continue;
+    const WorkItem work{waiter.first, waiter.second ? v1::STAGE_PROFILE : v1::STAGE_BUILD,
+                        TaskIndex{0}, std::nullopt, waiter.second};
+    passed += process.dispatcher->Suits(slot, work);
   }
 }
 

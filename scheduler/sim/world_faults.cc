@@ -193,7 +193,8 @@ void World::Mutate(std::vector<Decision>* decisions) {
     if (planted == Planted::kForgetLease && start != nullptr && start->kind == v1::STAGE_BUILD &&
         ++planted_ == 3) {
       Later(absl::Milliseconds(200), [this, id = start->attempt] {
-        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}}, {});
+        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true},
+             {});
       });
       return;
     }

@@ -73,12 +73,9 @@ void World::Begin(int index, const StartStage& start) {
   Stage stage;
   stage.slot = slot_index_.at(start.slot);
   const SimSlot& slot = scenario_.slots[static_cast<size_t>(stage.slot)];
-  if (options_.checks) CheckStart(process, start, slot.info);
-  for (auto& [waiter, passed] : passed_over_) {
-    if (waiter.first == start.job || waiter.second != slot.info.device) continue;
-    const WorkItem work{waiter.first, waiter.second ? v1::STAGE_PROFILE : v1::STAGE_BUILD,
-                        TaskIndex{0}, std::nullopt, waiter.second};
-    passed += process.dispatcher->Suits(slot.info, work);
+  if (options_.checks) {
+    CheckStart(process, start, slot.info);
+    CountPassedOver(process, start, slot.info);
   }
   if (!result_.violation.empty()) return;
   stage.start = start;

@@ -1,81 +1,77 @@
-#include "tests/scheduler/simulation.h"
-
+// The scheduler's promises in simulated worlds in which things go wrong.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-namespace heddle::scheduler {
+#include "scheduler/sim/fuzz.h"
+
+namespace heddle::sim {
 namespace {
 
-// HEDDLE_SEED replays one seed; HEDDLE_SEEDS says how many.
+// HEDDLE_SEEDS says how many; `heddle-sim --fuzz 1 --seed N` replays one.
 TEST(SimulationTest, PromisesHoldUnderFaults) {
-  const char* one = std::getenv("HEDDLE_SEED");
   const char* many = std::getenv("HEDDLE_SEEDS");
-  const uint64_t first = one != nullptr ? std::strtoull(one, nullptr, 10) : 1;
-  const uint64_t count = one != nullptr    ? 1
-                         : many != nullptr ? std::strtoull(many, nullptr, 10)
-                                           : 400;
-  SimulationResult all;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
-    SimulationOptions options;
-    options.seed = seed;
-    const SimulationResult result = Simulate(options);
-    ASSERT_EQ(result.violation, "") << "replay with HEDDLE_SEED=" << seed;
-    all.steps += result.steps;
-    all.trials += result.trials;
-    all.restarts += result.restarts;
-    all.infrastructure_faults += result.infrastructure_faults;
-    all.lost += result.lost;
-    all.done_jobs += result.done_jobs;
+  const uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 300;
+  for (const char* policy : {"round_robin", "predictive", "sequential"}) {
+    const absl::StatusOr<FuzzTotals> all = Fuzz(1, count, policy, Planted::kNone, 2, nullptr);
+    ASSERT_TRUE(all.ok()) << all.status();
+    ASSERT_EQ(all->violation, "") << "replay: heddle-sim --fuzz 1 --seed " << all->seed
+                                  << " --policy " << policy;
+    std::printf(
+        "%s: %lld seeds: %lld events, %lld trials, %lld restarts, %lld infrastructure faults, %lld "
+        "lost "
+        "trials, %lld stale answers, %lld jobs done\n",
+        policy, static_cast<long long>(all->seeds), static_cast<long long>(all->steps),
+        static_cast<long long>(all->trials), static_cast<long long>(all->restarts),
+        static_cast<long long>(all->faults), static_cast<long long>(all->lost),
+        static_cast<long long>(all->stale), static_cast<long long>(all->done_jobs));
+    // A simulation in which nothing happens proves nothing.
+    const auto seeds = static_cast<int64_t>(count);
+    EXPECT_GT(all->trials, seeds * 20);
+    EXPECT_GT(all->restarts, seeds / 4);
+    EXPECT_GT(all->faults, seeds);
+    EXPECT_GT(all->stale, seeds / 4);
+    EXPECT_GT(all->done_jobs, seeds / 2);
   }
-  std::printf(
-      "%llu seeds: %lld events, %lld trials, %lld restarts, %lld infrastructure faults, %lld lost "
-      "trials, %lld jobs done\n",
-      static_cast<unsigned long long>(count), static_cast<long long>(all.steps),
-      static_cast<long long>(all.trials), static_cast<long long>(all.restarts),
-      static_cast<long long>(all.infrastructure_faults), static_cast<long long>(all.lost),
-      static_cast<long long>(all.done_jobs));
-  if (one != nullptr) return;
-  // A simulation in which nothing happens proves nothing.
-  EXPECT_GT(all.trials, static_cast<int64_t>(count) * 20);
-  EXPECT_GT(all.restarts, static_cast<int64_t>(count) / 4);
-  EXPECT_GT(all.infrastructure_faults, static_cast<int64_t>(count));
-  EXPECT_GT(all.done_jobs, static_cast<int64_t>(count) / 2);
 }
 
 TEST(SimulationTest, WithoutFaultsNothingIsLost) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
-    SimulationOptions options;
-    options.seed = seed;
-    options.faults = false;
-    const SimulationResult result = Simulate(options);
-    ASSERT_EQ(result.violation, "");
-    EXPECT_EQ(result.lost, 0);
-    EXPECT_EQ(result.infrastructure_faults, 0);
+    const absl::StatusOr<WorldResult> result = FuzzSeed(seed, "round_robin", false);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->violation, "");
+    EXPECT_EQ(result->lost, 0);
+    EXPECT_EQ(result->infrastructure_faults, 0);
   }
 }
 
 TEST(SimulationTest, TheSameSeedGivesTheSameDecisions) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SimulationOptions options;
-    options.seed = seed;
-    const SimulationResult a = Simulate(options), b = Simulate(options);
+    const WorldResult a = *FuzzSeed(seed, "predictive", true),
+                      b = *FuzzSeed(seed, "predictive", true);
     EXPECT_EQ(a.fingerprint, b.fingerprint);
     EXPECT_EQ(a.steps, b.steps);
+    EXPECT_EQ(a.records, b.records);
+  }
+}
+
+TEST(SimulationTest, AResumedRunHasTheRecordsOfAnUninterruptedOne) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const absl::StatusOr<std::string> difference = CheckResume(seed, "round_robin");
+    ASSERT_TRUE(difference.ok()) << difference.status();
+    ASSERT_EQ(*difference, "");
   }
 }
 
 // Each planted bug must be seen within a few seeds.
 class PlantedTest : public ::testing::TestWithParam<Planted> {};
 TEST_P(PlantedTest, IsSeen) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SimulationOptions options;
-    options.seed = seed;
-    options.planted = GetParam();
-    options.faults = false;
-    const SimulationResult result = Simulate(options);
-    if (!result.violation.empty()) {
-      std::printf("seen: %s\n", result.violation.c_str());
+  const bool faults = GetParam() == Planted::kSkipFencing;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const absl::StatusOr<WorldResult> result = FuzzSeed(seed, "round_robin", faults, GetParam());
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (!result->violation.empty()) {
+      std::printf("seen: %s\n", result->violation.c_str());
       return;
     }
   }
@@ -84,7 +80,13 @@ TEST_P(PlantedTest, IsSeen) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedTest,
                          ::testing::Values(Planted::kDropClose, Planted::kDropFeed,
                                            Planted::kRecordTwice, Planted::kWrongSlot,
-                                           Planted::kStartTwice));
+                                           Planted::kStartTwice, Planted::kForgetLease,
+                                           Planted::kSkipFencing, Planted::kStarve),
+                         [](const auto& info) {
+                           std::string name = PlantedName(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 }  // namespace
-}  // namespace heddle::scheduler
+}  // namespace heddle::sim
