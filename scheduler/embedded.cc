@@ -158,6 +158,7 @@ void EmbeddedCluster::StartWorker() {
   for (const std::string& cores : plan.device_slots)
     worker.command.insert(worker.command.end(), {"--device-slots", cores});
   if (options_.verbose) worker.command.push_back("-v");
+  if (options_.unguarded) worker.command.push_back("--unguarded");
   spdlog::info("embedded: {}", absl::StrJoin(worker.command, " "));
   worker.cores =
       options_.cores;  // it confines itself, and gives its stages the cores of their slots

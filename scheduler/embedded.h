@@ -35,6 +35,7 @@ class EmbeddedCluster {
     std::string data_directory;
     bool verbose = false;
     std::vector<int> cores;  // to plan slots on; the calling process may be confined to fewer
+    bool unguarded = false;  // the worker trusts every measurement
   };
   // Returns when the tracker listens. NotFound names a binary that is missing; DeadlineExceeded if
   // the tracker does not come up.

@@ -38,6 +38,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
   app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");
+  app.add_flag("--unguarded", options.unguarded,
+               "with --embedded: repeat no disturbed measurement, to see what the guard is for")
+      ->needs("--embedded");
   int verbosity = 0;
   app.add_flag("-v,--verbose", verbosity, "tell more on stderr; twice for everything");
   app.set_version_flag("--version", "heddle-scheduler 0.1.0");

@@ -120,8 +120,9 @@ absl::Status RunServer(const ServerOptions& options) {
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
     ConfineToCpuSlots(cores);
-    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started = EmbeddedCluster::Start(
-        {options.binary_directory, options.data_directory, options.verbose, cores});
+    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =
+        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
+                                cores, options.unguarded});
     if (!started.ok()) return started.status();
     cluster = *std::move(started);
     executive_options.tracker_address = cluster->tracker_address();

@@ -15,6 +15,7 @@ struct ServerOptions {
   std::string port_file;         // empty: none
   std::string binary_directory;  // for embedded
   bool embedded = false;
+  bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
   long long max_model_mib = 1024;
 };

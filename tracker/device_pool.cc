@@ -70,6 +70,12 @@ absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
       return absl::InvalidArgumentError(absl::StrCat("two slots are named ", slot.name));
     }
   }
+  for (const auto& [slot, reason] : report.troubles) {
+    if (names.count(slot) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("trouble of a slot that is not there: ", slot));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -102,7 +108,7 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
   }
   const bool moved = worker.report.host != report.host || worker.report.slots != report.slots;
   if (rebooted || moved || worker.report.draining != report.draining ||
-      worker.report.address != report.address) {
+      worker.report.address != report.address || worker.report.troubles != report.troubles) {
     ++version_;
   }
   worker.report = report;
@@ -183,21 +189,6 @@ void DevicePool::Release(const std::string& lease_id, absl::Time now) {
   if (lease != leases_.end()) EndLease(lease);
 }
 
-absl::Status DevicePool::Quarantine(const std::string& worker, const std::string& slot,
-                                    const std::string& reason, absl::Time now) {
-  Expire(now);
-  if (FindSlot(worker, slot) == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no slot ", slot, " of a worker ", worker));
-  }
-  quarantined_[{worker, slot}] = reason;
-  ++version_;
-  return absl::OkStatus();
-}
-
-void DevicePool::LiftQuarantine(const std::string& worker, const std::string& slot) {
-  if (quarantined_.erase({worker, slot}) > 0) ++version_;
-}
-
 void DevicePool::Expire(absl::Time now) {
   for (auto it = workers_.begin(); it != workers_.end();) {
     if (it->second.last_sync + options_.worker_expiry <= now) {
@@ -255,7 +246,7 @@ const Lease* DevicePool::Conflict(const std::string& worker, const SlotSpec& slo
 SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time now) const {
   SlotView view{.spec = slot,
                 .state = SlotState::kFree,
-                .reason = "",
+                .reason = slot.note,
                 .lease_id = "",
                 .holder = "",
                 .lease_remaining = {}};
@@ -267,7 +258,8 @@ SlotView DevicePool::View(const Worker& worker, const SlotSpec& slot, absl::Time
     view.lease_id = lease.id;
     view.holder = lease.holder;
     view.lease_remaining = lease.expires - now;
-  } else if (auto reason = quarantined_.find(key); reason != quarantined_.end()) {
+  } else if (auto reason = worker.report.troubles.find(slot.name);
+             reason != worker.report.troubles.end()) {
     view.state = SlotState::kQuarantined;
     view.reason = absl::StrCat("quarantined: ", reason->second);
   } else if (worker.report.draining) {

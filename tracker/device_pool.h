@@ -32,6 +32,7 @@ struct SlotSpec {
   std::vector<int> cores;  // of the host, 0-based
   std::string device_key;  // device slots only
   std::string target;      // device slots only: canonical text without -threads
+  std::string note;        // for people: what the slot cannot keep off its cores
   bool operator==(const SlotSpec&) const = default;
 };
 
@@ -45,6 +46,9 @@ struct WorkerReport {
   bool draining = false;
   double load_average = 0;
   std::string version;
+  // Slots in quarantine by name, with the reason: the worker's guard distrusts what it measures
+  // there.
+  std::map<std::string, std::string> troubles;
 };
 
 struct Lease {
@@ -70,7 +74,7 @@ enum class SlotState { kFree, kHeld, kBlocked, kDraining, kQuarantined };
 struct SlotView {
   SlotSpec spec;
   SlotState state = SlotState::kFree;
-  std::string reason;    // one line; empty when free
+  std::string reason;    // one line; when free: the slot's note
   std::string lease_id;  // when held
   std::string holder;    // when held
   absl::Duration lease_remaining;
@@ -95,9 +99,11 @@ class DevicePool {
  public:
   explicit DevicePool(const PoolOptions& options = {}) : options_(options) {}
 
-  // Registers the worker or refreshes it. A new boot id ends its leases. Returns the live leases of
-  // its slots. InvalidArgument: a malformed report. AlreadyExists: the boot id was replaced by a
-  // newer one, so two processes use one id. ResourceExhausted: too many workers or slots.
+  // Registers the worker or refreshes it. A new boot id ends its leases. A slot among its troubles
+  // gets no new lease until a report leaves it out; a lease that is held goes on. Returns the live
+  // leases of its slots. InvalidArgument: a malformed report. AlreadyExists: the boot id was
+  // replaced by a newer one, so two processes use one id. ResourceExhausted: too many workers or
+  // slots.
   absl::StatusOr<std::vector<Lease>> Synchronize(const WorkerReport& report, absl::Time now);
 
   // Grants the slot. `token` must be greater than every token before (Internal otherwise).
@@ -109,12 +115,6 @@ class DevicePool {
   absl::StatusOr<Lease> Renew(const std::string& lease_id, absl::Duration duration, absl::Time now);
   // Unknown ids are no error: the lease has expired or was released before.
   void Release(const std::string& lease_id, absl::Time now);
-
-  // Keeps new leases off a slot until lifted, over restarts of the worker; a lease that is held
-  // goes on. NotFound: no such slot.
-  absl::Status Quarantine(const std::string& worker, const std::string& slot,
-                          const std::string& reason, absl::Time now);
-  void LiftQuarantine(const std::string& worker, const std::string& slot);
 
   // Drops leases and workers whose time is up. Every other call does this first.
   void Expire(absl::Time now);
@@ -146,7 +146,6 @@ class DevicePool {
   std::map<std::string, Worker> workers_;
   std::map<std::string, Lease> leases_;           // by id
   std::map<SlotKey, std::string> lease_of_slot_;  // inverse of the above
-  std::map<SlotKey, std::string> quarantined_;    // reason
   uint64_t last_token_ = 0;
   uint64_t version_ = 0;
 };

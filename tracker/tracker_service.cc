@@ -27,7 +27,8 @@ SlotSpec FromProto(const v1::Slot& slot) {
           .kind = slot.kind() == v1::SLOT_DEVICE ? SlotKind::kDevice : SlotKind::kCpu,
           .cores = {slot.cores().begin(), slot.cores().end()},
           .device_key = slot.device_key(),
-          .target = slot.target()};
+          .target = slot.target(),
+          .note = slot.note()};
 }
 
 void ToProto(const SlotSpec& spec, v1::Slot* slot) {
@@ -36,6 +37,7 @@ void ToProto(const SlotSpec& spec, v1::Slot* slot) {
   slot->mutable_cores()->Assign(spec.cores.begin(), spec.cores.end());
   slot->set_device_key(spec.device_key);
   slot->set_target(spec.target);
+  slot->set_note(spec.note);
 }
 
 v1::SlotState ToProto(SlotState state) {
@@ -97,8 +99,11 @@ grpc::Status TrackerServiceImpl::Synchronize(grpc::ServerContext*,
                       .slots = {},
                       .draining = request->draining(),
                       .load_average = request->load_average(),
-                      .version = request->version()};
+                      .version = request->version(),
+                      .troubles = {}};
   for (const v1::Slot& slot : request->slots()) report.slots.push_back(FromProto(slot));
+  for (const v1::SlotTrouble& trouble : request->troubles())
+    report.troubles[trouble.slot()] = trouble.reason();
   absl::MutexLock lock(&mutex_);
   const absl::Time now = MonotonicNow();
   absl::StatusOr<std::vector<Lease>> leases = pool_.Synchronize(report, now);

@@ -1,7 +1,6 @@
 #include "worker/evidence.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -69,11 +68,6 @@ v1::Evidence CollectEvidence(const std::vector<int>& cores) {
   double load = 0;
   if (getloadavg(&load, 1) == 1) evidence.set_load_average(load);
   return evidence;
-}
-
-int64_t InvoluntarySwitches() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 }  // namespace heddle::worker

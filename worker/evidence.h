@@ -11,7 +11,4 @@ namespace heddle::worker {
 // too.
 v1::Evidence CollectEvidence(const std::vector<int>& cores);
 
-// Times this process was made to wait by others so far.
-int64_t InvoluntarySwitches();
-
 }  // namespace heddle::worker

@@ -22,15 +22,14 @@
 
 namespace {
 
-// The supervisor itself keeps off the cores that measure.
-void ConfineToCpuSlots(const std::vector<heddle::worker::SlotConfig>& slots) {
+// The supervisor itself keeps off the cores that measure. Returns where it runs then.
+std::vector<int> ConfineToOwnCores(const std::vector<heddle::worker::SlotConfig>& slots) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  for (const auto& slot : slots) {
-    if (slot.device) continue;
-    for (int core : slot.cores) CPU_SET(core, &cores);
-  }
-  if (CPU_COUNT(&cores) > 0) sched_setaffinity(0, sizeof(cores), &cores);
+  for (int core : heddle::worker::SupervisorCores(slots, heddle::worker::UsableCores()))
+    CPU_SET(core, &cores);
+  sched_setaffinity(0, sizeof(cores), &cores);
+  return heddle::worker::UsableCores();
 }
 
 std::string HostName() {
@@ -74,6 +73,9 @@ int main(int argc, char** argv) {
                  "Class of identical devices this one is of; default: the CPU's name");
   app.add_option("--memory-limit", options.runner.memory_limit_bytes, "Bytes a stage may use")
       ->capture_default_str();
+  app.add_flag(
+      "--unguarded{false}", options.guard.on,
+      "Repeat no disturbed measurement and trust every slot: to see what the guard is for");
   app.add_option("--grace", grace_s, "Seconds running stages get on SIGTERM")
       ->capture_default_str();
   app.set_version_flag("--version", "heddle-worker " HEDDLE_VERSION);
@@ -102,7 +104,7 @@ int main(int argc, char** argv) {
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
   // Both before any other thread exists, so that all inherit them.
-  ConfineToCpuSlots(options.slots);
+  options.own_cores = ConfineToOwnCores(options.slots);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

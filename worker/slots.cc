@@ -70,6 +70,20 @@ std::vector<int> UsableCores() {
   return cores;
 }
 
+std::vector<int> SupervisorCores(const std::vector<SlotConfig>& slots,
+                                 const std::vector<int>& usable_cores) {
+  std::set<int> of_kind[2];
+  for (const SlotConfig& slot : slots)
+    of_kind[slot.device].insert(slot.cores.begin(), slot.cores.end());
+  std::vector<int> cores;
+  for (int core : usable_cores) {
+    if (of_kind[true].count(core) == 0) cores.push_back(core);
+  }
+  if (!cores.empty()) return cores;
+  if (!of_kind[false].empty()) return {of_kind[false].begin(), of_kind[false].end()};
+  return usable_cores;
+}
+
 bool ShareCore(const SlotConfig& a, const SlotConfig& b) {
   return std::any_of(a.cores.begin(), a.cores.end(), [&](int core) {
     return std::binary_search(b.cores.begin(), b.cores.end(), core);

@@ -24,6 +24,11 @@ absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string
 // Cores this process may run on.
 std::vector<int> UsableCores();
 
+// Where the worker's own threads run: the usable cores that no device slot has; where there are
+// none, those of the CPU slots; failing that, all.
+std::vector<int> SupervisorCores(const std::vector<SlotConfig>& slots,
+                                 const std::vector<int>& usable_cores);
+
 bool ShareCore(const SlotConfig& a, const SlotConfig& b);
 
 }  // namespace heddle::worker

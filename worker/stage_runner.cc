@@ -56,13 +56,22 @@ absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
   return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
 }
 
+// What the child must know of the slot's past.
+v1::StageStart WithGuard(v1::StageStart start, const SlotGuard* guard) {
+  if (start.kind() == v1::STAGE_PROFILE && guard != nullptr) {
+    start.mutable_profile()->set_canary_usual_ns(guard->CanaryUsualNs(start.slot()));
+    start.mutable_profile()->set_unguarded(!guard->options().on);
+  }
+  return start;
+}
+
 std::string Mebibytes(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
 }  // namespace
 
 StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& options,
                          StageCaller& caller, StageSession& session)
-    : start_(start),
+    : start_(WithGuard(start, options.guard)),
       options_(options),
       memory_limit_bytes_(start.memory_limit_bytes() > 0 ? start.memory_limit_bytes()
                                                          : options.memory_limit_bytes),
@@ -261,6 +270,8 @@ bool StageRunner::HandleResult(v1::StageEvent& event) {
   if (evidence != nullptr) {
     evidence->set_worker(options_.worker);
     evidence->set_slot(start_.slot());
+    if (options_.guard != nullptr && event.has_profiled())
+      options_.guard->Observe(start_.slot(), *evidence, MonotonicNow());
   }
   items_.pop_front();
   --sent_;

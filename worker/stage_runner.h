@@ -18,6 +18,7 @@
 #include "proto/worker.pb.h"
 #include "worker/child_process.h"
 #include "worker/frame.h"
+#include "worker/slot_guard.h"
 #include "worker/stage_session.h"
 
 namespace heddle::worker {
@@ -29,6 +30,7 @@ struct RunnerOptions {
   absl::Duration stage_limit = absl::Minutes(10);      // where the caller sets none
   absl::Duration candidate_limit = absl::Seconds(30);  // where the caller sets none
   std::string worker;                                  // for the evidence
+  SlotGuard* guard = nullptr;                          // not owned; null: nobody watches
 };
 
 // One object per stage; SIGPIPE must be ignored in the process.

@@ -94,6 +94,15 @@ std::vector<std::string> StageTable::RunningLeases() const {
   return ids;
 }
 
+std::vector<int> StageTable::IdleCores(const SlotConfig& slot) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<int> idle = slot.cores;
+  for (const auto& [name, stage] : running_) {
+    for (int core : FindSlot(name)->cores) std::erase(idle, core);
+  }
+  return idle;
+}
+
 bool StageTable::Valid(const std::string& lease_id, const std::string& slot, uint64_t token,
                        absl::Time now) const {
   auto grant = grants_.find(lease_id);

@@ -54,6 +54,8 @@ class StageTable {
   // True once no stage runs.
   bool WaitEmpty(absl::Duration patience) const;
   std::vector<std::string> RunningLeases() const;
+  // Those of the slot's cores on which no stage runs.
+  std::vector<int> IdleCores(const SlotConfig& slot) const;
 
  private:
   struct Stage {

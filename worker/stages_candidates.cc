@@ -1,4 +1,5 @@
 // build and profile: the stages that take candidates one by one.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -6,10 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/measure.h"
 #include "worker/evidence.h"
+#include "worker/guard.h"
+#include "worker/monotonic.h"
 #include "worker/slots.h"
 #include "worker/stages.h"
 
@@ -19,6 +23,10 @@ namespace {
 // An event with an artifact has to fit a message; kernels are some ten KB.
 constexpr size_t kMaxArtifactBytes = 3 << 20;
 constexpr int kMaxRepeats = 1000;
+// Repeating what was disturbed may use so much of a candidate's time limit, and of the stage's:
+// the rest is for the candidates that are left.
+constexpr int kRepeatPart = 3;
+constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // where the start tells none
 
 void TellStarted(StageIo& io, int64_t candidate) {
   v1::StageEvent event;
@@ -107,17 +115,42 @@ codegen::Artifact FromProto(const v1::Artifact& proto) {
   return artifact;
 }
 
+// The cores the kernel runs on; their disturbance is what counts.
+std::vector<int> MeasuringCores(const MeasureOptions& options) {
+  const size_t count = std::min(options.cpus.size(), static_cast<size_t>(options.threads));
+  return {options.cpus.begin(), options.cpus.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores) {
+  GuardOptions guard;
+  guard.read = [cores] { return TakeReading(cores); };
+  guard.sleep = [](absl::Duration time) { absl::SleepFor(time); };
+  guard.repeat = !start.profile().unguarded();
+  guard.canary_usual_ns = start.profile().canary_usual_ns();
+  if (!(guard.canary_usual_ns > 0)) {
+    double canaries[3];
+    for (double& ns : canaries) ns = guard.read().canary_ns;
+    std::sort(std::begin(canaries), std::end(canaries));
+    guard.canary_usual_ns = canaries[1];
+  }
+  return guard;
+}
+
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
-                        const std::vector<int>& cores) {
+                        const std::vector<int>& cores, const GuardOptions& guard) {
   codegen::Artifact artifact = FromProto(item.artifact());
   artifact.winograd = UsesWinograd(item.candidate().trace());
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
-  const int64_t switches_before = InvoluntarySwitches();
+  std::vector<absl::StatusOr<Measurement>> runs;
   const auto begin = std::chrono::steady_clock::now();
-  const absl::StatusOr<Measurement> measured = bench.Run(artifact);
+  const GuardedRun run = RunGuarded(guard, [&] {
+    runs.push_back(bench.Run(artifact));
+    return runs.back().ok();
+  });
   measurement.set_profile_ns(NanosSince(begin));
-  measurement.mutable_evidence()->set_involuntary_switches(InvoluntarySwitches() - switches_before);
+  Describe(run, guard.canary_usual_ns, measurement.mutable_evidence());
+  const absl::StatusOr<Measurement>& measured = runs[run.kept];
   if (!measured.ok()) {
     measurement.set_outcome(OutcomeOf(measured.status()));
     measurement.set_message(OneLine(measured.status().message()));
@@ -162,14 +195,26 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkloadBench> bench,
                           WorkloadBench::Create(start.profile().workload(), options));
+  const absl::Time stage_begin = MonotonicNow();
+  const absl::Duration candidate_limit = start.candidate_time_limit_ms() > 0
+                                             ? absl::Milliseconds(start.candidate_time_limit_ms())
+                                             : kCandidateLimit;
+  const std::vector<int> cores = MeasuringCores(options);
+  GuardOptions guard = GuardFor(start, cores);
   v1::StageInput input;
   while (io.Read(&input)) {
     const int64_t candidate = input.profile().candidate().id();
     TellStarted(io, candidate);
+    guard.repeat_before = MonotonicNow() + candidate_limit / kRepeatPart;
+    if (start.time_limit_ms() > 0) {
+      guard.repeat_before =
+          std::min(guard.repeat_before,
+                   stage_begin + absl::Milliseconds(start.time_limit_ms()) / kRepeatPart);
+    }
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(candidate);
     *event.mutable_profiled()->mutable_measurement() =
-        Measure(*bench, input.profile(), options.cpus);
+        Measure(*bench, input.profile(), cores, guard);
     io.Write(event);
   }
   return absl::OkStatus();

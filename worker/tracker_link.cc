@@ -31,9 +31,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
 }  // namespace
 
 TrackerLink::TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report,
-                         StageTable* table)
+                         StageTable* table, const SlotGuard* guard)
     : tracker_(tracker),
       table_(table),
+      guard_(guard),
       stub_(v1::TrackerService::NewStub(MakeChannel(tracker))),
       report_(report),
       rng_(std::random_device()()) {}
@@ -73,6 +74,11 @@ absl::Status TrackerLink::SynchronizeNow() {
     request.set_draining(draining_);
   }
   for (const std::string& lease : table_->RunningLeases()) request.add_running_leases(lease);
+  for (const auto& [slot, reason] : guard_->Troubles()) {
+    v1::SlotTrouble* trouble = request.add_troubles();
+    trouble->set_slot(slot);
+    trouble->set_reason(reason);
+  }
   double load = 0;
   if (getloadavg(&load, 1) == 1) request.set_load_average(load);
   grpc::ClientContext context;

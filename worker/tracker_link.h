@@ -10,15 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/tracker.grpc.pb.h"
+#include "worker/slot_guard.h"
 #include "worker/stage_table.h"
 
 namespace heddle::worker {
 
 class TrackerLink {
  public:
-  // `report` is what does not change: worker, boot id, host, slots, version. The table must outlive
-  // the link.
-  TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report, StageTable* table);
+  // `report` is what does not change: worker, boot id, host, slots, version. The table and the
+  // guard must outlive the link.
+  TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report, StageTable* table,
+              const SlotGuard* guard);
   ~TrackerLink();
 
   // Begins to call at the tracker's pace; where it cannot be reached, again and again with growing
@@ -36,6 +38,7 @@ class TrackerLink {
 
   const std::string tracker_;
   StageTable* const table_;
+  const SlotGuard* const guard_;
   const std::unique_ptr<v1::TrackerService::Stub> stub_;
 
   absl::Mutex

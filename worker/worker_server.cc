@@ -6,9 +6,11 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/grpc_util.h"
 #include "worker/monotonic.h"
 
@@ -37,6 +39,17 @@ std::string AdvertisedHost(const WorkerOptions& options) {
   return any ? HostName() : host;
 }
 
+// Measuring cores that the daemons cannot be kept off, since the host has no others.
+std::string NoteOf(const SlotConfig& slot, const std::vector<int>& own_cores) {
+  std::vector<int> shared;
+  for (int core : slot.cores) {
+    if (std::find(own_cores.begin(), own_cores.end(), core) != own_cores.end())
+      shared.push_back(core);
+  }
+  if (shared.empty()) return "";
+  return absl::StrCat("the daemons run on core ", absl::StrJoin(shared, ","), ", too");
+}
+
 v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
   v1::SynchronizeRequest report;
   report.set_worker(options.id);
@@ -51,6 +64,7 @@ v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
     if (config.device) {
       slot->set_device_key(options.device_key);
       slot->set_target(options.target);
+      slot->set_note(NoteOf(config, options.own_cores));
     }
   }
   return report;
@@ -64,8 +78,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
   std::unique_ptr<WorkerServer> worker(new WorkerServer(options));
   RunnerOptions runner = options.runner;
   runner.worker = options.id;
-  worker->link_ =
-      std::make_unique<TrackerLink>(options.tracker, MakeReport(options), &worker->table_);
+  runner.guard = &worker->guard_;
+  worker->link_ = std::make_unique<TrackerLink>(options.tracker, MakeReport(options),
+                                                &worker->table_, &worker->guard_);
   worker->service_ =
       std::make_unique<WorkerServiceImpl>(runner, &worker->table_, worker->link_.get());
   grpc::ServerBuilder builder;
@@ -83,6 +98,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOp
     while (!self->stopping_.WaitForNotificationWithTimeout(kLeaseTick))
       self->table_.StopExpired(MonotonicNow());
   });
+  worker->quarantine_watch_ = std::thread([self] { self->WatchQuarantine(); });
   return worker;
 }
 
@@ -107,6 +123,21 @@ WorkerServer::~WorkerServer() {
   service_.reset();
   stopping_.Notify();
   if (lease_watch_.joinable()) lease_watch_.join();
+  if (quarantine_watch_.joinable()) quarantine_watch_.join();
+}
+
+void WorkerServer::WatchQuarantine() {
+  const SlotGuardOptions& guard = options_.guard;
+  while (!stopping_.WaitForNotificationWithTimeout(guard.check_every)) {
+    for (const auto& [name, reason] : guard_.Troubles()) {
+      // Where a slot that overlaps is at work, its cores are busy with us, which proves nothing.
+      const std::vector<int> cores = table_.IdleCores(*table_.FindSlot(name));
+      if (cores.empty()) continue;
+      const Reading before = options_.read(cores);
+      if (stopping_.WaitForNotificationWithTimeout(guard.check_for)) return;
+      guard_.Check(name, before, options_.read(cores));
+    }
+  }
 }
 
 }  // namespace heddle::worker

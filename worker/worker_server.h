@@ -3,6 +3,7 @@
 
 #include <grpcpp/server.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
+#include "worker/slot_guard.h"
 #include "worker/stage_runner.h"
 #include "worker/stage_table.h"
 #include "worker/tracker_link.h"
@@ -26,7 +28,11 @@ struct WorkerOptions {
   std::vector<SlotConfig> slots;
   std::string device_key;  // of the device slots
   std::string target;      // of the device slots: canonical, without -threads
-  RunnerOptions runner;
+  RunnerOptions runner;    // its guard is the server's own
+  SlotGuardOptions guard;
+  // Looks at cores; tests give readings of their own.
+  std::function<Reading(const std::vector<int>&)> read = TakeReading;
+  std::vector<int> own_cores;  // where the worker's own threads run
 };
 
 class WorkerServer {
@@ -45,14 +51,20 @@ class WorkerServer {
   const TrackerLink& link() const { return *link_; }
 
  private:
-  explicit WorkerServer(const WorkerOptions& options) : table_(options.slots) {}
+  explicit WorkerServer(const WorkerOptions& options)
+      : options_(options), table_(options.slots), guard_(options.guard) {}
+  // Tries canaries on the slots in quarantine, until the end.
+  void WatchQuarantine();
 
+  const WorkerOptions options_;
   StageTable table_;
+  SlotGuard guard_;
   std::unique_ptr<TrackerLink> link_;
   std::unique_ptr<WorkerServiceImpl> service_;
   std::unique_ptr<grpc::Server> server_;
   absl::Notification stopping_;
   std::thread lease_watch_;
+  std::thread quarantine_watch_;
   int port_ = 0;
 };
 

@@ -86,7 +86,7 @@ class Episode {
       // Whole and half seconds, so that instants coincide with expiries now and then.
       now_ += 0.5 * Pick(4) + (Pick(40) == 0 ? 8 : 0);
       model_.Advance(now_);
-      switch (Pick(8)) {
+      switch (Pick(7)) {
         case 0:
         case 1:
           Synchronize(Pick(kWorkers));
@@ -101,9 +101,6 @@ class Episode {
           break;
         case 6:
           Release();
-          break;
-        case 7:
-          Quarantine(Pick(kWorkers), Pick(static_cast<int>(kSlotCores.size())));
           break;
       }
       CheckList();
@@ -135,10 +132,18 @@ class Episode {
                         .slots = {},
                         .draining = worker.draining,
                         .load_average = 0,
-                        .version = ""};
-    for (size_t s = 0; s < kSlotCores.size(); ++s) {
-      report.slots.push_back(
-          {SlotName(static_cast<int>(s)), SlotKind::kCpu, kSlotCores[s], "", ""});
+                        .version = "",
+                        .troubles = {}};
+    for (int s = 0; s < static_cast<int>(kSlotCores.size()); ++s) {
+      report.slots.push_back({SlotName(s), SlotKind::kCpu, kSlotCores[s], "", "", ""});
+      // A slot's trouble begins and ends now and then.
+      const bool troubled = (model_.quarantined.count({w, s}) > 0) != (Pick(12) == 0);
+      if (troubled) {
+        model_.quarantined.insert({w, s});
+        report.troubles[SlotName(s)] = "test";
+      } else {
+        model_.quarantined.erase({w, s});
+      }
     }
     const auto leases = pool_.Synchronize(report, Now());
     ASSERT_TRUE(leases.ok()) << leases.status();
@@ -178,17 +183,6 @@ class Episode {
     ModelLease& lease = Recent();
     pool_.Release(lease.id, Now());
     lease.ended = true;
-  }
-
-  void Quarantine(int w, int s) {
-    if (Pick(3) == 0) {
-      const bool there = model_.workers[w].there;
-      ASSERT_EQ(pool_.Quarantine(Name(w), SlotName(s), "test", Now()).ok(), there);
-      if (there) model_.quarantined.insert({w, s});
-    } else {
-      pool_.LiftQuarantine(Name(w), SlotName(s));
-      model_.quarantined.erase({w, s});
-    }
   }
 
   // Mostly live leases, now and then one long gone.

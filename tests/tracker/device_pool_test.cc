@@ -12,10 +12,10 @@ using ::testing::HasSubstr;
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
 SlotSpec Cpu(const std::string& name, std::vector<int> cores) {
-  return {name, SlotKind::kCpu, std::move(cores), "", ""};
+  return {name, SlotKind::kCpu, std::move(cores), "", "", ""};
 }
 SlotSpec Device(const std::string& name, std::vector<int> cores) {
-  return {name, SlotKind::kDevice, std::move(cores), "key", "llvm -mcpu=znver5"};
+  return {name, SlotKind::kDevice, std::move(cores), "key", "llvm -mcpu=znver5", ""};
 }
 
 WorkerReport Report(const std::string& worker = "w", const std::string& boot = "b1") {
@@ -26,7 +26,8 @@ WorkerReport Report(const std::string& worker = "w", const std::string& boot = "
           .slots = {Cpu("cpu0", {0}), Device("profile1", {1}), Device("profile0-1", {0, 1})},
           .draining = false,
           .load_average = 0,
-          .version = "1"};
+          .version = "1",
+          .troubles = {}};
 }
 
 AcquireOrder Order(const std::string& slot, double seconds = 30, const std::string& worker = "w") {
@@ -142,16 +143,36 @@ TEST_F(DevicePoolTest, DrainingWorkersKeepLeasesAndGiveNoNewOnes) {
   EXPECT_TRUE(pool_.Renew(lease.id, absl::Seconds(5), At(1)).ok());
 }
 
-TEST_F(DevicePoolTest, QuarantineOutlivesRestartsUntilLifted) {
+TEST_F(DevicePoolTest, ATroubledSlotIsInQuarantineUntilItsWorkerLeavesItOut) {
   ASSERT_TRUE(pool_.Synchronize(Report(), At(0)).ok());
-  ASSERT_TRUE(pool_.Quarantine("w", "profile1", "five failures in a row", At(0)).ok());
-  ASSERT_TRUE(pool_.Synchronize(Report("w", "b2"), At(1)).ok());
-  const auto refused = Acquire(Order("profile1"), 1);
+  const auto lease = Acquire(Order("profile1"), 0);
+  ASSERT_TRUE(lease.ok());
+  WorkerReport troubled = Report();
+  troubled.troubles["profile1"] = "20 measurements in a row were disturbed";
+  const uint64_t before = pool_.version();
+  const auto kept = pool_.Synchronize(troubled, At(1));
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(kept->size(), 1u) << "a lease that is held goes on";
+  EXPECT_GT(pool_.version(), before) << "whoever watches is told";
+  pool_.Release(lease->id, At(2));
+  EXPECT_EQ(View("profile1", 2).state, SlotState::kQuarantined);
+  EXPECT_EQ(View("profile1", 2).reason, "quarantined: 20 measurements in a row were disturbed");
+  EXPECT_EQ(View("profile0-1", 2).state, SlotState::kFree) << "each slot for itself";
+  const auto refused = Acquire(Order("profile1"), 2);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.status().message(), HasSubstr("five failures in a row"));
-  pool_.LiftQuarantine("w", "profile1");
-  EXPECT_TRUE(Acquire(Order("profile1"), 1).ok());
-  EXPECT_EQ(pool_.Quarantine("w", "nothing", "", At(1)).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(refused.status().message(), HasSubstr("20 measurements in a row"));
+  ASSERT_TRUE(pool_.Synchronize(Report(), At(3)).ok());
+  EXPECT_TRUE(Acquire(Order("profile1"), 3).ok()) << "its canary passed";
+  troubled.troubles = {{"nothing", "x"}};
+  EXPECT_EQ(pool_.Synchronize(troubled, At(4)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(DevicePoolTest, AFreeSlotTellsItsNote) {
+  WorkerReport report = Report();
+  report.slots[1].note = "the daemons share core 1";
+  ASSERT_TRUE(pool_.Synchronize(report, At(0)).ok());
+  EXPECT_EQ(View("profile1", 0).state, SlotState::kFree);
+  EXPECT_EQ(View("profile1", 0).reason, "the daemons share core 1");
 }
 
 TEST_F(DevicePoolTest, ChangedSlotsVoidTheLeases) {

@@ -95,6 +95,9 @@ absl::Status Candidates(const v1::StageStart& start, StageIo& io) {
                                               (candidate.trace() == "other id" ? 1 : 0));
       v1::Measurement* measurement = event.mutable_profiled()->mutable_measurement();
       measurement->set_outcome(outcome);
+      measurement->mutable_evidence()->set_times_measured(1);
+      if (candidate.trace() == "noisy")
+        measurement->mutable_evidence()->set_disturbance("somebody else measured here");
       if (outcome == v1::OUTCOME_OK)
         measurement->add_samples_ns(getpid());  // tells the test which process ran it
     }

@@ -23,6 +23,19 @@ TEST(Slots, CommandLineForms) {
   EXPECT_FALSE(ShareCore((*slots)[0], (*slots)[1]));
 }
 
+TEST(Slots, TheSupervisorKeepsOffWhatMeasures) {
+  const auto cores = [](std::vector<std::string> cpu, std::vector<std::string> device,
+                        std::vector<int> usable) {
+    return SupervisorCores(ParseSlots(cpu, device, usable).value(), usable);
+  };
+  EXPECT_THAT(cores({"0,1"}, {"3"}, {0, 1, 2, 3}), ElementsAre(0, 1, 2));
+  EXPECT_THAT(cores({}, {"1"}, {0, 1}), ElementsAre(0));
+  // A device slot of all cores cannot be kept free: the CPU slot's core is shared in turn anyway.
+  EXPECT_THAT(cores({"0"}, {"1", "0-1"}, {0, 1}), ElementsAre(0));
+  EXPECT_THAT(cores({"0"}, {"0"}, {0}), ElementsAre(0));
+  EXPECT_THAT(cores({}, {"0-1"}, {0, 1}), ElementsAre(0, 1));
+}
+
 TEST(Slots, RefusalsNameTheSlot) {
   const auto message = [](std::vector<std::string> cpu, std::vector<std::string> device) {
     return std::string(ParseSlots(cpu, device, {0, 1}).status().message());

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 
@@ -156,8 +157,9 @@ v1::StageInput Start(const v1::Lease& lease) {
 
 class WorkerServerTest : public ::testing::Test {
  protected:
-  WorkerServerTest() : tracker_(std::make_unique<Tracker>()) {
-    WorkerOptions options;
+  WorkerServerTest() : tracker_(std::make_unique<Tracker>()) { StartWorker({}); }
+  void StartWorker(WorkerOptions options) {
+    worker_.reset();
     options.tracker = tracker_->address();
     options.id = "w";
     options.version = "1";
@@ -168,7 +170,10 @@ class WorkerServerTest : public ::testing::Test {
     options.runner.child_command = {std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child",
                                     "--stage-child"};
     worker_ = WorkerServer::Start(options).value();
-    EXPECT_TRUE(tracker_->WaitForWorker());
+    EXPECT_TRUE(Eventually([this] {
+      const v1::ListWorkersResponse list = tracker_->List();
+      return list.workers_size() == 1 && list.workers(0).address() == WorkerAddress();
+    }));
   }
   std::string WorkerAddress() const { return absl::StrCat("127.0.0.1:", worker_->port()); }
 
@@ -196,6 +201,44 @@ TEST_F(WorkerServerTest, CandidatesStreamBothWays) {
   EXPECT_EQ(last->finished().fault().kind(), v1::FAULT_NONE);
   EXPECT_FALSE(call.Next().has_value());
   EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST_F(WorkerServerTest, ADisturbedSlotIsInQuarantineUntilACanaryPasses) {
+  std::atomic<bool> calm = false;
+  WorkerOptions options;
+  options.guard.disturbed_in_a_row = 3;
+  options.guard.disturbed_for = absl::ZeroDuration();
+  options.guard.check_every = absl::Milliseconds(20);
+  options.guard.check_for = absl::Milliseconds(20);
+  options.read = [&calm](const std::vector<int>&) {
+    Reading reading;
+    reading.at = MonotonicNow();
+    reading.canary_ns = 1e6;
+    // Others run all the time, or nobody does.
+    if (!calm) reading.times.busy = reading.at - absl::UnixEpoch() + absl::Hours(1);
+    if (!calm) reading.switches = absl::ToUnixMillis(reading.at);
+    return reading;
+  };
+  StartWorker(options);
+  v1::Lease lease = tracker_->Acquire("w", "profile");
+  Call call(lease.address(), Start(lease));
+  for (int64_t id = 1; id <= 4; ++id) {
+    call.Send(id, id == 1 ? "ok" : "noisy");
+    ASSERT_TRUE(call.Next().has_value());
+  }
+  call.HalfClose();
+  ASSERT_TRUE(call.Next().has_value());
+  tracker_->Release(lease);
+  const auto slot = [this] { return tracker_->List().workers(0).slots(0); };
+  ASSERT_TRUE(Eventually([&] { return slot().state() == v1::SLOT_QUARANTINED; }));
+  EXPECT_THAT(slot().reason(), HasSubstr("3 measurements in a row were disturbed"));
+  EXPECT_THAT(slot().reason(), HasSubstr("somebody else measured here"));
+  EXPECT_EQ(tracker_->List().workers(0).slots(1).state(), v1::SLOT_FREE);
+  absl::SleepFor(absl::Milliseconds(300));
+  EXPECT_EQ(slot().state(), v1::SLOT_QUARANTINED) << "the disturbance lasts";
+  calm = true;
+  ASSERT_TRUE(Eventually([&] { return slot().state() == v1::SLOT_FREE; }));
+  worker_.reset();  // it reads `calm`
 }
 
 TEST_F(WorkerServerTest, LeasesAreChecked) {

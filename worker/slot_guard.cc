@@ -1,0 +1,103 @@
+#include "worker/slot_guard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace heddle::worker {
+namespace {
+
+// Canaries that make the usual time: those of 32 measurements, some seconds.
+constexpr size_t kHistory = 64;
+// As many make a reference: those of 8 measurements.
+constexpr size_t kForReference = 16;
+// A canary takes about a millisecond; what claims to be far off that is no canary.
+constexpr double kLeastNs = 1e3;
+constexpr double kMostNs = 1e10;
+constexpr size_t kMaxReasonBytes = 200;
+
+}  // namespace
+
+double SlotGuard::CanaryUsualNs(const std::string& slot) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = slots_.find(slot);
+  return found == slots_.end() ? 0 : Usual(found->second);
+}
+
+void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, absl::Time now) {
+  if (evidence.times_measured() <= 0) return;
+  absl::MutexLock lock(&mutex_);
+  Slot& slot = slots_[name];
+  AddCanary(slot, evidence.canary_before() * evidence.canary_usual_ns());
+  AddCanary(slot, evidence.canary_after() * evidence.canary_usual_ns());
+  if (evidence.disturbance().empty()) {
+    slot.disturbed = 0;
+  } else if (slot.disturbed++ == 0) {
+    slot.disturbed_since = now;
+  }
+  if (!options_.on || !slot.trouble.empty()) return;
+  const absl::Duration lasted = now - slot.disturbed_since;
+  if (slot.disturbed >= options_.disturbed_in_a_row && lasted >= options_.disturbed_for) {
+    slot.trouble = absl::StrFormat(
+        "%d measurements in a row were disturbed over %.0f s, at last: %s", slot.disturbed,
+        absl::ToDoubleSeconds(lasted), evidence.disturbance().substr(0, kMaxReasonBytes));
+  } else {
+    slot.trouble = CanaryOff(slot);
+  }
+  if (!slot.trouble.empty()) spdlog::warn("slot {} is in quarantine: {}", name, slot.trouble);
+}
+
+void SlotGuard::Check(const std::string& name, const Reading& before, const Reading& after) {
+  absl::MutexLock lock(&mutex_);
+  Slot& slot = slots_[name];
+  AddCanary(slot, before.canary_ns);
+  AddCanary(slot, after.canary_ns);
+  if (slot.trouble.empty() || !Judge(before, after, Usual(slot)).disturbance.empty() ||
+      !CanaryOff(slot).empty())
+    return;
+  spdlog::info("slot {}: the canary passed, the quarantine ends", name);
+  slot.trouble.clear();
+  slot.disturbed = 0;
+}
+
+std::map<std::string, std::string> SlotGuard::Troubles() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, std::string> troubles;
+  for (const auto& [name, slot] : slots_) {
+    if (!slot.trouble.empty()) troubles[name] = slot.trouble;
+  }
+  return troubles;
+}
+
+void SlotGuard::AddCanary(Slot& slot, double ns) {
+  if (!std::isfinite(ns) || ns < kLeastNs || ns > kMostNs) return;
+  slot.canaries_ns.push_back(ns);
+  if (slot.canaries_ns.size() > kHistory) slot.canaries_ns.pop_front();
+  if (slot.reference_ns == 0 && slot.canaries_ns.size() >= kForReference)
+    slot.reference_ns = Usual(slot);
+}
+
+double SlotGuard::Usual(const Slot& slot) {
+  if (slot.canaries_ns.empty()) return 0;
+  std::vector<double> sorted(slot.canaries_ns.begin(), slot.canaries_ns.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+std::string SlotGuard::CanaryOff(const Slot& slot) const {
+  if (slot.reference_ns == 0) return "";
+  const double ratio = Usual(slot) / slot.reference_ns;
+  if (ratio < options_.canary_off && ratio > 1 / options_.canary_off) return "";
+  return absl::StrFormat(
+      "the canary takes %.2f times what it took when the worker began; if that is right now, "
+      "restart the worker",
+      ratio);
+}
+
+}  // namespace heddle::worker
