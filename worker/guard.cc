@@ -97,16 +97,17 @@ double Badness(const Quietness& q) {
   return q.steal_share + q.other_share + off;
 }
 
-// Waits while the disturbance lasts; false if it is time to give up.
+// Waits while the disturbance lasts; false if it is not worth measuring again.
 bool WaitForCalm(const GuardOptions& options) {
   Reading before = options.read();
-  for (int glance = 0; glance < kMaxGlances && before.at < options.repeat_before; ++glance) {
+  const int glances = options.resigned ? 1 : kMaxGlances;
+  for (int glance = 0; glance < glances && before.at < options.repeat_before; ++glance) {
     options.sleep(kGlance);
     const Reading after = options.read();
     if (Judge(before, after, options.canary_usual_ns).disturbance.empty()) return true;
     before = after;
   }
-  return before.at < options.repeat_before;
+  return !options.resigned && before.at < options.repeat_before;
 }
 
 }  // namespace

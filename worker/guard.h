@@ -83,6 +83,9 @@ struct GuardOptions {
   double canary_usual_ns = 0;
   bool repeat = true;        // what was disturbed
   absl::Time repeat_before;  // no repetition that would end later, judged by the last one
+  // The measurement before stayed disturbed: look only once whether that lasts, and if so, repeat
+  // nothing. Else lasting disturbance would cost each candidate all of the above.
+  bool resigned = false;
   std::function<Reading()> read;
   std::function<void(absl::Duration)> sleep;
 };

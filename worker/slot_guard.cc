@@ -37,6 +37,7 @@ void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, a
   AddCanary(slot, evidence.canary_after() * evidence.canary_usual_ns());
   if (evidence.disturbance().empty()) {
     slot.disturbed = 0;
+    slot.rests = 0;
   } else if (slot.disturbed++ == 0) {
     slot.disturbed_since = now;
   }
@@ -49,7 +50,10 @@ void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, a
   } else {
     slot.trouble = CanaryOff(slot);
   }
-  if (!slot.trouble.empty()) spdlog::warn("slot {} is in quarantine: {}", name, slot.trouble);
+  if (slot.trouble.empty()) return;
+  slot.troubled_since = now;
+  ++slot.rests;
+  spdlog::warn("slot {} is in quarantine: {}", name, slot.trouble);
 }
 
 void SlotGuard::Check(const std::string& name, const Reading& before, const Reading& after) {
@@ -57,9 +61,12 @@ void SlotGuard::Check(const std::string& name, const Reading& before, const Read
   Slot& slot = slots_[name];
   AddCanary(slot, before.canary_ns);
   AddCanary(slot, after.canary_ns);
-  if (slot.trouble.empty() || !Judge(before, after, Usual(slot)).disturbance.empty() ||
-      !CanaryOff(slot).empty())
-    return;
+  if (slot.trouble.empty() || !CanaryOff(slot).empty()) return;
+  const Quietness quietness = Judge(before, after, Usual(slot));
+  const bool usual_speed =
+      quietness.canary_after > kCanaryFast && quietness.canary_after < kCanarySlow;
+  const bool rested = after.at - slot.troubled_since >= RestOf(slot);
+  if (!quietness.disturbance.empty() && !(usual_speed && rested)) return;
   spdlog::info("slot {}: the canary passed, the quarantine ends", name);
   slot.trouble.clear();
   slot.disturbed = 0;
@@ -88,6 +95,12 @@ double SlotGuard::Usual(const Slot& slot) {
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
+}
+
+absl::Duration SlotGuard::RestOf(const Slot& slot) const {
+  constexpr int kMostDoublings = 20;
+  return std::min(options_.longest_rest,
+                  options_.first_rest * (1 << std::min(slot.rests - 1, kMostDoublings)));
 }
 
 std::string SlotGuard::CanaryOff(const Slot& slot) const {

@@ -28,6 +28,11 @@ struct SlotGuardOptions {
   // The canary this much slower or faster than when the worker began: no frequency step, throttling
   // or neighbour does that; a broken clock or a stopped host does.
   double canary_off = 3;
+  // A slot that others keep busy rests so long, twice as long each time in a row; after that a
+  // canary of the usual speed is enough. Measurements that say that they were disturbed are better
+  // than none at all.
+  absl::Duration first_rest = absl::Seconds(1);
+  absl::Duration longest_rest = absl::Minutes(1);
   // How often a canary is tried on a slot in quarantine, and how long it looks.
   absl::Duration check_every = absl::Seconds(1);
   absl::Duration check_for = absl::Milliseconds(250);
@@ -45,7 +50,7 @@ class SlotGuard {
   // What came with a measurement on the slot. Believed only as far as it makes sense: a child said
   // it.
   void Observe(const std::string& slot, const v1::Evidence& evidence, absl::Time now);
-  // A canary on a slot in quarantine; lifts it if nothing was wrong.
+  // A canary on a slot in quarantine; lifts it if nothing was wrong, or the slot has rested.
   void Check(const std::string& slot, const Reading& before, const Reading& after);
 
   // Slots in quarantine, with the reason.
@@ -58,9 +63,12 @@ class SlotGuard {
     int disturbed = 0;               // measurements in a row
     absl::Time disturbed_since;
     std::string trouble;  // empty: none
+    absl::Time troubled_since;
+    int rests = 0;  // quarantines since the last measurement that was not disturbed
   };
   void AddCanary(Slot& slot, double ns);
   static double Usual(const Slot& slot);
+  absl::Duration RestOf(const Slot& slot) const;
   // Empty if the canary's usual time is not far from the reference.
   std::string CanaryOff(const Slot& slot) const;
 

@@ -137,7 +137,7 @@ GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores
 }
 
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
-                        const std::vector<int>& cores, const GuardOptions& guard) {
+                        const std::vector<int>& cores, GuardOptions& guard) {
   codegen::Artifact artifact = FromProto(item.artifact());
   artifact.winograd = UsesWinograd(item.candidate().trace());
   v1::Measurement measurement;
@@ -150,6 +150,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
   });
   measurement.set_profile_ns(NanosSince(begin));
   Describe(run, guard.canary_usual_ns, measurement.mutable_evidence());
+  guard.resigned = !run.quietness.disturbance.empty();
   const absl::StatusOr<Measurement>& measured = runs[run.kept];
   if (!measured.ok()) {
     measurement.set_outcome(OutcomeOf(measured.status()));

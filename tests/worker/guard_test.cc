@@ -118,10 +118,11 @@ class Script {
  public:
   explicit Script(std::deque<int> other_ms) : other_ms_(std::move(other_ms)), now_(At(0)) {}
 
-  GuardedRun Run(bool repeat = true, int64_t repeat_within_ms = 100000) {
+  GuardedRun Run(bool repeat = true, int64_t repeat_within_ms = 100000, bool resigned = false) {
     GuardOptions options;
     options.canary_usual_ns = kUsualNs;
     options.repeat = repeat;
+    options.resigned = resigned;
     options.repeat_before = now_.at + absl::Milliseconds(repeat_within_ms);
     options.read = [this] { return now_; };
     options.sleep = [this](absl::Duration time) {
@@ -176,6 +177,14 @@ TEST(RunGuarded, WaitsWhileTheDisturbanceLasts) {
   EXPECT_EQ(endless.slept_, 2 * kMaxGlances * kGlance);
 }
 
+TEST(RunGuarded, AfterOneThatStayedDisturbedItRepeatsOnlyInACalm) {
+  Script lasting({80, 80, 80});
+  lasting.still_disturbed_ = 1000000;
+  EXPECT_EQ(lasting.Run(true, 100000, /*resigned=*/true).times, 1);
+  EXPECT_EQ(lasting.slept_, kGlance);
+  EXPECT_EQ(Script({80, 0}).Run(true, 100000, /*resigned=*/true).times, 2);
+}
+
 TEST(RunGuarded, KeepsWithinItsLimits) {
   EXPECT_EQ(Script({80, 0}).Run(/*repeat=*/false).times, 1);
   EXPECT_EQ(Script({80, 0}).Run(true, /*repeat_within_ms=*/150).times, 1);
@@ -223,13 +232,31 @@ TEST(SlotGuard, LastingDisturbanceMeansQuarantineUntilACanaryPasses) {
   EXPECT_EQ(
       guard.Troubles()["profile1"],
       "41 measurements in a row were disturbed over 31 s, at last: other processes took 40 %");
-  Reading before = At(0);
-  Reading busy = Quiet(before);
-  busy.times.busy += absl::Milliseconds(100);
-  guard.Check("profile1", before, busy);
-  EXPECT_EQ(guard.Troubles().size(), 1u) << "it lasts";
-  guard.Check("profile1", before, Quiet(before));
-  EXPECT_THAT(guard.Troubles(), IsEmpty());
+  const auto check = [&guard](double at_s, bool busy, double canary = 1) {
+    const Reading before = At(static_cast<int64_t>(1000 * at_s));
+    Reading after = Quiet(before);
+    if (busy) after.times.busy += absl::Milliseconds(100);
+    after.canary_ns *= canary;
+    guard.Check("profile1", before, after);
+    return guard.Troubles().empty();
+  };
+  EXPECT_FALSE(check(31.1, true)) << "it lasts";
+  EXPECT_TRUE(check(31.2, false));
+  // Where it lasts for ever, the slot rests for longer and longer, but not for ever.
+  double now = 32;
+  for (double rest : {2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0}) {
+    for (int i = 0; i < 20; ++i, now += 2)
+      guard.Observe("profile1", Measured("noise"), Second(now));
+    now -= 2;
+    ASSERT_EQ(guard.Troubles().size(), 1u) << rest;
+    EXPECT_FALSE(check(now + rest - 0.5, true)) << rest;
+    EXPECT_FALSE(check(now + rest, true, 1.5)) << "rested, but slow";
+    EXPECT_TRUE(check(now + rest, true)) << rest;
+    now += rest;
+  }
+  for (int i = 0; i < 5; ++i) guard.Observe("profile1", Measured(""), Second(++now));
+  for (int i = 0; i < 20; ++i, now += 2) guard.Observe("profile1", Measured("noise"), Second(now));
+  EXPECT_TRUE(check(now - 2 + 1, true)) << "quiet measurements make it patient again";
 }
 
 TEST(SlotGuard, OneQuietMeasurementStartsTheCountAnew) {

@@ -208,6 +208,8 @@ TEST_F(WorkerServerTest, ADisturbedSlotIsInQuarantineUntilACanaryPasses) {
   WorkerOptions options;
   options.guard.disturbed_in_a_row = 3;
   options.guard.disturbed_for = absl::ZeroDuration();
+  options.guard.first_rest = absl::Hours(1);
+  options.guard.longest_rest = absl::Hours(1);
   options.guard.check_every = absl::Milliseconds(20);
   options.guard.check_for = absl::Milliseconds(20);
   options.read = [&calm](const std::vector<int>&) {
