@@ -87,6 +87,23 @@ absl::Status ParallelLoops(const std::vector<std::string>& loops, Recorder& out)
   return out.Do(Primitive::kParallel, {loop});
 }
 
+// The largest power of two up to `wanted` whose steps through the array the analyser recognises as
+// flat: those that straddle no end of the innermost dimensions, 8 of 56 x 11 elements, not 16.
+int64_t FlatStep(const StageView& view, int64_t wanted) {
+  int64_t inner = 1;
+  bool whole = false;  // a step takes inner dimensions whole
+  for (size_t k = view.spatial.size(); k > 0; --k) {
+    inner *= view.spatial[k - 1].extent;
+    const auto fits = [&] {
+      return inner % wanted == 0 || wanted % inner == 0 || (inner > wanted && !whole);
+    };
+    if (k == 1 && inner > wanted) break;  // the end of all
+    while (!fits()) wanted /= 2;
+    whole |= inner > 1 && inner < wanted;
+  }
+  return wanted;
+}
+
 absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   std::vector<std::string> loops;
   std::string fused;
@@ -95,8 +112,10 @@ absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder
     absl::StrAppend(&fused, fused.empty() ? "" : "*", axis.loop);
   }
   if (loops.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, loops));
-  int64_t lanes = PowerOfTwoDivisor(shape.elements, shape.lanes);
-  int64_t vectors = PowerOfTwoDivisor(shape.elements / lanes, choice.vectors);
+  const int64_t flat = FlatStep(shape.view, shape.lanes * choice.vectors);
+  int64_t lanes = PowerOfTwoDivisor(shape.elements, std::min(shape.lanes, flat));
+  int64_t vectors = PowerOfTwoDivisor(shape.elements / lanes, std::max<int64_t>(1, flat / lanes));
+  vectors = std::min(vectors, choice.vectors);
   int64_t rest = shape.elements / lanes / vectors;
   // The largest number of chunks up to the wanted one that divides the loop.
   int64_t chunks = choice.parallel ? LargestDivisorUpTo(rest, 64) : 1;

@@ -135,10 +135,15 @@ void WindowRule::DeclareLanes(Knobs& knobs) {
   const int64_t extent = vector().extent;
   const int64_t divisor = PowerOfTwoDivisor(extent, full);
   std::vector<int64_t> lanes{divisor};
+  const int64_t widest = LargestDivisorUpTo(extent, full);
+  if (widest != divisor) lanes.push_back(widest);
   if (divisor < full && extent > full) lanes.push_back(full);
   if (divisor > 2) lanes.push_back(divisor / 2);
-  // A guarded tail costs less than quarters of a register.
-  preferred_lanes_ = 2 * divisor < full && extent > full ? full : divisor;
+  // Registers not quite full (11 channels) cost less than quarters of them, and a guarded tail less
+  // than another register.
+  preferred_lanes_ = divisor;
+  if (2 * divisor < full)
+    preferred_lanes_ = (extent + full - 1) / full < extent / widest ? full : widest;
   lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", vector().loop), lanes, preferred_lanes_);
   const int64_t groups = (extent + preferred_lanes_ - 1) / preferred_lanes_;
   const int64_t wanted = std::max<int64_t>(1, kBlockBytes / ElementBytes() / preferred_lanes_);

@@ -7,11 +7,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "compiler/ir/analyzer.h"
+#include "compiler/ir/linear.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
+#include "compiler/pass/lower.h"
 #include "compiler/tensor/expression.h"
 #include "tests/schedule/oracle.h"
 #include "tests/schedule/random_programs.h"
@@ -304,6 +309,64 @@ TEST(Space, DefaultOfADepthwiseConvolution) {
           "unroll depthwise.r0", "unroll depthwise.r1", "vectorize depthwise.i3.2",
           "parallel depthwise.i0*depthwise.i1.0*depthwise.i3.0"}) {
       EXPECT_NE(text.find(step), std::string::npos) << step << " is not in\n" << text;
+    }
+  }
+}
+
+// Channels that fill no whole register: one not quite full, or fewer with a guarded tail; halves
+// where they go up exactly.
+TEST(Space, DepthwiseLanesOfOddChannels) {
+  ir::TargetInfo target = Targets()[1];
+  target.target.threads = 1;
+  const std::map<std::string, std::string> split = {{"8x11-0k3s1", "depthwise.i3 1 1 11"},
+                                                    {"8x22-0k3s1", "depthwise.i3 1 2 11"},
+                                                    {"8x44-0k3s1", "depthwise.i3 1 3 16"},
+                                                    {"8x88-0k3s1", "depthwise.i3 1 11 8"}};
+  for (const auto& [name, factors] : split) {
+    const auto trace = DefaultTrace(MakeWorkload(name).value(), target);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    EXPECT_THAT(ToText(*trace), HasSubstr("split " + factors)) << name;
+  }
+}
+
+// One loop over all elements: its steps keep the array flat to whoever simplifies the index.
+TEST(Space, FlatLoopsStayFlat) {
+  for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
+    const std::string type = "f32[" + shape + "]";
+    std::vector<std::string> extents = absl::StrSplit(shape, ", ");
+    std::string text = "program p(A: " + type + ") -> (O: " + type + ") { ", iters, index, close;
+    for (size_t k = 0; k < extents.size(); ++k) {
+      const std::string n = std::to_string(k);
+      text += "for l" + n + " in " + extents[k] + " { ";
+      iters += (k ? ", v" : "v") + n + " < " + extents[k] + " spatial = l" + n;
+      index += (k ? ", v" : "v") + n;
+      close += " }";
+    }
+    text +=
+        "block b(" + iters + ") { O[" + index + "] = max(A[" + index + "], 0.0) }" + close + " }";
+    const auto naive = ir::Parse(text);
+    ASSERT_TRUE(naive.ok()) << naive.status();
+    for (const ir::TargetInfo& target : Targets()) {
+      const auto program = Replay(*naive, DefaultTrace(*naive, target).value());
+      ASSERT_TRUE(program.ok()) << program.status();
+      const auto lowered = pass::Lower(*program, {});
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      ir::Ranges ranges;
+      ir::VisitStmt(lowered->body, [&](const ir::Stmt& s) {
+        if (auto* loop = ir::As<ir::For>(s)) ranges[loop->var.get()] = {0, loop->extent - 1};
+        return true;
+      });
+      ir::VisitStmt(lowered->body, [&](const ir::Stmt& s) {
+        auto* store = ir::As<ir::Store>(s);
+        if (store == nullptr) return true;
+        ir::Expr address = ir::Int(0);
+        for (size_t d = 0; d < store->indices.size(); ++d)
+          address = address * ir::Int(store->buffer->shape[d]) + store->indices[d];
+        const ir::Linear flat = ir::Analyzer(&ranges).SimplifyToLinear(address);
+        for (const auto& [term, stride] : flat.terms)
+          EXPECT_EQ(term->kind, ir::ExprKind::kVar) << shape << ": " << ir::Print(*lowered);
+        return true;
+      });
     }
   }
 }
