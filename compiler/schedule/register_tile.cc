@@ -101,6 +101,12 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   return std::min(vectors, scalars) + 1;
 }
 
+bool TileModel::Batch(size_t axis) const {
+  return !streaming_ && static_cast<int>(axis) != v_ && !loads_.empty() &&
+         std::all_of(loads_.begin(), loads_.end(),
+                     [&](const LoadShape& load) { return load.depends[axis]; });
+}
+
 double TileModel::scalars_used() const {
   double elements = 0;
   for (const LoadShape& load : loads_) {

@@ -33,6 +33,8 @@ class TileModel {
   // Padding, and too few steps between its guards to pay for them: it is better computed for a
   // strip of rows.
   bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
+  // Every load depends on the axis and not all on all axes: it tells products apart.
+  bool Batch(size_t axis) const;
   // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
   double vector_elements() const { return ElementsOf(true); }
   double scalar_elements() const { return ElementsOf(false); }

@@ -215,7 +215,7 @@ bool TiledRule::PrefersVectorFirst(const RegisterTile& tile) const {
   if (PrefersReductionBlocks(tile)) return true;
   const auto l2 = static_cast<double>(target_.l2_bytes);
   if (BlocksOfRows() > 1 &&
-      (4 * model_.vector_elements() <= l2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
+      (4 * model_.vector_elements() <= l2 / 2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
     return false;
   }
   return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
@@ -293,9 +293,8 @@ absl::Status TiledRule::PackConstants(const Decided& decided, Recorder& out) con
     const auto add = [&](const std::vector<int64_t>& dims) {
       numbers.insert(numbers.end(), dims.begin(), dims.end());
     };
-    if (decided.vector_first) add({static_cast<int64_t>(packable.dim)});
     add(packable.outer);
-    if (!decided.vector_first) add({static_cast<int64_t>(packable.dim)});
+    add({static_cast<int64_t>(packable.dim)});
     add(packable.inner);
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kPack, {stage_.view.block, packable.buffer}, numbers));
   }
@@ -419,11 +418,15 @@ absl::Status TiledRule::SplitReduce(const Decided& decided, Loops& loops, Record
 }
 
 absl::Status TiledRule::SplitAll(const Decided& decided, Loops& loops, Recorder& out) const {
-  // The vector axis goes first or last among the outer loops; the others keep their order.
+  // The vector axis goes first or last among the outer loops, the others keep their order; but axes
+  // that tell products apart, which share nothing, stay outside.
   std::vector<size_t> order;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (model_.Batch(k)) order.push_back(k);
+  }
   if (decided.vector_first) order.push_back(static_cast<size_t>(v_));
   for (size_t k = 0; k < spatial().size(); ++k) {
-    if (static_cast<int>(k) != v_) order.push_back(k);
+    if (static_cast<int>(k) != v_ && !model_.Batch(k)) order.push_back(k);
   }
   if (!decided.vector_first) order.push_back(static_cast<size_t>(v_));
   for (size_t k : order) {

@@ -205,6 +205,8 @@ TEST(Space, DefaultForms) {
     return ToText(DefaultTrace(ir::Parse(program).value(), target).value());
   };
   EXPECT_THAT(text("C2", true, true), HasSubstr("winograd conv2d 4"));
+  EXPECT_THAT(text("C9", true, true), HasSubstr("reorder conv2d.product.0.0 conv2d.product.1.0 "))
+      << "products share nothing: one after another, whatever is outermost in each";
   EXPECT_THAT(text("C2", false, true), Not(HasSubstr("winograd")));
   EXPECT_THAT(text("C2", true, false), Not(HasSubstr("winograd")))
       << "weights would be transformed at every call";
