@@ -36,6 +36,7 @@ struct SubmitOptions {
   bool winograd = true;  // false: the target gets -winograd=off
   bool force = false;
   bool dry_run = false;
+  std::string records;  // file of records to start with (record_file.h); empty: none
 };
 
 // Reads and checks what can be checked without the service; fills the spec. The model's bytes go to

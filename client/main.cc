@@ -31,6 +31,8 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
+  app->add_option("--records", o.records,
+                  "File of records to start with, such as bench/records/<cpu>.jsonl");
   app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
 }
 

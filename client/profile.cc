@@ -169,6 +169,7 @@ std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
     kernel.ns += call_ns[c];
     kernel.flops += spec.flops;
     for (const runtime::BufferSlot& slot : call.buffers) kernel.bytes += slot.bytes;
+    kernel.bytes -= spec.untouched_bytes;
   }
   std::vector<KernelProfile> kernels;
   for (auto& [index, kernel] : by_kernel) kernels.push_back(std::move(kernel));

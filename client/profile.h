@@ -25,7 +25,8 @@ struct KernelProfile {
   // Of all uses together.
   double ns = 0;
   double flops = 0;   // of the direct algorithm
-  int64_t bytes = 0;  // of every buffer that a call takes: inputs, constants and outputs, each once
+  int64_t bytes = 0;  // of every buffer that a call takes: inputs, constants and outputs, each
+                      // once, without what it does not read of them
 };
 
 // The roofline (Williams, Waterman and Patterson, 2009): a kernel takes at least the time of its

@@ -6,12 +6,10 @@
 #include "client/commands.h"
 #include "client/json.h"
 #include "client/npy.h"
+#include "client/record_file.h"
 
 namespace heddle::client {
 namespace {
-
-// A line longer than this is no record (a workload's text is some ten kilobytes).
-constexpr size_t kMaxLineBytes = 4 << 20;
 
 std::string OutcomeWord(v1::Outcome outcome) {
   switch (outcome) {
@@ -95,29 +93,13 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 }
 
 int ImportRecords(const GlobalOptions& global, const std::string& input) {
-  std::ifstream file;
-  if (input != "-") {
-    file.open(input);
-    if (!file) return Fail(absl::NotFoundError(fmt::format("cannot read '{}'", input)));
-  }
-  std::istream& in = input == "-" ? std::cin : file;
-  absl::Status bad;
-  int64_t line_number = 0;
   // The whole file is checked before the first record is sent: a typo in line 1000 does not leave
   // 999.
-  std::vector<v1::Record> records;
-  for (std::string line; bad.ok() && std::getline(in, line);) {
-    ++line_number;
-    if (line.empty()) continue;
-    if (line.size() > kMaxLineBytes) {
-      bad = absl::InvalidArgumentError("the line is too long for a record");
-      break;
-    }
-    bad = FromJsonLine(line, &records.emplace_back());
-  }
-  if (!bad.ok()) {
-    return Fail(absl::InvalidArgumentError(fmt::format("{}:{}: {}; nothing was imported", input,
-                                                       line_number, std::string(bad.message()))));
+  absl::StatusOr<std::vector<v1::Record>> records = ReadRecordFile(input);
+  if (!records.ok()) {
+    return Fail(absl::Status(
+        records.status().code(),
+        fmt::format("{}; nothing was imported", std::string(records.status().message()))));
   }
   size_t next = 0;
   const absl::StatusOr<v1::ImportRecordsResponse> response =
@@ -125,8 +107,8 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
         if (Interrupted())
           return absl::CancelledError(
               "interrupted; import the file again, what is there already is skipped");
-        if (next == records.size()) return false;
-        *record = std::move(records[next++]);
+        if (next == records->size()) return false;
+        *record = std::move((*records)[next++]);
         return true;
       });
   if (!response.ok()) {

@@ -11,11 +11,9 @@
 #include "client/commands.h"
 #include "client/evaluate.h"
 #include "client/json.h"
-#include "client/model_options.h"
 #include "client/npy.h"
+#include "client/output_check.h"
 #include "client/profile.h"
-#include "compiler/codegen/tolerance.h"
-#include "compiler/compile.h"
 
 namespace heddle::client {
 namespace {
@@ -27,11 +25,21 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
+// Of `wanted` threads (0: as tuned). A kernel never uses more than it was made for.
+int UsedThreads(int wanted, const runtime::Manifest& manifest) {
+  return wanted > 0 ? std::min(wanted, manifest.threads) : manifest.threads;
+}
+
 absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, int threads) {
   absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
   if (!module.ok()) return module.status();
   Executor::Options options;
-  options.threads = threads;
+  options.threads = UsedThreads(threads, module->manifest);
+  if (threads > options.threads) {
+    fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path, options.threads,
+               options.threads == 1 ? "" : "s", options.threads == 1 ? "1 is" : "these are",
+               threads);
+  }
   absl::StatusOr<std::unique_ptr<Executor>> executor =
       Executor::Create(std::move(*module), options);
   if (!executor.ok()) {
@@ -107,52 +115,6 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
   return inputs;
 }
 
-std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype) {
-  std::vector<double> values;
-  const auto read = [&]<typename T>(T) {
-    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
-      T value;
-      std::memcpy(&value, bytes.data() + i, sizeof value);
-      values.push_back(static_cast<double>(value));
-    }
-  };
-  if (dtype == "f32")
-    read(float{});
-  else if (dtype == "f64")
-    read(double{});
-  else if (dtype == "i32")
-    read(int32_t{});
-  else if (dtype == "i64")
-    read(int64_t{});
-  else if (dtype == "i8")
-    read(int8_t{});
-  else
-    read(uint8_t{});
-  return values;
-}
-
-// Largest difference relative to the largest magnitude of the reference; infinite where only one of
-// the two is finite.
-double RelativeError(const std::vector<double>& found, const std::vector<double>& expected) {
-  double scale = 0, difference = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (std::isnan(expected[i]) && std::isnan(found[i])) continue;
-    if (!std::isfinite(expected[i]) || !std::isfinite(found[i])) {
-      if (expected[i] == found[i]) continue;
-      return std::numeric_limits<double>::infinity();
-    }
-    scale = std::max(scale, std::fabs(expected[i]));
-    difference = std::max(difference, std::fabs(found[i] - expected[i]));
-  }
-  return difference == 0 ? 0 : difference / std::max(scale, 1e-30);
-}
-
-std::string OutputBytes(const Executor& executor, int index) {
-  const TensorSpec& spec = executor.manifest().outputs[index];
-  return std::string(static_cast<const char*>(executor.OutputData(index)),
-                     static_cast<size_t>(spec.SizeBytes()));
-}
-
 absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
   const std::vector<TensorSpec>& specs = executor.manifest().outputs;
   const bool directory = specs.size() > 1 || std::filesystem::is_directory(output);
@@ -200,65 +162,6 @@ void Summarise(const Executor& executor, const OutputOptions& output) {
                nlohmann::json{{"schema_version", kJsonSchemaVersion}, {"outputs", list}}.dump());
 }
 
-// 0 when every output is within the tolerance of the interpreter's, else a failure.
-int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
-                            const Executor& executor, const OutputOptions& output) {
-  const absl::StatusOr<std::string> model = ReadFile(options.check);
-  if (!model.ok()) return Fail(model.status());
-  const absl::StatusOr<v1::ModelOptions> model_options = MakeModelOptions(options.shapes, {});
-  if (!model_options.ok()) return Fail(model_options.status());
-  const bool animate = CanAnimate(output);
-  int shown = -10;
-  const absl::StatusOr<std::vector<std::string>> expected =
-      InterpretModel(*model, FromProto(*model_options), inputs, [&](int done, int total) {
-        const int percent = 100 * done / std::max(total, 1);
-        if (animate)
-          fmt::print(stderr, "\rinterpreting {}: {}/{} operators\x1b[K", options.check, done,
-                     total);
-        else if (percent >= shown + 25)
-          fmt::print(stderr, "interpreting {}: {}/{} operators\n", options.check, done, total),
-              shown = percent;
-        std::fflush(stderr);
-      });
-  if (animate) fmt::print(stderr, "\r\x1b[K");
-  if (!expected.ok()) return Fail(expected.status());
-  if (expected->size() != executor.manifest().outputs.size()) {
-    return Fail(absl::InvalidArgumentError(
-        fmt::format("{} has {} outputs, the module {}; is it the same model?", options.check,
-                    expected->size(), executor.manifest().outputs.size())));
-  }
-  const std::vector<runtime::KernelSpec>& kernels = executor.manifest().kernels;
-  const bool winograd = std::any_of(kernels.begin(), kernels.end(),
-                                    [](const runtime::KernelSpec& k) { return k.winograd; });
-  const double tolerance = codegen::ToleranceFor(winograd).relative;
-  bool good = true;
-  for (size_t i = 0; i < expected->size(); ++i) {
-    const TensorSpec& spec = executor.manifest().outputs[i];
-    if ((*expected)[i].size() != static_cast<size_t>(spec.SizeBytes())) {
-      return Fail(absl::InvalidArgumentError(fmt::format(
-          "output '{}' differs in size from {}; is it the same model?", spec.name, options.check)));
-    }
-    const double error =
-        RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
-                      ToDoubles((*expected)[i], spec.dtype));
-    good = good && error <= tolerance;
-    if (output.json) {
-      fmt::print("{}\n", nlohmann::json{{"schema_version", kJsonSchemaVersion},
-                                        {"output", spec.name},
-                                        {"relative_error", error},
-                                        {"tolerance", tolerance},
-                                        {"ok", error <= tolerance}}
-                             .dump());
-    } else {
-      fmt::print("{}: relative error {:.2e} against the interpreter ({} {:.0e}{})\n", spec.name,
-                 error, error <= tolerance ? "within" : "OVER", tolerance,
-                 winograd ? ", with Winograd kernels" : "");
-    }
-  }
-  if (!good) return Fail(absl::InternalError("the module's result differs from the interpreter's"));
-  return kDone;
-}
-
 // Short names for the columns: what sets the modules apart.
 std::string ColumnName(const runtime::Manifest& manifest, const std::string& path,
                        std::map<std::string, int>& taken) {
@@ -295,7 +198,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
   if (timings[0].samples_ns.empty()) return kInterrupted;
   const std::vector<TaskTiming> tasks = TimeByTask(executors, timings);
   const runtime::Manifest& manifest = executors[0]->manifest();
-  const int threads = options.threads > 0 ? options.threads : manifest.threads;
+  const int threads = UsedThreads(options.threads, manifest);
   if (global.output.json) {
     nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
                              {"model", manifest.model},
@@ -394,7 +297,7 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
     if (code != kDone) return code;
   }
   if (options.profile) {
-    const int threads = options.threads > 0 ? options.threads : executor.manifest().threads;
+    const int threads = UsedThreads(options.threads, executor.manifest());
     const int code = PrintProfile(executor, threads, options.rounds, global.output);
     if (code != kDone) return code;
   }

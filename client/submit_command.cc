@@ -8,6 +8,7 @@
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
+#include "client/record_file.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
@@ -126,7 +127,12 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options, &model);
   if (!spec.ok()) return Fail(spec.status());
   if (options.dry_run) return DryRun(global, *spec, model);
-  const absl::StatusOr<std::string> job = ServiceClient(global.server).Submit(*spec, model);
+  const ServiceClient client(global.server);
+  if (!options.records.empty()) {
+    const absl::Status offered = OfferRecords(client, *spec, model, options.records);
+    if (!offered.ok()) return Fail(offered);
+  }
+  const absl::StatusOr<std::string> job = client.Submit(*spec, model);
   if (!job.ok()) return Fail(job.status());
   if (global.output.json) {
     const nlohmann::json object = {

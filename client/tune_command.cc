@@ -7,6 +7,7 @@
 #include "client/json.h"
 #include "client/npy.h"
 #include "client/progress_view.h"
+#include "client/record_file.h"
 
 namespace heddle::client {
 
@@ -25,6 +26,10 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
     address = service->address();
   }
   const ServiceClient client(address);
+  if (!options.submit.records.empty()) {
+    const absl::Status offered = OfferRecords(client, *spec, model, options.submit.records);
+    if (!offered.ok()) return Fail(offered);
+  }
   const absl::StatusOr<std::string> job = client.Submit(*spec, model);
   if (!job.ok()) return Fail(job.status());
   fmt::print(stderr, "{}: {} for {}, {} trials a task\n", *job, spec->name(), spec->target(),

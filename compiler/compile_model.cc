@@ -11,6 +11,7 @@
 #include "compiler/compile_internal.h"
 #include "compiler/compile_places.h"
 #include "compiler/compile_prepack.h"
+#include "compiler/compile_traffic.h"
 #include "compiler/compile_verify.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/ir/status_macros.h"
@@ -98,6 +99,7 @@ class KernelTable {
   absl::StatusOr<internal::LoweredWorkload> Schedule(const std::string& workload,
                                                      runtime::KernelSpec* spec) {
     HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, internal::ParseWorkload(workload));
+    spec->untouched_bytes = internal::UntouchedBytes(naive);
     ScheduleChoice choice = options_.choice;
     const auto record = best_.find(spec->task);
     if (choice == ScheduleChoice::kTrace && record == best_.end())
@@ -147,6 +149,13 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
   return specs;
 }
 
+// A call by the values it works on.
+struct ValueCall {
+  int kernel = 0;
+  std::vector<graph::ValueId> given;  // inputs before constants were prepacked
+  std::vector<graph::ValueId> taken;  // and after
+};
+
 // Workload of a kernel that copies a tensor of `type`; its shape does not matter.
 absl::StatusOr<std::string> CopyWorkload(const graph::TensorType& type) {
   tensor::Builder builder("copy");
@@ -159,7 +168,8 @@ absl::StatusOr<std::string> CopyWorkload(const graph::TensorType& type) {
 }
 
 absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places,
-                       KernelTable* kernels, std::vector<runtime::CallSpec>* calls) {
+                       KernelTable* kernels, std::vector<runtime::CallSpec>* calls,
+                       std::vector<ValueCall>* value_calls) {
   for (const auto& [from, to] : places.copies) {
     const graph::TensorType& type = graph.values[from].type;
     HEDDLE_ASSIGN_OR_RETURN(const std::string workload, CopyWorkload(type));
@@ -167,6 +177,7 @@ absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places
                             kernels->Add(tensor::WorkloadKey(workload), workload,
                                          absl::StrCat("copy ", graph::ToText(type)), 0));
     calls->push_back({kernel, {places.slots.at(from), to}});
+    value_calls->push_back({kernel, {from}, {from}});
   }
   return absl::OkStatus();
 }
@@ -179,27 +190,27 @@ std::vector<std::string> CpuFeatures(const ir::Target& target) {
   return features;
 }
 
-// Checks every kernel with a tuned schedule at its first call. Returns the tasks of those that
-// compute something wrong, with one line each in *warnings. Other errors mean that the check could
-// not be made. given[i]: what group i took before constants were prepacked.
-absl::StatusOr<std::set<std::string>> WrongTasks(
-    const codegen::Artifact& artifact, const KernelTable& kernels,
-    const std::vector<int>& kernel_of, const std::vector<std::vector<graph::ValueId>>& given,
-    const graph::FusedGraph& fused, std::vector<std::string>* warnings) {
+// Checks every kernel with a tuned schedule at its first call, with as many threads as it is made
+// for. Returns the tasks of those that compute something wrong, with one line each in *warnings.
+// Other errors mean that the check could not be made.
+absl::StatusOr<std::set<std::string>> WrongTasks(const codegen::Artifact& artifact,
+                                                 const KernelTable& kernels,
+                                                 const std::vector<ValueCall>& calls, int threads,
+                                                 const graph::Graph& graph,
+                                                 std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::KernelLibrary> library,
                           runtime::KernelLibrary::Load(artifact.shared_object));
-  const runtime::ThreadPool host(1);
+  const runtime::ThreadPool host(threads);
   std::set<int> seen;
   std::set<std::string> wrong;
-  for (size_t i = 0; i < fused.groups.size(); ++i) {
-    const int kernel = kernel_of[i];
-    const runtime::KernelSpec& spec = kernels.specs()[static_cast<size_t>(kernel)];
+  for (const ValueCall& call : calls) {
+    const runtime::KernelSpec& spec = kernels.specs()[static_cast<size_t>(call.kernel)];
     if (spec.schedule != internal::Name(ScheduleChoice::kTrace)) continue;
-    if (!seen.insert(kernel).second) continue;
-    const internal::KernelUse use = {kernels.workload(kernel), given[i], fused.groups[i].inputs,
+    if (!seen.insert(call.kernel).second) continue;
+    const internal::KernelUse use = {kernels.workload(call.kernel), call.given, call.taken,
                                      codegen::ToleranceFor(spec.winograd)};
     const absl::Status status = internal::VerifyKernel(
-        use, fused.graph, artifact.kernels[static_cast<size_t>(kernel)], *library, host.host());
+        use, graph, artifact.kernels[static_cast<size_t>(call.kernel)], *library, host.host());
     if (status.ok()) continue;
     if (!absl::IsDataLoss(status)) return status;
     wrong.insert(spec.task);
@@ -230,9 +241,11 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
   HEDDLE_RETURN_IF_ERROR(kernels.Lower());
   std::vector<const internal::LoweredWorkload*> lowered_of;
   for (int kernel : kernel_of) lowered_of.push_back(&kernels.lowered(kernel));
-  std::vector<std::vector<graph::ValueId>> given;  // by group
-  for (const graph::Group& group : fused.groups) given.push_back(group.inputs);
+  std::vector<ValueCall> value_calls;  // by group, then copies
+  for (size_t i = 0; i < fused.groups.size(); ++i)
+    value_calls.push_back({kernel_of[i], fused.groups[i].inputs, {}});
   HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, &fused));
+  for (size_t i = 0; i < fused.groups.size(); ++i) value_calls[i].taken = fused.groups[i].inputs;
   const graph::MemoryPlan plan = graph::PlanMemory(fused, {.share = options.share_memory});
   HEDDLE_ASSIGN_OR_RETURN(internal::Places places, internal::AssignPlaces(fused, plan));
 
@@ -245,11 +258,11 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
     for (graph::ValueId v : group.inputs) call.buffers.push_back(places.slots.at(v));
     for (graph::ValueId v : group.outputs) call.buffers.push_back(places.slots.at(v));
   }
-  HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls));
+  HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls, &value_calls));
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, kernels.Compile());
   if (codegen::RunsHere(resolved)) {
-    HEDDLE_ASSIGN_OR_RETURN(*wrong,
-                            WrongTasks(artifact, kernels, kernel_of, given, fused, warnings));
+    HEDDLE_ASSIGN_OR_RETURN(*wrong, WrongTasks(artifact, kernels, value_calls, resolved.threads,
+                                               fused.graph, warnings));
   }
   module.code = std::move(artifact.shared_object);
 

@@ -54,7 +54,7 @@ class Prepacker {
     }
     HEDDLE_ASSIGN_OR_RETURN(
         const LoadedKernel loaded,
-        LoadedKernel::Load(*library_, artifact_.kernels[index_.at(&kernel)], &memory));
+        LoadedKernel::LoadPrepack(*library_, artifact_.kernels[index_.at(&kernel)], &memory));
     loaded.Call(host_.host());
     std::map<std::string, ValueId> made;
     for (const ir::BufferRef& output : kernel.prepack->outputs) {

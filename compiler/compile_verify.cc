@@ -103,7 +103,7 @@ absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
   }
   ResultChecker checker;
   HEDDLE_RETURN_IF_ERROR(checker.Prepare(naive, std::move(inputs), kPoints, random));
-  HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, &by_name));
+  HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, by_name));
   kernel.Call(host);
   // The absolute part is stated for operands in [-1, 1]; a model's constants are as large as they
   // are, so results count relative to the largest.

@@ -26,11 +26,16 @@ absl::StatusOr<runtime::AlignedBuffer> AllocateFor(const std::string& what, int6
 class LoadedKernel {
  public:
   LoadedKernel() = default;
-  // Takes every argument from `memory` by its name; those that are not there are allocated, owned
-  // by the result, and added. `library` has to outlive it. InvalidArgument: no such kernel, or an
-  // argument of another size.
+  // Takes every argument from `memory` by its name. `library` has to outlive it. InvalidArgument:
+  // no such kernel, an argument that nobody has, or one of another size.
   static absl::StatusOr<LoadedKernel> Load(const runtime::KernelLibrary& library,
-                                           const codegen::KernelInfo& info, MemoryByName* memory);
+                                           const codegen::KernelInfo& info,
+                                           const MemoryByName& memory);
+  // The same of a kernel that prepacks constants: the arguments that nobody has are what it makes;
+  // they are allocated, owned by the result, and added to *memory.
+  static absl::StatusOr<LoadedKernel> LoadPrepack(const runtime::KernelLibrary& library,
+                                                  const codegen::KernelInfo& info,
+                                                  MemoryByName* memory);
 
   void Call(const heddle_host* host) const {
     function_(arguments_.data(), workspace_.data(), host);

@@ -122,12 +122,12 @@ class Bench : public WorkloadBench {
     internal::MemoryByName memory = given_;
     internal::LoadedKernel prepack;
     if (artifact.kernels.size() == 2) {
-      HEDDLE_ASSIGN_OR_RETURN(prepack,
-                              internal::LoadedKernel::Load(*library, artifact.kernels[1], &memory));
+      HEDDLE_ASSIGN_OR_RETURN(
+          prepack, internal::LoadedKernel::LoadPrepack(*library, artifact.kernels[1], &memory));
       prepack.Call(pool_.host());
     }
     HEDDLE_ASSIGN_OR_RETURN(const internal::LoadedKernel kernel,
-                            internal::LoadedKernel::Load(*library, artifact.kernels[0], &memory));
+                            internal::LoadedKernel::Load(*library, artifact.kernels[0], memory));
     const ScopedPin pin(options_.cpus);
     const auto call = [&] { kernel.Call(pool_.host()); };
     Measurement result;

@@ -38,6 +38,9 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 //
 // An order more than the direct form, hence the relative part. The absolute part is for elements
 // that cancel: results reach 5 sqrt(K) / 3, 113 for C12, of which 2e-5 is 2.3e-3; that twice.
+// Infinities and NaNs spread: a tile's transform mixes its inputs, so one of them makes a whole
+// tile NaN, and sums that overflow in between are no result. So do the zeros between groups that
+// are merged into one product (graph/merge_products.h): zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
 // Of a kernel or, with any Winograd kernel in it, of a model. A model's outputs are compared by

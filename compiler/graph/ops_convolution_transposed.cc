@@ -183,7 +183,8 @@ OpDef TransposedOp(std::string_view name, int n) {
   op.flops = [n](Types in, Types, const Attrs& attrs) {
     auto c = ParseTransposed(in[0].shape, in[1].shape, attrs, n);
     if (!c.ok()) return 0.0;
-    // Every input element meets every tap of its group's outputs.
+    // Every input element meets every tap of its group's outputs; as of other convolutions, taps
+    // on padding (here: results that are cut off) count.
     return 2.0 * Product(in[0].shape) * Product(c->w.kernel) * c->group_outputs;
   };
   return op;

@@ -183,7 +183,19 @@ Expressed ExpressScatterNd(tensor::Builder& b, Tensors in, const Attrs& attrs) {
 }
 
 // ---- top_k {axis, k, largest}: the indices of the k largest (or smallest) in order, of equal ones
-// the first first
+// the first first. A NaN is larger than any number and equal to another: with an order that is not
+// total, two elements would take one place, and no index would be right.
+
+Expr Before(const Expr& a, const Expr& b) {
+  if (!ir::IsFloat(a->dtype)) return ir::Lt(a, b);
+  const Expr only_b_nan = ir::And(Make(Op::kNot, {Make(Op::kIsNan, {a})}), Make(Op::kIsNan, {b}));
+  return Make(Op::kOr, {ir::Lt(a, b), only_b_nan});
+}
+
+Expr SamePlace(const Expr& a, const Expr& b) {
+  if (!ir::IsFloat(a->dtype)) return Equal(a, b);
+  return Make(Op::kOr, {Equal(a, b), ir::And(Make(Op::kIsNan, {a}), Make(Op::kIsNan, {b}))});
+}
 
 Inferred InferTopK(Types in, const Attrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
@@ -212,8 +224,8 @@ Expressed ExpressTopK(tensor::Builder& b, Tensors in, const Attrs& attrs) {
   tensor::Tensor rank = b.Reduce(
       "top_k_rank", x.shape(), line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
         const Expr mine = x.At({s.begin(), s.end()}), other = x.At(along(s, r[0]));
-        const Expr better = largest ? ir::Lt(mine, other) : ir::Lt(other, mine);
-        const Expr earlier = ir::And(Equal(mine, other), ir::Lt(r[0], s[axis]));
+        const Expr better = largest ? Before(mine, other) : Before(other, mine);
+        const Expr earlier = ir::And(SamePlace(mine, other), ir::Lt(r[0], s[axis]));
         return ir::Select(Make(Op::kOr, {better, earlier}), ir::Int(1), ir::Int(0));
       });
   Shape out = x.shape();

@@ -55,14 +55,15 @@ std::vector<Part> RootParts(const Program& program, std::vector<BufferRef>* allo
   return parts;
 }
 
-// Marks the parts that depend on `constants` only. A buffer some other part writes too is not
-// known, and neither is what reads it; so marks are taken back until none has to be.
-void MarkHoisted(const BufferSet& constants, const BufferSet& outputs, std::vector<Part>* parts) {
+// Marks the parts that depend on `constants` only and make none of the buffers in `stay`. A buffer
+// some other part writes too is not known, and neither is what reads it; so marks are taken back
+// until none has to be.
+void MarkHoisted(const BufferSet& constants, const BufferSet& stay, std::vector<Part>* parts) {
   for (Part& part : *parts) part.hoisted = true;
   bool changed = true;
   while (changed) {
     changed = false;
-    BufferSet unknown = outputs;
+    BufferSet unknown = stay;
     for (const Part& part : *parts) {
       if (!part.hoisted) unknown.insert(part.writes.begin(), part.writes.end());
     }
@@ -111,16 +112,43 @@ BufferRef AsOutput(const Buffer& buffer) {
   return output;
 }
 
-int64_t TotalBytes(const std::vector<BufferRef>& buffers) {
-  int64_t bytes = 0;
-  for (const BufferRef& buffer : buffers) bytes += buffer->SizeBytes();
-  return bytes;
+// What the parts hoisted so far touch.
+struct Touched {
+  BufferSet read_late, read_early, written_early;
+};
+
+Touched Sort(const std::vector<Part>& parts) {
+  Touched touched;
+  for (const Part& part : parts) {
+    (part.hoisted ? touched.read_early : touched.read_late)
+        .insert(part.reads.begin(), part.reads.end());
+    if (part.hoisted) touched.written_early.insert(part.writes.begin(), part.writes.end());
+  }
+  return touched;
+}
+
+// The largest prepacked buffer if all of them are more than a module may grow by, else null.
+const Buffer* LargestOfTooMany(const Program& scheduled, const std::vector<BufferRef>& allocated,
+                               const Touched& touched) {
+  int64_t made = 0, from = 0;
+  const Buffer* largest = nullptr;
+  for (const BufferRef& input : scheduled.inputs) {
+    if (touched.read_early.count(input.get())) from += input->SizeBytes();
+  }
+  for (const BufferRef& buffer : allocated) {
+    if (!touched.written_early.count(buffer.get()) || !touched.read_late.count(buffer.get()))
+      continue;
+    made += buffer->SizeBytes();
+    if (largest == nullptr || buffer->SizeBytes() > largest->SizeBytes()) largest = buffer.get();
+  }
+  return made > kMaxPrepackGrowth * from ? largest : nullptr;
 }
 
 }  // namespace
 
 HoistedProgram HoistConstants(const Program& scheduled) {
-  BufferSet constants, outputs;
+  BufferSet constants;
+  BufferSet outputs;  // and what else is not hoisted
   for (const BufferRef& input : scheduled.inputs) {
     if (input->constant) constants.insert(input.get());
   }
@@ -130,12 +158,14 @@ HoistedProgram HoistConstants(const Program& scheduled) {
   std::vector<BufferRef> allocated;
   std::vector<Part> parts = RootParts(scheduled, &allocated);
   MarkHoisted(constants, outputs, &parts);
-
-  BufferSet read_late, read_early, written_early;
-  for (const Part& part : parts) {
-    (part.hoisted ? read_early : read_late).insert(part.reads.begin(), part.reads.end());
-    if (part.hoisted) written_early.insert(part.writes.begin(), part.writes.end());
+  Touched touched = Sort(parts);
+  // What grows most is computed late again, until the rest is small enough.
+  while (const Buffer* largest = LargestOfTooMany(scheduled, allocated, touched)) {
+    outputs.insert(largest);
+    MarkHoisted(constants, outputs, &parts);
+    touched = Sort(parts);
   }
+  const auto& [read_late, read_early, written_early] = touched;
   Program kernel{scheduled.name, {}, scheduled.outputs, nullptr};
   Program prepack{scheduled.name + ".prepack", {}, {}, nullptr};
   BufferMap as_input, as_output;
@@ -157,9 +187,7 @@ HoistedProgram HoistConstants(const Program& scheduled) {
       prepack.outputs.push_back(as_output[buffer.get()]);
     }
   }
-  if (prepacked.empty() || TotalBytes(prepacked) > kMaxPrepackGrowth * TotalBytes(prepack.inputs)) {
-    return {scheduled, std::nullopt};
-  }
+  if (prepacked.empty()) return {scheduled, std::nullopt};
   kernel.body = ReplaceBuffers(Rebuild(parts, false, kernel_allocated), as_input);
   prepack.body = ReplaceBuffers(Rebuild(parts, true, prepack_allocated), as_output);
   return {std::move(kernel), std::move(prepack)};

@@ -18,9 +18,9 @@ struct HoistedProgram {
 };
 
 // Hoisted are the root statements that read nothing but `const` inputs and each other's results:
-// packed weights, weights in the Winograd domain. Buffers keep their names. Nothing is hoisted if
-// the prepacked buffers would be more than `kMaxPrepackGrowth` times the `const` inputs they are
-// made of: a module must not explode.
+// packed weights, weights in the Winograd domain. Buffers keep their names. A module must not
+// explode: while the prepacked buffers are more than `kMaxPrepackGrowth` times the `const` inputs
+// they are made of, the largest of them is left to the kernel.
 inline constexpr int64_t kMaxPrepackGrowth = 8;
 HoistedProgram HoistConstants(const ir::Program& scheduled);
 

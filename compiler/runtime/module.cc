@@ -5,9 +5,10 @@
 //                  as in struct Manifest
 //   inputs, outputs  [{"name", "dtype", "shape"}]
 //   kernels        [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule",
-//   "record_ms", "winograd"}] calls          [{"kernel", "buffers"}]; a buffer is [place, index,
-//   bytes] with place "input", "output", "param" or "arena" sections       [{"name", "offset",
-//   "size", "xxh3"}]: "offset" counts from the first 64-byte boundary behind the manifest,
+//   "record_ms", "winograd", "untouched_bytes"}] calls          [{"kernel", "buffers"}]; a buffer
+//   is [place, index, bytes] with place "input", "output", "param" or "arena" sections [{"name",
+//   "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary behind the
+//   manifest,
 //                  "xxh3" is 16 hexadecimal digits
 #include "compiler/runtime/module.h"
 
@@ -76,7 +77,8 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"workspace_bytes", k.workspace_bytes},
                      {"schedule", k.schedule},
                      {"record_ms", Finite(k.record_ms)},
-                     {"winograd", k.winograd}});
+                     {"winograd", k.winograd},
+                     {"untouched_bytes", k.untouched_bytes}});
   }
   return array;
 }
@@ -223,6 +225,7 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     fields.Read("schedule", &k.schedule);
     fields.Read("record_ms", &k.record_ms);
     fields.Read("winograd", &k.winograd);
+    if (item.contains("untouched_bytes")) fields.Read("untouched_bytes", &k.untouched_bytes);
   }
   return kernels;
 }

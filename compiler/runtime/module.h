@@ -45,6 +45,7 @@ struct KernelSpec {
   std::string schedule;   // "tuned", "default" or "naive"
   double record_ms = 0;   // the record's measured time, 0 if none
   bool winograd = false;  // computed in Winograd's form, which is less exact than the direct one
+  int64_t untouched_bytes = 0;  // of its inputs: what a call does not read, as of a table looked up
 };
 
 struct CallSpec {

@@ -208,6 +208,12 @@ class WholeRoad(unittest.TestCase):
             self.assertIn(kernel["bound"], ("compute", "memory"))
         self.assertLess(sum(kernel["ns"] for kernel in profile["kernels"]), 10 * profile["inference_ns"])
         self.assertIn("bound by", self.h("run", module, "--profile", check=0).stdout)
+        more = self.h("run", module, "--profile", "--threads", 9, "--json", check=0)
+        self.assertEqual(json.loads(more.stdout)["threads"], 1)
+        self.assertIn("made for 1 thread, so 1 is used, not 9", more.stderr)
+        heddle("zoo", "mlp", "--seed", 7, "-o", self.path / "other.onnx", check=0)
+        other = self.h("run", module, "--check", self.path / "other.onnx", check=2)
+        self.assertIn("is not the model that", other.stderr)
         shape = json.loads(self.h("run", module, "--json", check=0).stdout)["outputs"][0]["shape"]
         self.assertEqual(shape[-1], 10)
 
@@ -248,6 +254,27 @@ class WholeRoad(unittest.TestCase):
         self.assertIn("bad.jsonl:2", bad.stderr)
         best = [json.loads(line) for line in self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()]
         self.assertEqual(len({(record["workload_key"], record["target"]) for record in best}), len(best))
+
+    def test_a_job_starts_with_records_at_hand(self):
+        out = self.path / "best.jsonl"
+        self.h("records", "export", "--job", self.job, "--best", "--valid", "-o", out, check=0)
+        records = [json.loads(line) for line in out.read_text().splitlines()]
+        others = [
+            {**records[0], "target": "llvm -mcpu=znver4"},
+            {**records[0], "device_key": records[0]["device_key"] + "-warm"},
+            {**records[0], "trace": "split nothing.i0 2 2\n"},
+            {**records[0], "schema_version": 7},
+        ]
+        out.write_text("".join(json.dumps(record) + "\n" for record in records + others))
+        with tempfile.TemporaryDirectory() as fresh:
+            flags = ["--records", out, "--trials", 1, "--data", pathlib.Path(fresh) / "data", "--server", "127.0.0.1:9"]
+            done = heddle("tune", self.path / "mlp.onnx", "-o", self.path / "offered.heddle", *flags, check=0)
+        tasks = len(records)
+        self.assertIn(f"{tasks} of {tasks} tasks start with a known schedule", done.stderr)
+        for warning in ("for 'llvm -mcpu=znver4'", "-warm', not", "does not replay", "of another schema"):
+            self.assertIn(warning, done.stderr)
+        self.assertIn("reused", done.stderr)
+        self.assertNotIn("default", heddle("inspect", self.path / "offered.heddle", check=0).stdout)
 
     def test_unknown_job(self):
         self.assertEqual(len(self.h("show", "j999", check=4).stderr.strip().splitlines()), 1)

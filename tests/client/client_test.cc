@@ -169,7 +169,7 @@ TEST(Profile, SumsTheCallsOfAKernelMostTimeFirst) {
   runtime::Manifest manifest;
   manifest.inputs = {{"x", "f32", {25}}};
   manifest.arena_bytes = 128;
-  manifest.kernels = {{"a", "key-a", "first", 1000, 0, "tuned", 0, true},
+  manifest.kernels = {{"a", "key-a", "first", 1000, 0, "tuned", 0, true, 30},
                       {"b", "key-b", "second", 50, 0, "default", 0, false}};
   manifest.calls = {{0, {{Place::kInput, 0, 100}, {Place::kParam, 64, 36}, {Place::kArena, 0, 64}}},
                     {1, {{Place::kArena, 0, 64}, {Place::kArena, 64, 64}}},
@@ -181,7 +181,7 @@ TEST(Profile, SumsTheCallsOfAKernelMostTimeFirst) {
   EXPECT_EQ(kernels[1].uses, 2);
   EXPECT_EQ(kernels[1].ns, 40);
   EXPECT_EQ(kernels[1].flops, 2000);
-  EXPECT_EQ(kernels[1].bytes, 364);
+  EXPECT_EQ(kernels[1].bytes, 364 - 2 * 30);
   EXPECT_TRUE(kernels[1].winograd);
   EXPECT_EQ(FootprintBytes(manifest), 100 + 128 + 100);
 }

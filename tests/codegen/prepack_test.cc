@@ -255,6 +255,21 @@ TEST(HoistConstants, BuffersWithOtherWritersStay) {
   EXPECT_EQ(ir::Print(hoisted.kernel), ir::Print(whole));
 }
 
+// t and u are made of c alone; u is too large to keep, t is not.
+TEST(HoistConstants, WhatGrowsTooMuchStaysAlone) {
+  const int64_t n = 4 * (kMaxPrepackGrowth + 1);
+  const ir::Program whole = Parsed(absl::StrCat(
+      "program grow(c: f32[4] const, x: f32[", n, "]) -> (y: f32[", n,
+      "]) { alloc t: f32[4] global { alloc u: f32[", n,
+      "] global { for i in 4 { block a(v < 4 spatial = i) { t[v] = (c[v] * 2.0) } } for j in ", n,
+      " { block b(w < ", n, " spatial = j) { u[w] = t[(w % 4)] } } for k in ", n, " { block d(z < ",
+      n, " spatial = k) { y[z] = (u[z] + x[z]) } } } } }"));
+  const HoistedProgram hoisted = HoistConstants(whole);
+  ASSERT_TRUE(hoisted.prepack.has_value());
+  EXPECT_THAT(Names(hoisted.prepack->outputs), ElementsAre("t"));
+  EXPECT_THAT(ir::Print(hoisted.kernel), HasSubstr("alloc u"));
+}
+
 TEST(HoistConstants, RefusesToGrowTooMuch) {
   const auto hoists = [](int64_t times) {
     const int64_t n = 4 * times;

@@ -180,6 +180,38 @@ TEST(CompileModelTest, ATunedKernelThatComputesNonsenseIsNotUsed) {
   EXPECT_EQ(ConvolutionOf(module->manifest).record_ms, 0);
 }
 
+// A copy is a kernel like any other: its record is used, after it was run with the module's
+// threads.
+TEST(CompileModelTest, CopiesAreVerifiedToo) {
+  OnnxModel model;
+  model.Input("x", {64, 64}).Node("Identity", {"x"}, {"y"}).Output("y", {64, 64});
+  const auto plain = Compile(model.Bytes(), {}, ScheduleChoice::kTrace, {}, nullptr, /*threads=*/2);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_EQ(plain->manifest.kernels.size(), 1u);
+  const std::string task = plain->manifest.kernels[0].task;
+  std::vector<std::string> warnings;
+  const auto module = Compile(model.Bytes(), {}, ScheduleChoice::kTrace,
+                              {{task, {"split y.i0 2 2048\nparallel y.i0.0\n", 1000}}}, &warnings,
+                              /*threads=*/2);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_THAT(warnings, ::testing::IsEmpty());
+  EXPECT_EQ(module->manifest.kernels[0].schedule, "tuned");
+  const std::string x = RandomFloats(64 * 64 * 4, 1);
+  EXPECT_EQ((*RunModule(*module, {x}, 1, 2))[0], x);
+}
+
+// The rows of a table that are not looked up are not read.
+TEST(CompileModelTest, ATableIsNotReadAsAWhole) {
+  OnnxModel model;
+  model.Input("x", {1000, 8}).Ints("rows", {3, 5}).Node("Gather", {"x", "rows"}, {"y"});
+  model.Output("y", {2, 8});
+  const auto module = Compile(model.Bytes());
+  ASSERT_TRUE(module.ok()) << module.status();
+  int64_t untouched = 0;
+  for (const runtime::KernelSpec& k : module->manifest.kernels) untouched += k.untouched_bytes;
+  EXPECT_EQ(untouched, (1000 - 2) * 8 * 4);
+}
+
 // A module runs with fewer threads than it is made for, and computes the same.
 TEST(CompileModelTest, ThreadsAreChosenWhenAModuleRuns) {
   const auto module = Compile(Mlp(), {}, ScheduleChoice::kTrace, {}, nullptr, /*threads=*/2);

@@ -104,6 +104,12 @@ TEST_F(MeasureTest, WhatSurvivesInAnOutputIsFound) {
   EXPECT_THAT(RunError(*bench_, artifact), HasSubstr("wrong result in the second run"));
 }
 
+TEST_F(MeasureTest, AnArgumentThatNobodyHasIsAnError) {
+  codegen::Artifact artifact = *BuildCandidate(kWorkload, ScheduleChoice::kNaive, "", Native());
+  artifact.kernels[0].arguments[1].name = "stranger";
+  EXPECT_THAT(RunError(*bench_, artifact), HasSubstr("takes 'stranger', which nobody has"));
+}
+
 TEST_F(MeasureTest, CodeThatDoesNotLoadIsAnError) {
   codegen::Artifact artifact = *BuildCandidate(kWorkload, ScheduleChoice::kNaive, "", Native());
   artifact.kernels[0].symbol = "other";

@@ -97,7 +97,9 @@ class WinogradErrors : public ::testing::TestWithParam<const char*> {
         memory[artifact->kernels[0].arguments.back().name] = {
             result.data(), static_cast<int64_t>(exact_.size() * 4)};
       }
-      loaded.push_back(*internal::LoadedKernel::Load(**library, artifact->kernels[k], &memory));
+      loaded.push_back(
+          k == 0 ? *internal::LoadedKernel::Load(**library, artifact->kernels[0], memory)
+                 : *internal::LoadedKernel::LoadPrepack(**library, artifact->kernels[k], &memory));
       loaded.back().Call(host.host());
     }
     Errors errors;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "compiler/graph/evaluate.h"
@@ -105,17 +106,22 @@ TEST(Scatter, AnIndexBeyondTheTensorConcernsNothing) {
   EXPECT_EQ(ToDoubles(*EvaluateOp("scatter_nd", {}, rows)), ToDoubles(data));
 }
 
-TEST(TopK, EqualElementsKeepTheirOrder) {
+TEST(TopK, EqualElementsKeepTheirOrderAndNansAreLargest) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     TestRng rng(seed);
     const int64_t n = Draw(rng, 1, 9), k = Draw(rng, 1, n);
     const bool largest = seed % 2 == 0;
-    const TensorData x = Numbers(rng, {n});
-    const std::vector<double> values = ToDoubles(x);
+    std::vector<double> values = ToDoubles(Numbers(rng, {n}));
+    for (double& value : values) {
+      if (seed % 4 >= 2 && Draw(rng, 0, 2) == 0) value = std::nan("");
+    }
+    const TensorData x = FromDoubles(values, {n}, ir::DType::kF32);
+    // A NaN is larger than any number, and equal to another.
+    const auto less = [&](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
     Shape order(n);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return largest ? values[a] > values[b] : values[a] < values[b];
+      return largest ? less(values[b], values[a]) : less(values[a], values[b]);
     });
     order.resize(k);
     const std::vector<TensorData> in{x};

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/operator_table.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::schedule {
 
+using bench::Operator;
+using bench::OperatorKind;
 using ir::DType;
 using ir::Expr;
 using ir::ReduceOp;
@@ -16,20 +19,6 @@ using tensor::Tensor;
 
 namespace {
 
-struct Convolution {
-  const char* name;
-  int64_t size, in, out, kernel, stride;
-};
-constexpr Convolution kConvolutions[] = {
-    {"C1", 224, 3, 64, 7, 2},    {"C2", 56, 64, 64, 3, 1},    {"C3", 56, 64, 64, 1, 1},
-    {"C4", 56, 64, 128, 3, 2},   {"C5", 56, 64, 128, 1, 2},   {"C6", 28, 128, 128, 3, 1},
-    {"C7", 28, 128, 256, 3, 2},  {"C8", 28, 128, 256, 1, 2},  {"C9", 14, 256, 256, 3, 1},
-    {"C10", 14, 256, 512, 3, 2}, {"C11", 14, 256, 512, 1, 2}, {"C12", 7, 512, 512, 3, 1},
-    {"D1", 112, 32, 0, 3, 1},    {"D2", 112, 64, 0, 3, 2},    {"D3", 56, 128, 0, 3, 1},
-    {"D4", 56, 128, 0, 3, 2},    {"D5", 28, 256, 0, 3, 1},    {"D6", 28, 256, 0, 3, 2},
-    {"D7", 14, 512, 0, 3, 1},    {"D8", 14, 512, 0, 3, 2},    {"D9", 7, 1024, 0, 3, 1},
-};
-
 Tensor BiasRelu(Builder& b, const Tensor& x) {
   Tensor bias = b.Input("bias", DType::kF32, {x.shape().back()}, true);
   return b.Compute("relu", x.shape(), [&](Iters i) {
@@ -37,14 +26,12 @@ Tensor BiasRelu(Builder& b, const Tensor& x) {
   });
 }
 
-Tensor MakeConvolution(Builder& b, const Convolution& c) {
-  const bool depthwise = c.out == 0;
-  const int64_t out = (c.size + c.stride - 1) / c.stride;
-  const int64_t total = std::max<int64_t>((out - 1) * c.stride + c.kernel - c.size, 0);
-  Tensor x = b.Input("x", DType::kF32, {1, c.size, c.size, c.in});
+Tensor MakeConvolution(Builder& b, const Operator& c) {
+  const int64_t out = c.OutSize(), total = c.PadTotal();
+  Tensor x = b.Input("x", DType::kF32, {1, c.size, c.size, c.inputs});
   if (total > 0) {
-    const int64_t before = total / 2, size = c.size;
-    x = b.Compute("pad", {1, size + total, size + total, c.in}, [&](Iters i) {
+    const int64_t before = c.PadBegin(), size = c.size;
+    x = b.Compute("pad", {1, size + total, size + total, c.inputs}, [&](Iters i) {
       Expr h = i[1] - ir::Int(before), w = i[2] - ir::Int(before);
       auto inside = [&](const Expr& e) {
         return ir::And(ir::Le(ir::Int(0), e), ir::Lt(e, ir::Int(size)));
@@ -53,16 +40,16 @@ Tensor MakeConvolution(Builder& b, const Convolution& c) {
     });
   }
   Expr stride = ir::Int(c.stride);
-  if (depthwise) {
-    Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in}, true);
-    return BiasRelu(b, b.Reduce("depthwise", {1, out, out, c.in}, {c.kernel, c.kernel},
+  if (c.kind == OperatorKind::kDepthwise) {
+    Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.inputs}, true);
+    return BiasRelu(b, b.Reduce("depthwise", {1, out, out, c.inputs}, {c.kernel, c.kernel},
                                 ReduceOp::kSum, [&](Iters s, Iters r) {
                                   return x(s[0], s[1] * stride + r[0], s[2] * stride + r[1], s[3]) *
                                          w(r[0], r[1], s[3]);
                                 }));
   }
-  Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.in, c.out}, true);
-  return BiasRelu(b, b.Reduce("conv2d", {1, out, out, c.out}, {c.kernel, c.kernel, c.in},
+  Tensor w = b.Input("w", DType::kF32, {c.kernel, c.kernel, c.inputs, c.outputs}, true);
+  return BiasRelu(b, b.Reduce("conv2d", {1, out, out, c.outputs}, {c.kernel, c.kernel, c.inputs},
                               ReduceOp::kSum, [&](Iters s, Iters r) {
                                 return x(s[0], s[1] * stride + r[0], s[2] * stride + r[1], r[2]) *
                                        w(r[0], r[1], r[2], s[3]);
@@ -113,7 +100,9 @@ Tensor MakeElementwise(Builder& b) {
 
 std::vector<std::string> WorkloadNames() {
   std::vector<std::string> names;
-  for (const Convolution& c : kConvolutions) names.push_back(c.name);
+  for (const std::string& name : bench::OperatorNames()) {
+    if (bench::FindOperator(name)->kind != OperatorKind::kMatrixProduct) names.push_back(name);
+  }
   for (const char* name : {"M1", "M2", "MT", "S", "P", "E"}) names.push_back(name);
   return names;
 }
@@ -134,17 +123,18 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name) {
   } else if (name == "E") {
     result = MakeElementwise(b);
   } else {
-    auto it = std::find_if(std::begin(kConvolutions), std::end(kConvolutions),
-                           [&](const Convolution& c) { return name == c.name; });
-    Convolution c{name.c_str(), 0, 0, 0, 0, 0};
-    if (it != std::end(kConvolutions)) {
-      c = *it;
-    } else if (std::sscanf(name.c_str(), "%ldx%ld-%ldk%lds%ld", &c.size, &c.in, &c.out, &c.kernel,
-                           &c.stride) != 5 ||
-               std::min({c.size, c.in, c.kernel, c.stride}) < 1 || c.out < 0) {
-      return absl::NotFoundError("no workload " + name);
+    std::optional<Operator> c = bench::FindOperator(name);
+    if (!c.has_value()) {
+      c.emplace(Operator{name, OperatorKind::kConvolution});
+      if (std::sscanf(name.c_str(), "%ldx%ld-%ldk%lds%ld", &c->size, &c->inputs, &c->outputs,
+                      &c->kernel, &c->stride) != 5 ||
+          std::min({c->size, c->inputs, c->kernel, c->stride}) < 1 || c->outputs < 0) {
+        return absl::NotFoundError("no workload " + name);
+      }
+      if (c->outputs == 0) c->kind = OperatorKind::kDepthwise;
     }
-    result = MakeConvolution(b, c);
+    if (c->kind == OperatorKind::kMatrixProduct) return absl::NotFoundError("no workload " + name);
+    result = MakeConvolution(b, *c);
   }
   auto program = b.Build({result});
   if (!program.ok()) return program.status();

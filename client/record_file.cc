@@ -1,0 +1,189 @@
+#include "client/record_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/time/clock.h"
+#include "client/json.h"
+#include "client/model_options.h"
+#include "client/terminal.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/trace.h"
+
+namespace heddle::client {
+namespace {
+
+// A line longer than this is no record (a workload's text is some ten kilobytes).
+constexpr size_t kMaxLineBytes = 4 << 20;
+// Of a file; so many are what the service gives at most, too.
+constexpr size_t kMaxRecords = 1'000'000;
+// Workers of a new service register within a second or two.
+constexpr int kDeviceAttempts = 30;
+constexpr absl::Duration kDevicePause = absl::Milliseconds(100);
+
+// The schema a line says it is of; 0 if it says none.
+int64_t SchemaOf(const std::string& line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("schema_version")) return 0;
+  const nlohmann::json& version = object["schema_version"];
+  return version.is_number_integer() ? version.get<int64_t>() : -1;
+}
+
+std::string Plural(int64_t count, const std::string& rest) {
+  return fmt::format("{} record{} {}", count, count == 1 ? " is" : "s are", rest);
+}
+
+// Device keys of the device slots there are; of a service that has just started, waits a moment for
+// them. Empty where nobody knows yet.
+std::vector<std::string> DeviceKeysFor(const ServiceClient& client, const v1::JobSpec& spec) {
+  if (!spec.device_key().empty()) return {spec.device_key()};
+  std::set<std::string> keys;
+  for (int attempt = 0; attempt < kDeviceAttempts && keys.empty(); ++attempt) {
+    if (attempt > 0) absl::SleepFor(kDevicePause);
+    const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
+    if (!devices.ok()) break;
+    for (const v1::WorkerStatus& worker : devices->workers()) {
+      for (const v1::SlotStatus& slot : worker.slots()) {
+        if (slot.slot().kind() == v1::SLOT_DEVICE) keys.insert(slot.slot().device_key());
+      }
+    }
+  }
+  return {keys.begin(), keys.end()};
+}
+
+absl::Status CheckReplays(const graph::Task& task, const std::string& trace) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(task.workload));
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, schedule::ParseTrace(trace));
+  return schedule::Replay(naive, steps).status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(const std::string& path,
+                                                       std::vector<std::string>* warnings) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    if (!file) return absl::NotFoundError(fmt::format("cannot read '{}'", path));
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::vector<v1::Record> records;
+  int64_t number = 0;
+  int64_t other_schema = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.empty()) continue;
+    const auto bad = [&](const std::string& why) {
+      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, number, why));
+    };
+    if (line.size() > kMaxLineBytes) return bad("the line is too long for a record");
+    if (records.size() == kMaxRecords)
+      return bad(fmt::format("more than {} records; split the file", kMaxRecords));
+    const int64_t schema = SchemaOf(line);
+    if (schema != 0 && schema != kRecordSchemaVersion) {
+      if (warnings == nullptr) {
+        return bad(fmt::format("schema_version is {}, this program knows {}; remove the line",
+                               schema, kRecordSchemaVersion));
+      }
+      ++other_schema;
+      continue;
+    }
+    if (const absl::Status s = FromJsonLine(line, &records.emplace_back()); !s.ok())
+      return bad(std::string(s.message()));
+  }
+  if (other_schema > 0) {
+    warnings->push_back(Plural(
+        other_schema, fmt::format("of another schema than {} and left out", kRecordSchemaVersion)));
+  }
+  return records;
+}
+
+std::vector<v1::Record> MatchingRecords(const std::vector<v1::Record>& records,
+                                        const std::string& target,
+                                        const std::vector<std::string>& device_keys,
+                                        std::vector<std::string>* warnings) {
+  std::vector<v1::Record> matching;
+  std::map<std::string, int64_t> other_targets, other_devices;
+  for (const v1::Record& record : records) {
+    const std::string& key = record.device_key();
+    if (record.measurement().outcome() != v1::OUTCOME_OK) continue;
+    if (record.target() != target) {
+      ++other_targets[record.target()];
+    } else if (!device_keys.empty() &&
+               std::find(device_keys.begin(), device_keys.end(), key) == device_keys.end()) {
+      ++other_devices[key];
+    } else {
+      matching.push_back(record);
+    }
+  }
+  for (const auto& [text, count] : other_targets) {
+    warnings->push_back(Plural(count, fmt::format("for '{}', not '{}'", text, target)));
+  }
+  for (const auto& [key, count] : other_devices) {
+    warnings->push_back(Plural(
+        count, fmt::format("of device key '{}', not {}", key, fmt::join(device_keys, ", "))));
+  }
+  return matching;
+}
+
+std::vector<v1::Record> ReplayingRecords(const std::vector<v1::Record>& records,
+                                         const std::vector<graph::Task>& tasks,
+                                         std::vector<std::string>* warnings) {
+  std::map<std::string, const graph::Task*> by_key;
+  for (const graph::Task& task : tasks) by_key[task.key] = &task;
+  std::vector<v1::Record> replaying;
+  for (const v1::Record& record : records) {
+    const auto found = by_key.find(record.workload_key());
+    if (found == by_key.end()) continue;
+    const graph::Task& task = *found->second;
+    if (const absl::Status s = CheckReplays(task, record.trace()); !s.ok()) {
+      warnings->push_back(fmt::format("the record of task {} ({}) does not replay: {}", task.key,
+                                      task.label, std::string(s.message())));
+      continue;
+    }
+    v1::Record& taken = replaying.emplace_back(record);
+    taken.set_workload(task.workload);
+    taken.set_label(task.label);
+    taken.set_flops(task.flops);
+  }
+  return replaying;
+}
+
+absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
+                          const std::string& model, const std::string& path) {
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, ReadRecordFile(path, &warnings));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
+                          PrepareModel(model, FromProto(spec.options())));
+  const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
+  records = MatchingRecords(records, spec.target(), DeviceKeysFor(client, spec), &warnings);
+  records = ReplayingRecords(records, tasks, &warnings);
+  std::set<std::string> known;
+  for (const v1::Record& record : records) known.insert(record.workload_key());
+  size_t next = 0;
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ImportRecordsResponse response,
+                          client.ImportRecords([&](v1::Record* record) -> absl::StatusOr<bool> {
+                            if (Interrupted()) return absl::CancelledError("interrupted");
+                            if (next == records.size()) return false;
+                            *record = records[next++];
+                            return true;
+                          }));
+  for (const std::string& warning : warnings) fmt::print(stderr, "{}: {}\n", path, warning);
+  fmt::print(stderr, "{}: {} of {} tasks start with a known schedule\n", path, known.size(),
+             tasks.size());
+  if (response.rejected() > 0) {
+    fmt::print(stderr, "{}: {} records were refused; the first: {}\n", path, response.rejected(),
+               response.first_error());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::client
