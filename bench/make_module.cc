@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "client/record_file.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
@@ -32,26 +33,20 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// The fastest record of each task for exactly `target`. Lines as bench/records.py writes them;
-// those of other targets are passed over.
+// The fastest record of each task for exactly `target`, measured cold on such a CPU.
 absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string& path,
-                                                              const std::string& target) {
+                                                              const ir::Target& target,
+                                                              std::vector<std::string>* warnings) {
   std::map<std::string, BestRecord> best;
   if (path.empty()) return best;
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  int number = 0;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    const json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    try {
-      if (line.at("target") != target) continue;
-      BestRecord& record = best[line.at("workload_key")];
-      const double ns = line.at("median_ns");
-      if (record.median_ns == 0 || ns < record.median_ns) record = {line.at("trace"), ns};
-    } catch (const json::exception&) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": no record"));
-    }
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records,
+                          client::ReadRecordFile(path, warnings));
+  std::vector<std::string> others;  // are no news here: a file may hold several targets
+  for (const v1::Record& record :
+       client::MatchingRecords(records, ir::ToText(target), {target.cpu}, &others)) {
+    BestRecord& known = best[record.workload_key()];
+    if (known.median_ns == 0 || record.median_ns() < known.median_ns)
+      known = {record.trace(), record.median_ns()};
   }
   return best;
 }
@@ -61,13 +56,13 @@ absl::Status Make(const Flags& flags) {
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, ReadAll(flags.model));
-  HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, ir::ToText(target)));
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, target, &warnings));
   ModelOptions options;
   options.fuse.enabled = flags.fusion;
   options.share_memory = flags.memory_plan;
   CompileOptions compile;
   compile.model_name = flags.model;
-  std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
                           CompileModel(onnx, options, target, best, compile, &warnings));
   std::ofstream(flags.output, std::ios::binary) << bytes;

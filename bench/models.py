@@ -5,9 +5,11 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 import numpy as np
 
+import crown
 import records
 import report
 import service
@@ -20,6 +22,8 @@ PEERS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
 TOLERANCE = 1e-4
 WINOGRAD_TOLERANCE = 1e-3  # also OpenVINO's, which chooses by itself
 COMPILE_LIMIT_S = 1200
+# Of the fastest trials of a task, so many meet the kept record in turns.
+FINALISTS = 3
 # What our module is also compared with: name of the row's peer, variant, and the variant it is compared to (fusion
 # with default schedules on both sides, since operators that are not fused have no records).
 ABLATIONS = [
@@ -69,10 +73,16 @@ class Models:
         self.cpus = report.cores_for(threads)
         self.work = os.path.join(args.root, "build", "bench")
         os.makedirs(os.path.join(self.work, "models"), exist_ok=True)
-        self.gauge = Side("Heddle", [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, self.cpus))])
+        self.start_gauge()
         self.target = self.gauge.ask("version")["target"]
-        self.records = records.Records(args.records or records.default_path(self.target, args.root))
+        self.device = records.device_key(self.target)
+        self.records = records.Records(args.records or records.default_path(self.device, args.root))
         result.versions["Heddle"] = f"{args.commit}, {self.target}"
+
+    def start_gauge(self):
+        """What times single kernels and the machine."""
+        program = os.path.join(self.args.programs, "heddle-operator-bench")
+        self.gauge = Side("Heddle", [program, "--cpus", ",".join(map(str, self.cpus))])
 
     def close(self):
         self.gauge.close()
@@ -84,34 +94,56 @@ class Models:
         """The rows of a model: one a peer, fastest first, then the ablations."""
         onnx = self.path(name, ".onnx")
         run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", onnx, "--seed", "1"])
-        tune_s = self.tune(onnx) if self.args.trials else None
+        tune_s = self.tune(name, onnx) if self.args.trials else None
         made = {variant: self.make_module(name, onnx, variant) for variant in VARIANTS}
         sides = self.start_sides()
         try:
             contenders = self.open_all(name, onnx, made, sides)
+            self.result.add_peak(1, self.gauge.ask("peak", cores=1)["gflops"])
             peak = self.gauge.ask("peak")["gflops"]
             measured = turns.measure(contenders, self.args.rounds, self.cpus)
             peak = max(peak, self.gauge.ask("peak")["gflops"])
         finally:
             for side in sides.values():
                 side.close()
-        self.result.peaks.append(peak / self.threads)
+        self.result.add_peak(self.threads, peak)
         return self.rows(name, made, measured, peak, tune_s)
 
-    def tune(self, onnx):
-        """Tunes with the real service and keeps the records. Seconds."""
-        exported = self.path("records", ".jsonl")
+    def tune(self, name, onnx):
+        """Tunes with the real service, from the records kept so far, and keeps the best. Seconds."""
+        started = time.monotonic()
+        limit_s = self.args.minutes * 60 if self.args.minutes else None
         tuner = service.Service(self.args.programs, os.path.join(self.work, "service"))
         try:
-            module = self.path("tuned", ".heddle")
-            seconds = tuner.tune(onnx, module, self.target, self.args.trials, self.args.seed)
-            tuner.best_records(self.target, exported)
+            job = tuner.tune(onnx, self.target, self.args.trials, self.args.seed, limit_s, self.records.path)
+            tasks = [task["info"] for task in job.get("tasks", [])]
+            finalists = [tuner.fastest_records(task["key"], self.target, FINALISTS) for task in tasks]
         finally:
             tuner.close()
+        for lines in finalists:
+            if lines:
+                self.keep_fastest(name, [json.loads(line) for line in lines])
+        return time.monotonic() - started
+
+    def keep_fastest(self, name, exported):
+        """The fastest records of a task and the kept one meet in turns; the winner is kept."""
         command = f"bench/run.sh models --trials {self.args.trials} --seed {self.args.seed}"
-        with open(exported) as file:
-            self.records.put_faster([records.from_export(json.loads(line), command) for line in file])
-        return seconds
+        first = exported[0]
+        about = {"key": first["workload_key"], "label": first["label"], "flops": first.get("flops", 0)}
+        kept = self.records.find(about["key"], self.target, self.device)
+        candidates = [("record", kept["trace"])] if kept else []
+        candidates += [("trial", record["trace"]) for record in exported]
+        try:
+            self.gauge.ask("open", workload=first["workload"])
+            measured = crown.crown(self.gauge, crown.load(self.gauge, f"{name}, {about['label']}", candidates), self.cpus)
+        except SideError as error:
+            print(f"  warning: {name}, {about['label']}: {error}", file=sys.stderr, flush=True)
+            self.gauge.close()  # it may have died of the candidate
+            self.start_gauge()
+            return
+        if measured and measured[0]["from"] != "record":
+            winner = measured[0]
+            self.records.put(records.make(about, self.target, self.device, winner["trace"], winner["samples_ns"], command))
 
     def make_module(self, name, onnx, variant):
         """What heddle-bench-module says of the module, and its path."""

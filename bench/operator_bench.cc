@@ -1,14 +1,17 @@
 // heddle-operator-bench: our side of `bench/run.sh operators`, one line of JSON a request:
 //   {"do": "version"} -> {"version", "target"}
-//   {"do": "peak"} -> {"gflops"}                      of an FMA loop on all cores of a kernel at
-//   once
-//   {"do": "open", "name": "C2"} -> {"key", "label", "flops"}
-//   {"do": "tune", "trials": 500, "seed": 0} -> {"finalists": [{"trace", "median_ns"}], ..}
+//   {"do": "peak", "cores": 1} -> {"gflops"}          of an FMA loop on so many cores of a kernel
+//   at once; without a number: on all
+//   {"do": "open", "name": "C2"} -> {"key", "label", "flops"}   timed on warm caches
+//   {"do": "open", "workload": TEXT} -> {"key"}                 timed on cold ones, as in a model
+//   {"do": "tune", "trials": 500, "seed": 0, "known": [{"trace", "median_ns"}]}
+//     -> {"finalists": [{"trace", "median_ns"}], ..}
 //   {"do": "load", "trace": ".."} -> {"id", "trace"}  without a trace: the default schedule
 //   {"do": "round", "id": 0} -> {"samples_ns": [..]}  checked against the workload's definition
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <thread>
@@ -49,10 +52,11 @@ class Ours {
     return json{{"version", "Heddle"}, {"target", ir::ToText(target_.target)}};
   }
 
-  absl::StatusOr<json> Peak() const {
-    std::vector<double> gflops(cpus_.size());
+  absl::StatusOr<json> Peak(const json& request) const {
+    const size_t cores = std::min<size_t>(cpus_.size(), request.value("cores", cpus_.size()));
+    std::vector<double> gflops(cores);
     std::vector<std::thread> threads;
-    for (size_t k = 0; k < cpus_.size(); ++k) {
+    for (size_t k = 0; k < cores; ++k) {
       threads.emplace_back([&, k] {
         ConfineTo({cpus_[k]});
         gflops[k] = runtime::MeasureFmaPeak();
@@ -63,10 +67,15 @@ class Ours {
   }
 
   absl::StatusOr<json> Open(const json& request) {
-    HEDDLE_ASSIGN_OR_RETURN(std::vector<Workload> workloads, FindWorkloads(request.at("name")));
-    if (workloads.size() != 1) return absl::InvalidArgumentError("that is a model");
     MeasureOptions options;
-    options.timing = RoundTiming();
+    std::vector<Workload> workloads;
+    if (request.contains("workload")) {
+      workloads.push_back({"", "", request.at("workload"), 0});
+    } else {
+      HEDDLE_ASSIGN_OR_RETURN(workloads, FindWorkloads(request.at("name")));
+      options.timing = RoundTiming();
+    }
+    if (workloads.size() != 1) return absl::InvalidArgumentError("that is a model");
     options.threads = target_.target.threads;
     options.cpus = cpus_;
     HEDDLE_ASSIGN_OR_RETURN(bench_, WorkloadBench::Create(workloads[0].text, options));
@@ -83,6 +92,9 @@ class Ours {
     options.seed = request.at("seed");
     options.cpus = cpus_;
     options.build_cpus = build_cpus_;
+    for (const json& known : request.value("known", json::array())) {
+      options.known.push_back({known.at("trace"), known.at("median_ns")});
+    }
     options.progress = [&](int done, double best_ns) {
       std::fprintf(stderr, "%s: %d of %d trials, best %.1f us\n", workload_.name.c_str(), done,
                    options.trials, best_ns * 1e-3);
@@ -128,17 +140,18 @@ class Ours {
   std::vector<codegen::Artifact> loaded_;
 };
 
-absl::Status Serve(const std::vector<int>& cpus) {
+absl::Status Serve(const std::vector<int>& cpus, bool winograd) {
   const std::vector<int> build_cpus = AllowedCpus();
   ConfineTo(cpus);
   ir::Target target;
   target.threads = static_cast<int>(cpus.size());
+  target.winograd = winograd;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
   Ours ours(std::move(info), cpus, build_cpus);
   ServeLines({
       {"version", [&](const json&) { return ours.Version(); }},
-      {"peak", [&](const json&) { return ours.Peak(); }},
+      {"peak", [&](const json& request) { return ours.Peak(request); }},
       {"open", [&](const json& request) { return ours.Open(request); }},
       {"tune", [&](const json& request) { return ours.Tune(request); }},
       {"load", [&](const json& request) { return ours.Load(request); }},
@@ -156,8 +169,10 @@ int main(int argc, char** argv) {
   app.add_option("--cpus", cpus, "cores of a kernel, one thread on each")
       ->required()
       ->delimiter(',');
+  bool winograd = true;
+  app.add_flag("!--no-winograd", winograd, "direct convolutions only");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = heddle::bench::Serve(cpus);
+  const absl::Status status = heddle::bench::Serve(cpus, winograd);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-operator-bench: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -74,6 +74,9 @@ class Tuner {
   absl::StatusOr<Tuned> Run() {
     HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Search> search,
                             cost_model::MakeSearch(workload_, target_, {.seed = options_.seed}));
+    std::vector<cost_model::Result> known;
+    for (const Finalist& f : options_.known) known.push_back({f.trace, true, f.median_ns * 1e-9});
+    if (!known.empty()) HEDDLE_RETURN_IF_ERROR(search->Update(known));
     const int batch_size =
         std::clamp(options_.trials / kWantedBatches, kSmallestBatch, kLargestBatch);
     for (int done = 0; done < options_.trials;) {

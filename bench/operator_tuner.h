@@ -10,18 +10,19 @@
 
 namespace heddle::bench {
 
+struct Finalist {
+  std::string trace;
+  double median_ns = 0;  // warm
+};
+
 struct TuneOptions {
   int trials = 0;
   uint64_t seed = 0;
   std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
   std::vector<int> build_cpus;  // cores to build on, while nothing is measured
   int finalists = 6;
+  std::vector<Finalist> known;  // what earlier runs found; the search learns from it first
   std::function<void(int done, double best_ns)> progress;  // after each batch, when set
-};
-
-struct Finalist {
-  std::string trace;
-  double median_ns = 0;  // warm
 };
 
 struct Tuned {

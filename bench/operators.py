@@ -3,6 +3,7 @@
 import os
 import statistics
 
+import crown
 import records
 import report
 import turns
@@ -18,7 +19,6 @@ CLASSES = [
     ),
 ]
 TUNE_LIMIT_S = 2 * 3600
-CROWN_ROUNDS = 5
 
 
 def openblas_core():
@@ -53,11 +53,13 @@ class Operators:
         self.result = result
         self.threads = threads
         self.cpus = cpus = report.cores_for(threads)
-        self.ours = Side("Heddle", [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, cpus))])
+        argv = [os.path.join(args.programs, "heddle-operator-bench"), "--cpus", ",".join(map(str, cpus))]
+        self.ours = Side("Heddle", argv + ["--no-winograd"] * args.direct)
         self.peers = start_peers(args.programs, cpus)
         about = self.ours.ask("version")
         self.target = about["target"]
-        self.records = records.Records(args.records or records.default_path(self.target, args.root))
+        self.device = records.device_key(self.target, warm=True)
+        self.records = records.Records(args.records or records.default_path(self.device, args.root))
         result.versions["Heddle"] = f"{args.commit}, {self.target}"
         for name, peer in self.peers.items():
             result.versions[name] = peer.ask("version")["version"]
@@ -70,28 +72,35 @@ class Operators:
         """The rows of an operator, one a peer, best peer first."""
         about = self.ours.ask("open", name=name)
         kernel = self.choose_kernel(name, about)
+        default = {**self.ours.ask("load"), "from": "default"}
         contenders = {"Heddle": (self.ours, {"id": kernel["id"]})}
+        if default["trace"] != kernel["trace"]:
+            contenders["default"] = (self.ours, {"id": default["id"]})
         implementations = {}
         for peer_name, peer in self.peers.items():
             if peer_name == "OpenBLAS" and "x" not in name:
                 continue
-            implementations[peer_name] = peer.ask("open", name=name)["implementation"]
+            opened = peer.ask("open", name=name, winograd=not self.args.direct)
+            implementations[peer_name] = opened["implementation"]
             contenders[peer_name] = (peer, {})
         if not implementations:
             raise SideError("no peer is installed: run deploy/setup.sh --bench and build again")
-        peak = self.ours.ask("peak")["gflops"]
+        peak = self.measure_peak()
         measured = turns.measure(contenders, self.args.rounds, self.cpus)
         times = measured.times
-        peak = max(peak, self.ours.ask("peak")["gflops"])
-        self.result.peaks.append(peak / self.threads)
+        peak = max(peak, self.measure_peak())
         ours_ns = statistics.median(times["Heddle"])
+        default_ns = statistics.median(times.get("default", times["Heddle"]))
         rows = []
         for peer_name, implementation in implementations.items():
             rows.append(
                 {
                     "name": name,
                     "threads": self.threads,
+                    "direct": self.args.direct,
                     "ours_ms": ours_ns * 1e-6,
+                    "default_ms": default_ns * 1e-6,
+                    "default_ratio": default_ns / ours_ns,
                     "peer": peer_name,
                     "peer_ms": statistics.median(times[peer_name]) * 1e-6,
                     **turns.compare(times["Heddle"], times[peer_name]),
@@ -113,58 +122,52 @@ class Operators:
             row["best_peer"] = row is rows[0]
         return rows
 
-    def choose_kernel(self, name, about):
-        """Loads the schedule to measure: {"id", "from"}. With trials, the finalists and the record meet in turns; the
-        fastest of all is kept as the record, the fastest finalist is measured."""
-        record = None if self.args.trials == 0 else self.records.find(about["key"], self.target)
-        candidates = []  # (what, trace or None)
-        tuned = None
-        if self.args.trials:
-            tuned = self.ours.ask("tune", TUNE_LIMIT_S, trials=self.args.trials, seed=self.args.seed)
-            candidates += [(f"{self.args.trials} trials", finalist["trace"]) for finalist in tuned["finalists"]]
-        if record:
-            candidates.append(("record", record["trace"]))
-        if not candidates and self.args.trials is None:
-            print(f"  {name}: no record for {self.target}: its default schedule; --trials N tunes", flush=True)
-        loaded = self.load(name, candidates) or [{**self.ours.ask("load"), "from": "default"}]
-        if not tuned:
-            return loaded[0]
-        contenders = {i: (self.ours, {"id": kernel["id"]}) for i, kernel in enumerate(loaded)}
-        times = turns.measure(contenders, CROWN_ROUNDS, self.cpus).times
-        winner = min(times, key=lambda i: statistics.median(times[i]))
-        if loaded[winner]["from"] not in ("default", "record"):
-            self.records.put(
-                {
-                    "workload_key": about["key"],
-                    "name": name,
-                    "label": about["label"],
-                    "target": self.target,
-                    "cpu": report.cpu_model(),
-                    "trace": loaded[winner]["trace"],
-                    "median_ns": statistics.median(times[winner]),
-                    "trials": tuned["measured"] + tuned["failed"],
-                    "command": f"bench/run.sh operators --trials {self.args.trials} --seed {self.args.seed}",
-                }
-            )
-        fresh = [i for i in times if loaded[i]["from"] != "record"] or [winner]
-        return loaded[min(fresh, key=lambda i: statistics.median(times[i]))]
+    def measure_peak(self):
+        """Of all cores of a kernel at once, GFLOP/s. Beside it that of one, which tells whether two are two."""
+        self.result.add_peak(1, self.ours.ask("peak", cores=1)["gflops"])
+        peak = self.ours.ask("peak")["gflops"]
+        self.result.add_peak(self.threads, peak)
+        return peak
 
-    def load(self, name, candidates):
-        """Those of `candidates` that still build; a record of an older compiler may not."""
-        loaded = []
-        for what, trace in candidates:
-            try:
-                loaded.append({**self.ours.ask("load", trace=trace), "from": what})
-            except SideError as error:
-                print(f"  warning: {name}, {what}: {error}", flush=True)
-        return loaded
+    def find_record(self, about):
+        """The trace of the record, or None. A direct record of the target with Winograd's form will do for the one without."""
+        for target in (self.target, self.target.replace(" -winograd=off", "")):
+            record = self.records.find(about["key"], target, self.device)
+            if record and not (self.args.direct and "winograd" in record["trace"]):
+                return record
+        return None
+
+    def choose_kernel(self, name, about):
+        """Loads the schedule to measure: {"id", "trace", "from"}. With trials, which start from the record, the finalists and
+        the record meet in turns; the fastest is kept and measured."""
+        record = None if self.args.trials == 0 else self.find_record(about)
+        candidates = []  # (what, trace)
+        if self.args.trials:
+            known = [{field: record[field] for field in ("trace", "median_ns")}] if record else []
+            tuned = self.ours.ask("tune", TUNE_LIMIT_S, trials=self.args.trials, seed=self.args.seed, known=known)
+            candidates += [(f"{self.args.trials} trials", finalist["trace"]) for finalist in tuned["finalists"]]
+        elif self.args.trials is None and not record:
+            print(f"  {name}: no record for {self.target}: its default schedule; --trials N tunes", flush=True)
+        if record:
+            candidates.insert(0, ("record", record["trace"]))
+        loaded = crown.load(self.ours, name, candidates)
+        if not loaded:
+            return {**self.ours.ask("load"), "from": "default"}
+        if not self.args.trials:
+            return loaded[0]
+        winner = crown.crown(self.ours, loaded, self.cpus)[0]
+        command = f"bench/run.sh operators --trials {self.args.trials} --seed {self.args.seed}" + " --direct" * self.args.direct
+        if winner["from"] != "record":
+            labelled = {**about, "label": f"{name} {about['label']}"}
+            self.records.put(records.make(labelled, self.target, self.device, winner["trace"], winner["samples_ns"], command))
+        return winner
 
 
 def print_row(rows):
     best = rows[0]
     share = "" if best["ours_percent_of_peak"] is None else f"{best['ours_percent_of_peak']:6.1f}"
     line = f"{best['name']:<15}{best['threads']:>3}{best['ours_ms']:>10.4f}{best['ours_gflops']:>9.1f}{share:>7}"
-    line += f"  {best['peer']:<9}{best['peer_ms']:>9.4f}{best['ratio']:>7.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f}"
+    line += f"{best['default_ratio']:>9.2f}  {best['peer']:<9}{best['peer_ms']:>9.4f}{best['ratio']:>7.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f}"
     others = "".join(f"; {row['peer']} {row['peer_ms']:.4f} ms" for row in rows[1:])
     print(f"{line}  {best['schedule'] + best['winograd'] * ', winograd':<12}  {best['peer_implementation']}{others}", flush=True)
 
@@ -181,7 +184,7 @@ def run(args, result):
         except SideError as error:
             result.add_failure(f"{threads} threads", error)
             continue
-        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule")
+        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule")
         try:
             for name in names:
                 try:
@@ -195,4 +198,5 @@ def run(args, result):
             bench.close()
         for title, class_names in CLASSES:
             result.print_mean(title, threads, class_names)
+        print("default: the time of the default schedule / ours")
         result.print_versions()

@@ -1,56 +1,83 @@
-"""The best schedules found, kept as data: JSON lines, one a workload and target, sorted so that diffs stay small."""
+"""The best schedules found, kept as data: what `heddle records export` writes, one line a workload, target and device key,
+sorted so that diffs stay small. `heddle tune --records` and `heddle records import` read them too."""
 
 import json
 import os
+import statistics
+import sys
+import time
 
 SCHEMA_VERSION = 1
+# Operators are timed on warm caches, the service times on cold ones: two kinds of times that must not meet under one key.
+WARM = "-warm"
 
 
-def default_path(target, root):
-    """The repository's file for a CPU: records are comparable within one, and every line names its whole target."""
+def device_key(target, warm=False):
+    """The service's key of this machine, which is its CPU's name; with `warm`, that of warm measurements."""
     cpu = next((word[6:] for word in target.split() if word.startswith("-mcpu=")), "unknown")
-    return os.path.join(root, "bench", "records", f"{cpu}.jsonl")
+    return cpu + WARM * warm
 
 
-def from_export(record, command):
-    """A line of ours from one of `heddle records export`."""
-    fields = {field: record[field] for field in ("workload_key", "label", "target", "trace", "median_ns")}
-    return {"name": record["label"], **fields, "command": command}
+def default_path(device, root):
+    """The repository's file for a device key."""
+    return os.path.join(root, "bench", "records", f"{device}.jsonl")
+
+
+def make(about, target, device, trace, samples_ns, command):
+    """A record of a measurement of ours; `about` has key, label and flops of the workload."""
+    return {
+        "workload_key": about["key"],
+        "label": about["label"],
+        "flops": about["flops"],
+        "target": target,
+        "device_key": device,
+        "trace": trace,
+        "measurement": {"outcome": "ok", "samples_ns": samples_ns, "evidence": {"command": command}},
+        "median_ns": statistics.median(samples_ns),
+        "created_unix_ns": time.time_ns(),
+    }
+
+
+def _key(record):
+    return record["workload_key"], record["target"], record["device_key"]
 
 
 class Records:
-    """Lines whose schema is not ours are kept as they are and never applied."""
+    """A file of records. Lines of another schema are kept as they are and never applied."""
 
     def __init__(self, path):
         self.path = path
-        self._lines = {}
+        self._records = {}
+        self._other_schema = []
         if not os.path.exists(path):
             return
         with open(path) as file:
             for number, text in enumerate(file, 1):
                 try:
-                    line = json.loads(text)
-                    self._lines[(line["workload_key"], line["target"])] = line
+                    record = json.loads(text)
+                    if record["schema_version"] != SCHEMA_VERSION:
+                        self._other_schema.append(text)
+                        continue
+                    record["trace"], record["median_ns"]
+                    self._records[_key(record)] = record
                 except (ValueError, KeyError, TypeError):
                     raise SystemExit(f"{path}:{number}: no record; remove the line or give another --records") from None
+        if self._other_schema:
+            others = len(self._other_schema)
+            print(f"{path}: {others} records are of another schema than {SCHEMA_VERSION} and not used", file=sys.stderr)
 
-    def find(self, workload_key, target):
-        """The record of exactly this workload and target, or None."""
-        line = self._lines.get((workload_key, target))
-        return line if line and line.get("schema_version") == SCHEMA_VERSION else None
+    def find(self, workload_key, target, device):
+        """The record of exactly this workload, target and device key, or None."""
+        return self._records.get((workload_key, target, device))
 
-    def put(self, *lines):
-        """Replaces the records of the same workloads and targets, and writes the file."""
-        for line in lines:
-            self._lines[(line["workload_key"], line["target"])] = {"schema_version": SCHEMA_VERSION, **line}
+    def put(self, *records):
+        """Replaces the records of the same workloads, targets and device keys, and writes the file."""
+        for record in records:
+            self._records[_key(record)] = {"schema_version": SCHEMA_VERSION, **record}
         os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
         unfinished = self.path + ".new"
         with open(unfinished, "w") as file:
-            for line in sorted(self._lines.values(), key=lambda l: (l["target"], l["name"], l["workload_key"])):
-                file.write(json.dumps(line) + "\n")
+            file.writelines(self._other_schema)
+            for record in sorted(self._records.values(), key=lambda r: (r["target"], r["device_key"], r["label"], r["workload_key"])):
+                file.write(json.dumps(record, sort_keys=True, separators=(",", ":")) + "\n")
         os.replace(unfinished, self.path)
-
-    def put_faster(self, lines):
-        """As put(), for those that beat what is kept."""
-        kept = [self.find(line["workload_key"], line["target"]) for line in lines]
-        self.put(*(line for line, old in zip(lines, kept) if not old or line["median_ns"] < old["median_ns"]))

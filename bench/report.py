@@ -1,10 +1,15 @@
 """What every benchmark prints and writes: the machine, a table, geometric means, JSON."""
 
 import json
+import math
 import os
 import platform
 import statistics
 import time
+
+
+# Two cores that are two do twice the arithmetic of one; two threads of one core hardly more than one.
+ONE_CORE = 1.5
 
 
 def cpu_model():
@@ -38,7 +43,7 @@ class Report:
         self.versions = {}
         self.rows = []
         self.failures = []
-        self.peaks = []
+        self.peaks = {}  # GFLOP/s of an FMA loop on so many cores at once, the most seen
         self._save()
 
     def add_rows(self, rows):
@@ -53,8 +58,15 @@ class Report:
         self._save()
         print(f"{row}: not measured: {why}", flush=True)
 
+    def add_peak(self, threads, gflops):
+        self.peaks[threads] = max(gflops, self.peaks.get(threads, 0))
+
     def print_versions(self):
-        print(f"{cpu_model()}, {os.cpu_count()} cores, FMA peak of one {max(self.peaks, default=0):.0f} GFLOP/s")
+        peaks = ", ".join(f"{peak:.0f} GFLOP/s on {threads}" for threads, peak in sorted(self.peaks.items()))
+        print(f"{cpu_model()}, {os.cpu_count()} cores; FMA peak {peaks}")
+        if self.peaks.get(1) and self.peaks.get(2, math.inf) < ONE_CORE * self.peaks[1]:
+            gain = self.peaks[2] / self.peaks[1]
+            print(f"  two cores at once do only {gain:.2f} times the arithmetic of one: they look like one physical core")
         for version in self.versions.values():
             print(f"  {version}")
         print(flush=True)
@@ -75,6 +87,9 @@ class Report:
         ]
         if shares:
             line += "; lowest share of peak without Winograd's form {1} {0:.0f} %".format(*min(shares))
+        untuned = [(row["default_ratio"], row["name"]) for row in rows if row.get("default_ratio")]
+        if untuned:
+            line += "; untuned at most {0:.2f} times slower ({1})".format(*max(untuned))
         print(line)
 
     def _save(self):
@@ -86,7 +101,7 @@ class Report:
             "cores": os.cpu_count(),
             "versions": self.versions,
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "peak_gflops": max(self.peaks, default=0),
+            "peak_gflops": self.peaks,
             "failures": self.failures,
         }
         with open(self.json_path, "w") as file:

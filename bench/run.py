@@ -7,6 +7,7 @@ import sys
 
 import arguments
 import report
+import turns
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -20,6 +21,7 @@ def main():
     args = arguments.parse()
     args.root = ROOT
     args.commit = commit()
+    turns.most_repeated = args.patience
     result = report.Report(args.benchmark, args.json)
     try:
         importlib.import_module(args.benchmark).run(args, result)  # each alone needs what it imports

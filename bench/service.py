@@ -1,5 +1,7 @@
-"""The tuning service for the time of a benchmark: `heddle-scheduler --embedded` on a free port."""
+"""The tuning service for the time of a benchmark: `heddle-scheduler --embedded` on a free port, with a database that stays,
+so that a run that was cut off goes on with what was measured."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +9,11 @@ import time
 
 START_LIMIT_S = 60
 TUNE_LIMIT_S = 6 * 3600
+COMMAND_LIMIT_S = 600
+CANCEL_LIMIT_S = 120
+POLL_S = 2.0
+REPORT_S = 30.0
+ENDED = ("done", "failed", "cancelled")
 
 
 class ServiceError(Exception):
@@ -33,19 +40,45 @@ class Service:
             time.sleep(0.1)
         with open(port_file) as file:
             self.address = f"127.0.0.1:{file.read().strip()}"
+        # A job of a run that was cut off would go on by itself, beside what is tuned now; its measurements stay.
+        for line in self._run("jobs", "--json").splitlines():
+            self._cancel(json.loads(line)["id"])
 
-    def tune(self, model, module, target, trials, seed):
-        """Tunes a model and writes its module. Seconds it took."""
-        start = time.monotonic()
-        self._run(
-            ["tune", model, "-o", module, "--target", target, "--trials", str(trials), "--seed", str(seed), "--force", "--plain"],
-            stdout=sys.stderr,
-        )
-        return time.monotonic() - start
+    def tune(self, model, target, trials, seed, limit_s=None, records=None):
+        """Tunes the tasks of a model, for `limit_s` at most; what was measured earlier counts as trials. The job as it ended."""
+        flags = ["--target", target, "--trials", trials, "--seed", seed]
+        if records and os.path.exists(records):
+            flags += ["--records", records]
+        identifier = self._run("submit", model, *flags).strip()
+        started = reported = time.monotonic()
+        try:
+            while True:
+                time.sleep(POLL_S)
+                job = json.loads(self._run("show", identifier, "--json"))
+                if job["state"] in ENDED:
+                    break
+                now = time.monotonic()
+                if now - started > min(limit_s or TUNE_LIMIT_S, TUNE_LIMIT_S):
+                    job = self._cancel(identifier)
+                    break
+                if now - reported > REPORT_S:
+                    reported = now
+                    done = f"{job.get('trials', 0)} of {job.get('trials_budget', 0)} trials"
+                    print(f"  {job['spec']['name']}: {done}, {now - started:.0f} s", file=sys.stderr, flush=True)
+        except BaseException:
+            self._cancel(identifier)
+            raise
+        if job["state"] == "failed":
+            raise ServiceError(job.get("reason", "the job failed"))
+        return job
 
-    def best_records(self, target, path):
-        """Writes the fastest record of every task for the canonical `target` as JSON lines."""
-        self._run(["records", "export", "--best", "--valid", "--target", target, "-o", path])
+    def fastest_records(self, key, target, count):
+        """The lines of the `count` fastest records of a task; each trace once."""
+        lines = self._run("records", "export", "--task", key, "--target", target, "--valid").splitlines()
+        fastest = {}
+        for line in sorted(lines, key=lambda line: json.loads(line)["median_ns"]):
+            fastest.setdefault(json.loads(line)["trace"], line)
+        return list(fastest.values())[:count]
 
     def close(self):
         self._process.terminate()
@@ -55,7 +88,24 @@ class Service:
             self._process.kill()
             self._process.wait()
 
-    def _run(self, argv, stdout=None):
-        done = subprocess.run([self._heddle, "--server", self.address] + argv, stdout=stdout, timeout=TUNE_LIMIT_S)
+    def _cancel(self, identifier):
+        """Ends a job and waits until it has: the job."""
+        self._run("cancel", identifier)
+        end = time.monotonic() + CANCEL_LIMIT_S
+        while True:
+            job = json.loads(self._run("show", identifier, "--json"))
+            if job["state"] in ENDED:
+                return job
+            if time.monotonic() > end:
+                raise ServiceError(f"{identifier} does not end; the service's log is {self._log}")
+            time.sleep(0.2)
+
+    def _run(self, *argv):
+        argv = [self._heddle, "--server", self.address, *map(str, argv)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_LIMIT_S)
         if done.returncode != 0:
-            raise ServiceError(f"heddle {argv[0]} ended with status {done.returncode}; the service's log is {self._log}")
+            words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            raise ServiceError(f"heddle {argv[3]}: {words[-1][:300]} (the service's log is {self._log})")
+        for line in done.stderr.splitlines() if argv[3] == "submit" else []:
+            print(f"  {line}", file=sys.stderr)
+        return done.stdout

@@ -3,6 +3,7 @@
 Between requests the process is stopped: thread pools spin for a while before they sleep, on cores the other side needs.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -43,10 +44,13 @@ class Side:
         return answer
 
     def cpu_seconds(self):
-        """CPU time it has used, with all its threads."""
-        with open(f"/proc/{self._process.pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time its threads have used, and the time they were ready to run but had no core."""
+        used = waited = 0
+        for thread in os.listdir(f"/proc/{self._process.pid}/task"):
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{self._process.pid}/task/{thread}/schedstat") as file:
+                ran_ns, waited_ns, _ = map(int, file.read().split())
+                used, waited = used + ran_ns * 1e-9, waited + waited_ns * 1e-9
+        return used, waited
 
     def close(self):
         self._process.send_signal(signal.SIGCONT)
@@ -56,6 +60,7 @@ class Side:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
 
     def _read_line(self, do, limit_s):
         end = time.monotonic() + limit_s

@@ -5,13 +5,14 @@ import os
 import statistics
 import time
 
-# A turn in which other processes (or other virtual machines) took more than this share of our cores is repeated after a
-# pause, so many times.
+# A turn in which other processes (or other virtual machines) took more than this share of our cores, or our threads waited
+# that share of the time for a core, is repeated after a pause, so many times of one measurement.
+most_repeated = 30
 DISTURBED = 0.1
 PAUSE_S = 1.0
-MOST_REPEATED = 30
-# The kernel counts CPU time in ticks: less than this many say nothing.
-TICKS = 4
+# The kernel counts who used a core in ticks, and a turn is only some six of them: this many say nothing. What our threads
+# waited is known to the nanosecond.
+TICKS = 2
 
 
 @dataclasses.dataclass
@@ -34,27 +35,46 @@ def _busy_ticks(cpus):
     return total
 
 
+def _siblings(cpus):
+    """`cpus` and those that share a physical core with them: what runs there slows ours down too."""
+    shared = set(cpus)
+    for cpu in cpus:
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as file:
+                for part in file.read().strip().split(","):
+                    first, _, last = part.partition("-")
+                    shared.update(range(int(first), int(last or first) + 1))
+        except (OSError, ValueError):
+            continue
+    return shared
+
+
 def _ask_round(side, fields, cpus):
     """The round's time in ns, and whether others disturbed it."""
-    busy, own = _busy_ticks(cpus), side.cpu_seconds()
+    watched = _siblings(cpus)
+    busy, (used, waited) = _busy_ticks(watched), side.cpu_seconds()
+    start = time.monotonic()
     samples = side.ask("round", **fields)["samples_ns"]
+    seconds = (time.monotonic() - start) * len(cpus)
+    used_now, waited_now = side.cpu_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
-    own_ticks = (side.cpu_seconds() - own) * ticks_per_second
-    others = _busy_ticks(cpus) - busy - own_ticks
-    return statistics.median(samples), others > max(TICKS, DISTURBED * own_ticks)
+    others = _busy_ticks(watched) - busy - (used_now - used) * ticks_per_second
+    disturbed = others > max(TICKS, DISTURBED * seconds * ticks_per_second) or waited_now - waited > DISTURBED * seconds
+    return statistics.median(samples), disturbed
 
 
-def measure(contenders, rounds, cpus):
+def measure(contenders, rounds, cpus, patience=None):
     """Round times of all contenders, taken A, B, C, A, B, C, .. on the cores `cpus`.
 
     `contenders` maps a label to (side, fields of its request "round"). A round's time is the median of its samples.
-    Several contenders may share a side.
+    Several contenders may share a side. `patience`: how many disturbed turns are repeated, at most `most_repeated`.
     """
+    limit = most_repeated if patience is None else min(patience, most_repeated)
     result = Measured({label: [] for label in contenders})
     while len(next(iter(result.times.values()))) < rounds:
         turn = {label: _ask_round(side, fields, cpus) for label, (side, fields) in contenders.items()}
         if any(disturbed for _, disturbed in turn.values()):
-            if result.repeated < MOST_REPEATED:
+            if result.repeated < limit:
                 result.repeated += 1
                 time.sleep(PAUSE_S)
                 continue

@@ -1,5 +1,6 @@
 // heddle-bench-onednn: oneDNN's best kernel for one operator, as a side of bench/run.py.
-//   {"do": "open", "name": "C2"} -> {"implementation": ".."}   tries what it has, keeps the fastest
+//   {"do": "open", "name": "C2", "winograd": true} -> {"implementation": ".."}   tries what it has,
+//   keeps the fastest
 //   {"do": "round"} -> {"samples_ns": [..]}
 // Activations and weights lie in the layouts the kernel asks for; bringing them there is not timed.
 #include <dnnl.hpp>
@@ -40,7 +41,7 @@ class OneDnn {
     if (op->kind == OperatorKind::kMatrixProduct) {
       TryMatrixProducts(*op);
     } else {
-      TryConvolutions(*op);
+      TryConvolutions(*op, request.value("winograd", true));
     }
     if (best_ == nullptr) return absl::UnimplementedError("oneDNN has no kernel for it");
     return nlohmann::json{{"implementation", best_->implementation}};
@@ -52,7 +53,7 @@ class OneDnn {
   }
 
  private:
-  void TryConvolutions(const Operator& op) {
+  void TryConvolutions(const Operator& op, bool winograd) {
     const bool depthwise = op.kind == OperatorKind::kDepthwise;
     const Dims source = {1, op.inputs, op.size, op.size};
     const Dims result = {1, op.outputs, op.OutSize(), op.OutSize()};
@@ -60,8 +61,9 @@ class OneDnn {
                                    : Dims{op.outputs, op.inputs, op.kernel, op.kernel};
     const Dims stride = {op.stride, op.stride};
     const Dims begin = {op.PadBegin(), op.PadBegin()}, end = {op.PadEnd(), op.PadEnd()};
-    for (const auto algorithm :
-         {dnnl::algorithm::convolution_direct, dnnl::algorithm::convolution_winograd}) {
+    std::vector<dnnl::algorithm> algorithms = {dnnl::algorithm::convolution_direct};
+    if (winograd) algorithms.push_back(dnnl::algorithm::convolution_winograd);
+    for (const auto algorithm : algorithms) {
       for (const Tag tag : {Tag::any, Tag::nhwc}) {
         using Forward = dnnl::convolution_forward;
         TryAll<Forward>([&](const dnnl::primitive_attr& attr) {

@@ -1,0 +1,33 @@
+"""The best few candidates measured again in turns, before one is crowned: what was measured at another time says little on
+a machine whose speed changes."""
+
+import statistics
+import sys
+
+import turns
+from side import SideError
+
+ROUNDS = 5
+PATIENCE = 5  # there may be a hundred of these in a run
+
+
+def load(side, name, candidates):
+    """Those of `candidates`, pairs of what a trace is and the trace, that still build: {"id", "trace", "from"}. A record of
+    an older compiler may not."""
+    loaded = []
+    for what, trace in candidates:
+        if any(trace == other["trace"] for other in loaded):
+            continue
+        try:
+            loaded.append({**side.ask("load", trace=trace), "from": what})
+        except SideError as error:
+            print(f"  warning: {name}, {what}: {error}", file=sys.stderr, flush=True)
+    return loaded
+
+
+def crown(side, loaded, cpus):
+    """`loaded`, each with the times of its rounds as "samples_ns", fastest first."""
+    contenders = {i: (side, {"id": kernel["id"]}) for i, kernel in enumerate(loaded)}
+    times = turns.measure(contenders, ROUNDS, cpus, PATIENCE).times if loaded else {}
+    measured = [{**kernel, "samples_ns": times[i]} for i, kernel in enumerate(loaded)]
+    return sorted(measured, key=lambda kernel: statistics.median(kernel["samples_ns"]))
