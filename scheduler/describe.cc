@@ -105,7 +105,8 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
     if (task.trials == 0 && task.known > 0) return absl::StrCat("reused ", task.known, " records");
     if (task.trials > 0 && task.valid() == 0 && task.known_valid == 0)
       return "given up: every trial failed";
-    return task.exhausted && task.remaining() > 0 ? "done: nothing left to try" : "done";
+    if (task.exhausted && task.remaining() > 0) return "done: nothing left to try";
+    return Plateaued(job.params, task) ? "done: plateau" : "done";
   }
   if (job.final()) return "stopped";
   if (job.paused && task.profiles.empty()) return "paused";
@@ -149,6 +150,7 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
     if (untuned > 0)
       absl::StrAppend(&text, reused > 0 ? "; " : ": ", untuned, " of ", job.tasks.size(),
                       " tasks are untuned");
+    if (!job.stop.empty()) absl::StrAppend(&text, text == "done" ? ": " : "; ", job.stop);
     return text;
   }
   if (job.paused)

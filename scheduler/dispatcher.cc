@@ -55,33 +55,6 @@ std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
   return std::move(decisions_);
 }
 
-void Dispatcher::Restore(Job job) {
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    Task& task = job.tasks[i];
-    const TaskIndex index{static_cast<int>(i)};
-    if (Is<Measuring>(task.phase) && task.round.empty()) task.phase = WantsUpdate{};
-    if (task.round.empty() && (task.remaining() <= 0 || task.exhausted)) task.phase = Finished{};
-    task.round_size = static_cast<int>(task.round.size());
-    if (Is<Measuring>(task.phase)) job.in_flight.push_back(index);
-  }
-  // A task whose update was left out (see EndUpdate) waits, but looks as if it wanted that update:
-  // beyond the depth it waits again.
-  const size_t depth = static_cast<size_t>(std::max(1, job.params.pipeline_depth));
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    Task& task = job.tasks[i];
-    const TaskIndex index{static_cast<int>(i)};
-    if (Is<WantsUpdate>(task.phase)) {
-      if (job.in_flight.size() < depth) {
-        job.in_flight.push_back(index);
-      } else {
-        task.phase = Waiting{};
-      }
-    }
-    if (Is<Waiting>(task.phase)) job.queue.push_back(index);
-  }
-  jobs_[job.id] = std::move(job);
-}
-
 absl::Time Dispatcher::NextWake(absl::Time now) const {
   absl::Time wake = absl::InfiniteFuture();
   auto consider = [&](absl::Time time) {
@@ -128,6 +101,9 @@ void Dispatcher::On(const PauseRequested& event) {
   if (it == jobs_.end() || it->second.final()) return;
   it->second.paused = true;
   it->second.pause_reason = event.reason;
+  it->second.tuned = Tuned(it->second, now_);
+  it->second.tuning_since.reset();
+  TouchPartners(it->second);
   Emit(JobChanged{event.job});
 }
 
@@ -183,7 +159,7 @@ void Dispatcher::On(const CandidateBuilt& event) {
   task.stage_failures = 0;
   feeding_.insert({job.id, *stage.task});
   if (event.outcome != v1::OUTCOME_OK) {
-    FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
+    FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message, 0);
   } else {
     task.round.at(event.candidate).where = Built{};
   }
@@ -201,94 +177,12 @@ void Dispatcher::On(const CandidateProfiled& event) {
   if (event.outcome == v1::OUTCOME_OK && event.median_ns > 0) {
     task.best_ns = task.best_ns > 0 ? std::min(task.best_ns, event.median_ns) : event.median_ns;
   }
-  FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message);
+  task.device_ns += event.device_ns;
+  FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message,
+              event.median_ns);
 }
 
-// ---- the course of a task ----
-
-void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
-                             v1::Outcome outcome, const std::string& message) {
-  Task& task = job.tasks[index.value];
-  const int attempt = std::min(task.round.at(id).attempts + 1, options_.max_attempts);
-  task.round.erase(id);
-  ++task.trials;
-  if (outcome != v1::OUTCOME_OK) {
-    ++task.failed;
-    if (task.first_error.empty()) task.first_error = message;
-  }
-  Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
-  if (task.round.empty()) EndRound(job, index);
-}
-
-void Dispatcher::EndRound(Job& job, TaskIndex index) {
-  Task& task = job.tasks[index.value];
-  const bool hopeless =
-      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_.hopeless_after;
-  if (hopeless || task.remaining() <= 0 || task.exhausted) return FinishTask(job, index);
-  task.phase = WantsUpdate{};
-  Emit(TaskChanged{job.id, index});
-}
-
-void Dispatcher::FinishTask(Job& job, TaskIndex index) {
-  job.tasks[index.value].phase = Finished{};
-  std::erase(job.in_flight, index);
-  Emit(TaskChanged{job.id, index});
-  FinishTuningIfDone(job);
-}
-
-void Dispatcher::FinishTuningIfDone(Job& job) {
-  if (!Is<Tuning>(job.phase)) return;
-  bool any_valid = job.tasks.empty();
-  std::string error;
-  for (const Task& task : job.tasks) {
-    if (!Is<Finished>(task.phase)) return;
-    any_valid |= task.valid() > 0 || task.known_valid > 0;
-    if (error.empty()) error = task.first_error;
-  }
-  if (!any_valid) {
-    return Fail(
-        job, {v1::FAULT_CANDIDATE,
-              absl::StrCat("no candidate of any task gave a valid measurement; the first error: ",
-                           error.empty() ? "the search proposed nothing" : error)});
-  }
-  job.phase = Compiling{};
-  job.stage_failures = 0;
-  Emit(JobChanged{job.id});
-}
-
-void Dispatcher::Requeue(Job& job, TaskIndex index) {
-  job.tasks[index.value].phase = Waiting{};
-  std::erase(job.in_flight, index);
-  job.queue.push_back(index);
-  Emit(TaskChanged{job.id, index});
-}
-
-// Lets tasks of the queue begin a round while the pipeline has room and there is a device to
-// measure on. The first device the job finds pins its device key: records are comparable within one
-// only.
-void Dispatcher::Activate(Job& job) {
-  if (job.queue.empty()) return;
-  const WorkItem profile{job.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
-  const auto device = std::find_if(slots_.begin(), slots_.end(),
-                                   [&](const SlotInfo& slot) { return Suits(slot, profile); });
-  if (device == slots_.end()) return;
-  if (job.params.device_key.empty()) {
-    job.params.device_key = device->device_key;
-    Emit(JobChanged{job.id});
-  }
-  const size_t depth = static_cast<size_t>(std::max(1, job.params.pipeline_depth));
-  while (Is<Tuning>(job.phase) && !job.queue.empty() && job.in_flight.size() < depth) {
-    const TaskIndex index = job.queue.front();
-    job.queue.pop_front();
-    job.in_flight.push_back(index);
-    Task& task = job.tasks[index.value];
-    if (task.warm_pending) {
-      task.phase = WantsUpdate{};
-    } else {
-      task.phase = WantsPropose{};
-    }
-  }
-}
+// ---- profile stages ----
 
 void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
   Task& task = job.tasks[index.value];
@@ -328,8 +222,11 @@ void Dispatcher::CloseProfiles() {
 }
 
 void Dispatcher::EndJob(Job& job, JobPhase phase) {
+  job.tuned = Tuned(job, now_);
+  job.tuning_since.reset();
   job.phase = std::move(phase);
   job.paused = false;
+  LeaveGroups(job);
   for (auto& [id, stage] : live_) {
     if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
     stage.cancelled = true;

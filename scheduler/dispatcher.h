@@ -14,6 +14,19 @@
 // profile stage's input is closed as soon as no candidate of its task is being built, so no running
 // stage ever waits for one that has not started; that is why slots that share cores cannot
 // deadlock.
+//
+// Tasks of different live jobs with the same workload, target and device key are partners: they are
+// tuned once. One of them at a time has a round in flight (a paused job's does not count), and each
+// of its trials is a known record to the others, so that it is a trial less to all of them. Whoever
+// begins the next round takes over the search state of a partner that has learned it all, or learns
+// the known records. Nobody owns the task: when one job ends, stops or is paused, the others go on.
+// Jobs with `force` share nothing.
+//
+// Under uniform allocation a task may measure trials_per_task less what is known. Under gradient
+// the job may measure trials_per_task x tasks less what is known (GradientBudget), and each round
+// is granted to the task ChooseTask names; a task whose partner is in flight keeps its uniform
+// share in reserve. Tuning ends when nothing may be measured any more, or by a stop (Job.stop):
+// rounds that are being measured are finished, nothing new begins.
 #pragma once
 
 #include <map>
@@ -23,6 +36,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "scheduler/job_state.h"
 #include "scheduler/policy.h"
 
@@ -152,6 +166,13 @@ struct DeadlineEstimate {
   bool late = false;
   absl::Time finish;  // as predicted now
 };
+// The task goes on with the search state of another job's, as it is now.
+struct TakeSearch {
+  JobId job;
+  TaskIndex task;
+  JobId from_job;
+  TaskIndex from_task;
+};
 // To be performed.
 struct StartStage {
   AttemptId attempt;
@@ -178,9 +199,9 @@ struct EndFetch {
   FetchId fetch;
   FaultInfo fault;
 };
-using Decision =
-    std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged, JobChanged,
-                 DeadlineEstimate, StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
+using Decision = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
+                              JobChanged, DeadlineEstimate, TakeSearch, StartStage, FeedProfile,
+                              CloseProfile, CancelStage, EndFetch>;
 
 // Numbers that hold for every job.
 struct DispatcherOptions {
@@ -205,6 +226,13 @@ class Dispatcher {
   // their round (all Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
   void Restore(Job job);
   void SetNextAttempt(AttemptId next) { next_attempt_ = next.value; }
+
+  // Time the job has been tuning, pauses left out.
+  static absl::Duration Tuned(const Job& job, absl::Time now);
+  // Trials the job may measure in all, as things stand.
+  static int TrialBudget(const Job& job);
+  // The same of a job whose tasks have so many known records.
+  static int TrialBudget(const JobParams& params, absl::Span<const int> known);
 
   // When to send a Tick; InfiniteFuture if nothing waits for time alone.
   absl::Time NextWake(absl::Time now) const;
@@ -245,13 +273,39 @@ class Dispatcher {
   void EndCompile(Job& job, const StageFinished& event);
   void EndFetchStage(const LiveStage& stage, const StageFinished& event);
 
+  // The course of a task (task_course.cc).
   void FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage, v1::Outcome outcome,
-                   const std::string& message);
+                   const std::string& message, double median_ns);
   void EndRound(Job& job, TaskIndex index);
   void FinishTask(Job& job, TaskIndex index);
   void FinishTuningIfDone(Job& job);
   void Requeue(Job& job, TaskIndex index);
   void Activate(Job& job);
+  void FinishIdle(Job& job);  // waiting tasks that may not measure any more
+  std::optional<TaskIndex> NextTask(const Job& job) const;
+  void BeginRound(Job& job, TaskIndex index);
+  int Grant(const Job& job, TaskIndex index) const;
+  void CheckStops(Job& job);
+  void StopTuning(Job& job, std::string reason);
+  void RestoreTask(Job& job, TaskIndex index);
+  // What Task.budget is now: see the head of this file.
+  static int Allowance(const Job& job, const Task& task);
+  static bool NothingLeft(const Job& job, const Task& task);
+  static int PoolLeft(const Job& job);  // gradient: trials not granted yet
+  bool MoreDepth(const Job& job) const;
+
+  // Sharing (sharing.cc).
+  void EnterGroups(const Job& job);
+  void JoinGroups(Job& job);
+  void LeaveGroups(Job& job);
+  void LeaveGroup(Job& job, TaskIndex index);
+  void ShareTrial(Job& job, TaskIndex index, bool valid, double median_ns);
+  // A partner in an unpaused job has a round in flight.
+  bool PartnerInFlight(const Job& job, TaskIndex index) const;
+  void TouchPartners(const Job& job);
+  void CatchUp(Job& job, TaskIndex index);  // takes over a search state, or learns again
+  template <typename F>
+  void ForPartners(const Job& job, TaskIndex index, F f);
   // Built candidates to the open profile stages whose queue is shorter than `depth`.
   void FeedProfiles(Job& job, TaskIndex index, size_t depth);
   // After slots were given out: what found none is fed, and inputs that nothing will follow close.
@@ -304,6 +358,8 @@ class Dispatcher {
     std::string refusal;  // what the latest stage sent there was told; empty: it ran
   };
   std::map<SlotId, SlotTrouble> trouble_;
+  // Unfinished tasks of jobs in phase Tuning by workload, target and device key.
+  std::map<std::string, std::set<std::pair<JobId, TaskIndex>>> groups_;
   int64_t next_attempt_ = 1;
   std::set<std::pair<absl::Time, JobId>> wakes_;
   std::set<JobId> touched_;

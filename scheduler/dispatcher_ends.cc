@@ -71,30 +71,32 @@ void Dispatcher::EndImport(Job& job, const StageFinished& event) {
   if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
   for (size_t i = 0; i < imported->tasks.size(); ++i) {
     const TaskPlan& plan = imported->tasks[i];
-    const TaskIndex index{static_cast<int>(i)};
     Task task;
     task.known = plan.known;
     task.known_valid = plan.known_valid;
     task.key = plan.key;
     task.weight = plan.weight;
     task.flops = plan.flops;
-    task.best_ns = plan.known_best_ns;
-    const int reused = job.params.force ? 0 : plan.known;
-    task.budget = std::max(0, job.params.trials_per_task - reused);
-    task.warm_pending = plan.known > 0 && task.budget > 0;
-    if (task.budget == 0) {
-      task.phase = Finished{};
-    } else {
-      job.queue.push_back(index);
-    }
+    task.best_ns = task.known_best_ns = plan.known_best_ns;
     job.tasks.push_back(std::move(task));
+  }
+  JoinGroups(job);
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    task.warm_pending = task.known > 0;
+    if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+    task.budget = Allowance(job, task);
+    job.queue.push_back(index);
     Emit(TaskChanged{job.id, index});
   }
+  FinishIdle(job);
   Emit(JobChanged{job.id});
 }
 
 void Dispatcher::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {
   Task& task = job.tasks[index.value];
+  if (!job.stop.empty()) return FinishTask(job, index);
   const Proposed* proposed = std::get_if<Proposed>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || proposed == nullptr) {
     task.phase = WantsPropose{};
@@ -108,6 +110,7 @@ void Dispatcher::EndPropose(Job& job, TaskIndex index, const StageFinished& even
   const CandidateId first{job.next_candidate};
   for (int i = 0; i < count; ++i) task.round[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
   task.round_size = count;
+  task.budget = Allowance(job, task);
   task.phase = Measuring{};
   Emit(AddCandidates{job.id, index, first, count});
   Emit(TaskChanged{job.id, index});
@@ -139,7 +142,7 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
       event.fault.message.empty() ? "the stage ended without an answer" : event.fault.message;
   for (CandidateId id : used_up) {
     FinishTrial(job, *stage.task, id, stage.id, v1::OUTCOME_LOST,
-                absl::StrCat("lost ", options_.max_attempts, " times: ", why));
+                absl::StrCat("lost ", options_.max_attempts, " times: ", why), 0);
     if (job.final()) return;
   }
   feeding_.insert({job.id, *stage.task});
@@ -148,6 +151,7 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
 void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event) {
   Task& task = job.tasks[index.value];
   const bool warm = task.warm_pending;
+  if (!job.stop.empty()) return FinishTask(job, index);
   if (event.fault.kind != v1::FAULT_NONE) {
     task.phase = WantsUpdate{};
     if (Retry(event, &task.stage_failures, &task.not_before)) return;
@@ -157,7 +161,7 @@ void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event
   }
   task.stage_failures = 0;
   task.warm_pending = false;
-  if (warm) {
+  if (warm && task.remaining() > 0) {
     task.phase = WantsPropose{};
     Emit(TaskChanged{job.id, index});
   } else {

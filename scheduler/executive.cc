@@ -197,7 +197,7 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   }
   Imported imported;
   imported.device_key = key;
-  bool all_known = true;
+  std::vector<int> totals;
   for (const v1::TaskInfo& task : payload->imported.tasks()) {
     absl::StatusOr<KnownRecords> known = store_->Known({task.key(), spec.target(), key});
     payload->known.push_back(known.ok() ? *known : KnownRecords{});
@@ -205,9 +205,9 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
     imported.tasks.push_back({static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
                               static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
                               found.best_ns, task.key(), std::max(1, task.weight()), task.flops()});
-    all_known &= found.total >= spec.trials_per_task();
+    totals.push_back(spec.force() ? 0 : imported.tasks.back().known);
   }
-  if (!device_seen && (!all_known || spec.force())) {
+  if (!device_seen && Dispatcher::TrialBudget(job.params, totals) > 0) {
     // No such device is here, and the records do not suffice without one: wait for whichever device
     // comes.
     imported.device_key.clear();

@@ -16,7 +16,6 @@ constexpr int kMaxTrials = 100'000;
 constexpr int kMaxPipelineDepth = 64;
 constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
 constexpr int kDefaultBatch = 16;
-constexpr int kDefaultDepth = 2;
 constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
 
 v1::JobState StateOf(const Job& job) {
@@ -86,11 +85,13 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec, absl::Tim
   }
   JobParams params;
   params.target = needs->device_target;
+  params.record_target = spec.target();
+  params.strategy = strategy.empty() ? "annealing" : strategy;
   params.threads = needs->threads;
   params.device_key = spec.device_key();
   params.trials_per_task = spec.trials_per_task();
   params.batch = spec.batch() == 0 ? kDefaultBatch : spec.batch();
-  params.pipeline_depth = spec.pipeline_depth() == 0 ? kDefaultDepth : spec.pipeline_depth();
+  params.pipeline_depth = spec.pipeline_depth();
   params.force = spec.force();
   params.tenant = spec.user();
   params.priority = spec.priority();
@@ -157,6 +158,12 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
           PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
     } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
       batch.push_back(MakeRecord(dispatcher, *done, payload, wall));
+      ShareUntuned(*done);
+    } else if (const auto* take = std::get_if<TakeSearch>(&decision)) {
+      const std::string& state =
+          jobs_.at(take->from_job).tasks[static_cast<size_t>(take->from_task.value)].search_state;
+      jobs_.at(take->job).tasks[static_cast<size_t>(take->task.value)].search_state = state;
+      batch.push_back(PutSearchState{take->job.value, take->task.value, state});
     } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
         if (candidate.task == learned->task.value && candidate.outcome) candidate.learned = true;
@@ -239,6 +246,23 @@ InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandi
   return out;
 }
 
+// The default schedule's time, for the other live jobs that have the task: they do not measure it.
+void JobBook::ShareUntuned(const FinishCandidate& done) {
+  const JobData& job = jobs_.at(done.job);
+  const CandidateData& candidate = job.candidates.at(done.candidate);
+  if (candidate.origin != "default" || candidate.median_ns <= 0) return;
+  const TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
+  for (auto& [id, other] : jobs_) {
+    if (id == done.job || other.row.job.finished_unix_ns() != 0 ||
+        other.row.job.spec().target() != job.row.job.spec().target())
+      continue;
+    for (TaskData& same : other.tasks) {
+      if (same.info.key() == task.info.key())
+        same.known.untuned_ns = Faster(same.known.untuned_ns, candidate.median_ns);
+    }
+  }
+}
+
 TaskRow JobBook::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex index) const {
   const Task& task = dispatcher.FindJob(id)->tasks[static_cast<size_t>(index.value)];
   const TaskData& data = jobs_.at(id).tasks[static_cast<size_t>(index.value)];
@@ -251,8 +275,8 @@ TaskRow JobBook::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex i
   row.known_valid = task.known_valid;
   row.done = std::holds_alternative<Finished>(task.phase);
   row.exhausted = task.exhausted;
-  row.warm_pending = task.warm_pending;
-  row.known_best_ns = data.known.best_ns;
+  row.warm_pending = task.warm_pending || task.behind;
+  row.known_best_ns = task.known_best_ns;
   row.known_untuned_ns = data.known.untuned_ns;
   return row;
 }
@@ -274,6 +298,8 @@ void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time no
   row.set_reason(cancelled    ? cancelled->reason
                  : job.paused ? job.pause_reason
                               : DescribeJob(dispatcher, job, now));
+  row.set_stop(job.stop);
+  row.set_tuning_ms(absl::ToInt64Milliseconds(Dispatcher::Tuned(job, now)));
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;
   row.set_running_ms(absl::ToInt64Milliseconds(busy));
@@ -304,6 +330,8 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   job.params.device_key = stored.row.device_key;
   job.phase = PhaseOf(stored.row);
   job.paused = stored.row.paused;
+  job.stop = stored.row.job.stop();
+  job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());
   if (job.paused) job.pause_reason = stored.row.job.reason();
   std::vector<bool> unlearned(stored.tasks.size(), false);
   for (size_t i = 0; i < stored.tasks.size(); ++i) {
@@ -317,7 +345,7 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     task.key = row.info.key();
     task.weight = std::max(1, row.info.weight());
     task.flops = row.info.flops();
-    task.best_ns = row.known_best_ns;
+    task.best_ns = task.known_best_ns = row.known_best_ns;
     task.budget = row.budget;
     task.known = row.known;
     task.known_valid = row.known_valid;
@@ -336,6 +364,8 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
       continue;
     }
     ++task.trials;
+    task.results[id] = *row.outcome == v1::OUTCOME_OK ? row.median_ns : 0;
+    task.device_ns += static_cast<double>(row.profile_ns);
     task.best_ns = Faster(task.best_ns, row.median_ns);
     ++data.trials_before;
     if (!row.learned) unlearned[static_cast<size_t>(row.task)] = true;
@@ -350,6 +380,9 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   }
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
+    AddToCurve(&task, task.known, task.known_best_ns);
+    FoldResults(&task,
+                task.round.empty() ? std::nullopt : std::optional(task.round.begin()->first));
     if (stored.tasks[i].done) {
       task.phase = Finished{};
     } else if (!task.round.empty()) {
@@ -378,7 +411,7 @@ void JobBook::FillTask(const Dispatcher& dispatcher, const Job& job, int index, 
   // asked for.
   out->set_budget(out->done() ? task.trials : task.budget);
   out->set_known_records(task.known_valid);
-  out->set_best_ns(Faster(data.best_ns, data.known.best_ns));
+  out->set_best_ns(Faster(data.best_ns, task.known_best_ns));
   out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
   out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
   out->set_first_error(task.first_error);
@@ -391,19 +424,28 @@ v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) co
   view.set_state(job.paused ? v1::JOB_PAUSED : StateOf(job));
   view.set_reason(DescribeJob(dispatcher, job, now));
   int trials = 0, budget = 0, remaining = 0;
+  bool remaining_tasks = false;
   for (int i = 0; i < static_cast<int>(job.tasks.size()); ++i) {
     const Task& task = job.tasks[static_cast<size_t>(i)];
     v1::TaskStatus* status = view.add_tasks();
     FillTask(dispatcher, job, i, now, status);
     trials += task.trials;
     budget += status->budget();
-    if (!std::holds_alternative<Finished>(task.phase)) remaining += task.remaining();
+    if (std::holds_alternative<Finished>(task.phase)) continue;
+    remaining += task.remaining();
+    remaining_tasks = true;
+  }
+  if (job.params.allocation == Allocation::kGradient && remaining_tasks) {
+    budget = std::max(trials, Dispatcher::TrialBudget(job));
+    remaining = budget - trials;
   }
   view.set_trials(trials);
   view.set_trials_budget(budget);
   const int done_here = trials - data.trials_before;
   if (std::holds_alternative<Tuning>(job.phase) && !job.paused && done_here > 0) {
-    view.set_eta_ms(absl::ToInt64Milliseconds((now - data.tuning_since) * remaining / done_here));
+    const absl::Duration eta = (now - data.tuning_since) * remaining / done_here;
+    const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
+    view.set_eta_ms(absl::ToInt64Milliseconds(std::min(eta, limit)));
   }
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;

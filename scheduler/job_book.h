@@ -86,6 +86,7 @@ class JobBook {
   void TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload);
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Payload& payload, absl::Time wall);
+  void ShareUntuned(const FinishCandidate& done);
   TaskRow MakeTaskRow(const Dispatcher& dispatcher, JobId job, TaskIndex task) const;
   void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);
   void FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,

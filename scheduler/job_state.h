@@ -44,6 +44,7 @@ enum class Allocation {
 struct JobParams {
   std::string target;         // without -threads
   std::string record_target;  // with all: what its records are kept by
+  std::string strategy;       // of the search; states of one are of no use to another
   int threads = 1;            // 0: any slot whose target matches
   std::string device_key;     // empty: any
   int trials_per_task = 0;
@@ -95,13 +96,14 @@ using TaskPhase =
 
 struct Task {
   TaskPhase phase;
-  std::string key;         // workload hash; empty where unknown
-  int weight = 1;          // uses in the model
-  double flops = 0;        // of one execution
-  double best_ns = 0;      // best median so far, known records included; 0: none
-  int budget = 0;          // trials granted to it so far, `trials` included
-  int trials = 0;          // final records of this job, failed ones included
-  int failed = 0;          // of these
+  std::string key;           // workload hash; empty where unknown
+  int weight = 1;            // uses in the model
+  double flops = 0;          // of one execution
+  double known_best_ns = 0;  // of the known records
+  double best_ns = 0;        // best median so far, known records included; 0: none
+  int budget = 0;            // trials granted to it so far, `trials` included
+  int trials = 0;            // final records of this job, failed ones included
+  int failed = 0;            // of these
   int known = 0;           // records of the database at the start, and those other jobs made since
   int known_valid = 0;     // of these
   bool exhausted = false;  // the search has nothing more to propose
@@ -180,6 +182,13 @@ struct Fetch {
   int failures = 0;
   absl::Time not_before = absl::InfinitePast();
 };
+
+// Whether the task's latest JobParams.plateau trials gained it nothing (see there).
+bool Plateaued(const JobParams& params, const Task& task);
+// A valid time, found with the task's so-many-th trial (known records included).
+void AddToCurve(Task* task, int trials, double ns);
+// Results become part of the curve in the order of their candidates: those before `before`, or all.
+void FoldResults(Task* task, std::optional<CandidateId> before);
 
 inline bool InFlight(const Task& task) {
   return !std::holds_alternative<Waiting>(task.phase) &&

@@ -194,6 +194,7 @@ class MemoryRecordStore : public RecordStore {
           candidate.outcome = measured.measurement().outcome();
           candidate.median_ns = measured.median_ns();
           candidate.message = measured.measurement().message();
+          candidate.profile_ns = measured.measurement().profile_ns();
         }
         job.candidates.push_back(std::move(candidate));
       }

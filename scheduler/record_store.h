@@ -52,6 +52,7 @@ struct CandidateRow {
   std::optional<v1::Outcome> outcome;
   double median_ns = 0;
   std::string message;
+  int64_t profile_ns = 0;
 };
 
 struct StageRow {

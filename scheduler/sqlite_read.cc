@@ -37,6 +37,8 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   *job.mutable_warnings() = notes.warnings();
   *job.mutable_inputs() = notes.inputs();
   *job.mutable_outputs() = notes.outputs();
+  job.set_stop(notes.stop());
+  job.set_tuning_ms(notes.tuning_ms());
   return out;
 }
 
@@ -92,7 +94,10 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
       row.outcome = static_cast<v1::Outcome>(rows.Int(6));
       row.median_ns = rows.Real(7);
       v1::Measurement measured;
-      if (measured.ParseFromString(rows.Text(8))) row.message = measured.message();
+      if (measured.ParseFromString(rows.Text(8))) {
+        row.message = measured.message();
+        row.profile_ns = measured.profile_ns();
+      }
     }
     job->candidates.push_back(std::move(row));
   }

@@ -41,6 +41,8 @@ class Writer {
     *notes.mutable_warnings() = job.warnings();
     *notes.mutable_inputs() = job.inputs();
     *notes.mutable_outputs() = job.outputs();
+    notes.set_stop(job.stop());
+    notes.set_tuning_ms(job.tuning_ms());
     const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
     return Prepared(
                "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "

@@ -300,8 +300,12 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       const bool sane = outcome >= v1::OUTCOME_OK && outcome < v1::OUTCOME_LOST &&
                         (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
       if (!sane) break;  // no answer: the end of the stage counts it as lost
-      CandidateProfiled out{order_.attempt, CandidateId{event.profiled().candidate()}, outcome,
-                            payload.measurement.message(), 0};
+      CandidateProfiled out{order_.attempt,
+                            CandidateId{event.profiled().candidate()},
+                            outcome,
+                            payload.measurement.message(),
+                            0,
+                            static_cast<double>(payload.measurement.profile_ns())};
       const auto& samples = payload.measurement.samples_ns();
       if (outcome == v1::OUTCOME_OK) out.median_ns = Median({samples.begin(), samples.end()});
       environment_.post(std::move(out), std::move(payload));

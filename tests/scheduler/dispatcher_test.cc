@@ -1,116 +1,12 @@
 // Single rules of the dispatcher, one test each. What holds under any course of events is in
 // simulation_test.cc.
-#include "scheduler/dispatcher.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "scheduler/describe.h"
+#include "tests/scheduler/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-constexpr char kTarget[] = "llvm -mcpu=x";
-
-SlotInfo CpuSlot(const std::string& name, std::vector<int> cores, const std::string& worker = "w") {
-  SlotInfo slot;
-  slot.id = {worker, name};
-  slot.host = "host-" + worker;
-  slot.cores = std::move(cores);
-  return slot;
-}
-SlotInfo DeviceSlot(const std::string& name, std::vector<int> cores,
-                    const std::string& worker = "w", const std::string& target = kTarget) {
-  SlotInfo slot = CpuSlot(name, std::move(cores), worker);
-  slot.device = true;
-  slot.target = target;
-  slot.device_key = "key";
-  return slot;
-}
-
-class DispatcherTest : public ::testing::Test {
- protected:
-  // Every decision of the step, and the started stages in order in `started_`.
-  std::vector<Decision> Step(const Event& event) {
-    std::vector<Decision> decisions = dispatcher_.Step(event, now_);
-    for (const Decision& decision : decisions) {
-      if (const auto* start = std::get_if<StartStage>(&decision)) started_.push_back(*start);
-    }
-    return decisions;
-  }
-  template <typename T>
-  static int Count(const std::vector<Decision>& decisions) {
-    return static_cast<int>(
-        std::count_if(decisions.begin(), decisions.end(),
-                      [](const Decision& d) { return std::holds_alternative<T>(d); }));
-  }
-  void TwoCores() {
-    Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p0-1", {0, 1})},
-                      ""});
-  }
-  void Submit(int64_t id, int trials = 8, int batch = 4, int threads = 1, int depth = 2) {
-    JobParams params;
-    params.target = kTarget;
-    params.threads = threads;
-    params.trials_per_task = trials;
-    params.batch = batch;
-    params.pipeline_depth = depth;
-    Step(JobSubmitted{JobId{id}, params});
-  }
-  // The latest started stage of that kind, which must be live.
-  StartStage Live(v1::StageKind kind) {
-    for (auto it = started_.rbegin(); it != started_.rend(); ++it) {
-      if (it->kind == kind && dispatcher_.live().count(it->attempt)) return *it;
-    }
-    ADD_FAILURE() << "no live " << v1::StageKind_Name(kind);
-    return {};
-  }
-  bool IsLive(v1::StageKind kind) {
-    for (const auto& [id, stage] : dispatcher_.live()) {
-      if (stage.kind == kind) return true;
-    }
-    return false;
-  }
-  std::vector<Decision> End(v1::StageKind kind, decltype(StageFinished::result) result = {}) {
-    return Step(StageFinished{Live(kind).attempt, {}, true, std::move(result)});
-  }
-  std::vector<Decision> Break(v1::StageKind kind, bool started = true) {
-    return Step(
-        StageFinished{Live(kind).attempt, {v1::FAULT_INFRASTRUCTURE, "it broke"}, started, {}});
-  }
-  void Import(int tasks, int known = 0, int known_valid = 0) {
-    End(v1::STAGE_IMPORT,
-        Imported{std::vector<TaskPlan>(static_cast<size_t>(tasks), {known, known_valid}), ""});
-  }
-  std::vector<Decision> Built(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
-    return Step(CandidateBuilt{Live(v1::STAGE_BUILD).attempt, id, outcome,
-                               outcome == v1::OUTCOME_OK ? "" : "no"});
-  }
-  std::vector<Decision> Profiled(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
-    return Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, outcome,
-                                  outcome == v1::OUTCOME_OK ? "" : "no"});
-  }
-  void Wait(absl::Duration duration) {
-    now_ += duration;
-    Step(Tick{});
-  }
-  const Job& job(int64_t id = 1) { return *dispatcher_.FindJob(JobId{id}); }
-  // Builds and profiles the running round.
-  void Round(v1::Outcome outcome = v1::OUTCOME_OK) {
-    const StartStage build = Live(v1::STAGE_BUILD);
-    for (CandidateId id : build.candidates) Built(id);
-    Step(StageFinished{build.attempt, {}, true, {}});
-    for (CandidateId id : build.candidates) Profiled(id, outcome);
-    End(v1::STAGE_PROFILE);
-  }
-
-  Dispatcher dispatcher_{std::make_unique<RoundRobin>()};
-  absl::Time now_ = absl::FromUnixSeconds(1000);
-  std::vector<StartStage> started_;
-};
 
 TEST_F(DispatcherTest, AWholeJob) {
   TwoCores();

@@ -1,0 +1,137 @@
+// Tasks that several jobs have in common are tuned once: see the head of dispatcher.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/dispatcher.h"
+
+namespace heddle::scheduler {
+namespace {
+
+template <typename Phase, typename Variant>
+bool Is(const Variant& phase) {
+  return std::holds_alternative<Phase>(phase);
+}
+
+// Empty: shares with nobody.
+std::string GroupOf(const Job& job, const Task& task) {
+  const JobParams& params = job.params;
+  if (params.force || task.key.empty() || params.record_target.empty() || params.device_key.empty())
+    return "";
+  return absl::StrCat(task.key, "\n", params.record_target, "\n", params.device_key);
+}
+
+}  // namespace
+
+template <typename F>
+void Dispatcher::ForPartners(const Job& job, TaskIndex index, F f) {
+  const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
+  if (group == groups_.end()) return;
+  for (const auto& [other, task] : group->second) {
+    if (other != job.id || task != index) f(jobs_.at(other), task);
+  }
+}
+
+void Dispatcher::EnterGroups(const Job& job) {
+  if (!Is<Tuning>(job.phase)) return;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const std::string group = GroupOf(job, job.tasks[i]);
+    if (group.empty() || Is<Finished>(job.tasks[i].phase)) continue;
+    groups_[group].insert({job.id, TaskIndex{static_cast<int>(i)}});
+  }
+}
+
+// What partners know and have measured is known to the newcomer, be it on disk yet or not.
+void Dispatcher::JoinGroups(Job& job) {
+  EnterGroups(job);
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    if (Is<Finished>(task.phase)) continue;
+    bool more = false;
+    ForPartners(job, index, [&](const Job& other, TaskIndex at) {
+      const Task& partner = other.tasks[at.value];
+      if (partner.known + partner.trials <= task.known) return;
+      more = true;
+      task.known = partner.known + partner.trials;
+      task.known_valid = partner.known_valid + partner.valid();
+      task.best_ns = task.known_best_ns = partner.best_ns;
+    });
+    if (!more) continue;
+    task.behind = true;
+    task.curve.clear();
+    if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+    task.budget = Allowance(job, task);
+    Emit(TaskChanged{job.id, index});
+  }
+}
+
+void Dispatcher::LeaveGroup(Job& job, TaskIndex index) {
+  const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
+  if (group == groups_.end()) return;
+  group->second.erase({job.id, index});
+  for (const auto& [other, task] : group->second) Touch(other);
+  if (group->second.empty()) groups_.erase(group);
+}
+
+void Dispatcher::LeaveGroups(Job& job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) LeaveGroup(job, TaskIndex{static_cast<int>(i)});
+}
+
+void Dispatcher::TouchPartners(const Job& job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    ForPartners(job, TaskIndex{static_cast<int>(i)},
+                [this](const Job& other, TaskIndex) { Touch(other.id); });
+  }
+}
+
+bool Dispatcher::PartnerInFlight(const Job& job, TaskIndex index) const {
+  const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
+  if (group == groups_.end()) return false;
+  return std::any_of(group->second.begin(), group->second.end(), [&](const auto& member) {
+    const Job& other = jobs_.at(member.first);
+    return member != std::pair{job.id, index} && !other.paused &&
+           InFlight(other.tasks[member.second.value]);
+  });
+}
+
+// Counted in the same step as the trial itself, so that both are durable or neither is.
+void Dispatcher::ShareTrial(Job& job, TaskIndex index, bool valid, double median_ns) {
+  ForPartners(job, index, [&](Job& other, TaskIndex at) {
+    Task& partner = other.tasks[at.value];
+    ++partner.known;
+    partner.behind = true;
+    if (valid) {
+      ++partner.known_valid;
+      if (partner.best_ns <= 0 || median_ns < partner.best_ns) partner.best_ns = median_ns;
+      if (partner.known_best_ns <= 0 || median_ns < partner.known_best_ns)
+        partner.known_best_ns = median_ns;
+      AddToCurve(&partner,
+                 partner.known + partner.trials - static_cast<int>(partner.results.size()),
+                 median_ns);
+    }
+    if (other.params.allocation == Allocation::kUniform) partner.budget = Allowance(other, partner);
+    Emit(TaskChanged{other.id, at});
+    Touch(other.id);
+  });
+}
+
+void Dispatcher::CatchUp(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (!task.behind && !task.warm_pending) return;
+  const Job* source = nullptr;
+  TaskIndex from;
+  ForPartners(job, index, [&](const Job& other, TaskIndex at) {
+    const Task& partner = other.tasks[at.value];
+    const bool learned = Is<Waiting>(partner.phase) && partner.trials > 0 && !partner.behind &&
+                         !partner.warm_pending;
+    if (source == nullptr && learned && other.params.strategy == job.params.strategy)
+      source = &other, from = at;
+  });
+  task.warm_pending = source == nullptr;
+  task.behind = false;
+  if (source != nullptr) Emit(TakeSearch{job.id, index, source->id, from});
+  Emit(TaskChanged{job.id, index});
+}
+
+}  // namespace heddle::scheduler

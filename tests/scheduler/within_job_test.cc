@@ -1,0 +1,340 @@
+// What happens within a job and between jobs that have tasks in common: which task is next, when
+// tuning ends, who measures what, on how many devices.
+#include "tests/scheduler/dispatcher_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class WithinJobTest : public DispatcherTest {
+ protected:
+  static JobParams Params(int trials = 8, int batch = 4) {
+    JobParams params;
+    params.target = params.record_target = kTarget;
+    params.trials_per_task = trials;
+    params.batch = batch;
+    params.pipeline_depth = 1;
+    params.strategy = "annealing";
+    return params;
+  }
+  void Start(int64_t id, const JobParams& params, std::vector<TaskPlan> tasks) {
+    Step(JobSubmitted{JobId{id}, params});
+    End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
+  }
+  // A round of whatever is live: propose, build, profile, and the update if there is one. Each
+  // trial's time comes from `ns`.
+  template <typename F>
+  TaskIndex RoundOf(F ns) {
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+    const StartStage propose = Live(v1::STAGE_PROPOSE);
+    End(v1::STAGE_PROPOSE, Proposed{propose.count, false});
+    const StartStage build = Live(v1::STAGE_BUILD);
+    for (CandidateId id : build.candidates) Built(id);
+    Step(StageFinished{build.attempt, {}, true, {}});
+    for (CandidateId id : build.candidates) {
+      Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, v1::OUTCOME_OK, "",
+                             ns(*propose.task), 1e8});
+    }
+    End(v1::STAGE_PROFILE);
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+    return *propose.task;
+  }
+  TaskIndex RoundAt(double ns) {
+    return RoundOf([ns](TaskIndex) { return ns; });
+  }
+  bool Compiling(int64_t id = 1) {
+    return std::holds_alternative<heddle::scheduler::Compiling>(job(id).phase);
+  }
+};
+
+// ---- the choice ----
+
+TEST_F(WithinJobTest, TrialsGoWhereTheySaveMost) {
+  TwoCores();
+  Start(1, Params(), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  double heavy = 1e6;
+  int rounds[2] = {0, 0};
+  while (!Compiling()) {
+    const TaskIndex task =
+        RoundOf([&](TaskIndex t) { return t.value == 0 ? 100.0 : (heavy *= 0.98); });
+    ++rounds[task.value];
+  }
+  EXPECT_EQ(rounds[0], 1) << "the floor";
+  EXPECT_EQ(rounds[1], 3) << "what trials_per_task x tasks leaves";
+}
+
+TEST_F(WithinJobTest, WhatATaskCannotUseGoesToTheOthers) {
+  TwoCores();
+  Start(1, Params(), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{1, true});  // a small space
+  Round();
+  while (!Compiling()) RoundAt(1000);
+  EXPECT_EQ(job().tasks[0].trials, 1);
+  EXPECT_EQ(job().tasks[1].trials, 15);
+}
+
+TEST_F(WithinJobTest, TheSameModelAgainMeasuresNothingHoweverTrialsWereSharedOut) {
+  TwoCores();
+  Start(1, Params(), {{4, 4, 10, "a", 1}, {12, 12, 10, "b", 1}});
+  EXPECT_TRUE(Compiling());
+}
+
+TEST_F(WithinJobTest, ARestartChoosesTheSame) {
+  TwoCores();
+  Start(1, Params(40, 4), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 2}, {0, 0, 0, "c", 1}});
+  double ns[3] = {1e5, 1e5, 1e5};
+  auto measure = [&](TaskIndex t) { return ns[t.value] *= t.value == 2 ? 0.999 : 0.97; };
+  for (int i = 0; i < 12; ++i) RoundOf(measure);
+  // As JobBook::Load would have it: trials, results, no grants.
+  Job stored = job();
+  for (Task& task : stored.tasks) {
+    task.phase = Waiting{};
+    task.budget = 0;
+  }
+  stored.queue.clear();
+  stored.in_flight.clear();
+  Dispatcher again(std::make_unique<RoundRobin>());
+  again.Restore(stored);
+  std::optional<TaskIndex> chosen;
+  again.SetNextAttempt(AttemptId{1000});
+  for (const Decision& decision : again.Step(SlotsChanged{dispatcher_.slots(), ""}, now_)) {
+    if (const auto* start = std::get_if<StartStage>(&decision)) chosen = start->task;
+  }
+  EXPECT_EQ(chosen, Live(v1::STAGE_PROPOSE).task);
+}
+
+// ---- stops ----
+
+TEST_F(WithinJobTest, TheTimeLimitLeavesPausesOutAndFinishesWhatIsMeasured) {
+  TwoCores();
+  JobParams params = Params(1000);
+  params.time_limit = absl::Minutes(10);
+  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  RoundAt(1000);
+  Wait(absl::Minutes(6));
+  Step(PauseRequested{JobId{1}, ""});
+  Wait(absl::Hours(5));
+  Step(ResumeRequested{JobId{1}});
+  EXPECT_EQ(dispatcher_.NextWake(now_), now_ + absl::Minutes(4));
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Wait(absl::Minutes(4));
+  EXPECT_FALSE(Compiling()) << "a round is being measured";
+  Round();
+  EXPECT_TRUE(Compiling());
+  EXPECT_EQ(job().tasks[0].trials + job().tasks[1].trials, 8);
+  End(v1::STAGE_COMPILE);
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("time limit of 10m is up"));
+}
+
+TEST_F(WithinJobTest, TheTimeUsedSurvivesARestart) {
+  Job stored;
+  stored.id = JobId{1};
+  stored.params = Params(1000);
+  stored.params.time_limit = absl::Minutes(10);
+  stored.params.device_key = "key";
+  stored.phase = Tuning{};
+  stored.tuned = absl::Minutes(7);
+  stored.tasks.resize(1);
+  stored.tasks[0].best_ns = 10;
+  dispatcher_.Restore(stored);
+  TwoCores();
+  Wait(absl::Minutes(2));
+  EXPECT_FALSE(Compiling());
+  EXPECT_EQ(dispatcher_.NextWake(now_), now_ + absl::Minutes(1));
+  Wait(absl::Minutes(1));
+  EXPECT_FALSE(job().stop.empty());
+  Break(v1::STAGE_PROPOSE);
+  Wait(absl::Minutes(1));
+  EXPECT_TRUE(Compiling());
+}
+
+TEST_F(WithinJobTest, PlateausEndTasksAndThenTheJob) {
+  TwoCores();
+  JobParams params = Params(1000);
+  params.plateau = 8;
+  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  double falling = 1e6;
+  for (int i = 0; i < 6; ++i)
+    RoundOf([&](TaskIndex t) { return t.value == 0 ? 500 : (falling *= 0.95); });
+  for (int i = 0; i < 100 && !std::holds_alternative<Finished>(job().tasks[0].phase); ++i)
+    RoundOf([&](TaskIndex t) { return t.value == 0 ? 500 : (falling *= 0.95); });
+  EXPECT_EQ(job().tasks[0].trials, 12) << "the first of them found the time, then eight did not";
+  EXPECT_FALSE(Compiling());
+  for (int i = 0; i < 4 && !Compiling(); ++i) RoundAt(falling);
+  ASSERT_TRUE(Compiling());
+  EXPECT_THAT(job().stop, HasSubstr("plateau: 2 of 2 tasks"));
+}
+
+TEST_F(WithinJobTest, ReachingTheTargetLatencyEndsTuning) {
+  TwoCores();
+  JobParams params = Params(1000);
+  params.target_latency_ns = 5000;
+  Start(1, params, {{0, 0, 0, "a", 2}, {0, 0, 0, "b", 1}});
+  RoundAt(2000);
+  EXPECT_FALSE(Compiling()) << "b has no time yet";
+  RoundAt(2000);
+  EXPECT_FALSE(Compiling());
+  RoundAt(1000);
+  for (int i = 0; i < 4 && !Compiling(); ++i) RoundAt(1000);
+  ASSERT_TRUE(Compiling());
+  EXPECT_THAT(job().stop, HasSubstr("the target latency of 5us is reached"));
+}
+
+TEST_F(WithinJobTest, WhatIsKnownMayMeetTheTargetAlready) {
+  TwoCores();
+  JobParams params = Params(1000);
+  params.target_latency_ns = 5000;
+  Start(1, params, {{3, 3, 2000, "a", 2}});
+  EXPECT_TRUE(Compiling()) << "no trial is measured";
+}
+
+// ---- sharing ----
+
+TEST_F(WithinJobTest, ATaskOfTwoJobsIsTunedOnce) {
+  TwoCores();
+  JobParams params = Params();
+  params.allocation = Allocation::kUniform;
+  Start(1, params, {{0, 0, 0, "a", 1}});
+  Step(JobSubmitted{JobId{2}, params});
+  // Whoever is asked: the CPU slot is used by job 1's propose first.
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 3}}, "key"});
+  Round();
+  EXPECT_EQ(job(2).tasks[0].known, 4);
+  EXPECT_EQ(job(2).tasks[0].budget, 4);
+  End(v1::STAGE_UPDATE);
+  RoundAt(700);
+  EXPECT_TRUE(Compiling(1));
+  EXPECT_TRUE(Compiling(2));
+  EXPECT_EQ(job(1).tasks[0].trials + job(2).tasks[0].trials, 8);
+  EXPECT_EQ(job(1).tasks[0].best_ns, job(2).tasks[0].best_ns);
+}
+
+TEST_F(WithinJobTest, WhenOneIsCancelledTheOtherGoesOnWithWhatIsKnown) {
+  TwoCores();
+  JobParams params = Params();
+  params.allocation = Allocation::kUniform;
+  Start(1, params, {{0, 0, 0, "a", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Step(JobSubmitted{JobId{2}, params});
+  const StartStage build = Live(v1::STAGE_BUILD);
+  for (CandidateId id : build.candidates) Built(id);
+  Step(StageFinished{build.attempt, {}, true, {}});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  Profiled(CandidateId{1});
+  Profiled(CandidateId{2});
+  EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "job 2 waits for job 1's round";
+  Step(CancelRequested{JobId{1}, ""});
+  EXPECT_EQ(Live(v1::STAGE_UPDATE).job, JobId{2}) << "the known records are learned";
+  End(v1::STAGE_UPDATE);
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 4);
+  EXPECT_EQ(job(2).tasks[0].remaining(), 6);
+}
+
+TEST_F(WithinJobTest, TheSearchStateIsTakenOver) {
+  TwoCores();
+  JobParams params = Params(12);
+  params.allocation = Allocation::kUniform;
+  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  RoundAt(100);  // of job 1's first task; its second is next
+  ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
+  Step(JobSubmitted{JobId{2}, params});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  ASSERT_EQ(Count<TakeSearch>(decisions), 1) << "nobody has a round of that task in flight";
+  EXPECT_EQ(job(2).tasks[0].known, 4);
+  EXPECT_TRUE(std::holds_alternative<WantsPropose>(job(2).tasks[0].phase) ||
+              std::holds_alternative<Proposing>(job(2).tasks[0].phase));
+}
+
+TEST_F(WithinJobTest, APausedJobHoldsNobodyBack) {
+  TwoCores();
+  JobParams params = Params();
+  Start(1, params, {{0, 0, 0, "a", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Step(JobSubmitted{JobId{2}, params});
+  const StartStage build = Live(v1::STAGE_BUILD);
+  Step(StageFinished{build.attempt, {v1::FAULT_INFRASTRUCTURE, "x"}, true, {}});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  EXPECT_FALSE(InFlight(job(2).tasks[0]));
+  Step(PauseRequested{JobId{1}, ""});
+  EXPECT_TRUE(InFlight(job(2).tasks[0]));
+}
+
+TEST_F(WithinJobTest, JobsWithForceShareNothing) {
+  TwoCores();
+  JobParams params = Params();
+  params.force = true;
+  Start(1, params, {{8, 8, 10, "a", 1}});
+  RoundAt(5);
+  Step(JobSubmitted{JobId{2}, Params()});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  EXPECT_EQ(job(2).tasks[0].known, 0);
+  Round();
+  EXPECT_EQ(job(2).tasks[0].known, 0);
+}
+
+// ---- splitting ----
+
+std::vector<SlotInfo> ThreeDevices() {
+  return {CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p2", {2}),
+          DeviceSlot("p3", {3})};
+}
+
+TEST_F(WithinJobTest, ARoundIsSharedOutAmongDevices) {
+  Step(SlotsChanged{ThreeDevices(), ""});
+  Start(1, Params(12, 12), {{0, 0, 0, "a", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{12, false});
+  for (int64_t id = 1; id <= 12; ++id) Built(CandidateId{id});
+  EXPECT_THAT(job().tasks[0].profiles, SizeIs(3));
+  std::vector<size_t> queues;
+  for (AttemptId id : job().tasks[0].profiles)
+    queues.push_back(dispatcher_.live().at(id).candidates.size());
+  EXPECT_THAT(queues, ElementsAre(4, 4, 4));
+  EXPECT_EQ(Count<CloseProfile>(End(v1::STAGE_BUILD)), 0) << "closed with the last artifact";
+  for (AttemptId id : job().tasks[0].profiles) EXPECT_TRUE(dispatcher_.live().at(id).input_closed);
+}
+
+TEST_F(WithinJobTest, NoMoreDevicesThanAllowed) {
+  Step(SlotsChanged{ThreeDevices(), ""});
+  JobParams params = Params(12, 12);
+  params.max_devices = 2;
+  params.pipeline_depth = 3;
+  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{12, false});
+  for (int64_t id = 1; id <= 12; ++id) Built(CandidateId{id});
+  EXPECT_THAT(job().tasks[0].profiles, SizeIs(2));
+}
+
+TEST_F(WithinJobTest, WithoutAWishTheDepthFollowsTheDevices) {
+  Step(SlotsChanged{ThreeDevices(), ""});
+  JobParams params = Params(12, 12);
+  params.pipeline_depth = 0;
+  std::vector<TaskPlan> tasks(8);
+  Start(1, params, tasks);
+  EXPECT_THAT(job().in_flight, SizeIs(4));
+  params.max_devices = 2;
+  Step(JobSubmitted{JobId{2}, params});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  End(v1::STAGE_IMPORT, Imported{tasks, "key"});
+  EXPECT_THAT(job(2).in_flight, SizeIs(3));
+}
+
+TEST_F(WithinJobTest, ABrokenStagesCandidatesGoToTheOthersDevice) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p2", {2})}, ""});
+  Start(1, Params(8, 8), {{0, 0, 0, "a", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{8, false});
+  for (int64_t id = 1; id <= 6; ++id) Built(CandidateId{id});
+  ASSERT_THAT(job().tasks[0].profiles, SizeIs(2));
+  const AttemptId first = *job().tasks[0].profiles.begin();
+  Step(StageFinished{first, {v1::FAULT_INFRASTRUCTURE, "x"}, true, {}, true});
+  ASSERT_THAT(job().tasks[0].profiles, SizeIs(1));
+  EXPECT_THAT(dispatcher_.live().at(*job().tasks[0].profiles.begin()).candidates, SizeIs(6));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
