@@ -82,7 +82,8 @@ void Dispatcher::AddTuningWork(const Job& job, absl::Time now, std::vector<WorkI
 bool Dispatcher::MayTakeDevice(const Job& job) const {
   if (job.params.max_devices == 0) return true;
   size_t held = 0;
-  for (TaskIndex index : job.in_flight) held += job.tasks[index.value].profiles.size();
+  // Of finished tasks too: a stage may end after its last answer.
+  for (const Task& task : job.tasks) held += task.profiles.size();
   return held < static_cast<size_t>(job.params.max_devices);
 }
 

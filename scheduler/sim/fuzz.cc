@@ -67,13 +67,15 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
   if (dice->Likely(0.3)) job.device_key = device->device_key;
   job.trials = 1 + dice->Below(40);
   job.batch = 1 + dice->Below(16);
-  job.pipeline_depth = 1 + dice->Below(3);
+  job.pipeline_depth = dice->Below(4);
   job.force = dice->Likely(0.2);
   job.user = absl::StrCat("user", dice->Below(3));
   job.priority = dice->Likely(0.3) ? dice->Below(21) - 10 : 0;
   if (dice->Likely(0.3)) job.deadline = dice->Between(10, 3000);
   if (dice->Likely(0.2)) job.max_devices = 1 + dice->Below(2);
-  job.gradient = dice->Likely(0.5);
+  job.gradient = dice->Likely(0.6);
+  if (dice->Likely(0.2)) job.plateau = 1 + dice->Below(20);
+  if (dice->Likely(0.2)) job.time_limit = dice->Between(0.1, 400);
   job.failures = dice->Likely(0.15) ? 1 : 0.1;  // a job whose candidates all fail
   job.user_error = faults && dice->Likely(0.03);
   StageTime simple{Uniform(0.05, 8), false, 1};
@@ -88,7 +90,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
     SimTask task;
     task.times = job.times;
     task.weight = 1 + dice->Below(4);
-    task.key = absl::StrCat("00000000000000", 10 + dice->Below(20));
+    task.key = absl::StrCat("00000000000000", 10 + dice->Below(8));
     job.tasks.push_back(std::move(task));
   }
   return job;

@@ -164,7 +164,12 @@ void World::Feed(int index, const Event& event, Payload payload) {
   if (!result_.violation.empty()) return;
   ++result_.steps;
   Process& process = processes_[static_cast<size_t>(index)];
+  if (options_.checks) budgets_.Before(*process.dispatcher);
   std::vector<Decision> decisions = process.dispatcher->Step(event, now_);
+  if (options_.checks) {
+    const std::string wrong = budgets_.After(*process.dispatcher, decisions);
+    if (!wrong.empty()) Violation(wrong);
+  }
   if (options_.planted != Planted::kNone) Mutate(&decisions);
   if (options_.durable) {
     Batch batch = process.book.Absorb(*process.dispatcher, event, payload, decisions, now_, now_);

@@ -21,6 +21,7 @@
 #include "scheduler/dispatcher.h"
 #include "scheduler/job_book.h"
 #include "scheduler/record_store.h"
+#include "scheduler/sim/budget_check.h"
 #include "scheduler/sim/chance.h"
 #include "scheduler/sim/scenario.h"
 
@@ -234,6 +235,7 @@ class World {
   bool tracker_down_ = false;
   std::map<AttemptId, Stage> stages_;     // open ones
   std::map<SlotId, absl::Time> blocked_;  // the dispatcher may hold these back for a while
+  BudgetCheck budgets_;
   std::map<std::pair<JobId, bool>, int> passed_over_;  // (job, device) -> stages of others since
   const Payload* payload_ = nullptr;                   // of the event at hand
 };

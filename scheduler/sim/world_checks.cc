@@ -65,21 +65,15 @@ void World::CheckRecord(const FinishCandidate& done, const Payload& payload) {
 
 void World::Check(const Process& process) {
   for (const auto& [id, job] : process.dispatcher->jobs()) {
-    int in_flight = 0, budget = 0, allowed = 0;
+    int in_flight = 0;
     for (const Task& task : job.tasks) {
       in_flight += InFlight(task);
-      budget += task.budget;
-      allowed += std::max(0, job.params.trials_per_task - (job.params.force ? 0 : task.known));
-      if (task.trials + static_cast<int>(task.round.size()) > task.budget)
-        Violation("a budget is exceeded");
       for (const auto& [candidate, state] : task.round) {
         if (recorded_.count({id.value, candidate.value}))
           Violation("a finished candidate is measured again");
       }
     }
-    if (budget > allowed) Violation("a budget that was not asked for");
-    if (!job.final() && job.params.pipeline_depth > 0 &&
-        in_flight > std::max(1, job.params.pipeline_depth))
+    if (!job.final() && job.params.pipeline_depth > 0 && in_flight > job.params.pipeline_depth)
       Violation("more tasks in flight than allowed");
   }
   for (const auto& [id, stage] : process.dispatcher->live()) {
@@ -160,12 +154,10 @@ void World::CheckEnd() {
       ++trials[static_cast<size_t>(candidate.task)];
     }
     for (size_t i = 0; i < job.tasks.size(); ++i) {
-      const Task& task = live.tasks[i];
-      const bool given_up = task.valid() == 0 && task.trials >= 16;
-      if (task.trials != trials[i]) Violation("a trial is counted twice");
-      if (trials[i] != task.budget && !task.exhausted && !given_up)
-        Violation("a budget is not used up");
+      if (live.tasks[i].trials != trials[i]) Violation("a trial is counted twice");
     }
+    const std::string unused = BudgetCheck::End(live);
+    if (!unused.empty()) Violation(unused);
   }
   for (int64_t id : acknowledged_) {
     if (!there.count(id)) Violation("an acknowledged job is lost");

@@ -23,7 +23,10 @@ void World::Perform(int index, const Decision& decision) {
     if (stage == stages_.end() || stage->second.input_closed)
       return Violation("fed a profile stage whose input is closed");
     stage->second.inputs.push_back(feed->candidate);
-    Work(feed->attempt);
+    // Not at once: what this step starts has not begun yet.
+    Later(absl::ZeroDuration(), [this, id = feed->attempt] {
+      if (stages_.count(id)) Work(id);
+    });
   } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
     auto stage = stages_.find(close->attempt);
     if (stage == stages_.end()) return;

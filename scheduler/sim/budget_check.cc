@@ -1,0 +1,137 @@
+#include "scheduler/sim/budget_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace heddle::scheduler;  // NOLINT: as world.h
+
+constexpr int kCap = 8;  // uniform shares; GradientCap
+
+int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known; }
+
+bool Tunes(const Job& job) { return std::holds_alternative<Tuning>(job.phase); }
+
+bool Uniform(const Job& job) { return job.params.allocation == Allocation::kUniform; }
+
+std::string Name(const Job& job, size_t task) {
+  return absl::StrCat("j", job.id.value, " task ", task, ": ");
+}
+
+// Trials a gradient job may measure: what is not known yet, and the floor in any case.
+int Pool(const Job& job) {
+  const int each = job.params.trials_per_task;
+  const int floor = std::min(each, std::max(job.params.batch, each / 8));
+  int left = 0, owed = 0;
+  for (const Task& task : job.tasks) {
+    left += each - std::min(Reused(job, task), kCap * each);
+    owed += std::max(0, floor - Reused(job, task));
+  }
+  return std::max(left, owed);
+}
+
+int Granted(const Job& job) {
+  int sum = 0;
+  for (const Task& task : job.tasks) sum += task.budget;
+  return sum;
+}
+
+}  // namespace
+
+void BudgetCheck::Before(const Dispatcher& dispatcher) {
+  before_.clear();
+  granted_.clear();
+  stopped_.clear();
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.paused) paused_.insert(id);
+    if (!job.stop.empty()) stopped_.insert(id);
+    if (!Uniform(job)) granted_[id] = Granted(job);
+    if (!Tunes(job)) continue;
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      const Task& task = job.tasks[i];
+      if (std::holds_alternative<Finished>(task.phase)) continue;
+      Seen seen;
+      if (!job.params.force && !task.key.empty() && !job.params.device_key.empty())
+        seen.group =
+            absl::StrCat(task.key, "|", job.params.record_target, "|", job.params.device_key);
+      seen.known = task.known;
+      seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
+                       std::holds_alternative<Proposing>(task.phase);
+      before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
+    }
+  }
+}
+
+std::string BudgetCheck::After(const Dispatcher& dispatcher,
+                               const std::vector<Decision>& decisions) {
+  // Every trial of a partner, and nothing else, is a known record more.
+  for (const Decision& decision : decisions) {
+    if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+      const auto own = before_.find({done->job, done->task});
+      if (own == before_.end() || own->second.group.empty()) continue;
+      for (auto& [key, seen] : before_) {
+        if (key != own->first && seen.group == own->second.group) ++seen.known;
+      }
+    } else if (const auto* add = std::get_if<AddCandidates>(&decision)) {
+      if (stopped_.count(add->job)) return "a round began after the stop";
+      const auto own = before_.find({add->job, add->task});
+      if (own == before_.end() || own->second.group.empty() || paused_.count(add->job)) continue;
+      for (const auto& [key, seen] : before_) {
+        if (key != own->first && seen.group == own->second.group && seen.measuring &&
+            !paused_.count(key.first))
+          return absl::StrCat("j", add->job.value, " and j", key.first.value,
+                              " measure one task at a time");
+      }
+    }
+  }
+  for (const auto& [key, seen] : before_) {
+    const Job& job = *dispatcher.FindJob(key.first);
+    const int known = job.tasks[static_cast<size_t>(key.second.value)].known;
+    if (!seen.group.empty() && known != seen.known)
+      return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
+                          " records, there are ", seen.known);
+  }
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    size_t devices = 0;
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      const Task& task = job.tasks[i];
+      const int begun = task.trials + static_cast<int>(task.round.size());
+      const int allowed = Uniform(job)
+                              ? std::max(begun, job.params.trials_per_task - Reused(job, task))
+                              : std::max(begun, kCap * job.params.trials_per_task);
+      if (begun > task.budget || task.budget > allowed)
+        return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
+      devices += task.profiles.size();
+    }
+    if (job.params.max_devices > 0 && devices > static_cast<size_t>(job.params.max_devices))
+      return absl::StrCat("j", id.value, " holds ", devices, " devices");
+    if (!Tunes(job) || Uniform(job)) continue;
+    const auto before = granted_.find(id);
+    const int granted = Granted(job);
+    if (before != granted_.end() && granted > before->second && granted > Pool(job))
+      return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job));
+  }
+  return "";
+}
+
+std::string BudgetCheck::End(const Job& job) {
+  if (!job.stop.empty()) return "";
+  bool all_ended = true;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const Task& task = job.tasks[i];
+    const bool given_up = task.valid() == 0 && task.trials >= 16;
+    const int counted = Reused(job, task) + task.trials;
+    const bool full = counted >= (Uniform(job) ? 1 : kCap) * job.params.trials_per_task;
+    const bool ended = full || task.exhausted || given_up || Plateaued(job.params, task);
+    if (Uniform(job) && !ended) return Name(job, i) + "a budget is not used up";
+    all_ended &= ended;
+  }
+  if (!Uniform(job) && !all_ended && Granted(job) < Pool(job))
+    return absl::StrCat("j", job.id.value, " used ", Granted(job), " trials of ", Pool(job));
+  return "";
+}
+
+}  // namespace heddle::sim

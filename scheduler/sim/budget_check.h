@@ -1,0 +1,37 @@
+// Whether trials are counted as promised, whatever goes wrong: budgets of uniform and gradient
+// jobs, tasks that jobs share, stops, devices held. Looks at a dispatcher before and after each
+// step and counts for itself.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/dispatcher.h"
+
+namespace heddle::sim {
+
+class BudgetCheck {
+ public:
+  void Before(const scheduler::Dispatcher& dispatcher);
+  // Empty, or what was violated.
+  std::string After(const scheduler::Dispatcher& dispatcher,
+                    const std::vector<scheduler::Decision>& decisions);
+  // Of a job that is done.
+  static std::string End(const scheduler::Job& job);
+
+ private:
+  using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
+  struct Seen {
+    std::string group;
+    int known = 0;
+    bool measuring = false;  // a round is in flight, in a job that runs
+  };
+  std::map<Key, Seen> before_;
+  std::map<scheduler::JobId, int> granted_;  // of gradient jobs
+  std::set<scheduler::JobId> stopped_, paused_;
+};
+
+}  // namespace heddle::sim
