@@ -142,6 +142,7 @@ absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy
   for (size_t j = 0; j < scenario.jobs.size(); ++j) {
     scenario.jobs[j].gradient =
         false;  // which task gets the trials must not hang on the order of answers
+    scenario.jobs[j].time_limit = 0;
     // What the database knows at a job's start hangs on who was first: every task is its own.
     for (size_t i = 0; i < scenario.jobs[j].tasks.size(); ++i) scenario.jobs[j].tasks[i].key = "";
     scenario.jobs[j].device_key = "";

@@ -76,6 +76,7 @@ class ServiceTest : public ::testing::Test {
     spec.set_target("llvm -mcpu=x");
     spec.set_trials_per_task(trials);
     spec.set_batch(3);
+    spec.set_allocation("uniform");
     return spec;
   }
   grpc::Status Submit(const v1::JobSpec& spec, const std::string& model, std::string* job,
