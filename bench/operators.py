@@ -191,6 +191,8 @@ def run(args, result):
                     rows = bench.measure(name)
                 except SideError as error:
                     result.add_failure(f"{name}, {threads} threads", error)
+                    bench.close()  # a side may have died of it
+                    bench = Operators(args, threads, result)
                     continue
                 result.add_rows(rows)
                 print_row(rows)

@@ -54,7 +54,8 @@ class Side:
 
     def close(self):
         self._process.send_signal(signal.SIGCONT)
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:

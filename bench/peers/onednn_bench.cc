@@ -66,11 +66,9 @@ class OneDnn {
     for (const auto algorithm : algorithms) {
       for (const Tag tag : {Tag::any, Tag::nhwc}) {
         using Forward = dnnl::convolution_forward;
-        TryAll<Forward>([&](const dnnl::primitive_attr& attr) {
-          return Forward::primitive_desc(
-              Forward::desc(dnnl::prop_kind::forward_inference, algorithm, {source, kF32, tag},
-                            {weights, kF32, Tag::any}, {result, kF32, tag}, stride, begin, end),
-              attr, engine_);
+        TryAll<Forward>([&] {
+          return Forward::desc(dnnl::prop_kind::forward_inference, algorithm, {source, kF32, tag},
+                               {weights, kF32, Tag::any}, {result, kF32, tag}, stride, begin, end);
         });
       }
     }
@@ -87,17 +85,15 @@ class OneDnn {
     std::vector<Tag> weight_tags = {plain};
     if (!batched) weight_tags.push_back(Tag::any);
     for (const Tag tag : weight_tags) {
-      TryAll<dnnl::matmul>([&](const dnnl::primitive_attr& attr) {
-        return dnnl::matmul::primitive_desc(
-            dnnl::matmul::desc(source, {dims(op.k, op.n), kF32, tag}, result), attr, engine_);
+      TryAll<dnnl::matmul>([&] {
+        return dnnl::matmul::desc(source, {dims(op.k, op.n), kF32, tag}, result);
       });
     }
     if (batched) return;
     using Forward = dnnl::inner_product_forward;
-    TryAll<Forward>([&](const dnnl::primitive_attr& attr) {
-      return Forward::primitive_desc(Forward::desc(dnnl::prop_kind::forward_inference, source,
-                                                   {Dims{op.n, op.k}, kF32, Tag::any}, result),
-                                     attr, engine_);
+    TryAll<Forward>([&] {
+      return Forward::desc(dnnl::prop_kind::forward_inference, source,
+                           {Dims{op.n, op.k}, kF32, Tag::any}, result);
     });
   }
 
@@ -107,7 +103,8 @@ class OneDnn {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     try {
-      auto desc = make(attr);
+      const auto description = make();  // lives as long as next_impl() reads it
+      typename Primitive::primitive_desc desc(description, attr, engine_);
       for (int i = 0; i < kImplementations; ++i) {
         const std::string name = desc.impl_info_str();
         // The reference loops are a hundred times slower than anything else.
