@@ -95,8 +95,10 @@ class Planner {
       const Term& term = (*terms)[k];
       if (term.stride == panel && panel * SizeOf(load->dtype) >= kMinPanelBytes &&
           IsOutside(*terms, k)) {
-        if (panel * SizeOf(load->dtype) <= kMaxPanelBytes) Spread(load, *terms, k, panel);
-        return;
+        if (panel * SizeOf(load->dtype) > kMaxPanelBytes) return;
+        // Too much at a time may be due: a larger panel that is used several times leaves more
+        // time.
+        if (Spread(load, *terms, k, panel)) return;
       }
       if (term.stride > panel) return;  // gaps
       panel += term.stride * (term.steps - 1);
@@ -120,8 +122,9 @@ class Planner {
     return outer.depth < inner.depth && outer.stride == inner.stride * inner.steps;
   }
 
-  // Finds the loop to fetch in: the outermost one in which a line or less is due at a time.
-  void Spread(const Expr& load, const std::vector<Term>& terms, size_t k, int64_t panel) {
+  // Finds the loop to fetch in: the outermost one in which a line or less is due at a time. False
+  // if too many are due everywhere.
+  bool Spread(const Expr& load, const std::vector<Term>& terms, size_t k, int64_t panel) {
     const Term& next = terms[k];
     const int64_t line = kLineBytes / SizeOf(load->dtype);
     Expr progress = Int(0);
@@ -131,7 +134,7 @@ class Planner {
       progress = Make(Op::kFloorMod, {next.value->args[0], Int(next.divisor)});
     }
     for (size_t d = 0; d <= next.depth; ++d) {
-      if (loops_[d]->kind == LoopKind::kVectorized) return;  // an address for each lane
+      if (loops_[d]->kind == LoopKind::kVectorized) return true;  // an address for each lane
     }
     const For* place = nullptr;
     Expr at;
@@ -146,7 +149,7 @@ class Planner {
       share = (panel + iterations - 1) / iterations;
       if (share <= line) break;
     }
-    if (place == nullptr || share > kMaxLinesAtOnce * line) return;
+    if (place == nullptr || share > kMaxLinesAtOnce * line) return false;
     // Where loops around that of the panels go on without a gap, so do the panels.
     size_t last = k;
     int64_t panels = next.steps;
@@ -155,7 +158,7 @@ class Planner {
       number = terms[last + 1].value * Int(panels) + number;
       panels *= terms[last + 1].steps;
     }
-    if (panels < 2 || !planned_.insert({load->buffer.get(), place->var.get()}).second) return;
+    if (panels < 2 || !planned_.insert({load->buffer.get(), place->var.get()}).second) return true;
     // The panel after the last one is the last one again.
     Expr start = Make(Op::kMin, {number + Int(1), Int(panels - 1)}) * Int(next.stride);
     for (size_t i = last + 1; i < terms.size(); ++i) {
@@ -166,6 +169,7 @@ class Planner {
       indices.back() = start + at * Int(share) + Int(offset);
       heads[place->var.get()].push_back(MakeStmt(Prefetch{Load(load->buffer, indices)}));
     }
+    return true;
   }
 
   Ranges ranges_;

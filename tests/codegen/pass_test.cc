@@ -215,6 +215,28 @@ TEST(PrefetchAhead, PanelsGoOnWhereALoopAroundThemTakesUp) {
   EXPECT_EQ(read.size(), 6 * kPanelLines);
 }
 
+// Half a panel is used up too quickly to ask for the other half in its time; four rows use all of
+// it.
+TEST(PrefetchAhead, TakesALargerPanelWhereASmallOneLeavesNoTime) {
+  auto lowered = Lower(Parsed(
+      "program p(X: f32[4, 2, 128], W: f32[3, 2, 128, 32] const) -> (Y: f32[4, 3, 32]) { "
+      "for p in 3 { for r in 4 { for t in 2 { for k in 16 { for u in 8 unrolled { for l in "
+      "32 vectorized { block b(i < 4 spatial = r, o < 3 spatial = p, j < 32 spatial = l, h < "
+      "2 reduce = t, s < 128 reduce = ((k * 8) + u)) sum init 0.0 { Y[i, o, j] = (X[i, h, s] "
+      "* W[o, h, s, j]) } } } } } } } }"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  std::set<int64_t> asked, read;
+  constexpr int64_t kPanelLines = 2 * 128 * 32 / 16;
+  for (const auto& [prefetch, line] : Touches::Of(*lowered, "W")) {
+    if (prefetch) {
+      asked.insert(line);
+    } else if (read.insert(line).second && line >= kPanelLines) {
+      EXPECT_EQ(asked.count(line), 1) << "line " << line << " in\n" << ir::Print(*lowered);
+    }
+  }
+  EXPECT_EQ(read.size(), 3 * kPanelLines);
+}
+
 TEST(PrefetchAhead, LeavesAloneWhatItCannotHelp) {
   const std::string not_constant = PanelProduct("", "for p in 3 { for r in 4", "r", "p");
   const std::string no_reuse =
