@@ -1,8 +1,12 @@
 // heddle: the command line. Turns flags into options and calls the command; nothing else.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <optional>
 
 #include "client/commands.h"
+#include "client/sweep_command.h"
 
 using heddle::client::GlobalOptions;
 
@@ -35,6 +39,53 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                   "File of records to start with, such as bench/records/<cpu>.jsonl");
   app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
 }
+
+// Flags of submit with lists of values, as the sweep's parameters: whatever submit learns, sweep
+// knows.
+class SweepFlags {
+ public:
+  explicit SweepFlags(CLI::App* app) {
+    CLI::App submit;
+    heddle::client::SubmitOptions unused;
+    AddSubmitFlags(&submit, unused);
+    for (const CLI::Option* option : submit.get_options()) {
+      if (option->get_lnames().empty()) continue;
+      const std::string& name = option->get_lnames().front();
+      if (name == "help" || name == "force") continue;  // a sweep measures anew always
+      const bool flag = option->get_expected_max() == 0;
+      flags_.push_back({name, flag});
+      app->add_option("--" + name, lists_[name],
+                      option->get_description() + (flag ? "; list: on,off" : "; list: a,b,.."));
+    }
+  }
+  absl::StatusOr<std::vector<heddle::client::SweepParameter>> Parameters() const {
+    std::vector<heddle::client::SweepParameter> parameters;
+    for (const auto& [name, flag] : flags_) {
+      const auto& text = lists_.at(name);
+      if (!text.has_value()) continue;
+      auto parameter = heddle::client::ParseSweepParameter(name, flag, *text);
+      if (!parameter.ok()) return parameter.status();
+      parameters.push_back(*std::move(parameter));
+    }
+    return parameters;
+  }
+  static absl::StatusOr<heddle::client::SubmitOptions> Parse(std::vector<std::string> words) {
+    CLI::App submit;
+    heddle::client::SubmitOptions options;
+    AddSubmitFlags(&submit, options);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    try {
+      submit.parse(words);
+    } catch (const CLI::ParseError& error) {
+      return absl::InvalidArgumentError(error.what());
+    }
+    return options;
+  }
+
+ private:
+  std::vector<std::pair<std::string, bool>> flags_;
+  std::map<std::string, std::optional<std::string>> lists_;
+};
 
 void AddQueryFlags(CLI::App* app, heddle::v1::RecordQuery& query) {
   const auto text = [app](const char* flag, std::string* field, const char* help) {
@@ -90,6 +141,28 @@ int main(int argc, char** argv) {
   tune_app->add_option("-o,--output", tune.output, "Module file to write")->required();
   tune_app->add_option("--data", tune.data, "Data directory of a service started for this command");
   tune_app->callback([&] { code = client::Tune(global, tune); });
+
+  client::SweepOptions sweep;
+  CLI::App* sweep_app = command(
+      "sweep", "Tune with every combination of the values given (--trials 8,16 --seed 1,2)");
+  sweep_app->add_option("model", sweep.model, "ONNX file")->required();
+  sweep_app->add_option("-o,--output", sweep.directory, "Directory of sweep.json, .csv and .svg")
+      ->required();
+  sweep_app->add_option("--data", sweep.data, "Data directory of a service started for it");
+  sweep_app->add_option("--parallel", sweep.parallel, "Jobs at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  SweepFlags sweep_flags(sweep_app);
+  sweep_app->callback([&] {
+    auto parameters = sweep_flags.Parameters();
+    if (!parameters.ok()) {
+      code = client::Fail(parameters.status());
+      return;
+    }
+    sweep.parameters = *std::move(parameters);
+    sweep.parse = SweepFlags::Parse;
+    code = client::Sweep(global, sweep);
+  });
 
   bool all_jobs = false;
   CLI::App* jobs_app = command("jobs", "List jobs");

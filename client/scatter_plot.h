@@ -1,0 +1,20 @@
+// A scatter plot as an SVG file: for people who would rather see than read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle::client {
+
+struct PlotPoint {
+  double x = 0;
+  double y = 0;
+  std::string group;  // gives the colour and an entry of the legend
+  std::string label;  // shown when pointed at
+};
+
+// Both axes begin at 0. Values must be finite and not negative.
+std::string ScatterPlot(const std::string& title, const std::string& x_axis,
+                        const std::string& y_axis, const std::vector<PlotPoint>& points);
+
+}  // namespace heddle::client
