@@ -3,7 +3,7 @@
 import argparse
 import os
 
-BENCHMARKS = ("operators", "models")
+BENCHMARKS = ("operators", "models", "scheduling")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -39,6 +39,7 @@ def parse():
     parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn")
     parser.add_argument("--patience", type=bounded(0, 1000), default=30, help="how often a turn is repeated that others disturb")
     parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="where the binaries are")
+    parser.add_argument("--plot", metavar="FILE.svg", help="scheduling: also draw a timeline of each set-up there")
     args = parser.parse_args()
     if args.json:
         try:

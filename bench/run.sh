@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one benchmark against its peers, prints a table, and says what could not be measured. Installs and builds what it needs.
-# Usage: bench/run.sh operators|models [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|scheduling [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1
@@ -10,6 +10,9 @@ case "$benchmark" in usage:*) printf '%s\n' "$benchmark" && exit 0 ;; esac
 "$root/deploy/setup.sh" --bench
 python=python3
 targets=(heddle-operator-bench heddle-bench-onednn heddle-bench-openblas)
+if [ "$benchmark" = scheduling ]; then
+  targets=(heddle-operator-bench heddle heddle-scheduler heddle-tracker heddle-worker)
+fi
 if [ "$benchmark" = models ]; then
   targets=(heddle-operator-bench heddle-bench-module heddle_shared heddle heddle-scheduler heddle-tracker heddle-worker)
   # The peers live in a virtual environment, made anew when the list of them changes.

@@ -21,7 +21,7 @@ class ServiceError(Exception):
 
 
 class Service:
-    def __init__(self, programs, data):
+    def __init__(self, programs, data, extra=()):
         os.makedirs(data, exist_ok=True)
         self._heddle = os.path.join(programs, "heddle")
         self._log = os.path.join(data, "service.log")
@@ -29,7 +29,7 @@ class Service:
         if os.path.exists(port_file):
             os.remove(port_file)
         scheduler = os.path.join(programs, "heddle-scheduler")
-        argv = [scheduler, "--embedded", "--listen", "127.0.0.1:0", "--port-file", port_file, "--data", data]
+        argv = [scheduler, "--embedded", "--listen", "127.0.0.1:0", "--port-file", port_file, "--data", data, *extra]
         with open(self._log, "w") as log:
             self._process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM"] + argv, stdout=log, stderr=log)
         end = time.monotonic() + START_LIMIT_S
@@ -79,6 +79,20 @@ class Service:
         for line in sorted(lines, key=lambda line: json.loads(line)["median_ns"]):
             fastest.setdefault(json.loads(line)["trace"], line)
         return list(fastest.values())[:count]
+
+    def submit(self, model, trials, seed):
+        """A job's id. It proposes at random: what it measures does not depend on times."""
+        return self._run("submit", model, "--trials", trials, "--seed", seed, "--strategy", "random").strip()
+
+    def job(self, job):
+        """What `heddle show --json` says of a job."""
+        return json.loads(self._run("show", job, "--json"))
+
+    def all_records(self, path):
+        """Every record, as exported to `path`."""
+        self._run("records", "export", "-o", path)
+        with open(path) as file:
+            return [json.loads(line) for line in file]
 
     def close(self):
         self._process.terminate()

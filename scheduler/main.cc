@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
   app.add_option("--max-model-mib", options.max_model_mib, "largest model taken, MiB")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
+  app.add_option("--policy", options.policy, "sequential, round_robin or predictive")
+      ->capture_default_str();
   app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");
   app.add_flag("--unguarded", options.unguarded,
                "with --embedded: repeat no disturbed measurement, to see what the guard is for")

@@ -117,6 +117,7 @@ absl::Status RunServer(const ServerOptions& options) {
   executive_options.tracker_address = options.tracker_address;
   executive_options.holder = HolderName(options.data_directory);
   executive_options.fatal = EndAtOnce;
+  executive_options.policy = options.policy;
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
     ConfineToCpuSlots(cores);

@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 import records
 import report
+import scheduling
 import service
 import turns
 from side import Side, SideError
@@ -149,6 +150,32 @@ class PartsTest(unittest.TestCase):
             turns._busy_ticks = Busy(disturbed_turns)
             found = turns.measure({"a": (Quick(), {})}, 5, [0])
             self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
+
+    def test_figures_of_a_set_up(self):
+        def made(name, reported):
+            setup = scheduling.Setup(name, None, tempfile.gettempdir())
+            setup.wall_s = 10.0
+            def stage(kind, start, end):
+                return {"kind": kind, "start_unix_ns": start * 10**9, "end_unix_ns": end * 10**9}
+
+            tasks = [{"info": {"key": "a", "weight": 3}}, {"info": {"key": "b"}}]
+            spans = [stage("build", 0, 2), stage("profile", 2, 5), stage("profile", 6, 10)]
+            setup.jobs = [{"spec": {"name": "m", "target": "t"}, "tasks": tasks, "timeline": spans}]
+            setup.records = {("t", key): {"median_ns": ns} for key, ns in reported.items()}
+            return setup
+
+        dedicated, other = made("sequential", {"a": 100.0, "b": 50.0}), made("predictive", {"a": 400.0, "b": 50.0})
+        again = {"sequential": {("t", "a"): 100.0, ("t", "b"): 50.0}, "predictive": {("t", "a"): 200.0, ("t", "b"): 100.0}}
+        row = scheduling.make_row(other, dedicated, again)
+        self.assertAlmostEqual(row["busy_share"], 7 / 8)  # of the profiling window, 2 to 10 s
+        self.assertAlmostEqual(row["quality"], 350 / 700)
+        self.assertAlmostEqual(row["reported_over_remeasured"], 1.0)  # twice as slow one way, twice the other
+        self.assertAlmostEqual(row["worst_error"], 1.0)
+        self.assertEqual(scheduling.make_row(dedicated, dedicated, again)["quality"], 1.0)
+        self.assertEqual(made("uncoordinated", {}).shares(), (None, None))
+        with tempfile.NamedTemporaryFile(suffix=".svg") as file:
+            scheduling.plot([row], file.name)
+            self.assertEqual(pathlib.Path(file.name).read_text().count("<title>"), 3)
 
     def test_a_stopped_side_answers_again(self):
         side = Side("echo", ["sh", "-c", "while read line; do echo '{\"a\": 1}'; done"])

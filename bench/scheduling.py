@@ -1,0 +1,312 @@
+"""Several jobs on one machine, real processes: what sharing it costs and what coordination is worth.
+
+Three models are tuned on two cores in four set-ups with the same seeds and the same trials. The strategy is random, so that
+every set-up measures the same candidates, and its best records differ from another's by what was measured alone.
+  sequential     one job after another: its records are those of dedicated machines
+  uncoordinated  a service of its own for each job, all at once on the same cores, nothing guarded
+  round_robin    one service, jobs take turns in the order of their start
+  predictive     one service, what keeps the device fed goes first
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import report
+import service
+import turns
+from side import Side, SideError
+
+MODELS = ("mlp", "dqn", "squeezenet")
+SETUPS = ("sequential", "uncoordinated", "round_robin", "predictive")
+DEDICATED = "sequential"
+DEFAULT_TRIALS = 8
+# A set-up that takes longer is stuck.
+SETUP_LIMIT_S = 600
+PROGRESS_S = 10
+# Turns of one task measured again when others disturb them: with many tasks, more would be for ever.
+MOST_REPEATED = 5
+
+
+class Setup:
+    """One set-up: its services while they run, then what its jobs did."""
+
+    def __init__(self, name, args, work):
+        self.name = name
+        self.args = args
+        self.work = os.path.join(work, name)
+        self.jobs = []
+        self.records = {}  # best by (target, workload key)
+        self.trials = 0
+        self.disturbed = 0
+        self.repeated = 0
+        self.measuring_s = 0.0
+
+    def run(self, models):
+        extra = ["--unguarded"] if self.name == "uncoordinated" else ["--policy", self.name]
+        count = len(models) if self.name == "uncoordinated" else 1
+        services = []
+        shutil.rmtree(self.work, ignore_errors=True)  # a database that knows nothing yet
+        try:
+            for k in range(count):
+                services.append(service.Service(self.args.programs, os.path.join(self.work, str(k)), extra))
+            begin = time.monotonic()
+            ids = []
+            for k, model in enumerate(models):
+                of = services[k % count]
+                ids.append((of, of.submit(model, self.args.trials, self.args.seed)))
+            self._wait(ids)
+            self.wall_s = time.monotonic() - begin
+            self.jobs = [of.job(job) for of, job in ids]
+            for k, of in enumerate(services):
+                self._read(of.all_records(os.path.join(self.work, f"records{k}.jsonl")))
+        finally:
+            for of in services:
+                of.close()
+
+    def _wait(self, ids):
+        begin = told = time.monotonic()
+        while True:
+            jobs = [of.job(job) for of, job in ids]
+            states = [job["state"] for job in jobs]
+            if all(state in ("done", "failed", "cancelled") for state in states):
+                break
+            now = time.monotonic()
+            if now - begin > SETUP_LIMIT_S:
+                raise service.ServiceError(f"{self.name}: not done after {SETUP_LIMIT_S} s: {states}")
+            if now - told >= PROGRESS_S:
+                told = now
+                done = ", ".join(f"{job['spec']['name']} {job.get('trials', 0)}/{job.get('trials_budget', 0)}" for job in jobs)
+                print(f"  {self.name}, {now - begin:.0f} s: {done}", file=sys.stderr, flush=True)
+            time.sleep(0.5)
+        for job in jobs:
+            if job["state"] != "done":
+                raise service.ServiceError(f"{self.name}: {job['spec']['name']} {job['state']}: {job.get('reason', '')}")
+
+    def _read(self, lines):
+        for record in lines:
+            self.trials += 1
+            self.measuring_s += record["measurement"].get("profile_ns", 0) * 1e-9
+            evidence = record["measurement"].get("evidence", {})
+            self.disturbed += bool(evidence.get("disturbance"))
+            self.repeated += evidence.get("times_measured", 1) > 1
+            if not record.get("median_ns"):
+                continue
+            key = (record["target"], record["workload_key"])
+            if key not in self.records or record["median_ns"] < self.records[key]["median_ns"]:
+                self.records[key] = record
+
+    def spans(self, *kinds):
+        """(start, end, stage, model) of the stages, in seconds since the first."""
+        spans = [(s["start_unix_ns"], s["end_unix_ns"], s["kind"], job["spec"]["name"]) for job in self.jobs for s in job["timeline"]]
+        first = min(span[0] for span in spans)
+        wanted = [span for span in spans if not kinds or span[2] in kinds]
+        return [((start - first) * 1e-9, (end - first) * 1e-9, kind, model) for start, end, kind, model in sorted(wanted)]
+
+    def shares(self):
+        """Of the time from the first profile stage's start to the last one's end: what the device was held for, and what
+        candidates were checked and timed on it. None where several services measured at once."""
+        if self.name == "uncoordinated":
+            return None, None
+        spans = self.spans("profile")
+        window = max(end for _, end, _, _ in spans) - spans[0][0]
+        return sum(end - start for start, end, _, _ in spans) / window, self.measuring_s / window
+
+
+class Remeasured:
+    """The best records of all set-ups, timed in turns."""
+
+    def __init__(self, args, setups):
+        self.args = args
+        self.cpus = report.cores_for(1)
+        self.setups = setups
+        self.disturbed = 0
+
+    def times(self):
+        """Median ns by set-up and task."""
+        tool = os.path.join(self.args.programs, "heddle-operator-bench")
+        side = Side("Heddle", [tool, "--cpus", ",".join(map(str, self.cpus))])
+        found = {setup.name: {} for setup in self.setups}
+        keys = sorted(self.setups[0].records)
+        told = time.monotonic()
+        try:
+            for number, key in enumerate(keys):
+                if time.monotonic() - told >= PROGRESS_S:
+                    told = time.monotonic()
+                    print(f"  measured again: {number} of {len(keys)} tasks", file=sys.stderr, flush=True)
+                self._measure(side, key, found)
+        finally:
+            side.close()
+        return found
+
+    def _measure(self, side, key, found):
+        best = {setup.name: setup.records[key] for setup in self.setups if key in setup.records}
+        side.ask("open", workload=next(iter(best.values()))["workload"])
+        ids = {}  # by trace: the same schedule is measured once
+        for record in best.values():
+            if record["trace"] not in ids:
+                ids[record["trace"]] = side.ask("load", trace=record["trace"])["id"]
+        measured = turns.measure({trace: (side, {"id": k}) for trace, k in ids.items()}, self.args.rounds, self.cpus)
+        self.disturbed += measured.disturbed
+        for name, record in best.items():
+            found[name][key] = statistics.median(measured.times[record["trace"]])
+
+
+def latency_ns(job, times):
+    """Of a job's model: the times of its tasks, by (target, workload key), times their uses. None if one is missing."""
+    total = 0
+    for task in job["tasks"]:
+        ns = times.get((job["spec"]["target"], task["info"]["key"]))
+        if ns is None:
+            return None
+        total += ns * task["info"].get("weight", 1)
+    return total
+
+
+def mean_ratio(pairs):
+    ratios = [a / b for a, b in pairs if a and b]
+    return statistics.geometric_mean(ratios) if ratios else None
+
+
+def make_row(setup, dedicated, again):
+    jobs = {job["spec"]["name"]: job for job in setup.jobs}
+    reported = {key: record["median_ns"] for key, record in setup.records.items()}
+    pairs = []
+    for job in dedicated.jobs if dedicated else []:
+        mine = jobs.get(job["spec"]["name"])
+        if mine:
+            pairs.append((latency_ns(job, again[dedicated.name]), latency_ns(mine, again[setup.name])))
+    # How far what was reported is from the truth: by task, whichever way it is off.
+    off = [max(reported[key] / ns, ns / reported[key]) - 1 for key, ns in again[setup.name].items() if ns > 0]
+    slow = [reported[key] / ns for key, ns in again[setup.name].items() if ns > 0]
+    return {
+        "name": setup.name,
+        "threads": 1,
+        "disturbed": False,
+        "wall_s": setup.wall_s,
+        "busy_share": setup.shares()[0],
+        "measuring_share": setup.shares()[1],
+        "trials": setup.trials,
+        "trials_disturbed": setup.disturbed,
+        "trials_repeated": setup.repeated,
+        "quality": mean_ratio(pairs),
+        "reported_over_remeasured": statistics.geometric_mean(slow) if slow else None,
+        "median_error": statistics.median(off) if off else None,
+        "worst_error": max(off, default=None),
+        "models_ms": {job["spec"]["name"]: (latency_ns(job, again[setup.name]) or 0) * 1e-6 for job in setup.jobs},
+        "spans": setup.spans(),
+    }
+
+
+HEAD = (
+    f"{'set-up':<15}{'wall s':>8}{'x':>6}{'device %':>10}{'timing %':>10}{'trials':>8}{'disturbed':>11}{'again':>7}{'quality':>9}"
+    f"{'rep./true':>11}{'typ. off':>10}{'worst':>8}"
+)
+LEGEND = (
+    "x: wall time of sequential / this one's; device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
+    " kept measurement was; again: trials measured more than once;\nquality: latency of the models with sequential's best records /"
+    " with this set-up's, all timed anew in turns on a quiet core; rep./true: reported times of the best records / timed anew"
+)
+
+
+def percent(value, digits=0):
+    return "-" if value is None else f"{100 * value:.{digits}f}"
+
+
+def ratio(value):
+    return "-" if value is None else f"{value:.3f}"
+
+
+def print_row(row, sequential_s):
+    speed = f"{sequential_s / row['wall_s']:.2f}" if sequential_s else "-"
+    print(
+        f"{row['name']:<15}{row['wall_s']:>8.1f}{speed:>6}{percent(row['busy_share'], 1):>10}{percent(row['measuring_share'], 1):>10}{row['trials']:>8}"
+        f"{row['trials_disturbed']:>11}{row['trials_repeated']:>7}{ratio(row['quality']):>9}"
+        f"{ratio(row['reported_over_remeasured']):>11}{percent(row['median_error'], 1):>9}%{percent(row['worst_error']):>7}%",
+        flush=True,
+    )
+
+
+COLOURS = {"import": "#999999", "propose": "#e69f00", "build": "#56b4e9", "profile": "#009e73", "update": "#d55e00", "compile": "#000000"}
+
+
+def plot(rows, path):
+    """A timeline for each set-up: a band a model, a bar a stage."""
+    band, left, width = 14, 190, 1000
+    longest = max(end for row in rows for _, end, _, _ in row["spans"])
+    parts, y = [], 40
+    for row in rows:
+        parts.append(f'<text x="8" y="{y + 12}" font-size="14">{row["name"]}</text>')
+        for model in sorted({span[3] for span in row["spans"]}):
+            parts.append(f'<text x="{left - 6}" y="{y + 11}" text-anchor="end" font-size="11">{model}</text>')
+            for start, end, kind, of in row["spans"]:
+                if of == model:
+                    x, w = left + start / longest * width, max((end - start) / longest * width, 0.3)
+                    parts.append(
+                        f'<rect x="{x:.1f}" y="{y}" width="{w:.1f}" height="{band - 2}" fill="{COLOURS[kind]}">'
+                        f"<title>{kind} {start:.1f}-{end:.1f} s</title></rect>"
+                    )
+            y += band
+        parts.append(f'<text x="{left + width}" y="{y + 8}" text-anchor="end" font-size="11">{row["wall_s"]:.0f} s</text>')
+        y += 24
+    for k, (kind, colour) in enumerate(COLOURS.items()):
+        parts.append(f'<rect x="{left + 90 * k}" y="12" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{left + 90 * k + 16}" y="22" font-size="12">{kind}</text>')
+    with open(path, "w") as file:
+        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 20}" height="{y}" font-family="sans-serif">\n')
+        file.write('<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
+
+
+def run(args, result):
+    names = [name for name in SETUPS if not args.only or name in args.only]
+    unknown = set(args.only or ()) - set(SETUPS)
+    if unknown:
+        result.add_failure(", ".join(sorted(unknown)), f"no such set-up; there are {', '.join(SETUPS)}")
+    if args.trials is None or args.trials == 0:
+        args.trials = DEFAULT_TRIALS
+    if len(os.sched_getaffinity(0)) < 2:
+        result.add_failure("all", "two cores are needed: one to measure on, one for the rest")
+        return
+    work = os.path.join(args.root, "build", "bench", "scheduling")
+    os.makedirs(work, exist_ok=True)
+    models = []
+    for name in MODELS:
+        models.append(os.path.join(work, f"{name}.onnx"))
+        subprocess.run([os.path.join(args.programs, "heddle"), "zoo", name, "-o", models[-1], "--seed", "1"], check=True, stderr=subprocess.DEVNULL)
+    result.versions["Heddle"] = f"{args.commit}; {', '.join(MODELS)}, {args.trials} trials a task, random, seed {args.seed}"
+    setups = []
+    for name in names:
+        print(f"{name}: {len(models)} jobs", file=sys.stderr, flush=True)
+        setup = Setup(name, args, work)
+        try:
+            setup.run(models)
+        except (service.ServiceError, subprocess.TimeoutExpired) as error:
+            result.add_failure(name, error)
+            continue
+        setups.append(setup)
+    if not setups:
+        return
+    print("the best records are measured again, in turns", file=sys.stderr, flush=True)
+    turns.most_repeated = MOST_REPEATED
+    remeasured = Remeasured(args, setups)
+    try:
+        again = remeasured.times()
+    except SideError as error:
+        result.add_failure("measuring again", error)
+        return
+    dedicated = next((setup for setup in setups if setup.name == DEDICATED), None)
+    print(HEAD)
+    for setup in setups:
+        row = make_row(setup, dedicated, again)
+        result.add_rows([row])
+        print_row(row, dedicated and dedicated.wall_s)
+    print(LEGEND)
+    if remeasured.disturbed:
+        print(f"{remeasured.disturbed} tasks were disturbed when they were measured again")
+    if args.plot:
+        plot(result.rows, args.plot)
+    result.print_versions()
