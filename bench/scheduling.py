@@ -150,7 +150,7 @@ class Remeasured:
         for record in best.values():
             if record["trace"] not in ids:
                 ids[record["trace"]] = side.ask("load", trace=record["trace"])["id"]
-        measured = turns.measure({trace: (side, {"id": k}) for trace, k in ids.items()}, self.args.rounds, self.cpus)
+        measured = turns.measure({trace: (side, {"id": k}) for trace, k in ids.items()}, self.args.rounds, self.cpus, MOST_REPEATED)
         self.disturbed += measured.disturbed
         for name, record in best.items():
             found[name][key] = statistics.median(measured.times[record["trace"]])
@@ -291,7 +291,6 @@ def run(args, result):
     if not setups:
         return
     print("the best records are measured again, in turns", file=sys.stderr, flush=True)
-    turns.most_repeated = MOST_REPEATED
     remeasured = Remeasured(args, setups)
     try:
         again = remeasured.times()

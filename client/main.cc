@@ -51,7 +51,8 @@ class SweepFlags {
     for (const CLI::Option* option : submit.get_options()) {
       if (option->get_lnames().empty()) continue;
       const std::string& name = option->get_lnames().front();
-      if (name == "help" || name == "force") continue;  // a sweep measures anew always
+      // A sweep measures anew always, and starts with nothing.
+      if (name == "help" || name == "force" || name == "records") continue;
       const bool flag = option->get_expected_max() == 0;
       flags_.push_back({name, flag});
       app->add_option("--" + name, lists_[name],
