@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "client/json.h"
@@ -107,11 +108,12 @@ TEST(ReplayingRecords, AreOfTheTasksAndStillReplay) {
 }
 
 TEST(RecordsOfTheRepository, AreReadAndCanBeImported) {
-  for (const std::string device : {"sapphirerapids-warm"}) {
-    const std::string path = std::string(HEDDLE_ROOT) + "/bench/records/" + device + ".jsonl";
-    const auto records = ReadRecordFile(path);
+  const std::filesystem::path folder = std::filesystem::path(HEDDLE_ROOT) / "bench" / "records";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const std::string device = file.path().stem().string();
+    const auto records = ReadRecordFile(file.path().string());
     ASSERT_TRUE(records.ok()) << records.status();
-    EXPECT_GT(records->size(), 20u);
+    EXPECT_GT(records->size(), 0u);
     for (const v1::Record& record : *records) {
       EXPECT_EQ(record.device_key(), device);
       EXPECT_EQ(record.workload_key().size(), 16u);
