@@ -7,11 +7,13 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "client/record_file.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
+#include "compiler/compile_layout.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/runtime/module.h"
 
@@ -25,6 +27,7 @@ struct Flags {
   int threads = 1;
   bool fusion = true;
   bool memory_plan = true;
+  bool measured_layout = false;
 };
 
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
@@ -61,6 +64,11 @@ absl::Status Make(const Flags& flags) {
   ModelOptions options;
   options.fuse.enabled = flags.fusion;
   options.share_memory = flags.memory_plan;
+  std::optional<graph::MeasuredLayoutCosts> costs;
+  if (flags.measured_layout) {
+    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(onnx, options, best));
+    options.passes.layout.costs = &*costs;
+  }
   CompileOptions compile;
   compile.model_name = flags.model;
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
@@ -103,6 +111,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
   app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
   app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
+  app.add_flag("--measured-layout", flags.measured_layout,
+               "choose layouts by the records where they hold an operator in both");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::bench::Make(flags);
   if (status.ok()) return 0;

@@ -101,6 +101,10 @@ struct RunOptions {
 };
 int RunModule(const GlobalOptions& global, const RunOptions& options);
 int ShowModule(const GlobalOptions& global, const std::string& module);
+// Which operator of an ONNX model works in which layout, what the other would cost, and what is
+// left to transpose (layout_view.cc). `shapes` as in SubmitOptions.
+int ExplainLayout(const GlobalOptions& global, const std::string& model,
+                  const std::vector<std::string>& shapes);
 int WriteZooModel(const GlobalOptions& global, const std::string& name, const std::string& output,
                   uint64_t seed);
 

@@ -236,10 +236,22 @@ int main(int argc, char** argv) {
   run_app->add_option("--shape", run.shapes, "With --check: shape of a dynamic input (repeatable)");
   run_app->callback([&] { code = client::RunModule(global, run); });
 
-  std::string module_path;
-  CLI::App* inspect_app = command("inspect", "Show what a module file holds");
-  inspect_app->add_option("module", module_path, "Module file")->required();
-  inspect_app->callback([&] { code = client::ShowModule(global, module_path); });
+  std::string inspected;
+  std::vector<std::string> inspected_shapes;
+  bool explain_layout = false;
+  CLI::App* inspect_app =
+      command("inspect", "Show what a module file holds, or how a model would be laid out");
+  inspect_app->add_option("file", inspected, "Module file; with --explain-layout an ONNX file")
+      ->required();
+  CLI::Option* explain = inspect_app->add_flag(
+      "--explain-layout", explain_layout,
+      "Of an ONNX file: the layout of each operator, and what the other one would cost");
+  inspect_app->add_option("--shape", inspected_shapes, "Shape of a dynamic input (repeatable)")
+      ->needs(explain);
+  inspect_app->callback([&] {
+    code = explain_layout ? client::ExplainLayout(global, inspected, inspected_shapes)
+                          : client::ShowModule(global, inspected);
+  });
 
   heddle::v1::RecordQuery query;
   CLI::App* records_app = command("records", "Query, export or import tuning records");

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/graph/graph_builder.h"
+#include "compiler/graph/layout_plan.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/window.h"
 #include "compiler/ir/status_macros.h"
@@ -68,18 +69,21 @@ TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged
 
 class LayoutPass {
  public:
-  explicit LayoutPass(const Graph& graph)
+  LayoutPass(const Graph& graph, const LayoutPlan& plan)
       : graph_(graph),
+        plan_(plan),
         first_(graph.values.size(), -1),
-        last_(graph.values.size(), -1),
-        prefers_last_(graph.values.size(), false) {}
+        last_(graph.values.size(), -1) {}
 
   absl::StatusOr<Graph> Run() {
     for (ValueId v : graph_.inputs)
       first_[v] = out_.Input(graph_.values[v].name, graph_.values[v].type);
     for (const auto& [v, data] : graph_.constants)
       first_[v] = out_.Constant(graph_.values[v].name, data);
-    for (const Node& node : graph_.nodes) HEDDLE_RETURN_IF_ERROR(Place(node));
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const bool last = plan_.operators[i].layout == Layout::kChannelsLast;
+      HEDDLE_RETURN_IF_ERROR(last ? Place(graph_.nodes[i]) : Unmoved(graph_.nodes[i]));
+    }
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (ValueId v : graph_.outputs) {
       HEDDLE_ASSIGN_OR_RETURN(ValueId value, First(v));
@@ -123,40 +127,22 @@ class LayoutPass {
     return out_.Add("transpose", {x}, {{"perm", ToLast(rank)}}, name);
   }
 
-  bool Follows(const Node& node) const {
-    const int64_t rank = Rank(node.outputs[0]);
-    return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId v) { return prefers_last_[v]; }) &&
-           rank >= 3;
-  }
-
+  // A node that works channels last (HasChannelsLastForm).
   absl::Status Place(const Node& node) {
-    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"}) &&
-        StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsFirst) {
-      return Convolution(node);
+    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"})) return Convolution(node);
+    if (node.op.compare(0, 14, "conv_transpose") == 0) return Transposed(node);
+    if (node.op.compare(0, 7, "reduce_") == 0 || node.op.compare(0, 4, "arg_") == 0) {
+      return Reduction(node);
     }
-    if (OneOf(node.op, {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}) &&
-        StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsFirst &&
-        IntAttr(node.attrs, "groups", 1) == 1) {
-      const Shape dilations = IntsAttr(node.attrs, "dilations");
-      const auto one = [](int64_t d) { return d == 1; };
-      if (std::all_of(dilations.begin(), dilations.end(), one)) return Transposed(node);
-    }
-    if (Reduces(node)) {
-      if (!node.inputs.empty() && prefers_last_[node.inputs[0]]) return Reduction(node);
-    } else if (Follows(node)) {
-      if (node.op == "batch_norm") return BatchNorm(node);
-      if (FindOp(node.op)->elementwise) return Elementwise(node);
-      if (auto attrs = MovedAttrs(node)) return Moved(node, *attrs);
-    }
-    return Unmoved(node);
+    if (node.op == "batch_norm") return BatchNorm(node);
+    if (FindOp(node.op)->elementwise) return Elementwise(node);
+    return Moved(node, MovedAttrs(node));
   }
 
   absl::Status Emit(const Node& node, const std::string& op, std::vector<ValueId> inputs,
                     const Attrs& attrs) {
     HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(op, std::move(inputs), attrs, node.name));
     last_[node.outputs[0]] = y;
-    prefers_last_[node.outputs[0]] = true;
     return absl::OkStatus();
   }
 
@@ -233,7 +219,6 @@ class LayoutPass {
   }
 
   absl::Status BatchNorm(const Node& node) {
-    if (!prefers_last_[node.inputs[0]]) return Unmoved(node);
     HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
     std::vector<ValueId> inputs{x};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
@@ -254,45 +239,26 @@ class LayoutPass {
     return Emit(node, node.op, inputs, node.attrs);
   }
 
-  // The attributes of operators that work in any layout once their axes are renamed; nullopt for
-  // all others.
-  std::optional<Attrs> MovedAttrs(const Node& node) const {
+  // The attributes of operators that work in any layout once their axes are renamed.
+  Attrs MovedAttrs(const Node& node) const {
     Attrs attrs = node.attrs;
     const int64_t rank = Rank(node.outputs[0]);
-    const auto move_axis = [&] { attrs["axis"] = LastAxis(IntAttr(attrs, "axis", 1), rank); };
-    if (!prefers_last_[node.inputs[0]] && node.op != "concat") return std::nullopt;
     if (OneOf(node.op, {"max_pool", "avg_pool", "lp_pool"})) {
       attrs["layout"] = std::string(kChannelsLast);
-      return attrs;
-    }
-    if (node.op == "concat") {
-      attrs["axis"] =
-          LastAxis(*NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(rank)), rank);
-      return attrs;
-    }
-    if (node.op == "lrn" || node.op == "cum_sum") {
-      move_axis();
-      return attrs;
-    }
-    if (node.op == "gather" && Rank(node.inputs[1]) == 1) {
-      move_axis();
-      return attrs;
-    }
-    if (OneOf(node.op, {"softmax", "log_softmax", "normalize"})) {
+    } else if (OneOf(node.op, {"softmax", "log_softmax", "normalize"})) {
       Shape axes = IntsAttr(attrs, "axes");
       for (int64_t& a : axes) a = LastAxis(a, rank);
       std::sort(axes.begin(), axes.end());
       attrs["axes"] = axes;
-      return attrs;
-    }
-    if (OneOf(node.op, {"pad", "slice", "tile", "expand"})) {
-      if (Rank(node.inputs[0]) != rank) return std::nullopt;
+    } else if (OneOf(node.op, {"pad", "slice", "tile", "expand"})) {
       for (const char* name : {"begin", "end", "starts", "steps", "sizes", "repeats", "shape"}) {
         if (HasAttr(attrs, name)) attrs[name] = Permuted(IntsAttr(attrs, name));
       }
-      return attrs;
+    } else {  // concat, lrn, cum_sum, gather
+      const int64_t axis = IntAttr(attrs, "axis", node.op == "concat" ? 0 : 1);
+      attrs["axis"] = LastAxis(*NormalizeAxis(axis, static_cast<int>(rank)), rank);
     }
-    return std::nullopt;
+    return attrs;
   }
 
   // Operands of the result's rank move; others (indices, a scalar to pad with) stay as they are.
@@ -306,41 +272,36 @@ class LayoutPass {
     return Emit(node, node.op, inputs, attrs);
   }
 
-  static bool Reduces(const Node& node) {
-    return node.op.compare(0, 7, "reduce_") == 0 || node.op.compare(0, 4, "arg_") == 0;
-  }
-
   absl::Status Reduction(const Node& node) {
     const int64_t rank = Rank(node.inputs[0]);
     Attrs attrs = node.attrs;
     Shape axes = IntsAttr(attrs, "axes");
-    const auto reduced = [&](int64_t d) {
-      return std::find(axes.begin(), axes.end(), d) != axes.end();
-    };
-    int64_t spatial_left = 0;
-    for (int64_t d = 2; d < rank; ++d) spatial_left += reduced(d) ? 0 : 1;
-    const bool keepdims = IntAttr(attrs, "keepdims", 1) != 0;
-    // Without kept dimensions the rest must come in the same order either way.
-    if (!keepdims && !reduced(1) && spatial_left > 0) return Unmoved(node);
     HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
     for (int64_t& a : axes) a = LastAxis(a, rank);
     std::sort(axes.begin(), axes.end());
     attrs["axes"] = axes;
-    if (keepdims) return Emit(node, node.op, {x}, attrs);
+    if (MakesItsLayout(node)) return Emit(node, node.op, {x}, attrs);
     HEDDLE_ASSIGN_OR_RETURN(first_[node.outputs[0]], out_.Add(node.op, {x}, attrs, node.name));
     return absl::OkStatus();
   }
 
   const Graph& graph_;
+  const LayoutPlan& plan_;
   GraphBuilder out_;
   // The value in the new graph that holds each old one, in either layout; -1 until somebody needs
   // it.
   std::vector<ValueId> first_, last_;
-  std::vector<bool> prefers_last_;  // made channels last by an operator, not by a transpose
 };
 
 }  // namespace
 
-absl::StatusOr<Graph> ChannelsLast(const Graph& graph) { return LayoutPass(graph).Run(); }
+absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options) {
+  const LayoutCosts estimates;
+  const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
+  LayoutPlan plan = PlanLayouts(graph, costs, options.all);
+  absl::StatusOr<Graph> assigned = LayoutPass(graph, plan).Run();
+  if (options.plan != nullptr) *options.plan = std::move(plan);
+  return assigned;
+}
 
 }  // namespace heddle::graph

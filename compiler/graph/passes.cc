@@ -9,7 +9,7 @@
 #include "compiler/graph/dead_code.h"
 #include "compiler/graph/fold_batch_norm.h"
 #include "compiler/graph/fold_constants.h"
-#include "compiler/graph/layout.h"
+#include "compiler/graph/fold_flatten.h"
 #include "compiler/graph/merge_equal.h"
 #include "compiler/graph/merge_products.h"
 #include "compiler/graph/recognize_normalize.h"
@@ -22,7 +22,7 @@ namespace {
 
 struct Pass {
   const char* name;
-  absl::StatusOr<Graph> (*run)(const Graph&);
+  absl::StatusOr<Graph> (*run)(const Graph&);  // null: the pass that has options, layout
 };
 
 // Top to bottom. What layout makes new work for stands again behind it, under a name of its own.
@@ -35,7 +35,8 @@ constexpr Pass kPasses[] = {
     {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
     {"merge-equal", MergeEqual},
     {"sink-concat", SinkConcat},
-    {"layout", ChannelsLast},
+    {"layout", nullptr},
+    {"fold-flatten", FoldFlatten},             // transposes that layout left before products
     {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
     {"simplify-layout", SimplifyGraph},        // its transposes against the model's own
     {"dead-code", RemoveDeadCode},
@@ -55,7 +56,8 @@ absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
   for (const Pass& pass : kPasses) {
     if (options.disabled.count(pass.name)) continue;
     const auto start = std::chrono::steady_clock::now();
-    HEDDLE_ASSIGN_OR_RETURN(current, pass.run(current));
+    HEDDLE_ASSIGN_OR_RETURN(
+        current, pass.run == nullptr ? AssignLayouts(current, options.layout) : pass.run(current));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     if (absl::Status s = CheckGraph(current); !s.ok()) {
       return absl::InternalError(absl::StrCat("after pass ", pass.name, ": ", s.message()));

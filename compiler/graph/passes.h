@@ -9,17 +9,19 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/layout.h"
 
 namespace heddle::graph {
 
 struct PassOptions {
   std::set<std::string> disabled;  // names; InvalidArgument for one that does not exist
+  LayoutOptions layout;            // of the pass of that name
   // Called after every pass with its name, the graph and the time taken, when set.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };
 
-// fold-batch-norm, layout (channels-last with constant weights transposed ahead of time),
-// fold-constants, dead-code, ..
+// fold-batch-norm, layout (chosen for all operators together, constant weights transposed ahead of
+// time), fold-constants, dead-code, ..
 absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options = {});
 std::vector<std::string> PassNames();
 

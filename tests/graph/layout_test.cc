@@ -9,6 +9,7 @@
 #include "compiler/graph/graph_builder.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/ops.h"
+#include "compiler/graph/passes.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {
@@ -71,7 +72,7 @@ TEST(Layout, TransposedConvolutionsOfAnyStrideAndPaddingAgree) {
         OneConvolution(rng, absl::StrCat("conv_transpose", n, "d"), x, weights,
                        {{"strides", strides}, {"pads", pads}, {"output_padding", extra}});
     if (!first) continue;  // padding leaves no output
-    const auto last = ChannelsLast(*first);
+    const auto last = AssignLayouts(*first, {.all = Layout::kChannelsLast});
     ASSERT_TRUE(last.ok()) << last.status() << "\n" << Print(*first);
     const Node* node = FindNode(*last, absl::StrCat("conv_transpose", n, "d"));
     EXPECT_EQ(StringAttr(node->attrs, "layout"), "channels_last");
@@ -79,6 +80,70 @@ TEST(Layout, TransposedConvolutionsOfAnyStrideAndPaddingAgree) {
     ++moved;
   }
   EXPECT_GE(moved, 100);
+}
+
+TEST(Layout, RandomGraphsAgreeInAnyChoiceOfLayouts) {
+  // Costs drawn anew for every operator: choices nobody would make.
+  class RandomCosts : public LayoutCosts {
+   public:
+    explicit RandomCosts(uint64_t seed) : rng_(seed) {}
+    LayoutCost OperatorCost(const Graph&, const Node&) const override {
+      std::uniform_int_distribution<int64_t> ns(0, 2000);
+      return {{ns(rng_), ns(rng_)}};
+    }
+
+   private:
+    mutable TestRng rng_;
+  };
+  int mixed = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    TestRng rng(seed);
+    const Graph first = RandomGraph(rng, 12);
+    LayoutPlan plan;
+    const RandomCosts costs(seed);
+    PassOptions options;
+    options.layout.costs = &costs;
+    options.layout.plan = &plan;
+    if (seed % 3 == 0) options.layout.all = Layout::kChannelsLast;
+    const auto assigned = Optimize(first, options);
+    ASSERT_TRUE(assigned.ok()) << assigned.status() << "\n" << Print(first);
+    ExpectSame(rng, first, *assigned, absl::StrCat("seed ", seed));
+    int last = 0, free = 0;
+    for (const LayoutPlan::Operator& op : plan.operators) {
+      free += op.free;
+      last += op.layout == Layout::kChannelsLast;
+      EXPECT_TRUE(op.free || op.layout == Layout::kChannelsFirst);
+    }
+    mixed += last > 0 && last < free;
+    if (options.layout.all) continue;
+    EXPECT_LE(plan.ns, std::min(plan.first_ns, plan.last_ns)) << "seed " << seed;
+  }
+  EXPECT_GE(mixed, 50);
+}
+
+TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
+  TestRng rng(3);
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {2, 8, 5, 4}});
+  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {6, 8, 3, 3}}));
+  const ValueId m = b.Constant("m", RandomTensor(rng, {ir::DType::kF32, {36, 7}}));
+  const ValueId y = *b.Add("conv2d", {x, w}, {}, "conv");
+  const ValueId flat =
+      *b.Add("reshape", {*b.Add("relu", {y}, {}, "relu")}, {{"shape", Shape{2, 36}}}, "flat");
+  const Graph first = *b.Build({{"y", *b.Add("matmul", {flat, m}, {}, "product")}});
+  for (const bool last : {false, true}) {
+    const MeasuredLayoutCosts costs({{"conv", {last ? 100000 : 10, last ? 10 : 100000}}});
+    PassOptions options;
+    options.layout.costs = &costs;
+    const auto assigned = Optimize(first, options);
+    ASSERT_TRUE(assigned.ok()) << assigned.status();
+    ExpectSame(rng, first, *assigned, "flattened");
+    EXPECT_EQ(StringAttr(FindNode(*assigned, "conv2d")->attrs, "layout", "channels_first"),
+              last ? "channels_last" : "channels_first");
+    int transposes = 0;
+    for (const Node& node : assigned->nodes) transposes += node.op == "transpose";
+    EXPECT_EQ(transposes, last ? 1 : 0) << Print(*assigned);  // of the input
+  }
 }
 
 TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
@@ -92,7 +157,7 @@ TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
     const Graph first =
         *OneConvolution(rng, "conv2d", {1, c.groups * c.in, 5, 4}, {c.groups * c.out, c.in, 3, 2},
                         {{"groups", c.groups}, {"pads", Shape{1, 0, 1, 1}}});
-    const auto last = ChannelsLast(first);
+    const auto last = AssignLayouts(first, {.all = Layout::kChannelsLast});
     ASSERT_TRUE(last.ok()) << what << last.status();
     ExpectSame(rng, first, *last, what);
     const Node* node = FindNode(*last, "conv2d");

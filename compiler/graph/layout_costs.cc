@@ -1,0 +1,94 @@
+#include "compiler/graph/layout_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/graph/op_util.h"
+#include "compiler/graph/ops.h"
+
+namespace heddle::graph {
+namespace {
+
+// A core with two 64-byte multiply-add units at 2.7 GHz, and what default schedules make of it:
+// medians over the kernels of the zoo's convolutional networks, each compiled in both layouts.
+// Only ratios matter to the choice.
+constexpr double kPeak = 170;      // GFLOP/s
+constexpr double kBandwidth = 20;  // bytes a nanosecond, written or read
+constexpr double kLanes = 16;
+
+struct Efficiency {
+  double first, last;  // of the peak, with full vectors
+};
+constexpr Efficiency kConvolution = {0.33, 0.85};
+constexpr Efficiency kTransposed = {0.08, 0.6};
+constexpr Efficiency kDepthwise = {0.17, 0.35};
+constexpr Efficiency kStridedDepthwise = {0.04, 0.35};  // channels first, lanes gather their pixels
+// Windows along a row of a plane do not fill vectors; times more than channels last.
+constexpr double kPoolOfPlanes = 2.2;
+// Registers that are not quite full are loaded and stored with masks.
+constexpr double kMasked = 0.7;
+
+// The share of vector lanes that do work when `extent` elements lie along them.
+double LaneUse(int64_t extent) {
+  const auto n = static_cast<double>(extent);
+  const double use = n / (std::ceil(n / kLanes) * kLanes);
+  return use == 1 ? 1 : use * kMasked;
+}
+
+int64_t Bytes(const TensorType& type) {
+  return NumElements(type) * static_cast<int64_t>(ir::SizeOf(type.dtype));
+}
+
+int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e14))); }
+
+LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, double memory_ns) {
+  const Shape& weights = graph.values[node.inputs[1]].type.shape;
+  const TensorType& out = graph.values[node.outputs[0]].type;
+  const std::vector<TensorType> in = {graph.values[node.inputs[0]].type,
+                                      graph.values[node.inputs[1]].type};
+  const double flops = FindOp(node.op)->flops(in, std::vector{out}, node.attrs);
+  const Shape strides = IntsAttr(node.attrs, "strides");
+  const int64_t groups = IntAttr(node.attrs, "groups", 1);
+  const bool transposed = node.op.compare(0, 14, "conv_transpose") == 0;
+  Efficiency share = transposed ? kTransposed : kConvolution;
+  // Channels last, a vector lies within a group, unless each group is one channel.
+  int64_t channels = out.shape[1] / groups;
+  if (!transposed && groups > 1 && weights[1] == 1) {
+    const bool strided = !strides.empty() && strides.back() > 1;
+    share = strided ? kStridedDepthwise : kDepthwise;
+    channels = out.shape[1];
+  }
+  const auto time = [&](double efficiency, int64_t lanes) {
+    return Ns(std::max(flops / (kPeak * efficiency * LaneUse(lanes)), memory_ns));
+  };
+  return {time(share.first, out.shape.back()), time(share.last, channels)};
+}
+
+}  // namespace
+
+LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const {
+  double bytes = 0;
+  for (ValueId v : node.inputs) bytes += static_cast<double>(Bytes(graph.values[v].type));
+  bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
+  const double memory_ns = bytes / kBandwidth;
+  if (node.op.compare(0, 4, "conv") == 0 && node.op != "concat") {
+    return {ConvolutionNs(graph, node, memory_ns)};
+  }
+  const bool pool = node.op.size() > 5 && node.op.compare(node.op.size() - 5, 5, "_pool") == 0;
+  return {{Ns(pool ? memory_ns * kPoolOfPlanes : memory_ns), Ns(memory_ns)}};
+}
+
+int64_t LayoutCosts::MoveNs(const TensorType& type) const {
+  const int64_t channels = type.shape.size() < 2 ? 1 : type.shape[1];
+  const int64_t batch = type.shape.empty() ? 1 : type.shape[0];
+  if (channels == 1 || NumElements(type) == channels * batch) return 0;
+  return Ns(2 * static_cast<double>(Bytes(type)) / kBandwidth);
+}
+
+LayoutCost MeasuredLayoutCosts::OperatorCost(const Graph& graph, const Node& node) const {
+  const auto found = ns_by_node_.find(node.name);
+  if (found != ns_by_node_.end()) return {found->second, true};
+  return LayoutCosts::OperatorCost(graph, node);
+}
+
+}  // namespace heddle::graph
