@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/job_options.h"
 #include "client/service_client.h"
 #include "client/terminal.h"
 
@@ -36,6 +37,7 @@ struct SubmitOptions {
   bool winograd = true;  // false: the target gets -winograd=off
   bool force = false;
   bool dry_run = false;
+  JobOptions job;
   std::string records;  // file of records to start with (record_file.h); empty: none
 };
 

@@ -37,6 +37,8 @@ void PrintJob(const v1::Job& job, const OutputOptions& output) {
   fmt::print("job      {}  {}\nstate    {}: {}\ntarget   {}\ntrials   {} of {}\ncreated  {}\n",
              job.id(), job.spec().name(), StateWord(job.state()), job.reason(), job.spec().target(),
              job.trials(), job.trials_budget(), FormatWallTime(job.created_unix_ns()));
+  if (const std::string deadline = DeadlineText(job, absl::Now()); !deadline.empty())
+    fmt::print("deadline {}\n", deadline);
   const double tuned = EstimatedModelNs(job, false);
   const double untuned = EstimatedModelNs(job, true);
   if (tuned > 0) {

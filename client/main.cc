@@ -19,14 +19,15 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--device", o.device_key,
                   "Only devices of this key (default: any that runs the target)");
   app->add_option("--name", o.name, "Name for people (default: the file's name)");
-  app->add_option("--trials", o.trials, "Candidates measured per task")
+  app->add_option("--trials", o.trials,
+                  "Candidates measured per task, on average (see --allocation)")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app->add_option("--batch", o.batch, "Candidates per round")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--depth", o.depth,
-                  "Tasks of the job in flight at a time (0: the service's default)")
+                  "Tasks of the job in flight at a time (0: one more than devices, at least 2)")
       ->check(CLI::Range(0, 64));
   app->add_option("--strategy", o.strategy, "annealing or random")->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")->capture_default_str();
@@ -37,6 +38,24 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
   app->add_option("--records", o.records,
                   "File of records to start with, such as bench/records/<cpu>.jsonl");
+  app->add_option("--allocation", o.job.allocation,
+                  "gradient: trials go to the tasks where they should save most; uniform: the same "
+                  "number to each")
+      ->capture_default_str();
+  app->add_option("--time-limit", o.job.time_limit,
+                  "End tuning after so long, pauses left out, e.g. 30m");
+  app->add_option("--plateau", o.job.plateau,
+                  "End a task after so many trials without a gain over 1 % (0: never)")
+      ->check(CLI::Range(0, 100000));
+  app->add_option("--target-latency", o.job.target_latency,
+                  "End tuning when the tasks add up to this, e.g. 5ms");
+  app->add_option("--deadline", o.job.deadline,
+                  "When the module is wanted, e.g. 2h, 18:30 or '2030-01-31 18:30'");
+  app->add_option("--priority", o.job.priority, "Among your own jobs, larger first")
+      ->check(CLI::Range(-10, 10));
+  app->add_option("--max-devices", o.job.max_devices,
+                  "Device slots held at a time (0: as many as are free)")
+      ->check(CLI::Range(0, 1048576));
   app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
 }
 

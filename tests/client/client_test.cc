@@ -7,6 +7,7 @@
 #include <random>
 
 #include "client/evaluate.h"
+#include "client/job_options.h"
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
@@ -126,6 +127,56 @@ v1::StageSpan Span(const char* job, const char* slot, int64_t start_ms, int64_t 
   span.set_start_unix_ns(1'000'000'000 + start_ms * 1'000'000);
   span.set_end_unix_ns(1'000'000'000 + end_ms * 1'000'000);
   return span;
+}
+
+TEST(JobOptions, AreParsedOrRefusedByExample) {
+  const absl::Time now = absl::FromUnixSeconds(1'900'000'000);
+  JobOptions options;
+  options.deadline = "2h";
+  options.time_limit = "30m";
+  options.target_latency = "5ms";
+  v1::JobSpec spec;
+  ASSERT_TRUE(FillJobOptions(options, now, &spec).ok());
+  EXPECT_EQ(spec.deadline_unix_ns(), absl::ToUnixNanos(now + absl::Hours(2)));
+  EXPECT_EQ(spec.time_limit_ms(), 30 * 60 * 1000);
+  EXPECT_EQ(spec.target_latency_ns(), 5'000'000);
+  EXPECT_EQ(spec.allocation(), "gradient");
+  options.deadline = absl::FormatTime("%H:%M", now - absl::Hours(1), absl::LocalTimeZone());
+  ASSERT_TRUE(FillJobOptions(options, now, &spec).ok());
+  EXPECT_GT(spec.deadline_unix_ns(), absl::ToUnixNanos(now + absl::Hours(20))) << "the next one";
+  auto refused = [&](const char* word) {
+    const absl::Status status = FillJobOptions(options, now, &spec);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(word));
+    EXPECT_FALSE(status.ok());
+    options = {};
+  };
+  options.deadline = "tomorrow";
+  refused("--deadline 'tomorrow' is no time; write for example --deadline 2h");
+  options.deadline = "-2h";
+  refused("over already");
+  options.deadline = "2001-01-31 18:30";
+  refused("over already");
+  options.time_limit = "inf";
+  refused("--time-limit 'inf' is no time span; write for example --time-limit 30m");
+  options.target_latency = "5";
+  refused("--target-latency 5ms");
+  options.allocation = "fair";
+  refused("there are gradient and uniform");
+}
+
+TEST(JobOptions, ADeadlineSaysWhetherItWillBeMet) {
+  const absl::Time now = absl::FromUnixSeconds(1'900'000'000);
+  v1::Job job;
+  EXPECT_EQ(DeadlineText(job, now), "");
+  job.mutable_spec()->set_deadline_unix_ns(absl::ToUnixNanos(now + absl::Hours(1)));
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr("not known yet"));
+  job.set_eta_ms(10 * 60 * 1000);
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr("will be met by 50m00s"));
+  job.set_eta_ms(90 * 60 * 1000);
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr("will be missed by 30m00s"));
+  EXPECT_THAT(DeadlineText(job, now + absl::Hours(2)), HasSubstr("missed, 1h00m ago"));
+  job.set_finished_unix_ns(absl::ToUnixNanos(now));
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr(": met"));
 }
 
 TEST(Timeline, ShowsWhoHeldEachSlotWhen) {

@@ -46,6 +46,7 @@ class ClusterTest : public ::testing::Test {
     spec.set_name("mlp");
     spec.set_target(ir::ToText(codegen::ResolveTarget(ir::Target{}).value()));
     spec.set_trials_per_task(kTrialsPerTask);
+    spec.set_allocation("uniform");  // so that each task's trials are known
     spec.set_batch(4);
     spec.set_strategy("random");
     spec.set_seed(1);

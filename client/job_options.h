@@ -1,0 +1,29 @@
+// What a job may be asked beside its model: how urgent it is, when its tuning ends, how its trials
+// and devices are given out.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/jobs.pb.h"
+
+namespace heddle::client {
+
+struct JobOptions {
+  std::string deadline;  // "2h", "18:30" (the next one), "2030-01-31 18:30" or RFC 3339; local time
+  std::string time_limit;      // "30m"
+  std::string target_latency;  // "5ms"
+  std::string allocation = "gradient";
+  int priority = 0;
+  int plateau = 0;
+  int max_devices = 0;
+};
+
+// InvalidArgument: one line with the flag, what was given, and an example that works.
+absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSpec* spec);
+
+// "2030-01-31 18:30 (in 1h02m): will be met by 12m00s, as things stand"; empty without a deadline.
+std::string DeadlineText(const v1::Job& job, absl::Time now);
+
+}  // namespace heddle::client
