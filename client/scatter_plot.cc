@@ -12,7 +12,7 @@ constexpr double kWidth = 760;
 constexpr double kHeight = 440;
 constexpr double kLeft = 70;
 constexpr double kRight = 170;  // the legend's
-constexpr double kTop = 40;
+constexpr double kTop = 56;
 constexpr double kBottom = 50;
 constexpr int kTicks = 5;
 // Told apart also by those who do not see red and green as different.

@@ -26,8 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Waits of this test are for things that take milliseconds; the limit is for machines that stand
-// still.
+// What is waited for takes milliseconds; the limit is for machines that stand still.
 constexpr absl::Duration kLimit = absl::Seconds(60);
 
 template <typename Condition>
@@ -167,8 +166,8 @@ class WorkerServerTest : public ::testing::Test {
     options.slots = {{"profile", true, {core}}, {"other", true, {core}}};
     options.device_key = "key";
     options.target = "llvm -mcpu=x";
-    options.runner.child_command = {std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child",
-                                    "--stage-child"};
+    const std::string child = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";
+    options.runner.child_command = {child, "--stage-child"};
     worker_ = WorkerServer::Start(options).value();
     EXPECT_TRUE(Eventually([this] {
       const v1::ListWorkersResponse list = tracker_->List();
@@ -206,23 +205,18 @@ TEST_F(WorkerServerTest, CandidatesStreamBothWays) {
 TEST_F(WorkerServerTest, ADisturbedSlotIsInQuarantineUntilACanaryPasses) {
   std::atomic<bool> calm = false;
   WorkerOptions options;
-  options.guard.disturbed_in_a_row = 3;
-  options.guard.disturbed_for = absl::ZeroDuration();
-  options.guard.first_rest = absl::Hours(1);
-  options.guard.longest_rest = absl::Hours(1);
-  options.guard.check_every = absl::Milliseconds(20);
-  options.guard.check_for = absl::Milliseconds(20);
+  options.guard = {.disturbed_in_a_row = 3,
+                   .disturbed_for = absl::ZeroDuration(),
+                   .first_rest = absl::Hours(1),
+                   .check_every = absl::Milliseconds(20)};
   options.read = [&calm](const std::vector<int>&) {
     Reading reading;
     reading.at = MonotonicNow();
-    reading.canary_ns = 1e6;
-    // Others run all the time, or nobody does.
-    if (!calm) reading.times.busy = reading.at - absl::UnixEpoch() + absl::Hours(1);
-    if (!calm) reading.switches = absl::ToUnixMillis(reading.at);
+    if (!calm) reading.switches = absl::ToUnixMillis(reading.at);  // somebody runs all the time
     return reading;
   };
   StartWorker(options);
-  v1::Lease lease = tracker_->Acquire("w", "profile");
+  const v1::Lease lease = tracker_->Acquire("w", "profile");
   Call call(lease.address(), Start(lease));
   for (int64_t id = 1; id <= 4; ++id) {
     call.Send(id, id == 1 ? "ok" : "noisy");
@@ -233,10 +227,8 @@ TEST_F(WorkerServerTest, ADisturbedSlotIsInQuarantineUntilACanaryPasses) {
   tracker_->Release(lease);
   const auto slot = [this] { return tracker_->List().workers(0).slots(0); };
   ASSERT_TRUE(Eventually([&] { return slot().state() == v1::SLOT_QUARANTINED; }));
-  EXPECT_THAT(slot().reason(), HasSubstr("3 measurements in a row were disturbed"));
-  EXPECT_THAT(slot().reason(), HasSubstr("somebody else measured here"));
-  EXPECT_EQ(tracker_->List().workers(0).slots(1).state(), v1::SLOT_FREE);
-  absl::SleepFor(absl::Milliseconds(300));
+  EXPECT_THAT(slot().reason(), HasSubstr("3 measurements in a row"));
+  absl::SleepFor(absl::Seconds(1));
   EXPECT_EQ(slot().state(), v1::SLOT_QUARANTINED) << "the disturbance lasts";
   calm = true;
   ASSERT_TRUE(Eventually([&] { return slot().state() == v1::SLOT_FREE; }));
