@@ -81,8 +81,9 @@ class Service:
         return list(fastest.values())[:count]
 
     def submit(self, model, trials, seed):
-        """A job's id. It proposes at random: what it measures does not depend on times."""
-        return self._run("submit", model, "--trials", trials, "--seed", seed, "--strategy", "random").strip()
+        """A job's id. What it measures depends on no time: candidates at random, the same number for each task."""
+        flags = ["--trials", trials, "--seed", seed, "--strategy", "random", "--allocation", "uniform"]
+        return self._run("submit", model, *flags).strip()
 
     def job(self, job):
         """What `heddle show --json` says of a job."""
