@@ -98,6 +98,23 @@ std::string StageName(v1::StageKind kind) {
   return absl::AsciiStrToLower(v1::StageKind_Name(kind).substr(6));
 }
 
+std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, absl::Time now,
+                             absl::Time wall) {
+  auto text = [&](absl::Time time) {
+    return absl::FormatTime("%Y-%m-%d %H:%M", wall + (time - now), absl::LocalTimeZone());
+  };
+  const std::string deadline = text(job.params.deadline);
+  if (!estimate.late) {
+    return absl::StrCat("the deadline ", deadline, " can be met again: expected to end ",
+                        text(estimate.finish));
+  }
+  const absl::Duration late = estimate.finish - job.params.deadline;
+  return absl::StrCat("the deadline ", deadline, " cannot be met: expected to end ",
+                      text(estimate.finish), ", ",
+                      absl::FormatDuration(absl::Ceil(late, absl::Seconds(1))),
+                      " late; fewer trials or more workers would help");
+}
+
 std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex index,
                          absl::Time now) {
   const Task& task = job.tasks[index.value];

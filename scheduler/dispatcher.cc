@@ -14,18 +14,23 @@ bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
 
-// A profile stage with so many candidates ahead does not run dry before the next answer.
-constexpr size_t kReadyQueue = 2;
-
 bool AnyBuilding(const Task& task) {
   return std::any_of(task.round.begin(), task.round.end(),
                      [](const auto& entry) { return Is<Building>(entry.second.where); });
 }
 
+void CountUnit(LiveStage* stage, absl::Time now) {
+  ++stage->units;
+  stage->busy += now - stage->unit_since;
+  stage->unit_since = now;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
-    : options_(options), policy_(std::move(policy)) {}
+    : options_(options), policy_(std::move(policy)) {
+  policy_->Attach({&forecast_, &ready_, &slot_index_});
+}
 
 const Job* Dispatcher::FindJob(JobId id) const {
   auto it = jobs_.find(id);
@@ -37,38 +42,9 @@ std::string Dispatcher::Refusal(const SlotId& slot) const {
   return it == trouble_.end() ? "" : it->second.refusal;
 }
 
-std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
-  now_ = now;
-  decisions_.clear();
-  std::visit([this](const auto& e) { On(e); }, event);
-  for (auto& [id, job] : jobs_) {
-    if (Is<Tuning>(job.phase)) {
-      FinishTuningIfDone(job);
-      Activate(job);
-    }
-  }
-  touched_.clear();
-  while (!wakes_.empty() && wakes_.begin()->first <= now) wakes_.erase(wakes_.begin());
-  for (const auto& [job, task] : feeding_) FeedProfiles(jobs_.at(job), task, kReadyQueue);
-  Schedule();
-  CloseProfiles();
-  return std::move(decisions_);
-}
-
 absl::Time Dispatcher::NextWake(absl::Time now) const {
-  absl::Time wake = absl::InfiniteFuture();
-  auto consider = [&](absl::Time time) {
-    if (time > now) wake = std::min(wake, time);
-  };
-  if (!wakes_.empty()) consider(wakes_.begin()->first);
-  for (const auto& [slot, trouble] : trouble_) consider(trouble.not_before);
-  for (const auto& [id, fetch] : fetches_) consider(fetch.not_before);
-  for (const auto& [id, job] : jobs_) {
-    if (job.final()) continue;
-    consider(job.not_before);
-    for (const Task& task : job.tasks) consider(task.not_before);
-  }
-  return wake;
+  const absl::Time job = wakes_.empty() ? absl::InfiniteFuture() : wakes_.begin()->first;
+  return std::max(now, std::min(job, slot_index_.NextWake()));
 }
 
 // ---- requests ----
@@ -81,18 +57,7 @@ void Dispatcher::On(const JobSubmitted& event) {
   Emit(JobChanged{event.job});
 }
 
-void Dispatcher::On(const SlotsChanged& event) {
-  tracker_problem_ = event.problem;
-  slots_ = event.slots;
-  std::sort(slots_.begin(), slots_.end(),
-            [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
-  // Slots that are gone for good must not be remembered for ever.
-  std::erase_if(trouble_, [this](const auto& entry) {
-    return entry.second.not_before <= now_ &&
-           std::none_of(slots_.begin(), slots_.end(),
-                        [&](const SlotInfo& slot) { return slot.id == entry.first; });
-  });
-}
+void Dispatcher::On(const SlotsChanged& event) { TakeSlots(event); }
 
 void Dispatcher::On(const StoreBlocked& event) { store_problem_ = event.reason; }
 
@@ -146,6 +111,7 @@ void Dispatcher::On(const CandidateStarted& event) {
   auto stage = live_.find(event.attempt);
   if (stage == live_.end() || !stage->second.candidates.count(event.candidate)) return;
   stage->second.in_progress.insert(event.candidate);
+  stage->second.unit_since = now_;
 }
 
 void Dispatcher::On(const CandidateBuilt& event) {
@@ -154,6 +120,7 @@ void Dispatcher::On(const CandidateBuilt& event) {
   LiveStage& stage = found->second;
   if (stage.kind != v1::STAGE_BUILD || !stage.candidates.erase(event.candidate)) return;
   stage.in_progress.erase(event.candidate);
+  CountUnit(&stage, now_);
   Job& job = jobs_.at(stage.job);
   Task& task = job.tasks[stage.task->value];
   task.stage_failures = 0;
@@ -171,6 +138,7 @@ void Dispatcher::On(const CandidateProfiled& event) {
   LiveStage& stage = found->second;
   if (stage.kind != v1::STAGE_PROFILE || !stage.candidates.erase(event.candidate)) return;
   stage.in_progress.erase(event.candidate);
+  CountUnit(&stage, now_);
   Job& job = jobs_.at(stage.job);
   Task& task = job.tasks[stage.task->value];
   task.stage_failures = 0;
@@ -200,6 +168,7 @@ void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
         });
     if (next->candidates.size() >= depth) return;
     candidate.where = Profiling{next->id};
+    if (next->candidates.empty()) next->unit_since = now_;
     next->candidates.insert(id);
     Emit(FeedProfile{next->id, job.id, id});
   }
@@ -209,6 +178,7 @@ void Dispatcher::CloseProfiles() {
   for (const auto& [id, index] : feeding_) {
     Job& job = jobs_.at(id);
     FeedProfiles(job, index, std::numeric_limits<size_t>::max());
+    UpdateReady(job, false);
     const Task& task = job.tasks[index.value];
     if (AnyBuilding(task)) continue;
     for (AttemptId attempt : task.profiles) {

@@ -37,8 +37,11 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "scheduler/forecast.h"
 #include "scheduler/job_state.h"
 #include "scheduler/policy.h"
+#include "scheduler/ready_index.h"
+#include "scheduler/slot_index.h"
 
 namespace heddle::scheduler {
 
@@ -234,7 +237,7 @@ class Dispatcher {
   // The same of a job whose tasks have so many known records.
   static int TrialBudget(const JobParams& params, absl::Span<const int> known);
 
-  // When to send a Tick; InfiniteFuture if nothing waits for time alone.
+  // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for time alone.
   absl::Time NextWake(absl::Time now) const;
 
   const Job* FindJob(JobId id) const;
@@ -243,10 +246,18 @@ class Dispatcher {
   const std::vector<SlotInfo>& slots() const { return slots_; }
   const std::string& tracker_problem() const { return tracker_problem_; }
   const std::string& store_problem() const { return store_problem_; }
-  // What could run now if a slot were free, in the order of the policy.
-  std::vector<WorkItem> ReadyWork(absl::Time now) const;
+  // What could run if a slot were free, as of the last Step, in the order of the policy.
+  std::vector<WorkItem> ReadyWork() const;
+  // Whether a stage could start on that slot, as of the last Step.
+  bool SlotFree(const SlotInfo& slot) const;
+  const Forecast& forecast() const { return forecast_; }
   // Why the latest stage sent to the slot did not run there; empty: it did.
   std::string Refusal(const SlotId& slot) const;
+  // Until when it is left alone after refusals.
+  absl::Time BacksOffUntil(const SlotId& slot) const {
+    auto it = trouble_.find(slot);
+    return it == trouble_.end() ? absl::InfinitePast() : it->second.not_before;
+  }
   // Whether this slot suits this work at all, free or not.
   bool Suits(const SlotInfo& slot, const WorkItem& work) const;
 
@@ -326,21 +337,27 @@ class Dispatcher {
   // Touches the job at `time` (NextWake comes no later than that).
   void WakeAt(JobId job, absl::Time time) { wakes_.emplace(time, job); }
 
+  // What the event is about, before it is taken in (dispatcher.cc).
+  void TouchSubject(const Event& event);
+  void AfterStage(const LiveStage& stage, const StageFinished& event);
+  void Proceed();
+  void CheckDeadline(const Job& job);
+
   // Placement (placement.cc).
   void Schedule();
-  void AddTuningWork(const Job& job, absl::Time now, std::vector<WorkItem>* work) const;
-  bool SlotFree(const SlotInfo& slot) const;
-  const SlotInfo* Place(const WorkItem& work,
-                        const std::set<std::pair<std::string, int>>& reserved) const;
-  void Reserve(const WorkItem& work, std::set<std::pair<std::string, int>>* reserved) const;
+  void UpdateReady(const Job& job, bool rank_again);
+  void AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* work);
   void Start(const WorkItem& work, const SlotInfo& slot);
-  std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt, const WorkItem& work);
-  std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt, const WorkItem& work);
-  size_t ShareOf(int candidates, const WorkItem& work) const;
+  std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt);
+  std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt, int lane);
+  size_t ShareOf(int candidates, int lane) const;
   bool MayTakeDevice(const Job& job) const;  // max_devices
+  void TakeSlots(const SlotsChanged& event);
 
   template <typename T>
   void Emit(T decision) {
+    if constexpr (std::is_same_v<T, TaskChanged> || std::is_same_v<T, JobChanged>)
+      Touch(decision.job);
     decisions_.emplace_back(std::in_place_type<T>, std::move(decision));
   }
 
@@ -362,10 +379,21 @@ class Dispatcher {
   std::map<std::string, std::set<std::pair<JobId, TaskIndex>>> groups_;
   int64_t next_attempt_ = 1;
   std::set<std::pair<absl::Time, JobId>> wakes_;
-  std::set<JobId> touched_;
+  SlotIndex slot_index_;
+  ReadyIndex ready_;
+  Forecast forecast_;
+  struct Estimate {
+    bool told = false, late = false;
+    absl::Time finish;
+  };
+  std::map<JobId, Estimate> estimates_;  // of unfinished jobs with a deadline
   // Of the running Step.
   std::set<std::pair<JobId, TaskIndex>> feeding_;  // whose builds or profile stages changed
   absl::Time now_;
+  std::set<JobId> touched_;           // to be looked at anew
+  std::optional<JobId> streamed_;     // the event was a candidate's of this job
+  std::optional<JobId> subject_;      // the job the event is about
+  std::optional<TaskIndex> of_task_;  // and its task
   std::vector<Decision> decisions_;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
+#include "scheduler/describe.h"
 #include "scheduler/monotonic.h"
 #include "scheduler/stage_orders.h"
 
@@ -152,6 +153,13 @@ void Executive::Handle(Input input) {
   Prepare(&input);
   const absl::Time now = MonotonicNow();
   const std::vector<Decision> decisions = dispatcher_.Step(input.event, now);
+  for (const Decision& decision : decisions) {
+    const auto* estimate = std::get_if<DeadlineEstimate>(&decision);
+    if (estimate == nullptr) continue;
+    const Job& job = *dispatcher_.FindJob(estimate->job);
+    book_.AddWarnings(job.id, {DescribeEstimate(job, *estimate, now, absl::Now())});
+    dirty_.insert(job.id);
+  }
   Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now, absl::Now());
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
   if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));

@@ -33,6 +33,7 @@ struct SlotInfo {
   bool usable = true;    // false: draining, quarantined, or leased to somebody else
   bool foreign = false;  // leased to somebody else: its cores are taken as well
   std::string why_not;   // one line, when not usable
+  friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
 };
 
 // How a job's trials are shared out among its tasks.
@@ -152,6 +153,7 @@ struct Job {
   int stage_failures = 0;         // of import or compile, in a row
   absl::Time not_before = absl::InfinitePast();
   std::string last_fault;  // the latest infrastructure fault, for people
+  int lane = 0;            // of its profile stages, see slot_index.h; set by placement
 
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
@@ -173,6 +175,13 @@ struct LiveStage {
   std::set<CandidateId> in_progress;  // of these, the ones the worker said it started
   bool input_closed = false;          // profile: nothing more will be fed
   bool cancelled = false;
+  uint32_t worker_class = 0;  // DurationModel::ClassId of the slot's kind
+  absl::Time started;
+  // For what a unit takes: candidates answered, the time they took together, and since when the
+  // next one has been under way.
+  int units = 0;
+  absl::Duration busy;
+  absl::Time unit_since;
 };
 
 struct Fetch {

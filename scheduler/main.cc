@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "scheduler/policy.h"
 #include "scheduler/server.h"
 
 namespace {
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
   app.add_option("--max-model-mib", options.max_model_mib, "largest model taken, MiB")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
-  app.add_option("--policy", options.policy, "sequential, round_robin or predictive")
+  app.add_option("--policy", options.policy, "whose turn it is; see scheduler/policies")
+      ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
       ->capture_default_str();
   app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");
   app.add_flag("--unguarded", options.unguarded,

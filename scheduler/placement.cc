@@ -1,12 +1,15 @@
 // Which work goes to which slot: the second half of the dispatcher.
 #include <algorithm>
+#include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/dispatcher.h"
 
 namespace heddle::scheduler {
 namespace {
 
-using CoreSet = std::set<std::pair<std::string, int>>;  // host, core
+// Cores are kept for so many waiting stages at a time; the ones after these wait for their turn.
+constexpr int kMaxReservations = 64;
 
 template <typename Phase>
 int CountWhere(const Task& task) {
@@ -15,50 +18,52 @@ int CountWhere(const Task& task) {
       [](const auto& entry) { return std::holds_alternative<Phase>(entry.second.where); }));
 }
 
-bool Overlaps(const SlotInfo& slot, const CoreSet& cores) {
-  return std::any_of(slot.cores.begin(), slot.cores.end(), [&](int core) {
-    return cores.count({slot.host, core}) > 0;
-  });
-}
-
-bool SharesCore(const SlotInfo& slot, const std::string& host, const std::vector<int>& cores) {
-  if (slot.host != host) return false;
-  return std::any_of(slot.cores.begin(), slot.cores.end(), [&](int core) {
-    return std::find(cores.begin(), cores.end(), core) != cores.end();
-  });
-}
-
 }  // namespace
 
-std::vector<WorkItem> Dispatcher::ReadyWork(absl::Time now) const {
-  std::vector<WorkItem> work;
-  if (!store_problem_.empty()) return work;  // nothing may happen that cannot be remembered
+std::vector<WorkItem> Dispatcher::ReadyWork() const {
+  // Nothing may happen that cannot be remembered.
+  return store_problem_.empty() ? ready_.All(*policy_) : std::vector<WorkItem>();
+}
+
+bool Dispatcher::SlotFree(const SlotInfo& slot) const {
+  return tracker_problem_.empty() && slot_index_.IsFree(slot);
+}
+
+bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
+  return SlotIndex::Suits(slot, work.device, jobs_.at(work.job).params);
+}
+
+// Finds out what of the job is ready, in its own order.
+void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
+  std::vector<ReadyIndex::Item> work;
+  auto later = [&](absl::Time not_before) {
+    if (not_before <= now_) return false;
+    WakeAt(job.id, not_before);
+    return true;
+  };
   for (const auto& [id, fetch] : fetches_) {
-    if (!fetch.live && fetch.not_before <= now) {
-      work.push_back({fetch.job, v1::STAGE_COMPILE, std::nullopt, id, false});
-    }
+    if (fetch.job != job.id || fetch.live || later(fetch.not_before)) continue;
+    work.push_back({{job.id, v1::STAGE_COMPILE, std::nullopt, id, false}, SlotIndex::kCpuLane});
   }
-  for (const auto& [id, job] : jobs_) {
-    if (job.paused || job.final()) continue;
+  if (!job.paused && !job.final()) {
     if (std::holds_alternative<Tuning>(job.phase)) {
-      AddTuningWork(job, now, &work);
-    } else if (!job.live && job.not_before <= now) {
+      AddTuningWork(job, &work);
+    } else if (!job.live && !later(job.not_before)) {
       const bool importing = std::holds_alternative<Importing>(job.phase);
-      work.push_back({id, importing ? v1::STAGE_IMPORT : v1::STAGE_COMPILE, std::nullopt,
-                      std::nullopt, false});
+      work.push_back({{job.id, importing ? v1::STAGE_IMPORT : v1::STAGE_COMPILE, std::nullopt,
+                       std::nullopt, false},
+                      SlotIndex::kCpuLane});
     }
   }
-  policy_->Order(&work);
-  return work;
+  ready_.Set(job, work, rank_again, policy_.get(), now_);
 }
 
 // Stages that feed the device come first, then what ends a round, then what begins one.
-void Dispatcher::AddTuningWork(const Job& job, absl::Time now, std::vector<WorkItem>* work) const {
+void Dispatcher::AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* work) {
   for (v1::StageKind kind :
        {v1::STAGE_PROFILE, v1::STAGE_BUILD, v1::STAGE_UPDATE, v1::STAGE_PROPOSE}) {
     for (TaskIndex index : job.in_flight) {
       const Task& task = job.tasks[index.value];
-      if (task.not_before > now) continue;
       bool ready = false;
       switch (kind) {
         case v1::STAGE_PROFILE:
@@ -74,7 +79,14 @@ void Dispatcher::AddTuningWork(const Job& job, absl::Time now, std::vector<WorkI
           ready = std::holds_alternative<WantsPropose>(task.phase);
           break;
       }
-      if (ready) work->push_back({job.id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
+      if (!ready) continue;
+      if (task.not_before > now_) {
+        WakeAt(job.id, task.not_before);
+        continue;
+      }
+      const bool device = kind == v1::STAGE_PROFILE;
+      work->push_back(
+          {{job.id, kind, index, std::nullopt, device}, device ? job.lane : SlotIndex::kCpuLane});
     }
   }
 }
@@ -87,78 +99,74 @@ bool Dispatcher::MayTakeDevice(const Job& job) const {
   return held < static_cast<size_t>(job.params.max_devices);
 }
 
-bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
-  if (slot.device != work.device) return false;
-  if (!work.device) return true;
-  const JobParams& needs = jobs_.at(work.job).params;
-  if (slot.target != needs.target) return false;
-  if (!needs.device_key.empty() && slot.device_key != needs.device_key) return false;
-  return needs.threads == 0 || static_cast<int>(slot.cores.size()) == needs.threads;
-}
-
-bool Dispatcher::SlotFree(const SlotInfo& slot) const {
-  if (!tracker_problem_.empty() || !slot.usable) return false;
-  auto trouble = trouble_.find(slot.id);
-  if (trouble != trouble_.end() && trouble->second.not_before > now_) return false;
-  for (const auto& [id, stage] : live_) {
-    if (stage.slot == slot.id || SharesCore(slot, stage.host, stage.cores)) return false;
-  }
-  return std::none_of(slots_.begin(), slots_.end(), [&](const SlotInfo& other) {
-    return other.foreign && SharesCore(slot, other.host, other.cores);
+void Dispatcher::TakeSlots(const SlotsChanged& event) {
+  tracker_problem_ = event.problem;
+  std::vector<SlotInfo> slots = event.slots;
+  std::sort(slots.begin(), slots.end(),
+            [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
+  // Slots that are gone for good must not be remembered for ever.
+  std::erase_if(trouble_, [&](const auto& entry) {
+    return entry.second.not_before <= now_ &&
+           !std::binary_search(slots.begin(), slots.end(),
+                               SlotInfo{entry.first, "", false, {}, "", ""},
+                               [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
   });
-}
-
-// The smallest free slot that suits, or null.
-const SlotInfo* Dispatcher::Place(const WorkItem& work, const CoreSet& reserved) const {
-  const SlotInfo* best = nullptr;
-  for (const SlotInfo& slot : slots_) {
-    if (!Suits(slot, work) || Overlaps(slot, reserved) || !SlotFree(slot)) continue;
-    if (best == nullptr || slot.cores.size() < best->cores.size()) best = &slot;
-  }
-  return best;
-}
-
-// Work whose turn it is, and whose slot nobody holds but for some of its cores, keeps those that
-// are free from being taken again: otherwise a slot of several cores would wait for ever while
-// smaller ones come and go.
-void Dispatcher::Reserve(const WorkItem& work, CoreSet* reserved) const {
-  for (const SlotInfo& slot : slots_) {
-    if (!Suits(slot, work) || !slot.usable || Overlaps(slot, *reserved)) continue;
-    const bool held = std::any_of(live_.begin(), live_.end(),
-                                  [&](const auto& entry) { return entry.second.slot == slot.id; });
-    auto trouble = trouble_.find(slot.id);
-    if (held || (trouble != trouble_.end() && trouble->second.not_before > now_)) continue;
-    for (int core : slot.cores) reserved->insert({slot.host, core});
-    return;
+  if (slots == slots_) return;
+  slots_ = std::move(slots);
+  slot_index_.Reset(slots_);
+  for (int lane = 0; lane < slot_index_.lanes(); ++lane)
+    forecast_.SetSlots(lane, slot_index_.Count(lane));
+  for (const auto& [id, job] : jobs_) {
+    const bool tuned_out = std::holds_alternative<Tuning>(job.phase) && job.queue.empty();
+    if (!job.final() && !tuned_out) Touch(id);  // what begins depends on the devices there are
   }
 }
 
+// Whoever is first by the policy takes the smallest free slot that suits. Work whose turn it is,
+// and whose slot nobody holds but for some of its cores, keeps those that are free from being taken
+// again: otherwise a slot of several cores would wait for ever while smaller ones come and go.
 void Dispatcher::Schedule() {
-  if (!tracker_problem_.empty()) return;
+  if (!tracker_problem_.empty() || !store_problem_.empty()) return;
   for (bool started = true; started;) {
     started = false;
-    CoreSet reserved;
-    for (const WorkItem& work : ReadyWork(now_)) {
-      if (const SlotInfo* slot = Place(work, reserved)) {
-        Start(work, *slot);
-        started = true;
-        break;  // what is ready has changed
+    struct Waiting {
+      int lane;
+      ReadyIndex::Cursor cursor;
+    };
+    std::vector<Waiting> lanes;
+    for (int lane = 0; lane < ready_.lanes(); ++lane) {
+      if (ready_.Count(lane) > 0 && slot_index_.Open(lane))
+        lanes.push_back({lane, ReadyIndex::Cursor(ready_, *policy_, lane)});
+    }
+    SlotIndex::Reserved reserved;
+    int reservations = 0;
+    while (!lanes.empty() && !started) {
+      auto best = lanes.begin();
+      for (auto it = best + 1; it != lanes.end(); ++it) {
+        if (it->cursor.Before(best->cursor)) best = it;
       }
-      Reserve(work, &reserved);
+      if (const SlotInfo* slot = slot_index_.Place(best->lane, reserved)) {
+        const WorkItem work = best->cursor.node().work;  // the index changes with the start
+        Start(work, *slot);
+        started = true;  // what is ready has changed
+      } else if (slot_index_.Reserve(best->lane, &reserved) && ++reservations < kMaxReservations) {
+        best->cursor.Next();
+        if (best->cursor.done()) lanes.erase(best);
+      } else {
+        lanes.erase(best);
+      }
     }
   }
 }
 
 // Candidates are shared out among the slots that are free right now.
-size_t Dispatcher::ShareOf(int candidates, const WorkItem& work) const {
-  int free_slots = 0;
-  for (const SlotInfo& slot : slots_) free_slots += Suits(slot, work) && SlotFree(slot);
+size_t Dispatcher::ShareOf(int candidates, int lane) const {
+  const int free_slots = slot_index_.Free(lane);
   return static_cast<size_t>((candidates + free_slots - 1) / std::max(1, free_slots));
 }
 
-std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt,
-                                                 const WorkItem& work) {
-  const size_t share = ShareOf(CountWhere<Unbuilt>(task), work);
+std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt) {
+  const size_t share = ShareOf(CountWhere<Unbuilt>(task), SlotIndex::kCpuLane);
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.round) {
     if (taken.size() == share) break;
@@ -169,9 +177,8 @@ std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt,
   return taken;
 }
 
-std::vector<CandidateId> Dispatcher::TakeBuilt(Task& task, AttemptId attempt,
-                                               const WorkItem& work) {
-  const size_t share = ShareOf(CountWhere<Built>(task), work);
+std::vector<CandidateId> Dispatcher::TakeBuilt(Task& task, AttemptId attempt, int lane) {
+  const size_t share = ShareOf(CountWhere<Built>(task), lane);
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.round) {
     if (taken.size() == share) break;
@@ -198,10 +205,10 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
         start.count = std::min(job.params.batch, task.remaining());
         break;
       case v1::STAGE_BUILD:
-        start.candidates = TakeUnbuilt(task, attempt, work);
+        start.candidates = TakeUnbuilt(task, attempt);
         break;
       case v1::STAGE_PROFILE:
-        start.candidates = TakeBuilt(task, attempt, work);
+        start.candidates = TakeBuilt(task, attempt, job.lane);
         task.profiles.insert(attempt);
         feeding_.insert({work.job, *work.task});
         break;
@@ -220,9 +227,15 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
   stage.host = slot.host;
   stage.cores = slot.cores;
   stage.candidates.insert(start.candidates.begin(), start.candidates.end());
-  live_.emplace(attempt, std::move(stage));
-  policy_->Served(work);
+  stage.started = stage.unit_since = now_;
+  stage.worker_class = DurationModel::ClassId(
+      absl::StrCat(slot.target, "|", slot.device_key, "|", slot.cores.size()));
+  slot_index_.Hold(slot.id, slot.host, slot.cores);
+  ready_.CountStart(work.device ? job.lane : SlotIndex::kCpuLane);
+  const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
+  policy_->Started(work, job, live);
   Emit(std::move(start));
+  UpdateReady(job, true);
 }
 
 }  // namespace heddle::scheduler

@@ -12,12 +12,12 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:9190";
   std::string data_directory;
   std::string tracker_address = "127.0.0.1:9191";
-  std::string port_file;               // empty: none
-  std::string binary_directory;        // for embedded
-  std::string policy = "round_robin";  // policy.h
+  std::string port_file;         // empty: none
+  std::string binary_directory;  // for embedded
   bool embedded = false;
   bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
+  std::string policy = "predictive";  // of MakePolicy
   long long max_model_mib = 1024;
 };
 

@@ -125,13 +125,7 @@ bool Dispatcher::MoreDepth(const Job& job) const {
   if (job.params.max_devices > 0)
     most = std::min(most, static_cast<size_t>(job.params.max_devices) + 1);
   if (now >= most) return false;
-  const WorkItem profile{job.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
-  size_t devices = 0;
-  for (const SlotInfo& slot : slots_) {
-    devices += slot.usable && Suits(slot, profile);
-    if (now < devices + 1) return true;
-  }
-  return false;
+  return now < static_cast<size_t>(slot_index_.Usable(job.lane)) + 1;
 }
 
 // Lets tasks of the queue begin a round while the pipeline has room and there is a device to
@@ -141,12 +135,11 @@ void Dispatcher::Activate(Job& job) {
   if (!Is<Tuning>(job.phase) || job.paused) return;
   FinishIdle(job);
   if (!Is<Tuning>(job.phase) || job.queue.empty() || !MoreDepth(job)) return;
-  const WorkItem profile{job.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
-  const auto device = std::find_if(slots_.begin(), slots_.end(),
-                                   [&](const SlotInfo& slot) { return Suits(slot, profile); });
-  if (device == slots_.end()) return;
+  const SlotInfo* device = slot_index_.First(job.lane);
+  if (device == nullptr) return;
   if (job.params.device_key.empty()) {
     job.params.device_key = device->device_key;
+    job.lane = slot_index_.DeviceLane(job.params);
     JoinGroups(job);
     Emit(JobChanged{job.id});
     FinishIdle(job);
@@ -338,6 +331,7 @@ void Dispatcher::Restore(Job job) {
   }
   Job& restored = jobs_[id] = std::move(job);
   EnterGroups(restored);
+  Touch(id);
 }
 
 bool Plateaued(const JobParams& params, const Task& task) {

@@ -1,6 +1,7 @@
 #include "scheduler/sim/world.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/memory_record_store.h"
@@ -20,14 +21,26 @@ constexpr absl::Duration kLimitChecked = absl::Hours(48);
 class Starving : public Policy {
  public:
   explicit Starving(std::unique_ptr<Policy> inner) : inner_(std::move(inner)) {}
-  void Order(std::vector<WorkItem>* work) const override {
-    inner_->Order(work);
-    std::stable_partition(work->begin(), work->end(),
-                          [](const WorkItem& item) { return item.job.value != 1; });
+  void Attach(const PolicyView& view) override { inner_->Attach(view); }
+  Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
+    Rank rank = inner_->RankOf(work, job, wait);
+    if (job.id.value == 1) rank.group = kLast;
+    return rank;
   }
-  void Served(const WorkItem& work) override { inner_->Served(work); }
+  GroupRank RankOfGroup(int64_t group) const override {
+    return group == kLast ? GroupRank{HUGE_VAL} : inner_->RankOfGroup(group);
+  }
+  void Changed(const Job& job) override { inner_->Changed(job); }
+  void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {
+    inner_->Started(work, job, stage);
+  }
+  void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
+    inner_->Ended(stage, job, now);
+  }
+  std::vector<JobId> TakeStale() override { return inner_->TakeStale(); }
 
  private:
+  static constexpr int64_t kLast = -1;
   std::unique_ptr<Policy> inner_;
 };
 
@@ -260,7 +273,7 @@ void World::CountWaiting() {
   for (const SimSlot& slot : scenario_.slots) cpu_free |= !slot.info.device && Free(slot.info);
   for (const Process& process : processes_) {
     std::set<JobId> cpu, device;
-    for (const WorkItem& work : process.dispatcher->ReadyWork(now_))
+    for (const WorkItem& work : process.dispatcher->ReadyWork())
       (work.device ? device : cpu).insert(work.job);
     waiting_now_.cpu += static_cast<double>(cpu.size());
     waiting_now_.device += static_cast<double>(device.size());

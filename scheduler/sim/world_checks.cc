@@ -88,7 +88,7 @@ void World::Check(const Process& process) {
 void World::CheckNoIdleSlot(const Process& process) {
   if (tracker_down_) return;
   std::vector<const SlotInfo*> kept;
-  for (const WorkItem& work : process.dispatcher->ReadyWork(now_)) {
+  for (const WorkItem& work : process.dispatcher->ReadyWork()) {
     for (const SlotInfo& slot : process.dispatcher->slots()) {
       if (!process.dispatcher->Suits(slot, work) || !slot.usable) continue;
       if (Free(slot) && std::none_of(kept.begin(), kept.end(),
@@ -120,7 +120,7 @@ void World::CheckNobodyStarves(const Process& process) {
   const int jobs = static_cast<int>(scenario_.jobs.size());
   const int patience = policy_ == "round_robin" ? 12 + 4 * jobs : 60 + 12 * jobs;
   std::map<std::pair<JobId, bool>, int> waiting;
-  for (const WorkItem& work : process.dispatcher->ReadyWork(now_)) {
+  for (const WorkItem& work : process.dispatcher->ReadyWork()) {
     if (work.fetch) continue;
     auto before = passed_over_.find({work.job, work.device});
     const int passed = before == passed_over_.end() ? 0 : before->second;

@@ -110,7 +110,7 @@ class DispatcherTest : public ::testing::Test {
     End(v1::STAGE_PROFILE);
   }
 
-  Dispatcher dispatcher_{std::make_unique<RoundRobin>()};
+  Dispatcher dispatcher_{*MakePolicy("round_robin")};
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<StartStage> started_;
 };

@@ -96,7 +96,7 @@ TEST_F(WithinJobTest, ARestartChoosesTheSame) {
   }
   stored.queue.clear();
   stored.in_flight.clear();
-  Dispatcher again(std::make_unique<RoundRobin>());
+  Dispatcher again(*MakePolicy("round_robin"));
   again.Restore(stored);
   std::optional<TaskIndex> chosen;
   again.SetNextAttempt(AttemptId{1000});

@@ -1,0 +1,135 @@
+// One Step: the event is taken in, the jobs it touched go on, slots are given out.
+#include <algorithm>
+
+#include "scheduler/dispatcher.h"
+
+namespace heddle::scheduler {
+namespace {
+
+template <typename Phase, typename Variant>
+bool Is(const Variant& phase) {
+  return std::holds_alternative<Phase>(phase);
+}
+
+// A profile stage with so many candidates ahead does not run dry before the next answer.
+constexpr size_t kReadyQueue = 2;
+
+}  // namespace
+
+std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
+  now_ = now;
+  decisions_.clear();
+  slot_index_.Advance(now);
+  TouchSubject(event);
+  std::optional<LiveStage> ended;
+  const auto* end = std::get_if<StageFinished>(&event);
+  if (end != nullptr) {
+    auto stage = live_.find(end->attempt);
+    if (stage != live_.end()) ended = stage->second;
+  }
+  std::visit([this](const auto& e) { On(e); }, event);
+  if (ended) AfterStage(*ended, *end);
+  for (; !wakes_.empty() && wakes_.begin()->first <= now; wakes_.erase(wakes_.begin()))
+    Touch(wakes_.begin()->second);
+  for (JobId job : ready_.TakeExpired(now)) Touch(job);
+  for (const auto& [job, task] : feeding_) FeedProfiles(jobs_.at(job), task, kReadyQueue);
+  Proceed();
+  Schedule();
+  CloseProfiles();
+  return std::move(decisions_);
+}
+
+void Dispatcher::TouchSubject(const Event& event) {
+  streamed_.reset();
+  subject_.reset();
+  of_task_.reset();
+  std::visit(
+      [this](const auto& e) {
+        if constexpr (requires { e.attempt; }) {
+          auto stage = live_.find(e.attempt);
+          if (stage == live_.end()) return;
+          subject_ = stage->second.job;
+          of_task_ = stage->second.task;
+          if constexpr (!std::is_same_v<std::decay_t<decltype(e)>, StageFinished>) {
+            streamed_ = subject_;
+          }
+        } else if constexpr (requires { e.job; }) {
+          subject_ = e.job;
+        } else if constexpr (requires { e.fetch; }) {
+          if (auto fetch = fetches_.find(e.fetch); fetch != fetches_.end())
+            subject_ = fetch->second.job;
+        }
+      },
+      event);
+  if (subject_ && !streamed_) Touch(*subject_);
+}
+
+// The end of a stage, after what it meant for its job: the slot is free, something was learned.
+void Dispatcher::AfterStage(const LiveStage& stage, const StageFinished& event) {
+  slot_index_.Release(stage.slot, stage.host, stage.cores);
+  const SlotTrouble& trouble = trouble_[stage.slot];
+  slot_index_.BackOff(stage.slot,
+                      trouble.not_before > now_ ? trouble.not_before : absl::InfinitePast());
+  const Job& job = jobs_.at(stage.job);
+  const bool streams = stage.kind == v1::STAGE_BUILD || stage.kind == v1::STAGE_PROFILE;
+  if (event.fault.kind == v1::FAULT_NONE && !Blameless(event) && (!streams || stage.units > 0)) {
+    forecast_.Observe(stage, job, streams ? stage.busy / stage.units : now_ - stage.started);
+  }
+  policy_->Ended(stage, job, now_);
+}
+
+// Lets every touched job go on; what that touches goes on as well.
+void Dispatcher::Proceed() {
+  if (streamed_ && !touched_.count(*streamed_)) {
+    Job& job = jobs_.at(*streamed_);
+    if (Is<Tuning>(job.phase)) {
+      FinishTuningIfDone(job);
+      Activate(job);
+    }
+    if (!touched_.count(job.id)) UpdateReady(job, false);
+  }
+  while (!touched_.empty()) {
+    const JobId id = *touched_.begin();
+    touched_.erase(touched_.begin());
+    auto found = jobs_.find(id);
+    if (found == jobs_.end()) continue;
+    Job& job = found->second;
+    job.lane = slot_index_.DeviceLane(job.params);
+    if (Is<Tuning>(job.phase)) {
+      FinishTuningIfDone(job);
+      Activate(job);
+    }
+    job.lane = slot_index_.DeviceLane(job.params);
+    forecast_.SetSlots(job.lane, slot_index_.Count(job.lane));
+    int left = TrialBudget(job);
+    for (const Task& task : job.tasks) left -= task.trials;
+    forecast_.Refresh(job, job.lane, left, id == subject_ ? of_task_ : std::nullopt);
+    policy_->Changed(job);
+    CheckDeadline(job);
+    UpdateReady(job, true);
+    for (JobId stale : policy_->TakeStale()) {
+      if (auto other = jobs_.find(stale); other != jobs_.end()) UpdateReady(other->second, true);
+    }
+  }
+}
+
+// Says when the deadline seems out of reach, or in reach again, or much farther than was said.
+void Dispatcher::CheckDeadline(const Job& job) {
+  if (job.params.deadline == absl::InfiniteFuture()) return;
+  if (job.final()) {
+    estimates_.erase(job.id);
+    return;
+  }
+  if (Is<Importing>(job.phase) || job.paused) return;
+  Estimate& said = estimates_[job.id];
+  const absl::Time finish = forecast_.Finish(job, policy_->HonoursDeadlines(), now_);
+  // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
+  const absl::Duration margin = (finish - now_) / 10;
+  const bool late = finish > job.params.deadline + (said.late ? -margin : margin);
+  const bool farther = late && said.late && finish > said.finish + 2 * margin;
+  if (late == said.late && !farther) return;
+  said = {true, late, finish};
+  Emit(DeadlineEstimate{job.id, late, finish});
+}
+
+}  // namespace heddle::scheduler

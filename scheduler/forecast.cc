@@ -1,0 +1,175 @@
+#include "scheduler/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace heddle::scheduler {
+namespace {
+
+DurationModel::Where At(const Job& job, v1::StageKind kind, std::optional<TaskIndex> index) {
+  DurationModel::Where where;
+  where.job = job.id;
+  where.kind = kind;
+  if (index) {
+    const Task& task = job.tasks[static_cast<size_t>(index->value)];
+    where.task =
+        task.key.empty() ? DurationModel::TaskId(job.id, *index) : DurationModel::TaskId(task.key);
+  }
+  // Candidates of one workload run for as long as the device takes, not the worker's CPU.
+  if (kind == v1::STAGE_PROFILE) {
+    where.worker_class = DurationModel::ClassId(job.params.device_key);
+  }
+  return where;
+}
+
+}  // namespace
+
+void Forecast::SetSlots(int lane, int count) {
+  if (lane >= static_cast<int>(slots_.size())) slots_.resize(static_cast<size_t>(lane) + 1);
+  slots_[static_cast<size_t>(lane)] = count;
+}
+
+double Forecast::Slots(int lane) const {
+  const bool known = lane < static_cast<int>(slots_.size());
+  return std::max(1, known ? slots_[static_cast<size_t>(lane)] : 0);
+}
+
+void Forecast::Observe(const LiveStage& stage, const Job& job, absl::Duration unit) {
+  DurationModel::Where where = At(job, stage.kind, stage.task);
+  if (stage.kind != v1::STAGE_PROFILE) where.worker_class = stage.worker_class;
+  durations_.Observe(where, unit);
+}
+
+double Forecast::Seconds(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task) const {
+  return absl::ToDoubleSeconds(durations_.Predict(At(job, kind, task)));
+}
+
+absl::Duration Forecast::Stage(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task,
+                               int units) const {
+  return durations_.Predict(At(job, kind, task)) * std::max(1, units);
+}
+
+Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int extra) const {
+  const Task& task = job.tasks[static_cast<size_t>(index.value)];
+  if (std::holds_alternative<Finished>(task.phase)) return {};
+  const int trials = std::max(0, task.remaining()) + extra;
+  const int unproposed = std::max(0, trials - static_cast<int>(task.round.size()));
+  const int batch = std::max(1, job.params.batch);
+  const int rounds = (unproposed + batch - 1) / batch;
+  TaskLoad load;
+  load.cpu_s =
+      rounds * (Seconds(job, v1::STAGE_PROPOSE, index) + Seconds(job, v1::STAGE_UPDATE, index)) +
+      trials * Seconds(job, v1::STAGE_BUILD, index);
+  load.device_s = trials * Seconds(job, v1::STAGE_PROFILE, index);
+  return load;
+}
+
+void Forecast::Count(const Load& load, double sign) {
+  const size_t needed = static_cast<size_t>(load.lane) + 1;
+  if (lane_s_.size() < needed) lane_s_.resize(needed);
+  lane_s_[0] += sign * load.cpu_s;
+  lane_s_[static_cast<size_t>(load.lane)] += sign * load.device_s;
+  deadline_s_ += sign * load.deadline_s;
+}
+
+void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<TaskIndex> task) {
+  auto it = jobs_.find(job.id);
+  if (it != jobs_.end()) {
+    Count(it->second.load, -1);
+    deadlines_.erase({it->second.load.deadline, job.id});
+  }
+  if (job.final() || job.paused) {
+    if (it != jobs_.end()) jobs_.erase(it);
+    if (jobs_.empty()) lane_s_.assign(lane_s_.size(), 0), deadline_s_ = 0;  // rounding
+    return;
+  }
+  if (it == jobs_.end()) it = jobs_.emplace(job.id, Entry{}).first;
+  Entry& entry = it->second;
+  int granted = 0, unfinished = 0;
+  for (const Task& one : job.tasks) {
+    if (std::holds_alternative<Finished>(one.phase)) continue;
+    granted += std::max(0, one.remaining());
+    ++unfinished;
+  }
+  const int extra = std::max(0, trials_left - granted) / std::max(1, unfinished);
+  if (!task || entry.tasks.size() != job.tasks.size()) {
+    entry.tasks.resize(job.tasks.size());
+    for (size_t i = 0; i < job.tasks.size(); ++i)
+      entry.tasks[i] = Estimate(job, TaskIndex{static_cast<int>(i)}, extra);
+  } else {
+    entry.tasks[static_cast<size_t>(task->value)] = Estimate(job, *task, extra);
+    entry.next = (entry.next + 1) % entry.tasks.size();
+    entry.tasks[entry.next] = Estimate(job, TaskIndex{static_cast<int>(entry.next)}, extra);
+  }
+  Load load;
+  load.lane = lane;
+  load.deadline = job.params.deadline;
+  double longest = 0;
+  int open = 0;
+  for (const TaskLoad& one : entry.tasks) {
+    load.cpu_s += one.cpu_s;
+    load.device_s += one.device_s;
+    longest = std::max(longest, one.cpu_s + one.device_s);
+    open += one.cpu_s + one.device_s > 0;
+  }
+  const double serial = load.cpu_s + load.device_s;
+  const int depth =
+      job.params.pipeline_depth > 0 ? job.params.pipeline_depth : 1 + static_cast<int>(Slots(lane));
+  const int beside = std::max(1, std::min(depth, open));
+  load.span_s =
+      std::max({longest, serial / beside, load.cpu_s / Slots(0), load.device_s / Slots(lane)});
+  const double last = Seconds(job, v1::STAGE_COMPILE, std::nullopt);
+  const double first = std::holds_alternative<Importing>(job.phase)
+                           ? Seconds(job, v1::STAGE_IMPORT, std::nullopt)
+                           : 0;
+  load.cpu_s += first + last;
+  load.span_s += first + last;
+  if (load.deadline != absl::InfiniteFuture())
+    load.deadline_s = std::max(load.cpu_s / Slots(0), load.device_s / Slots(lane));
+  entry.load = load;
+  Count(load, 1);
+  if (load.deadline != absl::InfiniteFuture()) deadlines_.insert({load.deadline, job.id});
+}
+
+const Forecast::Load* Forecast::Of(JobId job) const {
+  auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : &it->second.load;
+}
+
+double Forecast::LaneSeconds(int lane) const {
+  return lane < static_cast<int>(lane_s_.size())
+             ? std::max(0.0, lane_s_[static_cast<size_t>(lane)]) / Slots(lane)
+             : 0;
+}
+
+double Forecast::Horizon() const {
+  double longest = 0;
+  for (int lane = 0; lane < static_cast<int>(lane_s_.size()); ++lane)
+    longest = std::max(longest, LaneSeconds(lane));
+  return longest;
+}
+
+absl::Time Forecast::Finish(const Job& job, bool earlier_deadlines_first, absl::Time now) const {
+  auto own = jobs_.find(job.id);
+  if (own == jobs_.end()) return absl::InfiniteFuture();
+  const Load& load = own->second.load;
+  double cpu = load.cpu_s, device = load.device_s;
+  auto add = [&](const Load& other, double limit_cpu, double limit_device) {
+    cpu += std::min(other.cpu_s, limit_cpu);
+    if (other.lane == load.lane) device += std::min(other.device_s, limit_device);
+  };
+  if (earlier_deadlines_first) {
+    for (const auto& [deadline, id] : deadlines_) {
+      if (deadline >= load.deadline) break;
+      if (id != job.id) add(jobs_.at(id).load, HUGE_VAL, HUGE_VAL);
+    }
+  } else {
+    for (const auto& [id, other] : jobs_) {
+      if (id != job.id) add(other.load, load.cpu_s, load.device_s);
+    }
+  }
+  const double seconds = std::max({load.span_s, cpu / Slots(0), device / Slots(load.lane)});
+  return now + absl::Seconds(seconds);
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,296 @@
+// Chooses by predicted durations (forecast.h). In this order:
+//
+//  1. Nobody starves: what other stages passed more often than kPatience allows goes first, the one
+//     waiting longest before the others.
+//  2. Tenants get slots in proportion to their shares: the one that was served least (slot seconds
+//     over slots and share) first. Who comes (again) starts where the least served is, and nobody
+//     falls back by more than kLag for slots that others had no use for.
+//  3. Within a tenant: priority.
+//  4. Jobs that have a deadline and can still meet it, least slack first, as long as their slack is
+//     not ample; then jobs that would make everything end later if they waited longer (alone they
+//     take nearly as long as all that is left takes together), least slack first.
+//  5. A profile stage is not started while its builds are so far behind that it would hold its
+//     device idle: as late as it can without ending later.
+//     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
+//     more than the device; where a device is the bottleneck and is about to run dry: the CPU stage
+//     whose end soonest gives it work (build, then propose, then update).
+//  6. The propose that follows an update of the same job; then the job with the least work left,
+//     which is what makes the mean completion short.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "scheduler/forecast.h"
+#include "scheduler/job_state.h"
+#include "scheduler/policy.h"
+#include "scheduler/ready_index.h"
+#include "scheduler/slot_index.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Stages that may pass a waiting one: some, and a few of every job there is.
+constexpr int64_t kPatience = 40, kPatiencePerJob = 6;
+constexpr double kLag = 300;  // s
+// A deadline presses when less is left than so many times what the job, and all others with
+// deadlines, would take.
+constexpr double kAmple = 4;
+// A job that takes so much of the horizon alone must not wait.
+constexpr double kCritical = 0.85;
+// Predictions are off; a job is given up for late only when this share of its time is missing.
+constexpr double kHopeful = 0.8;
+// Candidates built or being built for every device slot before the lane counts as fed.
+constexpr int kSupply = 2;
+
+// What kind of urgency a group of items has; see the list above.
+enum Urgency : int64_t { kOverdue, kDeadline, kCriticalPath, kOrdinary };
+// How soon a stage gives its device work.
+enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
+
+struct Group {
+  int64_t tenant, priority, urgency, lane, path;
+  // 24 bits tenant, 6 priority (0 first), 2 urgency, 20 lane, 3 path
+  int64_t Pack() const {
+    return (((tenant * 64 + priority) * 4 + urgency) << 20 | lane) << 3 | path;
+  }
+  static Group Unpack(int64_t packed) {
+    Group group{};
+    group.path = packed & 7;
+    group.lane = packed >> 3 & 0xfffff;
+    packed >>= 23;
+    group.urgency = packed % 4;
+    group.priority = packed / 4 % 64;
+    group.tenant = packed / 256;
+    return group;
+  }
+};
+
+class Predictive : public Policy {
+ public:
+  Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
+    const Known& known = jobs_[job.id];
+    const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
+    Group group{work.fetch ? 0 : known.tenant, 31 - std::clamp(job.params.priority, -32, 31),
+                kOrdinary, job.lane, PathOf(work, job)};
+    if (wait.passed >= patience) {
+      group.tenant = group.priority = group.lane = group.path = 0;
+      group.urgency = kOverdue;
+      return Rank{group.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
+    }
+    Rank rank;
+    if (work.device && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
+      rank.waits = true;
+      return rank;
+    }
+    rank.until = absl::InfiniteFuture();
+    rank.patience = patience;
+    const Forecast::Load* load = view_.forecast->Of(job.id);
+    const double span = load == nullptr ? 0 : load->span_s;
+    const absl::Time latest_start = Urgent(job, span, wait.now, &group, &rank.until);
+    if (group.urgency != kOrdinary) {
+      rank.key = {absl::ToDoubleSeconds(latest_start - absl::UnixEpoch()), 0};
+      group.lane = group.path = 0;
+    } else {
+      const bool follows = work.kind == v1::STAGE_PROPOSE && known.updated == wait.now;
+      const double left = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
+      rank.key = {follows ? 0.0 : 1.0, left};
+    }
+    rank.group = group.Pack();
+    return rank;
+  }
+
+  GroupRank RankOfGroup(int64_t packed) const override {
+    const Group group = Group::Unpack(packed);
+    if (group.urgency == kOverdue) return {-1, 0, 0};
+    const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
+    double urgency = static_cast<double>(group.urgency * 8);
+    if (group.urgency == kOrdinary) {
+      const int lane = static_cast<int>(group.lane);
+      if (group.path >= kCpuHeavy) {
+        urgency += CpuHungry(lane) ? static_cast<double>(group.path) : 0;
+      } else if (Hungry(lane)) {
+        urgency += static_cast<double>(group.path);
+      }
+    }
+    return {std::max(0.0, served), static_cast<double>(group.priority), urgency};
+  }
+
+  void Changed(const Job& job) override {
+    Known& known = jobs_[job.id];
+    const bool runs = !job.final() && !job.paused;
+    if (!known.runs && runs) {
+      known.tenant = TenantOf(job);
+      Tenant& tenant = tenants_[static_cast<size_t>(known.tenant)];
+      if (tenant.running == 0) tenant.served = std::max(tenant.served, Floor());
+      ++tenant.running;
+      ++running_;
+    } else if (known.runs && !runs) {
+      --tenants_[static_cast<size_t>(known.tenant)].running;
+      --running_;
+    }
+    known.runs = runs;
+    if (job.final() && known.live == 0) jobs_.erase(job.id);
+  }
+
+  void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {
+    Known& known = jobs_[job.id];
+    ++known.live;
+    if (work.kind == v1::STAGE_BUILD) ++builds_[job.lane];
+    const int units = static_cast<int>(stage.candidates.size());
+    const double seconds =
+        absl::ToDoubleSeconds(view_.forecast->Stage(job, work.kind, work.task, units));
+    charged_[stage.id] = {job.lane, seconds};
+    Serve(known.tenant, work.device ? job.lane : SlotIndex::kCpuLane, seconds);
+  }
+
+  void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
+    Known& known = jobs_[job.id];
+    --known.live;
+    auto charged = charged_.find(stage.id);
+    if (charged != charged_.end()) {
+      const auto [lane, seconds] = charged->second;
+      if (stage.kind == v1::STAGE_BUILD && --builds_[lane] == 0) builds_.erase(lane);
+      Serve(known.tenant, stage.kind == v1::STAGE_PROFILE ? lane : SlotIndex::kCpuLane,
+            absl::ToDoubleSeconds(now - stage.started) - seconds);
+      charged_.erase(charged);
+    }
+    if (stage.kind == v1::STAGE_UPDATE) known.updated = now;
+    if (job.final() && known.live == 0) jobs_.erase(job.id);
+  }
+
+  bool HonoursDeadlines() const override { return true; }
+
+ private:
+  struct Known {
+    bool runs = false;
+    int64_t tenant = 0;
+    int live = 0;
+    absl::Time updated = absl::InfinitePast();
+  };
+  struct Tenant {
+    double served = 0;  // seconds of all slots of a lane, over its share
+    double share = 1;
+    int running = 0;  // jobs
+  };
+
+  Path PathOf(const WorkItem& work, const Job& job) const {
+    switch (work.kind) {
+      case v1::STAGE_PROFILE: {
+        const Forecast::Load* load = view_.forecast->Of(job.id);
+        return load != nullptr && load->cpu_s > load->device_s ? kCpuHeavy : kDeviceHeavy;
+      }
+      case v1::STAGE_BUILD:
+        return kBuild;
+      case v1::STAGE_PROPOSE:
+        return kPropose;
+      case v1::STAGE_UPDATE:
+        return kUpdate;
+      default:
+        return kUser;  // import, compile
+    }
+  }
+
+  // Sets the urgency of the group and until when it holds; returns by when the job must go on.
+  absl::Time Urgent(const Job& job, double span, absl::Time now, Group* group,
+                    absl::Time* until) const {
+    const absl::Time deadline = job.params.deadline;
+    if (deadline != absl::InfiniteFuture()) {
+      const double ample = kAmple * (span + view_.forecast->DeadlineSeconds());
+      const absl::Time presses = deadline - absl::Seconds(ample);
+      const absl::Time lost = deadline - absl::Seconds(kHopeful * span);
+      if (now < presses) {
+        *until = presses;
+      } else if (now < lost) {
+        *until = lost;
+        group->urgency = kDeadline;
+        return deadline - absl::Seconds(span);
+      }
+    }
+    const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
+    const absl::Time critical = end - absl::Seconds(span / kCritical);
+    if (critical <= now) {
+      group->urgency = kCriticalPath;
+    } else {
+      *until = std::min(*until, critical);
+    }
+    return end - absl::Seconds(span);
+  }
+
+  // When a profile stage of the task should start: with no wait for builds after that, by what is
+  // known of both. At once where nothing is being built.
+  absl::Time StartOf(const Job& job, TaskIndex index, absl::Time now) const {
+    std::set<AttemptId> builds;
+    int unbuilt = 0, all = 0;
+    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
+      const auto* building = std::get_if<Building>(&candidate.where);
+      if (building != nullptr) builds.insert(building->attempt);
+      unbuilt += building != nullptr || std::holds_alternative<Unbuilt>(candidate.where);
+      ++all;
+    }
+    if (builds.empty()) return now;
+    const absl::Duration build = view_.forecast->Stage(job, v1::STAGE_BUILD, index, 1);
+    const absl::Duration profile = view_.forecast->Stage(job, v1::STAGE_PROFILE, index, 1);
+    return now + unbuilt * build / static_cast<int64_t>(builds.size()) - all * profile;
+  }
+
+  double WorkLeft(const Forecast::Load& load) const {
+    return load.cpu_s / std::max(1, view_.slots->Count(SlotIndex::kCpuLane)) +
+           load.device_s / std::max(1, view_.slots->Count(load.lane));
+  }
+
+  // The lane's devices are what everything waits for, and they are about to have nothing to do.
+  bool Hungry(int lane) const {
+    if (lane == SlotIndex::kCpuLane) return false;
+    auto builds = builds_.find(lane);
+    const int supply = view_.ready->Count(lane) + (builds == builds_.end() ? 0 : builds->second);
+    return supply < kSupply * view_.slots->Count(lane) &&
+           view_.forecast->LaneSeconds(lane) >=
+               0.9 * view_.forecast->LaneSeconds(SlotIndex::kCpuLane);
+  }
+
+  // The same for the CPU slots, of jobs whose devices are in this lane.
+  bool CpuHungry(int lane) const {
+    const int cpu = SlotIndex::kCpuLane;
+    return view_.ready->Count(cpu) < kSupply * view_.slots->Count(cpu) &&
+           view_.forecast->LaneSeconds(cpu) >= view_.forecast->LaneSeconds(lane);
+  }
+
+  int64_t TenantOf(const Job& job) {
+    auto [it, fresh] =
+        tenant_numbers_.emplace(job.params.tenant, static_cast<int64_t>(tenants_.size()));
+    if (fresh) tenants_.emplace_back();
+    tenants_[static_cast<size_t>(it->second)].share = std::max(1e-3, job.params.share);
+    return it->second;
+  }
+
+  // The least served of the tenants with work.
+  double Floor() const {
+    double floor = HUGE_VAL;
+    for (const Tenant& tenant : tenants_) {
+      if (tenant.running > 0) floor = std::min(floor, tenant.served);
+    }
+    return floor == HUGE_VAL ? 0 : floor;
+  }
+
+  void Serve(int64_t number, int lane, double seconds) {
+    if (tenants_.size() < 3) return;  // nobody to share with
+    Tenant& tenant = tenants_[static_cast<size_t>(number)];
+    tenant.served += seconds / std::max(1, view_.slots->Count(lane)) / tenant.share;
+    tenant.served = std::min(tenant.served, Floor() + kLag);
+  }
+
+  std::map<JobId, Known> jobs_;  // unfinished, or with running stages
+  std::map<std::string, int64_t> tenant_numbers_;
+  std::vector<Tenant> tenants_{1};  // the first: users who wait for a module
+  std::map<int, int> builds_;       // running ones, by the lane they feed
+  std::map<AttemptId, std::pair<int, double>> charged_;
+  int running_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakePredictive() { return std::make_unique<Predictive>(); }
+
+}  // namespace heddle::scheduler

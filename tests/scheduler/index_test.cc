@@ -1,0 +1,205 @@
+// The dispatcher's indexes against the plain definitions: over random events, what it says is ready
+// and free is what looking at every job, slot and running stage gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/dispatcher.h"
+
+namespace heddle::scheduler {
+namespace {
+
+template <typename Phase>
+int CountWhere(const Task& task) {
+  return static_cast<int>(std::count_if(
+      task.round.begin(), task.round.end(),
+      [](const auto& entry) { return std::holds_alternative<Phase>(entry.second.where); }));
+}
+
+std::set<WorkItem> PlainReady(const Dispatcher& dispatcher, absl::Time now) {
+  std::set<WorkItem> ready;
+  if (!dispatcher.store_problem().empty()) return ready;
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.paused || job.final()) continue;
+    if (!std::holds_alternative<Tuning>(job.phase)) {
+      const auto kind =
+          std::holds_alternative<Importing>(job.phase) ? v1::STAGE_IMPORT : v1::STAGE_COMPILE;
+      if (!job.live && job.not_before <= now)
+        ready.insert(WorkItem{id, kind, std::nullopt, std::nullopt, false});
+      continue;
+    }
+    int devices = 0;
+    for (const auto& [attempt, stage] : dispatcher.live())
+      devices += stage.job == id && stage.kind == v1::STAGE_PROFILE;
+    const bool more = job.params.max_devices == 0 || devices < job.params.max_devices;
+    for (TaskIndex index : job.in_flight) {
+      const Task& task = job.tasks[static_cast<size_t>(index.value)];
+      if (task.not_before > now) continue;
+      auto add = [&](bool is, v1::StageKind kind) {
+        if (is) ready.insert(WorkItem{id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
+      };
+      add(more && CountWhere<Built>(task) > 0, v1::STAGE_PROFILE);
+      add(CountWhere<Unbuilt>(task) > 0, v1::STAGE_BUILD);
+      add(std::holds_alternative<WantsUpdate>(task.phase), v1::STAGE_UPDATE);
+      add(std::holds_alternative<WantsPropose>(task.phase), v1::STAGE_PROPOSE);
+    }
+  }
+  return ready;
+}
+
+bool PlainFree(const Dispatcher& dispatcher, const SlotInfo& slot, absl::Time now) {
+  if (!dispatcher.tracker_problem().empty() || !slot.usable) return false;
+  if (dispatcher.BacksOffUntil(slot.id) > now) return false;
+  auto shares = [&](const std::string& host, const std::vector<int>& cores) {
+    return host == slot.host && std::any_of(slot.cores.begin(), slot.cores.end(), [&](int core) {
+             return std::count(cores.begin(), cores.end(), core) > 0;
+           });
+  };
+  for (const auto& [id, stage] : dispatcher.live()) {
+    if (stage.slot == slot.id || shares(stage.host, stage.cores)) return false;
+  }
+  return std::none_of(
+      dispatcher.slots().begin(), dispatcher.slots().end(),
+      [&](const SlotInfo& other) { return other.foreign && shares(other.host, other.cores); });
+}
+
+class Course {
+ public:
+  Course(uint64_t seed, const std::string& policy)
+      : random_(seed), exact_(policy == "round_robin"), dispatcher_(*MakePolicy(policy)) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
+      now_ += absl::Milliseconds(Below(800));
+      const Event event = i == 0 ? Event(Slots()) : Any();
+      started_ += static_cast<int>(dispatcher_.Step(event, now_).size());
+      Compare(i);
+    }
+    EXPECT_GT(started_, steps / 4) << "nothing happened";
+  }
+
+ private:
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+
+  SlotsChanged Slots() {
+    SlotsChanged event;
+    if (Below(12) == 0) event.problem = "gone";
+    for (int w = 0; w < 4; ++w) {
+      if (Below(6) == 0) continue;
+      for (int s = 0; s < 5; ++s) {
+        SlotInfo slot;
+        slot.id = {absl::StrCat("w", w), absl::StrCat("s", s)};
+        slot.host = absl::StrCat("h", w / 2);  // two workers may share a host
+        slot.device = s >= 2;
+        slot.cores = s == 4 ? std::vector<int>{w % 2 * 8, w % 2 * 8 + 1}
+                            : std::vector<int>{w % 2 * 8 + s % 3};
+        slot.target = slot.device ? absl::StrCat("t", w % 2) : "";
+        slot.device_key = slot.device ? absl::StrCat("k", w % 2) : "";
+        slot.foreign = Below(15) == 0;
+        slot.usable = !slot.foreign && Below(10) != 0;
+        event.slots.push_back(slot);
+      }
+    }
+    std::shuffle(event.slots.begin(), event.slots.end(), random_);
+    return event;
+  }
+
+  Event Any() {
+    const JobId job{1 + Below(std::max(1, jobs_))};
+    switch (Below(40)) {
+      case 0:
+      case 1:
+      case 2: {
+        JobParams params;
+        params.target = absl::StrCat("t", Below(2));
+        params.threads = Below(3);
+        params.trials_per_task = 1 + Below(24);
+        params.batch = 1 + Below(8);
+        params.pipeline_depth = 1 + Below(3);
+        params.max_devices = Below(3);
+        params.tenant = absl::StrCat("u", Below(3));
+        params.priority = Below(3) - 1;
+        if (Below(2) == 0) params.deadline = now_ + absl::Minutes(Below(20));
+        return jobs_ < 12 ? Event(JobSubmitted{JobId{++jobs_}, params}) : Event(Tick{});
+      }
+      case 3:
+        return Slots();
+      case 4:
+        return PauseRequested{job, ""};
+      case 5:
+      case 6:
+        return ResumeRequested{job};
+      case 7:
+        return Below(6) == 0 ? Event(CancelRequested{job, ""}) : Event(Tick{});
+      case 8:
+        return StoreBlocked{Below(4) == 0 ? "full" : ""};
+      case 9:
+        now_ += absl::Seconds(Below(12));
+        return Tick{};
+      default:
+        return OfStage();
+    }
+  }
+
+  Event OfStage() {
+    const auto& live = dispatcher_.live();
+    if (live.empty()) return Tick{};
+    const LiveStage& stage = std::next(live.begin(), Below(static_cast<int>(live.size())))->second;
+    const bool streams = stage.kind == v1::STAGE_BUILD || stage.kind == v1::STAGE_PROFILE;
+    if (streams && !stage.candidates.empty() && Below(8) != 0) {
+      const CandidateId candidate = *stage.candidates.begin();
+      const v1::Outcome outcome = Below(6) == 0 ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK;
+      if (stage.kind == v1::STAGE_BUILD) return CandidateBuilt{stage.id, candidate, outcome, ""};
+      return CandidateProfiled{stage.id, candidate, outcome, "", 5};
+    }
+    if (streams && Below(3) == 0 && !stage.candidates.empty())
+      return CandidateStarted{stage.id, *stage.candidates.begin()};
+    if (Below(8) == 0 || (streams && !stage.candidates.empty())) {
+      return StageFinished{
+          stage.id, {v1::FAULT_INFRASTRUCTURE, "broke"}, Below(2) == 0, {}, Below(4) == 0};
+    }
+    StageFinished end{stage.id, {}, true, {}};
+    if (stage.kind == v1::STAGE_IMPORT)
+      end.result = Imported{std::vector<TaskPlan>(static_cast<size_t>(Below(4))), ""};
+    if (stage.kind == v1::STAGE_PROPOSE) end.result = Proposed{Below(8), Below(12) == 0};
+    return end;
+  }
+
+  void Compare(int step) {
+    const std::vector<WorkItem> order = dispatcher_.ReadyWork();
+    const std::set<WorkItem> indexed(order.begin(), order.end());
+    ASSERT_EQ(indexed.size(), order.size()) << "twice, step " << step;
+    const std::set<WorkItem> plain = PlainReady(dispatcher_, now_);
+    if (exact_) {
+      ASSERT_EQ(indexed, plain) << "step " << step;
+    } else {
+      ASSERT_TRUE(std::includes(plain.begin(), plain.end(), indexed.begin(), indexed.end()))
+          << "step " << step;
+    }
+    for (const SlotInfo& slot : dispatcher_.slots()) {
+      ASSERT_EQ(dispatcher_.SlotFree(slot), PlainFree(dispatcher_, slot, now_))
+          << "step " << step << " " << slot.id.worker << "/" << slot.id.slot;
+    }
+  }
+
+  std::mt19937_64 random_;
+  const bool exact_;
+  Dispatcher dispatcher_;
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  int jobs_ = 0, started_ = 0;
+};
+
+TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {
+  for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
+    for (const char* policy : {"round_robin", "predictive"}) {
+      SCOPED_TRACE(absl::StrCat(policy, " seed ", seed));
+      Course(seed, policy).Run(600);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
