@@ -48,6 +48,9 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options);
 
 int ListJobs(const GlobalOptions& global, bool all);
 int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& jobs, bool stages);
+// Finished jobs, their stages and the slots there are, as one JSON file for heddle-sim.
+int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
+              const std::string& output);
 int WatchJob(const GlobalOptions& global, const std::string& job);
 int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
                absl::Duration timeout);

@@ -187,9 +187,17 @@ int main(int argc, char** argv) {
   bool all_jobs = false;
   CLI::App* jobs_app = command("jobs", "List jobs");
   jobs_app->add_flag("-a,--all", all_jobs, "Finished ones too");
-  jobs_app->callback([&] { code = client::ListJobs(global, all_jobs); });
-
   std::vector<std::string> job_ids;
+  std::string trace_output;
+  CLI::App* trace_app =
+      jobs_app->add_subcommand("trace", "Export finished jobs for heddle-sim --replay");
+  trace_app->add_option("job", job_ids, "Job ids")->required();
+  trace_app->add_option("-o,--output", trace_output, "File to write")->required();
+  jobs_app->callback([&] {
+    code = trace_app->parsed() ? client::TraceJobs(global, job_ids, trace_output)
+                               : client::ListJobs(global, all_jobs);
+  });
+
   std::string job_id;
   bool stages = false;
   CLI::App* show_app = command("show", "Show jobs, their tasks and the timeline of their stages");

@@ -229,6 +229,8 @@ void Executive::Perform(const Decision& decision) {
   if (const auto* start = std::get_if<StartStage>(&decision)) {
     PerformStart(*start);
   } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+    if (auto row = spans_.find(feed->attempt); row != spans_.end())
+      row->second.span.set_candidates(row->second.span.candidates() + 1);
     if (StageRunner* runner = Runner(feed->attempt))
       runner->Feed(MakeProfileInput(book_, feed->job, feed->candidate));
   } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {

@@ -11,8 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "scheduler/sim/deadlines.h"
 #include "scheduler/sim/fuzz.h"
 #include "scheduler/sim/plot.h"
+#include "scheduler/sim/recorded.h"
 #include "scheduler/sim/report.h"
 #include "scheduler/sim/thesis.h"
 
@@ -28,7 +30,9 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int RunScenarios(const Flags& flags) {
-  absl::StatusOr<Scenario> scenario = ReadScenario(flags.scenario);
+  double recorded = 0;  // makespan
+  absl::StatusOr<Scenario> scenario =
+      flags.replay.empty() ? ReadScenario(flags.scenario) : ReadRecorded(flags.replay, &recorded);
   if (!scenario.ok()) return Fail(scenario.status());
   if (flags.has_seed) scenario->seed = flags.seed;
   std::vector<std::string> policies = flags.policies;
@@ -71,16 +75,20 @@ int RunScenarios(const Flags& flags) {
   if (flags.json) return 0;
   std::printf("%s: %zu jobs on %zu slots\n%s", scenario->name.c_str(), scenario->jobs.size(),
               scenario->slots.size(), ReportTable(*scenario, reports).c_str());
+  if (recorded > 0) {
+    std::printf("recorded makespan %s; simulated %+.1f %%\n", HumanSeconds(recorded).c_str(),
+                100 * (reports.front().makespan / recorded - 1));
+  }
   return 0;
 }
 
 int RunThesis(const Flags& flags) {
-  constexpr int kTrials = 2000;
+  constexpr int kTrials = 2000, kBatch = 46;
   std::vector<std::string> policies = flags.policies;
   if (policies.empty()) policies.push_back("round_robin");
   bool met = true;
   for (const std::string& policy : policies) {
-    const absl::StatusOr<std::vector<ThesisRow>> rows = ThesisRows(policy, kTrials);
+    const absl::StatusOr<std::vector<ThesisRow>> rows = ThesisRows(policy, kTrials, kBatch);
     if (!rows.ok()) return Fail(rows.status());
     for (const ThesisRow& row : *rows) {
       met &= row.met;
@@ -103,6 +111,31 @@ int RunThesis(const Flags& flags) {
                   ThesisTable(policy, *rows).c_str());
   }
   return met ? 0 : 1;
+}
+
+int RunDeadlines(const Flags& flags) {
+  constexpr double kSlack = 0.02;
+  std::vector<std::string> policies = flags.policies;
+  if (policies.empty()) policies = {"round_robin", "predictive"};
+  for (const std::string& policy : policies) {
+    const absl::StatusOr<DeadlineTotals> totals =
+        MeetDeadlines(policy, flags.seed, static_cast<uint64_t>(flags.deadlines), kSlack);
+    if (!totals.ok()) return Fail(totals.status());
+    const double share = static_cast<double>(totals->met) / std::max(1, totals->jobs);
+    if (flags.json) {
+      std::printf("%s\n", nlohmann::json({{"schema_version", 1},
+                                          {"policy", policy},
+                                          {"deadlines", totals->jobs},
+                                          {"met", totals->met},
+                                          {"share", share}})
+                              .dump()
+                              .c_str());
+    } else {
+      std::printf("%-14s %d of %d deadlines met: %.1f %%\n", policy.c_str(), totals->met,
+                  totals->jobs, 100 * share);
+    }
+  }
+  return 0;
 }
 
 int RunFuzz(const Flags& flags) {

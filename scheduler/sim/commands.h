@@ -20,10 +20,12 @@ struct Flags {
   std::string planted = "none";
   int threads = 0;  // 0: as many as there are cores
   bool thesis = false;
+  int deadlines = 0;  // instances
 };
 
 int RunScenarios(const Flags& flags);
 int RunThesis(const Flags& flags);
+int RunDeadlines(const Flags& flags);
 int RunFuzz(const Flags& flags);
 
 }  // namespace heddle::sim

@@ -16,7 +16,12 @@ int main(int argc, char** argv) {
   app.add_flag("--json", flags.json, "one JSON object a policy");
   CLI::Option* seed =
       app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one");
+  app.add_option("--replay", flags.replay,
+                 "a run that `heddle jobs trace` wrote, instead of a scenario");
   app.add_flag("--thesis", flags.thesis, "the thesis' set-ups beside what is wanted of them");
+  app.add_option("--deadlines", flags.deadlines,
+                 "share of deadlines met, over so many random instances in which all can be")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--fuzz", flags.fuzz,
                  "so many seeds of random worlds with faults; stops at the first broken promise");
   app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
@@ -25,13 +30,17 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "heddle-sim 0.1.0");
   try {
     app.parse(argc, argv);
-    const int modes = !flags.scenario.empty() + flags.thesis + (flags.fuzz > 0);
-    if (modes != 1) throw CLI::ValidationError("give one of: a scenario file, --thesis, --fuzz N");
+    const int modes = !flags.scenario.empty() + !flags.replay.empty() + flags.thesis +
+                      (flags.deadlines > 0) + (flags.fuzz > 0);
+    if (modes != 1)
+      throw CLI::ValidationError(
+          "give one of: a scenario file, --replay FILE, --thesis, --deadlines N, --fuzz N");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   flags.has_seed = seed->count() > 0;
   if (flags.thesis) return heddle::sim::RunThesis(flags);
+  if (flags.deadlines > 0) return heddle::sim::RunDeadlines(flags);
   if (flags.fuzz > 0) return heddle::sim::RunFuzz(flags);
   return heddle::sim::RunScenarios(flags);
 }

@@ -11,7 +11,7 @@
 namespace heddle::sim {
 namespace {
 
-constexpr double kWidth = 1200, kRight = 24, kCharWidth = 6.6;
+constexpr double kWidth = 1200, kRight = 40, kCharWidth = 6.6;
 constexpr int kMaxRows = 48;        // slots drawn; more would be thinner than a line
 constexpr int kMaxLegendJobs = 12;  // names; further jobs share their colours
 constexpr double kFinest = 0.6;     // pixels; shorter stages are drawn together
@@ -181,7 +181,29 @@ class Drawing {
       Text(at + 27, y, look.name, 12, kFaint, "start");
       at += 44 + kCharWidth * static_cast<double>(std::string(look.name).size());
     }
+    const bool disturbed = Any(&RanStage::disturbed), faults = Any(&RanStage::fault);
+    if (disturbed) {
+      absl::StrAppendFormat(
+          &body_, "<rect x=\"%.1f\" y=\"%.1f\" width=\"22\" height=\"2.5\" fill=\"#cf222e\"/>\n",
+          at, y - 2);
+      Text(at + 27, y, "disturbed by another job", 12, kFaint, "start");
+      at += 200;
+    }
+    if (faults) {
+      absl::StrAppendFormat(&body_, "<path d=\"M%.1f %.1fl-4 -7h8z\" fill=\"#cf222e\"/>\n", at + 6,
+                            y);
+      Text(at + 17, y, "ended by a fault", 12, kFaint, "start");
+    }
     return y - top + 22;
+  }
+
+  bool Any(bool RanStage::*what) const {
+    for (const PlotRun& run : runs_) {
+      for (const RanStage& stage : run.result->stages) {
+        if (stage.*what) return true;
+      }
+    }
+    return false;
   }
 
   double Panel(const PlotRun& run, double y) {
@@ -295,7 +317,7 @@ class Drawing {
                             "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"%g\"/>\n",
                             line, colour, device ? 1.6 : 1.0);
       Text(left_ - 10, y + (device ? 50 : 32),
-           absl::StrFormat("%s %.0f %%", device ? "devices" : "CPU slots", 100 * mean), 11, colour,
+           absl::StrFormat("%s held %.0f %%", device ? "devices" : "CPU", 100 * mean), 11, colour,
            "end", true);
     }
   }

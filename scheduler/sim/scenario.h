@@ -52,7 +52,8 @@ struct SimTask {
   double flops = 1e9;
   Curve curve;
   StageTimes times;
-  std::string key;  // workload hash; tasks with the same are the same workload
+  int candidates = 0;  // how many the search finds; 0: as many as are asked for
+  std::string key;     // workload hash; tasks with the same are the same workload
 };
 
 struct SimJob {

@@ -109,13 +109,14 @@ void ReadTasks(const Reader& read, const Json& json, const std::string& path, co
   if (!list.is_array()) return read.Wrong(path + ".tasks", "must be a number, or a list of tasks");
   for (size_t i = 0; i < list.size() && read.ok(); ++i) {
     const std::string at = absl::StrCat(path, ".tasks[", i, "]");
-    read.Known(list[i], at, {"count", "weight", "flops", "key", "times", "curve"});
+    read.Known(list[i], at, {"count", "weight", "flops", "candidates", "key", "times", "curve"});
     if (!read.ok()) return;
     SimTask task = base;
     int count = 1;
     read.Integer(list[i], at, "count", 1, kMaxTasks, &count);
     read.Integer(list[i], at, "weight", 1, 1'000'000, &task.weight);
     read.Number(list[i], at, "flops", 0, 1e18, &task.flops);
+    read.Integer(list[i], at, "candidates", 0, 1'000'000'000, &task.candidates);
     read.Text(list[i], at, "key", &task.key);
     ReadTimes(read, list[i], at, &task.times);
     ReadCurve(read, list[i], at, &task.curve);

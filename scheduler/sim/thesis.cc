@@ -27,7 +27,7 @@ struct Setup {
   std::function<bool(const ThesisRow&)> met;
 };
 
-Scenario MakeScenario(const Setup& setup, int trials) {
+Scenario MakeScenario(const Setup& setup, int trials, int batch) {
   Scenario scenario;
   scenario.name = setup.name;
   auto slot = [&](const std::string& worker, const std::string& id, bool device) {
@@ -55,7 +55,7 @@ Scenario MakeScenario(const Setup& setup, int trials) {
     job.name = absl::StrCat("resnet18-", j + 1);
     job.target = "llvm -mcpu=any";
     job.trials = trials;
-    job.batch = 46;
+    job.batch = batch;
     job.pipeline_depth = setup.depth;
     job.gradient = false;
     job.times = times;
@@ -76,7 +76,8 @@ double Bound(const Setup& setup) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ThesisRow>> ThesisRows(const std::string& policy, int trials) {
+absl::StatusOr<std::vector<ThesisRow>> ThesisRows(const std::string& policy, int trials,
+                                                  int batch) {
   const auto near_bound = [](const ThesisRow& row) { return row.speedup >= 0.95 * row.bound; };
   const auto fed = [](const ThesisRow& row) {
     return row.device_idle <= 0.05 && row.speedup >= 2.2;
@@ -103,7 +104,7 @@ absl::StatusOr<std::vector<ThesisRow>> ThesisRows(const std::string& policy, int
   std::vector<ThesisRow> rows;
   double alone = 0;
   for (const Setup& setup : setups) {
-    const Scenario scenario = MakeScenario(setup, trials);
+    const Scenario scenario = MakeScenario(setup, trials, batch);
     const absl::StatusOr<WorldResult> result = RunWorld(scenario, setup.policy, {});
     if (!result.ok()) return result.status();
     const Report report = MakeReport(scenario, setup.policy, *result);

@@ -303,21 +303,24 @@ void World::EndSimple(AttemptId id) {
       return Finish(id, {}, std::move(imported), std::move(payload));
     }
     case v1::STAGE_PROPOSE: {
-      const bool fewer = Chance(scenario_.faults.broken);
-      const int count = fewer ? dice_.Below(start.count + 1) : start.count;
+      // The search state is the number of candidates proposed: what a restart must not forget.
+      int next = proposed_[{start.job.value, start.task->value}];
       if (options_.durable) {
-        // The search state is the number of candidates proposed: what a restart must not forget.
-        const std::string& state =
-            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state;
-        int next = 0;
-        (void)absl::SimpleAtoi(state, &next);
-        for (int i = 0; i < count; ++i) {
-          payload.proposed.emplace_back();
-          payload.proposed.back().set_trace(absl::StrCat("t", start.task->value, ".", next + i));
-        }
-        payload.search_state = absl::StrCat(next + count);
+        next = 0;
+        (void)absl::SimpleAtoi(
+            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state,
+            &next);
       }
-      return Finish(id, {}, Proposed{count, count < start.count || Chance(scenario_.faults.broken)},
+      const int found = job.tasks[static_cast<size_t>(start.task->value)].candidates;
+      int count = Chance(scenario_.faults.broken) ? dice_.Below(start.count + 1) : start.count;
+      if (found > 0) count = std::min(count, std::max(0, found - next));
+      for (int i = 0; i < count && options_.durable; ++i) {
+        payload.proposed.emplace_back();
+        payload.proposed.back().set_trace(absl::StrCat("t", start.task->value, ".", next + i));
+      }
+      payload.search_state = absl::StrCat(next + count);
+      const bool exhausted = count < start.count || (found > 0 && next + count >= found);
+      return Finish(id, {}, Proposed{count, exhausted || Chance(scenario_.faults.broken)},
                     std::move(payload));
     }
     case v1::STAGE_UPDATE:

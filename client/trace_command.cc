@@ -1,0 +1,43 @@
+// `heddle jobs trace`: a run, to be replayed by heddle-sim.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "client/commands.h"
+#include "client/json.h"
+#include "client/npy.h"
+
+namespace heddle::client {
+
+int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
+              const std::string& output) {
+  const ServiceClient client(global.server);
+  nlohmann::json trace = {{"schema_version", kJsonSchemaVersion}};
+  size_t stages = 0;
+  for (const std::string& id : ids) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(id);
+    if (!job.ok()) return Fail(job.status());
+    if (job->finished_unix_ns() == 0) {
+      return Fail(absl::InvalidArgumentError(fmt::format(
+          "{} is not finished; `heddle wait {}`, then trace it", job->id(), job->id())));
+    }
+    const absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(id);
+    if (!timeline.ok()) return Fail(timeline.status());
+    nlohmann::json object = ToJson(*job);
+    object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
+    trace["jobs"].push_back(std::move(object));
+    stages += static_cast<size_t>(timeline->spans_size());
+  }
+  const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
+  if (!devices.ok()) return Fail(devices.status());
+  trace["workers"] = ToJson(*devices).value("workers", nlohmann::json::array());
+  const std::string text =
+      trace.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (const absl::Status status = WriteFile(output, text); !status.ok()) return Fail(status);
+  fmt::print(stderr, "{} stages of {} jobs; `heddle-sim --replay {}` replays them\n", stages,
+             ids.size(), output);
+  return kDone;
+}
+
+}  // namespace heddle::client
