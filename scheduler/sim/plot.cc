@@ -94,7 +94,7 @@ class Drawing {
     row_height_ = rows_.size() <= 12 ? 24 : rows_.size() <= 24 ? 16 : 11;
     size_t longest = 6;
     for (int slot : rows_) longest = std::max(longest, NameOf(slot).size());
-    left_ = std::min(260.0, 28 + kCharWidth * static_cast<double>(longest));
+    left_ = std::clamp(28 + kCharWidth * static_cast<double>(longest), 128.0, 260.0);
   }
 
   std::string Draw() {
