@@ -80,10 +80,10 @@ GradientBudget MakeGradientBudget(int trials_per_task, int batch, absl::Span<con
   GradientBudget budget;
   budget.floor = std::min(trials_per_task, std::max(batch, trials_per_task / kFloorShare));
   int64_t total = static_cast<int64_t>(trials_per_task) * static_cast<int64_t>(known.size());
-  int64_t owed = 0;  // to tasks under the floor
+  int64_t owed = 0;  // to tasks nobody has measured yet
   for (int records : known) {
     total -= std::min(records, GradientCap(trials_per_task));
-    owed += std::max(0, budget.floor - records);
+    if (records == 0) owed += budget.floor;
   }
   budget.total =
       static_cast<int>(std::min<int64_t>(std::max(total, owed), std::numeric_limits<int>::max()));

@@ -54,7 +54,9 @@ std::optional<size_t> ChooseTask(absl::Span<const ChoiceTask> tasks, const Choic
 int GradientCap(int trials_per_task);
 
 // How a gradient job's trials are limited. Each of `known` is the number of records a task of the
-// job has from elsewhere; every one is a trial less, up to the cap of a task.
+// job has from elsewhere; every one is a trial less, up to the cap of a task. However many the
+// others have, a task without any is owed its floor; a task with a few is not, so that the same job
+// submitted again measures nothing, also where a small space had fewer points than the floor.
 struct GradientBudget {
   int floor = 0;  // trials every task gets
   int total = 0;  // trials the job may measure
