@@ -123,13 +123,14 @@ TEST(CompileModelTest, RecordsAreUsedAndBadOnesNamed) {
   }
 }
 
-// A convolution of few channels, which is direct by default, with the given weights.
+// A convolution of few channels, which is direct by default, with the given weights. Of enough work
+// for channels last to be worth its transposes.
 OnnxModel Convolution(float weight) {
-  std::vector<float> weights(4 * 4 * 9);
+  std::vector<float> weights(16 * 4 * 9);
   for (size_t i = 0; i < weights.size(); ++i) weights[i] = i % 5 < 2 ? weight : -0.5f * weight;
   OnnxModel model;
-  model.Input("x", {1, 4, 12, 12}).Constant("w", {4, 4, 3, 3}, weights);
-  model.Node("Conv", {"x", "w"}, {"y"}).Output("y", {1, 4, 10, 10});
+  model.Input("x", {1, 4, 26, 26}).Constant("w", {16, 4, 3, 3}, weights);
+  model.Node("Conv", {"x", "w"}, {"y"}).Output("y", {1, 16, 24, 24});
   return model;
 }
 
