@@ -1,7 +1,8 @@
 // The dedicated baseline: one job after the other in start order. No stage of a job runs beside a
 // stage of another one; what the slots idle meanwhile is what a schedule can win. A paused job lets
 // the next one go on as soon as its own stages have ended, and is taken up again when that one is
-// over. A module asked for on demand is no part of any job's tuning and starts at once.
+// over. So does a job all of whose open tasks are in flight with others. A module asked for on
+// demand is no part of any job's tuning and starts at once.
 #include <map>
 #include <set>
 
@@ -19,7 +20,8 @@ class Sequential : public Policy {
     return rank;
   }
   void Changed(const Job& job) override {
-    if (job.final() || job.paused) {
+    const bool follows = std::holds_alternative<Tuning>(job.phase) && job.in_flight.empty();
+    if (job.final() || job.paused || follows) {
       waiting_.erase(job.id);
     } else {
       waiting_.insert(job.id);
@@ -45,7 +47,7 @@ class Sequential : public Policy {
     if (before && current_ != before) stale_.push_back(*before);
   }
 
-  std::set<JobId> waiting_;    // neither paused nor over
+  std::set<JobId> waiting_;    // could go on
   std::map<JobId, int> live_;  // running stages, where there are any
   std::optional<JobId> current_;
   std::vector<JobId> stale_;
