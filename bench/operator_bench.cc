@@ -100,7 +100,7 @@ class Ours {
                    options.trials, best_ns * 1e-3);
     };
     HEDDLE_ASSIGN_OR_RETURN(const Tuned tuned, bench::Tune(workload_.text, target_, options));
-    if (tuned.finalists.empty()) {
+    if (tuned.finalists.empty() && options.known.empty()) {
       return absl::NotFoundError("no valid candidate; the first failed: " + tuned.first_error);
     }
     json finalists = json::array();

@@ -56,7 +56,7 @@ class Records:
                 try:
                     record = json.loads(text)
                     if record["schema_version"] != SCHEMA_VERSION:
-                        self._other_schema.append(text)
+                        self._other_schema.append(text.rstrip("\n") + "\n")
                         continue
                     record["trace"], record["median_ns"]
                     self._records[_key(record)] = record

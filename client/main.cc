@@ -36,8 +36,9 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
-  app->add_option("--records", o.records,
-                  "File of records to start with, such as bench/records/<cpu>.jsonl");
+  app->add_option(
+      "--records", o.records,
+      "File of records to start with, of the device key, as `heddle records export` writes");
   app->add_option("--allocation", o.job.allocation,
                   "gradient: trials go to the tasks where they should save most; uniform: the same "
                   "number to each")

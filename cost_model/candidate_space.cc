@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verifier.h"
@@ -50,7 +51,11 @@ absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& t
   task.target = target;
   HEDDLE_ASSIGN_OR_RETURN(task.space, schedule::MakeSpace(task.naive, target));
   HEDDLE_ASSIGN_OR_RETURN(task.default_trace, schedule::DefaultTrace(task.naive, target));
-  task.identity = HashBytes(std::string(workload) + '\0' + ir::ToText(target.target));
+  std::string identity = absl::StrCat(std::string(workload), "\n", ir::ToText(target.target), "\n");
+  for (int d = 0; d < task.space->NumDecisions(); ++d) {
+    absl::StrAppend(&identity, task.space->Describe(d), " ", task.space->Choices(d), "\n");
+  }
+  task.identity = HashBytes(identity + schedule::ToText(task.default_trace));
   return task;
 }
 
@@ -156,7 +161,7 @@ absl::StatusOr<CandidateSpace::State> CandidateSpace::Parse(BlobReader& r) const
   for (size_t i = 0; i < count && r.ok(); ++i) state.visited.insert(r.Fixed64());
   if (!r.ok()) return absl::DataLossError("search state: malformed");
   if (identity != task_.identity) {
-    return absl::DataLossError("search state: belongs to another workload or target");
+    return absl::DataLossError("search state: belongs to another workload, target or search space");
   }
   return state;
 }

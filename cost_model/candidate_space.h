@@ -26,7 +26,7 @@ struct Task {
   ir::TargetInfo target;
   std::unique_ptr<schedule::Space> space;
   schedule::Trace default_trace;
-  uint64_t identity = 0;  // hash of workload and target: a state of another task is refused
+  uint64_t identity = 0;  // of workload, target and space: a state of another one is refused
 };
 
 // InvalidArgument for a workload that does not parse or verify.

@@ -255,7 +255,7 @@ class LayoutPass {
         if (HasAttr(attrs, name)) attrs[name] = Permuted(IntsAttr(attrs, name));
       }
     } else {  // concat, lrn, cum_sum, gather
-      const int64_t axis = IntAttr(attrs, "axis", node.op == "concat" ? 0 : 1);
+      const int64_t axis = IntAttr(attrs, "axis", node.op == "lrn" ? 1 : 0);
       attrs["axis"] = LastAxis(*NormalizeAxis(axis, static_cast<int>(rank)), rank);
     }
     return attrs;

@@ -21,8 +21,8 @@ class LayoutCosts {
   virtual ~LayoutCosts() = default;
   // Of a node of the imported (channels-first) graph that works in either layout.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Of a transpose of such a tensor between the layouts: nothing if there is one channel or one
-  // pixel.
+  // Of a transpose of such a tensor between the layouts. Next to nothing if there is one channel or
+  // one pixel: a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 };
 

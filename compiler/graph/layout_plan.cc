@@ -49,7 +49,9 @@ std::vector<bool> FlattenedForConstants(const Graph& graph) {
   const std::vector<int> producers = Producers(graph), uses = UseCounts(graph);
   std::vector<bool> flattened(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
-    if (node.op != "matmul" || !graph.constants.contains(node.inputs[1])) continue;
+    if (node.op != "matmul" || !graph.constants.contains(node.inputs[1]) ||
+        graph.values[node.inputs[1]].type.shape.size() != 2)
+      continue;
     const ValueId flat = node.inputs[0];
     const int maker = producers[flat];
     if (maker < 0 || graph.nodes[maker].op != "reshape" || uses[flat] != 1) continue;

@@ -1,15 +1,17 @@
 // The manifest's keys:
 //
 //   producer, model, model_digest, target, cpu_features, threads, arena_bytes, unshared_bytes,
-//   workspace_bytes
-//                  as in struct Manifest
-//   inputs, outputs  [{"name", "dtype", "shape"}]
-//   kernels        [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule",
-//   "record_ms", "winograd", "untouched_bytes"}] calls          [{"kernel", "buffers"}]; a buffer
-//   is [place, index, bytes] with place "input", "output", "param" or "arena" sections [{"name",
-//   "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary behind the
-//   manifest,
-//                  "xxh3" is 16 hexadecimal digits
+//   workspace_bytes: as in struct Manifest
+//   inputs, outputs: [{"name", "dtype", "shape"}]
+//
+//   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
+//              "winograd", "untouched_bytes"}]
+//
+//   calls: [{"kernel", "buffers"}]; a buffer is [place, index, bytes] with place "input", "output",
+//          "param" or "arena"
+//
+//   sections: [{"name", "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary
+//             behind the manifest, "xxh3" is 16 hexadecimal digits
 #include "compiler/runtime/module.h"
 
 #include <cerrno>

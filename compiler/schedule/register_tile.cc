@@ -35,9 +35,10 @@ std::vector<int64_t> TileSizes(int64_t extent) {
   for (int64_t d : Divisors(extent)) {
     if (d <= kMaxRows) sizes.push_back(d);
   }
-  for (int64_t tiles = 2; tiles < extent && extent >= 5; ++tiles) {
-    const int64_t size = (extent + tiles - 1) / tiles;
-    if (size <= kMaxRows && size > 1) sizes.push_back(size);
+  // Those that cut the extent into as many tiles, the last of which is all but full.
+  for (int64_t size = 2; size <= std::min(kMaxRows, extent - 1) && extent >= 5; ++size) {
+    const int64_t tiles = (extent + size - 1) / size;
+    if ((extent + tiles - 1) / tiles == size) sizes.push_back(size);
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -57,6 +58,7 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
                                load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
+    shape.element_bytes = static_cast<int64_t>(ir::SizeOf(load->buffer->dtype));
     shape.used = 1;
     for (const auto* axes : {&stage.view.spatial, &stage.view.reduce}) {
       for (const Axis& axis : *axes) {
@@ -118,10 +120,11 @@ double TileModel::scalars_used() const {
 int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
   std::vector<int64_t> addresses{0};
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
-    if (!load.depends[k] || static_cast<int>(k) == v_) continue;
+    if (!load.depends[k] || static_cast<int>(k) == v_ || load.strides[k] == kIrregular) continue;
     std::vector<int64_t> moved;
     for (int64_t i = 0; i < tile.sizes[k]; ++i) {
-      for (int64_t address : addresses) moved.push_back(address + 4 * i * load.strides[k]);
+      for (int64_t address : addresses)
+        moved.push_back(address + load.element_bytes * i * load.strides[k]);
     }
     addresses = std::move(moved);
   }

@@ -56,7 +56,8 @@ class TileModel {
     bool vector = false;
     bool constant = false;
     double elements = 0;  // of the buffer
-    double used = 0;      // of these, at most
+    int64_t element_bytes = 4;
+    double used = 0;  // of these, at most
   };
 
   int64_t OperandRegisters(const RegisterTile& tile) const;

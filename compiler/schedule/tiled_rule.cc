@@ -348,6 +348,10 @@ TiledRule::Decided TiledRule::Decide(const Knobs& knobs, const Point& point) con
     decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
   }
   for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
+  // One tile alone waits for nothing: blocks would give the same loops by another trace.
+  if (std::all_of(decided.spatial.begin(), decided.spatial.end(),
+                  [](const Factors& f) { return f.middle == 1; }))
+    decided.reduce_block = kWhole;
   return decided;
 }
 
@@ -370,6 +374,12 @@ absl::Status TiledRule::CheckTile(const Decided& decided) const {
       return absl::FailedPreconditionError(
           absl::StrCat("the tile of ", spatial()[k].loop, " wastes more than half"));
     }
+  }
+  int64_t waiting = 1;
+  for (const Factors& f : decided.spatial) waiting *= f.middle * f.tile * f.lanes;
+  if (decided.reduce_block != kWhole && 4 * waiting > target_.l2_bytes) {
+    return absl::FailedPreconditionError(
+        "the sums that wait for the blocks of a reduction do not fit the second-level cache");
   }
   return absl::OkStatus();
 }

@@ -150,7 +150,8 @@ TEST(TaskChoiceTest, KnownRecordsShrinkTheBudget) {
   EXPECT_EQ(MakeGradientBudget(64, 16, {100, 20, 0}).total, 72);
   EXPECT_EQ(MakeGradientBudget(64, 16, {100, 20, 72}).total, 0) << "a second time measures nothing";
   EXPECT_EQ(MakeGradientBudget(64, 16, {500, 64, 0}).total, 16) << "the floor is owed";
-  EXPECT_EQ(MakeGradientBudget(4, 2, {6, 5, 1}).total, 0) << "the same job again, with a small space";
+  EXPECT_EQ(MakeGradientBudget(4, 2, {6, 5, 1}).total, 0)
+      << "the same job again, with a small space";
 }
 
 }  // namespace
