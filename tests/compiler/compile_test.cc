@@ -123,6 +123,21 @@ TEST(CompileModelTest, RecordsAreUsedAndBadOnesNamed) {
   }
 }
 
+// One row of one position: a transpose of it moves nothing, but as a reshape it would stand between
+// a product and what follows.
+TEST(CompileModelTest, ProductsOfOneRowKeepTheirEpilogues) {
+  for (const int64_t batch : {1, 4}) {
+    OnnxModel model;
+    model.Input("x", {batch, 1, 64}).Constant("w", {64, 64}, std::vector<float>(64 * 64, 0.01f));
+    model.Constant("b", {64}, std::vector<float>(64, 0.5f));
+    model.Node("MatMul", {"x", "w"}, {"p"}).Node("Add", {"p", "b"}, {"s"});
+    model.Node("Relu", {"s"}, {"y"}).Output("y", {batch, 1, 64});
+    const auto module = Compile(model.Bytes());
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(module->manifest.kernels.size(), 1u) << batch;
+  }
+}
+
 // A convolution of few channels, which is direct by default, with the given weights. Of enough work
 // for channels last to be worth its transposes.
 OnnxModel Convolution(float weight) {
