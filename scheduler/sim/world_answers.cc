@@ -74,7 +74,7 @@ void World::Answer(AttemptId id, CandidateId candidate) {
                            bad_build ? "refused" : ""};
   } else {
     double median = TrueMedian(job, task, ordinal);
-    if (stage.alone > 0) median *= std::max(1.0, stage.stretched / stage.alone);
+    if (stage.disturbed_piece) median *= std::max(1.0, stage.stretched / stage.alone);
     if (lying_.count(stage.start.slot)) {
       median /= 100;
       if (++lies_[stage.start.slot] >= 5) {  // the tracker has seen enough
