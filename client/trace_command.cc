@@ -26,6 +26,18 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
     if (!timeline.ok()) return Fail(timeline.status());
     nlohmann::json object = ToJson(*job);
     object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
+    // What each candidate took: a profile stage that waits for builds is longer than its work.
+    nlohmann::json measured = nlohmann::json::array();
+    v1::RecordQuery query;
+    query.set_job(job->id());
+    const absl::Status queried = client.QueryRecords(query, [&](const v1::Record& record) {
+      measured.push_back({{"task", record.workload_key()},
+                          {"created_unix_ns", record.created_unix_ns()},
+                          {"profile_ns", record.measurement().profile_ns()}});
+      return true;
+    });
+    if (!queried.ok()) return Fail(queried);
+    object["measured"] = std::move(measured);
     trace["jobs"].push_back(std::move(object));
     stages += static_cast<size_t>(timeline->spans_size());
   }

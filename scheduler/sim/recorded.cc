@@ -63,7 +63,78 @@ void AddSlots(const Json& workers, Scenario* scenario) {
   }
 }
 
-SimJob MakeJob(const Json& json, int64_t origin) {
+using Spans = std::map<std::pair<std::string, int>, std::vector<Span>>;  // by task and kind
+
+int64_t EndOf(const Span& span) { return span.begin + static_cast<int64_t>(span.seconds * 1e9); }
+
+// Takes from profile stages the time in which they waited for builds of their task: such a stage
+// has its measurements' time and, for each candidate, as much besides (start of a process, checks)
+// as the job's stages that waited for nothing; if there is none, as the one with least.
+void TakeOutWaiting(const Json& measured, Spans* spans) {
+  struct Worked {
+    Span* span;
+    double seconds = 0;  // in measurements
+  };
+  std::vector<Worked> waited;
+  std::vector<double> besides, besides_waited;  // seconds a candidate
+  for (auto& [of, profiles] : *spans) {
+    if (of.second != v1::STAGE_PROFILE) continue;
+    for (Span& span : profiles) {
+      Worked worked{&span};
+      int records = 0;
+      for (const Json& record : measured) {
+        const int64_t created = record.at("created_unix_ns").get<int64_t>();
+        if (record.at("task") != of.first || created < span.begin || created > EndOf(span))
+          continue;
+        worked.seconds += static_cast<double>(record.at("profile_ns").get<int64_t>()) / 1e9;
+        ++records;
+      }
+      if (records == 0 || records != span.candidates) continue;  // cannot be told
+      const std::vector<Span>& builds = (*spans)[{of.first, v1::STAGE_BUILD}];
+      const bool overlaps = std::any_of(builds.begin(), builds.end(), [&](const Span& build) {
+        return build.begin < EndOf(span) && EndOf(build) > span.begin;
+      });
+      const double rest = std::max(0.0, span.seconds - worked.seconds) / records;
+      (overlaps ? besides_waited : besides).push_back(rest);
+      if (overlaps) waited.push_back(worked);
+    }
+  }
+  if (waited.empty()) return;
+  std::sort(besides.begin(), besides.end());
+  const double usual = besides.empty()
+                           ? *std::min_element(besides_waited.begin(), besides_waited.end())
+                           : besides[besides.size() / 2];
+  for (const Worked& worked : waited)
+    worked.span->seconds =
+        std::min(worked.span->seconds, worked.seconds + usual * worked.span->candidates);
+}
+
+// Seconds between the end of a stage and the start of the next on its slot when work was waiting:
+// answers, decision, lease. The lower quartile of all such gaps, for in longer ones nothing was
+// ready.
+double GapOf(const Json& jobs) {
+  std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> slots;
+  for (const Json& job : jobs) {
+    for (const Json& stage : job.value("timeline", Json::array())) {
+      const int64_t begin = stage.at("start_unix_ns").get<int64_t>();
+      slots[absl::StrCat(stage.value("worker", ""), "/", stage.value("slot", ""))].emplace_back(
+          begin, stage.value("end_unix_ns", begin));
+    }
+  }
+  std::vector<double> gaps;
+  for (auto& [slot, stages] : slots) {
+    std::sort(stages.begin(), stages.end());
+    for (size_t i = 1; i < stages.size(); ++i)
+      gaps.push_back(
+          std::max(0.0, static_cast<double>(stages[i].first - stages[i - 1].second) / 1e9));
+  }
+  if (gaps.empty()) return 0;
+  std::sort(gaps.begin(), gaps.end());
+  return gaps[gaps.size() / 4];
+}
+
+// `gap`: seconds to add to each stage.
+SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   SimJob job;
   const Json& spec = json.at("spec");
   job.name = absl::StrCat(json.value("id", ""), " ", spec.value("name", ""));
@@ -88,7 +159,7 @@ SimJob MakeJob(const Json& json, int64_t origin) {
   }
   for (const std::string& word : words)
     absl::StrAppend(&job.target, job.target.empty() ? "" : " ", word);
-  std::map<std::pair<std::string, int>, std::vector<Span>> spans;
+  Spans spans;
   for (const Json& stage : json.value("timeline", Json::array())) {
     const int64_t begin = stage.at("start_unix_ns").get<int64_t>(),
                   end = stage.value("end_unix_ns", begin);
@@ -96,6 +167,15 @@ SimJob MakeJob(const Json& json, int64_t origin) {
     spans[{stage.value("task", ""), KindOf(stage.at("kind").get<std::string>())}].push_back(
         {begin, static_cast<double>(end - begin) / 1e9, stage.value("candidates", 0)});
   }
+  TakeOutWaiting(json.value("measured", Json::array()), &spans);
+  int round = 0;  // the largest: a small budget makes rounds smaller than the job's batch
+  for (auto& [of, stages] : spans) {
+    for (Span& span : stages) {
+      if (of.second == v1::STAGE_PROPOSE) round = std::max(round, span.candidates);
+      span.seconds += gap;
+    }
+  }
+  if (round > 0) job.batch = std::min(job.batch, round);
   for (int kind : {v1::STAGE_IMPORT, v1::STAGE_COMPILE})
     job.times[static_cast<size_t>(kind)] = TimeOf(kind, spans[{"", kind}]);
   job.trials = 1;
@@ -124,6 +204,8 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
   if (!in)
     return absl::NotFoundError(
         absl::StrCat(path, ": cannot be read; `heddle jobs trace JOB -o FILE` writes one"));
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a trace"));
   Scenario scenario;
   scenario.name = absl::StrCat(std::filesystem::path(path).filename().string(), ", replayed");
   try {
@@ -134,16 +216,20 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
       last = std::max(last, job.at("finished_unix_ns").get<int64_t>());
     }
     AddSlots(json.at("workers"), &scenario);
-    for (const Json& job : json.at("jobs")) scenario.jobs.push_back(MakeJob(job, first));
+    const double gap = GapOf(json.at("jobs"));
+    for (const Json& job : json.at("jobs")) scenario.jobs.push_back(MakeJob(job, first, gap));
     *makespan = static_cast<double>(last - first) / 1e9;
   } catch (
       const std::exception& error) {  // of the JSON library: what is missing, or of a wrong type
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a trace of `heddle jobs trace`: ", error.what()));
+        absl::StrCat(path, ": not a trace of `heddle jobs trace JOB -o FILE`: ", error.what(),
+                     "; a scenario goes without --replay"));
   }
   if (scenario.jobs.empty() || scenario.slots.empty())
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": has no jobs or no slots; trace finished jobs while their workers are there"));
+        path,
+        ": has no jobs or no slots; trace finished jobs (`heddle jobs trace JOB -o FILE`) while "
+        "their workers are there"));
   return scenario;
 }
 

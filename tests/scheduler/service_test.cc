@@ -214,6 +214,16 @@ TEST_F(ServiceTest, AJobFromSubmitToModule) {
   EXPECT_EQ(kinds[v1::STAGE_UPDATE], 2);
 }
 
+TEST_F(ServiceTest, TheDefaultAllocationSpendsTheWholeBudgetAndForgetsNoTask) {
+  v1::JobSpec spec = Spec(16);
+  spec.clear_allocation();
+  const v1::Job done = WaitFinal(MustSubmit(spec));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.trials(), 32);
+  for (const v1::TaskStatus& task : done.tasks()) EXPECT_GE(task.trials(), 2);  // an eighth of 16
+  ExpectEachTrialOnce(done);
+}
+
 TEST_F(ServiceTest, AResubmittedModelNeedsNoTrials) {
   WaitFinal(MustSubmit(Spec()));
   const v1::Job again = WaitFinal(MustSubmit(Spec()));

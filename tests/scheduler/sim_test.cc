@@ -166,6 +166,46 @@ TEST(RecordedTest, ErrorsNameTheFile) {
               HasSubstr("created_unix_ns"));
 }
 
+// mlp and dqn, submitted together to heddle-scheduler --embedded with --trials 9 --batch 3.
+TEST(RecordedTest, TheReplayTakesAsLongAsTheRunDid) {
+  double makespan = 0;
+  const absl::StatusOr<Scenario> scenario =
+      ReadRecorded(HEDDLE_SOURCE_DIR "/tests/scheduler/data/mlp_and_dqn.json", &makespan);
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  const absl::StatusOr<WorldResult> result = RunWorld(*scenario, "round_robin", {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->done_jobs, 2);
+  EXPECT_EQ(result->trials, 90);
+  EXPECT_NEAR(result->seconds / makespan, 1, 0.1);
+}
+
+TEST(RecordedTest, WaitingForBuildsIsNotMeasuring) {
+  // The first round's measurements wait for its builds; the second's do not, and show that each
+  // takes 0.1 s besides what the record says.
+  const std::string path = ::testing::TempDir() + "/waits.json";
+  std::ofstream(path) << R"({
+    "workers": [{"worker": "w", "slots": [{"slot": {"name": "c", "kind": "cpu"}}, {"slot": {"name": "d", "kind": "device"}}]}],
+    "jobs": [{"id": "j1", "created_unix_ns": 1, "finished_unix_ns": 17000000001, "spec": {"target": "llvm"},
+      "tasks": [{"info": {"key": "t"}, "trials": 4}],
+      "timeline": [
+        {"kind": "propose", "task": "t", "slot": "c", "candidates": 2, "start_unix_ns": 1, "end_unix_ns": 1000000001},
+        {"kind": "build", "task": "t", "slot": "c", "candidates": 2, "start_unix_ns": 1000000001, "end_unix_ns": 11000000001},
+        {"kind": "profile", "task": "t", "slot": "d", "candidates": 2, "start_unix_ns": 6000000001, "end_unix_ns": 12200000001},
+        {"kind": "build", "task": "t", "slot": "c", "candidates": 2, "start_unix_ns": 11000000001, "end_unix_ns": 12200000001},
+        {"kind": "profile", "task": "t", "slot": "d", "candidates": 2, "start_unix_ns": 12200000001, "end_unix_ns": 14400000001}],
+      "measured": [
+        {"task": "t", "created_unix_ns": 7100000001, "profile_ns": 1000000000}, {"task": "t", "created_unix_ns": 12100000001, "profile_ns": 1000000000},
+        {"task": "t", "created_unix_ns": 13300000001, "profile_ns": 1000000000}, {"task": "t", "created_unix_ns": 14300000001, "profile_ns": 1000000000}]
+    }]})";
+  double makespan = 0;
+  const absl::StatusOr<Scenario> scenario = ReadRecorded(path, &makespan);
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  EXPECT_DOUBLE_EQ(makespan, 17);
+  EXPECT_EQ(scenario->jobs[0].batch, 2);
+  EXPECT_THAT(scenario->jobs[0].tasks[0].times[v1::STAGE_PROFILE].seconds.recorded,
+              ::testing::Pointwise(::testing::DoubleNear(1e-6), {1.1, 1.1, 1.1, 1.1}));
+}
+
 TEST(ThesisTest, TakingTurnsReachesTheBounds) {
   const absl::StatusOr<std::vector<ThesisRow>> rows = ThesisRows("round_robin", 87, 2);
   ASSERT_TRUE(rows.ok()) << rows.status();
