@@ -12,6 +12,9 @@ using heddle::client::GlobalOptions;
 
 namespace {
 
+// "" is what a script passes whose variable is not set; to take it for "none" would surprise it.
+std::string NotEmpty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
 void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("model", o.model, "ONNX file")->required();
   app->add_option("--target", o.target, "What to tune for, e.g. 'llvm -mcpu=native -threads=2'")
@@ -44,14 +47,17 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                   "number to each")
       ->capture_default_str();
   app->add_option("--time-limit", o.job.time_limit,
-                  "End tuning after so long, pauses left out, e.g. 30m");
+                  "End tuning after so long, pauses left out, e.g. 30m")
+      ->check(NotEmpty);
   app->add_option("--plateau", o.job.plateau,
                   "End a task after so many trials without a gain over 1 % (0: never)")
       ->check(CLI::Range(0, 100000));
   app->add_option("--target-latency", o.job.target_latency,
-                  "End tuning when the tasks add up to this, e.g. 5ms");
+                  "End tuning when the tasks add up to this, e.g. 5ms")
+      ->check(NotEmpty);
   app->add_option("--deadline", o.job.deadline,
-                  "When the module is wanted, e.g. 2h, 18:30 or '2030-01-31 18:30'");
+                  "When the module is wanted, e.g. 2h, 18:30 or '2030-01-31 18:30'")
+      ->check(NotEmpty);
   app->add_option("--priority", o.job.priority, "Among your own jobs, larger first")
       ->check(CLI::Range(-10, 10));
   app->add_option("--max-devices", o.job.max_devices,

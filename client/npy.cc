@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -105,8 +106,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (errno == ENOENT) return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, why));
     return Invalid(fmt::format("cannot read '{}': {}", path, why));
   }
+  std::error_code ignored;  // reading a directory throws
+  if (std::filesystem::is_directory(path, ignored))
+    return Invalid(fmt::format("cannot read '{}': it is a directory", path));
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  if (file.bad()) return Invalid(fmt::format("cannot read '{}' (is it a directory?)", path));
+  if (file.bad()) return Invalid(fmt::format("cannot read '{}' to its end", path));
   return bytes;
 }
 

@@ -1,5 +1,7 @@
 // heddle-sim: flags, and nothing else.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
 
 #include "scheduler/sim/commands.h"
 
@@ -15,7 +17,8 @@ int main(int argc, char** argv) {
   app.add_option("--window", flags.window, "BEGIN END: seconds the plot shows")->expected(2);
   app.add_flag("--json", flags.json, "one JSON object a policy");
   CLI::Option* seed =
-      app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one");
+      app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one")
+          ->check(CLI::NonNegativeNumber);
   app.add_option("--replay", flags.replay,
                  "a run that `heddle jobs trace` wrote, instead of a scenario");
   app.add_flag("--thesis", flags.thesis, "the thesis' set-ups beside what is wanted of them");
@@ -23,8 +26,9 @@ int main(int argc, char** argv) {
                  "share of deadlines met, over so many random instances in which all can be")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--fuzz", flags.fuzz,
-                 "so many seeds of random worlds with faults; stops at the first broken promise");
-  app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
+                 "so many seeds of random worlds with faults; stops at the first broken promise")
+      ->check(CLI::Range(1, 1'000'000'000));
+  CLI::Option* planted = app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
   app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
       ->check(CLI::Range(1, 1024));
   app.set_version_flag("--version", "heddle-sim 0.1.0");
@@ -35,8 +39,22 @@ int main(int argc, char** argv) {
     if (modes != 1)
       throw CLI::ValidationError(
           "give one of: a scenario file, --replay FILE, --thesis, --deadlines N, --fuzz N");
+    if (planted->count() > 0 && flags.fuzz == 0)
+      throw CLI::ValidationError("--planted: only with --fuzz N");
+    if (!flags.plot.empty() && flags.scenario.empty() && flags.replay.empty())
+      throw CLI::ValidationError("--plot: only with a scenario file or --replay FILE");
+    if (!flags.window.empty() && flags.plot.empty())
+      throw CLI::ValidationError("--window: only with --plot FILE");
+    if (flags.window.size() == 2 && !(0 <= flags.window[0] && flags.window[0] < flags.window[1]))
+      throw CLI::ValidationError("--window: BEGIN must be 0 or more, and END larger");
+    if (flags.fuzz > 0 && std::count(flags.policies.begin(), flags.policies.end(), "uncoordinated"))
+      throw CLI::ValidationError(
+          "--policy uncoordinated: promises nothing that --fuzz could check; take one of the "
+          "scheduler's policies");
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::cerr << "heddle-sim: " << error.what() << " (see `heddle-sim --help`)\n";
+    return 2;
   }
   flags.has_seed = seed->count() > 0;
   if (flags.thesis) return heddle::sim::RunThesis(flags);

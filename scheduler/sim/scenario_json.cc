@@ -338,6 +338,10 @@ absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
   if (!in)
     return absl::NotFoundError(
         absl::StrCat(path, ": cannot be read; scenarios are in scheduler/sim/scenarios"));
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": is a directory; name one scenario file, such as those in scheduler/sim/scenarios"));
   std::ostringstream text;
   text << in.rdbuf();
   return ParseScenario(text.str(), path, std::filesystem::path(path).parent_path().string());

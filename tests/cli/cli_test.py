@@ -90,6 +90,32 @@ class OneLineErrors(unittest.TestCase):
     def test_usage(self):
         self.refused(2, "frobnicate", says="heddle --help")
         self.refused(2, "submit", says="model")
+        self.refused(2, "submit", "mlp.onnx", "--deadline", "", says=("--deadline", "empty"))
+        self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="over already")
+        self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
+
+    def test_simulator(self):
+        def sim(code, *args, says):
+            done = subprocess.run([str(BIN / "heddle-sim"), *args], capture_output=True, text=True, timeout=LIMIT_S, cwd=self.path)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (code, 1), done.stderr)
+            for word in ("heddle-sim: ", *says):
+                self.assertIn(word, done.stderr)
+
+        (self.path / "empty.json").write_text("")
+        (self.path / "none.json").write_text('{"workers": [{"cpu_slots": 1, "device_slots": 1}], "jobs": []}')
+        sim(2, says=("--replay", "--help"))
+        sim(4, "nowhere.json", says=("nowhere.json",))
+        sim(2, "empty.json", says=("empty.json", "JSON"))
+        sim(2, "none.json", says=("jobs", "at least one"))
+        sim(2, ".", says=("directory",))
+        sim(2, "--replay", ".", says=("directory",))
+        sim(2, "--replay", "none.json", says=("heddle jobs trace", "none.json"))
+        sim(2, "--thesis", "--policy", "magic", says=("magic", "round_robin"))
+        sim(2, "--fuzz", "-5", says=("--fuzz", "-5"))
+        sim(2, "--fuzz", "1", "--seed", "-1", says=("--seed", "-1"))
+        sim(2, "--fuzz", "1", "--policy", "uncoordinated", says=("uncoordinated",))
+        sim(2, "none.json", "--planted", "starve", says=("--planted", "--fuzz"))
+        sim(2, "none.json", "--plot", "x.svg", "--window", "10", "5", says=("--window", "larger"))
 
     def test_sweeps_are_checked_before_they_start(self):
         def sweep(*args, says):
@@ -123,6 +149,7 @@ class OneLineErrors(unittest.TestCase):
         whole = (self.path / "mlp.onnx").read_bytes()
         (self.path / "half.onnx").write_bytes(whole[: len(whole) // 2])
         self.refused(2, "submit", "half.onnx", "--dry-run", says="ONNX")
+        self.refused(2, "submit", ".", says="directory")
         (self.path / "empty.onnx").write_bytes(b"")
         self.refused(2, "submit", "empty.onnx", says="empty")
 
