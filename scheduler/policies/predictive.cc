@@ -6,16 +6,16 @@
 //     over slots and share) first. Who comes (again) starts where the least served is, and nobody
 //     falls back by more than kLag for slots that others had no use for.
 //  3. Within a tenant: priority.
-//  4. Jobs that have a deadline and can still meet it, least slack first, as long as their slack is
-//     not ample; then jobs that would make everything end later if they waited longer (alone they
-//     take nearly as long as all that is left takes together), least slack first.
+//  4. Jobs that have a deadline and can still meet it, the earliest first, as long as their slack
+//     is not ample; then turns that have begun (see round_robin.cc), then jobs that would make
+//     everything end later if they waited longer (alone they take nearly as long as all that is
+//     left takes together), least slack first.
 //  5. A profile stage is not started while its builds are so far behind that it would hold its
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
 //     more than the device; where a device is the bottleneck and is about to run dry: the CPU stage
 //     whose end soonest gives it work (build, then propose, then update).
-//  6. The propose that follows an update of the same job; then the job with the least work left,
-//     which is what makes the mean completion short.
+//  6. The job with the least work left, which is what makes the mean completion short.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -34,13 +34,15 @@ namespace {
 // Stages that may pass a waiting one: some, and a few of every job there is.
 constexpr int64_t kPatience = 40, kPatiencePerJob = 6;
 constexpr double kLag = 300;  // s
+constexpr absl::Duration kAgain = absl::Seconds(1);
 // A deadline presses when less is left than so many times what the job, and all others with
 // deadlines, would take.
 constexpr double kAmple = 4;
 // A job that takes so much of the horizon alone must not wait.
 constexpr double kCritical = 0.85;
-// Predictions are off; a job is given up for late only when this share of its time is missing.
-constexpr double kHopeful = 0.8;
+// Predictions are off, most of all those of a job that has just begun; it is given up for late
+// only when no more than this share of its time is left.
+constexpr double kHopeful = 0.2;
 // Candidates built or being built for every device slot before the lane counts as fed.
 constexpr int kSupply = 2;
 
@@ -67,6 +69,13 @@ struct Group {
   }
 };
 
+bool HasUnbuilt(const Job& job, TaskIndex index) {
+  for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
+    if (std::holds_alternative<Unbuilt>(candidate.where)) return true;
+  }
+  return false;
+}
+
 class Predictive : public Policy {
  public:
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
@@ -89,13 +98,16 @@ class Predictive : public Policy {
     const Forecast::Load* load = view_.forecast->Of(job.id);
     const double span = load == nullptr ? 0 : load->span_s;
     const absl::Time latest_start = Urgent(job, span, wait.now, &group, &rank.until);
+    // A turn that has begun goes on: see round_robin.cc.
+    const bool turn =
+        known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
+    if (turn && group.urgency == kOrdinary) group.urgency = kCriticalPath;
+    rank.key[0] = turn && group.urgency != kDeadline ? 0 : 1;
     if (group.urgency != kOrdinary) {
-      rank.key = {absl::ToDoubleSeconds(latest_start - absl::UnixEpoch()), 0};
+      rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
       group.lane = group.path = 0;
     } else {
-      const bool follows = work.kind == v1::STAGE_PROPOSE && known.updated == wait.now;
-      const double left = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
-      rank.key = {follows ? 0.0 : 1.0, left};
+      rank.key[1] = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
     }
     rank.group = group.Pack();
     return rank;
@@ -138,6 +150,8 @@ class Predictive : public Policy {
     Known& known = jobs_[job.id];
     ++known.live;
     if (work.kind == v1::STAGE_BUILD) ++builds_[job.lane];
+    if (!work.device && work.task)
+      known.turn = work.kind != v1::STAGE_BUILD || HasUnbuilt(job, *work.task);
     const int units = static_cast<int>(stage.candidates.size());
     const double seconds =
         absl::ToDoubleSeconds(view_.forecast->Stage(job, work.kind, work.task, units));
@@ -156,7 +170,6 @@ class Predictive : public Policy {
             absl::ToDoubleSeconds(now - stage.started) - seconds);
       charged_.erase(charged);
     }
-    if (stage.kind == v1::STAGE_UPDATE) known.updated = now;
     if (job.final() && known.live == 0) jobs_.erase(job.id);
   }
 
@@ -167,7 +180,7 @@ class Predictive : public Policy {
     bool runs = false;
     int64_t tenant = 0;
     int live = 0;
-    absl::Time updated = absl::InfinitePast();
+    bool turn = false;  // on the CPU, not over
   };
   struct Tenant {
     double served = 0;  // seconds of all slots of a lane, over its share
@@ -205,7 +218,7 @@ class Predictive : public Policy {
       } else if (now < lost) {
         *until = lost;
         group->urgency = kDeadline;
-        return deadline - absl::Seconds(span);
+        return deadline;
       }
     }
     const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
@@ -213,7 +226,8 @@ class Predictive : public Policy {
     if (critical <= now) {
       group->urgency = kCriticalPath;
     } else {
-      *until = std::min(*until, critical);
+      // Not at once again: until something happens the horizon keeps its distance.
+      *until = std::min(*until, std::max(critical, now + kAgain));
     }
     return end - absl::Seconds(span);
   }

@@ -207,13 +207,33 @@ TEST(RecordedTest, WaitingForBuildsIsNotMeasuring) {
 }
 
 TEST(ThesisTest, TakingTurnsReachesTheBounds) {
-  const absl::StatusOr<std::vector<ThesisRow>> rows = ThesisRows("round_robin", 87, 2);
-  ASSERT_TRUE(rows.ok()) << rows.status();
-  for (const ThesisRow& row : *rows) {
-    EXPECT_LE(row.speedup, row.bound * 1.01) << row.setup;  // nothing beats arithmetic
-    EXPECT_TRUE(row.met) << row.setup << ": " << row.speedup;
-    EXPECT_EQ(row.disturbed > 0.9, row.setup.find("uncoordinated") != std::string::npos);
+  for (const char* policy : {"round_robin", "predictive"}) {
+    const absl::StatusOr<std::vector<ThesisRow>> rows = ThesisRows(policy, 87, 2);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    for (const ThesisRow& row : *rows) {
+      EXPECT_LE(row.speedup, row.bound * 1.01) << row.setup;  // nothing beats arithmetic
+      EXPECT_TRUE(row.met) << policy << ", " << row.setup << ": " << row.speedup;
+      EXPECT_EQ(row.disturbed > 0.9, row.setup.find("uncoordinated") != std::string::npos);
+    }
   }
+}
+
+TEST(PolicyTest, PredictionsShortenTheMeanAndDoNotLengthenTheWhole) {
+  for (const char* mix : {"mix_cpu_and_device.json", "mix_fast_and_slow_machines.json",
+                          "mix_short_long.json", "mix_single_machine.json", "mix_sizes.json"}) {
+    const Report turns = RunFile(mix, "round_robin"), best = RunFile(mix, "predictive");
+    EXPECT_LE(best.makespan, 1.01 * turns.makespan) << mix;
+    EXPECT_LE(best.mean_completion, 0.95 * turns.mean_completion) << mix;
+  }
+}
+
+// Of deadlines that a known schedule meets, with 2 % to spare.
+TEST(PolicyTest, PredictionsMeetMostDeadlines) {
+  const absl::StatusOr<DeadlineTotals> turns = MeetDeadlines("round_robin", 1, 15, 0.02);
+  const absl::StatusOr<DeadlineTotals> best = MeetDeadlines("predictive", 1, 15, 0.02);
+  ASSERT_TRUE(turns.ok() && best.ok());
+  EXPECT_GE(best->met, 0.85 * best->jobs);
+  EXPECT_GT(best->met, turns->met);
 }
 
 }  // namespace
