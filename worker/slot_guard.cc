@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -33,14 +34,14 @@ void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, a
   if (evidence.times_measured() <= 0) return;
   absl::MutexLock lock(&mutex_);
   Slot& slot = slots_[name];
-  AddCanary(slot, evidence.canary_before() * evidence.canary_usual_ns());
-  AddCanary(slot, evidence.canary_after() * evidence.canary_usual_ns());
   if (evidence.disturbance().empty()) {
     slot.disturbed = 0;
-    slot.rests = 0;
+    if (slot.trouble.empty()) slot.rests = 0;  // a quarantine that has begun lasts as announced
   } else if (slot.disturbed++ == 0) {
     slot.disturbed_since = now;
   }
+  AddCanary(slot, evidence.canary_before() * evidence.canary_usual_ns());
+  AddCanary(slot, evidence.canary_after() * evidence.canary_usual_ns());
   if (!options_.on || !slot.trouble.empty()) return;
   const absl::Duration lasted = now - slot.disturbed_since;
   if (slot.disturbed >= options_.disturbed_in_a_row && lasted >= options_.disturbed_for) {
@@ -85,13 +86,18 @@ void SlotGuard::AddCanary(Slot& slot, double ns) {
   if (!std::isfinite(ns) || ns < kLeastNs || ns > kMostNs) return;
   slot.canaries_ns.push_back(ns);
   if (slot.canaries_ns.size() > kHistory) slot.canaries_ns.pop_front();
-  if (slot.reference_ns == 0 && slot.canaries_ns.size() >= kForReference)
-    slot.reference_ns = Usual(slot);
+  if (slot.reference_ns != 0 || slot.disturbed > 0) return;
+  slot.quiet_ns.push_back(ns);
+  if (slot.quiet_ns.size() < kForReference) return;
+  slot.reference_ns = Median(slot.quiet_ns);
+  slot.canaries_ns = std::exchange(slot.quiet_ns, {});  // disturbed ones are not held against it
 }
 
-double SlotGuard::Usual(const Slot& slot) {
-  if (slot.canaries_ns.empty()) return 0;
-  std::vector<double> sorted(slot.canaries_ns.begin(), slot.canaries_ns.end());
+double SlotGuard::Usual(const Slot& slot) { return Median(slot.canaries_ns); }
+
+double SlotGuard::Median(const std::deque<double>& times) {
+  if (times.empty()) return 0;
+  std::vector<double> sorted(times.begin(), times.end());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
@@ -100,7 +106,7 @@ double SlotGuard::Usual(const Slot& slot) {
 absl::Duration SlotGuard::RestOf(const Slot& slot) const {
   constexpr int kMostDoublings = 20;
   return std::min(options_.longest_rest,
-                  options_.first_rest * (1 << std::min(slot.rests - 1, kMostDoublings)));
+                  options_.first_rest * (1 << std::clamp(slot.rests - 1, 0, kMostDoublings)));
 }
 
 std::string SlotGuard::CanaryOff(const Slot& slot) const {

@@ -59,6 +59,7 @@ class SlotGuard {
  private:
   struct Slot {
     std::deque<double> canaries_ns;  // the newest kHistory
+    std::deque<double> quiet_ns;     // the first that nothing disturbed: they make the reference
     double reference_ns = 0;         // the usual time when the worker began; 0: not known yet
     int disturbed = 0;               // measurements in a row
     absl::Time disturbed_since;
@@ -68,6 +69,7 @@ class SlotGuard {
   };
   void AddCanary(Slot& slot, double ns);
   static double Usual(const Slot& slot);
+  static double Median(const std::deque<double>& times);  // 0 of none
   absl::Duration RestOf(const Slot& slot) const;
   // Empty if the canary's usual time is not far from the reference.
   std::string CanaryOff(const Slot& slot) const;

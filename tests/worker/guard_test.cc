@@ -259,6 +259,28 @@ TEST(SlotGuard, LastingDisturbanceMeansQuarantineUntilACanaryPasses) {
   EXPECT_TRUE(check(now - 2 + 1, true)) << "quiet measurements make it patient again";
 }
 
+TEST(SlotGuard, AQuietMeasurementDuringTheQuarantineLeavesItsRest) {
+  SlotGuard guard;
+  for (int i = 0; i < 20; ++i) guard.Observe("profile1", Measured("noise"), Second(2 * i));
+  ASSERT_EQ(guard.Troubles().size(), 1u);
+  guard.Observe("profile1", Measured(""), Second(38.1));
+  Reading after = Quiet(At(38200));
+  after.times.busy += absl::Milliseconds(100);
+  guard.Check("profile1", At(38200), after);
+  EXPECT_EQ(guard.Troubles().size(), 1u) << "it rests a second";
+  Reading later = Quiet(At(40000));
+  later.times.busy += absl::Milliseconds(100);
+  guard.Check("profile1", At(40000), later);
+  EXPECT_THAT(guard.Troubles(), IsEmpty());
+}
+
+TEST(SlotGuard, DisturbedCanariesMakeNoReference) {
+  SlotGuard guard;
+  for (int i = 0; i < 20; ++i) guard.Observe("profile1", Measured("noise", 4), Second(0.1 * i));
+  for (int i = 0; i < 60; ++i) guard.Observe("profile1", Measured(""), Second(10 + i));
+  EXPECT_THAT(guard.Troubles(), IsEmpty()) << "the usual time is the reference";
+}
+
 TEST(SlotGuard, OneQuietMeasurementStartsTheCountAnew) {
   SlotGuard guard;
   for (int i = 0; i < 500; ++i)
