@@ -60,17 +60,31 @@ void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
 
 // Stages that feed the device come first, then what ends a round, then what begins one.
 void Dispatcher::AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* work) {
+  struct Has {
+    bool built = false, unbuilt = false;
+  };
+  std::vector<Has> rounds;
+  rounds.reserve(job.in_flight.size());
+  for (TaskIndex index : job.in_flight) {
+    Has& has = rounds.emplace_back();
+    for (const auto& [id, candidate] : job.tasks[index.value].round) {
+      has.built |= std::holds_alternative<Built>(candidate.where);
+      has.unbuilt |= std::holds_alternative<Unbuilt>(candidate.where);
+    }
+  }
+  const bool may_profile = MayTakeDevice(job);
   for (v1::StageKind kind :
        {v1::STAGE_PROFILE, v1::STAGE_BUILD, v1::STAGE_UPDATE, v1::STAGE_PROPOSE}) {
-    for (TaskIndex index : job.in_flight) {
+    for (size_t i = 0; i < job.in_flight.size(); ++i) {
+      const TaskIndex index = job.in_flight[i];
       const Task& task = job.tasks[index.value];
       bool ready = false;
       switch (kind) {
         case v1::STAGE_PROFILE:
-          ready = MayTakeDevice(job) && CountWhere<Built>(task) > 0;
+          ready = may_profile && rounds[i].built;
           break;
         case v1::STAGE_BUILD:
-          ready = CountWhere<Unbuilt>(task) > 0;
+          ready = rounds[i].unbuilt;
           break;
         case v1::STAGE_UPDATE:
           ready = std::holds_alternative<WantsUpdate>(task.phase);
@@ -127,7 +141,14 @@ void Dispatcher::TakeSlots(const SlotsChanged& event) {
 // again: otherwise a slot of several cores would wait for ever while smaller ones come and go.
 void Dispatcher::Schedule() {
   if (!tracker_problem_.empty() || !store_problem_.empty()) return;
-  for (bool started = true; started;) {
+  // Without a slot that is free for something, no order and no reservation changes anything.
+  auto any_place = [this] {
+    for (int lane = 0; lane < ready_.lanes(); ++lane) {
+      if (ready_.Count(lane) > 0 && slot_index_.AnyFree(lane)) return true;
+    }
+    return false;
+  };
+  for (bool started = true; started && any_place();) {
     started = false;
     struct Waiting {
       int lane;
@@ -138,7 +159,7 @@ void Dispatcher::Schedule() {
       if (ready_.Count(lane) > 0 && slot_index_.Open(lane))
         lanes.push_back({lane, ReadyIndex::Cursor(ready_, *policy_, lane)});
     }
-    SlotIndex::Reserved reserved;
+    SlotIndex::Reserved reserved = slot_index_.NoneReserved();
     int reservations = 0;
     while (!lanes.empty() && !started) {
       auto best = lanes.begin();

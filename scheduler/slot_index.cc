@@ -180,6 +180,12 @@ int SlotIndex::Free(int lane) const {
   return count;
 }
 
+bool SlotIndex::AnyFree(int lane) const {
+  const std::vector<int>& classes = lanes_[static_cast<size_t>(lane)].classes;
+  return std::any_of(classes.begin(), classes.end(),
+                     [this](int c) { return !classes_[static_cast<size_t>(c)].free.empty(); });
+}
+
 bool SlotIndex::Open(int lane) const {
   const std::vector<int>& classes = lanes_[static_cast<size_t>(lane)].classes;
   return std::any_of(classes.begin(), classes.end(), [this](int c) {
@@ -204,7 +210,7 @@ const SlotInfo* SlotIndex::Place(int lane, const Reserved& reserved) const {
     for (int slot : classes_[static_cast<size_t>(c)].free) {
       const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
       if (std::any_of(cores.begin(), cores.end(),
-                      [&](int core) { return reserved.contains(core); })) {
+                      [&](int core) { return reserved.cores[static_cast<size_t>(core)]; })) {
         continue;
       }
       if (best < 0 || cores.size() < best_cores || (cores.size() == best_cores && slot < best)) {
@@ -217,21 +223,28 @@ const SlotInfo* SlotIndex::Place(int lane, const Reserved& reserved) const {
   return best < 0 ? nullptr : &(*slots_)[static_cast<size_t>(best)];
 }
 
+SlotIndex::Reserved SlotIndex::NoneReserved() const {
+  Reserved none{std::vector<bool>(cores_.size()), {}};
+  for (const Class& cls : classes_) none.at.push_back(cls.partly.begin());
+  return none;
+}
+
 bool SlotIndex::Reserve(int lane, Reserved* reserved) const {
+  auto kept = [&](int slot) {
+    const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
+    return std::any_of(cores.begin(), cores.end(),
+                       [&](int core) { return reserved->cores[static_cast<size_t>(core)]; });
+  };
   int best = -1;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
-    for (int slot : classes_[static_cast<size_t>(c)].partly) {
-      const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
-      if (best >= 0 && slot >= best) break;
-      if (std::none_of(cores.begin(), cores.end(),
-                       [&](int core) { return reserved->contains(core); })) {
-        best = slot;
-        break;
-      }
-    }
+    const std::set<int>& partly = classes_[static_cast<size_t>(c)].partly;
+    auto& at = reserved->at[static_cast<size_t>(c)];
+    while (at != partly.end() && kept(*at)) ++at;
+    if (at != partly.end() && (best < 0 || *at < best)) best = *at;
   }
   if (best < 0) return false;
-  for (int core : states_[static_cast<size_t>(best)].cores) reserved->insert(core);
+  for (int core : states_[static_cast<size_t>(best)].cores)
+    reserved->cores[static_cast<size_t>(core)] = true;
   return true;
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "scheduler/job_state.h"
 
 namespace heddle::scheduler {
@@ -18,8 +17,12 @@ namespace heddle::scheduler {
 class SlotIndex {
  public:
   static constexpr int kCpuLane = 0;
-  // Cores kept for work whose turn comes first, as numbers of this index; of one pass of placement.
-  using Reserved = absl::flat_hash_set<int>;
+  // Cores kept for work whose turn comes first; of one pass of placement, valid until a slot is
+  // held or released.
+  struct Reserved {
+    std::vector<bool> cores;                        // by their numbers in this index
+    std::vector<std::set<int>::const_iterator> at;  // by class: all of `partly` before are reserved
+  };
 
   SlotIndex();
 
@@ -48,11 +51,13 @@ class SlotIndex {
   int Count(int lane) const;
   int Usable(int lane) const;
   int Free(int lane) const;
+  bool AnyFree(int lane) const;
   bool Open(int lane) const;
   // The first in order of id, free or not; null when there is none.
   const SlotInfo* First(int lane) const;
   // The free slot with the fewest cores, the first of these by id, that needs no reserved core.
   const SlotInfo* Place(int lane, const Reserved& reserved) const;
+  Reserved NoneReserved() const;
   // Reserves the cores of the first slot nobody holds but for some of its cores. False: none.
   bool Reserve(int lane, Reserved* reserved) const;
   bool IsFree(const SlotInfo& slot) const;
