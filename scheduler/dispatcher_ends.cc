@@ -156,7 +156,9 @@ void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event
     task.phase = WantsUpdate{};
     if (Retry(event, &task.stage_failures, &task.not_before)) return;
     // A search that has not learned still proposes; the next update brings these results again.
+    task.unlearned = true;
   } else {
+    task.unlearned = false;
     Emit(MarkLearned{job.id, index});
   }
   task.stage_failures = 0;

@@ -117,6 +117,7 @@ struct Task {
   std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
   double device_ns = 0;                   // its trials spent on devices
   bool behind = false;     // other jobs' records came that its search has not learned
+  bool unlearned = false;  // its own latest results are not learned yet
   int stage_failures = 0;  // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 

@@ -124,13 +124,16 @@ void Dispatcher::CatchUp(Job& job, TaskIndex index) {
   ForPartners(job, index, [&](const Job& other, TaskIndex at) {
     const Task& partner = other.tasks[at.value];
     const bool learned = Is<Waiting>(partner.phase) && partner.trials > 0 && !partner.behind &&
-                         !partner.warm_pending;
+                         !partner.unlearned && !partner.warm_pending;
     if (source == nullptr && learned && other.params.strategy == job.params.strategy)
       source = &other, from = at;
   });
   task.warm_pending = source == nullptr;
   task.behind = false;
-  if (source != nullptr) Emit(TakeSearch{job.id, index, source->id, from});
+  if (source != nullptr) {
+    task.unlearned = false;  // the partner has learned this task's results as well
+    Emit(TakeSearch{job.id, index, source->id, from});
+  }
   Emit(TaskChanged{job.id, index});
 }
 

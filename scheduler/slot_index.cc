@@ -196,9 +196,16 @@ bool SlotIndex::Open(int lane) const {
 
 const SlotInfo* SlotIndex::First(int lane) const {
   int first = -1;
+  bool usable = false;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {
-    const int slot = *classes_[static_cast<size_t>(c)].all.begin();
-    if (first < 0 || slot < first) first = slot;
+    const Class& cls = classes_[static_cast<size_t>(c)];
+    if (usable && cls.usable == 0) continue;
+    auto it = cls.all.begin();
+    if (cls.usable > 0) {
+      while (!(*slots_)[static_cast<size_t>(*it)].usable) ++it;
+    }
+    if (first < 0 || *it < first || (cls.usable > 0 && !usable)) first = *it;
+    usable |= cls.usable > 0;
   }
   return first < 0 ? nullptr : &(*slots_)[static_cast<size_t>(first)];
 }

@@ -53,7 +53,8 @@ class SlotIndex {
   int Free(int lane) const;
   bool AnyFree(int lane) const;
   bool Open(int lane) const;
-  // The first in order of id, free or not; null when there is none.
+  // The first in order of id, free or not, of the usable ones if there are any; null when no slot
+  // suits at all.
   const SlotInfo* First(int lane) const;
   // The free slot with the fewest cores, the first of these by id, that needs no reserved core.
   const SlotInfo* Place(int lane, const Reserved& reserved) const;

@@ -2,6 +2,7 @@
 // tuning.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,7 @@ void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptI
 void Dispatcher::EndRound(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   FoldResults(&task, std::nullopt);
+  task.unlearned = true;
   if (job.params.time_limit != absl::InfiniteDuration())
     Emit(JobChanged{job.id});  // so that a restart knows the time used so far
   const bool hopeless =
@@ -315,7 +317,10 @@ void Dispatcher::Restore(Job job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) RestoreTask(job, TaskIndex{static_cast<int>(i)});
   // A task whose update was left out (see EndUpdate) waits, but looks as if it wanted that update:
   // beyond the depth it waits again. So does one whose job has nothing left to grant.
-  const size_t depth = static_cast<size_t>(std::max(1, job.params.pipeline_depth));
+  // Slots are not known yet: where these decide about the depth, every update is made.
+  const size_t depth = job.params.pipeline_depth > 0
+                           ? static_cast<size_t>(job.params.pipeline_depth)
+                           : std::numeric_limits<size_t>::max();
   const bool spent = Gradient(job) && PoolLeft(job) <= 0;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];

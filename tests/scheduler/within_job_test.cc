@@ -250,6 +250,37 @@ TEST_F(WithinJobTest, TheSearchStateIsTakenOver) {
               std::holds_alternative<Proposing>(job(2).tasks[0].phase));
 }
 
+TEST_F(WithinJobTest, ASearchThatHasNotLearnedIsNotTakenOver) {
+  TwoCores();
+  JobParams params = Params(12);
+  params.allocation = Allocation::kUniform;
+  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  Round();
+  for (int i = 0; i < 10 && IsLive(v1::STAGE_UPDATE); ++i) {
+    Break(v1::STAGE_UPDATE);
+    Wait(absl::Hours(1));
+  }
+  ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
+  Step(JobSubmitted{JobId{2}, params});
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  EXPECT_EQ(Count<TakeSearch>(decisions), 0);
+  EXPECT_TRUE(job(2).tasks[0].warm_pending) << "it learns the records itself";
+}
+
+TEST_F(WithinJobTest, ARestartMakesEveryUpdateWhereTheDepthIsAutomatic) {
+  Job stored;
+  stored.id = JobId{1};
+  stored.params = Params(1000);
+  stored.params.pipeline_depth = 0;
+  stored.phase = Tuning{};
+  stored.tasks.resize(3);
+  for (Task& task : stored.tasks) task.phase = WantsUpdate{}, task.trials = 4;
+  dispatcher_.Restore(stored);
+  EXPECT_THAT(job().in_flight, SizeIs(3));
+}
+
 TEST_F(WithinJobTest, APausedJobHoldsNobodyBack) {
   TwoCores();
   JobParams params = Params();
@@ -297,6 +328,16 @@ TEST_F(WithinJobTest, ARoundIsSharedOutAmongDevices) {
   EXPECT_THAT(queues, ElementsAre(4, 4, 4));
   EXPECT_EQ(Count<CloseProfile>(End(v1::STAGE_BUILD)), 0) << "closed with the last artifact";
   for (AttemptId id : job().tasks[0].profiles) EXPECT_TRUE(dispatcher_.live().at(id).input_closed);
+}
+
+TEST_F(WithinJobTest, TheDeviceKeyIsThatOfAUsableSlot) {
+  std::vector<SlotInfo> slots = ThreeDevices();
+  slots[1].device_key = "gone";
+  slots[1].usable = false;
+  Step(SlotsChanged{slots, ""});
+  Step(JobSubmitted{JobId{1}, Params()});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  EXPECT_EQ(job().params.device_key, "key");
 }
 
 TEST_F(WithinJobTest, NoMoreDevicesThanAllowed) {
