@@ -194,10 +194,12 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   const WorkItem profile{stage.job, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
   std::string key = job.params.device_key;
   bool device_seen = !key.empty();
-  for (const SlotInfo& slot : dispatcher_.slots()) {
-    if (device_seen || !dispatcher_.Suits(slot, profile)) continue;
-    key = slot.device_key;
-    device_seen = true;
+  for (const bool usable : {true, false}) {  // one that can measure now, if there is any
+    for (const SlotInfo& slot : dispatcher_.slots()) {
+      if (device_seen || slot.usable != usable || !dispatcher_.Suits(slot, profile)) continue;
+      key = slot.device_key;
+      device_seen = true;
+    }
   }
   if (!device_seen) {
     absl::StatusOr<std::vector<std::string>> keys = store_->DeviceKeys(spec.target());
@@ -215,10 +217,11 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
                               found.best_ns, task.key(), std::max(1, task.weight()), task.flops()});
     totals.push_back(spec.force() ? 0 : imported.tasks.back().known);
   }
-  if (!device_seen && Dispatcher::TrialBudget(job.params, totals) > 0) {
-    // No such device is here, and the records do not suffice without one: wait for whichever device
-    // comes.
-    imported.device_key.clear();
+  const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
+  // No such device is here, and the records do not suffice without one: wait for whichever device
+  // comes.
+  if (wait) imported.device_key.clear();
+  if (wait || spec.force()) {  // with --force nothing known teaches the search or ends it
     for (TaskPlan& plan : imported.tasks) plan.known = plan.known_valid = 0, plan.known_best_ns = 0;
     for (KnownRecords& known : payload->known) known = {};
   }

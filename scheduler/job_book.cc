@@ -183,14 +183,17 @@ InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandi
   return out;
 }
 
-// The default schedule's time, for the other live jobs that have the task: they do not measure it.
+// The default schedule's time, for the other live jobs that have the task on such a device: they do
+// not measure it. With --force every job measures for itself.
 void JobBook::ShareUntuned(const FinishCandidate& done) {
   const JobData& job = jobs_.at(done.job);
   const CandidateData& candidate = job.candidates.at(done.candidate);
   if (candidate.origin != "default" || candidate.median_ns <= 0) return;
+  if (job.row.job.spec().force()) return;
   const TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
   for (auto& [id, other] : jobs_) {
-    if (id == done.job || other.row.job.finished_unix_ns() != 0 ||
+    if (id == done.job || other.row.job.finished_unix_ns() != 0 || other.row.job.spec().force() ||
+        other.row.device_key != job.row.device_key ||
         other.row.job.spec().target() != job.row.job.spec().target())
       continue;
     for (TaskData& same : other.tasks) {
@@ -320,6 +323,7 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     AddToCurve(&task, task.known, task.known_best_ns);
     FoldResults(&task,
                 task.round.empty() ? std::nullopt : std::optional(task.round.begin()->first));
+    task.unlearned = unlearned[i];
     if (stored.tasks[i].done) {
       task.phase = Finished{};
     } else if (!task.round.empty()) {
@@ -382,7 +386,8 @@ v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) co
   if (std::holds_alternative<Tuning>(job.phase) && !job.paused && done_here > 0) {
     const absl::Duration eta = (now - data.tuning_since) * remaining / done_here;
     const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
-    view.set_eta_ms(absl::ToInt64Milliseconds(std::min(eta, limit)));
+    view.set_eta_ms(
+        absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), std::min(eta, limit))));
   }
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;
