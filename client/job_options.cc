@@ -80,6 +80,9 @@ std::string DeadlineText(const v1::Job& job, absl::Time now) {
   if (job.spec().deadline_unix_ns() == 0) return "";
   const absl::Time deadline = absl::FromUnixNanos(job.spec().deadline_unix_ns());
   const std::string date = FormatWallTime(job.spec().deadline_unix_ns());
+  if (job.state() == v1::JOB_FAILED) return fmt::format("{}: not met, the job failed", date);
+  if (job.state() == v1::JOB_CANCELLED)
+    return fmt::format("{}: not met, the job was cancelled", date);
   if (job.finished_unix_ns() != 0) {
     const absl::Duration late = absl::FromUnixNanos(job.finished_unix_ns()) - deadline;
     return late > absl::ZeroDuration() ? fmt::format("{}: missed by {}", date, HumanDuration(late))

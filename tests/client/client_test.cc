@@ -177,6 +177,10 @@ TEST(JobOptions, ADeadlineSaysWhetherItWillBeMet) {
   EXPECT_THAT(DeadlineText(job, now + absl::Hours(2)), HasSubstr("missed, 1h00m ago"));
   job.set_finished_unix_ns(absl::ToUnixNanos(now));
   EXPECT_THAT(DeadlineText(job, now), HasSubstr(": met"));
+  job.set_state(v1::JOB_FAILED);
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr(": not met, the job failed"));
+  job.set_state(v1::JOB_CANCELLED);
+  EXPECT_THAT(DeadlineText(job, now), HasSubstr(": not met, the job was cancelled"));
 }
 
 TEST(Timeline, ShowsWhoHeldEachSlotWhen) {
