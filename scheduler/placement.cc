@@ -120,9 +120,10 @@ void Dispatcher::TakeSlots(const SlotsChanged& event) {
             [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
   // Slots that are gone for good must not be remembered for ever.
   std::erase_if(trouble_, [&](const auto& entry) {
+    SlotInfo slot;
+    slot.id = entry.first;
     return entry.second.not_before <= now_ &&
-           !std::binary_search(slots.begin(), slots.end(),
-                               SlotInfo{entry.first, "", false, {}, "", ""},
+           !std::binary_search(slots.begin(), slots.end(), slot,
                                [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; });
   });
   if (slots == slots_) return;

@@ -25,6 +25,14 @@ std::string Error(const std::string& text) {
   return scenario.ok() ? "" : std::string(scenario.status().message());
 }
 
+Report RunFile(const std::string& name, const std::string& policy) {
+  const absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kScenarios, "/", name));
+  EXPECT_TRUE(scenario.ok()) << scenario.status();
+  const absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  return MakeReport(*scenario, policy, *result);
+}
+
 TEST(ScenarioTest, EveryShippedOneRuns) {
   for (const auto& entry : std::filesystem::directory_iterator(kScenarios)) {
     const absl::StatusOr<Scenario> scenario = ReadScenario(entry.path().string());
