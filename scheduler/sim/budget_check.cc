@@ -21,14 +21,15 @@ std::string Name(const Job& job, size_t task) {
   return absl::StrCat("j", job.id.value, " task ", task, ": ");
 }
 
-// Trials a gradient job may measure: what is not known yet, and the floor in any case.
+// Trials a gradient job may measure: what is not known yet, and in any case the floor of the tasks
+// of which nothing is.
 int Pool(const Job& job) {
   const int each = job.params.trials_per_task;
   const int floor = std::min(each, std::max(job.params.batch, each / 8));
   int left = 0, owed = 0;
   for (const Task& task : job.tasks) {
     left += each - std::min(Reused(job, task), kCap * each);
-    owed += std::max(0, floor - Reused(job, task));
+    if (Reused(job, task) == 0) owed += floor;
   }
   return std::max(left, owed);
 }
