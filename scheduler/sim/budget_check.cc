@@ -99,6 +99,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher,
     size_t devices = 0;
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
+      if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
       const int begun = task.trials + static_cast<int>(task.round.size());
       const int allowed = Uniform(job)
                               ? std::max(begun, job.params.trials_per_task - Reused(job, task))
@@ -118,7 +119,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher,
   return "";
 }
 
-std::string BudgetCheck::End(const Job& job) {
+std::string BudgetCheck::End(const Job& job) const {
   if (!job.stop.empty()) return "";
   bool all_ended = true;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
@@ -126,7 +127,8 @@ std::string BudgetCheck::End(const Job& job) {
     const bool given_up = task.valid() == 0 && task.trials >= 16;
     const int counted = Reused(job, task) + task.trials;
     const bool full = counted >= (Uniform(job) ? 1 : kCap) * job.params.trials_per_task;
-    const bool ended = full || task.exhausted || given_up || Plateaued(job.params, task);
+    const bool ended = full || task.exhausted || given_up ||
+                       plateaued_.count({job.id, TaskIndex{static_cast<int>(i)}});
     if (Uniform(job) && !ended) return Name(job, i) + "a budget is not used up";
     all_ended &= ended;
   }

@@ -20,7 +20,7 @@ class BudgetCheck {
   std::string After(const scheduler::Dispatcher& dispatcher,
                     const std::vector<scheduler::Decision>& decisions);
   // Of a job that is done.
-  static std::string End(const scheduler::Job& job);
+  std::string End(const scheduler::Job& job) const;
 
  private:
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
@@ -32,6 +32,8 @@ class BudgetCheck {
   std::map<Key, Seen> before_;
   std::map<scheduler::JobId, int> granted_;  // of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;
+  // Tasks seen on a plateau: a partner's later record may lift them off it again.
+  std::set<Key> plateaued_;
 };
 
 }  // namespace heddle::sim

@@ -156,7 +156,7 @@ void World::CheckEnd() {
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       if (live.tasks[i].trials != trials[i]) Violation("a trial is counted twice");
     }
-    const std::string unused = BudgetCheck::End(live);
+    const std::string unused = budgets_.End(live);
     if (!unused.empty()) Violation(unused);
   }
   for (int64_t id : acknowledged_) {
