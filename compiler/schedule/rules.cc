@@ -1,0 +1,29 @@
+#include "compiler/schedule/rules.h"
+
+#include <algorithm>
+
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::schedule {
+
+int Knobs::Add(std::string what, std::vector<int64_t> values, int64_t preferred) {
+  Knob knob{std::move(what), std::move(values), 0};
+  auto it = std::find(knob.values.begin(), knob.values.end(), preferred);
+  if (it != knob.values.end()) knob.preferred = static_cast<int32_t>(it - knob.values.begin());
+  knobs_.push_back(std::move(knob));
+  return static_cast<int>(knobs_.size()) - 1;
+}
+
+absl::Status Recorder::Do(Primitive primitive, std::vector<std::string> names,
+                          std::vector<int64_t> ints) {
+  Step step{primitive, std::move(names), std::move(ints)};
+  HEDDLE_ASSIGN_OR_RETURN(program_, ApplyStep(program_, step));
+  trace_.steps.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype) {
+  return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));
+}
+
+}  // namespace heddle::schedule
