@@ -96,14 +96,18 @@ class Merger {
 
   // The root times all matrices side by side.
   absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, const Product& product,
-                                const Family& family) const {
+                                const Family& family) {
     ValueId root = node.inputs[0];
     if (graph_.nodes[next_ - 1].inputs[0] != product.root) {
       root = out.ProducerOf(root)->inputs[0];  // the slice's
     }
     ValueId matrix = node.inputs[1];
-    if (family.matrices.size() > 1)
-      matrix = out.Constant(out.Name(matrix) + "/merged", SideBySide(family.matrices));
+    if (family.matrices.size() > 1) {
+      const auto [it, fresh] = side_by_side_.try_emplace(family.matrices, -1);
+      if (fresh)
+        it->second = out.Constant(out.Name(matrix) + "/merged", SideBySide(family.matrices));
+      matrix = it->second;
+    }
     return out.Add("matmul", {root, matrix}, {}, node.name + "/merged");
   }
 
@@ -147,8 +151,9 @@ class Merger {
 
   const Graph& graph_;
   std::vector<int> producers_;
-  std::vector<std::optional<Product>> products_;  // by node
-  std::map<ValueId, Family> families_;            // by root
+  std::vector<std::optional<Product>> products_;          // by node
+  std::map<ValueId, Family> families_;                    // by root
+  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // in the new graph, by matrices
   size_t next_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/graph/alternate_products.h"
 #include "compiler/graph/dead_code.h"
 #include "compiler/graph/fold_batch_norm.h"
 #include "compiler/graph/fold_constants.h"
@@ -34,6 +35,7 @@ constexpr Pass kPasses[] = {
     {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
     {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
     {"merge-equal", MergeEqual},
+    {"alternate-products", AlternateProducts},  // the merged ones, too
     {"sink-concat", SinkConcat},
     {"layout", nullptr},
     {"fold-flatten", FoldFlatten},             // transposes that layout left before products
