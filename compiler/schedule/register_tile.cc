@@ -15,17 +15,16 @@ constexpr double kMinChainCycles = 4;
 constexpr double kSmallImage = 8;  // times smaller than the weights
 // Loads that hit do not always find a port when they want one.
 constexpr double kLoadPressure = 0.15;
-constexpr double kL2BytesPerCycle = 24;    // what one core streams from its second-level cache
-constexpr double kL3BytesPerCycle = 6;     // and from beyond: about 16 GB/s
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
 // A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
 // set (the size of a page: such caches are indexed by the address within it).
 constexpr int64_t kSetPeriod = 4096;
 constexpr int64_t kLineBytes = 64;
+constexpr double kMaxLinesAhead = 4;
 // Rows of pixels that share a set and are a few more than its ways do no harm (14 of 12: 2 %), but
 // then the second level is read at every visit (16 of 12: 50 % slower).
 constexpr int64_t kSpareWays = 2;
-constexpr double kStepsPerVisit = 4;       // the unrolled ones
+constexpr int64_t kStepsPerVisit = 4;      // the unrolled ones
 constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
 
 }  // namespace
@@ -153,7 +152,7 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
     if (!load.vector) {
       scalars += count * 4;
       if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod + kSpareWays)
-        again += count * kLineBytes / kStepsPerVisit;
+        again += count * static_cast<double>(kLineBytes) / kStepsPerVisit;
     }
     // A vector operand that other tiles use again streams from the second-level cache.
     if (load.vector && reused) {
@@ -162,6 +161,9 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
       fetched_ahead &= load.constant;
     }
   }
+  // More lines than that at a time are not asked for ahead (pass/prefetch_ahead.h).
+  const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
+  fetched_ahead &= streamed * unrolled / passes <= kMaxLinesAhead * kLineBytes;
   const double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
   cycles += kLoadPressure * loads / 2;
@@ -197,7 +199,7 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       continue;
     }
     elements *= static_cast<double>(extent);
-    passes *= static_cast<double>((extent + size - 1) / size);
+    if (!Batch(k)) passes *= static_cast<double>((extent + size - 1) / size);
     std::vector<Tiles> cut;
     for (const Tiles& tiles : all) {
       cut.push_back({tiles.tile, tiles.count * static_cast<double>(extent / size)});

@@ -9,6 +9,10 @@
 
 namespace heddle::schedule {
 
+// What one core streams from its second-level cache, and from beyond: 24 GB/s at 2.8 GHz.
+inline constexpr double kL2BytesPerCycle = 24;
+inline constexpr double kL3BytesPerCycle = 8.5;
+
 // The part of the result one pass over the reduce loops computes.
 struct RegisterTile {
   std::vector<int64_t> sizes;  // per spatial axis; vectors for the vector axis, rows for the others

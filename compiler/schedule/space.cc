@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
+#include "compiler/schedule/form_choice.h"
 #include "compiler/schedule/form_space.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/rules.h"
@@ -335,22 +336,6 @@ bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
   return taken_.count(block + ".product") > 0;
 }
 
-// Winograd's form needs a weight that is transformed when the module is made, tiles enough to share
-// it, and channels enough to share a transformed input: else the transforms cost more than the
-// multiplications they save.
-constexpr int64_t kMinWinogradTiles = 16;
-constexpr int64_t kMinWinogradChannels = 32;
-
-bool PrefersWinograd(const ir::Block& block) {
-  bool constant = false;
-  ForEachLoad(block, [&](const ir::Expr& load) { constant |= load->buffer->constant; });
-  std::vector<int64_t> extents;
-  for (const ir::BlockIter& iter : block.iters) extents.push_back(iter.extent);
-  return constant && extents.size() == 7 &&
-         (extents[1] + 3) / 4 * ((extents[2] + 3) / 4) >= kMinWinogradTiles &&
-         extents[3] >= kMinWinogradChannels && extents[6] >= kMinWinogradChannels;
-}
-
 std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
   auto direct = std::make_unique<RuleSpace>(naive, target);
   // Schedules for GPUs come with their back end; until then such a target has the unscheduled
@@ -362,10 +347,11 @@ std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo
   int preferred = 0;
   for (const Path& path : AllBlocks(naive.body)) {
     if (!path.block().reducer || !target.target.winograd) continue;
+    const int wanted = PreferredWinograd(path.block(), target);
     for (int64_t m : {2, 4, 6}) {
       auto space = std::make_unique<RuleSpace>(naive, target);
       if (!space->BuildWinograd(path.block().name, m)) continue;
-      if (m == 4 && PrefersWinograd(path.block())) preferred = static_cast<int>(forms.size());
+      if (m == wanted) preferred = static_cast<int>(forms.size());
       forms.push_back({absl::StrCat("winograd ", m), std::move(space)});
     }
     if (forms.size() > 1) break;

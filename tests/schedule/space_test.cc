@@ -211,6 +211,11 @@ TEST(Space, DefaultForms) {
   EXPECT_THAT(text("C2", true, false), Not(HasSubstr("winograd")))
       << "weights would be transformed at every call";
   EXPECT_THAT(text("C4", true, true), Not(HasSubstr("winograd"))) << "stride 2";
+  // Four tiles of 4 x 4 do not pay for four times the weights, sixteen of 2 x 2 do for twice.
+  EXPECT_THAT(text("C12", true, true), HasSubstr("winograd conv2d 2"));
+  EXPECT_THAT(text("C12", false, true), Not(HasSubstr("winograd")));
+  EXPECT_THAT(text("7x64-64k3s1", true, true), Not(HasSubstr("winograd")))
+      << "few channels, few tiles";
   EXPECT_THAT(text("56x3-64k3s1", true, true), Not(HasSubstr("winograd"))) << "few channels";
   ir::TargetInfo off = Targets()[1];
   off.target.winograd = false;
