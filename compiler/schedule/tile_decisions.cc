@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kWhole = DecidedTiles::kWhole;
 constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first-level cache
-constexpr int64_t kMaxTileOps = 1024;    // multiply-adds unrolled: an instruction cache's worth
+constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
+constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
 constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
 constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
@@ -94,6 +95,7 @@ int64_t TileDecisions::BlocksOfRows() const {
 // once.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
+  if (PrefersWaitingResult()) return false;
   const int64_t width = tile.sizes[v_] * tile.lanes;
   int64_t rows = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
@@ -104,9 +106,30 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
          rows > model_.Accumulators(tile) / tile.sizes[v_];
 }
 
+// Weights and rows that both exceed the second-level cache: whichever goes by inside is read again
+// from beyond it. Where the whole result stays close, it waits there for one block of the reduction
+// after the other instead, and everything is read once.
+bool TileDecisions::PrefersWaitingResult() const {
+  if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
+  if (BlocksOfRows() == 1 || reduce().size() != 1) return false;
+  int64_t elements = 1;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (model_.Batch(k)) return false;
+    elements *= spatial()[k].extent;
+  }
+  return 4 * elements <= target_.l2_bytes / 4 && model_.reduce_steps() >= 2 * kLongBlock &&
+         4 * model_.vector_elements() > static_cast<double>(target_.l2_bytes);
+}
+
 // The middle tile to prefer for an axis of `groups` rows.
 int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
                                        int64_t groups) const {
+  if (PrefersWaitingResult()) {
+    if (static_cast<int>(axis) != v_ || target_.target.threads == 1) return groups;
+    int64_t share = 1;  // of the panels, for each thread
+    while (2 * share * tile.sizes[axis] * target_.target.threads <= groups) share *= 2;
+    return share;
+  }
   if (static_cast<int>(axis) == v_) return 1;
   if (PrefersReductionBlocks(tile)) return groups;
   const bool row = static_cast<int>(axis) == model_.row_axis();
@@ -124,7 +147,7 @@ int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
 // blocks, unless it is the vector operand that would come from beyond more often.
 bool TileDecisions::PrefersVectorFirst(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding()) return false;
-  if (PrefersReductionBlocks(tile)) return true;
+  if (PrefersReductionBlocks(tile) || PrefersWaitingResult()) return true;
   const auto l2 = static_cast<double>(target_.l2_bytes);
   if (BlocksOfRows() > 1 &&
       (4 * model_.vector_elements() <= l2 / 2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
@@ -152,11 +175,13 @@ void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
         knobs.Add(absl::StrCat("inner reduce tile of ", axis.loop), inner, preferred));
   }
   std::vector<int64_t> blocks{kWhole};
-  for (int64_t steps = kPreferredBlock / 2;
-       steps <= 8 * kPreferredBlock && steps < model_.reduce_steps(); steps *= 2)
+  for (int64_t steps = kPreferredBlock / 2; steps <= kLongBlock && steps < model_.reduce_steps();
+       steps *= 2)
     blocks.push_back(steps);
   block_knob_ = knobs.Add(absl::StrCat("steps of a reduction block of ", stage_.view.block), blocks,
-                          PrefersReductionBlocks(tile) ? kPreferredBlock : kWhole);
+                          PrefersReductionBlocks(tile) ? kPreferredBlock
+                          : PrefersWaitingResult()     ? kLongBlock
+                                                       : kWhole);
 }
 
 // Constants of which the vector axis walks one dimension and nothing else, and that are large

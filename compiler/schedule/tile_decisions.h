@@ -69,6 +69,7 @@ class TileDecisions {
   void DeclareOthers(const RegisterTile& preferred, Knobs& knobs);
   int64_t BlocksOfRows() const;
   bool PrefersReductionBlocks(const RegisterTile& tile) const;
+  bool PrefersWaitingResult() const;
   int64_t PreferredMiddle(size_t axis, const RegisterTile& tile, int64_t groups) const;
   bool PrefersVectorFirst(const RegisterTile& tile) const;
   int64_t PreferredPlace() const;

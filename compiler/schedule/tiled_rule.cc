@@ -59,7 +59,14 @@ class TiledRule : public Rule {
   TileDecisions decisions_;
 };
 
-// Panels as wide as the register tile, one after another in the order the loops go over them.
+// How many steps of a reduce axis stay inside its blocks, when `steps` of the axes behind it do.
+int64_t StepsInside(int64_t extent, int64_t factor, int64_t steps, int64_t block) {
+  return factor *
+         LargestDivisorUpTo(extent / factor, std::max<int64_t>(block / (steps * factor), 1));
+}
+
+// Panels as wide as the register tile, one after another in the order the loops go over them. Where
+// all panels go by within a block of the reduction, those of a block stand together.
 absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out) const {
   const Factors& vector = decided.spatial[v_];
   for (size_t i = 0; i < decisions_.packable().size(); ++i) {
@@ -70,9 +77,17 @@ absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out
     const auto add = [&](const std::vector<int64_t>& dims) {
       numbers.insert(numbers.end(), dims.begin(), dims.end());
     };
+    const bool blocks = decided.reduce_block != DecidedTiles::kWhole && vector.middle > 1 &&
+                        reduce().size() == 1 && packable.inner.size() == 1 &&
+                        packable.inner[0] < static_cast<int64_t>(packable.dim);
+    if (blocks) {
+      numbers[packable.inner[0]] =
+          StepsInside(reduce()[0].extent, decided.reduce_inner[0], 1, decided.reduce_block);
+      add(packable.inner);
+    }
     add(packable.outer);
     add({static_cast<int64_t>(packable.dim)});
-    add(packable.inner);
+    if (!blocks) add(packable.inner);
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kPack, {stage_.view.block, packable.buffer}, numbers));
   }
   return absl::OkStatus();
@@ -94,9 +109,7 @@ absl::Status TiledRule::SplitReduce(const DecidedTiles& decided, Loops& loops,
     } else if (decided.reduce_block != DecidedTiles::kWhole &&
                steps * axis.extent > decided.reduce_block) {
       cut = true;
-      inside = factor *
-               LargestDivisorUpTo(axis.extent / factor,
-                                  std::max<int64_t>(decided.reduce_block / (steps * factor), 1));
+      inside = StepsInside(axis.extent, factor, steps, decided.reduce_block);
     }
     steps *= inside;
     struct Part {
