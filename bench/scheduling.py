@@ -28,6 +28,7 @@ DEFAULT_TRIALS = 8
 # A set-up that takes longer is stuck.
 SETUP_LIMIT_S = 600
 PROGRESS_S = 10
+POLL_S = 2
 # Turns of one task measured again when others disturb them: with many tasks, more would be for ever.
 MOST_REPEATED = 5
 
@@ -45,6 +46,7 @@ class Setup:
         self.disturbed = 0
         self.repeated = 0
         self.measuring_s = 0.0
+        self.canaries_ns = []  # a small fixed kernel, timed before each trial
 
     def run(self, models):
         extra = ["--unguarded"] if self.name == "uncoordinated" else ["--policy", self.name]
@@ -54,14 +56,14 @@ class Setup:
         try:
             for k in range(count):
                 services.append(service.Service(self.args.programs, os.path.join(self.work, str(k)), extra))
-            begin = time.monotonic()
             ids = []
             for k, model in enumerate(models):
                 of = services[k % count]
                 ids.append((of, of.submit(model, self.args.trials, self.args.seed)))
             self._wait(ids)
-            self.wall_s = time.monotonic() - begin
             self.jobs = [of.job(job) for of, job in ids]
+            first = min(int(job["created_unix_ns"]) for job in self.jobs)
+            self.wall_s = (max(int(job["finished_unix_ns"]) for job in self.jobs) - first) * 1e-9
             for k, of in enumerate(services):
                 self._read(of.all_records(os.path.join(self.work, f"records{k}.jsonl")))
         finally:
@@ -82,7 +84,7 @@ class Setup:
                 told = now
                 done = ", ".join(f"{job['spec']['name']} {job.get('trials', 0)}/{job.get('trials_budget', 0)}" for job in jobs)
                 print(f"  {self.name}, {now - begin:.0f} s: {done}", file=sys.stderr, flush=True)
-            time.sleep(0.5)
+            time.sleep(POLL_S)  # each look is a process that runs beside the jobs
         for job in jobs:
             if job["state"] != "done":
                 raise service.ServiceError(f"{self.name}: {job['spec']['name']} {job['state']}: {job.get('reason', '')}")
@@ -94,6 +96,8 @@ class Setup:
             evidence = record["measurement"].get("evidence", {})
             self.disturbed += bool(evidence.get("disturbance"))
             self.repeated += evidence.get("times_measured", 1) > 1
+            if evidence.get("canary_before") and evidence.get("canary_usual_ns"):
+                self.canaries_ns.append(evidence["canary_before"] * evidence["canary_usual_ns"])
             if not record.get("median_ns"):
                 continue
             key = (record["target"], record["workload_key"])
@@ -188,6 +192,7 @@ def make_row(setup, dedicated, again):
         "threads": 1,
         "disturbed": False,
         "wall_s": setup.wall_s,
+        "canary_ns": statistics.median(setup.canaries_ns) if setup.canaries_ns else None,
         "busy_share": setup.shares()[0],
         "measuring_share": setup.shares()[1],
         "trials": setup.trials,
@@ -203,11 +208,11 @@ def make_row(setup, dedicated, again):
 
 
 HEAD = (
-    f"{'set-up':<15}{'wall s':>8}{'x':>6}{'device %':>10}{'timing %':>10}{'trials':>8}{'disturbed':>11}{'again':>7}{'quality':>9}"
+    f"{'set-up':<15}{'wall s':>8}{'x':>6}{'machine':>9}{'device %':>10}{'timing %':>10}{'trials':>8}{'disturbed':>11}{'again':>7}{'quality':>9}"
     f"{'rep./true':>11}{'typ. off':>10}{'worst':>8}"
 )
 LEGEND = (
-    "x: wall time of sequential / this one's; device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
+    "x: wall time of sequential / this one's; machine: how fast it was meanwhile, against sequential, by a small kernel timed before each trial; device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
     " kept measurement was; again: trials measured more than once;\nquality: latency of the models with sequential's best records /"
     " with this set-up's, all timed anew in turns on a quiet core; rep./true: reported times of the best records / timed anew"
 )
@@ -221,10 +226,13 @@ def ratio(value):
     return "-" if value is None else f"{value:.3f}"
 
 
-def print_row(row, sequential_s):
-    speed = f"{sequential_s / row['wall_s']:.2f}" if sequential_s else "-"
+def print_row(row, dedicated):
+    """`dedicated`: the row of that set-up, or None."""
+    speed = f"{dedicated['wall_s'] / row['wall_s']:.2f}" if dedicated else "-"
+    both = dedicated and dedicated["canary_ns"] and row["canary_ns"]
+    machine = f"{dedicated['canary_ns'] / row['canary_ns']:.2f}" if both else "-"
     print(
-        f"{row['name']:<15}{row['wall_s']:>8.1f}{speed:>6}{percent(row['busy_share'], 1):>10}{percent(row['measuring_share'], 1):>10}{row['trials']:>8}"
+        f"{row['name']:<15}{row['wall_s']:>8.1f}{speed:>6}{machine:>9}{percent(row['busy_share'], 1):>10}{percent(row['measuring_share'], 1):>10}{row['trials']:>8}"
         f"{row['trials_disturbed']:>11}{row['trials_repeated']:>7}{ratio(row['quality']):>9}"
         f"{ratio(row['reported_over_remeasured']):>11}{percent(row['median_error'], 1):>9}%{percent(row['worst_error']):>7}%",
         flush=True,
@@ -300,9 +308,9 @@ def run(args, result):
     dedicated = next((setup for setup in setups if setup.name == DEDICATED), None)
     print(HEAD)
     for setup in setups:
-        row = make_row(setup, dedicated, again)
-        result.add_rows([row])
-        print_row(row, dedicated and dedicated.wall_s)
+        result.add_rows([make_row(setup, dedicated, again)])
+    for row in result.rows:
+        print_row(row, next((row for row in result.rows if row["name"] == DEDICATED), None))
     print(LEGEND)
     if remeasured.disturbed:
         print(f"{remeasured.disturbed} tasks were disturbed when they were measured again")

@@ -33,7 +33,9 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
                   "Tasks of the job in flight at a time (0: one more than devices, at least 2)")
       ->check(CLI::Range(0, 64));
   app->add_option("--strategy", o.strategy, "annealing or random")->capture_default_str();
-  app->add_option("--seed", o.seed, "Seed of the search")->capture_default_str();
+  app->add_option("--seed", o.seed, "Seed of the search")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app->add_option("--shape", o.shapes,
                   "Shape of an input with dynamic dimensions: name=1x3x224x224 (repeatable)");
   app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
@@ -256,7 +258,9 @@ int main(int argc, char** argv) {
                       "x.npy in order, or name=x.npy (repeatable; random where missing)");
   run_app->add_option("-o,--output", run.output, ".npy file, or a directory for several outputs");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
-  run_app->add_option("--seed", run.seed, "Seed of random inputs")->capture_default_str();
+  run_app->add_option("--seed", run.seed, "Seed of random inputs")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   run_app->add_flag("--evaluate", run.evaluate, "Time the model, and each task");
   run_app->add_flag("--profile", run.profile,
                     "Time each kernel, and compare it with what the machine can do");
@@ -288,7 +292,8 @@ int main(int argc, char** argv) {
   });
 
   heddle::v1::RecordQuery query;
-  CLI::App* records_app = command("records", "Query, export or import tuning records");
+  CLI::App* records_app = command(
+      "records", "Query, export or import tuning records; -v: how quiet each measurement was");
   AddQueryFlags(records_app, query);
   CLI::App* export_app = records_app->add_subcommand("export", "Write records as JSON lines");
   AddQueryFlags(export_app, query);
@@ -314,7 +319,9 @@ int main(int argc, char** argv) {
   CLI::App* zoo_app = command("zoo", "Write a well-known model with random weights as ONNX");
   zoo_app->add_option("name", zoo_name, "Model; omit to list them");
   zoo_app->add_option("-o,--output", output, "ONNX file to write");
-  zoo_app->add_option("--seed", zoo_seed, "Seed of the weights")->capture_default_str();
+  zoo_app->add_option("--seed", zoo_seed, "Seed of the weights")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   zoo_app->callback([&] { code = client::WriteZooModel(global, zoo_name, output, zoo_seed); });
 
   client::InstallInterruptHandler();

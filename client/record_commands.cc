@@ -32,20 +32,60 @@ std::string OutcomeWord(v1::Outcome outcome) {
   }
 }
 
+// Where it was measured and how quiet it was there; see Evidence in proto/common.proto.
+const std::vector<std::string> kEvidenceHeader = {"slot",   "steal", "others",   "switches",
+                                                  "canary", "taken", "disturbed"};
+
+std::vector<std::string> EvidenceCells(const v1::Record& record) {
+  const v1::Evidence& evidence = record.measurement().evidence();
+  // What was not measured by a worker's guard has no shares to show.
+  if (evidence.times_measured() == 0) {
+    const std::string where = evidence.command().empty()
+                                  ? fmt::format("{}/{}", evidence.worker(), evidence.slot())
+                                  : evidence.command();
+    return {where == "/" ? "-" : where, "-", "-", "-", "-", "-", "-"};
+  }
+  const std::string canary =
+      evidence.canary_before() > 0
+          ? fmt::format("{:.2f} {:.2f}", evidence.canary_before(), evidence.canary_after())
+          : "-";
+  return {fmt::format("{}/{}", evidence.worker(), evidence.slot()),
+          fmt::format("{:.1f} %", 100 * evidence.steal_share()),
+          fmt::format("{:.1f} %", 100 * evidence.other_share()),
+          fmt::format("{}", evidence.involuntary_switches()),
+          canary,
+          fmt::format("{}x", evidence.times_measured()),
+          evidence.disturbance().empty() ? "no" : evidence.disturbance()};
+}
+
 }  // namespace
 
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
   const ServiceClient client(global.server);
-  Table table({"task", "device", "outcome", "median", "GFLOP/s", "job", "when", "key"});
+  const bool evidence = global.output.verbosity > 0;
+  std::vector<std::string> header = {"task",    "device", "outcome", "median",
+                                     "GFLOP/s", "job",    "when",    "key"};
+  if (evidence) header.insert(header.end(), kEvidenceHeader.begin(), kEvidenceHeader.end());
+  Table table(header);
   int64_t count = 0;
   const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
     ++count;
     if (global.output.json) {
       fmt::print("{}\n", ToJsonLine(record));
     } else {
-      table.Add({record.label(), record.device_key(), OutcomeWord(record.measurement().outcome()),
-                 FormatNs(record.median_ns()), FormatGflops(record.flops(), record.median_ns()),
-                 record.job(), FormatWallTime(record.created_unix_ns()), record.workload_key()});
+      std::vector<std::string> cells = {record.label(),
+                                        record.device_key(),
+                                        OutcomeWord(record.measurement().outcome()),
+                                        FormatNs(record.median_ns()),
+                                        FormatGflops(record.flops(), record.median_ns()),
+                                        record.job(),
+                                        FormatWallTime(record.created_unix_ns()),
+                                        record.workload_key()};
+      if (evidence) {
+        const std::vector<std::string> how = EvidenceCells(record);
+        cells.insert(cells.end(), how.begin(), how.end());
+      }
+      table.Add(cells);
     }
     return !Interrupted();
   });

@@ -100,17 +100,13 @@ std::string StageName(v1::StageKind kind) {
 
 std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, absl::Time now,
                              absl::Time wall) {
+  if (!estimate.late) return "";
   auto text = [&](absl::Time time) {
     return absl::FormatTime("%Y-%m-%d %H:%M", wall + (time - now), absl::LocalTimeZone());
   };
-  const std::string deadline = text(job.params.deadline);
-  if (!estimate.late) {
-    return absl::StrCat("the deadline ", deadline, " can be met again: expected to end ",
-                        text(estimate.finish));
-  }
   const absl::Duration late = estimate.finish - job.params.deadline;
-  return absl::StrCat("the deadline ", deadline, " cannot be met: expected to end ",
-                      text(estimate.finish), ", ",
+  return absl::StrCat(kDeadlineWarning, text(job.params.deadline),
+                      " cannot be met: expected to end ", text(estimate.finish), ", ",
                       absl::FormatDuration(absl::Ceil(late, absl::Seconds(1))),
                       " late; fewer trials or more workers would help");
 }

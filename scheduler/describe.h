@@ -14,8 +14,9 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
 // What the job is doing, which constraint keeps it from running and what is nearest to meeting it,
 // or why it ended.
 std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time now);
-// "the deadline .. cannot be met: ..", or that it can again. `now` is the dispatcher's clock,
-// `wall` the same moment as people call it.
+// "the deadline .. cannot be met: .."; empty: it can. `now` is the dispatcher's clock, `wall` the
+// same moment as people call it.
+inline constexpr char kDeadlineWarning[] = "the deadline ";  // how it begins
 std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, absl::Time now,
                              absl::Time wall);
 // "import", "profile", ..

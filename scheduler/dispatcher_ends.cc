@@ -150,7 +150,6 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
 
 void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event) {
   Task& task = job.tasks[index.value];
-  const bool warm = task.warm_pending;
   if (!job.stop.empty()) return FinishTask(job, index);
   if (event.fault.kind != v1::FAULT_NONE) {
     task.phase = WantsUpdate{};
@@ -163,7 +162,7 @@ void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event
   }
   task.stage_failures = 0;
   task.warm_pending = false;
-  if (warm && task.remaining() > 0) {
+  if (std::exchange(task.update_first, false) && task.remaining() > 0) {
     task.phase = WantsPropose{};
     Emit(TaskChanged{job.id, index});
   } else {

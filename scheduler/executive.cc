@@ -157,7 +157,7 @@ void Executive::Handle(Input input) {
     const auto* estimate = std::get_if<DeadlineEstimate>(&decision);
     if (estimate == nullptr) continue;
     const Job& job = *dispatcher_.FindJob(estimate->job);
-    book_.AddWarnings(job.id, {DescribeEstimate(job, *estimate, now, absl::Now())});
+    book_.SetDeadlineWarning(job.id, DescribeEstimate(job, *estimate, now, absl::Now()));
     dirty_.insert(job.id);
   }
   Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now, absl::Now());

@@ -10,18 +10,6 @@ namespace {
 
 constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
 
-v1::JobState StateOf(const Job& job) {
-  struct Visitor {
-    v1::JobState operator()(const Importing&) { return v1::JOB_IMPORTING; }
-    v1::JobState operator()(const Tuning&) { return v1::JOB_TUNING; }
-    v1::JobState operator()(const Compiling&) { return v1::JOB_COMPILING; }
-    v1::JobState operator()(const Done&) { return v1::JOB_DONE; }
-    v1::JobState operator()(const Failed&) { return v1::JOB_FAILED; }
-    v1::JobState operator()(const Cancelled&) { return v1::JOB_CANCELLED; }
-  };
-  return std::visit(Visitor{}, job.phase);
-}
-
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
     case v1::JOB_TUNING:
@@ -38,8 +26,6 @@ JobPhase PhaseOf(const JobRow& row) {
       return Importing{};
   }
 }
-
-double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
 
 }  // namespace
 
@@ -64,6 +50,15 @@ void JobBook::AddWarnings(JobId id, const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     if (row.warnings_size() < kMaxWarnings) row.add_warnings(warning);
   }
+}
+
+void JobBook::SetDeadlineWarning(JobId id, const std::string& warning) {
+  auto& warnings = *jobs_.at(id).row.job.mutable_warnings();
+  warnings.erase(
+      std::remove_if(warnings.begin(), warnings.end(),
+                     [](const std::string& old) { return old.starts_with(kDeadlineWarning); }),
+      warnings.end());
+  if (!warning.empty()) AddWarnings(id, {warning});
 }
 
 Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
@@ -243,6 +238,7 @@ void JobBook::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time no
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;
   row.set_running_ms(absl::ToInt64Milliseconds(busy));
+  if (job.final()) SetDeadlineWarning(id, "");
   if (job.final() && row.finished_unix_ns() == 0) row.set_finished_unix_ns(absl::ToUnixNanos(wall));
 }
 
@@ -335,64 +331,6 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   data.tuning_since = now;
   if (job.final()) data.candidates.clear();
   return job;
-}
-
-// ---- what users see ----
-
-void JobBook::FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
-                       v1::TaskStatus* out) const {
-  const Task& task = job.tasks[static_cast<size_t>(index)];
-  const TaskData& data = jobs_.at(job.id).tasks[static_cast<size_t>(index)];
-  *out->mutable_info() = data.info;
-  out->mutable_info()->clear_workload();
-  out->set_done(std::holds_alternative<Finished>(task.phase));
-  out->set_trials(task.trials);
-  out->set_failed(task.failed);
-  // A finished task has used all it was going to: a small space may hold fewer candidates than
-  // asked for.
-  out->set_budget(out->done() ? task.trials : task.budget);
-  out->set_known_records(task.known_valid);
-  out->set_best_ns(Faster(data.best_ns, task.known_best_ns));
-  out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
-  out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
-  out->set_first_error(task.first_error);
-}
-
-v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) const {
-  const Job& job = *dispatcher.FindJob(id);
-  const JobData& data = jobs_.at(id);
-  v1::Job view = data.row.job;
-  view.set_state(job.paused ? v1::JOB_PAUSED : StateOf(job));
-  view.set_reason(DescribeJob(dispatcher, job, now));
-  int trials = 0, budget = 0, remaining = 0;
-  bool remaining_tasks = false;
-  for (int i = 0; i < static_cast<int>(job.tasks.size()); ++i) {
-    const Task& task = job.tasks[static_cast<size_t>(i)];
-    v1::TaskStatus* status = view.add_tasks();
-    FillTask(dispatcher, job, i, now, status);
-    trials += task.trials;
-    budget += status->budget();
-    if (std::holds_alternative<Finished>(task.phase)) continue;
-    remaining += task.remaining();
-    remaining_tasks = true;
-  }
-  if (job.params.allocation == Allocation::kGradient && remaining_tasks) {
-    budget = std::max(trials, Dispatcher::TrialBudget(job));
-    remaining = budget - trials;
-  }
-  view.set_trials(trials);
-  view.set_trials_budget(budget);
-  const int done_here = trials - data.trials_before;
-  if (std::holds_alternative<Tuning>(job.phase) && !job.paused && done_here > 0) {
-    const absl::Duration eta = (now - data.tuning_since) * remaining / done_here;
-    const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
-    view.set_eta_ms(
-        absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), std::min(eta, limit))));
-  }
-  absl::Duration busy = data.busy;
-  if (data.busy_since) busy += now - *data.busy_since;
-  view.set_running_ms(absl::ToInt64Milliseconds(busy));
-  return view;
 }
 
 }  // namespace heddle::scheduler

@@ -4,6 +4,7 @@
 // belongs to whoever drives the dispatcher.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,12 @@ struct Payload {
   v1::Measurement measurement;  // CandidateProfiled; CandidateBuilt, when it did not
   uint64_t fencing_token = 0;   // of the slot's lease
 };
+
+// The smaller of two times; 0 is unknown.
+inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+// Never JOB_PAUSED: that is beside the phase.
+v1::JobState StateOf(const Job& job);
 
 class JobBook {
  public:
@@ -73,6 +80,9 @@ class JobBook {
 
   // Shown with the job; durable with its next change.
   void AddWarnings(JobId id, const std::vector<std::string>& warnings);
+  // The one warning about the deadline, as things stand now; empty: none. A job that has ended has
+  // none: it met its deadline or did not.
+  void SetDeadlineWarning(JobId id, const std::string& warning);
 
   // Params from what the user asked; its instants are turned from `wall` to the dispatcher's clock.
   // InvalidArgument names the field.

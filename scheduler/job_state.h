@@ -52,10 +52,8 @@ struct JobParams {
   int batch = 16;
   int pipeline_depth = 0;  // tasks in flight; 0: by the devices there are
   bool force = false;
-  // Whose job it is, for fair shares: tenants with work get slots in proportion to their shares.
-  std::string tenant;
-  double share = 1;
-  int priority = 0;                              // -10..10; larger first, within a tenant
+  std::string tenant;  // whose job it is: tenants with work get the same share of the slots
+  int priority = 0;    // -10..10; larger first, within a tenant
   absl::Time deadline = absl::InfiniteFuture();  // of the whole job
   // When tuning ends besides the trials; what is in flight is finished, then the job compiles.
   absl::Duration time_limit = absl::InfiniteDuration();  // of tuning, pauses left out
@@ -116,9 +114,10 @@ struct Task {
   std::vector<CurvePoint> curve;           // how its best time fell, see task_choice.h
   std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
   double device_ns = 0;                   // its trials spent on devices
-  bool behind = false;     // other jobs' records came that its search has not learned
-  bool unlearned = false;  // its own latest results are not learned yet
-  int stage_failures = 0;  // infrastructure faults in a row
+  bool behind = false;        // other jobs' records came that its search has not learned
+  bool unlearned = false;     // its own latest results are not learned yet
+  bool update_first = false;  // its round has begun with an update: propose comes next
+  int stage_failures = 0;     // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 
   int valid() const { return trials - failed; }

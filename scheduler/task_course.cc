@@ -220,7 +220,9 @@ void Dispatcher::BeginRound(Job& job, TaskIndex index) {
   CatchUp(job, index);
   std::erase(job.queue, index);
   job.in_flight.push_back(index);
-  if (task.warm_pending) {
+  // Results may have been left unlearned: after faults, or because nothing was left to learn for.
+  task.update_first = task.warm_pending || task.unlearned;
+  if (task.update_first) {
     task.phase = WantsUpdate{};
   } else {
     task.phase = WantsPropose{};

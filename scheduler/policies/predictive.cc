@@ -2,8 +2,8 @@
 //
 //  1. Nobody starves: what other stages passed more often than kPatience allows goes first, the one
 //     waiting longest before the others.
-//  2. Tenants get slots in proportion to their shares: the one that was served least (slot seconds
-//     over slots and share) first. Who comes (again) starts where the least served is, and nobody
+//  2. Tenants get equal shares of the slots: the one that was served least (slot seconds over
+//     slots) first. Who comes (again) starts where the least served is, and nobody
 //     falls back by more than kLag for slots that others had no use for.
 //  3. Within a tenant: priority.
 //  4. Jobs that have a deadline and can still meet it, the earliest first, as long as their slack
@@ -183,9 +183,8 @@ class Predictive : public Policy {
     bool turn = false;  // on the CPU, not over
   };
   struct Tenant {
-    double served = 0;  // seconds of all slots of a lane, over its share
-    double share = 1;
-    int running = 0;  // jobs
+    double served = 0;  // seconds of all slots of a lane
+    int running = 0;    // jobs
   };
 
   Path PathOf(const WorkItem& work, const Job& job) const {
@@ -275,7 +274,6 @@ class Predictive : public Policy {
     auto [it, fresh] =
         tenant_numbers_.emplace(job.params.tenant, static_cast<int64_t>(tenants_.size()));
     if (fresh) tenants_.emplace_back();
-    tenants_[static_cast<size_t>(it->second)].share = std::max(1e-3, job.params.share);
     return it->second;
   }
 
@@ -291,7 +289,7 @@ class Predictive : public Policy {
   void Serve(int64_t number, int lane, double seconds) {
     if (tenants_.size() < 3) return;  // nobody to share with
     Tenant& tenant = tenants_[static_cast<size_t>(number)];
-    tenant.served += seconds / std::max(1, view_.slots->Count(lane)) / tenant.share;
+    tenant.served += seconds / std::max(1, view_.slots->Count(lane));
     tenant.served = std::min(tenant.served, Floor() + kLag);
   }
 

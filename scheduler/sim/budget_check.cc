@@ -55,9 +55,9 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       const Task& task = job.tasks[i];
       if (std::holds_alternative<Finished>(task.phase)) continue;
       Seen seen;
-      if (!job.params.force && !task.key.empty() && !job.params.device_key.empty())
-        seen.group =
-            absl::StrCat(task.key, "|", job.params.record_target, "|", job.params.device_key);
+      if (!job.params.force && !job.params.device_key.empty())
+        seen.group = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target, "|",
+                                  job.params.device_key);
       seen.known = task.known;
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);

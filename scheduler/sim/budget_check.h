@@ -15,6 +15,10 @@ namespace heddle::sim {
 
 class BudgetCheck {
  public:
+  // What the job's tasks truly are, whatever the dispatcher was told.
+  void Imported(scheduler::JobId job, std::vector<std::string> keys) {
+    keys_[job] = std::move(keys);
+  }
   void Before(const scheduler::Dispatcher& dispatcher);
   // Empty, or what was violated.
   std::string After(const scheduler::Dispatcher& dispatcher,
@@ -30,6 +34,7 @@ class BudgetCheck {
     bool measuring = false;  // a round is in flight, in a job that runs
   };
   std::map<Key, Seen> before_;
+  std::map<scheduler::JobId, std::vector<std::string>> keys_;
   std::map<scheduler::JobId, int> granted_;  // of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;
   // Tasks seen on a plateau: a partner's later record may lift them off it again.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "scheduler/sim/deadlines.h"
 #include "scheduler/sim/fuzz.h"
 #include "scheduler/sim/plot.h"
@@ -58,8 +59,8 @@ int RunScenarios(const Flags& flags) {
           {absl::StrFormat(
                "%s: makespan %s, mean completion %s, CPU slots %.0f %% and devices %.0f %% busy",
                reports[i].policy, HumanSeconds(reports[i].makespan),
-               HumanSeconds(reports[i].mean_completion), 100 * reports[i].cpu_busy,
-               100 * reports[i].device_busy),
+               HumanSeconds(reports[i].mean_completion, reports[i].makespan),
+               100 * reports[i].cpu_busy, 100 * reports[i].device_busy),
            &results[i]});
     }
     PlotWindow window;
@@ -141,15 +142,14 @@ int RunDeadlines(const Flags& flags) {
 int RunFuzz(const Flags& flags) {
   const uint64_t first = flags.has_seed ? flags.seed : 1;
   Planted planted = Planted::kNone;
-  while (PlantedName(planted) != flags.planted) {
-    planted = static_cast<Planted>(static_cast<int>(planted) + 1);
-    if (PlantedName(planted) == "none") {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("--planted ", flags.planted,
-                       ": no such bug; there are drop-close, drop-feed, record-twice, wrong-slot, "
-                       "start-twice, forget-lease, skip-fencing, starve")));
-    }
+  std::vector<std::string> names;
+  for (Planted one : AllPlanted()) {
+    names.push_back(PlantedName(one));
+    if (names.back() == flags.planted) planted = one;
   }
+  if (PlantedName(planted) != flags.planted)
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        "--planted ", flags.planted, ": no such bug; there are ", absl::StrJoin(names, ", "))));
   std::vector<std::string> policies = flags.policies;
   if (policies.empty()) policies = {"round_robin", "predictive", "sequential"};
   const int threads = flags.threads > 0

@@ -12,6 +12,12 @@
 namespace heddle::sim {
 namespace {
 
+constexpr std::pair<Planted, const char*> kPlanted[] = {
+    {Planted::kDropClose, "drop-close"},     {Planted::kDropFeed, "drop-feed"},
+    {Planted::kRecordTwice, "record-twice"}, {Planted::kWrongSlot, "wrong-slot"},
+    {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
+    {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
+    {Planted::kSkipUpdate, "skip-update"},   {Planted::kOverrun, "overrun"}};
 const char* const kTargets[] = {"llvm -mcpu=a", "llvm -mcpu=b"};
 
 void AddHost(int host, Dice* dice, Scenario* scenario) {
@@ -29,7 +35,7 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
     made.speed = speed;
     scenario->slots.push_back(std::move(made));
   };
-  switch (dice->Below(4)) {
+  switch (dice->Below(5)) {
     case 0:  // one core
       slot("cpu0", false, {0});
       slot("profile0", true, {0});
@@ -43,6 +49,12 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
       slot("cpu0", false, {0});
       slot("profile1", true, {1});
       slot("profile2", true, {2});
+      break;
+    case 3:  // two devices, or both cores of them for one
+      slot("cpu0", false, {0});
+      slot("profile1", true, {1});
+      slot("profile2", true, {2});
+      slot("profile1-2", true, {1, 2});
       break;
     default:
       for (int c = 0; c < 3; ++c) slot(absl::StrCat("cpu", c), false, {c});
@@ -90,6 +102,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
     SimTask task;
     task.times = job.times;
     task.weight = 1 + dice->Below(4);
+    if (dice->Likely(0.2)) task.candidates = 1 + dice->Below(60);
     task.key = absl::StrCat("00000000000000", 10 + dice->Below(8));
     job.tasks.push_back(std::move(task));
   }
@@ -140,8 +153,8 @@ absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, b
 absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy) {
   Scenario scenario = RandomScenario(seed, false);
   for (size_t j = 0; j < scenario.jobs.size(); ++j) {
-    scenario.jobs[j].gradient =
-        false;  // which task gets the trials must not hang on the order of answers
+    // Which task gets the trials must not hang on the order in which several are measured.
+    if (scenario.jobs[j].gradient) scenario.jobs[j].pipeline_depth = 1;
     scenario.jobs[j].time_limit = 0;
     // What the database knows at a job's start hangs on who was first: every task is its own.
     for (size_t i = 0; i < scenario.jobs[j].tasks.size(); ++i) scenario.jobs[j].tasks[i].key = "";
@@ -232,27 +245,17 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
   return totals;
 }
 
+std::vector<Planted> AllPlanted() {
+  std::vector<Planted> all;
+  for (const auto& [planted, name] : kPlanted) all.push_back(planted);
+  return all;
+}
+
 std::string PlantedName(Planted planted) {
-  switch (planted) {
-    case Planted::kDropClose:
-      return "drop-close";
-    case Planted::kDropFeed:
-      return "drop-feed";
-    case Planted::kRecordTwice:
-      return "record-twice";
-    case Planted::kWrongSlot:
-      return "wrong-slot";
-    case Planted::kStartTwice:
-      return "start-twice";
-    case Planted::kForgetLease:
-      return "forget-lease";
-    case Planted::kSkipFencing:
-      return "skip-fencing";
-    case Planted::kStarve:
-      return "starve";
-    default:
-      return "none";
+  for (const auto& [one, name] : kPlanted) {
+    if (one == planted) return name;
   }
+  return "none";
 }
 
 }  // namespace heddle::sim

@@ -15,6 +15,13 @@ namespace heddle::sim {
 
 using Json = nlohmann::json;
 
+// What the JSON library says, without its own "[json.exception...] ".
+inline std::string Plain(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
 // Every reading function leaves `value` as it is where the field is missing or wrong.
 class Reader {
  public:

@@ -47,6 +47,8 @@ int main(int argc, char** argv) {
       throw CLI::ValidationError("--window: only with --plot FILE");
     if (flags.window.size() == 2 && !(0 <= flags.window[0] && flags.window[0] < flags.window[1]))
       throw CLI::ValidationError("--window: BEGIN must be 0 or more, and END larger");
+    if (flags.thesis && seed->count() > 0)
+      throw CLI::ValidationError("--seed: there is no chance in --thesis");
     if (flags.fuzz > 0 && std::count(flags.policies.begin(), flags.policies.end(), "uncoordinated"))
       throw CLI::ValidationError(
           "--policy uncoordinated: promises nothing that --fuzz could check; take one of the "

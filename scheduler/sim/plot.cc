@@ -79,7 +79,7 @@ std::string TickLabel(double at, double step) {
 class Drawing {
  public:
   Drawing(const Scenario& scenario, const std::vector<PlotRun>& runs, PlotWindow window)
-      : scenario_(scenario), runs_(runs), window_(window) {
+      : scenario_(scenario), runs_(runs), window_(window), useful_(scenario.Useful()) {
     if (window_.end <= 0) {
       for (const PlotRun& run : runs) window_.end = std::max(window_.end, run.result->seconds);
     }
@@ -87,14 +87,16 @@ class Drawing {
     // Devices below the CPU slots of all workers.
     for (bool device : {false, true}) {
       for (size_t i = 0; i < scenario.slots.size(); ++i) {
-        if (scenario.slots[i].info.device == device) rows_.push_back(static_cast<int>(i));
+        if (useful_[i] && scenario.slots[i].info.device == device)
+          rows_.push_back(static_cast<int>(i));
       }
     }
-    if (rows_.size() > kMaxRows) rows_.resize(kMaxRows);
+    more_ = rows_.size() > kMaxRows ? rows_.size() - kMaxRows : 0;
+    rows_.resize(rows_.size() - more_);
     row_height_ = rows_.size() <= 12 ? 24 : rows_.size() <= 24 ? 16 : 11;
     size_t longest = 6;
     for (int slot : rows_) longest = std::max(longest, NameOf(slot).size());
-    left_ = std::clamp(28 + kCharWidth * static_cast<double>(longest), 128.0, 260.0);
+    left_ = std::clamp(28 + kCharWidth * static_cast<double>(longest), 140.0, 260.0);
   }
 
   std::string Draw() {
@@ -218,9 +220,7 @@ class Drawing {
       Line(left_, top + row_height_, kWidth - kRight, top + row_height_, kGrid);
       Row(run, rows_[r], top + 2, row_height_ - 4);
     }
-    if (rows_.size() < scenario_.slots.size())
-      Text(left_ - 10, y + rows + 10, absl::StrCat(scenario_.slots.size() - rows_.size(), " more"),
-           9, kFaint, "end");
+    if (more_ > 0) Text(left_ - 10, y + rows + 10, absl::StrCat(more_, " more"), 9, kFaint, "end");
     Utilisation(run, y + rows + 14, chart);
     return y + rows + 14 + chart + 22;
   }
@@ -277,7 +277,8 @@ class Drawing {
     std::vector<double> sum(static_cast<size_t>(bins));
     const double width = (window_.end - window_.begin) / bins;
     int slots = 0;
-    for (const SimSlot& slot : scenario_.slots) slots += slot.info.device == device;
+    for (size_t i = 0; i < scenario_.slots.size(); ++i)
+      slots += useful_[i] && scenario_.slots[i].info.device == device;
     for (const RanStage& stage : run.result->stages) {
       if (scenario_.slots[static_cast<size_t>(stage.slot)].info.device != device) continue;
       const double begin = (std::max(stage.begin, window_.begin) - window_.begin) / width;
@@ -325,7 +326,9 @@ class Drawing {
   const Scenario& scenario_;
   const std::vector<PlotRun>& runs_;
   PlotWindow window_;
+  std::vector<bool> useful_;  // slots that are drawn and counted
   std::vector<int> rows_;
+  size_t more_ = 0;  // slots without a row
   double row_height_ = 24, left_ = 120;
   std::string body_;
 };

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "scheduler/sim/json_reader.h"
 
 namespace heddle::sim {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kDefaultBatch = 16;  // of the service; a trace leaves defaults out
 
@@ -222,7 +220,7 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
   } catch (
       const std::exception& error) {  // of the JSON library: what is missing, or of a wrong type
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a trace of `heddle jobs trace JOB -o FILE`: ", error.what(),
+        absl::StrCat(path, ": not a trace of `heddle jobs trace JOB -o FILE`: ", Plain(error),
                      "; a scenario goes without --replay"));
   }
   if (scenario.jobs.empty() || scenario.slots.empty())

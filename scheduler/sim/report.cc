@@ -44,10 +44,12 @@ double Fairness(const Scenario& scenario, const WorldResult& result) {
 
 }  // namespace
 
-std::string HumanSeconds(double seconds) {
-  if (seconds < 0.0995) return absl::StrFormat("%.1f ms", seconds * 1e3);
-  if (seconds < 99.95) return absl::StrFormat("%.1f s", seconds);
-  if (seconds < 5940) return absl::StrFormat("%.1f min", seconds / 60);
+std::string HumanSeconds(double seconds, double like) {
+  like = std::max(seconds, like);
+  if (seconds == 0) return "0";
+  if (like < 0.0995) return absl::StrFormat("%.1f ms", seconds * 1e3);
+  if (like < 99.95) return absl::StrFormat("%.1f s", seconds);
+  if (like < 5940) return absl::StrFormat("%.1f min", seconds / 60);
   return absl::StrFormat("%.2f h", seconds / 3600);
 }
 
@@ -74,10 +76,12 @@ Report MakeReport(const Scenario& scenario, const std::string& policy, const Wor
     report.p95_completion = completion[static_cast<size_t>(rank) - 1];
   }
   double cpus = 0, devices = 0;
+  const std::vector<bool> useful = scenario.Useful();
   for (size_t i = 0; i < scenario.slots.size(); ++i) {
     const double busy = report.makespan > 0 ? result.busy[i] / report.makespan : 0;
     const double held = report.makespan > 0 ? result.held[i] / report.makespan : 0;
     report.busy.push_back(busy);
+    if (!useful[i]) continue;
     const bool device = scenario.slots[i].info.device;
     (device ? report.device_busy : report.cpu_busy) += busy;
     (device ? report.device_held : report.cpu_held) += held;
@@ -102,31 +106,41 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
     rows.push_back({name});
     for (const Report& report : reports) rows.back().push_back(value(report));
   };
+  // In the unit of the largest of the row.
+  auto times = [&](const std::string& name, auto value) {
+    double most = 0;
+    for (const Report& report : reports) most = std::max(most, value(report));
+    row(name, [&](const Report& r) { return HumanSeconds(value(r), most); });
+  };
   auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
   row("policy", [](const Report& r) { return r.policy; });
-  row("makespan", [](const Report& r) { return HumanSeconds(r.makespan); });
+  times("makespan", [](const Report& r) { return r.makespan; });
   if (reports.size() > 1) {
     row("  against the first", [&](const Report& r) {
       return absl::StrFormat("%.2fx", reports.front().makespan / r.makespan);
     });
   }
-  row("mean completion", [](const Report& r) { return HumanSeconds(r.mean_completion); });
-  row("p95 completion", [](const Report& r) { return HumanSeconds(r.p95_completion); });
+  times("mean completion", [](const Report& r) { return r.mean_completion; });
+  times("p95 completion", [](const Report& r) { return r.p95_completion; });
   row("trials", [](const Report& r) { return absl::StrCat(r.trials); });
   row("CPU slots busy", [&](const Report& r) { return percent(r.cpu_busy); });
   row("device slots busy", [&](const Report& r) { return percent(r.device_busy); });
-  row("device slots leased", [&](const Report& r) { return percent(r.device_held); });
+  // Without a scheduler there are no leases.
+  row("device slots leased",
+      [&](const Report& r) { return r.policy == kUncoordinated ? "-" : percent(r.device_held); });
   if (scenario.slots.size() <= 8) {
+    const std::vector<bool> useful = scenario.Useful();
     for (size_t i = 0; i < scenario.slots.size(); ++i) {
+      if (!useful[i]) continue;
       const SlotId& id = scenario.slots[i].info.id;
       row(absl::StrCat("  ", id.worker, "/", id.slot),
           [&](const Report& r) { return percent(r.busy[i]); });
     }
   }
-  row("waiting for CPU", [](const Report& r) { return HumanSeconds(r.waiting.cpu); });
-  row("waiting for device", [](const Report& r) { return HumanSeconds(r.waiting.device); });
-  row("held back by faults", [](const Report& r) { return HumanSeconds(r.waiting.backoff); });
-  row("held back by depth", [](const Report& r) { return HumanSeconds(r.waiting.depth); });
+  times("waiting for CPU", [](const Report& r) { return r.waiting.cpu; });
+  times("waiting for device", [](const Report& r) { return r.waiting.device; });
+  times("held back by faults", [](const Report& r) { return r.waiting.backoff; });
+  times("held back by depth", [](const Report& r) { return r.waiting.depth; });
   row("fairness (Jain)", [](const Report& r) { return absl::StrFormat("%.3f", r.fairness); });
   const bool disturbed =
       std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.disturbed > 0; });

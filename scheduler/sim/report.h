@@ -14,7 +14,7 @@ struct Report {
   double makespan = 0;         // seconds, from the first arrival to the last end
   double mean_completion = 0;  // seconds from a job's arrival to its end
   double p95_completion = 0;
-  double cpu_busy = 0, device_busy = 0;  // mean share of the makespan at work, over slots
+  double cpu_busy = 0, device_busy = 0;  // mean share of the makespan at work, over useful slots
   double cpu_held = 0, device_held = 0;  // leased
   double fairness = 1;                   // Jain's index of slowdowns, see below
   double disturbed = 0;                  // share of measurements
@@ -34,7 +34,7 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
 nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
                           const WorldResult& result);
 
-// "14.34 h"
-std::string HumanSeconds(double seconds);
+// "14.34 h"; in the unit of `like` where that is larger.
+std::string HumanSeconds(double seconds, double like = 0);
 
 }  // namespace heddle::sim

@@ -1,9 +1,11 @@
 #include "scheduler/sim/scenario.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "scheduler/sim/chance.h"
+#include "scheduler/slot_index.h"
 
 namespace heddle::sim {
 
@@ -35,6 +37,21 @@ double Distribution::Mean() const {
     default:
       return a;
   }
+}
+
+std::vector<bool> Scenario::Useful() const {
+  std::vector<bool> useful;
+  for (const SimSlot& slot : slots) {
+    const SlotInfo& info = slot.info;
+    useful.push_back(!info.device || std::any_of(jobs.begin(), jobs.end(), [&](const SimJob& job) {
+      scheduler::JobParams needs;
+      needs.target = job.target;
+      needs.device_key = job.device_key;
+      needs.threads = job.threads;
+      return scheduler::SlotIndex::Suits(info, true, needs);
+    }));
+  }
+  return useful;
 }
 
 const std::vector<std::string>& ChaosKinds() {

@@ -113,6 +113,8 @@ struct Scenario {
   std::vector<SimSlot> slots;
   std::vector<SimJob> jobs;
   Faults faults;
+  // By slot: whether any stage of any job may ever run there.
+  std::vector<bool> Useful() const;
 };
 
 // InvalidArgument and NotFound say "FILE: FIELD: what is wrong; what to write instead".

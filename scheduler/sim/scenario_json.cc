@@ -260,7 +260,7 @@ absl::StatusOr<Json> Load(const std::string& text, const std::string& file,
   try {
     json = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
   } catch (const Json::parse_error& error) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": not JSON: ", error.what()));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": not JSON: ", Plain(error)));
   }
   if (!json.is_object())
     return absl::InvalidArgumentError(absl::StrCat(file, ": must be an object {..}"));

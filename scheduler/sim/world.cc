@@ -46,7 +46,7 @@ class Starving : public Policy {
 
 std::unique_ptr<Policy> PolicyOf(const std::string& name) {
   absl::StatusOr<std::unique_ptr<Policy>> policy =
-      MakePolicy(name == "uncoordinated" ? "round_robin" : name);
+      MakePolicy(name == kUncoordinated ? "round_robin" : name);
   return policy.ok() ? *std::move(policy) : nullptr;
 }
 
@@ -75,7 +75,7 @@ World::World(const Scenario& scenario, const std::string& policy, const WorldOpt
     }
     neighbours_[i].assign(near.begin(), near.end());
   }
-  processes_.resize(policy == "uncoordinated" ? scenario_.jobs.size() : 1);
+  processes_.resize(policy == kUncoordinated ? scenario_.jobs.size() : 1);
   for (size_t i = 0; i < processes_.size(); ++i)
     processes_[i].next_attempt = static_cast<int64_t>(i) * kAttemptsPerProcess + 1;
   Boot();
@@ -322,10 +322,11 @@ void World::Collect() {
 
 absl::StatusOr<WorldResult> RunWorld(const Scenario& scenario, const std::string& policy,
                                      const WorldOptions& options) {
-  if (policy != "uncoordinated") {
+  if (policy != kUncoordinated) {
     absl::StatusOr<std::unique_ptr<Policy>> made = MakePolicy(policy);
     if (!made.ok())
-      return absl::InvalidArgumentError(absl::StrCat(made.status().message(), ", uncoordinated"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(made.status().message(), ", ", kUncoordinated));
   }
   WorldResult result = World(scenario, policy, options).Run();
   if (!options.checks && !result.violation.empty())

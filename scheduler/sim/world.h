@@ -3,8 +3,9 @@
 // heddle-sim measures policies in it; with faults it is what the promises are checked in (after
 // every event). Everything follows from scenario and seed.
 //
-// world.cc: clock, the scheduler's process; world_stages.cc: what workers do; world_faults.cc: what
-// goes wrong; world_checks.cc: what must hold.
+// world.cc: clock, the scheduler's process; world_stages.cc: what workers do; world_answers.cc and
+// world_search.cc: what comes of it; world_faults.cc: what goes wrong; world_checks.cc: what must
+// hold.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ enum class Planted {
   kForgetLease,  // the dispatcher takes a slot for free that its stage still holds
   kSkipFencing,  // an answer under an old lease counts as one of the present lease
   kStarve,       // one job's work is passed over
+  kSkipUpdate,   // an update counts as done, and nothing was learned
+  kOverrun,      // a job's tasks are not known to be those of others: each spends the whole budget
 };
 
 struct WorldOptions {
@@ -92,7 +95,9 @@ struct WorldResult {
   std::vector<std::string> records;  // sorted; of done jobs, when durable
 };
 
-// Policies: those of MakePolicy, and "uncoordinated", where every job has a dispatcher of its own
+inline constexpr char kUncoordinated[] = "uncoordinated";
+
+// Policies: those of MakePolicy, and kUncoordinated, where every job has a dispatcher of its own
 // that believes it is alone. InvalidArgument: no such policy.
 absl::StatusOr<WorldResult> RunWorld(const Scenario& scenario, const std::string& policy,
                                      const WorldOptions& options);
@@ -137,6 +142,14 @@ class World {
     bool disturbed = false;
   };
 
+  // What a search has learned, as far as it matters here: every result it was told of, in order,
+  // has a part in `hash`, which is in the traces it proposes. As text: "next learned hash".
+  struct SearchState {
+    int next = 0;     // candidates proposed
+    int learned = 0;  // results told of
+    uint64_t hash = 0;
+  };
+
   // world.cc
   void At(absl::Duration after, std::function<void()> action);
   void Later(absl::Duration after, std::function<void()> action);  // of this process's life
@@ -172,6 +185,10 @@ class World {
   const StageTime& TimeOf(const StartStage& start) const;
   uint64_t KeyOf(const StartStage& start, uint64_t what) const;
   int Ordinal(JobId job, CandidateId candidate) const;
+  SearchState StateOf(const Process& process, const StartStage& start) const;
+  void Propose(const Process& process, const StartStage& start, Payload* payload, Proposed* out);
+  void Learn(const Process& process, const StartStage& start, Payload* payload);
+  Imported Import(const Process& process, const StartStage& start, Payload* payload);
   double TrueMedian(JobId job, int task, int ordinal) const;
 
   // world_faults.cc
@@ -195,6 +212,10 @@ class World {
   void CheckRecord(const FinishCandidate& done, const Payload& payload);
   void Check(const Process& process);
   void CheckNoIdleSlot(const Process& process);
+  void CheckHeldBack(const Process& process);
+  void CheckLearned(const Process& process, const StartStage& start, const SearchState& state);
+  bool BacksOff(const Process& process, const SlotInfo& slot);
+  bool CoresFree(const Process& process, const SlotInfo& slot) const;
   void CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot);
   void CheckNobodyStarves(const Process& process);
   void CheckEnd();
@@ -236,6 +257,7 @@ class World {
   std::map<AttemptId, Stage> stages_;     // open ones
   std::map<SlotId, absl::Time> blocked_;  // the dispatcher may hold these back for a while
   BudgetCheck budgets_;
+  std::set<JobId> unlucky_;  // an update of theirs was struck by a fault, and may be left out
   std::map<std::pair<JobId, bool>, int> passed_over_;  // (job, device) -> stages of others since
   const Payload* payload_ = nullptr;                   // of the event at hand
 };

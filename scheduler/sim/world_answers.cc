@@ -2,28 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "scheduler/sim/world.h"
 
 namespace heddle::sim {
-
-int World::Ordinal(JobId job, CandidateId candidate) const {
-  if (!options_.durable) {
-    auto it = ordinals_.find({job.value, candidate.value});
-    return it == ordinals_.end() ? 0 : it->second;
-  }
-  const auto& book = processes_[static_cast<size_t>(ProcessOf(JobIndex(job)))].book;
-  const auto& candidates = book.data(job).candidates;
-  auto it = candidates.find(candidate);
-  if (it == candidates.end()) return 0;
-  const std::pair<std::string, std::string> parts =
-      absl::StrSplit(it->second.trace, absl::MaxSplits('.', 1));
-  int ordinal = 0;
-  (void)absl::SimpleAtoi(parts.second, &ordinal);
-  return ordinal;
-}
 
 double World::TrueMedian(JobId job, int task, int ordinal) const {
   const Curve& curve =

@@ -83,25 +83,93 @@ void World::Check(const Process& process) {
   CheckNobodyStarves(process);
 }
 
-// A free slot means that no work that suits it waits, unless its cores are kept for work whose
-// turn comes first.
+// Whether the dispatcher leaves the slot alone for a while. It may do so only after a refusal.
+bool World::BacksOff(const Process& process, const SlotInfo& slot) {
+  const absl::Time until = process.dispatcher->BacksOffUntil(slot.id);
+  if (until <= now_) return false;
+  auto blocked = blocked_.find(slot.id);
+  if (blocked == blocked_.end() || until > blocked->second)
+    Violation(absl::StrCat("slot ", slot.id.worker, "/", slot.id.slot,
+                           " is left alone without a refusal, or for too long"));
+  return true;
+}
+
+// Nobody holds any of its cores.
+bool World::CoresFree(const Process& process, const SlotInfo& slot) const {
+  for (const auto& [id, stage] : stages_) {
+    if (Share(scenario_.slots[static_cast<size_t>(stage.slot)].info, slot)) return false;
+  }
+  const std::vector<SlotInfo>& slots = process.dispatcher->slots();
+  return std::none_of(slots.begin(), slots.end(),
+                      [&](const SlotInfo& other) { return other.foreign && Share(other, slot); });
+}
+
+// A free slot means that no work that suits it waits. Only work whose turn comes first, and whose
+// slot nobody holds but for some of its cores, keeps cores from the work after it: those of one
+// slot, the first by its id.
 void World::CheckNoIdleSlot(const Process& process) {
   if (tracker_down_) return;
   std::vector<const SlotInfo*> kept;
   for (const WorkItem& work : process.dispatcher->ReadyWork()) {
+    const SlotInfo* keeps = nullptr;
     for (const SlotInfo& slot : process.dispatcher->slots()) {
-      if (!process.dispatcher->Suits(slot, work) || !slot.usable) continue;
-      if (Free(slot) && std::none_of(kept.begin(), kept.end(),
-                                     [&](const SlotInfo* other) { return Share(*other, slot); })) {
+      if (!slot.usable || !process.dispatcher->Suits(slot, work) || Held(slot.id) ||
+          BacksOff(process, slot) ||
+          std::any_of(kept.begin(), kept.end(),
+                      [&](const SlotInfo* other) { return Share(*other, slot); })) {
+        continue;
+      }
+      if (CoresFree(process, slot)) {
         Violation(absl::StrCat("slot ", slot.id.worker, "/", slot.id.slot, " is free and ",
                                v1::StageKind_Name(work.kind), " of j", work.job.value, " waits"));
       }
+      if (keeps == nullptr) keeps = &slot;
     }
-    for (const SlotInfo& slot : process.dispatcher->slots()) {
-      if (process.dispatcher->Suits(slot, work) && slot.usable && !Held(slot.id))
-        kept.push_back(&slot);
+    if (keeps != nullptr) kept.push_back(keeps);
+  }
+  CheckHeldBack(process);
+}
+
+// A policy may keep a profile stage from starting only while a build stage of its task runs;
+// `sequential`, whatever is not the job's whose turn it is.
+void World::CheckHeldBack(const Process& process) {
+  const Dispatcher& dispatcher = *process.dispatcher;
+  if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
+  const std::vector<WorkItem> ready = dispatcher.ReadyWork();
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;
+    size_t held = 0;
+    for (const Task& task : job.tasks) held += task.profiles.size();
+    if (job.params.max_devices > 0 && held >= static_cast<size_t>(job.params.max_devices)) continue;
+    for (TaskIndex index : job.in_flight) {
+      const Task& task = job.tasks[static_cast<size_t>(index.value)];
+      bool built = false, building = false;
+      for (const auto& [candidate, state] : task.round)
+        built |= std::holds_alternative<Built>(state.where);
+      for (const auto& [attempt, stage] : dispatcher.live())
+        building |= stage.kind == v1::STAGE_BUILD && stage.job == id && stage.task == index;
+      if (!built || building || task.not_before > now_) continue;
+      const WorkItem profile{id, v1::STAGE_PROFILE, index, std::nullopt, true};
+      if (std::find(ready.begin(), ready.end(), profile) == ready.end())
+        Violation(
+            absl::StrCat("profile of j", id.value, " is held back, and nothing is being built"));
     }
   }
+}
+
+// What a task proposes by knows each of its results once. Where an update was given up after
+// faults, some may be missing until the next one; what other jobs' results count for is not known
+// here.
+void World::CheckLearned(const Process& process, const StartStage& start,
+                         const SearchState& state) {
+  const Job& job = *process.dispatcher->FindJob(start.job);
+  const Task& task = job.tasks[static_cast<size_t>(start.task->value)];
+  if (job.final() || task.known > 0) return;  // a job that is over has forgotten its states
+  if (state.learned > task.trials) Violation("a result was learned twice");
+  if (state.learned < task.trials && !unlucky_.count(start.job))
+    Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value,
+                           " proposes and has learned ", state.learned, " of ", task.trials,
+                           " results"));
 }
 
 void World::CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/sim/world.h"
 
@@ -146,6 +145,8 @@ void World::Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result
   const auto live = dispatcher.live().find(id);
   const bool cancelled = live != dispatcher.live().end() && live->second.cancelled;
   if (fault.kind == v1::FAULT_INFRASTRUCTURE && !cancelled) ++result_.infrastructure_faults;
+  if (stage.start.kind == v1::STAGE_UPDATE && fault.kind != v1::FAULT_NONE)
+    unlucky_.insert(stage.start.job);
   if (!stage.taken || interrupted) blocked_[stage.start.slot] = now_ + absl::Seconds(11);
   StageFinished end{id, fault, stage.taken, std::move(result), interrupted};
   Feed(stage.process, end, std::move(payload));
@@ -269,69 +270,24 @@ void World::EndSimple(AttemptId id) {
   const Stage& stage = stages_.at(id);
   const StartStage start = stage.start;
   const Process& process = processes_[static_cast<size_t>(stage.process)];
-  const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
   if (Chance(scenario_.faults.broken))
     return Finish(id, {v1::FAULT_INFRASTRUCTURE, "out of memory"});
   Payload payload;
-  if (start.fetch) {
-    payload.module_digest = "digest";
-    return Finish(id, {}, {}, std::move(payload));
+  if (!start.fetch && start.kind == v1::STAGE_IMPORT) {
+    if (scenario_.jobs[static_cast<size_t>(JobIndex(start.job))].user_error)
+      return Finish(id, {v1::FAULT_USER, "not a model"});
+    Imported imported = Import(process, start, &payload);
+    return Finish(id, {}, std::move(imported), std::move(payload));
   }
-  switch (start.kind) {
-    case v1::STAGE_IMPORT: {
-      if (job.user_error) return Finish(id, {v1::FAULT_USER, "not a model"});
-      Imported imported;
-      for (size_t i = 0; i < job.tasks.size(); ++i) {
-        const SimTask& task = job.tasks[i];
-        v1::TaskInfo& info = *payload.imported.add_tasks();
-        info.set_key(!task.key.empty()
-                         ? task.key
-                         : WorkloadKey(absl::StrCat("job ", start.job.value, " task ", i)));
-        info.set_workload("w");
-        info.set_weight(task.weight);
-        info.set_flops(task.flops);
-        KnownRecords known;
-        if (options_.durable) {
-          const v1::JobSpec& spec = process.book.data(start.job).row.job.spec();
-          known = *store_->Known({info.key(), spec.target(), spec.device_key()});
-        }
-        payload.known.push_back(known);
-        imported.tasks.push_back({static_cast<int>(known.total), static_cast<int>(known.valid),
-                                  known.best_ns, info.key(), task.weight, task.flops});
-      }
-      payload.imported.add_inputs("x: f32[1]");
-      return Finish(id, {}, std::move(imported), std::move(payload));
-    }
-    case v1::STAGE_PROPOSE: {
-      // The search state is the number of candidates proposed: what a restart must not forget.
-      int next = proposed_[{start.job.value, start.task->value}];
-      if (options_.durable) {
-        next = 0;
-        (void)absl::SimpleAtoi(
-            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state,
-            &next);
-      }
-      const int found = job.tasks[static_cast<size_t>(start.task->value)].candidates;
-      int count = Chance(scenario_.faults.broken) ? dice_.Below(start.count + 1) : start.count;
-      if (found > 0) count = std::min(count, std::max(0, found - next));
-      for (int i = 0; i < count && options_.durable; ++i) {
-        payload.proposed.emplace_back();
-        payload.proposed.back().set_trace(absl::StrCat("t", start.task->value, ".", next + i));
-      }
-      payload.search_state = absl::StrCat(next + count);
-      const bool exhausted = count < start.count || (found > 0 && next + count >= found);
-      return Finish(id, {}, Proposed{count, exhausted || Chance(scenario_.faults.broken)},
-                    std::move(payload));
-    }
-    case v1::STAGE_UPDATE:
-      if (options_.durable) {
-        payload.search_state =
-            process.book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state;
-      }
-      break;
-    default:
-      payload.module_digest = "digest";
-      break;
+  if (start.kind == v1::STAGE_PROPOSE) {
+    Proposed proposed;
+    Propose(process, start, &payload, &proposed);
+    return Finish(id, {}, proposed, std::move(payload));
+  }
+  if (start.kind == v1::STAGE_UPDATE) {
+    if (options_.durable) Learn(process, start, &payload);
+  } else {
+    payload.module_digest = "digest";
   }
   Finish(id, {}, {}, std::move(payload));
 }

@@ -8,62 +8,12 @@ import os
 import pathlib
 import resource
 import signal
-import struct
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-BIN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else pathlib.Path("build/release/bin").resolve()
-LIMIT_S = 240  # no single command here takes longer
-
-
-def heddle(*args, server=None, cwd=None, check=None, env=None):
-    environment = dict(os.environ, **(env or {}))
-    environment.pop("HEDDLE_SERVER", None)
-    if server:
-        environment["HEDDLE_SERVER"] = server
-    done = subprocess.run([str(BIN / "heddle"), *map(str, args)], capture_output=True, text=True, timeout=LIMIT_S, cwd=cwd, env=environment)
-    if check is not None and done.returncode != check:
-        raise AssertionError(f"heddle {' '.join(map(str, args))}: exit {done.returncode}, expected {check}\n{done.stdout}{done.stderr}")
-    return done
-
-
-def write_npy(path, shape, value=0.5):
-    count = 1
-    for extent in shape:
-        count *= extent
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
-    header = header.ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<f", value) * count)
-
-
-class Service:
-    """heddle-scheduler --embedded for the life of a test class."""
-
-    def __init__(self, directory):
-        self.directory = pathlib.Path(directory)
-        self.start()
-
-    def start(self):
-        port_file = self.directory / "port"
-        port_file.unlink(missing_ok=True)
-        self.log = open(self.directory / "log", "ab")
-        self.process = subprocess.Popen(
-            [str(BIN / "heddle-scheduler"), "--embedded", "--listen", "127.0.0.1:0", "--port-file", str(port_file),
-             "--data", str(self.directory / "data")], stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 60
-        while not (port_file.exists() and port_file.read_text().strip()):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError("the service did not start: " + (self.directory / "log").read_text()[-2000:])
-            time.sleep(0.05)
-        self.address = "127.0.0.1:" + port_file.read_text().strip()
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(60)
-        self.log.close()
+from programs import BIN, LIMIT_S, Service, heddle, write_npy
 
 
 class OneLineErrors(unittest.TestCase):
@@ -93,6 +43,7 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "submit", "mlp.onnx", "--deadline", "", says=("--deadline", "empty"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="over already")
         self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
+        self.refused(2, "submit", "mlp.onnx", "--seed", "-1", says=("--seed", "-1"))
 
     def test_simulator(self):
         def sim(code, *args, says):
@@ -294,6 +245,9 @@ class WholeRoad(unittest.TestCase):
         (self.path / "bad.jsonl").write_text(lines[0] + "\n{\"nonsense\": 1}\n")
         bad = self.h("records", "import", self.path / "bad.jsonl", check=2)
         self.assertIn("bad.jsonl:2", bad.stderr)
+        evidence = self.h("records", "--best", "--valid", "-v", "--plain", check=0).stdout.splitlines()
+        self.assertEqual(evidence[0].split("\t")[-7:], ["slot", "steal", "others", "switches", "canary", "taken", "disturbed"])
+        self.assertRegex(evidence[1].split("\t")[-2], r"^\d+x$")
         best = [json.loads(line) for line in self.h("records", "--best", "--json", check=0).stdout.strip().splitlines()]
         self.assertEqual(len({(record["workload_key"], record["target"]) for record in best}), len(best))
 

@@ -395,34 +395,5 @@ TEST(SqliteStoreTest, ANewerVersionIsRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteRecordStore(path).status()));
 }
 
-TEST(RecordTest, CheckNamesTheField) {
-  v1::Record good = MakeRecord(1, 1, 0, 100).record;
-  good.set_workload_key(WorkloadKey(good.workload()));
-  EXPECT_TRUE(CheckRecord(good).ok());
-  v1::Record bad = good;
-  bad.clear_device_key();
-  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("device_key"));
-  bad = good;
-  bad.mutable_measurement()->add_samples_ns(-1);
-  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("positive"));
-  bad = good;
-  bad.set_schema_version(2);
-  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("schema_version"));
-  bad = good;
-  bad.set_workload("another workload");
-  EXPECT_THAT(std::string(CheckRecord(bad).message()), HasSubstr("workload_key"));
-  EXPECT_EQ(WorkloadKey(""), "2d06800538d394c2")
-      << "XXH3 of the empty string, by its specification";
-}
-
-TEST(RecordTest, MedianAndNames) {
-  EXPECT_EQ(Median({}), 0);
-  EXPECT_EQ(Median({3, 1, 2}), 2);
-  EXPECT_EQ(Median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(ParseJobName(JobName(12)), 12);
-  for (const char* name : {"", "j", "12", "j0", "j-1", "j1x"})
-    EXPECT_EQ(ParseJobName(name), 0) << name;
-}
-
 }  // namespace
 }  // namespace heddle::scheduler

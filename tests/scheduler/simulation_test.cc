@@ -77,16 +77,11 @@ TEST_P(PlantedTest, IsSeen) {
   }
   FAIL() << "nobody noticed";
 }
-INSTANTIATE_TEST_SUITE_P(All, PlantedTest,
-                         ::testing::Values(Planted::kDropClose, Planted::kDropFeed,
-                                           Planted::kRecordTwice, Planted::kWrongSlot,
-                                           Planted::kStartTwice, Planted::kForgetLease,
-                                           Planted::kSkipFencing, Planted::kStarve),
-                         [](const auto& info) {
-                           std::string name = PlantedName(info.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, PlantedTest, ::testing::ValuesIn(AllPlanted()), [](const auto& info) {
+  std::string name = PlantedName(info.param);
+  std::erase(name, '-');
+  return name;
+});
 
 }  // namespace
 }  // namespace heddle::sim
