@@ -302,10 +302,12 @@ class Drawing {
       const std::vector<double> shares = Shares(run, device, kBins);
       const double step = (kWidth - kRight - left_) / kBins;
       std::string line;
-      double mean = 0;
+      double sum = 0;  // over the bins in which the run was not over yet
+      const double until = std::min(window_.end, run.result->seconds);
+      const double bins = kBins * (until - window_.begin) / (window_.end - window_.begin);
       for (int b = 0; b < kBins; ++b) {
         const double at = y + height * (1 - shares[static_cast<size_t>(b)]);
-        mean += shares[static_cast<size_t>(b)] / kBins;
+        sum += shares[static_cast<size_t>(b)];
         absl::StrAppendFormat(&line, "%s%.1f %.1fH%.1f", b == 0 ? "M" : "L", left_ + step * b, at,
                               left_ + step * (b + 1));
       }
@@ -318,8 +320,9 @@ class Drawing {
                             "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"%g\"/>\n",
                             line, colour, device ? 1.6 : 1.0);
       Text(left_ - 10, y + (device ? 50 : 32),
-           absl::StrFormat("%s held %.0f %%", device ? "devices" : "CPU", 100 * mean), 11, colour,
-           "end", true);
+           absl::StrFormat("%s held %.0f %%", device ? "devices" : "CPU",
+                           100 * sum / std::max(1.0, bins)),
+           11, colour, "end", true);
     }
   }
 
