@@ -78,11 +78,15 @@ LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const
   return {{Ns(pool ? memory_ns * kPoolOfPlanes : memory_ns), Ns(memory_ns)}};
 }
 
-int64_t LayoutCosts::MoveNs(const TensorType& type) const {
+bool LooksTheSame(const TensorType& type) {
   const int64_t channels = type.shape.size() < 2 ? 1 : type.shape[1];
   const int64_t batch = type.shape.empty() ? 1 : type.shape[0];
+  return channels == 1 || NumElements(type) == channels * batch;
+}
+
+int64_t LayoutCosts::MoveNs(const TensorType& type) const {
   // Nothing moves, but the reshape keeps kernels apart that would fuse.
-  if (channels == 1 || NumElements(type) == channels * batch) return 1;
+  if (LooksTheSame(type)) return 1;
   return Ns(2 * static_cast<double>(Bytes(type)) / kBandwidth);
 }
 

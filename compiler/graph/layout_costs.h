@@ -15,14 +15,17 @@ struct LayoutCost {
   bool measured = false;
 };
 
+// One channel or one pixel: the elements are in the same order in both layouts.
+bool LooksTheSame(const TensorType& type);
+
 // Costs on one core. Deterministic.
 class LayoutCosts {
  public:
   virtual ~LayoutCosts() = default;
   // Of a node of the imported (channels-first) graph that works in either layout.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Of a transpose of such a tensor between the layouts. Next to nothing if there is one channel or
-  // one pixel: a reshape, which only keeps kernels from being fused.
+  // Of a transpose of such a tensor between the layouts. Next to nothing if it looks the same in
+  // both: a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 };
 

@@ -89,6 +89,7 @@ class Planner {
       const bool made_first =
           value.maker == LayoutProblem::kModel || chosen[value.maker] == Layout::kChannelsFirst;
       const Value& of = graph_.values[values_[i]];
+      if (LooksTheSame(of.type)) continue;
       plan.moves.push_back({of.name, of.type,
                             made_first ? Layout::kChannelsLast : Layout::kChannelsFirst,
                             value.move_ns});

@@ -31,8 +31,8 @@ struct LayoutPlan {
     int64_t ns = 0;
   };
   std::vector<Operator> operators;  // one a node of the graph
-  std::vector<Move> moves;
-  int64_t ns = 0;                     // of operators that had a choice, and transposes
+  std::vector<Move> moves;          // transposes; not the reshapes where both layouts look the same
+  int64_t ns = 0;                   // of operators that had a choice, and transposes
   int64_t first_ns = 0, last_ns = 0;  // the same, were all channels first, or last where they can
 };
 

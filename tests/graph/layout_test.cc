@@ -146,6 +146,17 @@ TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
   }
 }
 
+TEST(Layout, AReshapeIsNoTranspose) {
+  TestRng rng(5);
+  const Graph one_channel = *OneConvolution(rng, "conv2d", {1, 1, 5, 4}, {6, 1, 3, 2}, {}),
+              one_pixel = *OneConvolution(rng, "conv2d", {1, 8, 1, 1}, {6, 8, 1, 1}, {});
+  const LayoutCosts costs;
+  const LayoutPlan plan = PlanLayouts(one_channel, costs, Layout::kChannelsLast);
+  ASSERT_EQ(plan.moves.size(), 1u);
+  EXPECT_EQ(plan.moves[0].type.shape, (Shape{1, 6, 3, 3}));  // the result
+  EXPECT_EQ(PlanLayouts(one_pixel, costs, Layout::kChannelsLast).moves.size(), 0u);
+}
+
 TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
   struct Case {
     int64_t groups, in, out, merged;  // channels of a group
