@@ -1,6 +1,8 @@
 #include "compiler/schedule/access.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/region.h"
@@ -44,6 +46,25 @@ int64_t StrideOf(const ir::Buffer& buffer, const std::vector<Expr>& indices, con
     scale *= buffer.shape[d - 1];
   }
   return stride;
+}
+
+int64_t SharedBy(const std::vector<Expr>& indices, const ir::Var* iter) {
+  int64_t shared = 0;
+  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
+    int64_t divisor = 0;
+    const bool quotient = e->kind == ir::ExprKind::kOp && e->op == ir::Op::kFloorDiv &&
+                          e->args[0]->kind == ir::ExprKind::kVar && e->args[0]->var.get() == iter &&
+                          ir::IsConstInt(e->args[1], &divisor) && divisor > 0;
+    if (quotient) {
+      shared = std::gcd(shared, divisor);
+    } else if (e->kind == ir::ExprKind::kVar && e->var.get() == iter) {
+      shared = 1;
+    } else {
+      for (const Expr& arg : e->args) visit(arg);
+    }
+  };
+  for (const Expr& index : indices) visit(index);
+  return std::max<int64_t>(shared, 1);
 }
 
 std::vector<Expr> DistinctLoads(const ir::Block& block) {

@@ -34,6 +34,10 @@ inline constexpr int64_t kIrregular = INT64_MAX;
 int64_t StrideOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                  const ir::Var* iter);
 
+// Neighbours along the iterator that share an element, where it occurs only as a quotient: the d of
+// `iter // d`. 1 if it occurs otherwise.
+int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
+
 // Loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 

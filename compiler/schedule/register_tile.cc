@@ -53,7 +53,9 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
       shape.strides.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter));
       shape.depends.push_back(shape.strides[k] != 0);
     }
-    shape.vector = shape.depends[v_];
+    // Groups of several vectors' channels share what they read of the image.
+    if (shape.strides[v_] == kIrregular) shape.shared = SharedBy(load->args, spatial_[v_].iter);
+    shape.vector = shape.depends[v_] && shape.shared <= full_lanes_;
     shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
                                load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
@@ -88,16 +90,22 @@ int64_t TileModel::Accumulators(const RegisterTile& tile) const {
   return accumulators * ((tile.lanes + full_lanes_ - 1) / full_lanes_);
 }
 
+int64_t TileModel::CountOf(const LoadShape& load, const RegisterTile& tile) const {
+  int64_t count = 1;
+  for (size_t k = 0; k < tile.sizes.size(); ++k) {
+    if (!load.depends[k]) continue;
+    const bool groups = static_cast<int>(k) == v_ && !load.vector;
+    count *= groups ? (tile.sizes[k] * tile.lanes + load.shared - 1) / load.shared : tile.sizes[k];
+  }
+  return count;
+}
+
 // Registers for the operands of one reduce step: the fewer of vectors and broadcast scalars stay
 // for the whole step, the others come one at a time.
 int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   int64_t vectors = 0, scalars = 0;
   for (const LoadShape& load : loads_) {
-    int64_t count = 1;
-    for (size_t k = 0; k < tile.sizes.size(); ++k) {
-      if (load.depends[k]) count *= tile.sizes[k];
-    }
-    (load.vector ? vectors : scalars) += count;
+    (load.vector ? vectors : scalars) += CountOf(load, tile);
   }
   return std::min(vectors, scalars) + 1;
 }
@@ -142,10 +150,9 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   double loads = 0, streamed = 0, scalars = 0, operand = 0, again = 0;
   bool fetched_ahead = true;
   for (const LoadShape& load : loads_) {
-    double count = 1;
+    const auto count = static_cast<double>(CountOf(load, tile));
     bool reused = false;
     for (size_t k = 0; k < tile.sizes.size(); ++k) {
-      if (load.depends[k]) count *= static_cast<double>(tile.sizes[k]);
       reused |= !load.depends[k] && spatial_[k].extent > 1;
     }
     loads += count;

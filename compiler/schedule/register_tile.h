@@ -58,12 +58,15 @@ class TileModel {
     std::vector<bool> depends;     // per spatial axis
     std::vector<int64_t> strides;  // per spatial axis, in elements
     bool vector = false;
+    int64_t shared = 1;  // neighbours along the vector axis that take the same scalar
     bool constant = false;
     double elements = 0;  // of the buffer
     int64_t element_bytes = 4;
     double used = 0;  // of these, at most
   };
 
+  // Different vectors or scalars of the load in one step of the tile.
+  int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
   int64_t OperandRegisters(const RegisterTile& tile) const;
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;

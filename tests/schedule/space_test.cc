@@ -222,6 +222,19 @@ TEST(Space, DefaultForms) {
   EXPECT_FALSE(HasForms(*MakeSpace(MakeWorkload("C2").value(), off).value()));
 }
 
+// Channels of a group as wide as two vectors read the same element of the image: the register tile
+// has both, so that each is loaded once for the two.
+TEST(Space, VectorsOfAGroupShareATile) {
+  const char* text =
+      "program p(X: f32[49, 1024], W: f32[32, 1024] const) -> (Y: f32[49, 1024]) { for i in 49 { "
+      "for j in 1024 { for k in 32 { block b(vi < 49 spatial = i, vj < 1024 spatial = j, vk < 32 "
+      "reduce = k) sum init 0.0 { Y[vi, vj] = (X[vi, (((vj // 32) * 32) + vk)] * W[vk, vj]) } } } "
+      "} }";
+  const auto trace = DefaultTrace(ir::Parse(text).value(), Targets()[1]);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_THAT(ToText(*trace), HasSubstr("split j 32 1 2 16"));
+}
+
 TEST(Space, RefusesPointsThatAreNotItsOwn) {
   auto naive = MakeWorkload("C3");
   ASSERT_TRUE(naive.ok());
