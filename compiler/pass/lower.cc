@@ -11,6 +11,7 @@
 #include "compiler/pass/lower_blocks.h"
 #include "compiler/pass/partition_loops.h"
 #include "compiler/pass/prefetch_ahead.h"
+#include "compiler/pass/prefetch_epilogue.h"
 #include "compiler/pass/unroll.h"
 
 namespace heddle::pass {
@@ -41,6 +42,7 @@ constexpr Pass kPasses[] = {
     {"partition_loops", PartitionLoops, true},
     // While what a loop reads of a buffer is still one load in loop variables.
     {"prefetch_ahead", PrefetchAhead, true},
+    {"prefetch_epilogue", PrefetchEpilogue, true},
     {"unroll", Unroll, true},
 };
 

@@ -29,8 +29,8 @@ ir::Program Parsed(const std::string& text) {
 }
 
 std::vector<std::string> OptionalPasses() {
-  return {"compact_buffers", "lift_lane_buffers", "simplify",
-          "partition_loops", "prefetch_ahead",    "unroll"};
+  return {"compact_buffers", "lift_lane_buffers", "simplify", "partition_loops",
+          "prefetch_ahead",  "prefetch_epilogue", "unroll"};
 }
 
 TEST(Passes, KeepTheMeaningWhicheverIsLeftOut) {
@@ -72,7 +72,8 @@ TEST(Passes, AreObservedAndCanBeDisabled) {
   };
   ASSERT_TRUE(Lower(program, options).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
-                                            "simplify", "partition_loops", "prefetch_ahead"}));
+                                            "simplify", "partition_loops", "prefetch_ahead",
+                                            "prefetch_epilogue"}));
 }
 
 TEST(LowerBlocks, InitialisesOutsideTheReduction) {
@@ -135,8 +136,10 @@ class Touches {
       values_.erase(loop->var.get());
     } else if (auto* seq = ir::As<ir::Seq>(s)) {
       for (const ir::Stmt& child : seq->stmts) Visit(child);
+    } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
+      Visit(alloc->body);
     } else if (auto* prefetch = ir::As<ir::Prefetch>(s)) {
-      Add(prefetch->element, true);
+      if (prefetch->element->buffer->name == buffer_) Add(prefetch->element, true);
     } else if (auto* store = ir::As<ir::Store>(s)) {
       ir::VisitExpr(store->value, [&](const ir::Expr& e) {
         if (e->kind == ir::ExprKind::kLoad && e->buffer->name == buffer_) Add(e, false);
@@ -247,6 +250,53 @@ TEST(PrefetchAhead, LeavesAloneWhatItCannotHelp) {
     auto lowered = Lower(Parsed(text));
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     EXPECT_THAT(ir::Print(*lowered), Not(HasSubstr("prefetch"))) << text;
+  }
+}
+
+// A tile of 2 x 2 vectors whose results are added to `operand`.
+std::string TileWithOperand(const std::string& operand) {
+  return "program p(X: f32[128, 64], W: f32[64, 256] const, R: " + operand +
+         ") -> (Y: f32[128, 256]) { for i in 64 { for j in 8 { alloc t : f32[128, 256] local { "
+         "for k in 64 { for r in 2 unrolled { for v in 2 unrolled { for l in 16 vectorized { block "
+         "b(a < 128 spatial = ((i * 2) + r), c < 256 spatial = ((j * 32) + ((v * 16) + l)), s < 64 "
+         "reduce = k) sum init 0.0 { t[a, c] = (X[a, s] * W[s, c]) } } } } } for r2 in 2 unrolled "
+         "{ for v2 in 2 unrolled { for l2 in 16 vectorized { block e(a2 < 128 spatial = ((i * 2) + "
+         "r2), c2 < 256 spatial = ((j * 32) + ((v2 * 16) + l2))) { Y[a2, c2] = (t[a2, c2] + R[a2, "
+         "c2]) } } } } } } } }";
+}
+
+TEST(PrefetchEpilogue, AsksForWhatATileAddsAndWhereItWrites) {
+  auto lowered = Lower(Parsed(TileWithOperand("f32[128, 256]")));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  // In the order of the program: every line of the operand and of the result once, in the tile that
+  // needs it.
+  std::vector<int64_t> asked;
+  std::set<int64_t> read;
+  for (const auto& [prefetch, line] : Touches::Of(*lowered, "R")) {
+    if (prefetch) {
+      asked.push_back(line);
+    } else if (read.insert(line).second) {
+      EXPECT_EQ(std::count(asked.begin(), asked.end(), line), 1) << ir::Print(*lowered);
+      EXPECT_LE(asked.size() - read.size(), 3) << "earlier than the tile before";
+    }
+  }
+  EXPECT_EQ(read.size(), 128 * 256 / 16);
+  EXPECT_EQ(asked.size(), read.size());
+  std::set<int64_t> results;
+  for (const auto& [prefetch, line] : Touches::Of(*lowered, "Y")) results.insert(line);
+  EXPECT_EQ(results.size(), 128 * 256 / 16);
+}
+
+TEST(PrefetchEpilogue, LeavesAloneWhatIsCloseOrConstant) {
+  std::string small = TileWithOperand("f32[1, 256]"),
+              constant = TileWithOperand("f32[128, 256] const");
+  small.replace(small.find("R[a2"), 4, "R[0");
+  for (const std::string& text : {small, constant}) {
+    auto lowered = Lower(Parsed(text));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    for (const char* buffer : {"R", "Y"}) {
+      for (const auto& [prefetch, line] : Touches::Of(*lowered, buffer)) EXPECT_FALSE(prefetch);
+    }
   }
 }
 
