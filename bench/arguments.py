@@ -3,7 +3,7 @@
 import argparse
 import os
 
-BENCHMARKS = ("operators", "models", "scheduling")
+BENCHMARKS = ("operators", "models", "scheduling", "search")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -39,7 +39,13 @@ def parse():
     parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn")
     parser.add_argument("--patience", type=bounded(0, 1000), default=30, help="how often a turn is repeated that others disturb")
     parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="where the binaries are")
-    parser.add_argument("--plot", metavar="FILE.svg", help="scheduling: also draw a timeline of each set-up there")
+    parser.add_argument("--plot", metavar="FILE.svg", help="scheduling: also draw a timeline of each set-up there; search: curves")
+    parser.add_argument("--collect", action="store_true", help="search: measure --trials candidates of each operator into tables, or go on with them")
+    parser.add_argument("--seconds", type=bounded(1, 1000000), metavar="S", help="search --collect: no longer than that for each operator")
+    parser.add_argument("--tables", metavar="DIR", help="search: of the replay tables; else bench/replay/<device key>")
+    parser.add_argument("--methods", type=lambda text: text.split(","), metavar="M,..", help="search: these alone")
+    parser.add_argument("--seeds", type=bounded(1, 1000), help="search: how often each method runs")
+    parser.add_argument("--ablate", action="store_true", help="search: how well models rank, and what each group of features is worth")
     args = parser.parse_args()
     if args.json:
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one benchmark against its peers, prints a table, and says what could not be measured. Installs and builds what it needs.
-# Usage: bench/run.sh operators|models|scheduling [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|scheduling|search [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1
@@ -12,6 +12,9 @@ python=python3
 targets=(heddle-operator-bench heddle-bench-onednn heddle-bench-openblas)
 if [ "$benchmark" = scheduling ]; then
   targets=(heddle-operator-bench heddle heddle-scheduler heddle-tracker heddle-worker)
+fi
+if [ "$benchmark" = search ]; then
+  targets=(heddle-operator-bench heddle-search-bench)
 fi
 if [ "$benchmark" = models ]; then
   targets=(heddle-operator-bench heddle-bench-module heddle_shared heddle heddle-scheduler heddle-tracker heddle-worker)

@@ -9,6 +9,7 @@ find_package(CLI11 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(SQLite3 REQUIRED)
 find_package(GTest REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED)  # SHA-256 digests of uploads
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 find_library(GRPCPP_REFLECTION grpc++_reflection REQUIRED)  # no pkg-config file

@@ -35,6 +35,13 @@ std::string PointKey(const Point& point) {
   return std::string(reinterpret_cast<const char*>(point.data()), point.size() * sizeof(point[0]));
 }
 
+std::vector<float> Features(const ir::Program& program, const ir::TargetInfo& target) {
+  // What is computed when a module is made costs nothing later.
+  std::vector<float> features = ExtractFeatures(pass::HoistConstants(program).kernel, target);
+  for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
+  return features;
+}
+
 }  // namespace
 
 absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& target) {
@@ -59,6 +66,13 @@ absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& t
   return task;
 }
 
+absl::StatusOr<Evaluated> EvaluateTrace(const ir::Program& naive, const ir::TargetInfo& target,
+                                        std::string_view text) {
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::ParseTrace(text));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program program, schedule::Replay(naive, trace));
+  return Evaluated{HashBytes(schedule::ToText(trace)), Features(program, target)};
+}
+
 CandidateSpace::CandidateSpace(Task task, uint64_t seed) : task_(std::move(task)) {
   state_.seed = seed;
 }
@@ -74,17 +88,22 @@ std::optional<Candidate> CandidateSpace::TakeDefault() {
   return Candidate{std::move(text), "default"};
 }
 
-std::optional<Drawn> CandidateSpace::Draw(const Point& point) const {
-  const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
-  if (!trace.ok() || !schedule::Replay(task_.naive, *trace).ok()) return std::nullopt;
-  Drawn drawn{point, 0, schedule::ToText(*trace)};
-  drawn.hash = HashBytes(drawn.trace);
-  return drawn;
+const std::vector<float>* CandidateSpace::Known(uint64_t hash) const {
+  if (task_.known_features == nullptr) return nullptr;
+  const auto it = task_.known_features->find(hash);
+  return it == task_.known_features->end() ? nullptr : &it->second;
 }
 
 std::optional<Drawn> CandidateSpace::Take(const Point& point) {
-  std::optional<Drawn> drawn = Draw(point);
-  if (!drawn || !state_.visited.insert(drawn->hash).second) return std::nullopt;
+  const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
+  if (!trace.ok()) return std::nullopt;
+  Drawn drawn{point, 0, schedule::ToText(*trace)};
+  drawn.hash = HashBytes(drawn.trace);
+  if (Visited(drawn.hash)) return std::nullopt;
+  if (Known(drawn.hash) == nullptr && !schedule::Replay(task_.naive, *trace).ok()) {
+    return std::nullopt;
+  }
+  MarkVisited(drawn.hash);
   return drawn;
 }
 
@@ -111,31 +130,25 @@ void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
   state_.exhausted = static_cast<int>(out.size()) < n;
 }
 
-std::vector<float> CandidateSpace::Features(const ir::Program& program) const {
-  // What is computed when a module is made costs nothing later.
-  std::vector<float> features = ExtractFeatures(pass::HoistConstants(program).kernel, task_.target);
-  for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
-  return features;
-}
-
 const Evaluated* CandidateSpace::Evaluate(const Point& point) {
   auto [it, inserted] = evaluated_.try_emplace(PointKey(point));
   if (inserted) {
     const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
-    if (trace.ok()) {
-      const absl::StatusOr<ir::Program> program = schedule::Replay(task_.naive, *trace);
-      if (program.ok()) {
-        it->second = Evaluated{HashBytes(schedule::ToText(*trace)), Features(*program)};
-      }
+    if (!trace.ok()) return nullptr;
+    const uint64_t hash = HashBytes(schedule::ToText(*trace));
+    if (const std::vector<float>* known = Known(hash)) {
+      it->second = Evaluated{hash, *known};
+    } else if (const auto program = schedule::Replay(task_.naive, *trace); program.ok()) {
+      it->second = Evaluated{hash, Features(*program, task_.target)};
     }
   }
   return it->second ? &*it->second : nullptr;
 }
 
 absl::StatusOr<Evaluated> CandidateSpace::EvaluateTrace(std::string_view text) const {
-  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::ParseTrace(text));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Program program, schedule::Replay(task_.naive, trace));
-  return Evaluated{HashBytes(schedule::ToText(trace)), Features(program)};
+  const uint64_t hash = HashBytes(text);
+  if (const std::vector<float>* known = Known(hash)) return Evaluated{hash, *known};
+  return cost_model::EvaluateTrace(task_.naive, task_.target, text);
 }
 
 void CandidateSpace::Save(BlobWriter& w) const {

@@ -20,6 +20,9 @@
 
 namespace heddle::cost_model {
 
+// Features of traces that are known before they are asked for, by hash of the trace's text.
+using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
+
 // What a search searches.
 struct Task {
   ir::Program naive;
@@ -27,6 +30,7 @@ struct Task {
   std::unique_ptr<schedule::Space> space;
   schedule::Trace default_trace;
   uint64_t identity = 0;  // of workload, target and space: a state of another one is refused
+  std::shared_ptr<const KnownFeatures> known_features = nullptr;  // those traces replay, surely
 };
 
 // InvalidArgument for a workload that does not parse or verify.
@@ -44,6 +48,11 @@ struct Evaluated {
   uint64_t hash = 0;
   std::vector<float> features;
 };
+
+// Of a trace from anywhere; its canonical hash too. InvalidArgument or FailedPrecondition when it
+// does not parse or replay.
+absl::StatusOr<Evaluated> EvaluateTrace(const ir::Program& naive, const ir::TargetInfo& target,
+                                        std::string_view trace);
 
 class CandidateSpace {
  public:
@@ -76,8 +85,6 @@ class CandidateSpace {
   int fresh_evaluations() const { return static_cast<int>(evaluated_.size()); }
   void ForgetEvaluations() { evaluated_.clear(); }
 
-  // Of a trace from anywhere; its canonical hash too. InvalidArgument or FailedPrecondition when it
-  // does not parse or replay.
   absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace) const;
 
   // What has to be kept between calls.
@@ -95,9 +102,8 @@ class CandidateSpace {
   void Adopt(State state) { state_ = std::move(state); }
 
  private:
-  std::optional<Drawn> Draw(const schedule::Point& point) const;
+  const std::vector<float>* Known(uint64_t hash) const;
   void Enumerate(int n, schedule::Rng& rng, std::vector<Drawn>& out);
-  std::vector<float> Features(const ir::Program& program) const;
 
   Task task_;
   State state_;

@@ -8,6 +8,7 @@
 
 #include "cost_model/nest.h"
 #include "cost_model/nest_metrics.h"
+#include "cost_model/relation.h"
 
 namespace heddle::cost_model {
 namespace {
@@ -24,7 +25,10 @@ class Sink {
   explicit Sink(std::vector<float>* values) : values_(values) {}
   explicit Sink(std::vector<FeatureInfo>* table) : table_(table) {}
 
-  void SetPrefix(std::string_view prefix) { prefix_ = prefix; }
+  void Begin(std::string_view group, std::string_view prefix) {
+    group_ = group;
+    prefix_ = prefix;
+  }
 
   // A number of the given unit, kept as log2(1 + v).
   void Magnitude(std::string_view name, std::string_view unit, std::string_view meaning, double v) {
@@ -45,12 +49,12 @@ class Sink {
 
  private:
   void Describe(std::string_view name, std::string unit, std::string_view meaning) {
-    table_->push_back({prefix_ + std::string(name), std::move(unit), std::string(meaning)});
+    table_->push_back({prefix_ + std::string(name), group_, std::move(unit), std::string(meaning)});
   }
 
   std::vector<float>* values_ = nullptr;
   std::vector<FeatureInfo>* table_ = nullptr;
-  std::string prefix_;
+  std::string group_, prefix_;
 };
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -108,7 +112,7 @@ void EmitProgram(const ir::Program& p, const std::vector<Statement>& statements,
   for (const auto& b : p.outputs) io += static_cast<double>(b->SizeBytes());
   AllocatedBytes allocated;
   if (p.body != nullptr) allocated.Add(p.body);
-  out.SetPrefix("program.");
+  out.Begin("program", "program.");
   out.Magnitude("statements", "count", "Statements.", static_cast<double>(statements.size()));
   out.Magnitude("trips", "executions", "Executions of all statements; main.trips + side.trips.",
                 t.trips);
@@ -149,7 +153,7 @@ void EmitProgram(const ir::Program& p, const std::vector<Statement>& statements,
 
 // Of the statements other than the main one: packing, padding, epilogues.
 void EmitSide(const Totals& t, Sink& out) {
-  out.SetPrefix("side.");
+  out.Begin("side", "side.");
   out.Magnitude("trips", "executions", "Executions of the statements beside the main one.",
                 t.trips);
   out.Magnitude("flops", "flop", "Their float operations; program.flops - main's.", t.flops);
@@ -174,7 +178,7 @@ void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
   const double threads = target.target.threads;
   double registers = 0;
   for (const Access& a : st.accesses) registers += Registers(st, a, target);
-  out.SetPrefix("main.");
+  out.Begin("main", "main.");
   out.Magnitude("trips", "executions",
                 "Executions of the main statement, the one with most work; product of its loops.",
                 st.Trips());
@@ -218,6 +222,7 @@ void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
   out.Magnitude("register_use", "ratio",
                 "Vector registers of all accesses of the tile / registers of the target.",
                 registers / target.vector_registers);
+  out.Begin("traffic", "main.");
   for (int c = kCapacityMin; c <= kCapacityMax; c += kCapacityStep) {
     out.Magnitude("traffic_2^" + std::to_string(c), "bytes",
                   "Traffic of the main statement from beyond a cache of that many bytes; never "
@@ -231,7 +236,7 @@ struct SlotSums {
 };
 
 void EmitSlot(std::string_view prefix, const SlotSums& s, Sink& out) {
-  out.SetPrefix(prefix);
+  out.Begin("access", prefix);
   out.Magnitude("elements", "elements", "Distinct elements touched by the whole nest.", s.elements);
   out.Magnitude("reuse", "executions", "main.trips / elements.", s.reuse);
   out.Magnitude("tile_elements", "elements",
@@ -242,6 +247,27 @@ void EmitSlot(std::string_view prefix, const SlotSums& s, Sink& out) {
   out.Magnitude("l2_bytes", "bytes",
                 "Its traffic from beyond the second-level cache; at most l1_bytes.", s.l2);
   out.Plain("scope", "code", "Memory: 0 global, 1 shared, 2 local.", s.scope);
+}
+
+void EmitRelation(std::string_view prefix, const Relation& r, Sink& out) {
+  out.Begin("relation", prefix);
+  for (size_t t = 0; t < kRelationBytes; ++t) {
+    const std::string at = "2^" + std::to_string(6 + 2 * t);
+    out.Magnitude("reuse_" + at, "executions",
+                  "Most executions per element among the loops inside which it touches at most so "
+                  "many bytes; never shrinks with them.",
+                  r.reuse[t]);
+    out.Magnitude("entries_" + at, "entries",
+                  "Fewest entries of a loop inside which it touches at most so many bytes; never "
+                  "grows with them.",
+                  r.entries[t]);
+  }
+  for (size_t t = 0; t < kRelationReuse; ++t) {
+    out.Magnitude("touched_2^" + std::to_string(1 + 2 * t), "bytes",
+                  "Most bytes touched by a loop that uses them at most so often; at most its "
+                  "elements times their size.",
+                  r.touched[t]);
+  }
 }
 
 // The store, then loads by footprint (equal footprints by inner stride): an order that names cannot
@@ -257,6 +283,7 @@ void EmitAccesses(const Statement& st, const ir::TargetInfo& target, Sink& out) 
     return stride(*a) < stride(*b);
   });
   std::array<SlotSums, kSlots + 1> slots;
+  std::array<Relation, kSlots> relations;
   const size_t tile = RegisterLevel(st);
   for (size_t i = 0; i < order.size(); ++i) {
     const Access& a = *order[i];
@@ -268,10 +295,12 @@ void EmitAccesses(const Statement& st, const ir::TargetInfo& target, Sink& out) 
     s.stride = std::max(s.stride, stride(a));
     s.scope = std::max(s.scope, static_cast<double>(a.buffer->scope));
     s.reuse = st.Trips() / s.elements;
+    if (i < kSlots) relations[i] = RelationOf(st, a);
   }
   constexpr std::array<std::string_view, kSlots + 1> kPrefixes = {"store.", "load0.", "load1.",
                                                                   "other_loads."};
   for (size_t i = 0; i < slots.size(); ++i) EmitSlot(kPrefixes[i], slots[i], out);
+  for (size_t i = 0; i < kSlots; ++i) EmitRelation(kPrefixes[i], relations[i], out);
 }
 
 double KindCode(ir::LoopKind kind) {
@@ -295,7 +324,7 @@ void EmitLadder(const Statement& st, Sink& out) {
     if (present) extent = static_cast<double>(st.loops[level].extent);
     for (const Access& a : st.accesses) touched += a.Bytes(level);
     const double accessed = access_bytes * st.Trips(level, st.loops.size());
-    out.SetPrefix("loop" + std::to_string(k) + ".");
+    out.Begin("loop", "loop" + std::to_string(k) + ".");
     out.Magnitude("extent", "iterations",
                   "Iterations of the main statement's loop number k, counted from the innermost; 1 "
                   "beyond the outermost.",

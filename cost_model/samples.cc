@@ -13,10 +13,6 @@ namespace {
 
 constexpr float kPerFeatureUnit = 256;  // features come in steps of 2^-8 (candidate_space.cc)
 
-// Candidates whose shares of the best throughput round to one level are not compared: such a
-// difference is noise of the measurement near the top, and of no interest far from it.
-constexpr double kScoreLevels = 32;
-
 bool Better(const Measured& a, const Measured& b) {
   if ((a.seconds > 0) != (b.seconds > 0)) return a.seconds > 0;
   return a.seconds < b.seconds;
@@ -49,7 +45,7 @@ void SampleSet::Trim() {
   samples_.erase(samples_.begin() + static_cast<std::ptrdiff_t>(*worst));
 }
 
-std::vector<Sample> SampleSet::Training() const {
+std::vector<Sample> SampleSet::Training(int levels, const std::vector<size_t>& columns) const {
   double best = 0;
   for (const Measured& m : samples_) {
     if (m.seconds > 0 && (best == 0 || m.seconds < best)) best = m.seconds;
@@ -58,8 +54,10 @@ std::vector<Sample> SampleSet::Training() const {
   training.reserve(samples_.size());
   for (const Measured& m : samples_) {
     const double share = m.seconds > 0 ? best / m.seconds : 0;
-    const double score = std::round(share * kScoreLevels) / kScoreLevels;
-    training.push_back({m.features, static_cast<float>(score), 0});
+    const double score = levels > 0 ? std::round(share * levels) / levels : share;
+    Sample& sample = training.emplace_back();
+    sample.score = static_cast<float>(score);
+    sample.features = Pick(m.features, columns);
   }
   return training;
 }

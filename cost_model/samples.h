@@ -31,8 +31,9 @@ class SampleSet {
   void Add(Measured m);
 
   const std::vector<Measured>& all() const { return samples_; }
-  // Samples of one group: scores are the best time over the own, in steps of 1/32; 0 for failures.
-  std::vector<Sample> Training() const;
+  // Samples of one group: scores are the best time over the own, rounded to `levels` steps (0: not
+  // rounded); 0 for failures. Features are those whose column is in `columns`.
+  std::vector<Sample> Training(int levels, const std::vector<size_t>& columns) const;
   // Whether any two scores differ: otherwise there is nothing to rank.
   bool Rankable() const;
   // Points of the best valid samples that have one, best first.

@@ -5,20 +5,23 @@
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
 #include "cost_model/features.h"
+#include "cost_model/methods.h"
 #include "cost_model/strategies.h"
 
 namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 struct Strategy {
   std::string_view name;
   std::unique_ptr<Search> (*make)(Task task, uint64_t seed);
 };
+// Those without a model; methods.h has the others.
 constexpr Strategy kStrategies[] = {
-    {"annealing", MakeAnnealingSearch},
+    {"genetic", MakeGeneticSearch},
+    {"grid", MakeGridSearch},
     {"random", MakeRandomSearch},
 };
 
@@ -58,22 +61,30 @@ std::vector<Drawn> StrategySearch::FillWithRandom(int n, schedule::Rng& rng,
   return drawn;
 }
 
+absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view strategy,
+                                                     uint64_t seed) {
+  if (const Method* method = FindMethod(strategy)) {
+    return MakeModelSearch(std::move(task), *method, seed);
+  }
+  for (const Strategy& s : kStrategies) {
+    if (s.name == strategy) return s.make(std::move(task), seed);
+  }
+  std::string names;
+  for (const std::string& s : StrategyNames()) names += (names.empty() ? "" : ", ") + s;
+  return absl::InvalidArgumentError("no search strategy '" + std::string(strategy) +
+                                    "'; there are: " + names);
+}
+
 absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
                                                    const ir::TargetInfo& target,
                                                    const SearchOptions& options) {
-  for (const Strategy& s : kStrategies) {
-    if (s.name != options.strategy) continue;
-    HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
-    return s.make(std::move(task), options.seed);
-  }
-  std::string names;
-  for (const Strategy& s : kStrategies) names += (names.empty() ? "" : ", ") + std::string(s.name);
-  return absl::InvalidArgumentError("no search strategy '" + options.strategy +
-                                    "'; there are: " + names);
+  HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
+  return MakeSearchOf(std::move(task), options.strategy, options.seed);
 }
 
 std::vector<std::string> StrategyNames() {
   std::vector<std::string> names;
+  for (const Method& m : Methods()) names.emplace_back(m.name);
   for (const Strategy& s : kStrategies) names.emplace_back(s.name);
   return names;
 }

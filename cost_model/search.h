@@ -18,7 +18,7 @@ namespace heddle::cost_model {
 
 struct Candidate {
   std::string trace;   // text of schedule::Trace
-  std::string origin;  // "default", "random", "annealing", "record"; for people
+  std::string origin;  // "default", "random", "annealing", "roofline", ..; for people
 };
 
 struct Result {
@@ -46,7 +46,7 @@ class Search {
 };
 
 struct SearchOptions {
-  std::string strategy = "annealing";  // or "random"
+  std::string strategy = "annealing";  // or another of StrategyNames()
   uint64_t seed = 0;                   // the same seed, results and calls give the same proposals
 };
 

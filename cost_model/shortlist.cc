@@ -6,13 +6,6 @@
 #include <utility>
 
 namespace heddle::cost_model {
-namespace {
-
-// An entry whose choices are all new is worth this many spreads of the shortlist's scores.
-constexpr double kDiversity = 2;
-
-}  // namespace
-
 double Spread(const std::vector<float>& scores) {
   if (scores.empty()) return 1e-6;
   double sum = 0, squares = 0;
@@ -39,7 +32,7 @@ bool Shortlist::Offer(const schedule::Point& point, uint64_t hash, float score) 
   return true;
 }
 
-std::vector<size_t> Shortlist::DiverseOrder() const {
+std::vector<size_t> Shortlist::DiverseOrder(double diversity) const {
   std::vector<float> scores;
   for (const Entry& e : entries_) scores.push_back(e.score);
   const double unit = Spread(scores);
@@ -48,7 +41,7 @@ std::vector<size_t> Shortlist::DiverseOrder() const {
     double fresh = 0;
     for (size_t d = 0; d < e.point.size(); ++d) fresh += !covered.contains({d, e.point[d]});
     const double share = e.point.empty() ? 0 : fresh / static_cast<double>(e.point.size());
-    return e.score / unit + kDiversity * share;
+    return e.score / unit + diversity * share;
   };
   std::vector<size_t> order;
   std::vector<bool> taken(entries_.size());

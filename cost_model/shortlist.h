@@ -30,10 +30,10 @@ class Shortlist {
   const std::vector<Entry>& entries() const { return entries_; }
 
   // The order in which to measure them, as indices: AutoTVM's greedy submodular choice. Each time
-  // the entry with the best sum of score (over the spread) and share of its decisions whose choice
-  // no earlier one has made, so that a batch does not consist of neighbours that teach the model
-  // the same thing.
-  std::vector<size_t> DiverseOrder() const;
+  // the entry with the best sum of score (over the spread) and `diversity` times the share of its
+  // decisions whose choice no earlier one has made, so that a batch does not consist of neighbours
+  // that teach the model the same thing.
+  std::vector<size_t> DiverseOrder(double diversity) const;
 
  private:
   size_t capacity_;

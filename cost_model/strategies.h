@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "cost_model/candidate_space.h"
 #include "cost_model/search.h"
 
@@ -38,8 +39,16 @@ class StrategySearch : public Search {
 // Uniform over the feasible points, each once.
 std::unique_ptr<Search> MakeRandomSearch(Task task, uint64_t seed);
 
-// Parallel simulated annealing whose energy is a rank model of what was measured (AutoTVM); random
-// until there is a model.
-std::unique_ptr<Search> MakeAnnealingSearch(Task task, uint64_t seed);
+// Generations of measured candidates, without a model.
+std::unique_ptr<Search> MakeGeneticSearch(Task task, uint64_t seed);
+
+// Every point in order.
+std::unique_ptr<Search> MakeGridSearch(Task task, uint64_t seed);
+
+// Those with a model: methods.h.
+
+// Of any strategy, by name. InvalidArgument names the strategies.
+absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view strategy,
+                                                     uint64_t seed);
 
 }  // namespace heddle::cost_model

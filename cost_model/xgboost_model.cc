@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
+#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,25 +19,28 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLMODEL";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
-// Trees of depth 6 separate tiles by several features at once; 40 rounds at 0.3 fit a thousand
-// samples in a fraction of a second on one thread, and more of either did not rank held-out
-// candidates better.
-constexpr int kRounds = 40;
-constexpr std::array<std::pair<const char*, const char*>, 11> kParameters = {{
-    {"objective", "rank:pairwise"},
+constexpr std::array<std::pair<const char*, const char*>, 8> kParameters = {{
     {"nthread", "1"},  // threads would spin under contention, and change the result
     {"tree_method", "hist"},
     {"max_bin", "64"},
-    {"max_depth", "6"},
     {"eta", "0.3"},
     {"lambda", "1"},
     {"gamma", "0.0001"},
-    {"min_child_weight", "0.1"},
     {"num_pairsample", "4"},
     {"verbosity", "0"},
 }};
+
+uint64_t SpecHash(const ModelSpec& spec) {
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(spec.objective));
+  w.Signed(spec.rounds);
+  w.Signed(spec.depth);
+  w.Double(spec.min_child_weight);
+  w.Signed(spec.members);
+  return HashBytes(std::move(w).Take());
+}
 
 absl::Status FromXgboost(int rc, const char* what) {
   if (rc == 0) return absl::OkStatus();
@@ -59,39 +64,46 @@ absl::StatusOr<Matrix> MakeMatrix(const std::vector<float>& values, size_t rows,
   return Matrix(handle);
 }
 
-class XgboostRankModel : public Model {
+class XgboostModel final : public Model {
  public:
-  explicit XgboostRankModel(uint64_t seed) : seed_(seed) {}
+  explicit XgboostModel(const ModelSpec& spec, uint64_t seed) : spec_(spec), seed_(seed) {}
 
   absl::Status Fit(std::span<const Sample> samples) override;
-  absl::StatusOr<std::vector<float>> Predict(
+  absl::StatusOr<std::vector<Estimate>> Predict(
       std::span<const std::vector<float>> features) const override;
   bool trained() const override { return booster_ != nullptr; }
+  std::vector<double> Importance() const override;
   std::string Serialize() const override;
   absl::Status Load(std::string_view bytes);
 
  private:
   absl::StatusOr<Booster> NewBooster(DMatrixHandle matrix) const;
 
-  uint64_t seed_;
+  const ModelSpec spec_;
+  const uint64_t seed_;
   size_t columns_ = 0;
   Booster booster_;  // null before the first Fit
 };
 
-absl::StatusOr<Booster> XgboostRankModel::NewBooster(DMatrixHandle matrix) const {
+absl::StatusOr<Booster> XgboostModel::NewBooster(DMatrixHandle matrix) const {
   BoosterHandle handle = nullptr;
   HEDDLE_RETURN_IF_ERROR(FromXgboost(XGBoosterCreate(&matrix, matrix == nullptr ? 0 : 1, &handle),
                                      "making a booster"));
   Booster booster(handle);
-  for (const auto& [name, value] : kParameters) {
-    HEDDLE_RETURN_IF_ERROR(FromXgboost(XGBoosterSetParam(handle, name, value), name));
-  }
-  const std::string seed = std::to_string(seed_ & 0x7fffffff);  // XGBoost's seeds are ints
-  HEDDLE_RETURN_IF_ERROR(FromXgboost(XGBoosterSetParam(handle, "seed", seed.c_str()), "seed"));
+  const auto set = [&](const char* name, const std::string& value) {
+    return FromXgboost(XGBoosterSetParam(handle, name, value.c_str()), name);
+  };
+  for (const auto& [name, value] : kParameters) HEDDLE_RETURN_IF_ERROR(set(name, value));
+  HEDDLE_RETURN_IF_ERROR(
+      set("objective", spec_.objective == Objective::kRank ? "rank:pairwise" : "reg:squarederror"));
+  HEDDLE_RETURN_IF_ERROR(set("max_depth", std::to_string(spec_.depth)));
+  HEDDLE_RETURN_IF_ERROR(set("min_child_weight", std::to_string(spec_.min_child_weight)));
+  // XGBoost's seeds are ints.
+  HEDDLE_RETURN_IF_ERROR(set("seed", std::to_string(seed_ & 0x7fffffff)));
   return booster;
 }
 
-absl::Status XgboostRankModel::Fit(std::span<const Sample> samples) {
+absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   if (samples.empty()) return absl::InvalidArgumentError("no samples to fit");
   std::map<int, std::vector<const Sample*>> groups;
   for (const Sample& s : samples) {
@@ -116,10 +128,12 @@ absl::Status XgboostRankModel::Fit(std::span<const Sample> samples) {
   HEDDLE_ASSIGN_OR_RETURN(Matrix matrix, MakeMatrix(values, samples.size(), columns));
   HEDDLE_RETURN_IF_ERROR(FromXgboost(
       XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()), "labels"));
-  HEDDLE_RETURN_IF_ERROR(FromXgboost(
-      XGDMatrixSetUIntInfo(matrix.get(), "group", sizes.data(), sizes.size()), "groups"));
+  if (spec_.objective == Objective::kRank) {
+    HEDDLE_RETURN_IF_ERROR(FromXgboost(
+        XGDMatrixSetUIntInfo(matrix.get(), "group", sizes.data(), sizes.size()), "groups"));
+  }
   HEDDLE_ASSIGN_OR_RETURN(Booster booster, NewBooster(matrix.get()));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < spec_.rounds; ++round) {
     HEDDLE_RETURN_IF_ERROR(
         FromXgboost(XGBoosterUpdateOneIter(booster.get(), round, matrix.get()), "boosting"));
   }
@@ -131,9 +145,9 @@ absl::Status XgboostRankModel::Fit(std::span<const Sample> samples) {
   return Load(Serialize());
 }
 
-absl::StatusOr<std::vector<float>> XgboostRankModel::Predict(
+absl::StatusOr<std::vector<Estimate>> XgboostModel::Predict(
     std::span<const std::vector<float>> features) const {
-  if (booster_ == nullptr || features.empty()) return std::vector<float>(features.size(), 0.0f);
+  if (booster_ == nullptr || features.empty()) return std::vector<Estimate>(features.size());
   std::vector<float> values;
   values.reserve(features.size() * columns_);
   for (const std::vector<float>& row : features) {
@@ -152,12 +166,36 @@ absl::StatusOr<std::vector<float>> XgboostRankModel::Predict(
   HEDDLE_RETURN_IF_ERROR(FromXgboost(
       XGBoosterPredictFromDMatrix(booster_.get(), matrix.get(), kConfig, &shape, &dim, &result),
       "predicting"));
-  return std::vector<float>(result, result + features.size());
+  std::vector<Estimate> estimates(features.size());
+  for (size_t i = 0; i < estimates.size(); ++i) estimates[i].score = result[i];
+  return estimates;
 }
 
-std::string XgboostRankModel::Serialize() const {
+std::vector<double> XgboostModel::Importance() const {
+  if (booster_ == nullptr) return {};
+  bst_ulong count = 0, dim = 0;
+  const char** names = nullptr;
+  const bst_ulong* shape = nullptr;
+  const float* scores = nullptr;
+  std::vector<double> importance(columns_);
+  if (XGBoosterFeatureScore(booster_.get(), R"({"importance_type":"total_gain"})", &count, &names,
+                            &dim, &shape, &scores) != 0) {
+    return importance;
+  }
+  double sum = 0;
+  for (bst_ulong i = 0; i < count; ++i) {  // unnamed features are f0, f1, ..
+    const size_t column = std::strtoul(names[i] + 1, nullptr, 10);
+    if (column < columns_) importance[column] = scores[i];
+    sum += scores[i];
+  }
+  for (double& v : importance) v = sum > 0 ? v / sum : 0;
+  return importance;
+}
+
+std::string XgboostModel::Serialize() const {
   BlobWriter w;
   w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
+  w.Unsigned(SpecHash(spec_));
   w.Unsigned(columns_);
   bst_ulong size = 0;
   const char* bytes = nullptr;
@@ -170,10 +208,11 @@ std::string XgboostRankModel::Serialize() const {
   return Seal(kMagic, kVersion, std::move(w).Take());
 }
 
-absl::Status XgboostRankModel::Load(std::string_view bytes) {
+absl::Status XgboostModel::Load(std::string_view bytes) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, bytes));
   BlobReader r(payload);
   const uint64_t feature_version = r.Unsigned();
+  const uint64_t spec = r.Unsigned();
   const size_t columns = r.Unsigned();
   const std::string_view model = r.Bytes();
   if (!r.AtEnd()) return absl::DataLossError("model blob: malformed");
@@ -181,6 +220,7 @@ absl::Status XgboostRankModel::Load(std::string_view bytes) {
     return absl::DataLossError("model blob: made for features of version " +
                                std::to_string(feature_version));
   }
+  if (spec != SpecHash(spec_)) return absl::DataLossError("model blob: of another kind of model");
   Booster booster;
   if (!model.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(booster, NewBooster(nullptr));
@@ -196,15 +236,89 @@ absl::Status XgboostRankModel::Load(std::string_view bytes) {
   return absl::OkStatus();
 }
 
+// Several models, each fitted to samples drawn with replacement.
+class Ensemble final : public Model {
+ public:
+  Ensemble(const ModelSpec& spec, uint64_t seed) : seed_(seed) {
+    for (int k = 0; k < spec.members; ++k) {
+      members_.push_back(std::make_unique<XgboostModel>(spec, seed + static_cast<uint64_t>(k)));
+    }
+  }
+
+  absl::Status Fit(std::span<const Sample> samples) override {
+    if (samples.empty()) return absl::InvalidArgumentError("no samples to fit");
+    std::mt19937_64 rng(seed_);
+    std::uniform_int_distribution<size_t> any(0, samples.size() - 1);
+    for (const auto& member : members_) {
+      std::vector<Sample> drawn;
+      for (size_t i = 0; i < samples.size(); ++i) drawn.push_back(samples[any(rng)]);
+      HEDDLE_RETURN_IF_ERROR(member->Fit(drawn));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Estimate>> Predict(
+      std::span<const std::vector<float>> features) const override {
+    const auto n = static_cast<float>(members_.size());
+    std::vector<Estimate> sums(features.size());  // deviation: of squares, for now
+    for (const auto& member : members_) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> found, member->Predict(features));
+      for (size_t i = 0; i < sums.size(); ++i) {
+        sums[i].score += found[i].score / n;
+        sums[i].deviation += found[i].score * found[i].score / n;
+      }
+    }
+    for (Estimate& e : sums) {
+      e.deviation = std::sqrt(std::max(0.0f, e.deviation - e.score * e.score));
+    }
+    return sums;
+  }
+
+  bool trained() const override { return members_[0]->trained(); }
+
+  std::vector<double> Importance() const override {
+    std::vector<double> sum;
+    for (const auto& member : members_) {
+      const std::vector<double> own = member->Importance();
+      sum.resize(own.size());
+      for (size_t k = 0; k < own.size(); ++k)
+        sum[k] += own[k] / static_cast<double>(members_.size());
+    }
+    return sum;
+  }
+
+  std::string Serialize() const override {
+    BlobWriter w;
+    for (const auto& member : members_) w.Bytes(member->Serialize());
+    return std::move(w).Take();
+  }
+
+  absl::Status Load(std::string_view bytes) {
+    BlobReader r(bytes);
+    for (const auto& member : members_) HEDDLE_RETURN_IF_ERROR(member->Load(r.Bytes()));
+    return r.AtEnd() ? absl::OkStatus() : absl::DataLossError("model blob: malformed");
+  }
+
+ private:
+  const uint64_t seed_;
+  std::vector<std::unique_ptr<XgboostModel>> members_;
+};
+
 }  // namespace
 
-std::unique_ptr<Model> MakeXgboostRankModel(uint64_t seed) {
-  return std::make_unique<XgboostRankModel>(seed);
+std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed) {
+  if (spec.members > 1) return std::make_unique<Ensemble>(spec, seed);
+  return std::make_unique<XgboostModel>(spec, seed);
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ParseXgboostRankModel(std::string_view bytes,
-                                                             uint64_t seed) {
-  auto model = std::make_unique<XgboostRankModel>(seed);
+absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,
+                                                  uint64_t seed) {
+  if (spec.members > 1) {
+    auto model = std::make_unique<Ensemble>(spec, seed);
+    HEDDLE_RETURN_IF_ERROR(model->Load(bytes));
+    return model;
+  }
+  auto model = std::make_unique<XgboostModel>(spec, seed);
   HEDDLE_RETURN_IF_ERROR(model->Load(bytes));
   return model;
 }

@@ -59,6 +59,9 @@ class FormSpace : public Space {
     }
     return With(point[0], space.Mutate(Own(point, point[0]), rng));
   }
+  Point Cross(const Point& a, const Point& b, Rng& rng) const override {
+    return a[0] == b[0] ? Space::Cross(a, b, rng) : a;
+  }
   bool Next(Point& point) const override {
     int form = point[0];
     Point own = Own(point, form);

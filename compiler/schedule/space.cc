@@ -35,6 +35,14 @@ Point Space::Mutate(const Point& point, Rng& rng) const {
   return mutant;
 }
 
+Point Space::Cross(const Point& a, const Point& b, Rng& rng) const {
+  Point child = a;
+  for (size_t k = 0; k < child.size(); ++k) {
+    if (std::uniform_int_distribution<int>(0, 1)(rng) == 1) child[k] = b[k];
+  }
+  return child;
+}
+
 bool Space::Next(Point& point) const {
   for (int k = NumDecisions() - 1; k >= 0; --k) {
     if (++point[k] < Choices(k)) return true;

@@ -49,6 +49,9 @@ class Space {
   // Redraws one decision that has a choice; or, seldom, the form, which then starts from its
   // preferred decisions. The same point only if nothing has a choice.
   virtual Point Mutate(const Point& point, Rng& rng) const;
+  // A point that takes each decision from one of two points; of points of different forms, the
+  // first.
+  virtual Point Cross(const Point& a, const Point& b, Rng& rng) const;
   // Makes it the next point: Size() calls visit every point that Random may give. False when the
   // last one was passed and the first is back.
   virtual bool Next(Point& point) const;

@@ -40,14 +40,15 @@ double PairAccuracy(const Model& model, const std::vector<Sample>& samples) {
     for (size_t j = 0; j < i; ++j) {
       if (samples[i].score == samples[j].score) continue;
       ++all;
-      right += (samples[i].score > samples[j].score) == ((*predicted)[i] > (*predicted)[j]);
+      right +=
+          (samples[i].score > samples[j].score) == ((*predicted)[i].score > (*predicted)[j].score);
     }
   }
   return static_cast<double>(right) / all;
 }
 
 TEST(RankModel, LearnsToRankHeldOutSamples) {
-  const auto model = MakeXgboostRankModel(1);
+  const auto model = MakeModel({}, 1);
   EXPECT_FALSE(model->trained());
   ASSERT_TRUE(model->Fit(MakeSamples(1000, 1)).ok());
   EXPECT_TRUE(model->trained());
@@ -63,14 +64,15 @@ TEST(RankModel, ComparesOnlyWithinGroups) {
     samples[i].features[44] = static_cast<float>(i % 2);
     if (i % 2 == 1) samples[i].score -= 10;
   }
-  const auto model = MakeXgboostRankModel(1);
+  const auto model = MakeModel({}, 1);
   ASSERT_TRUE(model->Fit(samples).ok());
   const std::vector<float> base = samples[0].features;
   std::vector<float> other = base;
   other[44] = 1;
   const auto predicted = model->Predict(std::vector{base, other});
   ASSERT_TRUE(predicted.ok());
-  EXPECT_NEAR((*predicted)[0], (*predicted)[1], 1.0);  // ten apart if groups were compared
+  EXPECT_NEAR((*predicted)[0].score, (*predicted)[1].score,
+              1.0);  // ten apart if groups were compared
   std::vector<Sample> held_out = MakeSamples(300, 4);
   for (Sample& s : held_out) s.features[44] = 0;
   EXPECT_GE(PairAccuracy(*model, held_out), 0.85);
@@ -81,24 +83,24 @@ TEST(RankModel, FailuresRankLast) {
   for (Sample& s : samples) {
     if (s.features[5] > 15) s.score = 0;
   }
-  const auto model = MakeXgboostRankModel(1);
+  const auto model = MakeModel({}, 1);
   ASSERT_TRUE(model->Fit(samples).ok());
   std::vector<float> good = samples[0].features, bad = samples[0].features;
   good[5] = 3;
   bad[5] = 18;
   const auto predicted = model->Predict(std::vector{good, bad});
-  EXPECT_GT((*predicted)[0], (*predicted)[1]);
+  EXPECT_GT((*predicted)[0].score, (*predicted)[1].score);
 }
 
 TEST(RankModel, RepeatsExactlyAndSerialises) {
   const std::vector<Sample> samples = MakeSamples(200, 6);
   const auto rows = FeaturesOf(MakeSamples(50, 7));
-  const auto a = MakeXgboostRankModel(9), b = MakeXgboostRankModel(9);
+  const auto a = MakeModel({}, 9), b = MakeModel({}, 9);
   ASSERT_TRUE(a->Fit(samples).ok());
   ASSERT_TRUE(b->Fit(samples).ok());
   EXPECT_EQ(*a->Predict(rows), *b->Predict(rows));
   EXPECT_EQ(a->Serialize(), b->Serialize());
-  const auto c = ParseXgboostRankModel(a->Serialize(), 9);
+  const auto c = ParseModel(a->Serialize(), {}, 9);
   ASSERT_TRUE(c.ok()) << c.status();
   EXPECT_TRUE((*c)->trained());
   EXPECT_EQ(*(*c)->Predict(rows), *a->Predict(rows));
@@ -109,15 +111,15 @@ TEST(RankModel, RepeatsExactlyAndSerialises) {
 }
 
 TEST(RankModel, UntrainedIsAllZeroAndSerialises) {
-  const auto model = MakeXgboostRankModel(1);
-  EXPECT_EQ(*model->Predict(FeaturesOf(MakeSamples(3, 1))), std::vector<float>(3, 0.0f));
-  const auto copy = ParseXgboostRankModel(model->Serialize(), 1);
+  const auto model = MakeModel({}, 1);
+  EXPECT_EQ(*model->Predict(FeaturesOf(MakeSamples(3, 1))), std::vector<Estimate>(3));
+  const auto copy = ParseModel(model->Serialize(), {}, 1);
   ASSERT_TRUE(copy.ok()) << copy.status();
   EXPECT_FALSE((*copy)->trained());
 }
 
 TEST(RankModel, RefusesWhatItCannotUse) {
-  const auto model = MakeXgboostRankModel(1);
+  const auto model = MakeModel({}, 1);
   std::vector<Sample> samples = MakeSamples(20, 1);
   samples[3].features.pop_back();
   EXPECT_EQ(model->Fit(samples).code(), absl::StatusCode::kInvalidArgument);
@@ -128,19 +130,19 @@ TEST(RankModel, RefusesWhatItCannotUse) {
             absl::StatusCode::kInvalidArgument);
   std::string bytes = model->Serialize();
   bytes[bytes.size() / 2] ^= 1;
-  EXPECT_EQ(ParseXgboostRankModel(bytes, 1).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(ParseXgboostRankModel("", 1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseModel(bytes, {}, 1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseModel("", {}, 1).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(RankModel, DegenerateTrainingSetsAreHarmless) {
   std::vector<Sample> one = MakeSamples(1, 1), equal = MakeSamples(10, 1);
   for (Sample& s : equal) s.score = 0.5f;
   for (const auto& samples : {one, equal}) {
-    const auto model = MakeXgboostRankModel(1);
+    const auto model = MakeModel({}, 1);
     ASSERT_TRUE(model->Fit(samples).ok());
     const auto predicted = model->Predict(FeaturesOf(samples));
     ASSERT_TRUE(predicted.ok());
-    for (float v : *predicted) EXPECT_TRUE(std::isfinite(v));
+    for (const Estimate& e : *predicted) EXPECT_TRUE(std::isfinite(e.score));
   }
 }
 

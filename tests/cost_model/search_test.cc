@@ -10,6 +10,7 @@
 #include <string>
 
 #include "compiler/tensor/expression.h"
+#include "cost_model/methods.h"
 #include "cost_model/samples.h"
 #include "cost_model/shortlist.h"
 #include "cost_model/strategies.h"
@@ -22,6 +23,16 @@ using testing::AnalyticSeconds;
 using ::testing::HasSubstr;
 using testing::MatmulSpace;
 using testing::MatmulTask;
+
+std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
+  return MakeModelSearch(std::move(task), *FindMethod("annealing"), seed);
+}
+std::unique_ptr<Search> MakeEvolutionary(Task task, uint64_t seed) {
+  return MakeModelSearch(std::move(task), *FindMethod("evolutionary"), seed);
+}
+std::unique_ptr<Search> MakeEnsemble(Task task, uint64_t seed) {
+  return MakeModelSearch(std::move(task), *FindMethod("ensemble-ei"), seed);
+}
 
 using Maker = std::unique_ptr<Search> (*)(Task, uint64_t);
 
@@ -40,7 +51,8 @@ std::vector<std::string> Traces(const std::vector<Candidate>& candidates) {
 
 class EveryStrategy : public ::testing::TestWithParam<Maker> {};
 INSTANTIATE_TEST_SUITE_P(Strategies, EveryStrategy,
-                         ::testing::Values(MakeRandomSearch, MakeAnnealingSearch));
+                         ::testing::Values(MakeRandomSearch, MakeAnnealing, MakeEvolutionary,
+                                           MakeEnsemble, MakeGeneticSearch));
 
 TEST_P(EveryStrategy, BeginsWithTheDefaultAndNeverRepeats) {
   const auto search = GetParam()(MatmulTask({}), 1);
@@ -194,19 +206,19 @@ TEST_P(EveryStrategy, RefusesDamagedAndForeignStates) {
   Task foreign = MatmulTask({});
   foreign.identity = 43;
   expect_data_loss(GetParam()(std::move(foreign), 2)->Save(), "another workload");
-  const Maker other = GetParam() == MakeRandomSearch ? MakeAnnealingSearch : MakeRandomSearch;
+  const Maker other = GetParam() == MakeRandomSearch ? MakeAnnealing : MakeRandomSearch;
   expect_data_loss(other(MatmulTask({}), 2)->Save(), "strategy");
 }
 
 TEST(AnnealingSearch, RefusesAStateOfAnotherSpace) {
-  const auto search = MakeAnnealingSearch(MatmulTask({}), 2);
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
   ASSERT_TRUE(search->Update(Measure(*search->Propose(32))).ok());
-  const auto smaller = MakeAnnealingSearch(MatmulTask({.tiles = 2}), 2);
+  const auto smaller = MakeAnnealing(MatmulTask({.tiles = 2}), 2);
   EXPECT_EQ(smaller->Restore(search->Save()).code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {
-  const auto search = MakeAnnealingSearch(MatmulTask({}), 2);
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
   for (double seconds : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_EQ(search->Update({{"", true, seconds}}).code(), absl::StatusCode::kInvalidArgument);
   }
@@ -214,7 +226,7 @@ TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {
 }
 
 TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
-  const auto search = MakeAnnealingSearch(MatmulTask({}), 2);
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
   const auto first = search->Propose(16);
   EXPECT_TRUE(std::all_of(first->begin() + 1, first->end(),
                           [](const Candidate& c) { return c.origin == "random"; }));
@@ -231,7 +243,7 @@ TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
 
 TEST(AnnealingSearch, WorkOfAProposalIsBounded) {
   int expansions = 0;
-  const auto search = MakeAnnealingSearch(MatmulTask({}, &expansions), 2);
+  const auto search = MakeAnnealing(MatmulTask({}, &expansions), 2);
   ASSERT_TRUE(search->Update(Measure(*search->Propose(64))).ok());
   expansions = 0;
   ASSERT_EQ(search->Propose(64)->size(), 64u);
@@ -253,7 +265,7 @@ TEST(AnnealingSearch, FindsBetterCandidatesThanRandomSearch) {
   int wins = 0;
   constexpr int kSeeds = 10;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    const double annealed = BestOf(MakeAnnealingSearch(MatmulTask({}), seed), 6, 16);
+    const double annealed = BestOf(MakeAnnealing(MatmulTask({}), seed), 6, 16);
     const double random = BestOf(MakeRandomSearch(MatmulTask({}), seed), 6, 16);
     log_ratio += std::log(random / annealed);
     wins += annealed < random;
@@ -297,7 +309,9 @@ TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
   const ir::TargetInfo target = testing::TestTarget();
   const ir::Program naive = *ir::Parse(workload);
   const std::string default_trace = schedule::ToText(*schedule::DefaultTrace(naive, target));
-  EXPECT_THAT(StrategyNames(), ::testing::UnorderedElementsAre("annealing", "random"));
+  EXPECT_THAT(StrategyNames(), ::testing::UnorderedElementsAre(
+                                   "annealing", "regression", "evolutionary", "ensemble-ei",
+                                   "ensemble-ucb", "published", "genetic", "grid", "random"));
   for (const std::string& strategy : StrategyNames()) {
     SCOPED_TRACE(strategy);
     auto search = MakeSearch(workload, target, {strategy, 7});
@@ -332,7 +346,7 @@ TEST(MakeSearch, SaysWhatIsWrong) {
   const ir::TargetInfo target = testing::TestTarget();
   const absl::Status unknown = MakeSearch(testing::kMatmul, target, {"magic", 1}).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; there are: annealing, random"));
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; there are: annealing, "));
   for (const char* workload :
        {"", "nonsense", "program p(A: f32[4]) -> (B: f32[4]) { B[0] = A[9] }"}) {
     EXPECT_EQ(MakeSearch(workload, target, {}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -372,8 +386,10 @@ TEST(Shortlist, PrefersChoicesThatNoEarlierEntryMade) {
   list.Offer({1, 1}, 2, 0.99f);
   list.Offer({2, 2}, 3, 0.98f);
   list.Offer({3, 1}, 4, -5.0f);
-  EXPECT_EQ(list.DiverseOrder(), (std::vector<size_t>{0, 2, 1, 3}));
+  EXPECT_EQ(list.DiverseOrder(2), (std::vector<size_t>{0, 2, 1, 3}));
 }
+
+std::vector<size_t> AllColumns() { return *ColumnsWithout({}); }
 
 Measured MakeMeasured(uint64_t hash, double seconds, uint64_t seed) {
   Measured m;
@@ -425,13 +441,13 @@ TEST(SampleSet, ScoresAreRelativeToTheBestAndARepeatKeepsTheBetter) {
   samples.Add(MakeMeasured(3, 1e-3, 3));
   samples.Add(MakeMeasured(1, 2e-3, 1));
   samples.Add(MakeMeasured(3, 0, 3));
-  const std::vector<Sample> training = samples.Training();
+  const std::vector<Sample> training = samples.Training(32, AllColumns());
   ASSERT_EQ(training.size(), 3u);
   EXPECT_FLOAT_EQ(training[0].score, 0.5f);
   EXPECT_FLOAT_EQ(training[1].score, 0.0f);
   EXPECT_FLOAT_EQ(training[2].score, 1.0f);
   samples.Add(MakeMeasured(4, 1.01e-3, 4));
-  EXPECT_FLOAT_EQ(samples.Training()[3].score, 1.0f) << "a difference of noise";
+  EXPECT_FLOAT_EQ(samples.Training(32, AllColumns())[3].score, 1.0f) << "a difference of noise";
   EXPECT_EQ(samples.BestPoints(5).size(), 3u);  // failures are no place to start
 }
 

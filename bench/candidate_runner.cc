@@ -1,0 +1,100 @@
+#include "bench/candidate_runner.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bench/fork_map.h"
+#include "compiler/compile.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/measure.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+std::string Pack(const codegen::Artifact& artifact) {
+  json kernels = json::array();
+  for (const codegen::KernelInfo& kernel : artifact.kernels) {
+    json arguments = json::array();
+    for (const codegen::Argument& argument : kernel.arguments) {
+      arguments.push_back({argument.name, argument.bytes});
+    }
+    kernels.push_back({kernel.symbol, kernel.workspace_bytes, arguments});
+  }
+  const std::string& code = artifact.shared_object;
+  const json packed = {{"kernels", kernels}, {"code", json::binary({code.begin(), code.end()})}};
+  const std::vector<uint8_t> bytes = json::to_cbor(packed);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+codegen::Artifact Unpack(const std::string& packed) {
+  const json fields = json::from_cbor(packed);
+  codegen::Artifact artifact;
+  const auto& code = fields.at("code").get_binary();
+  artifact.shared_object.assign(code.begin(), code.end());
+  for (const json& kernel : fields.at("kernels")) {
+    codegen::KernelInfo& info = artifact.kernels.emplace_back();
+    info.symbol = kernel.at(0);
+    info.workspace_bytes = kernel.at(1);
+    for (const json& argument : kernel.at(2)) {
+      info.arguments.push_back({argument.at(0), argument.at(1)});
+    }
+  }
+  return artifact;
+}
+
+}  // namespace
+
+CandidateRunner::CandidateRunner(const std::string& workload, const ir::TargetInfo& target,
+                                 Options options)
+    : workload_(workload), target_(target), options_(std::move(options)) {}
+
+std::vector<absl::StatusOr<std::string>> CandidateRunner::Build(
+    const std::vector<std::string>& traces) const {
+  std::vector<std::vector<int>> lanes;
+  for (const int cpu : options_.build_cpus) lanes.push_back({cpu});
+  return ForkMap(static_cast<int>(traces.size()), lanes, options_.limit,
+                 [&](int i) -> absl::StatusOr<std::string> {
+                   HEDDLE_ASSIGN_OR_RETURN(const codegen::Artifact artifact,
+                                           BuildCandidate(workload_, ScheduleChoice::kTrace,
+                                                          traces[i], target_.target));
+                   return Pack(artifact);
+                 });
+}
+
+std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
+    const std::vector<std::string>& traces,
+    const std::vector<absl::StatusOr<std::string>>& artifacts) const {
+  MeasureOptions options;
+  options.timing = options_.timing;
+  options.threads = target_.target.threads;
+  options.cpus = options_.cpus;
+  std::shared_ptr<WorkloadBench> bench;  // of the child, made at its first candidate
+  const auto work = [&](int i) -> absl::StatusOr<std::string> {
+    if (!artifacts[i].ok()) return artifacts[i].status();
+    if (bench == nullptr) {
+      HEDDLE_ASSIGN_OR_RETURN(bench, WorkloadBench::Create(workload_, options));
+    }
+    codegen::Artifact artifact = Unpack(*artifacts[i]);
+    artifact.winograd = UsesWinograd(traces[i]);
+    HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifact));
+    return absl::StrCat(found.timing.MedianNs());
+  };
+  std::vector<absl::StatusOr<double>> times;
+  for (const absl::StatusOr<std::string>& text :
+       ForkMap(static_cast<int>(traces.size()), {options_.cpus}, options_.limit, work)) {
+    double ns = 0;
+    if (!text.ok()) {
+      times.push_back(text.status());
+    } else if (!absl::SimpleAtod(*text, &ns) || ns <= 0) {
+      times.push_back(absl::InternalError("no time: " + *text));
+    } else {
+      times.push_back(ns);
+    }
+  }
+  return times;
+}
+
+}  // namespace heddle::bench

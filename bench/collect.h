@@ -1,0 +1,45 @@
+// Makes a replay table: measures candidates of one operator, batch after batch.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bench/replay_table.h"
+#include "bench/workloads.h"
+#include "compiler/ir/target.h"
+
+namespace heddle::bench {
+
+struct CollectOptions {
+  int candidates = 2000;
+  absl::Duration time = absl::InfiniteDuration();  // no batch is begun after that
+  uint64_t seed = 0;
+  std::vector<int> cpus;
+  std::vector<int> build_cpus;
+  std::string device_key;
+  std::string command;                                     // for the header
+  std::function<void(int have, double best_ns)> progress;  // after each batch, when set
+};
+
+struct Collected {
+  int have = 0;   // candidates in the table
+  int fresh = 0;  // of these, measured now
+  double seconds = 0;
+  bool complete = false;  // as many as asked for, or the space has no more
+};
+
+// Goes on with the table at `path` if there is one; FailedPrecondition if that is of another
+// workload, target or space. First candidates drawn at random, then mutations of good ones, none of
+// them selected by a model; no trace twice.
+//
+// Times are made comparable over a run, and over runs: each batch has the default schedule first
+// and last, and times are divided by its time there. A batch in which the two differ by more than a
+// tenth is measured again, at most twice; the calmest attempt counts. Candidates much slower than
+// the best cost little: timing ends after a few milliseconds with the sample that is being taken.
+absl::StatusOr<Collected> Collect(const Workload& workload, const ir::TargetInfo& target,
+                                  const std::string& path, const CollectOptions& options);
+
+}  // namespace heddle::bench

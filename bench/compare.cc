@@ -1,0 +1,161 @@
+#include "bench/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "compiler/ir/status_macros.h"
+#include "cost_model/features.h"
+#include "cost_model/roofline.h"
+#include "cost_model/strategies.h"
+
+namespace heddle::bench {
+namespace {
+
+constexpr double kDiffers = 1.03;
+constexpr size_t kTop = 64;
+
+double SecondsSince(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
+
+// Rows of a table in an order that depends on the seed.
+std::vector<size_t> Shuffled(const ReplayProblem& problem, uint64_t seed) {
+  std::vector<size_t> rows(problem.table().rows.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  std::mt19937_64 rng(seed);
+  for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[rng() % i]);
+  return rows;
+}
+
+// The first `n` of the rows as samples of one group.
+void AddSamples(const ReplayProblem& problem, const std::vector<size_t>& rows, size_t n, int group,
+                int levels, const std::vector<size_t>& columns,
+                std::vector<cost_model::Sample>& samples) {
+  n = std::min(n, rows.size());
+  double best = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    const double share = seconds > 0 ? best / seconds : 0;
+    samples.push_back({cost_model::Pick(problem.FeaturesOf(rows[i]), columns),
+                       static_cast<float>(levels > 0 ? std::round(share * levels) / levels : share),
+                       group});
+  }
+}
+
+RankQuality Judge(const ReplayProblem& problem, const std::vector<size_t>& rows,
+                  const std::vector<float>& scores) {
+  const auto speed = [&](size_t i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    return seconds > 0 ? 1 / seconds : 0;
+  };
+  double right = 0, all = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t j = 0; j < rows.size(); ++j) {
+      if (speed(i) <= speed(j) * kDiffers) continue;  // i is the faster one
+      all += 1;
+      right += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
+    }
+  }
+  const size_t top = std::min(kTop, rows.size() / 4 + 1);
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto first = [&](const auto& value) {
+    std::vector<size_t> sorted = order;
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](size_t a, size_t b) { return value(a) > value(b); });
+    return std::set<size_t>(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(top));
+  };
+  const std::set<size_t> truly = first(speed), thought = first([&](size_t i) { return scores[i]; });
+  double found = 0;
+  for (const size_t i : truly) found += thought.contains(i);
+  return {all > 0 ? right / all : 1, found / static_cast<double>(top)};
+}
+
+absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
+                                       const std::vector<size_t>& rows,
+                                       const std::vector<cost_model::Sample>& samples,
+                                       const std::vector<size_t>& columns,
+                                       const RankOptions& options) {
+  std::vector<float> scores;
+  if (options.roofline) {
+    for (const size_t i : rows) scores.push_back(cost_model::RooflineScore(problem.FeaturesOf(i)));
+    return Judge(problem, rows, scores);
+  }
+  const auto model = cost_model::MakeModel(options.model, options.seed);
+  HEDDLE_RETURN_IF_ERROR(model->Fit(samples));
+  std::vector<std::vector<float>> features;
+  for (const size_t i : rows) features.push_back(cost_model::Pick(problem.FeaturesOf(i), columns));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Estimate> found, model->Predict(features));
+  for (const cost_model::Estimate& e : found) scores.push_back(e.score);
+  return Judge(problem, rows, scores);
+}
+
+}  // namespace
+
+absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options) {
+  std::unique_ptr<cost_model::Search> search;
+  if (options.method != nullptr) {
+    search = cost_model::MakeModelSearch(problem.MakeTask(), *options.method, options.seed);
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(
+        search, cost_model::MakeSearchOf(problem.MakeTask(), options.strategy, options.seed));
+  }
+  const double best_known = problem.table().BestSeconds();
+  SearchRun run;
+  double best = 0;
+  while (static_cast<int>(run.best.size()) < options.trials) {
+    const absl::Time proposing = absl::Now();
+    const int left = options.trials - static_cast<int>(run.best.size());
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch,
+                            search->Propose(std::min(options.batch, left)));
+    run.propose_s += SecondsSince(proposing);
+    if (batch.empty()) break;
+    std::vector<cost_model::Result> results;
+    for (const cost_model::Candidate& c : batch) {
+      const double seconds = problem.Seconds(c.trace);
+      results.push_back({c.trace, seconds > 0, seconds});
+      if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
+      run.best.push_back(best > 0 ? best_known / best : 0);
+    }
+    const absl::Time updating = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(search->Update(results));
+    run.update_s += SecondsSince(updating);
+  }
+  return run;
+}
+
+absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
+                          cost_model::ColumnsWithout(options.without));
+  const std::vector<size_t> rows = Shuffled(problem, options.seed);
+  // At least a fifth is left to judge by.
+  const size_t n = std::min(static_cast<size_t>(options.records), rows.size() * 4 / 5);
+  std::vector<cost_model::Sample> samples;
+  AddSamples(problem, rows, n, 0, options.score_levels, columns, samples);
+  const std::vector<size_t> others(rows.begin() + static_cast<std::ptrdiff_t>(n), rows.end());
+  return JudgeModel(problem, others, samples, columns, options);
+}
+
+absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
+                                       size_t held_out, const RankOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
+                          cost_model::ColumnsWithout(options.without));
+  if (problems.size() < 2) return absl::InvalidArgumentError("one table alone has no others");
+  const size_t each = static_cast<size_t>(options.records) / (problems.size() - 1) + 1;
+  std::vector<cost_model::Sample> samples;
+  for (size_t p = 0; p < problems.size(); ++p) {
+    if (p == held_out) continue;
+    AddSamples(*problems[p], Shuffled(*problems[p], options.seed), each, static_cast<int>(p),
+               options.score_levels, columns, samples);
+  }
+  const std::vector<size_t> rows = Shuffled(*problems[held_out], options.seed);
+  return JudgeModel(*problems[held_out], rows, samples, columns, options);
+}
+
+}  // namespace heddle::bench

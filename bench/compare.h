@@ -1,0 +1,53 @@
+// Search methods side by side on replay tables. Everything but the seconds is deterministic.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/replay_table.h"
+#include "cost_model/methods.h"
+
+namespace heddle::bench {
+
+struct RunOptions {
+  std::string strategy;                        // of cost_model/search.h
+  const cost_model::Method* method = nullptr;  // instead, when set: one with a change
+  uint64_t seed = 0;
+  int trials = 800;
+  int batch = 64;
+};
+
+struct SearchRun {
+  // After each trial: time of the best known of the table / best time so far; 0 before a valid one.
+  // Shorter than `trials` when the table has no more.
+  std::vector<double> best;
+  double propose_s = 0;
+  double update_s = 0;
+};
+
+absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
+
+// How well a model ranks candidates that it was not fitted to.
+struct RankQuality {
+  double pairs = 0;   // share of the pairs that differ by over 3 % which it orders correctly
+  double recall = 0;  // share of the 64 best that are among the 64 it thinks best
+};
+
+struct RankOptions {
+  cost_model::ModelSpec model;
+  bool roofline = false;  // the analytic estimate instead of the model
+  int score_levels = 32;
+  std::vector<std::string> without;  // groups of features
+  int records = 256;                 // to learn from
+  uint64_t seed = 0;
+};
+
+// Fitted to records of the table itself, and judged by its others.
+absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options);
+// Fitted to records of the other tables, as many from each.
+absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
+                                       size_t held_out, const RankOptions& options);
+
+}  // namespace heddle::bench

@@ -1,0 +1,230 @@
+// heddle-search-bench: what `bench/run.sh search` runs.
+//   collect  measures candidates of operators and keeps them as replay tables
+//   compare  runs methods on tables and writes a line of JSON a run: {"operator", "method", "seed",
+//            "best": after each trial the share of the best known speed, "propose_s", "update_s"}
+//   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
+//            "model", "records", "across": fitted to other operators, "pairs", "recall"}
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/collect.h"
+#include "bench/compare.h"
+#include "bench/fork_map.h"
+#include "bench/line_server.h"
+#include "bench/workloads.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/ir/status_macros.h"
+#include "cost_model/features.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr absl::Duration kRunLimit = absl::Minutes(20);  // of one search; they take seconds
+
+struct CollectFlags {
+  std::vector<std::string> names;
+  std::string directory;
+  std::vector<int> cpus;
+  int candidates = 2000;
+  double seconds = 3600;
+  uint64_t seed = 0;
+};
+
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+absl::Status RunCollect(const CollectFlags& flags) {
+  CollectOptions options;
+  options.build_cpus = AllowedCpus();
+  options.cpus = flags.cpus;
+  options.candidates = flags.candidates;
+  options.seed = flags.seed;
+  ConfineTo(flags.cpus);
+  ir::Target target;
+  target.threads = static_cast<int>(flags.cpus.size());
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  options.device_key = target.cpu + "-warm";
+  std::error_code failed;
+  std::filesystem::create_directories(flags.directory, failed);
+  for (const std::string& name : flags.names) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    if (workloads.size() != 1) return absl::InvalidArgumentError(name + " is a model");
+    options.time = absl::Seconds(flags.seconds);
+    options.command =
+        absl::StrCat("bench/run.sh search --collect --only ", name, " --trials ", flags.candidates,
+                     " --seed ", flags.seed, " --threads ", target.threads);
+    options.progress = [&](int have, double best_ns) {
+      std::fprintf(stderr, "%s: %d of %d candidates, best %.1f us\n", name.c_str(), have,
+                   flags.candidates, best_ns * 1e-3);
+    };
+    const std::string path = flags.directory + "/" + name + ".jsonl.gz";
+    HEDDLE_ASSIGN_OR_RETURN(const Collected done, Collect(workloads[0], info, path, options));
+    std::printf("%s: %d candidates, %d of them new at %.1f a second%s\n", name.c_str(), done.have,
+                done.fresh, done.fresh / done.seconds,
+                done.complete ? "" : "; the same command goes on");
+    std::fflush(stdout);
+  }
+  return absl::OkStatus();
+}
+
+struct CompareFlags {
+  std::vector<std::string> tables;
+  std::vector<std::string> methods;
+  int seeds = 5;
+  int trials = 800;
+  int batch = 64;
+  std::vector<int> records = {64, 256, 1024};
+};
+
+absl::StatusOr<std::vector<std::unique_ptr<ReplayProblem>>> ReadTables(
+    const std::vector<std::string>& paths) {
+  std::vector<std::unique_ptr<ReplayProblem>> problems;
+  for (const std::string& path : paths) {
+    HEDDLE_ASSIGN_OR_RETURN(ReplayTable table, ReadReplayTable(path));
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<ReplayProblem> problem,
+                            ReplayProblem::Make(std::move(table)));
+    if (problem->left_out() > 0) {
+      std::fprintf(stderr, "%s: %d candidates no longer replay and are left out\n", path.c_str(),
+                   problem->left_out());
+    }
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
+// Prints the lines that `work` gives, in order, computed on all cores.
+absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(int)>& work) {
+  std::vector<std::vector<int>> lanes;
+  for (const int cpu : AllowedCpus()) lanes.push_back({cpu});
+  for (const absl::StatusOr<std::string>& line : ForkMap(n, lanes, kRunLimit, work)) {
+    HEDDLE_RETURN_IF_ERROR(line.status());
+    std::printf("%s\n", line->c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCompare(const CompareFlags& flags) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
+  const int methods = static_cast<int>(flags.methods.size());
+  const int n = static_cast<int>(problems.size()) * methods * flags.seeds;
+  return PrintLines(n, [&](int i) -> absl::StatusOr<std::string> {
+    const ReplayProblem& problem = *problems[static_cast<size_t>(i / methods / flags.seeds)];
+    RunOptions options;
+    options.strategy = flags.methods[static_cast<size_t>(i / flags.seeds % methods)];
+    options.seed = static_cast<uint64_t>(i % flags.seeds);
+    options.batch = flags.batch;
+    // Those without a model also show what they find with twice the trials.
+    const bool twice = cost_model::FindMethod(options.strategy) == nullptr;
+    options.trials = twice ? 2 * flags.trials : flags.trials;
+    HEDDLE_ASSIGN_OR_RETURN(const SearchRun run, RunSearch(problem, options));
+    json best = json::array();
+    for (const double share : run.best) best.push_back(std::round(share * 1e4) / 1e4);
+    return json{{"operator", problem.table().header.name},
+                {"method", options.strategy},
+                {"seed", options.seed},
+                {"best", best},
+                {"propose_s", run.propose_s},
+                {"update_s", run.update_s}}
+        .dump();
+  });
+}
+
+absl::Status RunRank(const CompareFlags& flags) {
+  HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
+  struct Variant {
+    std::string name;
+    RankOptions options;
+  };
+  std::vector<Variant> variants(3);
+  variants[0].name = "rank";
+  variants[1].name = "regression";
+  variants[1].options.model.objective = cost_model::Objective::kRegression;
+  variants[1].options.score_levels = 0;
+  variants[2].name = "roofline";
+  variants[2].options.roofline = true;
+  for (const std::string& group : cost_model::FeatureGroups()) {
+    variants.push_back({"rank without " + group, {}});
+    variants.back().options.without = {group};
+  }
+  const int across = problems.size() > 1 ? 2 : 1, sizes = static_cast<int>(flags.records.size());
+  const int each = sizes * across * static_cast<int>(problems.size());
+  return PrintLines(
+      each * static_cast<int>(variants.size()), [&](int i) -> absl::StatusOr<std::string> {
+        Variant variant = variants[static_cast<size_t>(i / each)];
+        const auto held_out = static_cast<size_t>(i % each / sizes / across);
+        const bool others = i % across == 1;
+        variant.options.records = flags.records[static_cast<size_t>(i % each / across % sizes)];
+        RankQuality sum;
+        for (int seed = 0; seed < flags.seeds; ++seed) {
+          variant.options.seed = static_cast<uint64_t>(seed);
+          HEDDLE_ASSIGN_OR_RETURN(const RankQuality found,
+                                  others ? RankAcross(problems, held_out, variant.options)
+                                         : RankWithin(*problems[held_out], variant.options));
+          sum.pairs += found.pairs / flags.seeds;
+          sum.recall += found.recall / flags.seeds;
+        }
+        return json{{"operator", problems[held_out]->table().header.name},
+                    {"model", variant.name},
+                    {"records", variant.options.records},
+                    {"across", others},
+                    {"pairs", sum.pairs},
+                    {"recall", sum.recall}}
+            .dump();
+      });
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  using namespace heddle::bench;
+  CLI::App app("Compares search methods; bench/run.sh search drives it.");
+  app.require_subcommand(1);
+  CollectFlags collect;
+  CLI::App* collecting = app.add_subcommand("collect", "measure candidates into replay tables");
+  collecting->add_option("operators", collect.names, "C2, 128x768x768, ..")->required();
+  collecting->add_option("--tables", collect.directory, "directory of the tables")->required();
+  collecting->add_option("--cpus", collect.cpus, "cores of a kernel")->required()->delimiter(',');
+  collecting->add_option("--candidates", collect.candidates)->check(CLI::Range(64, 100000));
+  collecting->add_option("--seconds", collect.seconds, "per operator; the next run goes on")
+      ->check(CLI::Range(1.0, 1e6));
+  collecting->add_option("--seed", collect.seed);
+  CompareFlags compare;
+  CLI::App* comparing = app.add_subcommand("compare", "run methods on replay tables");
+  CLI::App* ranking = app.add_subcommand("rank", "judge models on replay tables");
+  for (CLI::App* command : {comparing, ranking}) {
+    command->add_option("tables", compare.tables, "files")->required();
+    command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));
+  }
+  comparing->add_option("--methods", compare.methods)->required()->delimiter(',');
+  comparing->add_option("--trials", compare.trials)->check(CLI::Range(1, 100000));
+  comparing->add_option("--batch", compare.batch)->check(CLI::Range(1, 10000));
+  ranking->add_option("--records", compare.records)->delimiter(',')->check(CLI::Range(1, 100000));
+  CLI11_PARSE(app, argc, argv);
+  absl::Status status;
+  if (collecting->parsed()) status = RunCollect(collect);
+  if (comparing->parsed()) status = RunCompare(compare);
+  if (ranking->parsed()) status = RunRank(compare);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-search-bench: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInternal ? 1 : 2;
+}

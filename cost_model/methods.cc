@@ -1,0 +1,59 @@
+#include "cost_model/methods.h"
+
+#include <algorithm>
+
+namespace heddle::cost_model {
+
+std::span<const Method> Methods() {
+  static const std::vector<Method>* const kMethods = [] {
+    auto* methods = new std::vector<Method>;
+    Method annealing;
+    annealing.name = "annealing";
+    methods->push_back(annealing);
+    Method regression = annealing;
+    regression.name = "regression";
+    regression.model.objective = Objective::kRegression;
+    regression.score_levels = 0;
+    methods->push_back(regression);
+    Method evolutionary = annealing;
+    evolutionary.name = "evolutionary";
+    evolutionary.walk = Walk::kEvolution;
+    methods->push_back(evolutionary);
+    Method improvement = regression;
+    improvement.name = "ensemble-ei";
+    improvement.model.members = 5;
+    improvement.acquisition = Acquisition::kExpectedImprovement;
+    methods->push_back(improvement);
+    Method bound = improvement;
+    bound.name = "ensemble-ucb";
+    bound.acquisition = Acquisition::kUpperBound;
+    methods->push_back(bound);
+    // AutoTVM's constants; of its features the context of loops and accesses.
+    Method published = annealing;
+    published.name = "published";
+    published.model.depth = 3;
+    published.model.rounds = 100;
+    published.model.min_child_weight = 1;
+    published.chains = 128;
+    published.steps = 500;
+    published.patience = 30;
+    published.evaluations = 128 * 500;
+    published.elites = 0;
+    published.relative_temperature = false;
+    published.diversity = 0;
+    published.score_levels = 0;
+    published.without = {"program", "side", "main", "traffic"};
+    methods->push_back(published);
+    return methods;
+  }();
+  return *kMethods;
+}
+
+const Method* FindMethod(std::string_view name) {
+  for (const Method& method : Methods()) {
+    if (method.name == name) return &method;
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,65 @@
+// The ways to search with a model, as data: a search differs from another only in what stands here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost_model/candidate_space.h"
+#include "cost_model/model.h"
+#include "cost_model/search.h"
+
+namespace heddle::cost_model {
+
+enum class Walk {
+  kAnnealing,  // chains that move by mutations, and accept worse points less and less
+  kEvolution,  // a population whose children mix two parents and mutate
+};
+
+// What is asked of the model about a candidate.
+enum class Acquisition {
+  kMean,                 // its score
+  kExpectedImprovement,  // over the best measured score; an ensemble knows how sure it is
+  kUpperBound,           // score plus one standard deviation
+};
+
+struct Method {
+  std::string_view name;
+  ModelSpec model;
+  Walk walk = Walk::kAnnealing;
+  Acquisition acquisition = Acquisition::kMean;
+  // Chains (or population) and steps (or generations) bound what one Propose costs, with
+  // `evaluations`: expanding, replaying and extracting features of a candidate takes some tenths of
+  // a millisecond, and proposing a batch should not take longer than measuring it. AutoTVM's 128
+  // chains of 500 steps assume a cheaper evaluation; chains that go on from batch to batch make up
+  // for it.
+  size_t chains = 64;
+  int steps = 24;
+  int patience = 10;  // steps without a new candidate on the shortlist before the walk ends
+  int evaluations = 1536;
+  size_t elites = 4;  // chains that start beside the best measured points
+  // The temperature falls to zero from one standard deviation of the scores, or from 1.
+  bool relative_temperature = true;
+  double epsilon = 0.05;  // share of a batch that is random
+  double diversity = 2;   // Shortlist::DiverseOrder; 0: best first
+  int shortlist = 2;      // times the batch
+  // Candidates whose shares of the best throughput round to one of so many levels are not compared:
+  // such a difference is noise of the measurement near the top, and of no interest far from it.
+  // 0: all are.
+  int score_levels = 32;
+  // Share of the batches before there is a model that is picked by the roofline.
+  double cold_start = 0;
+  std::vector<std::string> without;  // groups of features that the model does not see
+};
+
+// The first one is the default.
+std::span<const Method> Methods();
+// Null if there is none of that name.
+const Method* FindMethod(std::string_view name);
+
+std::unique_ptr<Search> MakeModelSearch(Task task, const Method& method, uint64_t seed);
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "compiler/ir/status_macros.h"
+#include "cost_model/features.h"
+#include "cost_model/methods.h"
+#include "cost_model/pending.h"
+#include "cost_model/roofline.h"
+#include "cost_model/samples.h"
+#include "cost_model/strategies.h"
+#include "cost_model/walk.h"
+
+namespace heddle::cost_model {
+namespace {
+
+using schedule::Point;
+using schedule::Rng;
+
+constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
+// Random candidates of which the roofline picks one.
+constexpr int kDrafts = 8;
+
+class ModelSearch final : public StrategySearch {
+ public:
+  ModelSearch(Task task, const Method& method, uint64_t seed)
+      : StrategySearch(method.name, std::move(task), seed),
+        method_(method),
+        columns_(*ColumnsWithout(method.without)),
+        model_(MakeModel(method.model, seed)) {}
+
+  absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
+  absl::Status Update(const std::vector<Result>& results) override;
+
+ protected:
+  void SaveOwn(BlobWriter& writer) const override;
+  absl::Status LoadOwn(BlobReader& reader, uint64_t seed) override;
+
+ private:
+  absl::Status ProposeByModel(int n, Rng& rng, std::vector<Candidate>& out);
+  void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
+  absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
+  float Acquire(const Estimate& e) const;
+
+  const Method method_;
+  const std::vector<size_t> columns_;  // of the features the model sees
+  std::unique_ptr<Model> model_;
+  SampleSet samples_;
+  PendingPoints pending_;
+  std::vector<Point> chains_;
+};
+
+absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
+  Rng rng = candidates().NextRng();
+  std::vector<Candidate> out;
+  if (n <= 0) return out;
+  if (auto first = candidates().TakeDefault()) out.push_back(*std::move(first));
+  const int missing = n - static_cast<int>(out.size());
+  if (model_->trained() && missing > 0) {
+    // A share of a batch, rounded at random so that small batches explore too.
+    std::uniform_real_distribution<double> uniform(0, 1);
+    const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
+    HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random, rng, out));
+  } else if (method_.cold_start > 0) {
+    ProposeByRoofline(static_cast<int>(std::lround(method_.cold_start * missing)), rng, out);
+  }
+  for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
+  candidates().ForgetEvaluations();
+  return out;
+}
+
+absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>& out) {
+  const WalkContext context{method_,
+                            candidates(),
+                            [this](const std::vector<Point>& points) { return Score(points); },
+                            samples_.BestPoints(method_.chains / 2),
+                            chains_,
+                            rng};
+  const size_t capacity = static_cast<size_t>(method_.shortlist) * static_cast<size_t>(n);
+  const bool evolve = method_.walk == Walk::kEvolution;
+  HEDDLE_ASSIGN_OR_RETURN(const Shortlist best,
+                          evolve ? Evolve(context, capacity) : Anneal(context, capacity));
+  for (size_t i : best.DiverseOrder(method_.diversity)) {
+    if (static_cast<int>(out.size()) >= n) break;
+    std::optional<Drawn> drawn = candidates().Take(best.entries()[i].point);
+    if (!drawn) continue;
+    pending_.Add(*drawn);
+    out.push_back({std::move(drawn->trace), evolve ? "evolution" : "annealing"});
+  }
+  return absl::OkStatus();
+}
+
+// The best of some random candidates, by what needs no measurement.
+void ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
+  Shortlist best(static_cast<size_t>(std::max(n, 0)));
+  for (int draw = 0; draw < kDrafts * n; ++draw) {
+    const Point point = candidates().space().Random(rng);
+    const Evaluated* evaluated = candidates().Evaluate(point);
+    if (evaluated == nullptr || candidates().Visited(evaluated->hash)) continue;
+    best.Offer(point, evaluated->hash, RooflineScore(evaluated->features));
+  }
+  for (const Shortlist::Entry& entry : best.entries()) {
+    std::optional<Drawn> drawn = candidates().Take(entry.point);
+    if (!drawn) continue;
+    pending_.Add(*drawn);
+    out.push_back({std::move(drawn->trace), "roofline"});
+  }
+}
+
+// Of feasible points.
+absl::StatusOr<std::vector<float>> ModelSearch::Score(const std::vector<Point>& points) {
+  std::vector<std::vector<float>> features;
+  features.reserve(points.size());
+  for (const Point& p : points) {
+    features.push_back(Pick(candidates().Evaluate(p)->features, columns_));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
+  std::vector<float> scores;
+  scores.reserve(estimates.size());
+  for (const Estimate& e : estimates) scores.push_back(Acquire(e));
+  return scores;
+}
+
+// Scores are shares of the best throughput measured, so that is 1. (EI, of a normal distribution.)
+float ModelSearch::Acquire(const Estimate& e) const {
+  if (method_.acquisition == Acquisition::kMean) return e.score;
+  if (method_.acquisition == Acquisition::kUpperBound) return e.score + e.deviation;
+  const double sigma = std::max(1e-6f, e.deviation), z = (e.score - 1) / sigma;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
+  const double improvement = sigma * (z * std::erfc(-z / M_SQRT2) / 2 + density);
+  // Where no improvement can be expected, the order of the means remains.
+  return static_cast<float>(std::log(std::max(improvement, 1e-30)) + 1e-3 * e.score);
+}
+
+absl::Status ModelSearch::Update(const std::vector<Result>& results) {
+  for (const Result& r : results) {
+    if (r.valid && !(r.seconds > 0 && std::isfinite(r.seconds))) {
+      return absl::InvalidArgumentError("a valid result of " + std::to_string(r.seconds) + " s");
+    }
+  }
+  for (const Result& r : results) {
+    // A record of another version of the schedule language teaches nothing here; it must not stop
+    // those that do.
+    absl::StatusOr<Evaluated> evaluated = candidates().EvaluateTrace(r.trace);
+    if (!evaluated.ok()) continue;
+    candidates().MarkVisited(evaluated->hash);
+    samples_.Add({evaluated->hash, pending_.Take(evaluated->hash), std::move(evaluated->features),
+                  r.valid ? r.seconds : 0});
+  }
+  if (samples_.all().size() < kMinSamples || !samples_.Rankable()) return absl::OkStatus();
+  return model_->Fit(samples_.Training(method_.score_levels, columns_));
+}
+
+void ModelSearch::SaveOwn(BlobWriter& w) const {
+  w.Bytes(model_->Serialize());
+  samples_.Save(w);
+  pending_.Save(w);
+  w.Unsigned(chains_.size());
+  for (const Point& p : chains_) SavePoint(p, w);
+}
+
+absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ParseModel(r.Bytes(), method_.model, seed));
+  SampleSet samples;
+  HEDDLE_RETURN_IF_ERROR(samples.Load(r));
+  PendingPoints pending = PendingPoints::Load(r);
+  std::vector<Point> chains;
+  for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
+  if (!r.AtEnd()) return absl::DataLossError("search state: malformed");
+  // What expands or mutates a point relies on it being one of the space.
+  const schedule::Space& space = candidates().space();
+  bool own_space = pending.AllIn(space);
+  for (const Point& p : chains) own_space &= InSpace(space, p);
+  for (const Measured& m : samples.all()) own_space &= m.point.empty() || InSpace(space, m.point);
+  if (!own_space) return absl::DataLossError("search state: made for another search space");
+  model_ = std::move(model);
+  samples_ = std::move(samples);
+  pending_ = std::move(pending);
+  chains_ = std::move(chains);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Search> MakeModelSearch(Task task, const Method& method, uint64_t seed) {
+  return std::make_unique<ModelSearch>(std::move(task), method, seed);
+}
+
+}  // namespace heddle::cost_model
