@@ -17,6 +17,8 @@ namespace {
 
 constexpr double kDiffers = 1.03;
 constexpr size_t kTop = 64;
+constexpr int kPlainBatch = 50;  // without a model nothing hangs on it
+constexpr int kLevels = 32;      // of the scores of other tasks' records
 
 double SecondsSince(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
 
@@ -98,22 +100,37 @@ absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
 
 }  // namespace
 
+std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
+    const std::vector<std::unique_ptr<ReplayProblem>>& sources, int each, uint64_t seed) {
+  auto others = std::make_shared<cost_model::OtherTasks>();
+  for (size_t p = 0; p < sources.size(); ++p) {
+    AddSamples(*sources[p], Shuffled(*sources[p], seed), static_cast<size_t>(each),
+               static_cast<int>(p) + 1, kLevels, *cost_model::ColumnsWithout({}), *others);
+  }
+  return others;
+}
+
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options) {
   std::unique_ptr<cost_model::Search> search;
+  cost_model::Task task = problem.MakeTask();
+  task.others = options.others;
   if (options.method != nullptr) {
-    search = cost_model::MakeModelSearch(problem.MakeTask(), *options.method, options.seed);
+    search = cost_model::MakeModelSearch(std::move(task), *options.method, options.seed);
   } else {
     HEDDLE_ASSIGN_OR_RETURN(
-        search, cost_model::MakeSearchOf(problem.MakeTask(), options.strategy, options.seed));
+        search, cost_model::MakeSearchOf(std::move(task), options.strategy, options.seed));
   }
+  const cost_model::Method* method =
+      options.method != nullptr ? options.method : cost_model::FindMethod(options.strategy);
   const double best_known = problem.table().BestSeconds();
   SearchRun run;
   double best = 0;
   while (static_cast<int>(run.best.size()) < options.trials) {
     const absl::Time proposing = absl::Now();
-    const int left = options.trials - static_cast<int>(run.best.size());
+    const int done = static_cast<int>(run.best.size());
+    const int batch_size = method != nullptr ? cost_model::BatchSize(*method, done) : kPlainBatch;
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch,
-                            search->Propose(std::min(options.batch, left)));
+                            search->Propose(std::min(batch_size, options.trials - done)));
     run.propose_s += SecondsSince(proposing);
     if (batch.empty()) break;
     std::vector<cost_model::Result> results;

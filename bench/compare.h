@@ -14,9 +14,9 @@ namespace heddle::bench {
 struct RunOptions {
   std::string strategy;                        // of cost_model/search.h
   const cost_model::Method* method = nullptr;  // instead, when set: one with a change
+  std::shared_ptr<const cost_model::OtherTasks> others = nullptr;  // to learn from, when set
   uint64_t seed = 0;
   int trials = 800;
-  int batch = 64;
 };
 
 struct SearchRun {
@@ -27,6 +27,10 @@ struct SearchRun {
   double update_s = 0;
 };
 
+// `each` records of each of the tables, drawn by the seed.
+std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
+    const std::vector<std::unique_ptr<ReplayProblem>>& sources, int each, uint64_t seed);
+
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
 
 // How well a model ranks candidates that it was not fitted to.
@@ -36,11 +40,11 @@ struct RankQuality {
 };
 
 struct RankOptions {
-  cost_model::ModelSpec model;
+  cost_model::ModelSpec model = {};
   bool roofline = false;  // the analytic estimate instead of the model
   int score_levels = 32;
-  std::vector<std::string> without;  // groups of features
-  int records = 256;                 // to learn from
+  std::vector<std::string> without = {};  // groups of features
+  int records = 256;                      // to learn from
   uint64_t seed = 0;
 };
 

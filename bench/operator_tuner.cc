@@ -5,15 +5,11 @@
 
 #include "bench/candidate_runner.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/methods.h"
 #include "cost_model/search.h"
 
 namespace heddle::bench {
 namespace {
-
-// Proposing takes seconds whatever the batch, and learning wants several batches.
-constexpr int kSmallestBatch = 16;
-constexpr int kLargestBatch = 64;
-constexpr int kWantedBatches = 10;
 
 // Short: what is slow needs no exact time, and the finalists are measured again.
 runtime::TimingOptions TrialTiming() {
@@ -33,16 +29,17 @@ class Tuner {
         runner_(workload, target, {options.cpus, options.build_cpus, TrialTiming()}) {}
 
   absl::StatusOr<Tuned> Run() {
-    HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<cost_model::Search> search,
-                            cost_model::MakeSearch(workload_, target_, {.seed = options_.seed}));
+    const cost_model::Method& method = cost_model::Methods()[0];
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::unique_ptr<cost_model::Search> search,
+        cost_model::MakeSearch(workload_, target_, {std::string(method.name), options_.seed}));
     std::vector<cost_model::Result> known;
     for (const Finalist& f : options_.known) known.push_back({f.trace, true, f.median_ns * 1e-9});
     if (!known.empty()) HEDDLE_RETURN_IF_ERROR(search->Update(known));
-    const int batch_size =
-        std::clamp(options_.trials / kWantedBatches, kSmallestBatch, kLargestBatch);
     for (int done = 0; done < options_.trials;) {
-      HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch,
-                              search->Propose(std::min(batch_size, options_.trials - done)));
+      HEDDLE_ASSIGN_OR_RETURN(
+          const std::vector<cost_model::Candidate> batch,
+          search->Propose(std::min(BatchSize(method, done), options_.trials - done)));
       if (batch.empty()) break;
       const std::vector<cost_model::Result> results = Measure(batch);
       HEDDLE_RETURN_IF_ERROR(search->Update(results));

@@ -22,7 +22,6 @@ METHODS = (OURS, "evolutionary", "regression", "ensemble-ei", "ensemble-ucb", PU
 POINTS = (50, 100, 200, 400, 800)
 GOOD = 0.95
 DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 800, 5, 2000
-BATCH = 64
 
 
 def mean_curve(runs, trials):
@@ -198,7 +197,7 @@ def ablate(args, result, program):
 def compare(args, result, program):
     trials, methods = args.trials or DEFAULT_TRIALS, args.methods or METHODS
     argv = [program, "compare", *find_tables(args), "--methods", ",".join(methods), "--trials", str(trials)]
-    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS), "--batch", str(BATCH)])
+    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     for name in dict.fromkeys(line["operator"] for line in lines):
         for method in methods:
             runs = [line for line in lines if (line["operator"], line["method"]) == (name, method)]

@@ -30,6 +30,8 @@ namespace {
 
 using nlohmann::json;
 
+// A method's name with this learns from the tables of --sources, too.
+constexpr std::string_view kWithOthers = "+others";
 constexpr absl::Duration kRunLimit = absl::Minutes(20);  // of one search; they take seconds
 
 struct CollectFlags {
@@ -89,9 +91,10 @@ absl::Status RunCollect(const CollectFlags& flags) {
 struct CompareFlags {
   std::vector<std::string> tables;
   std::vector<std::string> methods;
+  std::vector<std::string> sources;
+  int each = 500;
   int seeds = 5;
   int trials = 800;
-  int batch = 64;
   std::vector<int> records = {64, 256, 1024};
 };
 
@@ -124,6 +127,7 @@ absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(i
 
 absl::Status RunCompare(const CompareFlags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
+  HEDDLE_ASSIGN_OR_RETURN(const auto sources, ReadTables(flags.sources));
   const int methods = static_cast<int>(flags.methods.size());
   const int n = static_cast<int>(problems.size()) * methods * flags.seeds;
   return PrintLines(n, [&](int i) -> absl::StatusOr<std::string> {
@@ -131,7 +135,11 @@ absl::Status RunCompare(const CompareFlags& flags) {
     RunOptions options;
     options.strategy = flags.methods[static_cast<size_t>(i / flags.seeds % methods)];
     options.seed = static_cast<uint64_t>(i % flags.seeds);
-    options.batch = flags.batch;
+    const std::string method = options.strategy;
+    if (options.strategy.ends_with(kWithOthers)) {
+      options.strategy.resize(options.strategy.size() - kWithOthers.size());
+      options.others = TakeOthers(sources, flags.each, options.seed);
+    }
     // Those without a model also show what they find with twice the trials.
     const bool twice = cost_model::FindMethod(options.strategy) == nullptr;
     options.trials = twice ? 2 * flags.trials : flags.trials;
@@ -139,7 +147,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
     json best = json::array();
     for (const double share : run.best) best.push_back(std::round(share * 1e4) / 1e4);
     return json{{"operator", problem.table().header.name},
-                {"method", options.strategy},
+                {"method", method},
                 {"seed", options.seed},
                 {"best", best},
                 {"propose_s", run.propose_s},
@@ -216,8 +224,11 @@ int main(int argc, char** argv) {
     command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));
   }
   comparing->add_option("--methods", compare.methods)->required()->delimiter(',');
+  comparing->add_option("--sources", compare.sources, "tables that methods named ..+others know")
+      ->delimiter(',');
+  comparing->add_option("--each", compare.each, "records of each of these")
+      ->check(CLI::Range(1, 100000));
   comparing->add_option("--trials", compare.trials)->check(CLI::Range(1, 100000));
-  comparing->add_option("--batch", compare.batch)->check(CLI::Range(1, 10000));
   ranking->add_option("--records", compare.records)->delimiter(',')->check(CLI::Range(1, 100000));
   CLI11_PARSE(app, argc, argv);
   absl::Status status;

@@ -16,12 +16,17 @@
 #include "compiler/ir/target.h"
 #include "compiler/schedule/space.h"
 #include "cost_model/blob.h"
+#include "cost_model/model.h"
 #include "cost_model/search.h"
 
 namespace heddle::cost_model {
 
 // Features of traces that are known before they are asked for, by hash of the trace's text.
 using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
+
+// Samples of tasks other than the one that is searched, with features of the whole table and groups
+// from 1 on: what transfer learns from (transfer.h).
+using OtherTasks = std::vector<Sample>;
 
 // What a search searches.
 struct Task {
@@ -30,6 +35,7 @@ struct Task {
   std::unique_ptr<schedule::Space> space;
   schedule::Trace default_trace;
   uint64_t identity = 0;  // of workload, target and space: a state of another one is refused
+  std::shared_ptr<const OtherTasks> others = nullptr;
   std::shared_ptr<const KnownFeatures> known_features = nullptr;  // those traces replay, surely
 };
 
@@ -59,6 +65,7 @@ class CandidateSpace {
   CandidateSpace(Task task, uint64_t seed);
 
   const schedule::Space& space() const { return *task_.space; }
+  const OtherTasks* others() const { return task_.others.get(); }
   uint64_t seed() const { return state_.seed; }
 
   // A generator of its own for every call of Propose, from the seed and the number of calls so far:

@@ -42,11 +42,16 @@ std::span<const Method> Methods() {
     published.relative_temperature = false;
     published.diversity = 0;
     published.score_levels = 0;
+    published.smallest_batch = published.largest_batch;
     published.without = {"program", "side", "main", "traffic"};
     methods->push_back(published);
     return methods;
   }();
   return *kMethods;
+}
+
+int BatchSize(const Method& method, int measured) {
+  return std::clamp(measured / 8, method.smallest_batch, method.largest_batch);
 }
 
 const Method* FindMethod(std::string_view name) {

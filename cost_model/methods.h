@@ -53,7 +53,14 @@ struct Method {
   // Share of the batches before there is a model that is picked by the roofline.
   double cold_start = 0;
   std::vector<std::string> without;  // groups of features that the model does not see
+  // What suits it; who calls Propose decides. Small batches at first, when the model learns most
+  // from each; larger ones later, when fitting it again costs more and changes less.
+  int smallest_batch = 16;
+  int largest_batch = 64;
 };
+
+// An eighth of what was measured, within the method's bounds.
+int BatchSize(const Method& method, int measured);
 
 // The first one is the default.
 std::span<const Method> Methods();

@@ -16,7 +16,8 @@ namespace heddle::cost_model {
 struct Sample {
   std::vector<float> features;
   float score = 0;
-  int group = 0;  // pairs are compared only within a group (one task)
+  int group = 0;     // pairs are compared only within a group (one task)
+  float weight = 1;  // how much it counts; the same for all samples of a group
 };
 
 // What the training minimises: wrongly ordered pairs of a group, or squared errors of the score.

@@ -11,6 +11,7 @@
 #include "cost_model/roofline.h"
 #include "cost_model/samples.h"
 #include "cost_model/strategies.h"
+#include "cost_model/transfer.h"
 #include "cost_model/walk.h"
 
 namespace heddle::cost_model {
@@ -29,6 +30,7 @@ class ModelSearch final : public StrategySearch {
       : StrategySearch(method.name, std::move(task), seed),
         method_(method),
         columns_(*ColumnsWithout(method.without)),
+        transfer_(candidates().others(), columns_),
         model_(MakeModel(method.model, seed)) {}
 
   absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
@@ -43,9 +45,12 @@ class ModelSearch final : public StrategySearch {
   void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
+  // To what was measured, and what other tasks are worth.
+  absl::Status Fit();
 
   const Method method_;
   const std::vector<size_t> columns_;  // of the features the model sees
+  Transfer transfer_;
   std::unique_ptr<Model> model_;
   SampleSet samples_;
   PendingPoints pending_;
@@ -58,6 +63,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
   if (n <= 0) return out;
   if (auto first = candidates().TakeDefault()) out.push_back(*std::move(first));
   const int missing = n - static_cast<int>(out.size());
+  if (!model_->trained() && transfer_.Active(0)) HEDDLE_RETURN_IF_ERROR(Fit());
   if (model_->trained() && missing > 0) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
@@ -149,14 +155,24 @@ absl::Status ModelSearch::Update(const std::vector<Result>& results) {
     samples_.Add({evaluated->hash, pending_.Take(evaluated->hash), std::move(evaluated->features),
                   r.valid ? r.seconds : 0});
   }
-  if (samples_.all().size() < kMinSamples || !samples_.Rankable()) return absl::OkStatus();
-  return model_->Fit(samples_.Training(method_.score_levels, columns_));
+  return Fit();
+}
+
+absl::Status ModelSearch::Fit() {
+  std::vector<Sample> training = samples_.Training(method_.score_levels, columns_);
+  const size_t own = training.size();
+  HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training, method_.model, candidates().seed()));
+  const bool enough = own >= kMinSamples && samples_.Rankable();
+  if (!enough && !transfer_.Active(own)) return absl::OkStatus();
+  transfer_.Append(own, training);
+  return model_->Fit(training);
 }
 
 void ModelSearch::SaveOwn(BlobWriter& w) const {
   w.Bytes(model_->Serialize());
   samples_.Save(w);
   pending_.Save(w);
+  transfer_.Save(w);
   w.Unsigned(chains_.size());
   for (const Point& p : chains_) SavePoint(p, w);
 }
@@ -166,6 +182,8 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   SampleSet samples;
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));
   PendingPoints pending = PendingPoints::Load(r);
+  Transfer transfer = transfer_;
+  transfer.Load(r);
   std::vector<Point> chains;
   for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
   if (!r.AtEnd()) return absl::DataLossError("search state: malformed");
@@ -178,6 +196,7 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   model_ = std::move(model);
   samples_ = std::move(samples);
   pending_ = std::move(pending);
+  transfer_ = std::move(transfer);
   chains_ = std::move(chains);
   return absl::OkStatus();
 }

@@ -115,12 +115,15 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
     groups[s.group].push_back(&s);
   }
   const size_t columns = samples[0].features.size();
-  std::vector<float> values, labels;
+  std::vector<float> values, labels, weights;
   std::vector<uint32_t> sizes;
   values.reserve(samples.size() * columns);
+  const bool rank = spec_.objective == Objective::kRank;
   for (const auto& [group, members] : groups) {
     sizes.push_back(static_cast<uint32_t>(members.size()));
+    if (rank) weights.push_back(members[0]->weight);  // XGBoost wants one for each group then
     for (const Sample* s : members) {
+      if (!rank) weights.push_back(s->weight);
       values.insert(values.end(), s->features.begin(), s->features.end());
       labels.push_back(s->score);
     }
@@ -128,10 +131,12 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   HEDDLE_ASSIGN_OR_RETURN(Matrix matrix, MakeMatrix(values, samples.size(), columns));
   HEDDLE_RETURN_IF_ERROR(FromXgboost(
       XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()), "labels"));
-  if (spec_.objective == Objective::kRank) {
+  if (rank) {
     HEDDLE_RETURN_IF_ERROR(FromXgboost(
         XGDMatrixSetUIntInfo(matrix.get(), "group", sizes.data(), sizes.size()), "groups"));
   }
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()), "weights"));
   HEDDLE_ASSIGN_OR_RETURN(Booster booster, NewBooster(matrix.get()));
   for (int round = 0; round < spec_.rounds; ++round) {
     HEDDLE_RETURN_IF_ERROR(

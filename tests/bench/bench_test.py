@@ -24,6 +24,7 @@ sys.path.insert(0, str(BENCH))
 import records
 import report
 import scheduling
+import search
 import service
 import turns
 from side import Side, SideError
@@ -118,6 +119,49 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("oneDNN ended during 'round' (status 3)", done.stderr)
         self.assertEqual(len([why for why in out["meta"]["failures"] if "ended during" in why]), 1)
+
+
+class SearchTest(unittest.TestCase):
+    def test_collects_goes_on_compares_and_judges(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tables, out, plot = f"{folder}/tables", f"{folder}/out.json", f"{folder}/out.svg"
+
+            def run(*flags):
+                argv = [sys.executable, str(BENCH / "run.py"), "search", "--programs", str(BIN), "--tables", tables, "--only", ROW, *flags]
+                return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+            done = run()
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("--collect makes it", done.stderr)
+            done = run("--collect", "--trials", "64", "--threads", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("64 candidates", done.stdout)
+            done = run("--collect", "--trials", "96", "--threads", "1")
+            self.assertIn("32 of them new", done.stdout)
+            done = run("--trials", "40", "--seeds", "2", "--methods", "annealing,random,published", "--json", out, "--plot", plot)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(pathlib.Path(out).read_text())["rows"]
+            self.assertEqual([row["method"] for row in rows], ["annealing", "random", "published"])
+            for row in rows:
+                self.assertEqual(len(row["curve"]), 40)
+                self.assertEqual(row["curve"], sorted(row["curve"]))
+                self.assertLessEqual(row["curve"][-1], 1)
+                self.assertTrue(all(low <= mean <= high for low, mean, high in zip(row["low"], row["curve"], row["high"])))
+            self.assertIn("larger area than random", done.stdout)
+            self.assertEqual(pathlib.Path(plot).read_text().count("<polyline"), 3)
+            done = run("--ablate", "--seeds", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("rank without relation", done.stdout)
+
+    def test_curves(self):
+        runs = [{"best": [0.5, 1.0], "propose_s": 1, "update_s": 2}, {"best": [0.5, 0.5, 0.5, 0.96], "propose_s": 3, "update_s": 4}]
+        row = search.make_row("C2", "random", runs, 4)
+        self.assertEqual(row["curve"], [0.5, 0.75, 0.75, 0.98])
+        self.assertEqual(row["trials_to_95"], [2, 4])
+        self.assertEqual((row["low"], row["high"]), ([0.5, 0.5, 0.5, 0.96], [0.5, 1.0, 1.0, 1.0]))
+        self.assertEqual((row["propose_s"], row["update_s"]), (2, 3))
+        self.assertAlmostEqual(row["area"], 0.745)
+        self.assertAlmostEqual(row["area_twice"], (0.75 + 0.98 * 3) / 4)
 
 
 class PartsTest(unittest.TestCase):

@@ -164,6 +164,62 @@ TEST(Features, LadderOfTheTiledMatmul) {
                   });
 }
 
+TEST(Features, RelationOfTheTiledMatmul) {
+  // A: 4 bytes (1 execution, also 8 under j1), 32 bytes under i1 (64 executions), 256 under k1,
+  // 1024 under k0, the same under j0, 8192 in all.
+  const auto f = Named(ParseOrDie(kTiledMatmul));
+  ExpectValues(f, {
+                      {"load0.reuse_2^6", 8},
+                      {"load0.entries_2^6", 64.0 * 48 * 32 / 64},
+                      {"load0.reuse_2^8", 8},
+                      {"load0.entries_2^8", 64.0 * 48 * 32 / 512},
+                      {"load0.reuse_2^10", 48},
+                      {"load0.entries_2^10", 8},
+                      {"load0.reuse_2^24", 48},
+                      {"load0.entries_2^24", 1},
+                      {"load0.touched_2^1", 4},
+                      {"load0.touched_2^3", 1024},
+                      {"load0.touched_2^13", 8192},
+                      {"store.reuse_2^6", 1},
+                      {"store.reuse_2^24", 32},
+                      {"store.touched_2^3", 256},
+                      {"store.touched_2^5", 64 * 48 * 4},
+                  });
+}
+
+// Curves never fall where thresholds rise (entries: never grow), and end at the whole nest.
+TEST(Features, RelationCurvesAreMonotone) {
+  const auto f = Named(ParseOrDie(kTiledMatmul));
+  for (const std::string slot : {"store.", "load0.", "load1."}) {
+    for (int t = 8; t <= 24; t += 2) {
+      const std::string now = std::to_string(t), before = std::to_string(t - 2);
+      EXPECT_GE(f.at(slot + "reuse_2^" + now), f.at(slot + "reuse_2^" + before)) << slot << t;
+      EXPECT_LE(f.at(slot + "entries_2^" + now), f.at(slot + "entries_2^" + before)) << slot << t;
+    }
+    for (int t = 3; t <= 13; t += 2) {
+      EXPECT_GE(f.at(slot + "touched_2^" + std::to_string(t)),
+                f.at(slot + "touched_2^" + std::to_string(t - 2)));
+    }
+    EXPECT_NEAR(f.at(slot + "entries_2^24"), 1, 1e-6);
+    EXPECT_NEAR(f.at(slot + "touched_2^13"), 4 * f.at(slot + "elements"), 1);
+  }
+}
+
+TEST(Features, GroupsAreLeftOutByName) {
+  const std::vector<std::string> groups = FeatureGroups();
+  EXPECT_THAT(groups, ::testing::ElementsAre("program", "side", "main", "traffic", "access",
+                                             "relation", "loop"));
+  size_t sum = 0;
+  for (const std::string& group : groups) {
+    const std::vector<size_t> left = *ColumnsWithout({{group}});
+    sum += FeatureTable().size() - left.size();
+    for (size_t k : left) EXPECT_NE(FeatureTable()[k].group, group);
+  }
+  EXPECT_EQ(sum, FeatureTable().size());
+  EXPECT_EQ(ColumnsWithout({{"nothing"}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pick({1, 2, 3}, {0, 2}), (std::vector<float>{1, 3}));
+}
+
 TEST(Features, TrafficOfTheTiledMatmul) {
   const auto f = Named(ParseOrDie(kTiledMatmul));
   const double everything = 4 * (64 * 48 + 64 * 32 + 32 * 48);

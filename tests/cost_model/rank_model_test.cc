@@ -146,5 +146,53 @@ TEST(RankModel, DegenerateTrainingSetsAreHarmless) {
   }
 }
 
+TEST(RegressionModel, PredictsScores) {
+  const auto model = MakeModel({.objective = Objective::kRegression}, 1);
+  ASSERT_TRUE(model->Fit(MakeSamples(1000, 1)).ok());
+  const std::vector<Sample> others = MakeSamples(300, 2);
+  EXPECT_GE(PairAccuracy(*model, others), 0.85);
+  const auto predicted = *model->Predict(FeaturesOf(others));
+  double error = 0;
+  for (size_t i = 0; i < others.size(); ++i)
+    error += std::abs(predicted[i].score - others[i].score);
+  EXPECT_LE(error / 300, 0.05);
+}
+
+// Members agree where there are samples and differ where there are none.
+TEST(Ensemble, IsLessSureFarFromItsSamples) {
+  const ModelSpec spec = {.objective = Objective::kRegression, .members = 5};
+  const auto model = MakeModel(spec, 1);
+  const std::vector<Sample> samples = MakeSamples(300, 1);
+  ASSERT_TRUE(model->Fit(samples).ok());
+  const auto near = *model->Predict(FeaturesOf(samples));
+  const auto far = *model->Predict(FeaturesOf(MakeSamples(300, 2)));
+  double near_sum = 0, far_sum = 0;
+  for (size_t i = 0; i < 300; ++i) {
+    near_sum += near[i].deviation;
+    far_sum += far[i].deviation;
+  }
+  EXPECT_GT(near_sum, 0);
+  EXPECT_GT(far_sum, 1.1 * near_sum);
+  const auto copy = ParseModel(model->Serialize(), spec, 9);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(*(*copy)->Predict(FeaturesOf(samples)), near);
+  EXPECT_FALSE(ParseModel(model->Serialize(), {}, 9).ok()) << "another kind of model";
+}
+
+TEST(RankModel, ImportanceNamesTheFeaturesThatMatter) {
+  const auto model = MakeModel({}, 1);
+  EXPECT_TRUE(model->Importance().empty());
+  ASSERT_TRUE(model->Fit(MakeSamples(1000, 1)).ok());
+  const std::vector<double> importance = model->Importance();
+  ASSERT_EQ(importance.size(), 45u);
+  double all = 0, useful = 0;
+  for (size_t k = 0; k < 45; ++k) {
+    all += importance[k];
+    if (k < 5) useful += importance[k];
+  }
+  EXPECT_NEAR(all, 1, 1e-6);
+  EXPECT_GT(useful, 0.8);
+}
+
 }  // namespace
 }  // namespace heddle::cost_model

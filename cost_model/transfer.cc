@@ -1,0 +1,71 @@
+#include "cost_model/transfer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/ir/status_macros.h"
+#include "cost_model/features.h"
+
+namespace heddle::cost_model {
+namespace {
+
+double Weight(size_t own) { return std::exp2(-static_cast<double>(own) / Transfer::kHalving); }
+
+}  // namespace
+
+Transfer::Transfer(const OtherTasks* others, const std::vector<size_t>& columns) {
+  if (others == nullptr || others->empty()) return;
+  std::map<int, size_t> left;
+  for (const Sample& s : *others) left[s.group] = 0;
+  for (auto& [group, room] : left) room = std::max<size_t>(kMaxSamples / left.size(), 1);
+  for (const Sample& s : *others) {
+    if (left[s.group] == 0) continue;
+    --left[s.group];
+    others_.push_back({Pick(s.features, columns), s.score, s.group});
+  }
+}
+
+bool Transfer::Active(size_t own) const {
+  return !others_.empty() && !misleads_ && Weight(own) >= kLeastWeight;
+}
+
+void Transfer::Append(size_t own, std::vector<Sample>& training) const {
+  if (!Active(own)) return;
+  for (const Sample& s : others_) {
+    training.push_back(s);
+    training.back().weight = static_cast<float>(Weight(own));
+  }
+}
+
+absl::Status Transfer::Judge(const std::vector<Sample>& own, const ModelSpec& spec, uint64_t seed) {
+  if (judged_ || own.size() < kJudged || !Active(own.size())) return absl::OkStatus();
+  const std::unique_ptr<Model> model = MakeModel(spec, seed);
+  HEDDLE_RETURN_IF_ERROR(model->Fit(others_));
+  std::vector<std::vector<float>> features;
+  for (const Sample& s : own) features.push_back(s.features);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> found, model->Predict(features));
+  double right = 0, all = 0;
+  for (size_t i = 0; i < own.size(); ++i) {
+    for (size_t j = 0; j < own.size(); ++j) {
+      if (own[i].score <= own[j].score) continue;
+      all += 1;
+      right += found[i].score > found[j].score ? 1 : found[i].score == found[j].score ? 0.5 : 0;
+    }
+  }
+  judged_ = true;
+  misleads_ = right <= kLeastPairs * all;
+  return absl::OkStatus();
+}
+
+void Transfer::Save(BlobWriter& w) const {
+  w.Unsigned(judged_);
+  w.Unsigned(misleads_);
+}
+
+void Transfer::Load(BlobReader& r) {
+  judged_ = r.Unsigned() != 0;
+  misleads_ = r.Unsigned() != 0;
+}
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,49 @@
+// What a search learns from other tasks: their samples join its own as groups of their own, so that
+// nothing is compared across tasks, count less the more it has measured itself, and are dropped
+// when they prove to mislead.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cost_model/blob.h"
+#include "cost_model/candidate_space.h"
+#include "cost_model/model.h"
+#include "cost_model/samples.h"
+
+namespace heddle::cost_model {
+
+class Transfer {
+ public:
+  // Samples of others that a fit takes at most: as many of each task as there is room for.
+  static constexpr size_t kMaxSamples = 1024;
+  // The weight of the others halves with so many samples of one's own, and below the least they are
+  // left out. (AutoTVM's numbers.)
+  static constexpr double kHalving = 64;
+  static constexpr double kLeastWeight = 0.05;
+  // With so many samples of one's own it is judged whether the others mislead: a model of them
+  // alone must order more than this share of the pairs.
+  static constexpr size_t kJudged = 32;
+  static constexpr double kLeastPairs = 0.6;
+
+  // `others` may be null, and must outlive it.
+  Transfer(const OtherTasks* others, const std::vector<size_t>& columns);
+
+  // Whether a search with `own` samples still listens to the others.
+  bool Active(size_t own) const;
+  // The others' samples, with the weight they have for a search with `own` samples of its own.
+  void Append(size_t own, std::vector<Sample>& training) const;
+  // Looks, once, whether the others mislead: fits a model of them to judge `own` by.
+  absl::Status Judge(const std::vector<Sample>& own, const ModelSpec& spec, uint64_t seed);
+  bool misleads() const { return misleads_; }
+
+  void Save(BlobWriter& writer) const;
+  void Load(BlobReader& reader);
+
+ private:
+  std::vector<Sample> others_;
+  bool judged_ = false, misleads_ = false;
+};
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,212 @@
+// Replay tables and what searches see of them, on a table that is made here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "bench/compare.h"
+#include "bench/replay_table.h"
+#include "tests/cost_model/matmul_space.h"
+
+namespace heddle::bench {
+namespace {
+
+using cost_model::testing::MatmulSpace;
+using schedule::Point;
+using ::testing::HasSubstr;
+
+// The default, `random` points drawn at random and as many mutations of the fastest of them, with
+// analytic times; every ninth fails.
+ReplayTable MakeTable(int random) {
+  ReplayTable table;
+  ReplayHeader& header = table.header;
+  header.name = "mm";
+  header.workload = cost_model::testing::kMatmul;
+  header.target = cost_model::testing::TestTarget();
+  header.target.target.cpu = "znver4";
+  header.device_key = "made-up";
+  header.command = "none";
+  header.flops = 2 * 64 * 64 * 64;
+  header.reference_ns = 1000;
+  const MatmulSpace space({});
+  for (int d = 0; d < space.NumDecisions(); ++d) {
+    header.decisions.push_back({space.Describe(d), space.Choices(d)});
+  }
+  const ir::Program naive = *ir::Parse(header.workload);
+  std::set<std::string> traces;
+  schedule::Rng rng(1);
+  const auto add = [&](const Point& point, ReplayOrigin origin) {
+    const std::string trace = schedule::ToText(*space.Expand(point));
+    if (!schedule::Replay(naive, *space.Expand(point)).ok()) return;
+    if (!traces.insert(trace).second) return;
+    const bool fails = table.rows.size() % 9 == 8;
+    table.rows.push_back({point, trace, origin,
+                          fails ? 0 : cost_model::testing::AnalyticSeconds(trace),
+                          fails ? "crashed" : ""});
+  };
+  add(space.Preferred(), ReplayOrigin::kDefault);
+  while (static_cast<int>(table.rows.size()) < random) {
+    add(space.Random(rng), ReplayOrigin::kRandom);
+  }
+  size_t best = 0;
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    if (table.rows[i].seconds > 0 && table.rows[i].seconds < table.rows[best].seconds) best = i;
+  }
+  const Point parent = table.rows[best].point;
+  for (int i = 0; i < 20 * random && static_cast<int>(table.rows.size()) < 2 * random; ++i) {
+    add(space.Mutate(space.Mutate(parent, rng), rng), ReplayOrigin::kMutation);
+  }
+  return table;
+}
+
+std::string TempPath() { return ::testing::TempDir() + "/table.jsonl.gz"; }
+
+TEST(ReplayTable, ReadsWhatWasWrittenInPortions) {
+  const ReplayTable table = MakeTable(40);
+  const std::string path = TempPath();
+  ASSERT_TRUE(StartReplayTable(path, table.header).ok());
+  const auto middle = table.rows.begin() + 17;
+  ASSERT_TRUE(AppendRows(path, {table.rows.begin(), middle}).ok());
+  ASSERT_TRUE(AppendRows(path, {middle, table.rows.end()}).ok());
+  const absl::StatusOr<ReplayTable> read = ReadReplayTable(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->header.workload, table.header.workload);
+  EXPECT_EQ(read->header.decisions, table.header.decisions);
+  EXPECT_EQ(ir::ToText(read->header.target.target), ir::ToText(table.header.target.target));
+  EXPECT_EQ(read->header.target.l1_bytes, table.header.target.l1_bytes);
+  ASSERT_EQ(read->rows.size(), table.rows.size());
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    EXPECT_EQ(read->rows[i].point, table.rows[i].point);
+    EXPECT_EQ(read->rows[i].trace, table.rows[i].trace);
+    EXPECT_EQ(read->rows[i].origin, table.rows[i].origin);
+    EXPECT_NEAR(read->rows[i].seconds, table.rows[i].seconds, 1e-10);
+    EXPECT_EQ(read->rows[i].error, table.rows[i].error);
+  }
+}
+
+TEST(ReplayTable, SaysWhatIsWrongWithAFile) {
+  const std::string path = TempPath();
+  EXPECT_EQ(ReadReplayTable(path + ".none").status().code(), absl::StatusCode::kNotFound);
+  const auto expect_refused = [&](const std::vector<ReplayRow>& rows, const std::string& what) {
+    ASSERT_TRUE(StartReplayTable(path, MakeTable(4).header).ok());
+    ASSERT_TRUE(AppendRows(path, rows).ok());
+    const absl::Status status = ReadReplayTable(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+  };
+  const ReplayRow row = MakeTable(4).rows[0];
+  expect_refused({row, row}, ":3: a trace for the second time");
+  ReplayRow outside = row;
+  outside.point[0] = 1000;
+  expect_refused({outside}, ":2: not a point of the table's space");
+  std::ofstream(path) << "no table\n";
+  EXPECT_THAT(std::string(ReadReplayTable(path).status().message()),
+              HasSubstr("table.jsonl.gz:1:"));
+  std::ofstream(path) << "";
+  EXPECT_THAT(std::string(ReadReplayTable(path).status().message()), HasSubstr("empty"));
+}
+
+TEST(ReplaySpace, GivesNothingButTheTable) {
+  const ReplayTable table = MakeTable(60);
+  const auto neighbours = FindNeighbours(table);
+  const auto space = MakeReplaySpace(table, neighbours);
+  std::set<Point> all, random, reached;
+  for (const ReplayRow& row : table.rows) {
+    all.insert(row.point);
+    if (row.origin == ReplayOrigin::kRandom) random.insert(row.point);
+  }
+  EXPECT_EQ(space->Size(), static_cast<double>(table.rows.size()));
+  schedule::Rng rng(1);
+  Point at = space->Preferred();
+  for (int i = 0; i < 20000; ++i) {
+    EXPECT_TRUE(random.contains(space->Random(rng)));
+    const Point next = space->Mutate(at, rng);
+    ASSERT_TRUE(all.contains(next));
+    const Point child = space->Cross(at, space->Random(rng), rng);
+    ASSERT_TRUE(all.contains(child));
+    at = next;
+    reached.insert(at);
+  }
+  EXPECT_EQ(reached, all) << "mutations reach every candidate";
+  std::set<Point> walked;
+  Point point = table.rows[0].point;
+  do walked.insert(point);
+  while (space->Next(point));
+  EXPECT_EQ(walked, all);
+  for (const ReplayRow& row : table.rows) {
+    EXPECT_EQ(schedule::ToText(*space->Expand(row.point)), row.trace);
+  }
+  EXPECT_FALSE(space->Expand({6, 6, 6, 5, 2, 1}).ok() && !all.contains({6, 6, 6, 5, 2, 1}));
+}
+
+// The neighbours of a candidate are those with the fewest different decisions.
+TEST(ReplaySpace, NeighboursAreNear) {
+  const ReplayTable table = MakeTable(60);
+  const auto neighbours = FindNeighbours(table);
+  const auto distance = [&](size_t a, size_t b) {
+    int differ = 0;
+    for (size_t d = 0; d < table.rows[a].point.size(); ++d) {
+      differ += table.rows[a].point[d] != table.rows[b].point[d];
+    }
+    return differ;
+  };
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    ASSERT_GE(neighbours[i].size(), 16u);
+    int nearest = 100;
+    for (size_t j = 0; j < table.rows.size(); ++j) {
+      if (j != i) nearest = std::min(nearest, distance(i, j));
+    }
+    EXPECT_EQ(distance(i, neighbours[i][0]), nearest);
+    for (size_t k = 1; k < 16; ++k) {
+      EXPECT_LE(distance(i, neighbours[i][k - 1]), distance(i, neighbours[i][k]));
+    }
+  }
+}
+
+TEST(ReplayProblem, LeavesOutWhatNoLongerReplays) {
+  ReplayTable table = MakeTable(30);
+  const size_t rows = table.rows.size();
+  table.rows[5].trace = "split nowhere 2 2\n";
+  const auto problem = ReplayProblem::Make(table);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ((*problem)->left_out(), 1);
+  EXPECT_EQ((*problem)->table().rows.size(), rows - 1);
+  table.rows[0].trace = "split nowhere 2 2\n";
+  EXPECT_EQ(ReplayProblem::Make(table).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+class EveryMethod : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod,
+                         ::testing::Values("annealing", "evolutionary", "regression", "genetic",
+                                           "random", "published"));
+
+TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
+  const auto problem = ReplayProblem::Make(MakeTable(60));
+  ASSERT_TRUE(problem.ok());
+  const RunOptions options{.strategy = GetParam(), .seed = 3, .trials = 500};
+  const auto run = RunSearch(**problem, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->best, RunSearch(**problem, options)->best);
+  EXPECT_LE(run->best.size(), (*problem)->table().rows.size());
+  EXPECT_GE(run->best.size(), 60u);
+  EXPECT_TRUE(std::is_sorted(run->best.begin(), run->best.end()));
+  EXPECT_EQ(run->best.back(), 1.0) << "a table that was searched whole";
+}
+
+TEST(Rank, LearnsFromItsOwnTable) {
+  const auto problem = ReplayProblem::Make(MakeTable(400));
+  ASSERT_TRUE(problem.ok());
+  const auto few = RankWithin(**problem, {.records = 32});
+  const auto many = RankWithin(**problem, {.records = 500});
+  ASSERT_TRUE(few.ok() && many.ok());
+  EXPECT_GT(many->pairs, 0.78);  // the failures are no fault of the features
+  EXPECT_GT(many->pairs, few->pairs);
+  EXPECT_GT(few->pairs, 0.5);
+  EXPECT_EQ(RankWithin(**problem, {.without = {"nothing"}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::bench
