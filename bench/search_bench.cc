@@ -20,6 +20,7 @@
 #include "bench/compare.h"
 #include "bench/fork_map.h"
 #include "bench/line_server.h"
+#include "bench/variant.h"
 #include "bench/workloads.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/status_macros.h"
@@ -140,8 +141,14 @@ absl::Status RunCompare(const CompareFlags& flags) {
       options.strategy.resize(options.strategy.size() - kWithOthers.size());
       options.others = TakeOthers(sources, flags.each, options.seed);
     }
+    absl::StatusOr<cost_model::Method> variant;
+    if (options.strategy.find(':') != std::string::npos) {
+      HEDDLE_ASSIGN_OR_RETURN(variant, ParseVariant(options.strategy));
+      options.method = &*variant;
+    }
     // Those without a model also show what they find with twice the trials.
-    const bool twice = cost_model::FindMethod(options.strategy) == nullptr;
+    const bool twice =
+        options.method == nullptr && cost_model::FindMethod(options.strategy) == nullptr;
     options.trials = twice ? 2 * flags.trials : flags.trials;
     HEDDLE_ASSIGN_OR_RETURN(const SearchRun run, RunSearch(problem, options));
     json best = json::array();

@@ -24,7 +24,7 @@ class Transfer {
   static constexpr double kLeastWeight = 0.05;
   // With so many samples of one's own it is judged whether the others mislead: a model of them
   // alone must order more than this share of the pairs.
-  static constexpr size_t kJudged = 32;
+  static constexpr size_t kJudged = 16;
   static constexpr double kLeastPairs = 0.6;
 
   // `others` may be null, and must outlive it.

@@ -8,6 +8,9 @@
 
 #include "bench/compare.h"
 #include "bench/replay_table.h"
+#include "bench/variant.h"
+#include "cost_model/features.h"
+#include "cost_model/transfer.h"
 #include "tests/cost_model/matmul_space.h"
 
 namespace heddle::bench {
@@ -193,6 +196,58 @@ TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
   EXPECT_GE(run->best.size(), 60u);
   EXPECT_TRUE(std::is_sorted(run->best.begin(), run->best.end()));
   EXPECT_EQ(run->best.back(), 1.0) << "a table that was searched whole";
+}
+
+TEST(Variant, ChangesAMethodByName) {
+  const auto variant = ParseVariant("annealing:diversity=0.5:without=loop:without=main:rounds=7");
+  ASSERT_TRUE(variant.ok()) << variant.status();
+  EXPECT_EQ(variant->diversity, 0.5);
+  EXPECT_EQ(variant->model.rounds, 7);
+  EXPECT_EQ(variant->without, (std::vector<std::string>{"loop", "main"}));
+  EXPECT_EQ(variant->chains, cost_model::FindMethod("annealing")->chains);
+  for (const char* wrong :
+       {"magic", "annealing:magic=1", "annealing:diversity", "annealing:rounds=x",
+        "annealing:without=magic", "annealing:rounds=-1"}) {
+    EXPECT_EQ(ParseVariant(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
+// What other tasks know saves trials; what misleads is switched off.
+TEST(Transfer, HelpsOrIsSwitchedOff) {
+  std::vector<std::unique_ptr<ReplayProblem>> problems;
+  problems.push_back(*ReplayProblem::Make(MakeTable(300)));
+  const auto others = TakeOthers(problems, 400, 1);
+  auto lies = std::make_shared<cost_model::OtherTasks>(*others);
+  for (cost_model::Sample& s : *lies) s.score = 1 - s.score;
+  struct Found {
+    double area = 0, end = 0;
+  };
+  const auto search = [&](std::shared_ptr<const cost_model::OtherTasks> known) {
+    Found found;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const RunOptions options{
+          .strategy = "annealing", .others = known, .seed = seed, .trials = 128};
+      const auto run = RunSearch(*problems[0], options);
+      EXPECT_TRUE(run.ok()) << run.status();
+      for (double share : run->best) found.area += share / 128 / 4;
+      found.end += run->best.back() / 4;
+    }
+    return found;
+  };
+  const Found scratch = search(nullptr), helped = search(others), lied_to = search(lies);
+  EXPECT_GT(helped.area, scratch.area);
+  EXPECT_GE(lied_to.end, 0.95 * scratch.end);
+  const auto columns = *cost_model::ColumnsWithout({});
+  cost_model::Transfer transfer(lies.get(), columns);
+  EXPECT_TRUE(transfer.Active(0));
+  ASSERT_TRUE(transfer.Judge({others->begin(), others->begin() + 100}, {}, 1).ok());
+  EXPECT_TRUE(transfer.misleads());
+  EXPECT_FALSE(transfer.Active(0));
+  cost_model::Transfer honest(others.get(), columns);
+  ASSERT_TRUE(honest.Judge({others->begin(), others->begin() + 100}, {}, 1).ok());
+  EXPECT_FALSE(honest.misleads());
+  EXPECT_TRUE(honest.Active(200));
+  EXPECT_FALSE(honest.Active(300)) << "by then one knows better oneself";
 }
 
 TEST(Rank, LearnsFromItsOwnTable) {

@@ -1,0 +1,14 @@
+// Search methods with changes, by text: "annealing", "annealing:diversity=0:without=loop".
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cost_model/methods.h"
+
+namespace heddle::bench {
+
+// InvalidArgument names the methods (those with a model) or the fields that may be changed.
+absl::StatusOr<cost_model::Method> ParseVariant(const std::string& text);
+
+}  // namespace heddle::bench
