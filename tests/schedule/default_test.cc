@@ -67,13 +67,14 @@ TEST(Default, Forms) {
 // has both, so that each is loaded once for the two.
 TEST(Default, VectorsOfAGroupShareATile) {
   const char* text =
-      "program p(X: f32[49, 1024], W: f32[32, 1024] const) -> (Y: f32[49, 1024]) { for i in 49 { "
-      "for j in 1024 { for k in 32 { block b(vi < 49 spatial = i, vj < 1024 spatial = j, vk < 32 "
-      "reduce = k) sum init 0.0 { Y[vi, vj] = (X[vi, (((vj // 32) * 32) + vk)] * W[vk, vj]) } } } "
-      "} }";
+      "program p(X: f32[9, 9, 1024], W: f32[3, 3, 32, 1024] const) -> (Y: f32[7, 7, 1024]) { for i "
+      "in 7 { for j in 7 { for o in 1024 { for h in 3 { for w in 3 { for k in 32 { block b(vi < 7 "
+      "spatial = i, vj < 7 spatial = j, vo < 1024 spatial = o, vh < 3 reduce = h, vw < 3 reduce = "
+      "w, vk < 32 reduce = k) sum init 0.0 { Y[vi, vj, vo] = (X[(vi + vh), (vj + vw), (((vo // 32) "
+      "* 32) + vk)] * W[vh, vw, vk, vo]) } } } } } } } }";
   const auto trace = DefaultTrace(ir::Parse(text).value(), Wide());
   ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_THAT(ToText(*trace), HasSubstr("split j 32 1 2 16"));
+  EXPECT_THAT(ToText(*trace), HasSubstr("split o 32 1 2 16"));
 }
 
 // The default of a convolution: the weights packed, the epilogue inside the tile, accumulators in
