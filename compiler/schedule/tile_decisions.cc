@@ -90,9 +90,9 @@ int64_t TileDecisions::BlocksOfRows() const {
 }
 
 // A panel of the vector operand so large that two of them crowd the second-level cache is read
-// again for every tile of rows, from there at best. If the accumulators of all rows stay in the
-// first-level cache, the reduction goes in blocks instead, and each element of the panel is read
-// once.
+// again for every tile of rows, from there at best. If the accumulators of all rows stay in a third
+// of the first-level cache, beside what a block of the reduction reads, it goes in such blocks
+// instead, and each element of the panel is read once.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (PrefersWaitingResult()) return false;
@@ -102,7 +102,7 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
     if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
   }
   return 4 * width * model_.reduce_steps() > target_.l2_bytes / 4 &&
-         model_.reduce_steps() > kPreferredBlock && 8 * width * rows <= target_.l1_bytes &&
+         model_.reduce_steps() > kPreferredBlock && 3 * 4 * width * rows <= target_.l1_bytes &&
          rows > model_.Accumulators(tile) / tile.sizes[v_];
 }
 
