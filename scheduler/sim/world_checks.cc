@@ -186,6 +186,12 @@ void World::CountPassedOver(const Process& process, const StartStage& start, con
 void World::CheckNobodyStarves(const Process& process) {
   if (policy_ == "sequential") return;  // one job after another is what it promises
   const int jobs = static_cast<int>(scenario_.jobs.size());
+  // In turns: of each job an update, a propose, builds and what somebody waits for (an import, a
+  // module); 12 more for builds on several slots at once, and for what faults make run again. The
+  // most seen: 17 with 2 jobs, 16 with 3, in 4,000 seeds.
+  // By predictions: a stage is overdue once 40, and 6 a job, have passed it (predictive.cc); then
+  // those that have waited for longer come first, and of these there are more where jobs are more.
+  // The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.
   const int patience = policy_ == "round_robin" ? 12 + 4 * jobs : 60 + 12 * jobs;
   std::map<std::pair<JobId, bool>, int> waiting;
   for (const WorkItem& work : process.dispatcher->ReadyWork()) {
