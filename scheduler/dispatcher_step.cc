@@ -34,8 +34,15 @@ std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
   for (JobId job : ready_.TakeExpired(now)) Touch(job);
   for (const auto& [job, task] : feeding_) FeedProfiles(jobs_.at(job), task, kReadyQueue);
   Proceed();
-  Schedule();
-  CloseProfiles();
+  // What is fed to a running stage waits for a slot no more, and keeps no cores from others.
+  for (bool fed = true; fed;) {
+    Schedule();
+    const auto decided = static_cast<std::ptrdiff_t>(decisions_.size());
+    CloseProfiles();
+    fed = std::any_of(decisions_.begin() + decided, decisions_.end(), [](const Decision& decision) {
+      return std::holds_alternative<FeedProfile>(decision);
+    });
+  }
   return std::move(decisions_);
 }
 
