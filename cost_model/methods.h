@@ -44,15 +44,19 @@ struct Method {
   // The temperature falls to zero from one standard deviation of the scores, or from 1.
   bool relative_temperature = true;
   double epsilon = 0.05;  // share of a batch that is random
-  double diversity = 2;   // Shortlist::DiverseOrder; 0: best first
-  int shortlist = 2;      // times the batch
+  // Shortlist::DiverseOrder. Best first (0) found as much or more on every replay table.
+  double diversity = 0;
+  int shortlist = 2;  // times the batch
   // Candidates whose shares of the best throughput round to one of so many levels are not compared:
   // such a difference is noise of the measurement near the top, and of no interest far from it.
   // 0: all are.
   int score_levels = 32;
   // Share of the batches before there is a model that is picked by the roofline.
   double cold_start = 0;
-  std::vector<std::string> without;  // groups of features that the model does not see
+  // Groups of features that the model does not see: always, and while there are no other tasks to
+  // learn from.
+  std::vector<std::string> without;
+  std::vector<std::string> without_alone;
   // What suits it; who calls Propose decides. Small batches at first, when the model learns most
   // from each; larger ones later, when fitting it again costs more and changes less.
   int smallest_batch = 16;

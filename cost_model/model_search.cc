@@ -24,12 +24,20 @@ constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 // Random candidates of which the roofline picks one.
 constexpr int kDrafts = 8;
 
+std::vector<size_t> Columns(const Method& method, bool alone) {
+  std::vector<std::string> without = method.without;
+  if (alone) {
+    without.insert(without.end(), method.without_alone.begin(), method.without_alone.end());
+  }
+  return *ColumnsWithout(without);
+}
+
 class ModelSearch final : public StrategySearch {
  public:
   ModelSearch(Task task, const Method& method, uint64_t seed)
       : StrategySearch(method.name, std::move(task), seed),
         method_(method),
-        columns_(*ColumnsWithout(method.without)),
+        columns_(Columns(method, candidates().others() == nullptr)),
         transfer_(candidates().others(), columns_),
         model_(MakeModel(method.model, seed)) {}
 
@@ -169,6 +177,7 @@ absl::Status ModelSearch::Fit() {
 }
 
 void ModelSearch::SaveOwn(BlobWriter& w) const {
+  w.Unsigned(columns_.size());
   w.Bytes(model_->Serialize());
   samples_.Save(w);
   pending_.Save(w);
