@@ -187,6 +187,9 @@ void ModelSearch::SaveOwn(BlobWriter& w) const {
 }
 
 absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
+  if (r.Unsigned() != columns_.size()) {
+    return absl::DataLossError("search state: its model sees other features");
+  }
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ParseModel(r.Bytes(), method_.model, seed));
   SampleSet samples;
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));

@@ -217,6 +217,17 @@ TEST(AnnealingSearch, RefusesAStateOfAnotherSpace) {
   EXPECT_EQ(smaller->Restore(search->Save()).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(AnnealingSearch, RefusesAStateWhoseModelSeesOtherFeatures) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  ASSERT_TRUE(search->Update(Measure(*search->Propose(32))).ok());
+  Method all = *FindMethod("annealing");
+  all.without_alone = {};
+  const auto other = MakeModelSearch(MatmulTask({}), all, 2);
+  const absl::Status status = other->Restore(search->Save());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("other features"));
+}
+
 TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {
   const auto search = MakeAnnealing(MatmulTask({}), 2);
   for (double seconds : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
