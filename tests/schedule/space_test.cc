@@ -19,7 +19,6 @@
 namespace heddle::schedule {
 namespace {
 
-
 // The narrowest and the widest CPU, and a machine with threads.
 std::vector<ir::TargetInfo> Targets() {
   ir::TargetInfo narrow;
