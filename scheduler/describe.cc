@@ -55,6 +55,7 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
   const SlotInfo* suits = nullptr;
   for (const SlotInfo& slot : dispatcher.slots()) {
     if (!dispatcher.Suits(slot, work)) continue;
+    if (dispatcher.SlotFree(slot)) return "waiting for its turn: other jobs go first";
     (slot.usable ? suits : unusable) = &slot;
   }
   const std::string need = work.device ? "a device slot" : "a cpu slot";

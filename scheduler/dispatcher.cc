@@ -44,7 +44,7 @@ std::string Dispatcher::Refusal(const SlotId& slot) const {
 
 absl::Time Dispatcher::NextWake(absl::Time now) const {
   const absl::Time job = wakes_.empty() ? absl::InfiniteFuture() : wakes_.begin()->first;
-  return std::max(now, std::min(job, slot_index_.NextWake()));
+  return std::max(now, std::min({job, slot_index_.NextWake(), ready_.NextStart()}));
 }
 
 // ---- requests ----

@@ -384,7 +384,7 @@ class Dispatcher {
   Forecast forecast_;
   struct Estimate {
     bool told = false, late = false;
-    absl::Time finish;
+    absl::Time finish, look = absl::InfinitePast();  // the next time to look though nothing happens
   };
   std::map<JobId, Estimate> estimates_;  // of unfinished jobs with a deadline
   // Of the running Step.

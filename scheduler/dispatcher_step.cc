@@ -107,7 +107,7 @@ void Dispatcher::Proceed() {
       Activate(job);
     }
     job.lane = slot_index_.DeviceLane(job.params);
-    forecast_.SetSlots(job.lane, slot_index_.Count(job.lane));
+    forecast_.SetSlots(job.lane, slot_index_.Count(job.lane), slot_index_.Displaced(job.lane));
     int left = TrialBudget(job);
     for (const Task& task : job.tasks) left -= task.trials;
     forecast_.Refresh(job, job.lane, left, id == subject_ ? of_task_ : std::nullopt);
@@ -127,15 +127,24 @@ void Dispatcher::CheckDeadline(const Job& job) {
     estimates_.erase(job.id);
     return;
   }
-  if (Is<Importing>(job.phase) || job.paused) return;
+  constexpr absl::Duration kLeastLook = absl::Seconds(10);
+  const absl::Time deadline = job.params.deadline;
+  const bool over = now_ >= deadline;
   Estimate& said = estimates_[job.id];
+  if (!over && said.look <= now_) {
+    said.look = std::min(deadline, now_ + std::max(kLeastLook, (deadline - now_) / 8));
+    WakeAt(job.id, said.look);
+  }
+  if (job.paused || (Is<Importing>(job.phase) && !over)) return;
   const absl::Time finish = forecast_.Finish(job, policy_->HonoursDeadlines(), now_);
   // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
   const absl::Duration margin = (finish - now_) / 10;
-  const bool late = finish > job.params.deadline + (said.late ? -margin : margin);
-  const bool farther = late && said.late && finish > said.finish + 2 * margin;
+  const bool late = over || finish > deadline + (said.late ? -margin : margin);
+  // Once it is over, only twice as late is news.
+  const absl::Time said_before = over ? said.finish + (said.finish - deadline) : said.finish;
+  const bool farther = late && said.late && finish > said_before + 2 * margin;
   if (late == said.late && !farther) return;
-  said = {true, late, finish};
+  said.told = true, said.late = late, said.finish = finish;
   Emit(DeadlineEstimate{job.id, late, finish});
 }
 

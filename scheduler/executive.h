@@ -31,7 +31,7 @@ class Executive {
   struct Options {
     std::string tracker_address;
     std::string holder = "scheduler";  // at the tracker: the same over restarts, and nobody else's
-    std::string policy = "round_robin";
+    std::string policy = "predictive";
     std::function<void(std::string)> fatal;  // the process must end, with this message
   };
   // Loads all jobs; the store must be opened and not be written by anybody else. Answers questions

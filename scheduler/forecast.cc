@@ -22,16 +22,40 @@ DurationModel::Where At(const Job& job, v1::StageKind kind, std::optional<TaskIn
   return where;
 }
 
+// Seconds for work that takes `serial` one thing after the other, `busy` of them at the slot that
+// is busiest, with so many things under way at a time: they wait for each other there. Mean value
+// analysis of a closed network of one queue.
+double Closed(double serial, double busy, int beside) {
+  const double elsewhere = std::max(0.0, serial - busy);
+  double queue = 0, served = 0, span = serial;  // things at that slot, on average
+  for (int n = 1; n <= beside && span > 0; ++n) {
+    // What is being served is half done when another comes: service times scatter little.
+    const double there = busy * (1 + queue - served / 2);
+    span = std::max(busy, (elsewhere + there) / n);
+    queue = std::min<double>(n, there / span);
+    served = busy / span;
+  }
+  return span;
+}
+
 }  // namespace
 
-void Forecast::SetSlots(int lane, int count) {
-  if (lane >= static_cast<int>(slots_.size())) slots_.resize(static_cast<size_t>(lane) + 1);
-  slots_[static_cast<size_t>(lane)] = count;
+void Forecast::SetSlots(int lane, int count, double displaced) {
+  if (lane >= static_cast<int>(lanes_.size())) lanes_.resize(static_cast<size_t>(lane) + 1);
+  lanes_[static_cast<size_t>(lane)] = {count, displaced};
 }
 
 double Forecast::Slots(int lane) const {
-  const bool known = lane < static_cast<int>(slots_.size());
-  return std::max(1, known ? slots_[static_cast<size_t>(lane)] : 0);
+  const bool known = lane < static_cast<int>(lanes_.size());
+  return std::max(1, known ? lanes_[static_cast<size_t>(lane)].slots : 0);
+}
+
+double Forecast::Displaced(int lane) const {
+  return lane < static_cast<int>(lanes_.size()) ? lanes_[static_cast<size_t>(lane)].displaced : 0;
+}
+
+double Forecast::Busiest(double cpu_s, double device_s, int lane) const {
+  return std::max((cpu_s + Displaced(lane) * device_s) / Slots(0), device_s / Slots(lane));
 }
 
 void Forecast::Observe(const LiveStage& stage, const Job& job, absl::Duration unit) {
@@ -49,25 +73,48 @@ absl::Duration Forecast::Stage(const Job& job, v1::StageKind kind, std::optional
   return durations_.Predict(At(job, kind, task)) * std::max(1, units);
 }
 
-Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int extra) const {
+int Forecast::Depth(const Job& job, int lane) const {
+  return job.params.pipeline_depth > 0 ? job.params.pipeline_depth
+                                       : 1 + static_cast<int>(Slots(lane));
+}
+
+Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane, int extra) const {
   const Task& task = job.tasks[static_cast<size_t>(index.value)];
   if (std::holds_alternative<Finished>(task.phase)) return {};
   const int trials = std::max(0, task.remaining()) + extra;
   const int unproposed = std::max(0, trials - static_cast<int>(task.round.size()));
   const int batch = std::max(1, job.params.batch);
   const int rounds = (unproposed + batch - 1) / batch;
+  DurationModel::Where where = At(job, v1::STAGE_PROFILE, index);
+  const double profile = absl::ToDoubleSeconds(durations_.Predict(where));
+  where.worker_class = 0;
+  auto seconds = [&](v1::StageKind kind) {
+    where.kind = kind;
+    return absl::ToDoubleSeconds(durations_.Predict(where));
+  };
+  const double around = rounds * (seconds(v1::STAGE_PROPOSE) + seconds(v1::STAGE_UPDATE));
+  const double build = seconds(v1::STAGE_BUILD);
   TaskLoad load;
-  load.cpu_s =
-      rounds * (Seconds(job, v1::STAGE_PROPOSE, index) + Seconds(job, v1::STAGE_UPDATE, index)) +
-      trials * Seconds(job, v1::STAGE_BUILD, index);
-  load.device_s = trials * Seconds(job, v1::STAGE_PROFILE, index);
+  load.cpu_s = around + trials * build;
+  load.device_s = trials * profile;
+  // Builds and measurements of a round run side by side, but for the first or the last of them.
+  // A round seldom finds every slot free: other tasks hold some.
+  const double others = 1 + Depth(job, lane) / 2.0;
+  auto spread = [&](int of) {
+    return std::clamp(Slots(of) / others, 1.0, static_cast<double>(batch));
+  };
+  const double builds = trials * build / spread(0);
+  const double profiles = trials * profile / spread(lane);
+  load.span_s = around + (Displaced(lane) > 0
+                              ? builds + profiles
+                              : std::max(builds, profiles) + rounds * std::min(build, profile));
   return load;
 }
 
 void Forecast::Count(const Load& load, double sign) {
   const size_t needed = static_cast<size_t>(load.lane) + 1;
   if (lane_s_.size() < needed) lane_s_.resize(needed);
-  lane_s_[0] += sign * load.cpu_s;
+  lane_s_[0] += sign * load.joint_s;
   lane_s_[static_cast<size_t>(load.lane)] += sign * load.device_s;
   deadline_s_ += sign * load.deadline_s;
 }
@@ -95,37 +142,36 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
   if (!task || entry.tasks.size() != job.tasks.size()) {
     entry.tasks.resize(job.tasks.size());
     for (size_t i = 0; i < job.tasks.size(); ++i)
-      entry.tasks[i] = Estimate(job, TaskIndex{static_cast<int>(i)}, extra);
+      entry.tasks[i] = Estimate(job, TaskIndex{static_cast<int>(i)}, lane, extra);
   } else {
-    entry.tasks[static_cast<size_t>(task->value)] = Estimate(job, *task, extra);
+    entry.tasks[static_cast<size_t>(task->value)] = Estimate(job, *task, lane, extra);
     entry.next = (entry.next + 1) % entry.tasks.size();
-    entry.tasks[entry.next] = Estimate(job, TaskIndex{static_cast<int>(entry.next)}, extra);
+    entry.tasks[entry.next] = Estimate(job, TaskIndex{static_cast<int>(entry.next)}, lane, extra);
   }
   Load load;
   load.lane = lane;
   load.deadline = job.params.deadline;
-  double longest = 0;
+  double longest = 0, serial = 0;
   int open = 0;
   for (const TaskLoad& one : entry.tasks) {
     load.cpu_s += one.cpu_s;
     load.device_s += one.device_s;
-    longest = std::max(longest, one.cpu_s + one.device_s);
-    open += one.cpu_s + one.device_s > 0;
+    serial += one.span_s;
+    longest = std::max(longest, one.span_s);
+    open += one.span_s > 0;
   }
-  const double serial = load.cpu_s + load.device_s;
-  const int depth =
-      job.params.pipeline_depth > 0 ? job.params.pipeline_depth : 1 + static_cast<int>(Slots(lane));
-  const int beside = std::max(1, std::min(depth, open));
-  load.span_s =
-      std::max({longest, serial / beside, load.cpu_s / Slots(0), load.device_s / Slots(lane)});
+  const int beside = std::max(1, std::min(Depth(job, lane), open));
+  load.share_s = Busiest(load.cpu_s, load.device_s, lane);
+  load.span_s = std::max({longest, Closed(serial, load.share_s, beside), load.share_s});
   const double last = Seconds(job, v1::STAGE_COMPILE, std::nullopt);
   const double first = std::holds_alternative<Importing>(job.phase)
                            ? Seconds(job, v1::STAGE_IMPORT, std::nullopt)
                            : 0;
   load.cpu_s += first + last;
   load.span_s += first + last;
+  load.joint_s = load.cpu_s + Displaced(lane) * load.device_s;
   if (load.deadline != absl::InfiniteFuture())
-    load.deadline_s = std::max(load.cpu_s / Slots(0), load.device_s / Slots(lane));
+    load.deadline_s = Busiest(load.cpu_s, load.device_s, lane);
   entry.load = load;
   Count(load, 1);
   if (load.deadline != absl::InfiniteFuture()) deadlines_.insert({load.deadline, job.id});
@@ -168,7 +214,7 @@ absl::Time Forecast::Finish(const Job& job, bool earlier_deadlines_first, absl::
       if (id != job.id) add(other.load, load.cpu_s, load.device_s);
     }
   }
-  const double seconds = std::max({load.span_s, cpu / Slots(0), device / Slots(load.lane)});
+  const double seconds = std::max(load.span_s, Busiest(cpu, device, load.lane));
   return now + absl::Seconds(seconds);
 }
 

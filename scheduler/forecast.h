@@ -18,13 +18,16 @@ class Forecast {
     int lane = 0;         // of its profile stages
     double cpu_s = 0;     // slot seconds still needed of the CPU lane
     double device_s = 0;  // and of the device lane
+    double joint_s = 0;   // of the CPU lane, with what its device displaces there
     double span_s = 0;    // how long it would take with every slot for itself
+    double share_s = 0;   // and the slot that is busiest with it meanwhile: the rest it stands idle
     absl::Time deadline = absl::InfiniteFuture();
     double deadline_s = 0;  // its share of DeadlineSeconds
   };
 
-  // Slots there are of a lane; 0 while there is none.
-  void SetSlots(int lane, int count);
+  // Slots there are of a lane; 0 while there is none. Each of a device lane keeps so many CPU slots
+  // from work while it is busy.
+  void SetSlots(int lane, int count, double displaced);
   // A stage has ended without a fault on a worker of that class.
   void Observe(const LiveStage& stage, const Job& job, absl::Duration unit);
   // Something happened to the job (or to this task of it), which has so many trials left; final and
@@ -48,6 +51,7 @@ class Forecast {
  private:
   struct TaskLoad {
     double cpu_s = 0, device_s = 0;
+    double span_s = 0;  // its rounds one after the other, each with every slot
   };
   struct Entry {
     Load load;
@@ -55,15 +59,24 @@ class Forecast {
     size_t next = 0;  // of tasks: refreshed in turn, for what was learned since
   };
   // `extra`: trials not granted to any task yet, a task's part of them.
-  TaskLoad Estimate(const Job& job, TaskIndex index, int extra) const;
+  TaskLoad Estimate(const Job& job, TaskIndex index, int lane, int extra) const;
   double Seconds(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task) const;
   void Count(const Load& load, double sign);
   double Slots(int lane) const;
+  double Displaced(int lane) const;
+  int Depth(const Job& job, int lane) const;  // tasks in flight
+  // Until so much work of one device lane is done if nothing else is.
+  double Busiest(double cpu_s, double device_s, int lane) const;
 
   DurationModel durations_;
   std::map<JobId, Entry> jobs_;
-  std::vector<int> slots_;
-  std::vector<double> lane_s_;  // sums of the loads, slot seconds
+  struct Lane {
+    int slots = 0;
+    double displaced = 0;
+  };
+  std::vector<Lane> lanes_;
+  // Sums of the loads, slot seconds; of the CPU's lane: with what devices displace.
+  std::vector<double> lane_s_;
   std::set<std::pair<absl::Time, JobId>> deadlines_;
   double deadline_s_ = 0;
 };

@@ -130,7 +130,7 @@ void Dispatcher::TakeSlots(const SlotsChanged& event) {
   slots_ = std::move(slots);
   slot_index_.Reset(slots_);
   for (int lane = 0; lane < slot_index_.lanes(); ++lane)
-    forecast_.SetSlots(lane, slot_index_.Count(lane));
+    forecast_.SetSlots(lane, slot_index_.Count(lane), slot_index_.Displaced(lane));
   for (const auto& [id, job] : jobs_) {
     const bool tuned_out = std::holds_alternative<Tuning>(job.phase) && job.queue.empty();
     if (!job.final() && !tuned_out) Touch(id);  // what begins depends on the devices there are
@@ -157,8 +157,9 @@ void Dispatcher::Schedule() {
     };
     std::vector<Waiting> lanes;
     for (int lane = 0; lane < ready_.lanes(); ++lane) {
-      if (ready_.Count(lane) > 0 && slot_index_.Open(lane))
-        lanes.push_back({lane, ReadyIndex::Cursor(ready_, *policy_, lane)});
+      if (ready_.Count(lane) == 0 || !slot_index_.Open(lane)) continue;
+      ReadyIndex::Cursor cursor(ready_, *policy_, lane);
+      if (!cursor.done()) lanes.push_back({lane, std::move(cursor)});
     }
     SlotIndex::Reserved reserved = slot_index_.NoneReserved();
     int reservations = 0;

@@ -60,6 +60,8 @@ struct Wait {
   int64_t passed = 0;  // stages started from its lane meanwhile
 };
 using GroupRank = std::array<double, 3>;
+// Of a group none of whose work may start now; what lifts it must come with an event.
+inline constexpr GroupRank kHeldBack = {std::numeric_limits<double>::infinity(), 0, 0};
 
 // What a policy may look at. Outlives the policy.
 struct PolicyView {

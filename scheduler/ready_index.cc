@@ -8,8 +8,10 @@ ReadyIndex::Cursor::Cursor(const ReadyIndex& index, const Policy& policy, int la
   if (lane >= index.lanes()) return;
   const Lane& from = index.lanes_[static_cast<size_t>(lane)];
   heads_.reserve(from.groups.size());
-  for (const auto& [group, nodes] : from.groups)
-    heads_.push_back({policy.RankOfGroup(group), nodes.begin(), nodes.end()});
+  for (const auto& [group, nodes] : from.groups) {
+    const GroupRank rank = policy.RankOfGroup(group);
+    if (rank != kHeldBack) heads_.push_back({rank, nodes.begin(), nodes.end()});
+  }
   Choose();
 }
 
@@ -67,7 +69,7 @@ void ReadyIndex::Set(const Job& job, const std::vector<Item>& items, bool rank_a
   if (same && !rank_again) return;
   std::vector<Entry> entries;
   entries.reserve(items.size());
-  absl::Time until = absl::InfiniteFuture();
+  absl::Time until = absl::InfiniteFuture(), start = until;
   for (size_t i = 0; i < items.size(); ++i) {
     Entry entry;
     entry.item = items[i];
@@ -88,28 +90,37 @@ void ReadyIndex::Set(const Job& job, const std::vector<Item>& items, bool rank_a
     entry.group = rank.group;
     entry.node = {rank.key, job.id, static_cast<int>(i), items[i].work};
     until = std::min(until, rank.until);
+    if (rank.waits) start = std::min(start, rank.until);
     entries.push_back(std::move(entry));
   }
   for (const Entry& entry : old) Erase(entry);
   for (const Entry& entry : entries) Insert(entry);
-  if (until != owner->second.until) {
-    expiries_.erase({owner->second.until, job.id});
-    if (until != absl::InfiniteFuture()) expiries_.insert({until, job.id});
-  }
+  auto move = [&](std::set<std::pair<absl::Time, JobId>>* times, absl::Time* from, absl::Time to) {
+    if (to == *from) return;
+    times->erase({*from, job.id});
+    if (to != absl::InfiniteFuture()) times->insert({to, job.id});
+    *from = to;
+  };
+  move(&expiries_, &owner->second.until, until);
+  move(&starts_, &owner->second.start, start);
   if (entries.empty()) {
     owners_.erase(owner);
     return;
   }
-  owner->second.until = until;
   old = std::move(entries);
 }
 
 std::vector<JobId> ReadyIndex::TakeExpired(absl::Time now) {
   std::vector<JobId> jobs;
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
-    const JobId job = expiries_.begin()->second;
+    const auto [time, job] = *expiries_.begin();
     expiries_.erase(expiries_.begin());
-    owners_.at(job).until = absl::InfiniteFuture();
+    Owner& owner = owners_.at(job);
+    owner.until = absl::InfiniteFuture();
+    if (owner.start <= now) {
+      starts_.erase({owner.start, job});
+      owner.start = absl::InfiniteFuture();
+    }
     jobs.push_back(job);
   }
   for (Lane& lane : lanes_) {

@@ -61,6 +61,11 @@ class ReadyIndex {
   void CountStart(int lane);
   // Jobs whose ranks' time or patience is over.
   std::vector<JobId> TakeExpired(absl::Time now);
+  // When the next rank that lets its work wait is over; InfiniteFuture when there is none. The
+  // others' time matters only once a slot is free, which something has to bring about.
+  absl::Time NextStart() const {
+    return starts_.empty() ? absl::InfiniteFuture() : starts_.begin()->first;
+  }
 
   int Count(int lane) const {
     return lane < static_cast<int>(lanes_.size()) ? lanes_[static_cast<size_t>(lane)].count : 0;
@@ -83,6 +88,7 @@ class ReadyIndex {
   struct Owner {
     std::vector<Entry> entries;
     absl::Time until = absl::InfiniteFuture();
+    absl::Time start = absl::InfiniteFuture();  // of what waits
   };
   struct Lane {
     int count = 0;
@@ -97,6 +103,7 @@ class ReadyIndex {
   std::vector<Lane> lanes_;
   std::map<JobId, Owner> owners_;  // those with items
   std::set<std::pair<absl::Time, JobId>> expiries_;
+  std::set<std::pair<absl::Time, JobId>> starts_;
 };
 
 }  // namespace heddle::scheduler

@@ -17,7 +17,7 @@ struct ServerOptions {
   bool embedded = false;
   bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
-  std::string policy = "round_robin";  // of MakePolicy
+  std::string policy = "predictive";  // of MakePolicy
   long long max_model_mib = 1024;
 };
 

@@ -61,10 +61,25 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
 
 void SlotIndex::FillLane(Lane* lane) const {
   lane->classes.clear();
+  lane->displaced = 0;
+  double devices = 0;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const SlotInfo& sample = (*slots_)[static_cast<size_t>(*classes_[i].all.begin())];
-    if (Suits(sample, lane->device, lane->needs)) lane->classes.push_back(static_cast<int>(i));
+    if (!Suits(sample, lane->device, lane->needs)) continue;
+    lane->classes.push_back(static_cast<int>(i));
+    if (!lane->device) continue;
+    for (int slot : classes_[i].all) {
+      std::set<int> sharing;
+      for (int core : states_[static_cast<size_t>(slot)].cores) {
+        for (int other : cores_[static_cast<size_t>(core)].slots) {
+          if (!(*slots_)[static_cast<size_t>(other)].device) sharing.insert(other);
+        }
+      }
+      lane->displaced += static_cast<double>(sharing.size());
+      ++devices;
+    }
   }
+  if (devices > 0) lane->displaced /= devices;
 }
 
 void SlotIndex::Place(int slot) {

@@ -53,6 +53,8 @@ class SlotIndex {
   int Free(int lane) const;
   bool AnyFree(int lane) const;
   bool Open(int lane) const;
+  // CPU slots that a busy slot of the device lane keeps from work, on average.
+  double Displaced(int lane) const { return lanes_[static_cast<size_t>(lane)].displaced; }
   // The first in order of id, free or not, of the usable ones if there are any; null when no slot
   // suits at all.
   const SlotInfo* First(int lane) const;
@@ -85,6 +87,7 @@ class SlotIndex {
     bool device = false;
     JobParams needs;  // target, device_key, threads
     std::vector<int> classes;
+    double displaced = 0;
   };
 
   int Find(const SlotId& id) const;  // -1: not in the list

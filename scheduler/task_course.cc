@@ -26,6 +26,33 @@ GradientBudget BudgetOf(const Job& job) {
   return MakeGradientBudget(job.params.trials_per_task, job.params.batch, known);
 }
 
+// Which waiting tasks are in flight with a partner.
+template <typename F>
+std::vector<bool> PartnersInFlight(const Job& job, F in_flight) {
+  std::vector<bool> followed(job.tasks.size());
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    followed[i] = Is<Waiting>(job.tasks[i].phase) && in_flight(TaskIndex{static_cast<int>(i)});
+  }
+  return followed;
+}
+
+// Trials a waiting task of a gradient job may be granted now: a round, less what is kept for tasks
+// under the floor and for those whose partner is in flight. `left`: not granted to any task yet.
+int GrantOf(const Job& job, size_t index, int floor, int left, const std::vector<bool>& followed) {
+  const Task& task = job.tasks[index];
+  if (!Is<Waiting>(task.phase) || followed[index]) return 0;
+  auto owed = [&](const Task& other, int up_to) {
+    return std::max(0, up_to - Reused(job.params, other) - other.budget);
+  };
+  int kept = 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    if (i == index || Is<Finished>(job.tasks[i].phase)) continue;
+    kept += owed(job.tasks[i], followed[i] ? job.params.trials_per_task : floor);
+  }
+  const int free = std::max(left - kept, std::min(left, owed(task, floor)));
+  return std::min({job.params.batch, free, owed(task, GradientCap(job.params.trials_per_task))});
+}
+
 }  // namespace
 
 // ---- what may be measured ----
@@ -177,41 +204,30 @@ std::optional<TaskIndex> Dispatcher::NextTask(const Job& job) const {
     }
     return std::nullopt;
   }
+  const std::vector<bool> followed =
+      PartnersInFlight(job, [&](TaskIndex task) { return PartnerInFlight(job, task); });
+  const int floor = BudgetOf(job).floor, left = PoolLeft(job);
   std::vector<ChoiceTask> choices;
+  choices.reserve(job.tasks.size());
   int given = 0;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
     const int counted = task.known + task.trials;
-    choices.push_back({Grant(job, TaskIndex{static_cast<int>(i)}) > 0,
-                       static_cast<double>(task.weight), task.flops, counted, task.curve,
+    choices.push_back({GrantOf(job, i, floor, left, followed) > 0, static_cast<double>(task.weight),
+                       task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
   }
-  const std::optional<size_t> chosen = ChooseTask(
-      choices, {job.params.batch, BudgetOf(job).floor, given / std::max(1, job.params.batch)});
+  const std::optional<size_t> chosen =
+      ChooseTask(choices, {job.params.batch, floor, given / std::max(1, job.params.batch)});
   if (!chosen) return std::nullopt;
   return TaskIndex{static_cast<int>(*chosen)};
 }
 
-// Trials a waiting task of a gradient job may be granted now: a round, less what is kept for tasks
-// under the floor and for those whose partner is in flight.
 int Dispatcher::Grant(const Job& job, TaskIndex index) const {
-  const Task& task = job.tasks[index.value];
-  if (!Is<Waiting>(task.phase) || PartnerInFlight(job, index)) return 0;
-  const GradientBudget budget = BudgetOf(job);
-  auto owed = [&](const Task& other, int up_to) {
-    return std::max(0, up_to - Reused(job.params, other) - other.budget);
-  };
-  const int left = PoolLeft(job);
-  int kept = 0;
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    const TaskIndex other{static_cast<int>(i)};
-    if (other == index || Is<Finished>(job.tasks[i].phase)) continue;
-    const bool followed = Is<Waiting>(job.tasks[i].phase) && PartnerInFlight(job, other);
-    kept += owed(job.tasks[i], followed ? job.params.trials_per_task : budget.floor);
-  }
-  const int free = std::max(left - kept, std::min(left, owed(task, budget.floor)));
-  return std::min({job.params.batch, free, owed(task, GradientCap(job.params.trials_per_task))});
+  return GrantOf(
+      job, static_cast<size_t>(index.value), BudgetOf(job).floor, PoolLeft(job),
+      PartnersInFlight(job, [this, &job](TaskIndex task) { return PartnerInFlight(job, task); }));
 }
 
 void Dispatcher::BeginRound(Job& job, TaskIndex index) {

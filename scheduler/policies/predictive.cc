@@ -7,9 +7,12 @@
 //     falls back by more than kLag for slots that others had no use for.
 //  3. Within a tenant: priority.
 //  4. Jobs that have a deadline and can still meet it, the earliest first, as long as their slack
-//     is not ample; then turns that have begun (see round_robin.cc), then jobs that would make
-//     everything end later if they waited longer (alone they take nearly as long as all that is
-//     left takes together), least slack first.
+//     is not ample. Where the first of them that is short of time has just enough of it when it is
+//     alone, later and other jobs of its tenant start nothing on the last slots it could use: a
+//     stage is never interrupted, and would stand in its way.
+//     Then turns that have begun (see round_robin.cc), then jobs that would make everything end
+//     later if they waited longer (alone they take nearly as long as all that is left takes
+//     together, and cannot keep the slots busy by themselves), least slack first.
 //  5. A profile stage is not started while its builds are so far behind that it would hold its
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
@@ -37,9 +40,14 @@ constexpr double kLag = 300;  // s
 constexpr absl::Duration kAgain = absl::Seconds(1);
 // A deadline presses when less is left than so many times what the job, and all others with
 // deadlines, would take.
-constexpr double kAmple = 4;
-// A job that takes so much of the horizon alone must not wait.
-constexpr double kCritical = 0.85;
+constexpr double kAmple = 10;
+// A job that alone would leave the busiest slot idle for some time must not wait once no more is
+// left of the horizon than it takes alone, and so many times that idle time: stages of others that
+// are not interrupted, and stages that take longer than predicted, delay it.
+constexpr double kGaps = 1.1;
+// Among others that are not interrupted a job takes so many times what it takes alone; and so many
+// times more while nothing of it has been measured.
+constexpr double kContended = 1.4, kUnknown = 2;
 // Predictions are off, most of all those of a job that has just begun; it is given up for late
 // only when no more than this share of its time is left.
 constexpr double kHopeful = 0.2;
@@ -47,24 +55,24 @@ constexpr double kHopeful = 0.2;
 constexpr int kSupply = 2;
 
 // What kind of urgency a group of items has; see the list above.
-enum Urgency : int64_t { kOverdue, kDeadline, kCriticalPath, kOrdinary };
+enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kOrdinary };
 // How soon a stage gives its device work.
 enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
 
 struct Group {
   int64_t tenant, priority, urgency, lane, path;
-  // 24 bits tenant, 6 priority (0 first), 2 urgency, 20 lane, 3 path
+  // 24 bits tenant, 6 priority (0 first), 3 urgency, 20 lane, 3 path
   int64_t Pack() const {
-    return (((tenant * 64 + priority) * 4 + urgency) << 20 | lane) << 3 | path;
+    return (((tenant * 64 + priority) * 8 + urgency) << 20 | lane) << 3 | path;
   }
   static Group Unpack(int64_t packed) {
     Group group{};
     group.path = packed & 7;
     group.lane = packed >> 3 & 0xfffff;
     packed >>= 23;
-    group.urgency = packed % 4;
-    group.priority = packed / 4 % 64;
-    group.tenant = packed / 256;
+    group.urgency = packed % 8;
+    group.priority = packed / 8 % 64;
+    group.tenant = packed / 512;
     return group;
   }
 };
@@ -81,8 +89,8 @@ class Predictive : public Policy {
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
     const Known& known = jobs_[job.id];
     const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
-    Group group{work.fetch ? 0 : known.tenant, 31 - std::clamp(job.params.priority, -32, 31),
-                kOrdinary, job.lane, PathOf(work, job)};
+    Group group{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
+                PathOf(work, job)};
     if (wait.passed >= patience) {
       group.tenant = group.priority = group.lane = group.path = 0;
       group.urgency = kOverdue;
@@ -96,16 +104,16 @@ class Predictive : public Policy {
     rank.until = absl::InfiniteFuture();
     rank.patience = patience;
     const Forecast::Load* load = view_.forecast->Of(job.id);
-    const double span = load == nullptr ? 0 : load->span_s;
-    const absl::Time latest_start = Urgent(job, span, wait.now, &group, &rank.until);
+    const absl::Time latest_start =
+        Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &group, &rank.until);
     // A turn that has begun goes on: see round_robin.cc.
     const bool turn =
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
     if (turn && group.urgency == kOrdinary) group.urgency = kCriticalPath;
-    rank.key[0] = turn && group.urgency != kDeadline ? 0 : 1;
+    rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
     if (group.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
-      group.lane = group.path = 0;
+      if (!work.device) group.lane = group.path = 0;
     } else {
       rank.key[1] = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
     }
@@ -116,6 +124,7 @@ class Predictive : public Policy {
   GroupRank RankOfGroup(int64_t packed) const override {
     const Group group = Group::Unpack(packed);
     if (group.urgency == kOverdue) return {-1, 0, 0};
+    if (InTheWay(group)) return kHeldBack;
     const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
     double urgency = static_cast<double>(group.urgency * 8);
     if (group.urgency == kOrdinary) {
@@ -143,6 +152,17 @@ class Predictive : public Policy {
       --running_;
     }
     known.runs = runs;
+    if (job.params.deadline != absl::InfiniteFuture()) {
+      if (runs) {
+        deadlines_.insert({job.params.deadline, job.id});
+      } else {
+        deadlines_.erase({job.params.deadline, job.id});
+      }
+      known.depth = job.params.pipeline_depth;
+      known.lane = job.lane;
+      known.priority = PriorityOf(job);
+      FindTight();
+    }
     if (job.final() && known.live == 0) jobs_.erase(job.id);
   }
 
@@ -162,6 +182,8 @@ class Predictive : public Policy {
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
     Known& known = jobs_[job.id];
     --known.live;
+    clock_ = now;
+    known.measured |= stage.kind == v1::STAGE_PROFILE;
     auto charged = charged_.find(stage.id);
     if (charged != charged_.end()) {
       const auto [lane, seconds] = charged->second;
@@ -170,8 +192,10 @@ class Predictive : public Policy {
             absl::ToDoubleSeconds(now - stage.started) - seconds);
       charged_.erase(charged);
     }
-    if (job.final() && known.live == 0) jobs_.erase(job.id);
+    if (!known.runs && job.final() && known.live == 0) jobs_.erase(job.id);
   }
+
+  std::vector<JobId> TakeStale() override { return std::exchange(stale_, {}); }
 
   bool HonoursDeadlines() const override { return true; }
 
@@ -181,11 +205,57 @@ class Predictive : public Policy {
     int64_t tenant = 0;
     int live = 0;
     bool turn = false;  // on the CPU, not over
+    // Of jobs with a deadline.
+    bool measured = false;
+    int depth = 0, lane = 0;
+    int64_t priority = 0;
   };
   struct Tenant {
     double served = 0;  // seconds of all slots of a lane
     int running = 0;    // jobs
   };
+
+  static int64_t PriorityOf(const Job& job) {
+    return 31 - std::clamp(job.params.priority, -32, 31);
+  }
+
+  // The first job by deadline that would miss it if others' stages got in its way.
+  void FindTight() {
+    std::optional<std::pair<absl::Time, JobId>> tight;
+    double before = 0;
+    for (const auto& entry : deadlines_) {
+      const Forecast::Load* load = view_.forecast->Of(entry.second);
+      if (load == nullptr) continue;
+      const double left = absl::ToDoubleSeconds(entry.first - clock_);
+      if (left < kHopeful * load->span_s) continue;
+      const double doubt = jobs_.at(entry.second).measured ? 1 : kUnknown;
+      if (left < before + kContended * doubt * load->span_s) {
+        tight = entry;
+        break;
+      }
+      before += load->share_s;
+    }
+    if (tight == tight_) return;
+    const auto end = std::pair(absl::InfiniteFuture(), JobId{});
+    for (auto it = deadlines_.upper_bound(std::min(tight.value_or(end), tight_.value_or(end)));
+         it != deadlines_.end(); ++it)
+      stale_.push_back(it->second);
+    if (tight) stale_.push_back(tight->second);
+    tight_ = tight;
+  }
+
+  // Whether the group's work would take the last slots from a job that has no time to wait. Only
+  // while that job runs, which an event ends.
+  bool InTheWay(const Group& group) const {
+    if (!tight_ || group.urgency <= kDeadline) return false;
+    const Known& tight = jobs_.at(tight_->second);
+    if (tight.live == 0 || group.tenant != tight.tenant || group.priority < tight.priority)
+      return false;
+    const bool device = group.path >= kCpuHeavy;
+    if (device && group.lane != tight.lane) return false;
+    const int needs = tight.depth > 0 ? tight.depth : 1 + view_.slots->Count(tight.lane);
+    return view_.slots->Free(device ? tight.lane : SlotIndex::kCpuLane) <= needs;
+  }
 
   Path PathOf(const WorkItem& work, const Job& job) const {
     switch (work.kind) {
@@ -205,8 +275,9 @@ class Predictive : public Policy {
   }
 
   // Sets the urgency of the group and until when it holds; returns by when the job must go on.
-  absl::Time Urgent(const Job& job, double span, absl::Time now, Group* group,
+  absl::Time Urgent(const Job& job, const Forecast::Load& load, absl::Time now, Group* group,
                     absl::Time* until) const {
+    const double span = load.span_s;
     const absl::Time deadline = job.params.deadline;
     if (deadline != absl::InfiniteFuture()) {
       const double ample = kAmple * (span + view_.forecast->DeadlineSeconds());
@@ -216,12 +287,13 @@ class Predictive : public Policy {
         *until = presses;
       } else if (now < lost) {
         *until = lost;
-        group->urgency = kDeadline;
+        group->urgency =
+            tight_ && std::pair(deadline, job.id) > *tight_ ? kLaterDeadline : kDeadline;
         return deadline;
       }
     }
     const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
-    const absl::Time critical = end - absl::Seconds(span / kCritical);
+    const absl::Time critical = end - absl::Seconds(span + kGaps * (span - load.share_s));
     if (critical <= now) {
       group->urgency = kCriticalPath;
     } else {
@@ -299,6 +371,10 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
+  std::set<std::pair<absl::Time, JobId>> deadlines_;  // of running jobs
+  std::optional<std::pair<absl::Time, JobId>> tight_;
+  std::vector<JobId> stale_;
+  absl::Time clock_ = absl::InfinitePast();
 };
 
 }  // namespace

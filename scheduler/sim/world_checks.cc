@@ -130,11 +130,15 @@ void World::CheckNoIdleSlot(const Process& process) {
   CheckHeldBack(process);
 }
 
-// A policy may keep a profile stage from starting only while a build stage of its task runs;
+// A policy may keep a profile stage from starting only while a build stage of its task runs, or any
+// stage of a job with a deadline;
 // `sequential`, whatever is not the job's whose turn it is.
 void World::CheckHeldBack(const Process& process) {
   const Dispatcher& dispatcher = *process.dispatcher;
   if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
+  for (const auto& [id, stage] : dispatcher.live()) {
+    if (dispatcher.FindJob(stage.job)->params.deadline != absl::InfiniteFuture()) return;
+  }
   const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;

@@ -245,9 +245,14 @@ class Course {
       ASSERT_EQ(turn.value_or(work.job), work.job) << "two jobs at a time, step " << step;
       turn = work.job;
     }
+    const bool deadline = std::any_of(
+        dispatcher_.live().begin(), dispatcher_.live().end(), [this](const auto& entry) {
+          return dispatcher_.FindJob(entry.second.job)->params.deadline != absl::InfiniteFuture();
+        });
     for (const WorkItem& work : plain) {
-      // Predictive holds back work on devices only, sequential that of other jobs.
-      const bool may_wait = policy_ == "predictive"   ? work.device
+      // Predictive holds back work on devices, and what is in the way of a deadline; sequential
+      // that of other jobs.
+      const bool may_wait = policy_ == "predictive"   ? work.device || (deadline && !work.fetch)
                             : policy_ == "sequential" ? !work.fetch && work.job != turn
                                                       : false;
       ASSERT_TRUE(may_wait || indexed.count(work)) << "step " << step;

@@ -45,6 +45,30 @@ TEST(SimulationTest, WithoutFaultsNothingIsLost) {
   }
 }
 
+// One job after another, one of them paused while it holds a task that they have in common: the
+// others must go on with it, and it with the rest when it comes back.
+TEST(SimulationTest, JobsInSequenceGetPastAPausedPartner) {
+  int done = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Scenario scenario = RandomScenario(seed, false);
+    scenario.faults.until = 1200;
+    scenario.faults.every = {1, 20};
+    scenario.faults.chaos["pause"] = 1;
+    const SimJob first = scenario.jobs.front();
+    scenario.jobs.assign(3, first);
+    for (SimJob& job : scenario.jobs) {
+      for (size_t i = 0; i < job.tasks.size(); ++i) job.tasks[i].key = i % 3 ? "" : "common";
+    }
+    WorldOptions options;
+    options.durable = options.checks = true;
+    const absl::StatusOr<WorldResult> result = RunWorld(scenario, "sequential", options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->violation, "") << "seed " << seed;
+    done += static_cast<int>(result->done_jobs);
+  }
+  EXPECT_GT(done, 200);
+}
+
 TEST(SimulationTest, TheSameSeedGivesTheSameDecisions) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const WorldResult a = *FuzzSeed(seed, "predictive", true),
