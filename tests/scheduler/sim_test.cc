@@ -222,8 +222,9 @@ TEST(ThesisTest, TakingTurnsReachesTheBounds) {
 }
 
 TEST(PolicyTest, PredictionsShortenTheMeanAndDoNotLengthenTheWhole) {
-  for (const char* mix : {"mix_cpu_and_device.json", "mix_fast_and_slow_machines.json",
-                          "mix_short_long.json", "mix_single_machine.json", "mix_sizes.json"}) {
+  for (const char* mix :
+       {"mix_cpu_and_device.json", "mix_fast_and_slow_machines.json", "mix_one_large.json",
+        "mix_short_long.json", "mix_single_machine.json", "mix_sizes.json"}) {
     const Report turns = RunFile(mix, "round_robin"), best = RunFile(mix, "predictive");
     EXPECT_LE(best.makespan, 1.01 * turns.makespan) << mix;
     EXPECT_LE(best.mean_completion, 0.9 * turns.mean_completion) << mix;
