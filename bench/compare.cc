@@ -135,7 +135,7 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
     if (batch.empty()) break;
     std::vector<cost_model::Result> results;
     for (const cost_model::Candidate& c : batch) {
-      const double seconds = problem.Seconds(c.trace);
+      HEDDLE_ASSIGN_OR_RETURN(const double seconds, problem.Seconds(c.trace));
       results.push_back({c.trace, seconds > 0, seconds});
       if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
       run.best.push_back(best > 0 ? best_known / best : 0);

@@ -189,15 +189,29 @@ absl::StatusOr<std::unique_ptr<ReplayProblem>> ReplayProblem::Make(ReplayTable t
       ++problem->left_out_;
       continue;
     }
+    row.trace = schedule::ToText(*schedule::ParseTrace(row.trace));  // it replayed, so it parses
+    if (!problem->seconds_.emplace(row.trace, row.seconds).second) continue;
     problem->features_->emplace(evaluated->hash, std::move(evaluated->features));
-    problem->seconds_[row.trace] = row.seconds;
     kept.rows.push_back(std::move(row));
   }
   if (kept.rows.empty()) {
     return absl::FailedPreconditionError(kept.header.name + ": an empty table; make it again");
   }
+  if (static_cast<size_t>(problem->left_out_) * kMaxLeftOut > table.rows.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kept.header.name, ": ", problem->left_out_, " of ", table.rows.size(),
+                     " candidates no longer replay; make the table again"));
+  }
   problem->neighbours_ = FindNeighbours(kept);
   return problem;
+}
+
+absl::StatusOr<double> ReplayProblem::Seconds(const std::string& trace) const {
+  const auto found = seconds_.find(trace);
+  if (found == seconds_.end()) {
+    return absl::NotFoundError(table_.header.name + ": a trace that the table does not have");
+  }
+  return found->second;
 }
 
 cost_model::Task ReplayProblem::MakeTask() const {

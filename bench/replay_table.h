@@ -78,17 +78,20 @@ std::unique_ptr<schedule::Space> MakeReplaySpace(
     const ReplayTable& table, const std::vector<std::vector<size_t>>& neighbours);
 
 // A table with what its searches share: the cost of reading it is paid once, not for every method
-// and seed. FailedPrecondition if the first row's trace no longer replays; rows that do not are
-// left out and counted.
+// and seed. Rows whose trace does not replay are left out and counted; FailedPrecondition if the
+// first row's does not, or more than one in kMaxLeftOut. Traces are kept as a search writes them
+// (schedule::ToText); of rows that are then the same one, the first stays.
 class ReplayProblem {
  public:
+  static constexpr int kMaxLeftOut = 20;
+
   static absl::StatusOr<std::unique_ptr<ReplayProblem>> Make(ReplayTable table);
 
   const ReplayTable& table() const { return table_; }
   int left_out() const { return left_out_; }
   cost_model::Task MakeTask() const;
-  // 0 for what failed. `trace` must be one of the table.
-  double Seconds(const std::string& trace) const { return seconds_.at(trace); }
+  // 0 for what failed. NotFound for a trace that the table does not have.
+  absl::StatusOr<double> Seconds(const std::string& trace) const;
   const std::vector<float>& FeaturesOf(size_t row) const;  // of the schedule, as a search sees it
 
  private:

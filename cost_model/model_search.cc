@@ -24,6 +24,8 @@ constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 // Random candidates of which the roofline picks one.
 constexpr int kDrafts = 8;
 
+bool KnowsOthers(const OtherTasks* others) { return others != nullptr && !others->empty(); }
+
 std::vector<size_t> Columns(const Method& method, bool alone) {
   std::vector<std::string> without = method.without;
   if (alone) {
@@ -32,12 +34,17 @@ std::vector<size_t> Columns(const Method& method, bool alone) {
   return *ColumnsWithout(without);
 }
 
+uint64_t HashOf(const std::vector<size_t>& columns) {
+  return HashBytes(
+      {reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(size_t)});
+}
+
 class ModelSearch final : public StrategySearch {
  public:
   ModelSearch(Task task, const Method& method, uint64_t seed)
       : StrategySearch(method.name, std::move(task), seed),
         method_(method),
-        columns_(Columns(method, candidates().others() == nullptr)),
+        columns_(Columns(method, !KnowsOthers(candidates().others()))),
         transfer_(candidates().others(), columns_),
         model_(MakeModel(method.model, seed)) {}
 
@@ -71,7 +78,8 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
   if (n <= 0) return out;
   if (auto first = candidates().TakeDefault()) out.push_back(*std::move(first));
   const int missing = n - static_cast<int>(out.size());
-  if (!model_->trained() && transfer_.Active(0)) HEDDLE_RETURN_IF_ERROR(Fit());
+  // From other tasks, or from a state whose model was dropped.
+  if (!model_->trained()) HEDDLE_RETURN_IF_ERROR(Fit());
   if (model_->trained() && missing > 0) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
@@ -171,13 +179,17 @@ absl::Status ModelSearch::Fit() {
   const size_t own = training.size();
   HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training, method_.model, candidates().seed()));
   const bool enough = own >= kMinSamples && samples_.Rankable();
-  if (!enough && !transfer_.Active(own)) return absl::OkStatus();
+  if (!enough && !transfer_.Active(own)) {
+    // What it learned from the others before they were switched off counts no more.
+    if (model_->trained()) model_ = MakeModel(method_.model, candidates().seed());
+    return absl::OkStatus();
+  }
   transfer_.Append(own, training);
   return model_->Fit(training);
 }
 
 void ModelSearch::SaveOwn(BlobWriter& w) const {
-  w.Unsigned(columns_.size());
+  w.Fixed64(HashOf(columns_));
   w.Bytes(model_->Serialize());
   samples_.Save(w);
   pending_.Save(w);
@@ -187,10 +199,13 @@ void ModelSearch::SaveOwn(BlobWriter& w) const {
 }
 
 absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
-  if (r.Unsigned() != columns_.size()) {
-    return absl::DataLossError("search state: its model sees other features");
+  // A model that sees other features is dropped; the next Propose fits one to the samples.
+  const bool same_columns = r.Fixed64() == HashOf(columns_);
+  const std::string_view bytes = r.Bytes();
+  std::unique_ptr<Model> model = MakeModel(method_.model, seed);
+  if (same_columns) {
+    HEDDLE_ASSIGN_OR_RETURN(model, ParseModel(bytes, method_.model, seed));
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ParseModel(r.Bytes(), method_.model, seed));
   SampleSet samples;
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));
   PendingPoints pending = PendingPoints::Load(r);

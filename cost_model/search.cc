@@ -12,7 +12,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 struct Strategy {
   std::string_view name;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "compiler/ir/status_macros.h"
@@ -17,11 +18,14 @@ double Weight(size_t own) { return std::exp2(-static_cast<double>(own) / Transfe
 Transfer::Transfer(const OtherTasks* others, const std::vector<size_t>& columns) {
   if (others == nullptr || others->empty()) return;
   std::map<int, size_t> left;
-  for (const Sample& s : *others) left[s.group] = 0;
-  for (auto& [group, room] : left) room = std::max<size_t>(kMaxSamples / left.size(), 1);
+  for (const Sample& s : *others) ++left[s.group];
+  std::erase_if(left, [](const auto& group) { return group.second < 2; });
+  while (left.size() > kMaxSamples / 2) left.erase(std::prev(left.end()));
+  for (auto& [group, room] : left) room = kMaxSamples / left.size();
   for (const Sample& s : *others) {
-    if (left[s.group] == 0) continue;
-    --left[s.group];
+    const auto room = left.find(s.group);
+    if (room == left.end() || room->second == 0) continue;
+    --room->second;
     others_.push_back({Pick(s.features, columns), s.score, s.group});
   }
 }
@@ -39,7 +43,11 @@ void Transfer::Append(size_t own, std::vector<Sample>& training) const {
 }
 
 absl::Status Transfer::Judge(const std::vector<Sample>& own, const ModelSpec& spec, uint64_t seed) {
-  if (judged_ || own.size() < kJudged || !Active(own.size())) return absl::OkStatus();
+  size_t due = 0;
+  for (const size_t n : kJudged) due = own.size() >= n ? n : due;
+  if (due <= judged_ || !Active(own.size())) return absl::OkStatus();
+  const auto same = [&](const Sample& s) { return s.score == own[0].score; };
+  if (std::all_of(own.begin(), own.end(), same)) return absl::OkStatus();
   const std::unique_ptr<Model> model = MakeModel(spec, seed);
   HEDDLE_RETURN_IF_ERROR(model->Fit(others_));
   std::vector<std::vector<float>> features;
@@ -53,7 +61,7 @@ absl::Status Transfer::Judge(const std::vector<Sample>& own, const ModelSpec& sp
       right += found[i].score > found[j].score ? 1 : found[i].score == found[j].score ? 0.5 : 0;
     }
   }
-  judged_ = true;
+  judged_ = due;
   misleads_ = right <= kLeastPairs * all;
   return absl::OkStatus();
 }
@@ -64,7 +72,7 @@ void Transfer::Save(BlobWriter& w) const {
 }
 
 void Transfer::Load(BlobReader& r) {
-  judged_ = r.Unsigned() != 0;
+  judged_ = r.Unsigned();
   misleads_ = r.Unsigned() != 0;
 }
 

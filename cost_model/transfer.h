@@ -16,17 +16,17 @@ namespace heddle::cost_model {
 
 class Transfer {
  public:
-  // Samples of others that a fit takes at most: as many of each task as there is room for.
+  // Samples of others that a fit takes at most: as many of each task as there is room for. A task
+  // with one sample has no pair to learn from, and is left out.
   static constexpr size_t kMaxSamples = 1024;
   // The weight of the others halves with so many samples of one's own, and below the least they are
   // left out. (AutoTVM's numbers.)
   static constexpr double kHalving = 64;
   static constexpr double kLeastWeight = 0.05;
   // With so many samples of one's own it is judged whether the others mislead: a model of them
-  // alone must order more than this share of the pairs. (On replay tables, two thirds of the pairs
-  // of a depthwise convolution that others ordered right made its search slower, four fifths of a
-  // convolution's made it faster.)
-  static constexpr size_t kJudged = 16;
+  // alone must order more than this share of the pairs. The share was set by two development
+  // tables only.
+  static constexpr size_t kJudged[] = {16, 32, 64};
   static constexpr double kLeastPairs = 0.7;
 
   // `others` may be null, and must outlive it.
@@ -36,7 +36,8 @@ class Transfer {
   bool Active(size_t own) const;
   // The others' samples, with the weight they have for a search with `own` samples of its own.
   void Append(size_t own, std::vector<Sample>& training) const;
-  // Looks, once, whether the others mislead: fits a model of them to judge `own` by.
+  // Looks, at each of kJudged, whether the others mislead: fits a model of them to judge `own` by.
+  // While no two of `own` differ it waits; what was found to mislead stays switched off.
   absl::Status Judge(const std::vector<Sample>& own, const ModelSpec& spec, uint64_t seed);
   bool misleads() const { return misleads_; }
 
@@ -45,7 +46,8 @@ class Transfer {
 
  private:
   std::vector<Sample> others_;
-  bool judged_ = false, misleads_ = false;
+  size_t judged_ = 0;  // with so many samples of one's own
+  bool misleads_ = false;
 };
 
 }  // namespace heddle::cost_model

@@ -176,8 +176,31 @@ TEST(ReplayProblem, LeavesOutWhatNoLongerReplays) {
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ((*problem)->left_out(), 1);
   EXPECT_EQ((*problem)->table().rows.size(), rows - 1);
+  ReplayTable outdated = table;
+  for (size_t i = 1; i <= rows / ReplayProblem::kMaxLeftOut + 1; ++i) {
+    outdated.rows[i].trace = "split nowhere 2 2\n";
+  }
+  const absl::Status refused = ReplayProblem::Make(outdated).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("make the table again"));
   table.rows[0].trace = "split nowhere 2 2\n";
   EXPECT_EQ(ReplayProblem::Make(table).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// A table may hold traces in another form than searches write them.
+TEST(ReplayProblem, KnowsTracesInAnyForm) {
+  ReplayTable table = MakeTable(30);
+  for (ReplayRow& row : table.rows) row.trace = "\n" + row.trace;
+  const size_t rows = table.rows.size();
+  table.rows.push_back(table.rows[3]);
+  table.rows.back().trace += "\n";
+  const auto problem = ReplayProblem::Make(table);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ((*problem)->table().rows.size(), rows) << "one and the same only once";
+  const auto run = RunSearch(**problem, {.strategy = "random", .trials = 40});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->best.size(), 40u);
+  EXPECT_EQ((*problem)->Seconds("no trace").status().code(), absl::StatusCode::kNotFound);
 }
 
 class EveryMethod : public ::testing::TestWithParam<std::string> {};

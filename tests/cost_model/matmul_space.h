@@ -121,4 +121,17 @@ inline double AnalyticSeconds(const std::string& trace_text) {
   return seconds * (1 + 0.05 * static_cast<double>(HashBytes(trace_text) % 100) / 100) * 1e-9;
 }
 
+inline std::vector<Result> Measure(const std::vector<Candidate>& candidates) {
+  std::vector<Result> results;
+  for (const Candidate& c : candidates)
+    results.push_back({c.trace, true, AnalyticSeconds(c.trace)});
+  return results;
+}
+
+inline std::vector<std::string> Traces(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> traces;
+  for (const Candidate& c : candidates) traces.push_back(c.trace);
+  return traces;
+}
+
 }  // namespace heddle::cost_model::testing

@@ -11,8 +11,6 @@
 
 #include "compiler/tensor/expression.h"
 #include "cost_model/methods.h"
-#include "cost_model/samples.h"
-#include "cost_model/shortlist.h"
 #include "cost_model/strategies.h"
 #include "tests/cost_model/matmul_space.h"
 
@@ -23,6 +21,8 @@ using testing::AnalyticSeconds;
 using ::testing::HasSubstr;
 using testing::MatmulSpace;
 using testing::MatmulTask;
+using testing::Measure;
+using testing::Traces;
 
 std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
   return MakeModelSearch(std::move(task), *FindMethod("annealing"), seed);
@@ -35,19 +35,6 @@ std::unique_ptr<Search> MakeEnsemble(Task task, uint64_t seed) {
 }
 
 using Maker = std::unique_ptr<Search> (*)(Task, uint64_t);
-
-std::vector<Result> Measure(const std::vector<Candidate>& candidates) {
-  std::vector<Result> results;
-  for (const Candidate& c : candidates)
-    results.push_back({c.trace, true, AnalyticSeconds(c.trace)});
-  return results;
-}
-
-std::vector<std::string> Traces(const std::vector<Candidate>& candidates) {
-  std::vector<std::string> traces;
-  for (const Candidate& c : candidates) traces.push_back(c.trace);
-  return traces;
-}
 
 class EveryStrategy : public ::testing::TestWithParam<Maker> {};
 INSTANTIATE_TEST_SUITE_P(Strategies, EveryStrategy,
@@ -210,57 +197,6 @@ TEST_P(EveryStrategy, RefusesDamagedAndForeignStates) {
   expect_data_loss(other(MatmulTask({}), 2)->Save(), "strategy");
 }
 
-TEST(AnnealingSearch, RefusesAStateOfAnotherSpace) {
-  const auto search = MakeAnnealing(MatmulTask({}), 2);
-  ASSERT_TRUE(search->Update(Measure(*search->Propose(32))).ok());
-  const auto smaller = MakeAnnealing(MatmulTask({.tiles = 2}), 2);
-  EXPECT_EQ(smaller->Restore(search->Save()).code(), absl::StatusCode::kDataLoss);
-}
-
-TEST(AnnealingSearch, RefusesAStateWhoseModelSeesOtherFeatures) {
-  const auto search = MakeAnnealing(MatmulTask({}), 2);
-  ASSERT_TRUE(search->Update(Measure(*search->Propose(32))).ok());
-  Method all = *FindMethod("annealing");
-  all.without_alone = {};
-  const auto other = MakeModelSearch(MatmulTask({}), all, 2);
-  const absl::Status status = other->Restore(search->Save());
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("other features"));
-}
-
-TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {
-  const auto search = MakeAnnealing(MatmulTask({}), 2);
-  for (double seconds : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    EXPECT_EQ(search->Update({{"", true, seconds}}).code(), absl::StatusCode::kInvalidArgument);
-  }
-  EXPECT_TRUE(search->Update({{"", false, 0}}).ok());
-}
-
-TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
-  const auto search = MakeAnnealing(MatmulTask({}), 2);
-  const auto first = search->Propose(16);
-  EXPECT_TRUE(std::all_of(first->begin() + 1, first->end(),
-                          [](const Candidate& c) { return c.origin == "random"; }));
-  ASSERT_TRUE(search->Update(Measure(*first)).ok());
-  int annealed = 0, random = 0;
-  for (int batch = 0; batch < 6; ++batch) {
-    const auto proposed = search->Propose(16);
-    for (const Candidate& c : *proposed) ++(c.origin == "annealing" ? annealed : random);
-    ASSERT_TRUE(search->Update(Measure(*proposed)).ok());
-  }
-  EXPECT_GE(annealed, 6 * 14);
-  EXPECT_GE(random, 1);  // epsilon
-}
-
-TEST(AnnealingSearch, WorkOfAProposalIsBounded) {
-  int expansions = 0;
-  const auto search = MakeAnnealing(MatmulTask({}, &expansions), 2);
-  ASSERT_TRUE(search->Update(Measure(*search->Propose(64))).ok());
-  expansions = 0;
-  ASSERT_EQ(search->Propose(64)->size(), 64u);
-  EXPECT_LE(expansions, 1536 + 64 + 64 * 16 + 2 * 64);
-}
-
 TEST(GridSearch, GoesThroughASmallSpaceInOrder) {
   const MatmulSpace::Shape shape = {.tiles = 3, .orders = 2, .inner = 2, .parallel = 1};
   auto search = MakeGridSearch(MatmulTask(shape), 1);
@@ -283,37 +219,6 @@ TEST(GridSearch, GoesThroughASmallSpaceInOrder) {
     ASSERT_TRUE(search->Restore(state).ok());
   }
   EXPECT_EQ(seen, in_order);
-}
-
-double BestOf(const std::unique_ptr<Search>& search, int batches, int batch_size) {
-  double best = HUGE_VAL;
-  for (int batch = 0; batch < batches; ++batch) {
-    const auto results = Measure(*search->Propose(batch_size));
-    for (const Result& r : results) best = std::min(best, r.seconds);
-    EXPECT_TRUE(search->Update(results).ok());
-  }
-  return best;
-}
-
-class BetterThanRandom : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Methods, BetterThanRandom,
-                         ::testing::Values("annealing", "evolutionary", "regression"));
-
-TEST_P(BetterThanRandom, FindsBetterCandidates) {
-  double log_ratio = 0;
-  int wins = 0;
-  constexpr int kSeeds = 10;
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-    const double annealed =
-        BestOf(MakeModelSearch(MatmulTask({}), *FindMethod(GetParam()), seed), 6, 16);
-    const double random = BestOf(MakeRandomSearch(MatmulTask({}), seed), 6, 16);
-    log_ratio += std::log(random / annealed);
-    wins += annealed < random;
-  }
-  std::printf("random / annealing: %.3f, wins %d of %d\n", std::exp(log_ratio / kSeeds), wins,
-              kSeeds);
-  EXPECT_GT(std::exp(log_ratio / kSeeds), 1.4);
-  EXPECT_GE(wins, 9);
 }
 
 // A convolution with padding, bias and activation, as the graph makes it.
@@ -403,135 +308,6 @@ TEST(MakeSearch, StatesOfOtherTasksAreRefused) {
             absl::StatusCode::kDataLoss);
   EXPECT_EQ((*MakeSearch(Convolution(), target, {}))->Restore(state).code(),
             absl::StatusCode::kDataLoss);
-}
-
-TEST(Shortlist, HoldsTheBestOncePerTrace) {
-  Shortlist list(3);
-  EXPECT_TRUE(list.Offer({0}, 10, 1.0f));
-  EXPECT_FALSE(list.Offer({1}, 10, 5.0f)) << "another point of the same trace";
-  EXPECT_TRUE(list.Offer({2}, 12, 3.0f));
-  EXPECT_TRUE(list.Offer({3}, 13, 2.0f));
-  EXPECT_FALSE(list.Offer({4}, 14, 0.5f)) << "worse than all of a full list";
-  EXPECT_TRUE(list.Offer({5}, 15, 2.5f));
-  std::vector<uint64_t> hashes;
-  for (const Shortlist::Entry& e : list.entries()) hashes.push_back(e.hash);
-  EXPECT_EQ(hashes, (std::vector<uint64_t>{12, 15, 13}));
-  EXPECT_TRUE(list.Offer({0}, 10, 4.0f)) << "what fell off may come back";
-  EXPECT_FALSE(Shortlist(0).Offer({0}, 1, 1.0f));
-}
-
-// The greedy choice against the best of all batches: for a monotone submodular sum of scores that
-// are not negative and covered choices it is within 1 - 1/e.
-TEST(Shortlist, DiverseOrderIsWithinTheBoundOfTheBestBatch) {
-  std::mt19937_64 rng(7);
-  constexpr size_t kEntries = 9, kBatch = 4;
-  double worst = 1;
-  for (int round = 0; round < 50; ++round) {
-    Shortlist list(kEntries);
-    while (list.entries().size() < kEntries) {
-      list.Offer({static_cast<int32_t>(rng() % 3), static_cast<int32_t>(rng() % 3),
-                  static_cast<int32_t>(rng() % 3)},
-                 rng(), static_cast<float>(rng() % 100) / 50);
-    }
-    std::vector<float> scores;
-    for (const auto& e : list.entries()) scores.push_back(e.score);
-    const double unit = Spread(scores);
-    const auto value = [&](const std::vector<size_t>& batch) {
-      double sum = 0;
-      std::set<std::pair<size_t, int32_t>> covered;
-      for (size_t i : batch) {
-        const auto& e = list.entries()[i];
-        sum += e.score / unit;
-        for (size_t d = 0; d < e.point.size(); ++d) covered.insert({d, e.point[d]});
-      }
-      return sum + 2 * static_cast<double>(covered.size()) / 3;
-    };
-    double best = 0;
-    for (unsigned mask = 0; mask < 1u << kEntries; ++mask) {
-      if (__builtin_popcount(mask) != kBatch) continue;
-      std::vector<size_t> batch;
-      for (size_t i = 0; i < kEntries; ++i) {
-        if (mask >> i & 1) batch.push_back(i);
-      }
-      best = std::max(best, value(batch));
-    }
-    std::vector<size_t> greedy = list.DiverseOrder(2);
-    greedy.resize(kBatch);
-    worst = std::min(worst, value(greedy) / best);
-  }
-  EXPECT_GE(worst, 1 - 1 / std::exp(1));
-  EXPECT_LE(worst, 1);
-}
-
-TEST(Shortlist, PrefersChoicesThatNoEarlierEntryMade) {
-  Shortlist list(4);
-  list.Offer({1, 1}, 1, 1.00f);
-  list.Offer({1, 1}, 2, 0.99f);
-  list.Offer({2, 2}, 3, 0.98f);
-  list.Offer({3, 1}, 4, -5.0f);
-  EXPECT_EQ(list.DiverseOrder(2), (std::vector<size_t>{0, 2, 1, 3}));
-}
-
-std::vector<size_t> AllColumns() { return *ColumnsWithout({}); }
-
-Measured MakeMeasured(uint64_t hash, double seconds, uint64_t seed) {
-  Measured m;
-  m.hash = hash;
-  m.seconds = seconds;
-  m.point = {1, 2, 3, 4, 5, 6};
-  std::mt19937_64 rng(seed);
-  for (size_t k = 0; k < FeatureTable().size(); ++k) {
-    m.features.push_back(k % 3 == 0 ? static_cast<float>(rng() % 8192) / 256 : 7.5f);
-  }
-  return m;
-}
-
-TEST(SampleSet, KeepsTheBestAndTheLatestInAModestState) {
-  SampleSet samples;
-  constexpr int kAll = 2500;
-  for (int i = 0; i < kAll; ++i) {
-    // The first 600 are the best ones.
-    samples.Add(MakeMeasured(static_cast<uint64_t>(i), i < 600 ? 1e-3 + i * 1e-6 : 1.0 + i % 7,
-                             static_cast<uint64_t>(i)));
-  }
-  std::set<uint64_t> kept;
-  for (const Measured& m : samples.all()) kept.insert(m.hash);
-  EXPECT_EQ(kept.size(), SampleSet::kMaxBest + SampleSet::kMaxRecent);
-  for (uint64_t i = 0; i < 600; ++i) EXPECT_TRUE(kept.contains(i)) << i;
-  for (uint64_t i = kAll - 900; i < kAll; ++i) EXPECT_TRUE(kept.contains(i)) << i;
-
-  BlobWriter w;
-  samples.Save(w);
-  const std::string bytes = std::move(w).Take();
-  EXPECT_LT(bytes.size(), size_t{1} << 20);
-  SampleSet copy;
-  BlobReader r(bytes);
-  ASSERT_TRUE(copy.Load(r).ok());
-  EXPECT_TRUE(r.AtEnd());
-  ASSERT_EQ(copy.all().size(), samples.all().size());
-  for (size_t i = 0; i < copy.all().size(); ++i) {
-    EXPECT_EQ(copy.all()[i].features, samples.all()[i].features);
-    EXPECT_EQ(copy.all()[i].seconds, samples.all()[i].seconds);
-    EXPECT_EQ(copy.all()[i].point, samples.all()[i].point);
-  }
-}
-
-TEST(SampleSet, ScoresAreRelativeToTheBestAndARepeatKeepsTheBetter) {
-  SampleSet samples;
-  samples.Add(MakeMeasured(1, 4e-3, 1));
-  samples.Add(MakeMeasured(2, 0, 2));
-  EXPECT_TRUE(samples.Rankable());
-  samples.Add(MakeMeasured(3, 1e-3, 3));
-  samples.Add(MakeMeasured(1, 2e-3, 1));
-  samples.Add(MakeMeasured(3, 0, 3));
-  const std::vector<Sample> training = samples.Training(32, AllColumns());
-  ASSERT_EQ(training.size(), 3u);
-  EXPECT_FLOAT_EQ(training[0].score, 0.5f);
-  EXPECT_FLOAT_EQ(training[1].score, 0.0f);
-  EXPECT_FLOAT_EQ(training[2].score, 1.0f);
-  samples.Add(MakeMeasured(4, 1.01e-3, 4));
-  EXPECT_FLOAT_EQ(samples.Training(32, AllColumns())[3].score, 1.0f) << "a difference of noise";
-  EXPECT_EQ(samples.BestPoints(5).size(), 3u);  // failures are no place to start
 }
 
 }  // namespace

@@ -1,0 +1,206 @@
+// Searches with a model: what they learn, from their own task and from others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+
+#include "cost_model/methods.h"
+#include "cost_model/strategies.h"
+#include "cost_model/transfer.h"
+#include "tests/cost_model/matmul_space.h"
+
+namespace heddle::cost_model {
+namespace {
+
+using testing::MatmulTask;
+using testing::Measure;
+using testing::Traces;
+
+std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
+  return MakeModelSearch(std::move(task), *FindMethod("annealing"), seed);
+}
+
+TEST(AnnealingSearch, RefusesAStateOfAnotherSpace) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  ASSERT_TRUE(search->Update(Measure(*search->Propose(32))).ok());
+  const auto smaller = MakeAnnealing(MatmulTask({.tiles = 2}), 2);
+  EXPECT_EQ(smaller->Restore(search->Save()).code(), absl::StatusCode::kDataLoss);
+}
+
+// What was measured is kept, and the model is fitted anew.
+TEST(AnnealingSearch, FitsAgainAfterAStateWhoseModelSeesOtherFeatures) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  const std::vector<Candidate> measured = *search->Propose(32);
+  ASSERT_TRUE(search->Update(Measure(measured)).ok());
+  Method method = *FindMethod("annealing");
+  method.epsilon = 0;
+  method.without_alone = {"side"};
+  ASSERT_NE(*ColumnsWithout(method.without_alone),
+            *ColumnsWithout(FindMethod("annealing")->without_alone));
+  const auto other = MakeModelSearch(MatmulTask({}), method, 2);
+  const absl::Status status = other->Restore(search->Save());
+  ASSERT_TRUE(status.ok()) << status;
+  const auto proposed = other->Propose(16);
+  ASSERT_TRUE(proposed.ok()) << proposed.status();
+  for (const Candidate& c : *proposed) {
+    EXPECT_EQ(c.origin, "annealing");
+    for (const Candidate& before : measured) EXPECT_NE(c.trace, before.trace);
+  }
+}
+
+std::shared_ptr<OtherTasks> MakeOthers(int samples) {
+  auto others = std::make_shared<OtherTasks>();
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < samples; ++i) {
+    Sample sample{std::vector<float>(FeatureTable().size()), static_cast<float>(i % 32) / 32, 1};
+    for (float& f : sample.features) f = static_cast<float>(rng() % 64);
+    others->push_back(std::move(sample));
+  }
+  return others;
+}
+
+// Failures say nothing about what others know, until they are too many to listen to others still;
+// then the model of the others goes.
+TEST(AnnealingSearch, ForgetsOthersWhenTheyCountNoMore) {
+  Method method = *FindMethod("annealing");
+  method.epsilon = 0;
+  Task task = MatmulTask({});
+  task.others = MakeOthers(64);
+  const auto search = MakeModelSearch(std::move(task), method, 2);
+  const auto fail = [&](int n) {
+    const auto proposed = search->Propose(n);
+    std::vector<Result> results;
+    for (const Candidate& c : *proposed) results.push_back({c.trace, false, 0});
+    EXPECT_TRUE(search->Update(results).ok());
+    return proposed->back().origin;
+  };
+  EXPECT_EQ(fail(16), "annealing");
+  EXPECT_EQ(fail(16), "annealing") << "after 16 failures";
+  EXPECT_EQ(fail(288), "annealing");
+  EXPECT_EQ(fail(16), "random") << "nothing to fit a model to";
+}
+
+// No others at all and an empty list of them are the same.
+TEST(AnnealingSearch, AnEmptyListOfOthersIsNone) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  Task task = MatmulTask({});
+  task.others = std::make_shared<OtherTasks>();
+  const auto other = MakeAnnealing(std::move(task), 2);
+  for (int batch = 0; batch < 3; ++batch) {
+    const std::vector<Candidate> proposed = *search->Propose(16);
+    EXPECT_EQ(Traces(proposed), Traces(*other->Propose(16)));
+    ASSERT_TRUE(search->Update(Measure(proposed)).ok());
+    ASSERT_TRUE(other->Update(Measure(proposed)).ok());
+  }
+  EXPECT_EQ(search->Save(), other->Save());
+}
+
+TEST(Transfer, TakesNoMoreThanItMayAndNoTaskOfOneSample) {
+  const std::vector<size_t> columns = *ColumnsWithout({});
+  OtherTasks others = *MakeOthers(1);
+  EXPECT_FALSE(Transfer(&others, columns).Active(0));
+  others = *MakeOthers(5000);
+  for (const int tasks : {1, 3, 600, 2500}) {
+    for (size_t i = 0; i < others.size(); ++i) others[i].group = 1 + static_cast<int>(i) % tasks;
+    std::vector<Sample> training;
+    Transfer(&others, columns).Append(0, training);
+    EXPECT_LE(training.size(), Transfer::kMaxSamples);
+    EXPECT_GT(training.size(), Transfer::kMaxSamples / 2);
+    std::map<int, int> of;
+    for (const Sample& s : training) ++of[s.group];
+    for (const auto& [group, n] : of) EXPECT_GE(n, 2) << group;
+  }
+}
+
+// Lies that come to light with more samples of one's own: what is right about the first 16 may
+// mislead about the next.
+TEST(Transfer, IsJudgedAgain) {
+  const std::vector<size_t> columns = *ColumnsWithout({});
+  const auto others = MakeOthers(64);
+  Transfer transfer(others.get(), columns);
+  std::vector<Sample> own(others->begin(), others->begin() + 16);
+  std::vector<Sample> failures = own;
+  for (Sample& s : failures) s.score = 0;
+  ASSERT_TRUE(transfer.Judge(failures, {}, 1).ok());
+  EXPECT_FALSE(transfer.misleads()) << "no pair to judge by";
+  ASSERT_TRUE(transfer.Judge(own, {}, 1).ok());
+  EXPECT_FALSE(transfer.misleads());
+  std::vector<Sample> lies(others->begin(), others->begin() + 31);
+  for (Sample& s : lies) s.score = 1 - s.score;
+  ASSERT_TRUE(transfer.Judge(lies, {}, 1).ok());
+  EXPECT_FALSE(transfer.misleads()) << "not judged between 16 and 32";
+  lies.push_back(own[0]);
+  ASSERT_TRUE(transfer.Judge(lies, {}, 1).ok());
+  EXPECT_TRUE(transfer.misleads());
+}
+
+TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  for (double seconds : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_EQ(search->Update({{"", true, seconds}}).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(search->Update({{"", false, 0}}).ok());
+}
+
+TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  const auto first = search->Propose(16);
+  EXPECT_TRUE(std::all_of(first->begin() + 1, first->end(),
+                          [](const Candidate& c) { return c.origin == "random"; }));
+  ASSERT_TRUE(search->Update(Measure(*first)).ok());
+  int annealed = 0, random = 0;
+  for (int batch = 0; batch < 6; ++batch) {
+    const auto proposed = search->Propose(16);
+    for (const Candidate& c : *proposed) ++(c.origin == "annealing" ? annealed : random);
+    ASSERT_TRUE(search->Update(Measure(*proposed)).ok());
+  }
+  EXPECT_GE(annealed, 6 * 14);
+  EXPECT_GE(random, 1);  // epsilon
+}
+
+TEST(AnnealingSearch, WorkOfAProposalIsBounded) {
+  int expansions = 0;
+  const auto search = MakeAnnealing(MatmulTask({}, &expansions), 2);
+  ASSERT_TRUE(search->Update(Measure(*search->Propose(64))).ok());
+  expansions = 0;
+  ASSERT_EQ(search->Propose(64)->size(), 64u);
+  EXPECT_LE(expansions, 1536 + 64 + 64 * 16 + 2 * 64);
+}
+
+double BestOf(const std::unique_ptr<Search>& search, int batches, int batch_size) {
+  double best = HUGE_VAL;
+  for (int batch = 0; batch < batches; ++batch) {
+    const auto results = Measure(*search->Propose(batch_size));
+    for (const Result& r : results) best = std::min(best, r.seconds);
+    EXPECT_TRUE(search->Update(results).ok());
+  }
+  return best;
+}
+
+class BetterThanRandom : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Methods, BetterThanRandom,
+                         ::testing::Values("annealing", "evolutionary", "regression"));
+
+TEST_P(BetterThanRandom, FindsBetterCandidates) {
+  double log_ratio = 0;
+  int wins = 0;
+  constexpr int kSeeds = 10;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const double annealed =
+        BestOf(MakeModelSearch(MatmulTask({}), *FindMethod(GetParam()), seed), 6, 16);
+    const double random = BestOf(MakeRandomSearch(MatmulTask({}), seed), 6, 16);
+    log_ratio += std::log(random / annealed);
+    wins += annealed < random;
+  }
+  std::printf("random / annealing: %.3f, wins %d of %d\n", std::exp(log_ratio / kSeeds), wins,
+              kSeeds);
+  EXPECT_GT(std::exp(log_ratio / kSeeds), 1.4);
+  EXPECT_GE(wins, 9);
+}
+
+}  // namespace
+}  // namespace heddle::cost_model
