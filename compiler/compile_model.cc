@@ -16,6 +16,7 @@
 #include "compiler/graph/memory_plan.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
+#include "compiler/pass/overwrite.h"
 #include "compiler/runtime/cpu_features.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module.h"
@@ -246,7 +247,13 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
     value_calls.push_back({kernel_of[i], fused.groups[i].inputs, {}});
   HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, &fused));
   for (size_t i = 0; i < fused.groups.size(); ++i) value_calls[i].taken = fused.groups[i].inputs;
-  const graph::MemoryPlan plan = graph::PlanMemory(fused, {.share = options.share_memory});
+  graph::MemoryPlanOptions memory = {.share = options.share_memory};
+  for (int kernel : kernel_of) {
+    auto& pairs = memory.may_overwrite.emplace_back();
+    for (const pass::Overwrite& pair : pass::FindOverwrites(kernels.lowered(kernel).kernel))
+      pairs.emplace_back(pair.output, pair.input);
+  }
+  const graph::MemoryPlan plan = graph::PlanMemory(fused, memory);
   HEDDLE_ASSIGN_OR_RETURN(internal::Places places, internal::AssignPlaces(fused, plan));
 
   runtime::Module module;

@@ -1,6 +1,7 @@
 #include "compiler/codegen/kernel_emitter.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/emit_context.h"
@@ -8,6 +9,7 @@
 #include "compiler/codegen/index.h"
 #include "compiler/codegen/kernel_needs.h"
 #include "compiler/ir/visit.h"
+#include "compiler/pass/overwrite.h"
 #include "llvm/IR/Module.h"
 
 namespace heddle::codegen {
@@ -33,6 +35,7 @@ struct Kernel {
   const WorkspacePlan& plan;
   CpuLimits cpu;
   llvm::Module& module;
+  std::set<const ir::Buffer*> overlapping = {};  // outputs, and inputs that may lie in them
   int parallel_loops = 0;
 };
 
@@ -56,7 +59,7 @@ class LoopEmitter {
     auto bind_buffer = [&](const BufferRef& buffer) {
       llvm::Argument* arg = c_.function->getArg(n);
       arg->setName(buffer->name);
-      arg->addAttr(llvm::Attribute::NoAlias);
+      if (k_.overlapping.count(buffer.get()) == 0) arg->addAttr(llvm::Attribute::NoAlias);
       arg->addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(kBufferAlignment)));
       arg->addAttr(llvm::Attribute::getWithDereferenceableBytes(
           context, static_cast<uint64_t>(buffer->SizeBytes())));
@@ -407,6 +410,10 @@ absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, c
     return absl::InvalidArgumentError(absl::StrCat("two programs are named ", program.name));
   }
   Kernel kernel{.program = program, .plan = plan, .cpu = cpu, .module = module};
+  for (const pass::Overwrite& pair : pass::FindOverwrites(program)) {
+    kernel.overlapping.insert(program.outputs[static_cast<size_t>(pair.output)].get());
+    kernel.overlapping.insert(program.inputs[static_cast<size_t>(pair.input)].get());
+  }
   Needs needs;
   needs.buffers = program.inputs;
   needs.buffers.insert(needs.buffers.end(), program.outputs.begin(), program.outputs.end());

@@ -19,8 +19,9 @@ struct CpuLimits {
 
 // Adds to `module`: a function with the program's name and the signature heddle_kernel, which
 // fetches the buffers' addresses and calls an internal function that takes each as a `noalias`
-// parameter and holds the loops; and one function per parallel loop. Unimplemented for GPU loops,
-// barriers and shared memory; FailedPrecondition for blocks (lower first).
+// parameter (but for outputs and the inputs in whose place they may lie: pass/overwrite.h) and
+// holds the loops; and one function per parallel loop. Unimplemented for GPU loops, barriers and
+// shared memory; FailedPrecondition for blocks (lower first).
 absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module);
 

@@ -1,6 +1,7 @@
 #include "compiler/graph/memory_plan.h"
 
 #include <iterator>
+#include <optional>
 #include <set>
 
 namespace heddle::graph {
@@ -75,16 +76,35 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
   }
   MemoryPlan plan;
   Arena arena;
-  for (const Group& group : fused.groups) {
-    for (ValueId v : group.outputs) {
+  for (size_t g = 0; g < fused.groups.size(); ++g) {
+    const Group& group = fused.groups[g];
+    std::set<ValueId> overwritten;
+    // The place of an input that `output` may take: nobody reads it later, nor as another input.
+    const auto in_place = [&](int output) -> std::optional<int64_t> {
+      if (!options.share || options.may_overwrite.empty()) return std::nullopt;
+      for (const auto& [written, read] : options.may_overwrite[g]) {
+        if (written != output) continue;
+        const ValueId v = fused.MemoryOf(group.inputs[static_cast<size_t>(read)]);
+        const auto it = plan.offsets.find(v);
+        if (it == plan.offsets.end() || reads_left[v] != 1 || overwritten.count(v)) continue;
+        if (Bytes(graph, v) != Bytes(graph, group.outputs[static_cast<size_t>(output)])) continue;
+        overwritten.insert(v);
+        return it->second;
+      }
+      return std::nullopt;
+    };
+    for (size_t o = 0; o < group.outputs.size(); ++o) {
+      const ValueId v = group.outputs[o];
       if (graph_outputs.count(v)) continue;
       const int64_t bytes = Bytes(graph, v);
       plan.unshared_bytes += bytes;
-      plan.offsets[v] = arena.Take(bytes);
+      const std::optional<int64_t> place = in_place(static_cast<int>(o));
+      plan.in_place += place.has_value();
+      plan.offsets[v] = place ? *place : arena.Take(bytes);
     }
     for (ValueId input : group.inputs) {
       const ValueId v = fused.MemoryOf(input);
-      if (--reads_left[v] > 0 || !options.share) continue;
+      if (--reads_left[v] > 0 || !options.share || overwritten.count(v)) continue;
       if (auto it = plan.offsets.find(v); it != plan.offsets.end())
         arena.Give(it->second, Bytes(graph, v));
     }

@@ -8,6 +8,7 @@
 #include "compiler/codegen/tolerance.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/pass/lower.h"
+#include "compiler/pass/overwrite.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
 
@@ -161,8 +162,23 @@ absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& 
   bool intact = workspace.GuardIntact();
   for (const HostTensor& tensor : inputs) intact = intact && tensor.GuardIntact();
   for (const HostTensor& tensor : outputs) intact = intact && tensor.GuardIntact();
-  return intact ? absl::OkStatus()
-                : absl::InternalError("the kernel wrote past the end of a buffer");
+  if (!intact) return absl::InternalError("the kernel wrote past the end of a buffer");
+  // Once more for every input that an output may take the place of.
+  for (const auto& [output, input] : pass::FindOverwrites(lowered)) {
+    const size_t o = static_cast<size_t>(output), i = static_cast<size_t>(input);
+    const size_t bytes = static_cast<size_t>(lowered.outputs[o]->SizeBytes());
+    HostTensor both(*lowered.outputs[o]);
+    std::memcpy(both.data(), inputs[i].data(), bytes);
+    std::vector<void*> places = buffers;
+    places[i] = places[inputs.size() + o] = both.data();
+    kernel(places.data(), workspace.data(), pool.host());
+    if (std::memcmp(both.data(), outputs[o].data(), bytes) != 0) {
+      return absl::InternalError(absl::StrCat("the kernel computes something else where ",
+                                              lowered.outputs[o]->name, " lies in ",
+                                              lowered.inputs[i]->name));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& expected,

@@ -52,7 +52,8 @@ struct LlvmRun {
 };
 
 // Lowers, compiles, loads and calls `program`. Internal if it wrote past the end of a buffer or of
-// its workspace.
+// its workspace, or if it computes something else where an output lies in an input and
+// pass/overwrite.h says that it may.
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
                      std::vector<HostTensor>& outputs, const LlvmRun& run = {});
 

@@ -14,12 +14,15 @@
 #include "compiler/ir/verifier.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/lower.h"
+#include "compiler/pass/overwrite.h"
 #include "tests/codegen/kernel_runner.h"
 
 namespace heddle::pass {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 ir::Program Parsed(const std::string& text) {
@@ -316,6 +319,55 @@ TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
   };
   EXPECT_EQ(count_loops(16), 0);
   EXPECT_EQ(count_loops(4000), 1);
+}
+
+// ---- overwrite ----
+
+std::vector<std::string> Pairs(const std::string& text) {
+  const ir::Program program = Parsed(text);
+  std::vector<std::string> names;
+  for (const Overwrite& pair : FindOverwrites(program)) {
+    names.push_back(program.outputs[static_cast<size_t>(pair.output)]->name + " over " +
+                    program.inputs[static_cast<size_t>(pair.input)]->name);
+  }
+  return names;
+}
+
+TEST(Overwrite, WhatIsReadWhereItIsWritten) {
+  EXPECT_THAT(Pairs(R"(program p(a: f32[4, 8], b: f32[8], c: f32[4, 8]) -> (y: f32[4, 8]) {
+                         for i in 4 { for j in 8 vectorized {
+                           y[i, j] = ((a[i, j] * b[j]) + c[i, j]) } } })"),
+              ElementsAre("y over a", "y over c"));
+}
+
+TEST(Overwrite, NothingElse) {
+  // Another element.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8]) -> (y: f32[8]) {
+                         for i in 8 { y[i] = a[(7 - i)] } })"),
+              IsEmpty());
+  // Twice: the second time reads what the first wrote.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8]) -> (y: f32[8]) {
+                         for t in 2 { for i in 8 { y[i] = (a[i] + 1.0) } } })"),
+              IsEmpty());
+  // Partial results.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8]) -> (y: f32[8]) {
+                         for i in 8 { y[i] = a[i] }
+                         for i2 in 8 { y[i2] = (y[i2] + 1.0) } })"),
+              IsEmpty());
+  // Another output wants the input too, after it was overwritten.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8]) -> (y: f32[8], z: f32[8]) {
+                         for i in 8 { y[i] = (a[i] + 1.0) }
+                         for i2 in 8 { z[i2] = a[i2] } })"),
+              IsEmpty());
+  // A guard reads it.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8]) -> (y: f32[8]) {
+                         for i in 8 { if (a[0] < 1.0) { y[i] = a[i] } }
+                       })"),
+              IsEmpty());
+  // Other types and shapes.
+  EXPECT_THAT(Pairs(R"(program p(a: f32[8], b: i32[8]) -> (y: f32[2, 4]) {
+                         for i in 2 { for j in 4 { y[i, j] = (a[((i * 4) + j)] + f32(b[((i * 4) + j)])) } } })"),
+              IsEmpty());
 }
 
 }  // namespace
