@@ -43,6 +43,7 @@ def parse():
     parser.add_argument("--collect", action="store_true", help="search: measure --trials candidates of each operator into tables, or go on with them")
     parser.add_argument("--seconds", type=bounded(1, 1000000), metavar="S", help="search --collect: no longer than that for each operator")
     parser.add_argument("--tables", metavar="DIR", help="search: of the replay tables; else bench/replay/<device key>")
+    parser.add_argument("--sources", metavar="DIR", help="search: tables that methods named METHOD+others learn from; never those of the operator itself")
     parser.add_argument("--methods", type=lambda text: text.split(","), metavar="M,..", help="search: these alone; annealing:diversity=0 is one with a change")
     parser.add_argument("--seeds", type=bounded(1, 1000), help="search: how often each method runs")
     parser.add_argument("--ablate", action="store_true", help="search: how well models rank, and what each group of features is worth")

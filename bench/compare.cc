@@ -18,7 +18,6 @@ namespace {
 constexpr double kDiffers = 1.03;
 constexpr size_t kTop = 64;
 constexpr int kPlainBatch = 50;  // without a model nothing hangs on it
-constexpr int kLevels = 32;      // of the scores of other tasks' records
 
 double SecondsSince(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
 
@@ -101,11 +100,14 @@ absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
 }  // namespace
 
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
-    const std::vector<std::unique_ptr<ReplayProblem>>& sources, int each, uint64_t seed) {
+    const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
+    int each, uint64_t seed) {
   auto others = std::make_shared<cost_model::OtherTasks>();
   for (size_t p = 0; p < sources.size(); ++p) {
+    if (sources[p]->table().header.workload == target.table().header.workload) continue;
     AddSamples(*sources[p], Shuffled(*sources[p], seed), static_cast<size_t>(each),
-               static_cast<int>(p) + 1, kLevels, *cost_model::ColumnsWithout({}), *others);
+               static_cast<int>(p) + 1, cost_model::kScoreLevels, *cost_model::ColumnsWithout({}),
+               *others);
   }
   return others;
 }

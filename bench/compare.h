@@ -27,9 +27,11 @@ struct SearchRun {
   double update_s = 0;
 };
 
-// `each` records of each of the tables, drawn by the seed.
+// `each` records of each of the tables, drawn by the seed; none of tables of the target's own
+// workload, which would tell it what it is to find.
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
-    const std::vector<std::unique_ptr<ReplayProblem>>& sources, int each, uint64_t seed);
+    const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
+    int each, uint64_t seed);
 
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
 
@@ -42,7 +44,7 @@ struct RankQuality {
 struct RankOptions {
   cost_model::ModelSpec model = {};
   bool roofline = false;  // the analytic estimate instead of the model
-  int score_levels = 32;
+  int score_levels = cost_model::kScoreLevels;
   std::vector<std::string> without = {};  // groups of features
   int records = 256;                      // to learn from
   uint64_t seed = 0;

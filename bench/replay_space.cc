@@ -58,6 +58,8 @@ class ReplaySpace final : public schedule::Space {
       if (table.rows[i].origin == ReplayOrigin::kRandom) random_.push_back(i);
     }
     if (random_.empty()) random_.push_back(0);
+    for (const auto& [key, row] : rows_) order_.push_back(table.rows[row].point);
+    std::sort(order_.begin(), order_.end());
   }
 
   int NumDecisions() const override { return static_cast<int>(table_.header.decisions.size()); }
@@ -67,7 +69,12 @@ class ReplaySpace final : public schedule::Space {
   std::string Describe(int decision) const override {
     return table_.header.decisions[static_cast<size_t>(decision)].what;
   }
-  double Size() const override { return static_cast<double>(table_.rows.size()); }
+  // Of the real space: a search must not take a table for a space that it may enumerate.
+  double Size() const override {
+    double size = 1;
+    for (const ReplayDecision& d : table_.header.decisions) size *= d.choices;
+    return size;
+  }
   Point Preferred() const override { return table_.rows[0].point; }
 
   absl::StatusOr<schedule::Trace> Expand(const Point& point) const override {
@@ -89,16 +96,17 @@ class ReplaySpace final : public schedule::Space {
 
   // The candidate nearest to a mixture of both.
   Point Cross(const Point& a, const Point& b, Rng& rng) const override {
+    if (HasForms(table_) && a[0] != b[0]) return a;  // as in the real space
     const Point mixed = Space::Cross(a, b, rng);
     if (rows_.contains(KeyOf(mixed))) return mixed;
     return table_.rows[Nearest(table_, mixed, 1)[0]].point;
   }
 
+  // The next one of the table, from any point of the real space.
   bool Next(Point& point) const override {
-    const auto it = rows_.find(KeyOf(point));
-    const size_t next = it == rows_.end() ? 0 : (it->second + 1) % table_.rows.size();
-    point = table_.rows[next].point;
-    return next != 0;
+    const auto next = std::upper_bound(order_.begin(), order_.end(), point);
+    point = next == order_.end() ? order_.front() : *next;
+    return next != order_.end();
   }
 
  private:
@@ -110,6 +118,7 @@ class ReplaySpace final : public schedule::Space {
   const std::vector<std::vector<size_t>>& neighbours_;
   std::unordered_map<std::string, size_t> rows_;  // by point
   std::vector<size_t> random_;                    // rows drawn at random
+  std::vector<Point> order_;
 };
 
 }  // namespace

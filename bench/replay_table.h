@@ -14,6 +14,9 @@
 //    unselected, so good points have as many bad neighbours as they really have;
 //  - any other point is infeasible, as are many live; crossover takes the nearest candidate to what
 //    it mixes.
+// The space says the size of the real one, so that no search enumerates a table as a small space. A
+// run has to be short beside the table, else it ends where a live one would go on: `compare` wants
+// kRowsPerTrial times as many rows as the longest run has trials.
 #pragma once
 
 #include <memory>
@@ -29,6 +32,7 @@
 namespace heddle::bench {
 
 inline constexpr int kReplaySchema = 1;
+inline constexpr size_t kRowsPerTrial = 2;
 
 struct ReplayDecision {
   std::string what;

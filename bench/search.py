@@ -21,7 +21,7 @@ PLAIN = ("random", "genetic")  # without a model; also run with twice the trials
 METHODS = (OURS, "evolutionary", "regression", "ensemble-ei", "ensemble-ucb", PUBLISHED, *PLAIN)
 POINTS = (50, 100, 200, 400, 800)
 GOOD = 0.95
-DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 800, 5, 2000
+DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 800, 5, 3200  # a table has twice as many as the longest run has trials
 
 
 def mean_curve(runs, trials):
@@ -37,7 +37,8 @@ def trials_to(curve, share):
 
 def make_row(name, method, runs, trials):
     plain = method in PLAIN
-    long = mean_curve(runs, 2 * trials if plain else trials)
+    limit = 2 * trials if plain else trials  # of a run; what does not get there counts as so many
+    long = mean_curve(runs, limit)
     curve = long[:trials]
     row = {
         "name": name,
@@ -46,8 +47,10 @@ def make_row(name, method, runs, trials):
         "disturbed": False,
         "seeds": len(runs),
         "area": statistics.fmean(curve),
+        "areas": [statistics.fmean(mean_curve([run], trials)) for run in runs],
+        "bests_at": {str(n): [mean_curve([run], limit)[n - 1] for run in runs] for n in POINTS if n <= trials},
         "best_at": {str(n): curve[n - 1] for n in POINTS if n <= trials},
-        "trials_to_95": [trials_to(run["best"], GOOD) or trials for run in runs],
+        "trials_to_95": [trials_to(run["best"], GOOD) or limit for run in runs],
         "propose_s": statistics.fmean(run["propose_s"] for run in runs),
         "update_s": statistics.fmean(run["update_s"] for run in runs),
         "curve": [round(value, 4) for value in curve],
@@ -55,8 +58,15 @@ def make_row(name, method, runs, trials):
         "high": [round(max((run["best"] + run["best"][-1:] * trials)[t] for run in runs), 4) for t in range(trials)],
     }
     if plain:
-        row["area_twice"] = statistics.fmean(long[1::2])
+        row["areas_twice"] = [statistics.fmean(mean_curve([run], limit)[1::2]) for run in runs]
+        row["area_twice"] = statistics.fmean(row["areas_twice"])
     return row
+
+
+def margin(ours, theirs):
+    """How far the mean over the seeds of ours is above theirs, beyond the standard error of the difference."""
+    error = sum(statistics.variance(values) / len(values) for values in (ours, theirs) if len(values) > 1) ** 0.5
+    return statistics.fmean(ours) - statistics.fmean(theirs) - error
 
 
 def print_table(rows, trials):
@@ -74,26 +84,31 @@ def print_summary(rows, trials):
     """What the figures say, in words."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     of = {(row["name"], row["method"]): row for row in rows}
+    # Where the default schedule is that good, trials to get there say nothing of a method.
+    easy = [name for name in names if any(row["name"] == name and row["curve"][0] >= GOOD for row in rows)]
+    if easy:
+        print(f"\nnot in the trials to 95 %, as the default schedule is there: {', '.join(easy)}")
     print(f"\n{'all operators':<15}{'method':<15}{'area':>7}{'geometric mean of trials to 95 %':>36}")
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [of[name, method] for name in names if (name, method) in of]
-        to = statistics.geometric_mean(statistics.fmean(row["trials_to_95"]) for row in own)
-        print(f"{'':<15}{method:<15}{100 * statistics.fmean(row['area'] for row in own):>7.1f}{to:>36.0f}")
+        to = [statistics.fmean(row["trials_to_95"]) for row in own if row["name"] not in easy]
+        mean = f"{statistics.geometric_mean(to):.0f}" if to else "-"
+        print(f"{'':<15}{method:<15}{100 * statistics.fmean(row['area'] for row in own):>7.1f}{mean:>36}")
     ours = {name: of[name, OURS] for name in names if (name, OURS) in of}
     if not ours:
         return
     print()
     for method in PLAIN:
-        for field, what in (("area", method), ("area_twice", f"{method} with twice the trials")):
+        for field, what in (("areas", method), ("areas_twice", f"{method} with twice the trials")):
             both = [name for name in ours if (name, method) in of]
             if both:
-                won = sum(ours[name]["area"] > of[name, method][field] for name in both)
-                print(f"{OURS} has the larger area than {what} on {won} of {len(both)} operators")
+                won = sum(margin(ours[name]["areas"], of[name, method][field]) > 0 for name in both)
+                print(f"{OURS} has a larger area than {what}, beyond the seeds' standard error, on {won} of {len(both)} operators")
     both = [name for name in ours if (name, "random") in of]
     if both and trials >= 800:
-        won = sum(ours[name]["best_at"]["200"] >= of[name, "random"]["best_at"]["800"] for name in both)
-        print(f"200 trials of {OURS} find what 800 of random find, or better, on {won} of {len(both)}")
-    both = [name for name in ours if (name, PUBLISHED) in of]
+        won = sum(margin(ours[name]["bests_at"]["200"], of[name, "random"]["bests_at"]["800"]) >= 0 for name in both)
+        print(f"200 trials of {OURS} find more than 800 of random, beyond the seeds' standard error, on {won} of {len(both)}")
+    both = [name for name in ours if (name, PUBLISHED) in of and name not in easy]
     if both:
         ratio = statistics.geometric_mean(
             statistics.fmean(ours[name]["trials_to_95"]) / statistics.fmean(of[name, PUBLISHED]["trials_to_95"]) for name in both
@@ -197,6 +212,11 @@ def ablate(args, result, program):
 def compare(args, result, program):
     trials, methods = args.trials or DEFAULT_TRIALS, args.methods or METHODS
     argv = [program, "compare", *find_tables(args), "--methods", ",".join(methods), "--trials", str(trials)]
+    if args.sources:
+        sources = sorted(glob.glob(os.path.join(args.sources, "*.jsonl.gz")))
+        if not sources:
+            raise SideError(f"no tables in {args.sources}: bench/run.sh search --collect --tables {args.sources} makes them")
+        argv += ["--sources", ",".join(sources)]
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     for name in dict.fromkeys(line["operator"] for line in lines):
         for method in methods:

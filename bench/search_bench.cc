@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -39,7 +40,7 @@ struct CollectFlags {
   std::vector<std::string> names;
   std::string directory;
   std::vector<int> cpus;
-  int candidates = 2000;
+  int candidates = 3200;
   double seconds = 3600;
   uint64_t seed = 0;
 };
@@ -126,9 +127,46 @@ absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(i
   return absl::OkStatus();
 }
 
+// Those without a model also show what they find with twice the trials.
+int TrialsOf(const std::string& method, int trials) {
+  const std::string name = method.substr(0, method.find_first_of(":+"));
+  return cost_model::FindMethod(name) == nullptr ? 2 * trials : trials;
+}
+
+absl::Status CheckCompare(const CompareFlags& flags,
+                          const std::vector<std::unique_ptr<ReplayProblem>>& problems,
+                          const std::vector<std::unique_ptr<ReplayProblem>>& sources) {
+  size_t longest = 0;
+  bool others = false;
+  for (const std::string& method : flags.methods) {
+    longest = std::max(longest, static_cast<size_t>(TrialsOf(method, flags.trials)));
+    others |= method.ends_with(kWithOthers);
+  }
+  if (others && sources.empty()) {
+    return absl::InvalidArgumentError("a method named ..+others needs --sources");
+  }
+  for (const auto& problem : problems) {
+    const std::string& name = problem->table().header.name;
+    const size_t rows = problem->table().rows.size();
+    if (rows < kRowsPerTrial * longest) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": ", rows, " candidates are too few for runs of ", longest,
+                       " trials; take --trials ",
+                       rows / kRowsPerTrial * static_cast<size_t>(flags.trials) / longest,
+                       ", or --collect ", kRowsPerTrial * longest));
+    }
+    if (others && TakeOthers(sources, *problem, 1, 0)->empty()) {
+      return absl::InvalidArgumentError(name +
+                                        ": no table of --sources is of another workload; name one");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunCompare(const CompareFlags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
   HEDDLE_ASSIGN_OR_RETURN(const auto sources, ReadTables(flags.sources));
+  HEDDLE_RETURN_IF_ERROR(CheckCompare(flags, problems, sources));
   const int methods = static_cast<int>(flags.methods.size());
   const int n = static_cast<int>(problems.size()) * methods * flags.seeds;
   return PrintLines(n, [&](int i) -> absl::StatusOr<std::string> {
@@ -139,17 +177,14 @@ absl::Status RunCompare(const CompareFlags& flags) {
     const std::string method = options.strategy;
     if (options.strategy.ends_with(kWithOthers)) {
       options.strategy.resize(options.strategy.size() - kWithOthers.size());
-      options.others = TakeOthers(sources, flags.each, options.seed);
+      options.others = TakeOthers(sources, problem, flags.each, options.seed);
     }
     absl::StatusOr<cost_model::Method> variant;
     if (options.strategy.find(':') != std::string::npos) {
       HEDDLE_ASSIGN_OR_RETURN(variant, ParseVariant(options.strategy));
       options.method = &*variant;
     }
-    // Those without a model also show what they find with twice the trials.
-    const bool twice =
-        options.method == nullptr && cost_model::FindMethod(options.strategy) == nullptr;
-    options.trials = twice ? 2 * flags.trials : flags.trials;
+    options.trials = TrialsOf(method, flags.trials);
     HEDDLE_ASSIGN_OR_RETURN(const SearchRun run, RunSearch(problem, options));
     json best = json::array();
     for (const double share : run.best) best.push_back(std::round(share * 1e4) / 1e4);
@@ -170,14 +205,17 @@ absl::Status RunRank(const CompareFlags& flags) {
     RankOptions options;
   };
   std::vector<Variant> variants(3);
+  // What is shipped, with all features; a search without other tasks sees "rank without relation".
+  const cost_model::Method& ours = cost_model::Methods()[0];
+  const cost_model::Method& regression = *cost_model::FindMethod("regression");
   variants[0].name = "rank";
+  variants[0].options = {.model = ours.model, .score_levels = ours.score_levels};
   variants[1].name = "regression";
-  variants[1].options.model.objective = cost_model::Objective::kRegression;
-  variants[1].options.score_levels = 0;
+  variants[1].options = {.model = regression.model, .score_levels = regression.score_levels};
   variants[2].name = "roofline";
   variants[2].options.roofline = true;
   for (const std::string& group : cost_model::FeatureGroups()) {
-    variants.push_back({"rank without " + group, {}});
+    variants.push_back({"rank without " + group, variants[0].options});
     variants.back().options.without = {group};
   }
   const int across = problems.size() > 1 ? 2 : 1, sizes = static_cast<int>(flags.records.size());

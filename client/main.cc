@@ -7,6 +7,7 @@
 
 #include "client/commands.h"
 #include "client/sweep_command.h"
+#include "proto/strategies.h"
 
 using heddle::client::GlobalOptions;
 
@@ -32,7 +33,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--depth", o.depth,
                   "Tasks of the job in flight at a time (0: one more than devices, at least 2)")
       ->check(CLI::Range(0, 64));
-  app->add_option("--strategy", o.strategy, "annealing or random")->capture_default_str();
+  app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

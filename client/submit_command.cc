@@ -13,6 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
+#include "proto/strategies.h"
 
 namespace heddle::client {
 namespace {
@@ -99,9 +100,9 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
   if (!options.winograd) target->winograd = false;
   target = codegen::ResolveTarget(*target);
   if (!target.ok()) return target.status();
-  if (options.strategy != "annealing" && options.strategy != "random") {
+  if (!IsStrategy(options.strategy)) {
     return absl::InvalidArgumentError(
-        fmt::format("unknown strategy '{}'; there are annealing and random", options.strategy));
+        fmt::format("unknown strategy '{}'; it must be {}", options.strategy, StrategyList()));
   }
   v1::JobSpec spec;
   const absl::StatusOr<v1::ModelOptions> model_options =

@@ -178,13 +178,7 @@ void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
   const double threads = target.target.threads;
   double registers = 0;
   for (const Access& a : st.accesses) registers += Registers(st, a, target);
-  out.Begin("main", "main.");
-  out.Magnitude("trips", "executions",
-                "Executions of the main statement, the one with most work; product of its loops.",
-                st.Trips());
-  out.Magnitude("spatial_trips", "elements", "Distinct elements it writes.", spatial);
-  out.Magnitude("reduce_trips", "executions", "Executions per element; trips / spatial_trips.",
-                st.Trips() / spatial);
+  out.Begin("counts", "main.");
   out.Magnitude("flops", "flop", "Float operations of one execution; add + mul + div + special.",
                 st.ops.Flops());
   out.Magnitude("add", "operations",
@@ -200,6 +194,13 @@ void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
                 "Integer arithmetic of one execution that makes values, not indices.",
                 st.ops.integer);
   out.Magnitude("cast", "operations", "Casts of one execution.", st.ops.cast);
+  out.Begin("main", "main.");
+  out.Magnitude("trips", "executions",
+                "Executions of the main statement, the one with most work; product of its loops.",
+                st.Trips());
+  out.Magnitude("spatial_trips", "elements", "Distinct elements it writes.", spatial);
+  out.Magnitude("reduce_trips", "executions", "Executions per element; trips / spatial_trips.",
+                st.Trips() / spatial);
   out.Plain("reduction", "0 or 1", "Whether it reads the element it writes.", st.reduction);
   out.Magnitude("guards", "count", "Conditions around it.", st.guards);
   out.Magnitude("depth", "count", "Loops around it of extent two or more.",

@@ -44,13 +44,12 @@ struct Method {
   // The temperature falls to zero from one standard deviation of the scores, or from 1.
   bool relative_temperature = true;
   double epsilon = 0.05;  // share of a batch that is random
-  // Shortlist::DiverseOrder. Best first (0) found as much or more on every replay table.
+  // Shortlist::DiverseOrder; 0 is best first, the simplest. No difference was seen on the few
+  // development tables.
   double diversity = 0;
   int shortlist = 2;  // times the batch
-  // Candidates whose shares of the best throughput round to one of so many levels are not compared:
-  // such a difference is noise of the measurement near the top, and of no interest far from it.
-  // 0: all are.
-  int score_levels = 32;
+  // Levels of the scores; 0: they are not rounded.
+  int score_levels = kScoreLevels;
   // Share of the batches before there is a model that is picked by the roofline.
   double cold_start = 0;
   // Groups of features that the model does not see: always, and while there are no other tasks to

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "proto/strategies.h"
 #include "scheduler/job_book.h"
 #include "scheduler/target_match.h"
 
@@ -26,11 +27,11 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec, absl::Tim
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", value, "; it must be ", low, "..", high));
   };
-  // The strategies of cost_model/search.h; empty is its default.
+  // Empty is the default.
   const std::string& strategy = spec.strategy();
-  if (!strategy.empty() && strategy != "annealing" && strategy != "random") {
+  if (!strategy.empty() && !IsStrategy(strategy)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("strategy is \"", strategy, "\"; it must be annealing or random"));
+        absl::StrCat("strategy is \"", strategy, "\"; it must be ", StrategyList()));
   }
   if (auto s = range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials); !s.ok()) return s;
   if (auto s = range("batch", spec.batch(), 0, kMaxBatch); !s.ok()) return s;

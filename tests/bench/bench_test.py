@@ -138,16 +138,23 @@ class SearchTest(unittest.TestCase):
             self.assertIn("64 candidates", done.stdout)
             done = run("--collect", "--trials", "96", "--threads", "1")
             self.assertIn("32 of them new", done.stdout)
-            done = run("--trials", "40", "--seeds", "2", "--methods", "annealing,random,published", "--json", out, "--plot", plot)
+            done = run("--trials", "40", "--methods", "random")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("are too few for runs of 80 trials; take --trials 24, or --collect 160", done.stderr)
+            done = run("--trials", "24", "--methods", "annealing+others")
+            self.assertIn("needs --sources", done.stderr)
+            done = run("--trials", "24", "--methods", "annealing+others", "--sources", tables)
+            self.assertIn("no table of --sources is of another workload", done.stderr)
+            done = run("--trials", "24", "--seeds", "2", "--methods", "annealing,random,published", "--json", out, "--plot", plot)
             self.assertEqual(done.returncode, 0, done.stderr)
             rows = json.loads(pathlib.Path(out).read_text())["rows"]
             self.assertEqual([row["method"] for row in rows], ["annealing", "random", "published"])
             for row in rows:
-                self.assertEqual(len(row["curve"]), 40)
+                self.assertEqual(len(row["curve"]), 24)
                 self.assertEqual(row["curve"], sorted(row["curve"]))
                 self.assertLessEqual(row["curve"][-1], 1)
                 self.assertTrue(all(low <= mean <= high for low, mean, high in zip(row["low"], row["curve"], row["high"])))
-            self.assertIn("larger area than random", done.stdout)
+            self.assertIn("a larger area than random", done.stdout)
             self.assertEqual(pathlib.Path(plot).read_text().count("<polyline"), 3)
             done = run("--ablate", "--seeds", "1")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -162,6 +169,31 @@ class SearchTest(unittest.TestCase):
         self.assertEqual((row["propose_s"], row["update_s"]), (2, 3))
         self.assertAlmostEqual(row["area"], 0.745)
         self.assertAlmostEqual(row["area_twice"], (0.75 + 0.98 * 3) / 4)
+        self.assertAlmostEqual(statistics.fmean(row["areas"]), row["area"])
+
+    def test_runs_that_do_not_get_there_count_whole(self):
+        runs = [{"best": [0.5], "propose_s": 1, "update_s": 2}]
+        self.assertEqual(search.make_row("C2", "random", runs, 4)["trials_to_95"], [8])
+        self.assertEqual(search.make_row("C2", "annealing", runs, 4)["trials_to_95"], [4])
+
+    def test_a_win_is_more_than_the_seeds_differ(self):
+        self.assertGreater(search.margin([0.9, 0.92], [0.8, 0.82]), 0)
+        self.assertLess(search.margin([0.7, 0.99], [0.6, 0.98]), 0)
+        self.assertEqual(search.margin([1.0], [1.0]), 0)
+
+    def test_operators_whose_default_is_good_are_named_and_left_out(self):
+        def rows(name, default):
+            runs = [{"best": [default, 1.0], "propose_s": 1, "update_s": 2}]
+            return [search.make_row(name, method, runs, 2) for method in ("annealing", "published")]
+
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            search.print_summary(rows("C1", 0.96) + rows("C2", 0.5), 2)
+        self.assertIn("the default schedule is there: C1\n", told.getvalue())
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            search.print_summary(rows("C1", 0.96), 2)
+        self.assertNotIn("published method", told.getvalue())
 
 
 class PartsTest(unittest.TestCase):

@@ -22,18 +22,19 @@ using ::testing::HasSubstr;
 
 // The default, `random` points drawn at random and as many mutations of the fastest of them, with
 // analytic times; every ninth fails.
-ReplayTable MakeTable(int random) {
+// The matrices have `extent` rows and columns; times are those of the test's product.
+ReplayTable MakeTable(int random, int extent = 64) {
   ReplayTable table;
   ReplayHeader& header = table.header;
   header.name = "mm";
-  header.workload = cost_model::testing::kMatmul;
+  header.workload = cost_model::testing::Matmul(extent);
   header.target = cost_model::testing::TestTarget();
   header.target.target.cpu = "znver4";
   header.device_key = "made-up";
   header.command = "none";
-  header.flops = 2 * 64 * 64 * 64;
+  header.flops = 2.0 * extent * extent * extent;
   header.reference_ns = 1000;
-  const MatmulSpace space({});
+  const MatmulSpace space({.extent = extent});
   for (int d = 0; d < space.NumDecisions(); ++d) {
     header.decisions.push_back({space.Describe(d), space.Choices(d)});
   }
@@ -46,7 +47,7 @@ ReplayTable MakeTable(int random) {
     if (!traces.insert(trace).second) return;
     const bool fails = table.rows.size() % 9 == 8;
     table.rows.push_back({point, trace, origin,
-                          fails ? 0 : cost_model::testing::AnalyticSeconds(trace),
+                          fails ? 0 : cost_model::testing::AnalyticSeconds(trace, header.workload),
                           fails ? "crashed" : ""});
   };
   add(space.Preferred(), ReplayOrigin::kDefault);
@@ -120,7 +121,7 @@ TEST(ReplaySpace, GivesNothingButTheTable) {
     all.insert(row.point);
     if (row.origin == ReplayOrigin::kRandom) random.insert(row.point);
   }
-  EXPECT_EQ(space->Size(), static_cast<double>(table.rows.size()));
+  EXPECT_EQ(space->Size(), MatmulSpace({}).Size());
   schedule::Rng rng(1);
   Point at = space->Preferred();
   for (int i = 0; i < 20000; ++i) {
@@ -133,15 +134,34 @@ TEST(ReplaySpace, GivesNothingButTheTable) {
     reached.insert(at);
   }
   EXPECT_EQ(reached, all) << "mutations reach every candidate";
-  std::set<Point> walked;
-  Point point = table.rows[0].point;
-  do walked.insert(point);
-  while (space->Next(point));
-  EXPECT_EQ(walked, all);
+  // In order, from any point.
+  std::vector<Point> walked;
+  for (Point point(6, 0); space->Next(point);) walked.push_back(point);
+  all.erase(Point(6, 0));
+  EXPECT_EQ(walked, std::vector<Point>(all.begin(), all.end()));
+  Point last(6, 100);
+  EXPECT_FALSE(space->Next(last));
   for (const ReplayRow& row : table.rows) {
     EXPECT_EQ(schedule::ToText(*space->Expand(row.point)), row.trace);
   }
   EXPECT_FALSE(space->Expand({6, 6, 6, 5, 2, 1}).ok() && !all.contains({6, 6, 6, 5, 2, 1}));
+}
+
+// Of two forms (decision 0), a mixture is none of either.
+TEST(ReplaySpace, FormsDoNotMix) {
+  ReplayTable table = MakeTable(60);
+  table.header.decisions[0].what = "form";
+  const auto neighbours = FindNeighbours(table);
+  const auto space = MakeReplaySpace(table, neighbours);
+  schedule::Rng rng(1);
+  int differ = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Point a = space->Random(rng), b = space->Random(rng);
+    if (a[0] == b[0]) continue;
+    ++differ;
+    EXPECT_EQ(space->Cross(a, b, rng), a);
+  }
+  EXPECT_GT(differ, 100);
 }
 
 // The neighbours of a candidate are those with the fewest different decisions.
@@ -197,16 +217,16 @@ TEST(ReplayProblem, KnowsTracesInAnyForm) {
   const auto problem = ReplayProblem::Make(table);
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ((*problem)->table().rows.size(), rows) << "one and the same only once";
-  const auto run = RunSearch(**problem, {.strategy = "random", .trials = 40});
+  const auto run = RunSearch(**problem, {.strategy = "random", .trials = 20});
   ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->best.size(), 40u);
+  EXPECT_EQ(run->best.size(), 20u);
   EXPECT_EQ((*problem)->Seconds("no trace").status().code(), absl::StatusCode::kNotFound);
 }
 
 class EveryMethod : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod,
-                         ::testing::Values("annealing", "evolutionary", "regression", "genetic",
-                                           "random", "published"));
+                         ::testing::Values("annealing", "evolutionary", "regression", "ensemble-ei",
+                                           "genetic", "grid", "random", "published"));
 
 TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
   const auto problem = ReplayProblem::Make(MakeTable(60));
@@ -218,7 +238,16 @@ TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
   EXPECT_LE(run->best.size(), (*problem)->table().rows.size());
   EXPECT_GE(run->best.size(), 60u);
   EXPECT_TRUE(std::is_sorted(run->best.begin(), run->best.end()));
-  EXPECT_EQ(run->best.back(), 1.0) << "a table that was searched whole";
+  const size_t rows = (*problem)->table().rows.size();
+  if (GetParam() == "grid") {
+    EXPECT_EQ(run->best.size(), rows);
+  }
+  // Random draws are those of the table's rows that were drawn at random, and the default.
+  if (GetParam() == "random") {
+    EXPECT_EQ(run->best.size(), 60u);
+  } else if (GetParam() != "genetic") {  // whose children are those of few parents
+    EXPECT_EQ(run->best.back(), 1.0) << "a table that was searched whole";
+  }
 }
 
 TEST(Variant, ChangesAMethodByName) {
@@ -239,7 +268,10 @@ TEST(Variant, ChangesAMethodByName) {
 TEST(Transfer, HelpsOrIsSwitchedOff) {
   std::vector<std::unique_ptr<ReplayProblem>> problems;
   problems.push_back(*ReplayProblem::Make(MakeTable(300)));
-  const auto others = TakeOthers(problems, 400, 1);
+  problems.push_back(*ReplayProblem::Make(MakeTable(300, 128)));
+  const auto others = TakeOthers(problems, *problems[0], 400, 1);
+  EXPECT_EQ(others->size(), 400u);
+  for (const cost_model::Sample& s : *others) EXPECT_EQ(s.group, 2) << "none of its own";
   auto lies = std::make_shared<cost_model::OtherTasks>(*others);
   for (cost_model::Sample& s : *lies) s.score = 1 - s.score;
   struct Found {
@@ -249,10 +281,10 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
     Found found;
     for (uint64_t seed = 0; seed < 4; ++seed) {
       const RunOptions options{
-          .strategy = "annealing", .others = known, .seed = seed, .trials = 128};
+          .strategy = "annealing", .others = known, .seed = seed, .trials = 192};
       const auto run = RunSearch(*problems[0], options);
       EXPECT_TRUE(run.ok()) << run.status();
-      for (double share : run->best) found.area += share / 128 / 4;
+      for (double share : run->best) found.area += share / 192 / 4;
       found.end += run->best.back() / 4;
     }
     return found;

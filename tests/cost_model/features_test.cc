@@ -207,8 +207,8 @@ TEST(Features, RelationCurvesAreMonotone) {
 
 TEST(Features, GroupsAreLeftOutByName) {
   const std::vector<std::string> groups = FeatureGroups();
-  EXPECT_THAT(groups, ::testing::ElementsAre("program", "side", "main", "traffic", "access",
-                                             "relation", "loop"));
+  EXPECT_THAT(groups, ::testing::ElementsAre("program", "side", "counts", "main", "traffic",
+                                             "access", "relation", "loop"));
   size_t sum = 0;
   for (const std::string& group : groups) {
     const std::vector<size_t> left = *ColumnsWithout({{group}});

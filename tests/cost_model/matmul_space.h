@@ -24,6 +24,16 @@ program mm(A: f32[64, 64], B: f32[64, 64]) -> (C: f32[64, 64]) {
 }
 )";
 
+// The same with matrices of `extent` rows and columns.
+inline std::string Matmul(int extent) {
+  std::string text = kMatmul;
+  for (size_t at = 0; (at = text.find("64", at)) != std::string::npos;) {
+    text.replace(at, 2, std::to_string(extent));
+    at += 3;
+  }
+  return text;
+}
+
 // Decisions: inner tiles of i, j and k (1 << choice), order of the tile loops, what happens to the
 // innermost loop, parallel.
 class MatmulSpace : public schedule::Space {
@@ -34,7 +44,8 @@ class MatmulSpace : public schedule::Space {
     int inner = 3;  // leave, unroll, vectorize
     int parallel = 2;
     int infeasible =
-        0;  // every point whose decisions sum to a multiple of this is refused; 0: none
+        0;            // every point whose decisions sum to a multiple of this is refused; 0: none
+    int extent = 64;  // of Matmul
   };
   explicit MatmulSpace(Shape shape, int* expansions = nullptr)
       : shape_(shape), expansions_(expansions) {}
@@ -67,7 +78,7 @@ class MatmulSpace : public schedule::Space {
     schedule::Trace t;
     const char* const names[] = {"i", "j", "k"};
     for (size_t a = 0; a < 3; ++a) {
-      t.steps.push_back({Primitive::kSplit, {names[a]}, {64 >> p[a], 1 << p[a]}});
+      t.steps.push_back({Primitive::kSplit, {names[a]}, {shape_.extent >> p[a], 1 << p[a]}});
     }
     const std::vector<std::string>& order = kOrders[static_cast<size_t>(p[3])];
     t.steps.push_back(
@@ -102,8 +113,9 @@ inline Task MatmulTask(MatmulSpace::Shape shape, int* expansions = nullptr) {
 
 // Seconds: arithmetic over lanes and threads, traffic of two caches, a cliff where registers run
 // out, and a few per cent that depend on nothing a model could know.
-inline double AnalyticSeconds(const std::string& trace_text) {
-  static const ir::Program naive = *ir::Parse(kMatmul);
+inline double AnalyticSeconds(const std::string& trace_text,
+                              const std::string& workload = kMatmul) {
+  const ir::Program naive = *ir::Parse(workload);
   const schedule::Trace trace = *schedule::ParseTrace(trace_text);
   const std::vector<float> f = ExtractFeatures(*schedule::Replay(naive, trace), TestTarget());
   const auto value = [&](std::string_view name) {

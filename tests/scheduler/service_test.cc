@@ -95,6 +95,9 @@ TEST_F(ServiceTest, BadRequestsAreNamed) {
   const grpc::Status strategy = Submit(unknown, "a model", &nobody);
   EXPECT_EQ(strategy.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(strategy.error_message(), HasSubstr("magic"));
+  EXPECT_THAT(strategy.error_message(), HasSubstr("evolutionary"));
+  unknown.set_strategy("evolutionary");
+  EXPECT_TRUE(Submit(unknown, "a model", &nobody).ok());
 }
 
 TEST_F(ServiceTest, AUserFaultFailsTheJob) {

@@ -11,6 +11,8 @@
 #include "compiler/graph/zoo.h"
 #include "compiler/ir/target.h"
 #include "compiler/runtime/module.h"
+#include "cost_model/search.h"
+#include "proto/strategies.h"
 #include "worker/chunks.h"
 
 namespace heddle::worker {
@@ -117,6 +119,19 @@ TEST(Stages, ABadModelIsTheUsersFault) {
   EXPECT_EQ(ToFault(RunStage(start, io)).kind(), v1::FAULT_USER);
   FakeIo empty;
   EXPECT_EQ(ToFault(RunStage(start, empty)).kind(), v1::FAULT_USER);
+}
+
+TEST(Stages, StrategiesAreThoseOfTheSearch) {
+  EXPECT_THAT(cost_model::StrategyNames(), ::testing::ElementsAreArray(kStrategies));
+  EXPECT_EQ(cost_model::SearchOptions{}.strategy, kStrategies[0]);
+  v1::StageStart start = Base(v1::STAGE_PROPOSE);
+  start.mutable_propose()->mutable_search()->set_workload(Import().tasks(0).workload());
+  start.mutable_propose()->mutable_search()->set_strategy("magic");
+  start.mutable_propose()->set_count(4);
+  FakeIo io;
+  const v1::Fault fault = ToFault(RunStage(start, io));
+  EXPECT_EQ(fault.kind(), v1::FAULT_USER);
+  EXPECT_THAT(fault.message(), HasSubstr("'magic'; there are: annealing, "));
 }
 
 TEST(Stages, ProposeBuildProfileUpdateHandOn) {

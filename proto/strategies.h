@@ -1,0 +1,30 @@
+// The search strategies a job may name: those of cost_model/search.h, for those who must not know
+// of models; a test of the worker, which knows both, compares them.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+inline constexpr std::string_view kStrategies[] = {"annealing",   "regression",   "evolutionary",
+                                                   "ensemble-ei", "ensemble-ucb", "published",
+                                                   "genetic",     "grid",         "random"};
+
+inline bool IsStrategy(std::string_view name) {
+  return std::find(std::begin(kStrategies), std::end(kStrategies), name) != std::end(kStrategies);
+}
+
+// "annealing, .. or random".
+inline std::string StrategyList() {
+  std::string list;
+  for (const std::string_view& name : kStrategies) {
+    const bool last = &name + 1 == std::end(kStrategies);
+    list += (list.empty() ? "" : last ? " or " : ", ") + std::string(name);
+  }
+  return list;
+}
+
+}  // namespace heddle
