@@ -165,6 +165,25 @@ TEST(Default, OfADepthwiseConvolution) {
   }
 }
 
+// One thread walks down a strip of columns where the next strip finds the shared ones still close,
+// along whole rows where it would not or there is none, and by blocks in what is far away.
+TEST(Default, OrderOfADepthwiseConvolution) {
+  ir::TargetInfo target = Wide();
+  target.target.threads = 1;
+  target.l1_bytes = 48 << 10;
+  target.l2_bytes = 2 << 20;
+  const std::map<std::string, std::string> order = {
+      {"D7", "i0 depthwise.i3.0 depthwise.i2.0 depthwise.i1.0 depthwise.i3.1"},
+      {"D5", "i0 depthwise.i1.0 depthwise.i3.0 depthwise.i2.0 depthwise.i3.1"},
+      {"D9", "i0 depthwise.i1.0 depthwise.i3.0 depthwise.i2.0 depthwise.i3.1"},
+      {"D1", "i0 depthwise.i3.0 depthwise.i1.0 depthwise.i2.0 depthwise.i3.1"}};
+  for (const auto& [name, loops] : order) {
+    const auto trace = DefaultTrace(MakeWorkload(name).value(), target);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    EXPECT_THAT(ToText(*trace), HasSubstr("reorder depthwise." + loops)) << name;
+  }
+}
+
 // Channels that fill no whole register: one not quite full, or fewer with a guarded tail; halves
 // where they go up exactly.
 TEST(Default, DepthwiseLanesOfOddChannels) {
