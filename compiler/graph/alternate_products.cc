@@ -9,14 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/graph_builder.h"
+#include "compiler/graph/merge_products.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle::graph {
 namespace {
-
-// As in merge_products.cc: with more rows, arithmetic sets the pace and not reading the matrix.
-constexpr int64_t kMostRows = 16;
 
 // A matrix that several products read, and the columns at which it is cut.
 struct Shared {
@@ -78,7 +76,7 @@ class Alternator {
     const auto matrix = graph_.constants.find(node.inputs[1]);
     if (matrix == graph_.constants.end() || matrix->second.type.shape.size() != 2) return false;
     const Shape& x = graph_.values[node.inputs[0]].type.shape;
-    return x.size() == 2 && x[0] <= kMostRows &&
+    return x.size() == 2 && x[0] <= kFewRows &&
            static_cast<int64_t>(matrix->second.bytes->size()) > kNearBytes;
   }
 
@@ -107,11 +105,12 @@ class Alternator {
   // Cuts no slice in two, and no more often than needed. False if nothing is left to alternate.
   bool Join(ValueId matrix, Shared& shared) {
     const Shape& shape = graph_.values[matrix].type.shape;
+    const int64_t column = shape[0] * ir::SizeOf(graph_.values[matrix].type.dtype);
     shared.cuts.insert({0, shape[1]});
     for (const auto& [begin, end] : slices_[&shared]) {
-      if (*shared.cuts.upper_bound(begin) != end) return false;
+      if (*shared.cuts.upper_bound(begin) != end || (end - begin) * column > kNearBytes)
+        return false;
     }
-    const int64_t column = shape[0] * ir::SizeOf(graph_.values[matrix].type.dtype);
     std::set<int64_t> kept{0};
     for (auto cut = std::next(shared.cuts.begin()); cut != shared.cuts.end(); ++cut) {
       const auto next = std::next(cut);

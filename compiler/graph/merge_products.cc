@@ -15,9 +15,6 @@
 namespace heddle::graph {
 namespace {
 
-// About where a product turns from reading its matrix to arithmetic: a row more is two operations
-// per element read, and a core does some ten operations in the time it reads a byte.
-constexpr int64_t kMostRows = 16;
 // Rows that no product asked for are multiplied too; at most as many as were asked for.
 constexpr double kMostWork = 2;
 
@@ -83,7 +80,7 @@ class Merger {
     if (!is_matrix(x) || !is_matrix(node.inputs[1]) || graph_.constants.count(x))
       return std::nullopt;
     Product product{x, node.inputs[1], 0, Rows(x)};
-    if (product.rows > kMostRows) return std::nullopt;
+    if (product.rows > kFewRows) return std::nullopt;
     if (producers_[x] < 0) return product;
     const Node& slice = graph_.nodes[producers_[x]];
     if (slice.op != "slice" || !is_matrix(slice.inputs[0])) return product;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "compiler/ir/analyzer.h"
+#include "compiler/ir/cache_lines.h"
 #include "compiler/ir/linear.h"
 #include "compiler/ir/visit.h"
 
@@ -14,8 +15,6 @@ namespace heddle::pass {
 namespace {
 
 using namespace ir;
-
-constexpr int64_t kLineBytes = 64;
 
 // A term of an address: how far it moves and which loop moves it.
 struct Term {

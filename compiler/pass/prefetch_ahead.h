@@ -10,9 +10,6 @@ namespace heddle::pass {
 // into a second-level cache.
 inline constexpr int64_t kMinPanelBytes = 16 << 10;
 inline constexpr int64_t kMaxPanelBytes = 1 << 20;
-// More lines at once would fill the queue of outstanding loads; then too little is computed with
-// each line to hide anything.
-inline constexpr int64_t kMaxLinesAtOnce = 4;
 
 // Before: no blocks, no `prefetch`. After: the same, but where iterations of a loop read panels
 // that follow each other, each iteration asks for the panel of the next one, spread evenly over a

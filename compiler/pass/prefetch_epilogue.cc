@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/ir/analyzer.h"
+#include "compiler/ir/cache_lines.h"
+#include "compiler/ir/linear.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 
@@ -25,6 +28,32 @@ bool IsReduction(const Stmt& s) {
   return updates;
 }
 
+int64_t CountRequests(const Stmt& s) {
+  if (auto* loop = As<For>(s)) return loop->extent * CountRequests(loop->body);
+  if (As<Prefetch>(s) != nullptr) return 1;
+  int64_t requests = 0;
+  for (const Stmt& child : As<Seq>(s)->stmts) requests += CountRequests(child);
+  return requests;
+}
+
+// How many iterations over `var` all requests in `s` stay within a line's length.
+int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
+  int64_t iterations = INT64_MAX;
+  VisitStmtExprs(s, [&](const Expr& element) {
+    Expr address = Int(0);
+    for (size_t d = 0; d < element->args.size(); ++d)
+      address = address * Int(element->buffer->shape[d]) + element->args[d];
+    const Linear linear = Analyzer().SimplifyToLinear(address);
+    int64_t bytes = kLineBytes;  // if the variable is within a quotient, say
+    for (const auto& [term, stride] : linear.terms) {
+      if (term->kind == ExprKind::kVar && term->var == var && stride > 0)
+        bytes = stride * SizeOf(element->dtype);
+    }
+    iterations = std::min(iterations, std::max<int64_t>(kLineBytes / bytes, 1));
+  });
+  return iterations;
+}
+
 // Turns a nest of unrolled and vectorized loops around stores into one of prefetches, of the first
 // lane; null if it is none, or asks for nothing.
 class Requests {
@@ -32,44 +61,52 @@ class Requests {
   Requests(const Program& program, FreshNames& names) : program_(program), names_(names) {}
 
   Stmt Of(const Stmt& s) {
-    lines_ = 0;
-    const Stmt requests = Turn(s, {}, 1);
-    if (requests == nullptr || lines_ > kMaxEpilogueLines) return nullptr;
+    const Stmt requests = Turn(s, {});
+    if (requests == nullptr || CountRequests(requests) > kMaxEpilogueLines) return nullptr;
     return names_.Clone(requests);
   }
 
  private:
-  Stmt Turn(const Stmt& s, const std::set<const Var*>& lanes, int64_t times) {
+  Stmt Turn(const Stmt& s, const std::set<const Var*>& lanes) {
     if (auto* seq = As<Seq>(s)) {
       std::vector<Stmt> all;
       for (const Stmt& child : seq->stmts) {
-        if (Stmt turned = Turn(child, lanes, times)) all.push_back(turned);
+        if (Stmt turned = Turn(child, lanes)) all.push_back(turned);
       }
       return all.empty() ? nullptr : MakeSeq(std::move(all));
     }
-    if (auto* branch = As<If>(s)) return Turn(branch->body, lanes, times);
+    if (auto* branch = As<If>(s)) return Turn(branch->body, lanes);
     if (auto* loop = As<For>(s)) {
       if (loop->kind == LoopKind::kVectorized) {
         std::set<const Var*> inside = lanes;
         inside.insert(loop->var.get());
-        return Turn(loop->body, inside, times);
+        return Turn(loop->body, inside);
       }
       if (loop->kind != LoopKind::kUnrolled) return nullptr;
-      const Stmt body = Turn(loop->body, lanes, times * loop->extent);
-      return body == nullptr ? nullptr
-                             : MakeStmt(For{loop->var, loop->extent, LoopKind::kUnrolled, body});
+      const Stmt body = Turn(loop->body, lanes);
+      return body == nullptr ? nullptr : EveryLine(*loop, body);
     }
     auto* store = As<Store>(s);
-    return store == nullptr ? nullptr : Requested(*store, lanes, times);
+    return store == nullptr ? nullptr : Requested(*store, lanes);
   }
 
-  Stmt Requested(const Store& store, const std::set<const Var*>& lanes, int64_t times) {
+  // The loop around requests, in steps of a line where its own are shorter.
+  static Stmt EveryLine(const For& loop, const Stmt& body) {
+    const int64_t step = std::min(IterationsOfALine(body, loop.var), loop.extent);
+    const Stmt moved =
+        step == 1 ? body : Substitute(body, {{loop.var.get(), VarExpr(loop.var) * Int(step)}});
+    return MakeStmt(For{loop.var, (loop.extent + step - 1) / step, LoopKind::kUnrolled, moved});
+  }
+
+  Stmt Requested(const Store& store, const std::set<const Var*>& lanes) {
     Substitution first;
     for (const Var* lane : lanes) first[lane] = Int(0);
     std::vector<Stmt> all;
     const auto request = [&](const Expr& element) {
-      if (element->buffer->SizeBytes() < kMinEpilogueBytes || !FollowsLanes(*element, lanes))
+      if (element->buffer->SizeBytes() < kMinEpilogueBytes || !FollowsLanes(*element, lanes) ||
+          IndexIsLoaded(*element)) {
         return;
+      }
       const Expr asked = Substitute(element, first);
       const bool known = std::any_of(all.begin(), all.end(), [&](const Stmt& other) {
         return StructuralEqual(As<Prefetch>(other)->element, asked);
@@ -83,8 +120,15 @@ class Requests {
     // Beside what is read, writing waits too: a line is fetched before a part of it is written.
     if (!all.empty() && Has(program_.outputs, *store.buffer))
       request(Load(store.buffer, store.indices));
-    lines_ += times * static_cast<int64_t>(all.size());
     return all.empty() ? nullptr : MakeSeq(std::move(all));
+  }
+
+  // To ask for such an element would read the index at once, and without the condition around it.
+  static bool IndexIsLoaded(const ExprNode& element) {
+    bool loaded = false;
+    for (const Expr& index : element.args)
+      VisitExpr(index, [&](const Expr& e) { loaded |= e->kind == ExprKind::kLoad; });
+    return loaded;
   }
 
   static bool Has(const std::vector<BufferRef>& buffers, const Buffer& buffer) {
@@ -104,7 +148,6 @@ class Requests {
 
   const Program& program_;
   FreshNames& names_;
-  int64_t lines_ = 0;
 };
 
 }  // namespace

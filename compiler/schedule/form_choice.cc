@@ -10,14 +10,15 @@ namespace heddle::schedule {
 
 namespace {
 
-// Fewer channels share too little of a transformed tile.
+// Fewer channels share too little of a transformed tile; those of F(2) are worth less.
 constexpr double kMinChannels = 32;
-// F(4) reads four times the weights of the direct form: it takes tiles enough to share them.
-constexpr int64_t kMinTiles = 16;
-// F(2) has to promise that much: its transforms are not counted, which fewer channels would not
-// outweigh.
-constexpr double kMinGain = 1.2;
 constexpr double kMinManyChannels = 128;
+// Winograd's forms read several times the weights of the direct one: they take tiles enough to
+// share them.
+constexpr int64_t kMinTiles = 16;
+// They have to promise that much: their transforms are not counted. The first of F(4) and F(2) that
+// does is taken.
+constexpr double kMinGain = 1.2;
 
 // Cycles of a product with these weights (elements, each read once) on one of the target's threads.
 // Half of the shorter of arithmetic and fetching hides behind the other.
@@ -42,13 +43,16 @@ int PreferredWinograd(const ir::Block& block, const ir::TargetInfo& target) {
   const auto tiles = [&](int64_t m) {
     return extent(0) * ((extent(1) + m - 1) / m) * ((extent(2) + m - 1) / m);
   };
-  if (tiles(4) >= kMinTiles) return 4;
-  if (tiles(2) < kMinTiles || std::min(inputs, outputs) < kMinManyChannels) return 0;
   const double channels = inputs * outputs;
-  const double direct =
-      ProductCycles(9 * channels, static_cast<double>(extent(0) * extent(1) * extent(2)), target);
-  const double winograd = ProductCycles(16 * channels, static_cast<double>(tiles(2)), target);
-  return kMinGain * winograd < direct ? 2 : 0;
+  const auto rows = static_cast<double>(extent(0) * extent(1) * extent(2));
+  const double direct = ProductCycles(9 * channels, rows, target);
+  for (int m : {4, 2}) {
+    if (tiles(m) < kMinTiles || (m == 2 && std::min(inputs, outputs) < kMinManyChannels)) continue;
+    const double products = (m + 2) * (m + 2) * channels;
+    if (kMinGain * ProductCycles(products, static_cast<double>(tiles(m)), target) < direct)
+      return m;
+  }
+  return 0;
 }
 
 }  // namespace heddle::schedule

@@ -9,7 +9,9 @@
 
 namespace heddle::schedule {
 
-// What one core streams from its second-level cache, and from beyond: 24 GB/s at 2.8 GHz.
+// What one core streams from its second-level cache, and from beyond (24 GB/s at 2.8 GHz), measured
+// on one CPU, a virtual Sapphire Rapids. Only their ratio to arithmetic counts: choices change
+// where both bound a tile about equally.
 inline constexpr double kL2BytesPerCycle = 24;
 inline constexpr double kL3BytesPerCycle = 8.5;
 
@@ -65,6 +67,9 @@ class TileModel {
     double used = 0;  // of these, at most
   };
 
+  // Loads of elements that `shared` neighbours along the vector axis take: one for each group of
+  // them, but one for each lane of a vector that may lie across two.
+  int64_t SharedScalars(int64_t shared, const RegisterTile& tile) const;
   // Different vectors or scalars of the load in one step of the tile.
   int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
   int64_t OperandRegisters(const RegisterTile& tile) const;

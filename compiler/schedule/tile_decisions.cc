@@ -38,6 +38,26 @@ std::vector<int64_t> MiddleSizes(int64_t extent) {
 
 }  // namespace
 
+std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
+                                 const std::vector<int64_t>& factors, int64_t block) {
+  std::vector<int64_t> inside(reduce.size());
+  bool cut = false;
+  int64_t steps = 1;  // inside, so far
+  for (size_t k = reduce.size(); k > 0; --k) {
+    const int64_t extent = reduce[k - 1].extent, factor = factors[k - 1];
+    inside[k - 1] = extent;
+    if (cut) {
+      inside[k - 1] = factor;
+    } else if (block != kWhole && steps * extent > block) {
+      cut = true;
+      inside[k - 1] = factor * LargestDivisorUpTo(extent / factor,
+                                                  std::max<int64_t>(block / (steps * factor), 1));
+    }
+    steps *= inside[k - 1];
+  }
+  return inside;
+}
+
 TileDecisions::TileDecisions(const ReductionStage& stage, int vector_axis,
                              const ir::TargetInfo& target, Knobs& knobs)
     : stage_(stage), v_(vector_axis), target_(target), model_(stage, vector_axis, target) {
@@ -89,14 +109,32 @@ int64_t TileDecisions::BlocksOfRows() const {
   return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
 }
 
+// The last reduce axis is the long one of convolutions and products: a few of its steps are
+// unrolled.
+int64_t TileDecisions::PreferredInner(size_t axis) const {
+  if (model_.reduce_steps() <= kSmallWindow) return reduce()[axis].extent;
+  return axis + 1 == reduce().size() ? LargestDivisorUpTo(reduce()[axis].extent, 4) : 1;
+}
+
+// Whether blocks of `steps` are about that long: those of a prime reduction would be single steps.
+bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
+  std::vector<int64_t> factors;
+  for (size_t k = 0; k < reduce().size(); ++k) factors.push_back(PreferredInner(k));
+  int64_t inside = 1;
+  for (int64_t n : StepsInside(reduce(), factors, steps)) inside *= n;
+  return 2 * inside >= steps;
+}
+
 // A panel of the vector operand so large that two of them crowd the second-level cache is read
 // again for every tile of rows, from there at best. If the accumulators of all rows stay in a third
 // of the first-level cache, beside what a block of the reduction reads, it goes in such blocks
-// instead, and each element of the panel is read once.
+// instead, and each element of the panel is read once. Nothing but panels is left for threads then.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (PrefersWaitingResult()) return false;
   const int64_t width = tile.sizes[v_] * tile.lanes;
+  if ((spatial()[v_].extent + width - 1) / width < target_.target.threads) return false;
+  if (!CutsIntoBlocks(kPreferredBlock)) return false;
   int64_t rows = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
@@ -113,6 +151,7 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
 bool TileDecisions::PrefersWaitingResult() const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
+  if (!CutsIntoBlocks(kLongBlock)) return false;
   int64_t elements = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (model_.Batch(k)) return false;
@@ -158,17 +197,13 @@ int64_t TileDecisions::PreferredPlace() const {
 }
 
 void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
-  for (const Axis& axis : reduce()) {
+  for (size_t k = 0; k < reduce().size(); ++k) {
     std::vector<int64_t> inner;
-    for (int64_t d : Divisors(axis.extent)) {
+    for (int64_t d : Divisors(reduce()[k].extent)) {
       if (d <= kMaxInnerReduce) inner.push_back(d);
     }
-    // The last reduce axis is the long one of convolutions and products: a few of its steps are
-    // unrolled.
-    int64_t preferred = &axis == &reduce().back() ? LargestDivisorUpTo(axis.extent, 4) : 1;
-    if (model_.reduce_steps() <= kSmallWindow) preferred = axis.extent;
-    reduce_knobs_.push_back(
-        knobs.Add(absl::StrCat("inner reduce tile of ", axis.loop), inner, preferred));
+    reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
+                                      inner, PreferredInner(k)));
   }
   std::vector<int64_t> blocks{kWhole};
   for (int64_t steps = kPreferredBlock / 2; steps <= kLongBlock && steps < model_.reduce_steps();

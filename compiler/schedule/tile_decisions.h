@@ -49,6 +49,12 @@ struct DecidedTiles {
   std::vector<bool> packed;        // by packable()
 };
 
+// How many steps of each reduce axis stay inside a block of `block` steps, or all of them: from the
+// last axis outwards, in whole multiples of `factors`, and divisors of the axis that is cut. Their
+// product is at most `block` unless the factors alone are more; of a prime axis it may be far less.
+std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
+                                 const std::vector<int64_t>& factors, int64_t block);
+
 class TileDecisions {
  public:
   // Adds the decisions to `knobs`.
@@ -68,6 +74,8 @@ class TileDecisions {
   void DeclarePacking(Knobs& knobs);
   void DeclareOthers(const RegisterTile& preferred, Knobs& knobs);
   int64_t BlocksOfRows() const;
+  int64_t PreferredInner(size_t axis) const;
+  bool CutsIntoBlocks(int64_t steps) const;
   bool PrefersReductionBlocks(const RegisterTile& tile) const;
   bool PrefersWaitingResult() const;
   int64_t PreferredMiddle(size_t axis, const RegisterTile& tile, int64_t groups) const;

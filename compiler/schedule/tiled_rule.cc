@@ -59,12 +59,6 @@ class TiledRule : public Rule {
   TileDecisions decisions_;
 };
 
-// How many steps of a reduce axis stay inside its blocks, when `steps` of the axes behind it do.
-int64_t StepsInside(int64_t extent, int64_t factor, int64_t steps, int64_t block) {
-  return factor *
-         LargestDivisorUpTo(extent / factor, std::max<int64_t>(block / (steps * factor), 1));
-}
-
 // Panels as wide as the register tile, one after another in the order the loops go over them. Where
 // all panels go by within a block of the reduction, those of a block stand together.
 absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out) const {
@@ -77,12 +71,13 @@ absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out
     const auto add = [&](const std::vector<int64_t>& dims) {
       numbers.insert(numbers.end(), dims.begin(), dims.end());
     };
-    const bool blocks = decided.reduce_block != DecidedTiles::kWhole && vector.middle > 1 &&
-                        reduce().size() == 1 && packable.inner.size() == 1 &&
+    const bool blocks = decided.reduce_block != DecidedTiles::kWhole && vector.outer == 1 &&
+                        vector.middle > 1 && reduce().size() == 1 && packable.outer.empty() &&
+                        packable.inner.size() == 1 &&
                         packable.inner[0] < static_cast<int64_t>(packable.dim);
     if (blocks) {
       numbers[packable.inner[0]] =
-          StepsInside(reduce()[0].extent, decided.reduce_inner[0], 1, decided.reduce_block);
+          StepsInside(reduce(), decided.reduce_inner, decided.reduce_block)[0];
       add(packable.inner);
     }
     add(packable.outer);
@@ -93,25 +88,17 @@ absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out
   return absl::OkStatus();
 }
 
-// Splits the reduce loops. From the last axis outwards, as many steps as a block has stay inside.
+// Splits the reduce loops.
 absl::Status TiledRule::SplitReduce(const DecidedTiles& decided, Loops& loops,
                                     Recorder& out) const {
   std::vector<std::string> blocks, outer, inner;  // innermost first
-  bool cut = false;
-  int64_t steps = 1;  // inside, so far
+  const std::vector<int64_t> steps =
+      StepsInside(reduce(), decided.reduce_inner, decided.reduce_block);
   loops.unrolled_steps.resize(reduce().size());
   for (size_t k = reduce().size(); k > 0; --k) {
     const Axis& axis = reduce()[k - 1];
     const int64_t factor = decided.reduce_inner[k - 1];
-    int64_t inside = axis.extent;
-    if (cut) {
-      inside = factor;
-    } else if (decided.reduce_block != DecidedTiles::kWhole &&
-               steps * axis.extent > decided.reduce_block) {
-      cut = true;
-      inside = StepsInside(axis.extent, factor, steps, decided.reduce_block);
-    }
-    steps *= inside;
+    const int64_t inside = steps[k - 1];
     struct Part {
       int64_t extent;
       std::vector<std::string>* loops;

@@ -141,6 +141,11 @@ class Touches {
       for (const ir::Stmt& child : seq->stmts) Visit(child);
     } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
       Visit(alloc->body);
+    } else if (auto* branch = ir::As<ir::If>(s)) {
+      int64_t holds = 0;
+      EXPECT_TRUE(
+          ir::IsConstInt(ir::Simplify(ir::Substitute(branch->condition, values_), {}), &holds));
+      if (holds != 0) Visit(branch->body);
     } else if (auto* prefetch = ir::As<ir::Prefetch>(s)) {
       if (prefetch->element->buffer->name == buffer_) Add(prefetch->element, true);
     } else if (auto* store = ir::As<ir::Store>(s)) {
@@ -256,51 +261,122 @@ TEST(PrefetchAhead, LeavesAloneWhatItCannotHelp) {
   }
 }
 
-// A tile of 2 x 2 vectors whose results are added to `operand`.
-std::string TileWithOperand(const std::string& operand) {
-  return "program p(X: f32[128, 64], W: f32[64, 256] const, R: " + operand +
-         ") -> (Y: f32[128, 256]) { for i in 64 { for j in 8 { alloc t : f32[128, 256] local { "
-         "for k in 64 { for r in 2 unrolled { for v in 2 unrolled { for l in 16 vectorized { block "
-         "b(a < 128 spatial = ((i * 2) + r), c < 256 spatial = ((j * 32) + ((v * 16) + l)), s < 64 "
-         "reduce = k) sum init 0.0 { t[a, c] = (X[a, s] * W[s, c]) } } } } } for r2 in 2 unrolled "
-         "{ for v2 in 2 unrolled { for l2 in 16 vectorized { block e(a2 < 128 spatial = ((i * 2) + "
-         "r2), c2 < 256 spatial = ((j * 32) + ((v2 * 16) + l2))) { Y[a2, c2] = (t[a2, c2] + R[a2, "
-         "c2]) } } } } } } } }";
+// A product in tiles of `tile_rows` x `vectors` x `lanes` whose results are added to an operand.
+struct TileWithOperand {
+  int64_t rows = 128, columns = 256, tile_rows = 2, vectors = 2, lanes = 16;
+  std::string shape = "f32[128, 256]", element = "R[a2, c2]", more = "";
+
+  std::string Text() const {
+    const auto n = [](int64_t x) { return std::to_string(x); };
+    const auto tiles = [](int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; };
+    const int64_t width = vectors * lanes;
+    const auto nest = [&](const std::string& k, const std::string& iters, const std::string& last) {
+      const std::string row = "((i * " + n(tile_rows) + ") + r" + k + ")",
+                        column = "((j * " + n(width) + ") + ((v" + k + " * " + n(lanes) + ") + l" +
+                                 k + "))";
+      return "for r" + k + " in " + n(tile_rows) + " unrolled { for v" + k + " in " + n(vectors) +
+             " unrolled { for l" + k + " in " + n(lanes) + " vectorized { block b" + k + "(a" + k +
+             " < " + n(rows) + " spatial = " + row + ", c" + k + " < " + n(columns) +
+             " spatial = " + column + iters + ") where ((" + row + " < " + n(rows) + ") && (" +
+             column + " < " + n(columns) + ")) " + last + " } } }";
+    };
+    const std::string size = "f32[" + n(rows) + ", " + n(columns) + "]";
+    return "program p(X: f32[" + n(rows) + ", 8], W: f32[8, " + n(columns) +
+           "] const, R: " + shape + more + ") -> (Y: " + size + ") { for i in " +
+           n(tiles(rows, tile_rows)) + " { for j in " + n(tiles(columns, width)) +
+           " { alloc t : " + size + " local { for k in 8 { " +
+           nest("1", ", s < 8 reduce = k", "sum init 0.0 { t[a1, c1] = (X[a1, s] * W[s, c1]) }") +
+           " } " + nest("2", "", "{ Y[a2, c2] = (t[a2, c2] + " + element + ") }") + " } } } }";
+  }
+};
+
+// The lines of a buffer that are asked for, in the order of the program, and those that are read.
+struct Lines {
+  std::vector<int64_t> asked;
+  std::set<int64_t> read;
+};
+
+// Every line that is read was asked for, or the one before it was: a vector may reach into another.
+Lines LinesOf(const ir::Program& lowered, const std::string& buffer) {
+  Lines lines;
+  for (const auto& [prefetch, line] : Touches::Of(lowered, buffer)) {
+    if (prefetch) {
+      lines.asked.push_back(line);
+    } else if (lines.read.insert(line).second) {
+      const auto near = [&](int64_t asked) { return asked == line || asked == line - 1; };
+      EXPECT_TRUE(std::any_of(lines.asked.begin(), lines.asked.end(), near)) << "line " << line;
+    }
+  }
+  return lines;
 }
 
 TEST(PrefetchEpilogue, AsksForWhatATileAddsAndWhereItWrites) {
-  auto lowered = Lower(Parsed(TileWithOperand("f32[128, 256]")));
-  ASSERT_TRUE(lowered.ok()) << lowered.status();
-  // In the order of the program: every line of the operand and of the result once, in the tile that
-  // needs it.
-  std::vector<int64_t> asked;
-  std::set<int64_t> read;
-  for (const auto& [prefetch, line] : Touches::Of(*lowered, "R")) {
-    if (prefetch) {
-      asked.push_back(line);
-    } else if (read.insert(line).second) {
-      EXPECT_EQ(std::count(asked.begin(), asked.end(), line), 1) << ir::Print(*lowered);
-      EXPECT_LE(asked.size() - read.size(), 3) << "earlier than the tile before";
+  for (const int64_t lanes : {16, 8}) {
+    TileWithOperand tile;
+    tile.lanes = lanes;
+    tile.vectors = 32 / lanes;
+    auto lowered = Lower(Parsed(tile.Text()));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    // In the order of the program: every line of the operand and of the result once, in the tile
+    // that needs it.
+    std::vector<int64_t> asked;
+    std::set<int64_t> read;
+    for (const auto& [prefetch, line] : Touches::Of(*lowered, "R")) {
+      if (prefetch) {
+        asked.push_back(line);
+      } else if (read.insert(line).second) {
+        EXPECT_EQ(std::count(asked.begin(), asked.end(), line), 1) << ir::Print(*lowered);
+        EXPECT_LE(asked.size() - read.size(), 3) << "earlier than the tile before";
+      }
     }
+    EXPECT_EQ(read.size(), 128 * 256 / 16);
+    EXPECT_EQ(asked.size(), read.size()) << lanes << " lanes";
+    std::set<int64_t> results;
+    for (const auto& [prefetch, line] : Touches::Of(*lowered, "Y")) results.insert(line);
+    EXPECT_EQ(results.size(), 128 * 256 / 16);
   }
-  EXPECT_EQ(read.size(), 128 * 256 / 16);
-  EXPECT_EQ(asked.size(), read.size());
-  std::set<int64_t> results;
-  for (const auto& [prefetch, line] : Touches::Of(*lowered, "Y")) results.insert(line);
-  EXPECT_EQ(results.size(), 128 * 256 / 16);
 }
 
-TEST(PrefetchEpilogue, LeavesAloneWhatIsCloseOrConstant) {
-  std::string small = TileWithOperand("f32[1, 256]"),
-              constant = TileWithOperand("f32[128, 256] const");
-  small.replace(small.find("R[a2"), 4, "R[0");
-  for (const std::string& text : {small, constant}) {
-    auto lowered = Lower(Parsed(text));
+TEST(PrefetchEpilogue, TilesThatEndBeyondTheRowsAndLines) {
+  for (const int64_t lanes : {16, 8}) {
+    TileWithOperand tile;
+    tile.rows = 127;
+    tile.columns = 250;
+    tile.lanes = lanes;
+    tile.shape = "f32[127, 250]";
+    auto lowered = Lower(Parsed(tile.Text()));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    const Lines lines = LinesOf(*lowered, "R");
+    EXPECT_EQ(lines.read.size(), (127 * 250 + 15) / 16);
+    EXPECT_LE(lines.asked.size(), 128 * 16);
+  }
+}
+
+TEST(PrefetchEpilogue, LeavesAloneWhatIsCloseConstantOrMuch) {
+  TileWithOperand small, constant, large;
+  small.shape = "f32[1, 256]";
+  small.element = "R[0, c2]";
+  constant.shape += " const";
+  large.tile_rows = 64;  // of four lines each
+  for (const TileWithOperand& tile : {small, constant, large}) {
+    auto lowered = Lower(Parsed(tile.Text()));
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     for (const char* buffer : {"R", "Y"}) {
       for (const auto& [prefetch, line] : Touches::Of(*lowered, buffer)) EXPECT_FALSE(prefetch);
     }
   }
+}
+
+// What a gather reads is known only by reading the index.
+TEST(PrefetchEpilogue, AsksForNothingWhoseIndexIsLoaded) {
+  TileWithOperand tile;
+  tile.element = "R[min(max(I[a2, c2], 0), 127), c2]";
+  tile.more = ", I: i64[128, 256]";
+  auto lowered = Lower(Parsed(tile.Text()));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  const std::string text = ir::Print(*lowered);
+  EXPECT_THAT(text, HasSubstr("prefetch I["));
+  EXPECT_THAT(text, Not(HasSubstr("prefetch R[")));
 }
 
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {

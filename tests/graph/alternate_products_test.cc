@@ -104,6 +104,15 @@ TEST(AlternateProducts, WhatFitsACacheOrIsReadOnceStaysWhole) {
   EXPECT_EQ(Matrices(once.Alternated()).size(), 1u);
 }
 
+// A part that evicts itself is not found again either.
+TEST(AlternateProducts, ASliceLargerThanACachePreventsIt) {
+  for (const auto& [width, parts] : {std::pair{676, 3}, {680, 1}}) {  // 1.74 and 1.76 MiB
+    Recurrence r(6, width, 3 * width);
+    for (int step = 0; step < 2; ++step) r.Step({0, width, 2 * width});
+    EXPECT_EQ(Matrices(r.Alternated()).size(), static_cast<size_t>(2 * parts)) << width;
+  }
+}
+
 TEST(AlternateProducts, ASliceAcrossACutOrTheWholeResultPreventsIt) {
   Recurrence across(4, kWidth, 12 * kWidth);
   across.Step({0, kWidth / 2});

@@ -23,17 +23,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The widest CPU, a machine with threads.
-ir::TargetInfo Wide() {
-  ir::TargetInfo wide;
-  wide.vector_bytes = 64;
-  wide.vector_registers = 32;
-  wide.target.threads = 2;
-  return wide;
+// A matrix product with constant weights.
+ir::Program Product(int64_t rows, int64_t columns, int64_t steps) {
+  tensor::Builder b("product");
+  const tensor::Tensor x = b.Input("x", ir::DType::kF32, {rows, steps}),
+                       w = b.Input("w", ir::DType::kF32, {steps, columns}, /*constant=*/true);
+  const tensor::Tensor y =
+      b.Reduce("product", {rows, columns}, {steps}, ir::ReduceOp::kSum,
+               [&](tensor::Iters s, tensor::Iters r) { return x(s[0], r[0]) * w(r[0], s[1]); });
+  return tensor::LowerToLoops(b.Build({y}).value()).value();
 }
-
-// And the narrowest.
-std::vector<ir::TargetInfo> Targets() { return {ir::TargetInfo{}, Wide()}; }
 
 // The default of a 3 x 3 convolution is Winograd's where that pays and may be.
 TEST(Default, Forms) {
@@ -63,18 +62,51 @@ TEST(Default, Forms) {
   EXPECT_NE(MakeSpace(MakeWorkload("C2").value(), off).value()->Describe(0), "form");
 }
 
+// Tiles of F(4) that are mostly beyond a small image's end multiply as much as the direct form, by
+// four times the weights; however many images there are.
+TEST(Default, FormsOfABatchOfSmallImages) {
+  const auto text = [](int64_t size) {
+    const std::string in = std::to_string(size + 2), out = std::to_string(size);
+    const auto naive = ir::Parse(
+        "program p(X: f32[16, " + in + ", " + in +
+        ", 512], W: f32[3, 3, 512, 512] const) -> (Y: "
+        "f32[16, " +
+        out + ", " + out + ", 512]) { for n in 16 { for i in " + out + " { for j in " + out +
+        " { for o in 512 { for h in 3 { for w in 3 { for k in 512 { block b("
+        "vn < 16 spatial = n, vi < " +
+        out + " spatial = i, vj < " + out +
+        " spatial = j, vo < 512 "
+        "spatial = o, vh < 3 reduce = h, vw < 3 reduce = w, vk < 512 reduce = k) sum init 0.0 { "
+        "Y[vn, vi, vj, vo] = (X[vn, (vi + vh), (vj + vw), vk] * W[vh, vw, vk, vo]) } } } } } } } } "
+        "}");
+    return ToText(DefaultTrace(naive.value(), Wide()).value());
+  };
+  EXPECT_THAT(text(2), HasSubstr("winograd b 2"));
+  EXPECT_THAT(text(4), HasSubstr("winograd b 4"));
+}
+
+// A convolution in groups of that many channels.
+std::string Grouped(int64_t channels, int64_t group) {
+  const std::string c = std::to_string(channels), g = std::to_string(group);
+  return "program p(X: f32[9, 9, " + c + "], W: f32[3, 3, " + g + ", " + c +
+         "] const) -> (Y: f32[7, 7, " + c + "]) { for i in 7 { for j in 7 { for o in " + c +
+         " { for h in 3 { for w in 3 { for k in " + g +
+         " { block b(vi < 7 spatial = i, vj < 7 spatial = j, vo < " + c +
+         " spatial = o, vh < 3 reduce = h, vw < 3 reduce = w, vk < " + g +
+         " reduce = k) sum init 0.0 { Y[vi, vj, vo] = (X[(vi + vh), (vj + vw), (((vo // " + g +
+         ") * " + g + ") + vk)] * W[vh, vw, vk, vo]) } } } } } } } }";
+}
+
 // Channels of a group as wide as two vectors read the same element of the image: the register tile
-// has both, so that each is loaded once for the two.
+// has both, so that each is loaded once for the two. Vectors that reach across two groups would
+// load an element for each lane: narrower ones do not.
 TEST(Default, VectorsOfAGroupShareATile) {
-  const char* text =
-      "program p(X: f32[9, 9, 1024], W: f32[3, 3, 32, 1024] const) -> (Y: f32[7, 7, 1024]) { for i "
-      "in 7 { for j in 7 { for o in 1024 { for h in 3 { for w in 3 { for k in 32 { block b(vi < 7 "
-      "spatial = i, vj < 7 spatial = j, vo < 1024 spatial = o, vh < 3 reduce = h, vw < 3 reduce = "
-      "w, vk < 32 reduce = k) sum init 0.0 { Y[vi, vj, vo] = (X[(vi + vh), (vj + vw), (((vo // 32) "
-      "* 32) + vk)] * W[vh, vw, vk, vo]) } } } } } } } }";
-  const auto trace = DefaultTrace(ir::Parse(text).value(), Wide());
-  ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_THAT(ToText(*trace), HasSubstr("split o 32 1 2 16"));
+  const auto text = [](int64_t channels, int64_t group) {
+    return ToText(DefaultTrace(ir::Parse(Grouped(channels, group)).value(), Wide()).value());
+  };
+  EXPECT_THAT(text(1024, 32), HasSubstr("split o 32 1 2 16"));
+  EXPECT_THAT(text(96, 24), HasSubstr("split o 4 1 3 8"));
+  EXPECT_THAT(text(160, 40), HasSubstr("split o 4 1 5 8"));
 }
 
 // The default of a convolution: the weights packed, the epilogue inside the tile, accumulators in
@@ -95,50 +127,62 @@ TEST(Default, OfAConvolution) {
 }
 
 // Few rows that each pass over weights from beyond the second-level cache: the weights go in
-// blocks, each used for all rows, and the results wait in the first level. Points with blocks that
-// do not divide the reduction evenly, or cut it in another axis, are as right.
+// blocks, each used for all rows, and the results wait in the first level; unless threads would be
+// left without a panel of their own, or the number of steps is prime. Points with blocks that do
+// not divide the reduction evenly, or cut it in another axis, are as right.
 TEST(Default, LargeWeightsGoInBlocks) {
+  const std::string blocks = "reverse_compute_at relu conv2d.i2.0";
   for (const char* name : {"5x14-64k3s1", "6x160-64k1s1", "5x300-32k1s1"}) {
     const ir::Program naive = MakeWorkload(name).value();
     for (ir::TargetInfo target : Targets()) {
       target.target.winograd = false;
-      const auto whole = DefaultTrace(naive, target);
-      ASSERT_TRUE(whole.ok()) << whole.status();
-      EXPECT_THAT(ToText(*whole), Not(HasSubstr("reverse_compute_at relu conv2d.i2.0")));
+      target.target.threads = 1;
+      EXPECT_THAT(ToText(DefaultTrace(naive, target).value()), Not(HasSubstr(blocks)));
       target.l2_bytes = 12 << 10;
       const auto trace = DefaultTrace(naive, target);
       ASSERT_TRUE(trace.ok()) << trace.status();
-      EXPECT_THAT(ToText(*trace), HasSubstr("reverse_compute_at relu conv2d.i2.0")) << name;
+      EXPECT_THAT(ToText(*trace), HasSubstr(blocks)) << name;
       EXPECT_TRUE(CheckTrace(naive, *trace, 1).ok()) << Explain(naive, *trace, 1);
       const auto space = MakeSpace(naive, target).value();
       Rng rng(3);
+      int accepted = 0;
       for (int k = 0; k < 12; ++k) {
         const auto point = space->Expand(space->Random(rng));
         if (!point.ok()) continue;
+        ++accepted;
         EXPECT_TRUE(CheckTrace(naive, *point, 1).ok()) << Explain(naive, *point, 1);
       }
+      EXPECT_GE(accepted, 3) << name;
     }
   }
+  ir::TargetInfo target = Wide();
+  target.l2_bytes = 12 << 10;
+  const auto text = [&](const char* name) {
+    return ToText(DefaultTrace(MakeWorkload(name).value(), target).value());
+  };
+  EXPECT_THAT(text("6x160-64k1s1"), Not(HasSubstr(blocks))) << "one panel for two threads";
+  EXPECT_THAT(text("6x160-128k1s1"), HasSubstr(blocks)) << "two panels";
+  EXPECT_THAT(text("6x163-128k1s1"), Not(HasSubstr(blocks))) << "a prime number of steps";
 }
 
 // A product whose rows and whose weights both exceed the second-level cache, but whose result does
 // not: the reduction goes in blocks around everything, and the weights lie in the order in which
 // they are read, each once.
 TEST(Default, ResultsWaitWhereNothingElseFits) {
-  constexpr int64_t kRows = 16, kColumns = 96, kSteps = 1024;
-  tensor::Builder b("product");
-  const tensor::Tensor x = b.Input("x", ir::DType::kF32, {kRows, kSteps}),
-                       w = b.Input("w", ir::DType::kF32, {kSteps, kColumns}, /*constant=*/true);
-  const tensor::Tensor y =
-      b.Reduce("product", {kRows, kColumns}, {kSteps}, ir::ReduceOp::kSum,
-               [&](tensor::Iters s, tensor::Iters r) { return x(s[0], r[0]) * w(r[0], s[1]); });
-  const ir::Program naive = tensor::LowerToLoops(b.Build({y}).value()).value();
+  const ir::Program naive = Product(16, 96, 1024);
   for (ir::TargetInfo target : Targets()) {
     target.target.threads = 1;
     target.l2_bytes = 32 << 10;
     const std::string text = ToText(DefaultTrace(naive, target).value());
     EXPECT_THAT(text, HasSubstr("pack product w 512 ")) << text;
     EXPECT_TRUE(CheckTrace(naive, ParseTrace(text).value(), 1).ok());
+    EXPECT_THAT(ToText(DefaultTrace(Product(16, 96, 1031), target).value()),
+                HasSubstr("pack product w 1 "))
+        << "a prime number of steps has no blocks";
+    target.target.threads = 2;
+    EXPECT_THAT(ToText(DefaultTrace(naive, target).value()), HasSubstr("pack product w 1 "))
+        << "each thread would read all rows";
+    target.target.threads = 1;
     target.l2_bytes = 4 << 20;
     EXPECT_THAT(ToText(DefaultTrace(naive, target).value()), HasSubstr("pack product w 1 "));
     target.l2_bytes = 16 << 10;  // the result does not fit either

@@ -19,16 +19,6 @@
 namespace heddle::schedule {
 namespace {
 
-// The narrowest and the widest CPU, and a machine with threads.
-std::vector<ir::TargetInfo> Targets() {
-  ir::TargetInfo narrow;
-  ir::TargetInfo wide;
-  wide.vector_bytes = 64;
-  wide.vector_registers = 32;
-  wide.target.threads = 2;
-  return {narrow, wide};
-}
-
 bool HasForms(const Space& space) { return space.Describe(0) == "form"; }
 
 // A convolution too small for more than two forms, without a machine's threads or wide vectors.

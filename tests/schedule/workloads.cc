@@ -141,4 +141,14 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name) {
   return tensor::LowerToLoops(*program);
 }
 
+ir::TargetInfo Wide() {
+  ir::TargetInfo wide;
+  wide.vector_bytes = 64;
+  wide.vector_registers = 32;
+  wide.target.threads = 2;
+  return wide;
+}
+
+std::vector<ir::TargetInfo> Targets() { return {ir::TargetInfo{}, Wide()}; }
+
 }  // namespace heddle::schedule

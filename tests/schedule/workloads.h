@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
 
 namespace heddle::schedule {
 
@@ -17,5 +18,10 @@ namespace heddle::schedule {
 // depthwise), kernel, stride. Weights and biases are const.
 std::vector<std::string> WorkloadNames();
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
+
+// The widest CPU, a machine with threads.
+ir::TargetInfo Wide();
+// The narrowest, and Wide().
+std::vector<ir::TargetInfo> Targets();
 
 }  // namespace heddle::schedule
