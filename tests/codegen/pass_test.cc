@@ -370,7 +370,7 @@ TEST(PrefetchEpilogue, LeavesAloneWhatIsCloseConstantOrMuch) {
 // What a gather reads is known only by reading the index.
 TEST(PrefetchEpilogue, AsksForNothingWhoseIndexIsLoaded) {
   TileWithOperand tile;
-  tile.element = "R[min(max(I[a2, c2], 0), 127), c2]";
+  tile.element = "R[min(max(I[a2, 0], 0), 127), c2]";
   tile.more = ", I: i64[128, 256]";
   auto lowered = Lower(Parsed(tile.Text()));
   ASSERT_TRUE(lowered.ok()) << lowered.status();

@@ -176,9 +176,9 @@ TEST(Default, ResultsWaitWhereNothingElseFits) {
     const std::string text = ToText(DefaultTrace(naive, target).value());
     EXPECT_THAT(text, HasSubstr("pack product w 512 ")) << text;
     EXPECT_TRUE(CheckTrace(naive, ParseTrace(text).value(), 1).ok());
-    EXPECT_THAT(ToText(DefaultTrace(Product(16, 96, 1031), target).value()),
+    EXPECT_THAT(ToText(DefaultTrace(Product(16, 96, 2 * 1031), target).value()),
                 HasSubstr("pack product w 1 "))
-        << "a prime number of steps has no blocks";
+        << "no blocks of more than two steps";
     target.target.threads = 2;
     EXPECT_THAT(ToText(DefaultTrace(naive, target).value()), HasSubstr("pack product w 1 "))
         << "each thread would read all rows";
