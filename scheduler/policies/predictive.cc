@@ -285,8 +285,9 @@ class Predictive : public Policy {
       const absl::Time lost = deadline - absl::Seconds(kHopeful * span);
       if (now < presses) {
         *until = presses;
-      } else if (now < lost) {
-        *until = lost;
+      } else if (now < lost || (tight_ && tight_->second == job.id)) {
+        // The tight one keeps its place until another is: others make way for it as long.
+        *until = now < lost ? lost : absl::InfiniteFuture();
         group->urgency =
             tight_ && std::pair(deadline, job.id) > *tight_ ? kLaterDeadline : kDeadline;
         return deadline;

@@ -212,6 +212,7 @@ class World {
   void CheckRecord(const FinishCandidate& done, const Payload& payload);
   void Check(const Process& process);
   void CheckNoIdleSlot(const Process& process);
+  bool MayGiveWay(const Process& process, const Job& job) const;
   void CheckHeldBack(const Process& process);
   void CheckLearned(const Process& process, const StartStage& start, const SearchState& state);
   bool BacksOff(const Process& process, const SlotInfo& slot);

@@ -130,15 +130,36 @@ void World::CheckNoIdleSlot(const Process& process) {
   CheckHeldBack(process);
 }
 
-// A policy may keep a profile stage from starting only while a build stage of its task runs, or any
-// stage of a job with a deadline;
-// `sequential`, whatever is not the job's whose turn it is.
+// Whether a job with a deadline may keep work of this one off device slots: it runs, of the same
+// tenant, no lower in priority, and could use all slots of its own that are free.
+bool World::MayGiveWay(const Process& process, const Job& job) const {
+  const Dispatcher& dispatcher = *process.dispatcher;
+  for (const auto& [id, stage] : dispatcher.live()) {
+    const Job& first = *dispatcher.FindJob(stage.job);
+    const absl::Time deadline = first.params.deadline;
+    if (deadline == absl::InfiniteFuture() || first.final() || first.paused || first.id == job.id ||
+        first.params.tenant != job.params.tenant || first.params.priority < job.params.priority ||
+        first.lane != job.lane)
+      continue;
+    const WorkItem profile{first.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+    int count = 0, free_slots = 0;
+    for (const SlotInfo& slot : dispatcher.slots()) {
+      if (!dispatcher.Suits(slot, profile)) continue;
+      ++count;
+      free_slots += dispatcher.SlotFree(slot);
+    }
+    const int depth = first.params.pipeline_depth;
+    if (free_slots <= (depth > 0 ? depth : 1 + count)) return true;
+  }
+  return false;
+}
+
+// A policy may keep a profile stage from starting only while a build stage of its task runs;
+// `predictive`, too, where it would be in the way of a deadline; `sequential`, whatever is not the
+// job's whose turn it is.
 void World::CheckHeldBack(const Process& process) {
   const Dispatcher& dispatcher = *process.dispatcher;
   if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
-  for (const auto& [id, stage] : dispatcher.live()) {
-    if (dispatcher.FindJob(stage.job)->params.deadline != absl::InfiniteFuture()) return;
-  }
   const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;
@@ -154,7 +175,8 @@ void World::CheckHeldBack(const Process& process) {
         building |= stage.kind == v1::STAGE_BUILD && stage.job == id && stage.task == index;
       if (!built || building || task.not_before > now_) continue;
       const WorkItem profile{id, v1::STAGE_PROFILE, index, std::nullopt, true};
-      if (std::find(ready.begin(), ready.end(), profile) == ready.end())
+      if (std::find(ready.begin(), ready.end(), profile) == ready.end() &&
+          !(policy_ == "predictive" && MayGiveWay(process, job)))
         Violation(
             absl::StrCat("profile of j", id.value, " is held back, and nothing is being built"));
     }

@@ -232,6 +232,31 @@ class Course {
     return end;
   }
 
+  // Whether a job with a deadline may keep this work off the CPU slots: it runs, of the same
+  // tenant, no lower in priority, and could use all that are free.
+  bool GivesWay(const WorkItem& work) const {
+    if (work.fetch) return false;
+    const Job& job = *dispatcher_.FindJob(work.job);
+    int free_slots = 0;
+    for (const SlotInfo& slot : dispatcher_.slots())
+      free_slots += !slot.device && dispatcher_.SlotFree(slot);
+    for (const auto& [id, stage] : dispatcher_.live()) {
+      const Job& first = *dispatcher_.FindJob(stage.job);
+      const absl::Time deadline = first.params.deadline;
+      if (deadline == absl::InfiniteFuture() || first.final() || first.paused ||
+          first.id == job.id || first.params.tenant != job.params.tenant ||
+          first.params.priority < job.params.priority)
+        continue;
+      const WorkItem profile{first.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+      const int devices = static_cast<int>(
+          std::count_if(dispatcher_.slots().begin(), dispatcher_.slots().end(),
+                        [&](const SlotInfo& slot) { return dispatcher_.Suits(slot, profile); }));
+      const int depth = first.params.pipeline_depth;
+      if (free_slots <= (depth > 0 ? depth : 1 + devices)) return true;
+    }
+    return false;
+  }
+
   void Compare(int step) {
     const std::vector<WorkItem> order = dispatcher_.ReadyWork();
     const std::set<WorkItem> indexed(order.begin(), order.end());
@@ -245,14 +270,10 @@ class Course {
       ASSERT_EQ(turn.value_or(work.job), work.job) << "two jobs at a time, step " << step;
       turn = work.job;
     }
-    const bool deadline = std::any_of(
-        dispatcher_.live().begin(), dispatcher_.live().end(), [this](const auto& entry) {
-          return dispatcher_.FindJob(entry.second.job)->params.deadline != absl::InfiniteFuture();
-        });
     for (const WorkItem& work : plain) {
       // Predictive holds back work on devices, and what is in the way of a deadline; sequential
       // that of other jobs.
-      const bool may_wait = policy_ == "predictive"   ? work.device || (deadline && !work.fetch)
+      const bool may_wait = policy_ == "predictive"   ? work.device || GivesWay(work)
                             : policy_ == "sequential" ? !work.fetch && work.job != turn
                                                       : false;
       ASSERT_TRUE(may_wait || indexed.count(work)) << "step " << step;
