@@ -26,6 +26,7 @@ struct Flags {
   int tasks = 10;
   int trials = 64;
   int batch = 16;
+  int deadlines = 5;  // % of the jobs
   int64_t events = 1'000'000;
   std::string policy = "predictive";
   uint64_t seed = 1;
@@ -55,7 +56,8 @@ class Bench {
       params.batch = flags_.batch;
       params.pipeline_depth = 2;
       params.tenant = absl::StrCat("tenant", id % 10);
-      if (id % 20 == 0) params.deadline = now_ + absl::Hours(1 + id % 7);
+      if (id * flags_.deadlines % 100 < flags_.deadlines)
+        params.deadline = now_ + absl::Hours(1 + id % 7);
       Feed(JobSubmitted{JobId{id}, params});
     }
     while (steps() < flags_.events && !agenda_.empty()) {
@@ -234,6 +236,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--trials", flags.trials, "of a task")
       ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--deadlines", flags.deadlines, "% of the jobs that have one")
+      ->check(CLI::Range(0, 100))
       ->capture_default_str();
   app.add_option("--events", flags.events, "at most")
       ->check(CLI::Range(int64_t{1000}, int64_t{100'000'000}))

@@ -3,7 +3,7 @@
 Three models are tuned on two cores in four set-ups with the same seeds and the same trials. The strategy is random, so that
 every set-up measures the same candidates, and its best records differ from another's by what was measured alone.
   sequential     one job after another: its records are those of dedicated machines
-  uncoordinated  a service of its own for each job, all at once on the same cores, nothing guarded
+  uncoordinated  a service of its own (round_robin) for each job, all at once on the same cores, nothing guarded
   round_robin    one service, jobs take turns in the order of their start
   predictive     one service, what keeps the device fed goes first
 """
@@ -49,7 +49,7 @@ class Setup:
         self.canaries_ns = []  # a small fixed kernel, timed before each trial
 
     def run(self, models):
-        extra = ["--unguarded"] if self.name == "uncoordinated" else ["--policy", self.name]
+        extra = ["--unguarded", "--policy", "round_robin"] if self.name == "uncoordinated" else ["--policy", self.name]
         count = len(models) if self.name == "uncoordinated" else 1
         services = []
         shutil.rmtree(self.work, ignore_errors=True)  # a database that knows nothing yet
@@ -192,7 +192,8 @@ def make_row(setup, dedicated, again):
         "threads": 1,
         "disturbed": False,
         "wall_s": setup.wall_s,
-        "canary_ns": statistics.median(setup.canaries_ns) if setup.canaries_ns else None,
+        # Uncoordinated services disturb each other's canaries, which then say nothing about the machine.
+        "canary_ns": statistics.median(setup.canaries_ns) if setup.canaries_ns and setup.name != "uncoordinated" else None,
         "busy_share": setup.shares()[0],
         "measuring_share": setup.shares()[1],
         "trials": setup.trials,
@@ -212,7 +213,7 @@ HEAD = (
     f"{'rep./true':>11}{'typ. off':>10}{'worst':>8}"
 )
 LEGEND = (
-    "x: wall time of sequential / this one's; machine: how fast it was meanwhile, against sequential, by a small kernel timed before each trial; device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
+    "x: wall time of sequential / this one's; machine: how fast it was meanwhile, against sequential, by a small kernel timed before each trial (-: others ran beside it); device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
     " kept measurement was; again: trials measured more than once;\nquality: latency of the models with sequential's best records /"
     " with this set-up's, all timed anew in turns on a quiet core; rep./true: reported times of the best records / timed anew"
 )

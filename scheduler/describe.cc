@@ -105,6 +105,9 @@ std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, a
   auto text = [&](absl::Time time) {
     return absl::FormatTime("%Y-%m-%d %H:%M", wall + (time - now), absl::LocalTimeZone());
   };
+  if (estimate.finish == absl::InfiniteFuture())
+    return absl::StrCat(kDeadlineWarning, text(job.params.deadline),
+                        " is missed: the job is paused; resume it");
   const absl::Duration late = estimate.finish - job.params.deadline;
   return absl::StrCat(kDeadlineWarning, text(job.params.deadline),
                       " cannot be met: expected to end ", text(estimate.finish), ", ",

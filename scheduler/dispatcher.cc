@@ -29,7 +29,7 @@ void CountUnit(LiveStage* stage, absl::Time now) {
 
 Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
     : options_(options), policy_(std::move(policy)) {
-  policy_->Attach({&forecast_, &ready_, &slot_index_});
+  policy_->Attach({&forecast_, &ready_, &slot_index_, &live_});
 }
 
 const Job* Dispatcher::FindJob(JobId id) const {

@@ -162,12 +162,12 @@ struct TaskChanged {
 struct JobChanged {
   JobId job;
 };
-// The job's deadline cannot be met as things stand (`late`), or can again; said at import and
-// whenever the estimate changes materially.
+// The job's deadline cannot be met as things stand (`late`), or can; said after the import or a
+// restart, when it is over, and whenever the estimate changes materially.
 struct DeadlineEstimate {
   JobId job;
   bool late = false;
-  absl::Time finish;  // as predicted now
+  absl::Time finish;  // as predicted now; InfiniteFuture while the job is paused
 };
 // The task goes on with the search state of another job's, as it is now.
 struct TakeSearch {

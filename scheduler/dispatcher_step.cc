@@ -114,9 +114,9 @@ void Dispatcher::Proceed() {
     policy_->Changed(job);
     CheckDeadline(job);
     UpdateReady(job, true);
-    for (JobId stale : policy_->TakeStale()) {
-      if (auto other = jobs_.find(stale); other != jobs_.end()) UpdateReady(other->second, true);
-    }
+  }
+  for (JobId stale : policy_->TakeStale(now_)) {
+    if (auto other = jobs_.find(stale); other != jobs_.end()) UpdateReady(other->second, true);
   }
 }
 
@@ -135,7 +135,8 @@ void Dispatcher::CheckDeadline(const Job& job) {
     said.look = std::min(deadline, now_ + std::max(kLeastLook, (deadline - now_) / 8));
     WakeAt(job.id, said.look);
   }
-  if (job.paused || (Is<Importing>(job.phase) && !over)) return;
+  if (!over && (job.paused || Is<Importing>(job.phase))) return;
+  // A paused job ends at no time that anybody knows.
   const absl::Time finish = forecast_.Finish(job, policy_->HonoursDeadlines(), now_);
   // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
   const absl::Duration margin = (finish - now_) / 10;
@@ -143,7 +144,9 @@ void Dispatcher::CheckDeadline(const Job& job) {
   // Once it is over, only twice as late is news.
   const absl::Time said_before = over ? said.finish + (said.finish - deadline) : said.finish;
   const bool farther = late && said.late && finish > said_before + 2 * margin;
-  if (late == said.late && !farther) return;
+  // The first is always told: what was said before a restart may not hold any more.
+  const bool paused = (said.finish == absl::InfiniteFuture()) != (finish == absl::InfiniteFuture());
+  if (said.told && late == said.late && !farther && !paused) return;
   said.told = true, said.late = late, said.finish = finish;
   Emit(DeadlineEstimate{job.id, late, finish});
 }

@@ -73,11 +73,6 @@ absl::Duration Forecast::Stage(const Job& job, v1::StageKind kind, std::optional
   return durations_.Predict(At(job, kind, task)) * std::max(1, units);
 }
 
-int Forecast::Depth(const Job& job, int lane) const {
-  return job.params.pipeline_depth > 0 ? job.params.pipeline_depth
-                                       : 1 + static_cast<int>(Slots(lane));
-}
-
 Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane, int extra) const {
   const Task& task = job.tasks[static_cast<size_t>(index.value)];
   if (std::holds_alternative<Finished>(task.phase)) return {};
@@ -99,7 +94,7 @@ Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane,
   load.device_s = trials * profile;
   // Builds and measurements of a round run side by side, but for the first or the last of them.
   // A round seldom finds every slot free: other tasks hold some.
-  const double others = 1 + Depth(job, lane) / 2.0;
+  const double others = 1 + PipelineDepth(job.params, static_cast<int>(Slots(lane))) / 2.0;
   auto spread = [&](int of) {
     return std::clamp(Slots(of) / others, 1.0, static_cast<double>(batch));
   };
@@ -153,6 +148,7 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
   load.deadline = job.params.deadline;
   double longest = 0, serial = 0;
   int open = 0;
+  load.most_ready = std::max(0, std::min(trials_left, unfinished * job.params.batch));
   for (const TaskLoad& one : entry.tasks) {
     load.cpu_s += one.cpu_s;
     load.device_s += one.device_s;
@@ -160,7 +156,8 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
     longest = std::max(longest, one.span_s);
     open += one.span_s > 0;
   }
-  const int beside = std::max(1, std::min(Depth(job, lane), open));
+  const int depth = PipelineDepth(job.params, static_cast<int>(Slots(lane)));
+  const int beside = std::max(1, std::min(depth, open));
   load.share_s = Busiest(load.cpu_s, load.device_s, lane);
   load.span_s = std::max({longest, Closed(serial, load.share_s, beside), load.share_s});
   const double last = Seconds(job, v1::STAGE_COMPILE, std::nullopt);

@@ -22,6 +22,7 @@ class Forecast {
     double span_s = 0;    // how long it would take with every slot for itself
     double share_s = 0;   // and the slot that is busiest with it meanwhile: the rest it stands idle
     absl::Time deadline = absl::InfiniteFuture();
+    int most_ready = 0;     // candidates it can still have to measure at a time
     double deadline_s = 0;  // its share of DeadlineSeconds
   };
 
@@ -64,7 +65,6 @@ class Forecast {
   void Count(const Load& load, double sign);
   double Slots(int lane) const;
   double Displaced(int lane) const;
-  int Depth(const Job& job, int lane) const;  // tasks in flight
   // Until so much work of one device lane is done if nothing else is.
   double Busiest(double cpu_s, double device_s, int lane) const;
 

@@ -192,6 +192,9 @@ struct Fetch {
   absl::Time not_before = absl::InfinitePast();
 };
 
+// Tasks of the job that may be in flight where so many devices suit it. Without a wish of its own:
+// one for every device it may hold, and one whose candidates are being made.
+int PipelineDepth(const JobParams& params, int devices);
 // Whether the task's latest JobParams.plateau trials gained it nothing (see there).
 bool Plateaued(const JobParams& params, const Task& task);
 // A valid time, found with the task's so-many-th trial (known records included).

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ struct PolicyView {
   const Forecast* forecast = nullptr;
   const ReadyIndex* ready = nullptr;
   const SlotIndex* slots = nullptr;
+  const std::map<AttemptId, LiveStage>* live = nullptr;
 };
 
 class Policy {
@@ -83,8 +85,9 @@ class Policy {
   virtual void Changed(const Job& /*job*/) {}
   virtual void Started(const WorkItem& /*work*/, const Job& /*job*/, const LiveStage& /*stage*/) {}
   virtual void Ended(const LiveStage& /*stage*/, const Job& /*job*/, absl::Time /*now*/) {}
-  // Jobs whose ranks have changed though nothing happened to them; each is told once.
-  virtual std::vector<JobId> TakeStale() { return {}; }
+  // Jobs whose ranks have changed though nothing happened to them; each is told once. Asked once a
+  // Step, when all that it changed was told.
+  virtual std::vector<JobId> TakeStale(absl::Time /*now*/) { return {}; }
   // Whether a job with an earlier deadline goes first, for estimates.
   virtual bool HonoursDeadlines() const { return false; }
 

@@ -145,16 +145,8 @@ void Dispatcher::Requeue(Job& job, TaskIndex index) {
 }
 
 bool Dispatcher::MoreDepth(const Job& job) const {
-  // Without a wish: one task for every device, and one whose candidates are being made.
-  constexpr size_t kMinDepth = 2, kMaxDepth = 64;
-  const size_t now = job.in_flight.size();
-  if (job.params.pipeline_depth > 0) return now < static_cast<size_t>(job.params.pipeline_depth);
-  if (now < kMinDepth) return true;
-  size_t most = kMaxDepth;
-  if (job.params.max_devices > 0)
-    most = std::min(most, static_cast<size_t>(job.params.max_devices) + 1);
-  if (now >= most) return false;
-  return now < static_cast<size_t>(slot_index_.Usable(job.lane)) + 1;
+  const int depth = PipelineDepth(job.params, slot_index_.Usable(job.lane));
+  return job.in_flight.size() < static_cast<size_t>(depth);
 }
 
 // Lets tasks of the queue begin a round while the pipeline has room and there is a device to
@@ -355,6 +347,13 @@ void Dispatcher::Restore(Job job) {
   Job& restored = jobs_[id] = std::move(job);
   EnterGroups(restored);
   Touch(id);
+}
+
+int PipelineDepth(const JobParams& params, int devices) {
+  constexpr int kMinDepth = 2, kMaxDepth = 64;
+  if (params.pipeline_depth > 0) return params.pipeline_depth;
+  if (params.max_devices > 0) devices = std::min(devices, params.max_devices);
+  return std::clamp(devices + 1, kMinDepth, kMaxDepth);
 }
 
 bool Plateaued(const JobParams& params, const Task& task) {

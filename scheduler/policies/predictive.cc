@@ -27,6 +27,7 @@
 
 #include "scheduler/forecast.h"
 #include "scheduler/job_state.h"
+#include "scheduler/policies/predictive_group.h"
 #include "scheduler/policy.h"
 #include "scheduler/ready_index.h"
 #include "scheduler/slot_index.h"
@@ -51,31 +52,14 @@ constexpr double kContended = 1.4, kUnknown = 2;
 // Predictions are off, most of all those of a job that has just begun; it is given up for late
 // only when no more than this share of its time is left.
 constexpr double kHopeful = 0.2;
+// Once short of time, a job stays so until it has so many times what it needs.
+constexpr double kStays = 1.1;
+// Of jobs with deadlines, so many of the earliest are looked at for one that is short of time.
+constexpr int kLooks = 100;
+// Work that is held back is not looked at again sooner.
+constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
 constexpr int kSupply = 2;
-
-// What kind of urgency a group of items has; see the list above.
-enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kOrdinary };
-// How soon a stage gives its device work.
-enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
-
-struct Group {
-  int64_t tenant, priority, urgency, lane, path;
-  // 24 bits tenant, 6 priority (0 first), 3 urgency, 20 lane, 3 path
-  int64_t Pack() const {
-    return (((tenant * 64 + priority) * 8 + urgency) << 20 | lane) << 3 | path;
-  }
-  static Group Unpack(int64_t packed) {
-    Group group{};
-    group.path = packed & 7;
-    group.lane = packed >> 3 & 0xfffff;
-    packed >>= 23;
-    group.urgency = packed % 8;
-    group.priority = packed / 8 % 64;
-    group.tenant = packed / 512;
-    return group;
-  }
-};
 
 bool HasUnbuilt(const Job& job, TaskIndex index) {
   for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
@@ -98,6 +82,7 @@ class Predictive : public Policy {
     }
     Rank rank;
     if (work.device && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
+      rank.until = std::max(rank.until, wait.now + kLeastHold);
       rank.waits = true;
       return rank;
     }
@@ -158,10 +143,9 @@ class Predictive : public Policy {
       } else {
         deadlines_.erase({job.params.deadline, job.id});
       }
-      known.depth = job.params.pipeline_depth;
+      known.params = job.params;
       known.lane = job.lane;
       known.priority = PriorityOf(job);
-      FindTight();
     }
     if (job.final() && known.live == 0) jobs_.erase(job.id);
   }
@@ -182,7 +166,6 @@ class Predictive : public Policy {
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
     Known& known = jobs_[job.id];
     --known.live;
-    clock_ = now;
     known.measured |= stage.kind == v1::STAGE_PROFILE;
     auto charged = charged_.find(stage.id);
     if (charged != charged_.end()) {
@@ -195,11 +178,15 @@ class Predictive : public Policy {
     if (!known.runs && job.final() && known.live == 0) jobs_.erase(job.id);
   }
 
-  std::vector<JobId> TakeStale() override { return std::exchange(stale_, {}); }
+  std::vector<JobId> TakeStale(absl::Time now) override {
+    if (!deadlines_.empty() || tight_) FindTight(now);
+    return std::exchange(stale_, {});
+  }
 
   bool HonoursDeadlines() const override { return true; }
 
  private:
+  using Due = std::pair<absl::Time, JobId>;
   struct Known {
     bool runs = false;
     int64_t tenant = 0;
@@ -207,7 +194,8 @@ class Predictive : public Policy {
     bool turn = false;  // on the CPU, not over
     // Of jobs with a deadline.
     bool measured = false;
-    int depth = 0, lane = 0;
+    JobParams params;
+    int lane = 0;
     int64_t priority = 0;
   };
   struct Tenant {
@@ -220,27 +208,35 @@ class Predictive : public Policy {
   }
 
   // The first job by deadline that would miss it if others' stages got in its way.
-  void FindTight() {
-    std::optional<std::pair<absl::Time, JobId>> tight;
-    double before = 0;
-    for (const auto& entry : deadlines_) {
-      const Forecast::Load* load = view_.forecast->Of(entry.second);
+  void FindTight(absl::Time now) {
+    std::optional<Due> tight;
+    const int cpu = SlotIndex::kCpuLane;
+    std::map<int, double> before;  // slot seconds of those with earlier deadlines, by lane
+    auto wait = [&](int lane) { return before[lane] / std::max(1, view_.slots->Count(lane)); };
+    int looks = kLooks;
+    for (auto it = deadlines_.lower_bound({now, JobId{}}); it != deadlines_.end(); ++it) {
+      const Forecast::Load* load = view_.forecast->Of(it->second);
       if (load == nullptr) continue;
-      const double left = absl::ToDoubleSeconds(entry.first - clock_);
-      if (left < kHopeful * load->span_s) continue;
-      const double doubt = jobs_.at(entry.second).measured ? 1 : kUnknown;
-      if (left < before + kContended * doubt * load->span_s) {
-        tight = entry;
+      if (--looks < 0) break;
+      const double left = absl::ToDoubleSeconds(it->first - now);
+      const bool measured = jobs_.at(it->second).measured;
+      if (left < (measured ? 1 : kHopeful) * load->span_s) continue;  // lost
+      const double needs = std::max(wait(cpu), wait(load->lane)) +
+                           kContended * (measured ? 1 : kUnknown) * load->span_s;
+      if (left < (tight_ == *it ? kStays : 1) * needs) {
+        tight = *it;
         break;
       }
-      before += load->share_s;
+      before[cpu] += load->joint_s;
+      before[load->lane] += load->device_s;
     }
     if (tight == tight_) return;
-    const auto end = std::pair(absl::InfiniteFuture(), JobId{});
-    for (auto it = deadlines_.upper_bound(std::min(tight.value_or(end), tight_.value_or(end)));
-         it != deadlines_.end(); ++it)
+    // Later than one, not later than the other.
+    const Due end(absl::InfiniteFuture(), JobId{});
+    const Due is = tight.value_or(end), was = tight_.value_or(end);
+    const auto last = deadlines_.upper_bound(std::max(is, was));
+    for (auto it = deadlines_.upper_bound(std::min(is, was)); it != last; ++it)
       stale_.push_back(it->second);
-    if (tight) stale_.push_back(tight->second);
     tight_ = tight;
   }
 
@@ -249,11 +245,16 @@ class Predictive : public Policy {
   bool InTheWay(const Group& group) const {
     if (!tight_ || group.urgency <= kDeadline) return false;
     const Known& tight = jobs_.at(tight_->second);
-    if (tight.live == 0 || group.tenant != tight.tenant || group.priority < tight.priority)
+    const Forecast::Load* load = view_.forecast->Of(tight_->second);
+    if (load == nullptr || tight.live == 0 || group.tenant != tight.tenant ||
+        group.priority < tight.priority)
       return false;
     const bool device = group.path >= kCpuHeavy;
     if (device && group.lane != tight.lane) return false;
-    const int needs = tight.depth > 0 ? tight.depth : 1 + view_.slots->Count(tight.lane);
+    // As many as it has candidates for; the CPU also compiles and learns.
+    int needs = std::min(PipelineDepth(tight.params, view_.slots->Count(tight.lane)),
+                         std::max(device ? 0 : 1, load->most_ready));
+    if (device && tight.params.max_devices > 0) needs = std::min(needs, tight.params.max_devices);
     return view_.slots->Free(device ? tight.lane : SlotIndex::kCpuLane) <= needs;
   }
 
@@ -305,20 +306,24 @@ class Predictive : public Policy {
   }
 
   // When a profile stage of the task should start: with no wait for builds after that, by what is
-  // known of both. At once where nothing is being built.
+  // known of both. At once where nothing is being built. Time passes from when what is being built
+  // was begun, so that the answer is the same until something happens.
   absl::Time StartOf(const Job& job, TaskIndex index, absl::Time now) const {
-    std::set<AttemptId> builds;
+    std::map<AttemptId, absl::Duration> builds;  // how long the unit at hand has taken
     int unbuilt = 0, all = 0;
     for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
       const auto* building = std::get_if<Building>(&candidate.where);
-      if (building != nullptr) builds.insert(building->attempt);
+      if (building != nullptr)
+        builds[building->attempt] = now - view_.live->at(building->attempt).unit_since;
       unbuilt += building != nullptr || std::holds_alternative<Unbuilt>(candidate.where);
       ++all;
     }
     if (builds.empty()) return now;
     const absl::Duration build = view_.forecast->Stage(job, v1::STAGE_BUILD, index, 1);
     const absl::Duration profile = view_.forecast->Stage(job, v1::STAGE_PROFILE, index, 1);
-    return now + unbuilt * build / static_cast<int64_t>(builds.size()) - all * profile;
+    absl::Duration left = unbuilt * build;
+    for (const auto& [attempt, taken] : builds) left -= taken;
+    return now + left / static_cast<int64_t>(builds.size()) - all * profile;
   }
 
   double WorkLeft(const Forecast::Load& load) const {
@@ -372,10 +377,9 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
-  std::set<std::pair<absl::Time, JobId>> deadlines_;  // of running jobs
-  std::optional<std::pair<absl::Time, JobId>> tight_;
+  std::set<Due> deadlines_;  // of running jobs
+  std::optional<Due> tight_;
   std::vector<JobId> stale_;
-  absl::Time clock_ = absl::InfinitePast();
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ class Sequential : public Policy {
     if (!stage.fetch && --live_[job.id] == 0) live_.erase(job.id);
     Choose();
   }
-  std::vector<JobId> TakeStale() override { return std::exchange(stale_, {}); }
+  std::vector<JobId> TakeStale(absl::Time /*now*/) override { return std::exchange(stale_, {}); }
 
  private:
   void Choose() {

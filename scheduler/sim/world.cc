@@ -37,7 +37,7 @@ class Starving : public Policy {
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
     inner_->Ended(stage, job, now);
   }
-  std::vector<JobId> TakeStale() override { return inner_->TakeStale(); }
+  std::vector<JobId> TakeStale(absl::Time now) override { return inner_->TakeStale(now); }
 
  private:
   static constexpr int64_t kLast = -1;

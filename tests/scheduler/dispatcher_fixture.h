@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scheduler/describe.h"
@@ -35,6 +36,8 @@ inline SlotInfo DeviceSlot(const std::string& name, std::vector<int> cores,
 
 class DispatcherTest : public ::testing::Test {
  protected:
+  explicit DispatcherTest(std::string_view policy = "round_robin")
+      : dispatcher_(*MakePolicy(policy)) {}
   // Every decision of the step, and the started stages in order in `started_`.
   std::vector<Decision> Step(const Event& event) {
     std::vector<Decision> decisions = dispatcher_.Step(event, now_);
@@ -110,7 +113,7 @@ class DispatcherTest : public ::testing::Test {
     End(v1::STAGE_PROFILE);
   }
 
-  Dispatcher dispatcher_{*MakePolicy("round_robin")};
+  Dispatcher dispatcher_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<StartStage> started_;
 };

@@ -236,6 +236,28 @@ TEST(PolicyTest, PredictionsShortenTheMeanAndDoNotLengthenTheWhole) {
   }
 }
 
+// Faults are chance: one run says little, so many count together, and the bound is wider.
+TEST(PolicyTest, PredictionsHoldUnderFaults) {
+  double turns = 0, best = 0, turns_mean = 0, best_mean = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kScenarios, "/faults.json"));
+    ASSERT_TRUE(scenario.ok()) << scenario.status();
+    scenario->seed = seed;
+    for (const char* policy : {"round_robin", "predictive"}) {
+      WorldOptions options;
+      options.durable = true;
+      const absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, options);
+      ASSERT_TRUE(result.ok()) << result.status();
+      const Report report = MakeReport(*scenario, policy, *result);
+      const bool predicts = policy == std::string("predictive");
+      (predicts ? best : turns) += report.makespan;
+      (predicts ? best_mean : turns_mean) += report.mean_completion;
+    }
+  }
+  EXPECT_LE(best, 1.12 * turns);
+  EXPECT_LE(best_mean, 0.95 * turns_mean);
+}
+
 // Of deadlines that a known schedule meets, with 2 % to spare.
 TEST(PolicyTest, PredictionsMeetMostDeadlines) {
   for (const uint64_t first : {1, 1000}) {

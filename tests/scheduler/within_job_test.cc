@@ -309,21 +309,6 @@ TEST_F(WithinJobTest, JobsWithForceShareNothing) {
   EXPECT_EQ(job(2).tasks[0].known, 0);
 }
 
-TEST_F(WithinJobTest, ADeadlineIsLookedAtThoughNothingHappens) {
-  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});  // no device ever comes
-  JobParams params = Params();
-  params.deadline = now_ + absl::Hours(1);
-  Start(1, params, {{0, 0, 0, "a", 1}});
-  bool late = false;
-  int wakes = 0;
-  for (; !late && wakes < 100 && now_ < params.deadline; ++wakes) {
-    now_ = std::min(dispatcher_.NextWake(now_), params.deadline);
-    late = Count<DeadlineEstimate>(Step(Tick{})) > 0;
-  }
-  EXPECT_TRUE(late);
-  EXPECT_LT(wakes, 100);
-}
-
 // ---- splitting ----
 
 std::vector<SlotInfo> ThreeDevices() {
