@@ -50,8 +50,9 @@ constexpr double kGaps = 1.1;
 // times more while nothing of it has been measured.
 constexpr double kContended = 1.4, kUnknown = 2;
 // Predictions are off, most of all those of a job that has just begun; it is given up for late
-// only when no more than this share of its time is left.
-constexpr double kHopeful = 0.2;
+// only when no more than this share of its time is left. Once it was measured, nothing is kept free
+// for it when less than the second is left.
+constexpr double kHopeful = 0.2, kLost = 0.8;
 // Once short of time, a job stays so until it has so many times what it needs.
 constexpr double kStays = 1.1;
 // Of jobs with deadlines, so many of the earliest are looked at for one that is short of time.
@@ -220,7 +221,7 @@ class Predictive : public Policy {
       if (--looks < 0) break;
       const double left = absl::ToDoubleSeconds(it->first - now);
       const bool measured = jobs_.at(it->second).measured;
-      if (left < (measured ? 1 : kHopeful) * load->span_s) continue;  // lost
+      if (left < (measured ? kLost : kHopeful) * load->span_s) continue;
       const double needs = std::max(wait(cpu), wait(load->lane)) +
                            kContended * (measured ? 1 : kUnknown) * load->span_s;
       if (left < (tight_ == *it ? kStays : 1) * needs) {

@@ -126,8 +126,10 @@ TEST_F(PredictiveTest, AProfileStageThatWaitsForBuildsIsLookedAtOnce) {
     ASSERT_EQ(build.candidates.size(), 8u);
     for (CandidateId id : build.candidates) {
       if (round == 1 && id != build.candidates.front()) break;
-      now_ += absl::Seconds(10);
+      now_ += absl::Seconds(9);
       Built(id);
+      now_ += absl::Seconds(1);
+      if (round == 0) Profiled(id);
     }
     for (; round == 1 && !IsLive(v1::STAGE_PROFILE) && wakes < 20; ++wakes) {
       const absl::Time wake = dispatcher_.NextWake(now_);
@@ -138,10 +140,6 @@ TEST_F(PredictiveTest, AProfileStageThatWaitsForBuildsIsLookedAtOnce) {
     }
     if (round == 1) break;
     Step(StageFinished{build.attempt, {}, true, {}});
-    for (CandidateId id : build.candidates) {
-      now_ += absl::Seconds(1);
-      Profiled(id);
-    }
     End(v1::STAGE_PROFILE);
     End(v1::STAGE_UPDATE);
   }
