@@ -238,6 +238,9 @@ class Predictive : public Policy {
     const auto last = deadlines_.upper_bound(std::max(is, was));
     for (auto it = deadlines_.upper_bound(std::min(is, was)); it != last; ++it)
       stale_.push_back(it->second);
+    for (const auto& one : {tight, tight_}) {
+      if (one) stale_.push_back(one->second);
+    }
     tight_ = tight;
   }
 

@@ -148,8 +148,7 @@ bool World::MayGiveWay(const Process& process, const Job& job) const {
       ++count;
       free_slots += dispatcher.SlotFree(slot);
     }
-    const int depth = first.params.pipeline_depth;
-    if (free_slots <= (depth > 0 ? depth : 1 + count)) return true;
+    if (free_slots <= PipelineDepth(first.params, count)) return true;
   }
   return false;
 }

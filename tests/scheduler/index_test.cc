@@ -251,8 +251,7 @@ class Course {
       const int devices = static_cast<int>(
           std::count_if(dispatcher_.slots().begin(), dispatcher_.slots().end(),
                         [&](const SlotInfo& slot) { return dispatcher_.Suits(slot, profile); }));
-      const int depth = first.params.pipeline_depth;
-      if (free_slots <= (depth > 0 ? depth : 1 + devices)) return true;
+      if (free_slots <= PipelineDepth(first.params, devices)) return true;
     }
     return false;
   }
