@@ -12,8 +12,9 @@ PATIENCE = 5  # there may be a hundred of these in a run
 
 
 def load(side, name, candidates):
-    """Those of `candidates`, pairs of what a trace is and the trace, that still build: {"id", "trace", "from"}. A record of
-    an older compiler may not."""
+    """The default schedule, and those of `candidates`, pairs of what a trace is and the trace, that still build: {"id", "trace",
+    "from"}. A record of an older compiler may not. The default is always among them: one slow moment when it had its trial must
+    not give it away."""
     loaded = []
     for what, trace in candidates:
         if any(trace == other["trace"] for other in loaded):
@@ -22,6 +23,9 @@ def load(side, name, candidates):
             loaded.append({**side.ask("load", trace=trace), "from": what})
         except SideError as error:
             print(f"  warning: {name}, {what}: {error}", file=sys.stderr, flush=True)
+    default = side.ask("load")
+    if all(default["trace"] != other["trace"] for other in loaded):
+        loaded.append({**default, "from": "default"})
     return loaded
 
 

@@ -126,7 +126,7 @@ class Models:
         return time.monotonic() - started
 
     def keep_fastest(self, name, exported):
-        """The fastest records of a task and the kept one meet in turns; the winner is kept."""
+        """The fastest records of a task, the kept one and the default meet in turns; the winner is kept."""
         command = f"bench/run.sh models --trials {self.args.trials} --seed {self.args.seed}"
         first = exported[0]
         about = {"key": first["workload_key"], "label": first["label"], "flops": first.get("flops", 0)}

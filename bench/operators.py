@@ -138,8 +138,8 @@ class Operators:
         return None
 
     def choose_kernel(self, name, about):
-        """Loads the schedule to measure: {"id", "trace", "from"}. With trials, which start from the record, the finalists and
-        the record meet in turns; the fastest is kept and measured."""
+        """Loads the schedule to measure: {"id", "trace", "from"}. With trials, which start from the record, the finalists, the
+        record and the default meet in turns; the fastest is kept and measured."""
         record = None if self.args.trials == 0 else self.find_record(about)
         candidates = []  # (what, trace)
         if self.args.trials:
@@ -151,8 +151,6 @@ class Operators:
         if record:
             candidates.insert(0, ("record", record["trace"]))
         loaded = crown.load(self.ours, name, candidates)
-        if not loaded:
-            return {**self.ours.ask("load"), "from": "default"}
         if not self.args.trials:
             return loaded[0]
         winner = crown.crown(self.ours, loaded, self.cpus)[0]

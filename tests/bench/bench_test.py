@@ -21,6 +21,7 @@ ROW = "4x32x16"
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
+import crown
 import records
 import report
 import scheduling
@@ -226,6 +227,23 @@ class PartsTest(unittest.TestCase):
             turns._busy_ticks = Busy(disturbed_turns)
             found = turns.measure({"a": (Quick(), {})}, 5, [0])
             self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
+
+    def test_the_default_schedule_is_always_in_the_finals(self):
+        class Loader:
+            """Builds all traces but "old"; without one, the default."""
+
+            def ask(self, do, trace="default"):
+                if trace == "old":
+                    raise SideError("no such step")
+                return {"id": trace, "trace": trace}
+
+        def loaded(*traces):
+            with contextlib.redirect_stderr(io.StringIO()):
+                return [(k["trace"], k["from"]) for k in crown.load(Loader(), "x", [("trial", trace) for trace in traces])]
+
+        self.assertEqual(loaded("a", "old", "a"), [("a", "trial"), ("default", "default")])
+        self.assertEqual(loaded("default", "a"), [("default", "trial"), ("a", "trial")])
+        self.assertEqual(loaded(), [("default", "default")])
 
     def test_figures_of_a_set_up(self):
         def made(name, reported):
