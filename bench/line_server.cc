@@ -31,6 +31,16 @@ void ServeLines(const std::map<std::string, Handler>& handlers) {
   }
 }
 
+std::vector<int> AllowedCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 void ConfineTo(const std::vector<int>& cpus) {
   if (cpus.empty()) return;
   cpu_set_t set;

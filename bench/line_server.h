@@ -19,6 +19,8 @@ using Handler = std::function<absl::StatusOr<nlohmann::json>(const nlohmann::jso
 // Returns when stdin ends.
 void ServeLines(const std::map<std::string, Handler>& handlers);
 
+// The cores the calling thread may use; none if they cannot be told.
+std::vector<int> AllowedCpus();
 // Pins the calling thread to `cpus` (and with it what it starts later), unless empty.
 void ConfineTo(const std::vector<int>& cpus);
 

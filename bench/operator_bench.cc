@@ -8,8 +8,6 @@
 //     -> {"finalists": [{"trace", "median_ns"}], ..}
 //   {"do": "load", "trace": ".."} -> {"id", "trace"}  without a trace: the default schedule
 //   {"do": "round", "id": 0} -> {"samples_ns": [..]}  checked against the workload's definition
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -32,16 +30,6 @@ namespace heddle::bench {
 namespace {
 
 using nlohmann::json;
-
-std::vector<int> AllowedCpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
 
 class Ours {
  public:

@@ -4,8 +4,6 @@
 //            "best": after each trial the share of the best known speed, "propose_s", "update_s"}
 //   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall"}
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -44,16 +42,6 @@ struct CollectFlags {
   double seconds = 3600;
   uint64_t seed = 0;
 };
-
-std::vector<int> AllowedCpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
 
 absl::Status RunCollect(const CollectFlags& flags) {
   CollectOptions options;

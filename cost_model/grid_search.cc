@@ -30,10 +30,7 @@ class GridSearch final : public StrategySearch {
   }
 
   absl::Status Update(const std::vector<Result>& results) override {
-    for (const Result& r : results) {
-      const absl::StatusOr<schedule::Trace> trace = schedule::ParseTrace(r.trace);
-      if (trace.ok()) candidates().MarkVisited(HashBytes(schedule::ToText(*trace)));
-    }
+    MarkMeasured(results);
     return absl::OkStatus();
   }
 

@@ -19,10 +19,7 @@ class RandomSearch final : public StrategySearch {
   }
 
   absl::Status Update(const std::vector<Result>& results) override {
-    for (const Result& r : results) {
-      const absl::StatusOr<schedule::Trace> trace = schedule::ParseTrace(r.trace);
-      if (trace.ok()) candidates().MarkVisited(HashBytes(schedule::ToText(*trace)));
-    }
+    MarkMeasured(results);
     return absl::OkStatus();
   }
 

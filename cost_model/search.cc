@@ -52,6 +52,13 @@ absl::Status StrategySearch::Restore(std::string_view blob) {
   return absl::OkStatus();
 }
 
+void StrategySearch::MarkMeasured(const std::vector<Result>& results) {
+  for (const Result& r : results) {
+    const absl::StatusOr<schedule::Trace> trace = schedule::ParseTrace(r.trace);
+    if (trace.ok()) candidates_.MarkVisited(HashBytes(schedule::ToText(*trace)));
+  }
+}
+
 std::vector<Drawn> StrategySearch::FillWithRandom(int n, schedule::Rng& rng,
                                                   std::vector<Candidate>& out) {
   const int missing = n - static_cast<int>(out.size());

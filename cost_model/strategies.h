@@ -28,6 +28,8 @@ class StrategySearch : public Search {
   CandidateSpace& candidates() { return candidates_; }
   const CandidateSpace& candidates() const { return candidates_; }
 
+  // What was measured is not proposed again; traces that do not parse are passed over.
+  void MarkMeasured(const std::vector<Result>& results);
   // Appends random candidates until there are n, or no more are found; returns what was drawn.
   std::vector<Drawn> FillWithRandom(int n, schedule::Rng& rng, std::vector<Candidate>& out);
 

@@ -205,10 +205,10 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a trace"));
   Scenario scenario;
+  scenario.policy = "predictive";
   scenario.name = absl::StrCat(std::filesystem::path(path).filename().string(), ", replayed");
   try {
     const Json json = Json::parse(in);
-    scenario.policy = json.value("policy", "predictive");
     int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for (const Json& job : json.at("jobs")) {
       first = std::min(first, job.at("created_unix_ns").get<int64_t>());
