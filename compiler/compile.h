@@ -38,7 +38,9 @@ enum class ScheduleChoice { kNaive, kDefault, kTrace };
 // "kernel"; if the schedule prepacks constants, the second one, "kernel.prepack", makes them.
 // Arguments have the names of the workload's buffers; prepacked ones have names of their own.
 // `trace` is used for kTrace only. InvalidArgument: malformed workload or trace.
-// FailedPrecondition: a step refuses, or the program does not verify.
+// FailedPrecondition: a step refuses, or the program does not verify. ResourceExhausted: the
+// schedule exceeds the limits of the architecture. Unavailable: no compiler for a cuda target on
+// this machine.
 absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
                                                  std::string_view trace, const ir::Target& target);
 

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "compiler/runtime/gpu_launch.h"
 
 namespace heddle::codegen {
 
@@ -16,15 +17,18 @@ struct Argument {
   int64_t bytes = 0;
 };
 
-// A kernel of the shared object. Its C signature is heddle_kernel in runtime/abi.h.
+// A kernel of the code. For CPUs it is one C function, heddle_kernel in runtime/abi.h; for GPUs it
+// is what `launches` says, one after the other in one stream.
 struct KernelInfo {
   std::string symbol;
-  int64_t workspace_bytes = 0;        // scratch the caller provides, 64-byte aligned
+  int64_t workspace_bytes = 0;        // scratch the caller provides, 64-byte aligned (GPU: 256)
   std::vector<Argument> arguments{};  // inputs, then outputs
+  std::vector<runtime::GpuLaunch> launches{};  // GPU only: at least one
 };
 
 struct Artifact {
-  std::string shared_object;  // an ELF .so: position independent, needs nothing but libm
+  // llvm: an ELF .so, position independent, that needs nothing but libm. cuda: a cubin.
+  std::string shared_object;
   std::vector<KernelInfo> kernels;
   bool winograd = false;  // a kernel computes in Winograd's form: tolerance.h; set by who scheduled
 };

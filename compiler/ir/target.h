@@ -37,9 +37,16 @@ struct TargetInfo {
   int vector_registers = 16;
   int64_t l1_bytes = 32 << 10;  // per core
   int64_t l2_bytes = 1 << 20;   // per core
-  // GPU only.
+  // GPU only; by architecture from codegen/gpu_arch.h.
   int max_threads_per_block = 1024;
-  int64_t shared_bytes_per_block = 48 << 10;
+  int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
+  int warp_size = 32;
+  int max_registers_per_thread = 255;     // 32-bit ones
+  int registers_per_block = 64 << 10;     // likewise
+  int multiprocessors = 1;                // of the usual device of the architecture
+  int threads_per_multiprocessor = 2048;  // resident at a time
+  int64_t shared_bytes_per_multiprocessor = 64 << 10;
+  bool async_copies = false;  // global to shared memory, past the registers (sm_80 and later)
 };
 
 }  // namespace heddle::ir

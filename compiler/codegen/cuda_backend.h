@@ -1,0 +1,39 @@
+// Lowered loop programs to machine code for NVIDIA GPUs: CUDA C++ (cuda_emitter.h), compiled to a
+// cubin by NVRTC (nvrtc.h), which is loaded when first needed. No GPU and no driver is needed.
+//
+// A program is a list of launches. Each outermost `blockIdx` nest of its body is one; what stands
+// outside of such nests is one launch of a single thread. Allocations outside of them lie in the
+// workspace. Loops bound to thread axes may stand beside each other in a nest: barriers stand
+// between them (pass/insert_barriers.h), each axis has one extent in a nest, and a statement that
+// some axis of its nest does not enclose runs in the first thread of that axis.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/llvm_backend.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+
+namespace heddle::codegen {
+
+struct CudaOptions {
+  std::string* source = nullptr;  // receives the CUDA C++, when set
+  std::string* log = nullptr;     // receives the compiler's report, when set
+};
+
+// The k-th kernel's symbol is its program's name; its launches' are that and a number, with
+// characters that C does not know replaced.
+// Errors: InvalidArgument: unknown architecture. ResourceExhausted: exceeds the limits of the
+// architecture (gpu_arch.h), found before compiling. Unavailable: no NVRTC on this machine, or it
+// does not know the architecture; the message says where it was looked for. Unimplemented: a
+// program the back end has no code for. Internal: NVRTC refuses the source, with its first error.
+absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
+                                     const ir::Target& target, const CudaOptions& options = {});
+
+// OK if NVRTC can be loaded, else the error CompileCuda would give. `version` (optional) receives
+// "NVRTC 13.0".
+absl::Status FindNvrtc(std::string* version = nullptr);
+
+}  // namespace heddle::codegen

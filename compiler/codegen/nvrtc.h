@@ -1,0 +1,39 @@
+// NVRTC, the CUDA run-time compiler, found and loaded with dlopen: nothing of CUDA is included or
+// linked. Private to this folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace heddle::codegen {
+
+// Looked for, in this order: the file named by HEDDLE_NVRTC (nothing else is tried then), the
+// dynamic linker's search (LD_LIBRARY_PATH), CUDA_HOME/lib64, /usr/local/cuda/lib64, and
+// nvidia/*/lib of the Python packages below VIRTUAL_ENV.
+class Nvrtc {
+ public:
+  // Once a process. Unavailable, with one line that says where it was looked for.
+  static absl::StatusOr<const Nvrtc*> Get();
+
+  std::string Version() const;  // "NVRTC 13.0"
+  // Architectures it compiles for: 80 for sm_80.
+  std::vector<int> Architectures() const;
+
+  struct Result {
+    std::string cubin;
+    std::string log;  // warnings, and the assembler's report of registers and memory
+  };
+  // Internal with the first error line of the log when the source does not compile.
+  absl::StatusOr<Result> Compile(const std::string& source,
+                                 const std::vector<std::string>& options) const;
+
+ private:
+  struct Api;
+  explicit Nvrtc(const Api* api) : api_(api) {}
+  static absl::StatusOr<const Nvrtc*> Load();
+  const Api* api_;
+};
+
+}  // namespace heddle::codegen

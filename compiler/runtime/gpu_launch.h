@@ -1,0 +1,36 @@
+// One grid of a compiled GPU kernel: what the code generator tells the runtime besides the cubin.
+// Stands alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heddle::runtime {
+
+// A parameter of a launch; all are 64-bit device addresses.
+struct GpuArgument {
+  int buffer = -1;               // of the kernel's inputs, then outputs; -1: in its workspace
+  int64_t workspace_offset = 0;  // bytes, a multiple of 256; for buffer == -1
+  bool operator==(const GpuArgument&) const = default;
+};
+
+// One function of the cubin and how to start it. The launches of a kernel depend on each other in
+// order: one stream.
+struct GpuLaunch {
+  std::string symbol;                     // of the function, unique in the cubin
+  std::array<int64_t, 3> grid{1, 1, 1};   // blocks in x, y, z
+  std::array<int64_t, 3> block{1, 1, 1};  // threads in x, y, z
+  int64_t static_shared_bytes = 0;        // declared in the code; nothing to do
+  // To be passed to the launch. Above 48 KiB the function's attribute
+  // MAX_DYNAMIC_SHARED_SIZE_BYTES (8) has to be raised to it first.
+  int64_t dynamic_shared_bytes = 0;
+  std::vector<GpuArgument> arguments{};  // the function's parameters, in order
+  // As the compiler reports them.
+  int registers = 0;        // 32-bit ones, of one thread
+  int64_t local_bytes = 0;  // of one thread: stack and spilled registers
+  bool operator==(const GpuLaunch&) const = default;
+};
+
+}  // namespace heddle::runtime
