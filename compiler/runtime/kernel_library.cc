@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/runtime/elf_check.h"
 
 namespace heddle::runtime {
 namespace {
@@ -20,40 +21,6 @@ constexpr uint16_t kMachine = EM_AARCH64;
 #else
 #error "name this architecture's ELF machine"
 #endif
-
-// dlopen maps what the headers say and reads it: a header that points beyond the file would be a
-// SIGBUS, not an error.
-absl::Status CheckElf(std::string_view bytes) {
-  Elf64_Ehdr header;
-  if (bytes.size() < sizeof(header) || bytes.substr(0, SELFMAG) != ELFMAG) {
-    return absl::InvalidArgumentError("not a shared object");
-  }
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_type != ET_DYN) {
-    return absl::InvalidArgumentError("not a 64-bit shared object");
-  }
-  if (header.e_machine != kMachine) {
-    return absl::InvalidArgumentError(absl::StrCat("code is for another architecture (ELF machine ",
-                                                   header.e_machine, ", this machine is ", kMachine,
-                                                   ")"));
-  }
-  const auto fits = [&](uint64_t offset, uint64_t size) {
-    return offset <= bytes.size() && size <= bytes.size() - offset;
-  };
-  if (header.e_phentsize != sizeof(Elf64_Phdr) ||
-      !fits(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr))) {
-    return absl::InvalidArgumentError("shared object is truncated");
-  }
-  for (int i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
-    std::memcpy(&segment, bytes.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
-    if (!fits(segment.p_offset, segment.p_filesz)) {
-      return absl::InvalidArgumentError("shared object is truncated");
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::Status WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -70,7 +37,9 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_view shared_object) {
-  if (absl::Status status = CheckElf(shared_object); !status.ok()) return status;
+  // dlopen maps what the headers say and reads it: a header that points beyond the file would be a
+  // SIGBUS, not an error.
+  if (absl::Status status = CheckElf(shared_object, kMachine, ET_DYN); !status.ok()) return status;
   const int fd = memfd_create("heddle-kernels", MFD_CLOEXEC);
   if (fd < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("memfd_create: ", strerror(errno)));

@@ -1,0 +1,101 @@
+// What we use of the CUDA driver's C interface, declared here: nothing of NVIDIA's is needed to
+// build, and libcuda.so.1 is looked for when a GPU is first asked for (cuda_driver.h). Names are
+// those the library exports, with their version; meanings are those of NVIDIA's "CUDA Driver API".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace heddle::runtime {
+
+using CuResult = int;        // CUresult: 0 is success
+using CuDevice = int;        // CUdevice: an ordinal
+using CuPointer = uint64_t;  // CUdeviceptr: an address on the device
+using CuContext = struct CuContextTag*;
+using CuModule = struct CuModuleTag*;
+using CuFunction = struct CuFunctionTag*;
+using CuStream = struct CuStreamTag*;
+using CuEvent = struct CuEventTag*;
+
+// CUresult: those that are told apart (cuda_driver.cc).
+inline constexpr CuResult kCuSuccess = 0;
+inline constexpr CuResult kCuOutOfMemory = 2;
+inline constexpr CuResult kCuStubLibrary = 34;
+inline constexpr CuResult kCuNoDevice = 100;
+inline constexpr CuResult kCuInvalidDevice = 101;
+inline constexpr CuResult kCuInvalidImage = 200;
+inline constexpr CuResult kCuNoBinaryForGpu = 209;
+inline constexpr CuResult kCuEccUncorrectable = 214;
+inline constexpr CuResult kCuInvalidPtx = 218;
+inline constexpr CuResult kCuNvlinkUncorrectable = 220;
+inline constexpr CuResult kCuContained = 226;
+inline constexpr CuResult kCuNotFound = 500;
+inline constexpr CuResult kCuIllegalAddress = 700;
+inline constexpr CuResult kCuLaunchOutOfResources = 701;
+inline constexpr CuResult kCuLaunchTimeout = 702;
+inline constexpr CuResult kCuContextIsDestroyed = 709;
+inline constexpr CuResult kCuAssert = 710;
+inline constexpr CuResult kCuHardwareStackError = 714;
+inline constexpr CuResult kCuLaunchFailed = 719;  // 714 .. 719: what a kernel may do wrong
+inline constexpr CuResult kCuUnknown = 999;
+
+// CUdevice_attribute.
+inline constexpr int kCuMaxThreadsPerBlock = 1;
+inline constexpr int kCuClockKhz = 13;
+inline constexpr int kCuMultiprocessors = 16;
+inline constexpr int kCuMemoryClockKhz = 36;
+inline constexpr int kCuMemoryBusBits = 37;
+inline constexpr int kCuL2Bytes = 38;
+inline constexpr int kCuCapabilityMajor = 75;
+inline constexpr int kCuCapabilityMinor = 76;
+inline constexpr int kCuSharedBytesPerBlockOptin = 97;
+
+// CUfunction_attribute.
+inline constexpr int kCuMaxDynamicSharedBytes = 8;
+
+inline constexpr unsigned kCuStreamNonBlocking = 1;  // CUstream_flags
+
+// X(name, parameters): every function returns a CuResult.
+#define HEDDLE_CUDA_FUNCTIONS(X)                                                                  \
+  X(cuInit, (unsigned flags))                                                                     \
+  X(cuDriverGetVersion, (int* version))                                                           \
+  X(cuGetErrorName, (CuResult error, const char** text))                                          \
+  X(cuGetErrorString, (CuResult error, const char** text))                                        \
+  X(cuDeviceGetCount, (int* count))                                                               \
+  X(cuDeviceGet, (CuDevice * device, int ordinal))                                                \
+  X(cuDeviceGetName, (char* name, int size, CuDevice device))                                     \
+  X(cuDeviceGetAttribute, (int* value, int attribute, CuDevice device))                           \
+  X(cuDeviceTotalMem_v2, (size_t * bytes, CuDevice device))                                       \
+  X(cuDeviceGetPCIBusId, (char* id, int size, CuDevice device))                                   \
+  X(cuDevicePrimaryCtxRetain, (CuContext * context, CuDevice device))                             \
+  X(cuDevicePrimaryCtxRelease_v2, (CuDevice device))                                              \
+  X(cuCtxSetCurrent, (CuContext context))                                                         \
+  X(cuModuleLoadData, (CuModule * module, const void* image))                                     \
+  X(cuModuleUnload, (CuModule module))                                                            \
+  X(cuModuleGetFunction, (CuFunction * function, CuModule module, const char* name))              \
+  X(cuFuncSetAttribute, (CuFunction function, int attribute, int value))                          \
+  X(cuMemAlloc_v2, (CuPointer * address, size_t bytes))                                           \
+  X(cuMemFree_v2, (CuPointer address))                                                            \
+  X(cuMemAllocHost_v2, (void** address, size_t bytes))                                            \
+  X(cuMemFreeHost, (void* address))                                                               \
+  X(cuMemcpyHtoDAsync_v2, (CuPointer to, const void* from, size_t bytes, CuStream stream))        \
+  X(cuMemcpyDtoHAsync_v2, (void* to, CuPointer from, size_t bytes, CuStream stream))              \
+  X(cuMemsetD8Async, (CuPointer to, unsigned char value, size_t count, CuStream stream))          \
+  X(cuStreamCreate, (CuStream * stream, unsigned flags))                                          \
+  X(cuStreamDestroy_v2, (CuStream stream))                                                        \
+  X(cuStreamSynchronize, (CuStream stream))                                                       \
+  X(cuEventCreate, (CuEvent * event, unsigned flags))                                             \
+  X(cuEventDestroy_v2, (CuEvent event))                                                           \
+  X(cuEventRecord, (CuEvent event, CuStream stream))                                              \
+  X(cuEventElapsedTime, (float* milliseconds, CuEvent start, CuEvent end))                        \
+  X(cuLaunchKernel, (CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,      \
+                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+                     CuStream stream, void** arguments, void** extra))
+
+struct CudaApi {
+#define HEDDLE_DECLARE(name, parameters) CuResult(*name) parameters = nullptr;
+  HEDDLE_CUDA_FUNCTIONS(HEDDLE_DECLARE)
+#undef HEDDLE_DECLARE
+};
+
+}  // namespace heddle::runtime

@@ -1,0 +1,310 @@
+#include "tests/runtime/fake_cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "compiler/runtime/cuda_api.h"
+
+namespace {
+
+using heddle::runtime::CuContext;
+using heddle::runtime::CuDevice;
+using heddle::runtime::CuEvent;
+using heddle::runtime::CuFunction;
+using heddle::runtime::CuModule;
+using heddle::runtime::CuPointer;
+using heddle::runtime::CuResult;
+using heddle::runtime::CuStream;
+using heddle::test::FakeCudaState;
+
+struct Function {
+  std::string symbol;
+  int shared_bytes = 48 << 10;
+};
+struct Module {
+  std::map<std::string, Function> functions;
+};
+struct Event {
+  double ns = -1;
+};
+
+std::set<void*> live;  // modules, streams, events
+thread_local CuContext current = nullptr;
+int context_object = 0;
+
+[[noreturn]] void Misuse(const char* call, const char* what) {
+  std::fprintf(stderr, "fake CUDA: %s: %s\n", call, what);
+  abort();
+}
+
+FakeCudaState& State() {
+  static FakeCudaState& state = *[] {
+    auto* fresh = new FakeCudaState;
+    const char* fail = std::getenv("HEDDLE_FAKE_CUDA_FAIL");
+    char name[64] = {};
+    int nth = 0, error = 0;
+    if (fail != nullptr && std::sscanf(fail, "%63[^:]:%d:%d", name, &nth, &error) == 3)
+      fresh->failures[name] = {nth, error};
+    return fresh;
+  }();
+  return state;
+}
+
+bool Sticky(int error) { return error >= 700 && error != 701; }
+
+CuResult Enter(const char* call, bool needs_context) {
+  FakeCudaState& state = State();
+  state.calls.emplace_back(call);
+  if (state.sticky != 0) return state.sticky;
+  if (needs_context && current == nullptr) Misuse(call, "no current context");
+  const auto failure = state.failures.find(call);
+  if (failure == state.failures.end() || --failure->second.nth > 0) return 0;
+  const int error = failure->second.error;
+  state.failures.erase(failure);
+  if (Sticky(error)) state.sticky = error;
+  return error;
+}
+
+void CheckRange(const char* call, CuPointer address, size_t bytes) {
+  const auto& memory = State().device_memory;
+  auto block = memory.upper_bound(address);
+  if (block == memory.begin()) Misuse(call, "memory of nobody");
+  --block;
+  if (address - block->first + bytes > block->second) Misuse(call, "beyond the block");
+}
+
+void CheckLive(const char* call, void* handle) {
+  if (live.count(handle) == 0) Misuse(call, "a handle that does not live");
+}
+
+}  // namespace
+
+#define ENTER(needs_context) \
+  if (const CuResult error = Enter(__func__, needs_context)) return error
+
+extern "C" {
+
+FakeCudaState* fake_cuda_state() { return &State(); }
+
+CuResult cuInit(unsigned) {
+  ENTER(false);
+  return 0;
+}
+CuResult cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}
+CuResult cuGetErrorName(CuResult error, const char** text) {
+  *text = error == 700   ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : error == 702 ? "CUDA_ERROR_LAUNCH_TIMEOUT"
+          : error == 2   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+                         : "CUDA_ERROR_OTHER";
+  return 0;
+}
+CuResult cuGetErrorString(CuResult, const char** text) {
+  *text = "made up by a test";
+  return 0;
+}
+CuResult cuDeviceGetCount(int* count) {
+  ENTER(false);
+  *count = State().devices;
+  return 0;
+}
+CuResult cuDeviceGet(CuDevice* device, int ordinal) {
+  ENTER(false);
+  *device = ordinal;
+  return 0;
+}
+CuResult cuDeviceGetName(char* name, int size, CuDevice) {
+  std::snprintf(name, static_cast<size_t>(size), "Fake GPU (12 GB)");
+  return 0;
+}
+CuResult cuDeviceGetAttribute(int* value, int attribute, CuDevice) {
+  const std::map<int, int> values = {{1, 1024},     {13, 1000000}, {16, 4},
+                                     {36, 2000000}, {37, 256},     {38, 1 << 20},
+                                     {75, 9},       {76, 0},       {97, 232448}};
+  const auto found = values.find(attribute);
+  if (found == values.end()) return 1;
+  *value = found->second;
+  return 0;
+}
+CuResult cuDeviceTotalMem_v2(size_t* bytes, CuDevice) {
+  *bytes = static_cast<size_t>(State().memory_limit);
+  return 0;
+}
+CuResult cuDeviceGetPCIBusId(char* id, int size, CuDevice) {
+  std::snprintf(id, static_cast<size_t>(size), "0000:00:00.0");
+  return 0;
+}
+CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice) {
+  ENTER(false);
+  *context = reinterpret_cast<CuContext>(&context_object);
+  ++State().contexts;
+  return 0;
+}
+CuResult cuDevicePrimaryCtxRelease_v2(CuDevice) {
+  --State().contexts;
+  State().calls.emplace_back(__func__);
+  current = nullptr;
+  return 0;
+}
+CuResult cuCtxSetCurrent(CuContext context) {
+  ENTER(false);
+  if (State().contexts == 0) Misuse(__func__, "no context");
+  current = context;
+  return 0;
+}
+CuResult cuModuleLoadData(CuModule* module, const void*) {
+  ENTER(true);
+  *module = reinterpret_cast<CuModule>(new Module);
+  live.insert(*module);
+  ++State().modules;
+  return 0;
+}
+CuResult cuModuleUnload(CuModule module) {
+  ENTER(true);
+  CheckLive(__func__, module);
+  live.erase(module);
+  delete reinterpret_cast<Module*>(module);
+  --State().modules;
+  return 0;
+}
+CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* name) {
+  ENTER(true);
+  CheckLive(__func__, module);
+  if (std::strcmp(name, "missing") == 0) return 500;
+  Function& entry = reinterpret_cast<Module*>(module)->functions[name];
+  entry.symbol = name;
+  *function = reinterpret_cast<CuFunction>(&entry);
+  return 0;
+}
+CuResult cuFuncSetAttribute(CuFunction function, int attribute, int value) {
+  ENTER(true);
+  if (attribute != 8) return 1;
+  reinterpret_cast<Function*>(function)->shared_bytes = value;
+  return 0;
+}
+CuResult cuMemAlloc_v2(CuPointer* address, size_t bytes) {
+  ENTER(true);
+  FakeCudaState& state = State();
+  size_t used = bytes;
+  for (const auto& [at, size] : state.device_memory) used += size;
+  if (used > static_cast<size_t>(state.memory_limit)) return 2;
+  void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(memory, 0xcd, bytes);
+  *address = reinterpret_cast<CuPointer>(memory);
+  state.device_memory[*address] = bytes;
+  return 0;
+}
+CuResult cuMemFree_v2(CuPointer address) {
+  ENTER(true);
+  if (State().device_memory.erase(address) == 0) Misuse(__func__, "memory of nobody");
+  std::free(reinterpret_cast<void*>(address));
+  return 0;
+}
+CuResult cuMemAllocHost_v2(void** address, size_t bytes) {
+  ENTER(true);
+  *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  State().host_memory[*address] = bytes;
+  return 0;
+}
+CuResult cuMemFreeHost(void* address) {
+  ENTER(true);
+  if (State().host_memory.erase(address) == 0) Misuse(__func__, "memory of nobody");
+  std::free(address);
+  return 0;
+}
+CuResult cuMemcpyHtoDAsync_v2(CuPointer to, const void* from, size_t bytes, CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  CheckRange(__func__, to, bytes);
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+CuResult cuMemcpyDtoHAsync_v2(void* to, CuPointer from, size_t bytes, CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  CheckRange(__func__, from, bytes);
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+CuResult cuMemsetD8Async(CuPointer to, unsigned char value, size_t count, CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  CheckRange(__func__, to, count);
+  std::memset(reinterpret_cast<void*>(to), value, count);
+  State().now_ns += static_cast<double>(count) / 1000;
+  return 0;
+}
+CuResult cuStreamCreate(CuStream* stream, unsigned) {
+  ENTER(true);
+  *stream = reinterpret_cast<CuStream>(new int(0));
+  live.insert(*stream);
+  ++State().streams;
+  return 0;
+}
+CuResult cuStreamDestroy_v2(CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  live.erase(stream);
+  delete reinterpret_cast<int*>(stream);
+  --State().streams;
+  return 0;
+}
+CuResult cuStreamSynchronize(CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  return 0;
+}
+CuResult cuEventCreate(CuEvent* event, unsigned) {
+  ENTER(true);
+  *event = reinterpret_cast<CuEvent>(new Event);
+  live.insert(*event);
+  ++State().events;
+  return 0;
+}
+CuResult cuEventDestroy_v2(CuEvent event) {
+  ENTER(true);
+  CheckLive(__func__, event);
+  live.erase(event);
+  delete reinterpret_cast<Event*>(event);
+  --State().events;
+  return 0;
+}
+CuResult cuEventRecord(CuEvent event, CuStream stream) {
+  ENTER(true);
+  CheckLive(__func__, event);
+  CheckLive(__func__, stream);
+  reinterpret_cast<Event*>(event)->ns = State().now_ns;
+  return 0;
+}
+CuResult cuEventElapsedTime(float* milliseconds, CuEvent start, CuEvent end) {
+  ENTER(true);
+  const Event *a = reinterpret_cast<Event*>(start), *b = reinterpret_cast<Event*>(end);
+  if (a->ns < 0 || b->ns < 0) Misuse(__func__, "an event that was not recorded");
+  *milliseconds = static_cast<float>((b->ns - a->ns) / 1e6);
+  return 0;
+}
+CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CuStream stream, void** arguments, void**) {
+  ENTER(true);
+  CheckLive(__func__, stream);
+  const Function* entry = reinterpret_cast<Function*>(function);
+  if (static_cast<int>(shared_bytes) > entry->shared_bytes) return 1;
+  if (block_x * block_y * block_z > 1024) return 1;
+  const heddle::test::FakeLaunch launch{entry->symbol,
+                                        {grid_x, grid_y, grid_z},
+                                        {block_x, block_y, block_z},
+                                        shared_bytes,
+                                        arguments};
+  FakeCudaState& state = State();
+  if (state.on_launch) state.on_launch(launch);
+  state.now_ns += state.launch_ns ? state.launch_ns(launch) : 1000;
+  return 0;
+}
+
+}  // extern "C"
