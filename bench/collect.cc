@@ -16,7 +16,8 @@
 namespace heddle::bench {
 namespace {
 
-constexpr int kBatch = 60;  // 64 with the default schedule
+constexpr int kBatch = 480;    // built together, before any of them is measured
+constexpr size_t kSlice = 60;  // of a batch, measured together; 64 with the default schedule
 constexpr size_t kReferences =
     2;  // measurements of the default schedule at either end; the faster counts
 constexpr double kRandomShare = 0.6;  // of the table; the rest are mutations
@@ -25,7 +26,7 @@ constexpr int kMaxMutations = 3;  // steps from the parent
 constexpr int kDraws = 400;       // per candidate, before the space counts as exhausted
 constexpr int kAttempts = 3;
 constexpr double kCalm = 0.1;
-constexpr absl::Duration kLimit = absl::Seconds(5);
+constexpr absl::Duration kLimit = absl::Seconds(20);
 
 runtime::TimingOptions CollectTiming() {
   runtime::TimingOptions timing;
@@ -152,10 +153,27 @@ class Collector {
   }
 
   absl::Status Measure(std::vector<ReplayRow>& batch) {
-    std::vector<std::string> traces(kReferences, default_trace_);
+    std::vector<std::string> traces{default_trace_};
     for (const ReplayRow& row : batch) traces.push_back(row.trace);
-    traces.insert(traces.end(), kReferences, default_trace_);
     const auto artifacts = runner_.Build(traces);
+    for (size_t begin = 0; begin < batch.size(); begin += kSlice) {
+      const size_t n = std::min(kSlice, batch.size() - begin);
+      HEDDLE_RETURN_IF_ERROR(MeasureSlice(std::span(batch).subspan(begin, n),
+                                          std::span(artifacts).subspan(begin + 1, n),
+                                          artifacts[0]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureSlice(std::span<ReplayRow> rows,
+                            std::span<const absl::StatusOr<std::string>> built,
+                            const absl::StatusOr<std::string>& reference) {
+    std::vector<std::string> traces(kReferences, default_trace_);
+    std::vector<absl::StatusOr<std::string>> artifacts(kReferences, reference);
+    for (const ReplayRow& row : rows) traces.push_back(row.trace);
+    artifacts.insert(artifacts.end(), built.begin(), built.end());
+    traces.insert(traces.end(), kReferences, default_trace_);
+    artifacts.insert(artifacts.end(), kReferences, reference);
     double calmest = HUGE_VAL;
     for (int attempt = 0; attempt < kAttempts && calmest > kCalm; ++attempt) {
       const auto times = runner_.Measure(traces, artifacts);
@@ -166,10 +184,10 @@ class Collector {
       if (drift >= calmest) continue;
       calmest = drift;
       const double unit = table_.header.reference_ns / std::sqrt(before * after) * 1e-9;
-      for (size_t i = 0; i < batch.size(); ++i) {
+      for (size_t i = 0; i < rows.size(); ++i) {
         const absl::StatusOr<double>& time = times[i + kReferences];
-        batch[i].seconds = time.ok() ? *time * unit : 0;
-        batch[i].error = time.ok() ? "" : std::string(time.status().message());
+        rows[i].seconds = time.ok() ? *time * unit : 0;
+        rows[i].error = time.ok() ? "" : std::string(time.status().message());
       }
     }
     return absl::OkStatus();

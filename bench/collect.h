@@ -20,8 +20,9 @@ struct CollectOptions {
   std::vector<int> cpus;
   std::vector<int> build_cpus;
   std::string device_key;
-  std::string command;                                     // for the header
-  std::function<void(int have, double best_ns)> progress;  // after each batch, when set
+  std::string command;  // for the header
+  std::function<void(int have, double best_ns)>
+      progress;  // after each batch of some hundred, when set
 };
 
 struct Collected {
@@ -35,10 +36,11 @@ struct Collected {
 // workload, target or space. First candidates drawn at random, then mutations of good ones, none of
 // them selected by a model; no trace twice.
 //
-// Times are made comparable over a run, and over runs: each batch has the default schedule first
-// and last, and times are divided by its time there. A batch in which the two differ by more than a
-// tenth is measured again, at most twice; the calmest attempt counts. Candidates much slower than
-// the best cost little: timing ends after a few milliseconds with the sample that is being taken.
+// Times are made comparable over a run, and over runs: each slice of 60 has the default schedule
+// first and last, and times are divided by its time there. A slice in which the two differ by more
+// than a tenth is measured again, at most twice; the calmest attempt counts. Candidates much slower
+// than the best cost little: timing ends after a few milliseconds with the sample that is being
+// taken.
 absl::StatusOr<Collected> Collect(const Workload& workload, const ir::TargetInfo& target,
                                   const std::string& path, const CollectOptions& options);
 

@@ -34,8 +34,8 @@ struct Artifact {
 };
 
 struct LlvmOptions {
-  int opt_level = 3;                // LLVM's default pipeline at this level
-  bool vectorizers = true;          // LLVM's own loop and SLP vectorizers
+  int opt_level = 3;                // of code generation, 0 to 3; at 0 no pass runs before it
+  bool vectorizer = true;           // LLVM's own, for loops that no schedule made vectors
   std::string* llvm_ir = nullptr;   // receives the optimised module as text, when set
   std::string* assembly = nullptr;  // receives the assembly, when set
 };

@@ -59,7 +59,7 @@ TEST_P(TextCase, Conforms) {
   ir::Program program = ParseVerified(text.str());
   for (int workers : {1, 3}) ExpectConforms(program, {.workers = workers});
   ExpectConforms(program, {.options = {.opt_level = 0}});
-  ExpectConforms(program, {.options = {.vectorizers = false}, .target = "llvm -mcpu=x86-64-v3"});
+  ExpectConforms(program, {.options = {.vectorizer = false}, .target = "llvm -mcpu=x86-64-v3"});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TextCase, ::testing::ValuesIn(CaseFiles()), [](const auto& info) {
