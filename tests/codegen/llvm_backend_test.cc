@@ -297,7 +297,8 @@ program kernel(A: f32[512, 8], B: f32[512, COLUMNS]) -> (C: f32[8, COLUMNS]) {
   auto artifact = CompileLlvm({Lowered(absl::StrReplaceAll(text, {{"COLUMNS", columns}}))},
                               Target("llvm -mcpu=x86-64-v4"), options);
   EXPECT_TRUE(artifact.ok()) << artifact.status();
-  return assembly;
+  return assembly.substr(0,
+                         assembly.find(".globl"));  // the loops; the entry that calls them follows
 }
 
 TEST(Registers, AccumulatorsOfATileNeverTouchMemory) {
