@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda_backend.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile_internal.h"
 #include "compiler/ir/status_macros.h"
@@ -41,8 +42,10 @@ absl::Status Refused(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
 }
 
-absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std::string& symbol) {
+absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std::string& symbol,
+                                         const ir::Target& target) {
   pass::LowerOptions options;
+  options.gpu = target.kind == ir::TargetKind::kCuda;
   options.verify_each = false;  // once, at the end: candidates come by the thousand
   absl::StatusOr<ir::Program> lowered = pass::Lower(scheduled, options);
   if (!lowered.ok()) return Refused(lowered.status());
@@ -77,9 +80,10 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
   pass::HoistedProgram hoisted = pass::HoistConstants(*scheduled);
   LoweredWorkload result;
   result.winograd = IsWinograd(steps);
-  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol));
+  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target.target));
   if (hoisted.prepack) {
-    HEDDLE_ASSIGN_OR_RETURN(result.prepack, LowerChecked(*hoisted.prepack, symbol + ".prepack"));
+    HEDDLE_ASSIGN_OR_RETURN(result.prepack,
+                            LowerChecked(*hoisted.prepack, symbol + ".prepack", target.target));
   }
   return result;
 }
@@ -118,7 +122,10 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
                           internal::ScheduleAndLower(naive, choice, trace, info, "kernel"));
   std::vector<ir::Program> programs{std::move(lowered.kernel)};
   if (lowered.prepack) programs.push_back(*std::move(lowered.prepack));
-  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, codegen::CompileLlvm(programs, resolved));
+  HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
+                          resolved.kind == ir::TargetKind::kCuda
+                              ? codegen::CompileCuda(programs, resolved)
+                              : codegen::CompileLlvm(programs, resolved));
   artifact.winograd = lowered.winograd;
   return artifact;
 }

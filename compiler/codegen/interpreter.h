@@ -26,11 +26,17 @@ struct InterpreterOptions {
   // Runs `parallel` loops backwards: a program whose iterations are independent, as it claims,
   // gives the same result.
   bool reverse_parallel = false;
+  // GPU programs that have their barriers: two threads that touch one element of shared memory (or
+  // of global memory that the program writes) between two barriers, at least one writing, are an
+  // error; so are two blocks of a launch that do, and two threads that touch one element of a local
+  // buffer. Wants check_uninitialized.
+  bool check_races = false;
 };
 
 // Runs `program` on `buffers` (inputs, then outputs; types and shapes must match: InvalidArgument).
-// Out-of-bounds and uninitialised accesses are Internal errors naming buffer and index. Fast enough
-// to run a ResNet (compiles to register bytecode; tens of millions of inner iterations a second).
+// Out-of-bounds, uninitialised and racing accesses are Internal errors naming buffer and index.
+// Fast enough to run a ResNet (compiles to register bytecode; tens of millions of inner iterations
+// a second).
 absl::Status Interpret(const ir::Program& program, std::span<const TensorRef> buffers,
                        const InterpreterOptions& options = {});
 

@@ -52,6 +52,8 @@ enum class Code : uint16_t {
   // Memory. sub is the buffer; the element is a + b * imm, except where told.
   kCheckIndex,  // fails unless 0 <= a < imm; b is the dimension
   kForget,      // all elements of the buffer become unwritten
+  kSetAxis,     // the GPU axis sub is at a (races only)
+  kBarrier,     // imm 0: of a block, 1: a launch begins or ends (races only)
   kLoadU8,
   kLoadI8,
   kLoadI32,
@@ -106,7 +108,7 @@ struct Bytecode {
   std::vector<ir::BufferRef> buffers;  // inputs, outputs, then allocations
 };
 
-// Unimplemented for barriers. The program must be verified.
+// The program must be verified.
 absl::StatusOr<Bytecode> CompileToBytecode(const ir::Program& program,
                                            const InterpreterOptions& options);
 

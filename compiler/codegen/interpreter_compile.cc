@@ -19,6 +19,12 @@ namespace {
 
 constexpr size_t kMaxBuffers = UINT16_MAX;  // what an instruction can name
 
+// The race detector's number of the loop's axis, or -1.
+int GpuAxis(ir::LoopKind kind) {
+  if (!ir::IsGpuBlock(kind) && !ir::IsGpuThread(kind)) return -1;
+  return static_cast<int>(kind) - static_cast<int>(ir::LoopKind::kBlockX);
+}
+
 }  // namespace
 
 absl::StatusOr<Bytecode> BytecodeCompiler::Run() {
@@ -272,8 +278,8 @@ absl::Status BytecodeCompiler::Visit(const ir::Stmt& s) {
     for (const ir::Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(Visit(child));
     return absl::OkStatus();
   }
-  if (ir::As<ir::Prefetch>(s)) return absl::OkStatus();
-  return absl::UnimplementedError("interpreter: GPU programs with barriers are not supported");
+  if (ir::As<ir::Barrier>(s) && options_.check_races) Emit({Code::kBarrier});
+  return absl::OkStatus();  // a prefetch has no effect
 }
 
 absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
@@ -282,6 +288,9 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   levels_.emplace_back();
   const int var = NewRegister(CurrentLevel(), {0, loop.extent - 1});
   vars_[loop.var.get()].terms.emplace_back(var, 1);
+  const int axis = options_.check_races ? GpuAxis(loop.kind) : -1;
+  const bool launch = axis >= 0 && gpu_loops_++ == 0;
+  if (axis >= 0) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, var});
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
   const bool down = options_.reverse_parallel && loop.kind == ir::LoopKind::kParallel;
   const std::vector<Instruction> prologue = std::move(levels_.back().prologue);
@@ -293,6 +302,10 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   const auto back = -static_cast<int32_t>(prologue.size() + code_.size());
   outer_code.push_back({down ? Code::kLoopDown : Code::kLoopUp, 0, var, back, 0, loop.extent});
   code_ = std::move(outer_code);
+  // After a loop of an axis its first index runs.
+  if (axis >= 0) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, IntConstant(0)});
+  if (launch) Emit({Code::kBarrier, 0, 0, 0, 0, 1});
+  if (axis >= 0) --gpu_loops_;
   return absl::OkStatus();
 }
 

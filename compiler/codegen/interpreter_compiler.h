@@ -117,6 +117,7 @@ class BytecodeCompiler {
   const InterpreterOptions& options_;
   Bytecode out_;
   size_t num_inputs_ = 0;
+  int gpu_loops_ = 0;              // around the current statement
   std::vector<Instruction> code_;  // of the innermost open loop's body
   std::vector<LoopLevel> levels_;
   std::vector<int> level_of_;                   // by register

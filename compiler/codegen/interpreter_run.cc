@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/codegen/interpreter_bytecode.h"
+#include "compiler/codegen/interpreter_races.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
 
@@ -21,10 +22,11 @@ struct Memory {
   uint8_t* data = nullptr;
   uint8_t* written = nullptr;  // one byte per element; null when not tracked
   uint64_t elements = 0;
+  RaceDetector::Watch* watch = nullptr;  // null where races are not looked for
 };
 
 // What stopped the machine, for the message.
-enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kSteps };
+enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kSteps, kRace };
 
 class Machine {
  public:
@@ -45,6 +47,11 @@ class Machine {
       if (options_.check_uninitialized && i >= num_inputs) {
         HEDDLE_ASSIGN_OR_RETURN(m.written, Allocate(m.elements, buffer));
         std::memset(m.written, 0, m.elements);
+        if (options_.check_races) {
+          watches_.push_back(
+              std::make_unique<RaceDetector::Watch>(buffer.scope, buffer.NumElements()));
+          m.watch = watches_.back().get();
+        }
       }
     }
     return absl::OkStatus();
@@ -65,6 +72,9 @@ class Machine {
       case Fault::kUnwritten:
         return absl::InternalError("interpreter: " + ElementName(Buffer(), fault_element_) +
                                    " is read before it is written");
+      case Fault::kRace:
+        return absl::InternalError("interpreter: " + ElementName(Buffer(), fault_element_) +
+                                   " is touched by two threads without a barrier between them");
       case Fault::kSteps:
         return absl::DeadlineExceededError("interpreter: more than " +
                                            std::to_string(options_.max_steps) + " stores");
@@ -107,6 +117,8 @@ class Machine {
       return Fail(Fault::kOutside, at, static_cast<int64_t>(element)), false;
     if (m.written != nullptr && !m.written[element])
       return Fail(Fault::kUnwritten, at, static_cast<int64_t>(element)), false;
+    if (m.watch != nullptr && !races_.Read(*m.watch, element))
+      return Fail(Fault::kRace, at, static_cast<int64_t>(element)), false;
     return true;
   }
   bool CheckWrite(const Instruction& at, const Memory& m, uint64_t element) {
@@ -114,6 +126,8 @@ class Machine {
       return Fail(Fault::kOutside, at, static_cast<int64_t>(element)), false;
     if (--steps_left_ < 0) return Fail(Fault::kSteps, at, 0), false;
     if (m.written != nullptr) m.written[element] = 1;
+    if (m.watch != nullptr && !races_.Write(*m.watch, element))
+      return Fail(Fault::kRace, at, static_cast<int64_t>(element)), false;
     return true;
   }
 
@@ -126,6 +140,8 @@ class Machine {
   std::vector<Register> registers_;
   std::vector<Memory> memory_;
   std::vector<std::unique_ptr<uint8_t[]>> owned_;
+  std::vector<std::unique_ptr<RaceDetector::Watch>> watches_;
+  RaceDetector races_;
   int64_t steps_left_ = 0;
   Fault fault_ = Fault::kNone;
   size_t fault_buffer_ = 0;
@@ -284,6 +300,13 @@ void Machine::Execute() {
       case Code::kForget:
         if (memory[in.sub].written != nullptr)
           std::memset(memory[in.sub].written, 0, memory[in.sub].elements);
+        if (memory[in.sub].watch != nullptr) memory[in.sub].watch->Forget();
+        break;
+      case Code::kSetAxis:
+        races_.SetAxis(in.sub, r[in.a].i);
+        break;
+      case Code::kBarrier:
+        in.imm == 0 ? races_.Barrier() : races_.NewLaunch();
         break;
 #define HEDDLE_LOAD(code, field, type)                                                           \
   case code: {                                                                                   \

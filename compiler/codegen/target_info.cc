@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/codegen/gpu_arch.h"
 #include "compiler/codegen/llvm_target.h"
 #include "compiler/ir/status_macros.h"
 #include "llvm/ADT/StringMap.h"
@@ -98,7 +99,12 @@ int64_t CacheBytes(int name, int64_t otherwise) {
 }  // namespace
 
 absl::StatusOr<Target> ResolveTarget(const Target& target) {
-  if (target.kind == ir::TargetKind::kCuda) return target;
+  if (target.kind == ir::TargetKind::kCuda) {
+    ir::TargetInfo info;
+    info.target = target;
+    HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
+    return target;
+  }
   Target resolved = target;
   if (!resolved.triple.empty() && TripleOf(resolved) == HostTriple()) resolved.triple.clear();
   if (resolved.cpu == "native" || resolved.cpu.empty()) {
@@ -120,7 +126,10 @@ absl::StatusOr<Target> ResolveTarget(const Target& target) {
 absl::StatusOr<ir::TargetInfo> DescribeTarget(const Target& resolved) {
   ir::TargetInfo info;
   info.target = resolved;
-  if (resolved.kind == ir::TargetKind::kCuda) return info;
+  if (resolved.kind == ir::TargetKind::kCuda) {
+    HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
+    return info;
+  }
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine,
                           MakeTargetMachine(resolved, 0));
   VectorUnit unit = DescribeVectorUnit(*machine);

@@ -54,7 +54,13 @@
 //     verifier checks what it can. Iterations of an `unrolled` or plain loop run in order.
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
 //     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
-//     Reading an unwritten element is an error (the interpreter catches it).
+//     Reading an unwritten element is an error (the interpreter catches it). A `local` buffer that
+//     stands around thread loops is spread over the threads: one of them alone touches an element.
+//   * An outermost nest of `blockIdx` loops is one launch. Its threads are as many as its largest
+//     loop of each thread axis; the rest sit out a smaller loop, and the first thread of an axis
+//     runs what no loop of that axis encloses. Thread loops may stand beside each other; what one
+//     of them writes to shared or global memory, others may touch beyond a `barrier` only. Schedules
+//     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
 //   * A `const` input (outputs have none) is known when a module is made: what is computed from
 //     nothing but such inputs may be computed then (pass/hoist_constants.h).
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered

@@ -15,6 +15,7 @@ namespace {
 
 // Offsets into a buffer stay far from overflow, and no machine we compile for holds more.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr int64_t kMaxThreads = 1024;  // of one axis of a GPU block, on every GPU there is
 
 bool ClaimsIndependence(LoopKind kind) {
   return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled;
@@ -173,8 +174,10 @@ class Verifier {
     if (const Prefetch* prefetch = As<Prefetch>(s)) return VisitPrefetch(s, *prefetch);
     SetPlace("barrier");
     if (!InsideGpuBlock()) return Broken("barrier", "a barrier is outside any GPU block");
-    if (thread_conditions_ > 0)
-      return Broken("barrier", "a barrier is under a condition that depends on the thread");
+    for (const For* loop : loops_) {
+      if (IsGpuThread(loop->kind))
+        return Broken("barrier", "a barrier is inside the thread loop " + loop->var->name);
+    }
     return absl::OkStatus();
   }
 
@@ -203,17 +206,9 @@ class Verifier {
     loops_.pop_back();
     visible_.erase(loop.var.get());
     analyzer_.Restore(position);
-    // Thread axes agree within one kernel launch, which is one outermost GPU loop.
-    if (IsGpu(loop.kind) && !InsideGpu()) thread_extents_.clear();
     return status;
   }
 
-  bool InsideGpu() const {
-    for (const For* loop : loops_) {
-      if (IsGpu(loop->kind)) return true;
-    }
-    return false;
-  }
   bool InsideGpuBlock() const {
     for (const For* loop : loops_) {
       if (IsGpuBlock(loop->kind)) return true;
@@ -243,26 +238,18 @@ class Verifier {
     }
     if (!IsGpuThread(loop.kind)) return absl::OkStatus();
     if (!InsideGpuBlock()) return Broken("gpu", "a thread axis outside any block axis");
-    const int64_t extent =
-        thread_extents_.try_emplace(static_cast<int>(loop.kind), loop.extent).first->second;
-    if (extent != loop.extent) {
-      return Broken("gpu", "this thread axis has extent " + std::to_string(extent) +
-                               " elsewhere in the kernel");
-    }
+    if (loop.extent > kMaxThreads)
+      return Broken("gpu",
+                    "a thread axis has more than " + std::to_string(kMaxThreads) + " threads");
     return absl::OkStatus();
   }
 
   absl::Status VisitIf(const Stmt& s, const If& branch) {
     SetPlace(s);
     HEDDLE_RETURN_IF_ERROR(CheckCondition(branch.condition));
-    bool on_thread = false;
-    for (const For* loop : loops_)
-      on_thread |= IsGpuThread(loop->kind) && UsesVar(branch.condition, loop->var.get());
     const auto position = analyzer_.Mark();
     analyzer_.Assume(branch.condition);
-    thread_conditions_ += on_thread;
     absl::Status status = Visit(branch.body);
-    thread_conditions_ -= on_thread;
     analyzer_.Restore(position);
     return status;
   }
@@ -435,8 +422,6 @@ class Verifier {
   std::unordered_set<const Var*> visible_;
   std::unordered_set<const Buffer*> inputs_, written_;
   std::vector<const For*> loops_;
-  std::unordered_map<int, int64_t> thread_extents_;  // by LoopKind, within one kernel
-  int thread_conditions_ = 0;
   CommonLoops common_;
 };
 

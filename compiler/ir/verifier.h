@@ -17,8 +17,8 @@ enum class Level {
 // only; iterator bindings and buffer indices within bounds (interval analysis that uses guards; an
 // index the analysis cannot bound is an error); inputs never written; every output written;
 // parallel, vectorized and GPU loops carry no reduction iterator and write disjoint elements (as
-// far as affine analysis can tell); GPU nesting (threads inside blocks, equal extents of one thread
-// axis, shared memory only inside blocks, no barrier under a thread-dependent condition); sizes
+// far as affine analysis can tell); GPU nesting (threads inside blocks, at most 1024 iterations
+// of a thread axis, shared memory only inside blocks, no barrier inside a thread loop); sizes
 // below 2^40 elements.
 absl::Status Verify(const Program& program, Level level = Level::kScheduled);
 

@@ -7,6 +7,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/verifier.h"
 #include "compiler/pass/compact_buffers.h"
+#include "compiler/pass/insert_barriers.h"
 #include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
 #include "compiler/pass/partition_loops.h"
@@ -30,20 +31,22 @@ struct Pass {
   const char* name;
   Program (*run)(const Program&);
   bool optional;
+  enum { kBoth, kCpu, kGpu } where;
 };
 
 constexpr Pass kPasses[] = {
-    {"lower_blocks", LowerBlocks, false},
+    {"lower_blocks", LowerBlocks, false, Pass::kBoth},
     // Indices in loop variables show what an allocation inside loops is used for.
-    {"compact_buffers", CompactBuffers, true},
-    {"lift_lane_buffers", LiftLaneBuffers, true},
-    {"simplify", Simplify, true},
+    {"compact_buffers", CompactBuffers, true, Pass::kBoth},
+    {"lift_lane_buffers", LiftLaneBuffers, true, Pass::kCpu},
+    {"simplify", Simplify, true, Pass::kBoth},
+    {"insert_barriers", InsertBarriers, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.
-    {"partition_loops", PartitionLoops, true},
+    {"partition_loops", PartitionLoops, true, Pass::kCpu},
     // While what a loop reads of a buffer is still one load in loop variables.
-    {"prefetch_ahead", PrefetchAhead, true},
-    {"prefetch_epilogue", PrefetchEpilogue, true},
-    {"unroll", Unroll, true},
+    {"prefetch_ahead", PrefetchAhead, true, Pass::kCpu},
+    {"prefetch_epilogue", PrefetchEpilogue, true, Pass::kCpu},
+    {"unroll", Unroll, true, Pass::kCpu},
 };
 
 }  // namespace
@@ -51,6 +54,7 @@ constexpr Pass kPasses[] = {
 absl::StatusOr<Program> Lower(const Program& scheduled, const LowerOptions& options) {
   Program program = scheduled;
   for (const Pass& pass : kPasses) {
+    if (pass.where == (options.gpu ? Pass::kCpu : Pass::kGpu)) continue;
     if (pass.optional && options.disabled.count(pass.name)) continue;
     auto start = std::chrono::steady_clock::now();
     program = pass.run(program);

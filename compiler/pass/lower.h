@@ -12,6 +12,9 @@
 namespace heddle::pass {
 
 struct LowerOptions {
+  // For a GPU back end: barriers are added; loops are neither taken apart nor unrolled, nor is
+  // anything fetched ahead.
+  bool gpu = false;
   bool verify_each = true;         // run the verifier after every pass
   std::set<std::string> disabled;  // names of optional passes to skip
   // Called after every pass with its name, the program and the time it took, when set.

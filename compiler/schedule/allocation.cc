@@ -107,6 +107,11 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& 
   return only_fused && !RepeatsElements(indices, var);
 }
 
+// Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
+bool SpreadsLocals(LoopKind kind) {
+  return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
+}
+
 bool Concurrent(LoopKind kind) { return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled; }
 
 // Kinds of the loops around a statement.
@@ -223,7 +228,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
         (role == Role::kFree || !WritesDisjoint(*block, loop.var.get(), inner))) {
       return refuse(*block, "writes the same element in several of them");
     }
-    if (written->scope == ir::Scope::kLocal && kind != LoopKind::kVectorized) {
+    if (written->scope == ir::Scope::kLocal && !SpreadsLocals(kind)) {
       return refuse(*block, "writes a local buffer that they would share");
     }
   }
@@ -232,7 +237,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
     ForEachLoad(*block, [&](const ir::Expr& load) {
       shares |= load->buffer->scope == ir::Scope::kLocal && !allocated.count(load->buffer.get());
     });
-    if (shares && kind != LoopKind::kVectorized) {
+    if (shares && !SpreadsLocals(kind)) {
       return refuse(*block, "reads a local buffer that they would share");
     }
   }

@@ -18,7 +18,8 @@ ir::Stmt PlaceAllocs(const ir::Stmt& s, const std::vector<ir::BufferRef>& buffer
 
 // FailedPrecondition unless the iterations of the loop are independent: it feeds no reduce
 // iterator, iterations write different elements of the buffers that outlive one, and (unless it is
-// vectorized) share no `local` buffer.
+// vectorized) share no `local` buffer; GPU threads
+// may where each element is touched by one of them, which the interpreter checks.
 absl::Status CheckIndependent(const ir::Stmt& loop, ir::LoopKind kind);
 
 // CheckIndependent for every parallel, vectorized and GPU loop, and their nesting: nothing parallel

@@ -330,14 +330,14 @@ absl::StatusOr<Program> Bind(const Program& p, const std::string& loop_name, Loo
                                       ": a block axis would lie inside a thread axis"));
   };
   for (const For* outer : path.Loops()) {
-    if (outer->kind == axis) return bound_twice();
+    if (outer->kind == axis && axis != LoopKind::kVThread) return bound_twice();
     if (ir::IsGpuBlock(axis) && ir::IsGpuThread(outer->kind)) return block_in_thread();
   }
   bool twice = false;
   bool inverted = false;
   ir::VisitStmt(loop.body, [&](const Stmt& s) {
     if (const auto* inner = As<For>(s)) {
-      twice |= inner->kind == axis;
+      twice |= inner->kind == axis && axis != LoopKind::kVThread;
       inverted |= ir::IsGpuThread(axis) && ir::IsGpuBlock(inner->kind);
     }
     return true;

@@ -7,6 +7,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/schedule/form_choice.h"
 #include "compiler/schedule/form_space.h"
+#include "compiler/schedule/gpu_rules.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/rules.h"
 #include "compiler/schedule/tree.h"
@@ -266,6 +267,12 @@ bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int
 }
 
 void RuleSpace::AddReduction(const ReductionStage& stage) {
+  if (target_.target.kind == ir::TargetKind::kCuda) {
+    for (const GpuRuleMaker make : GpuRulesFor(stage, target_)) {
+      if (TryRule(make, stage, 0)) return;
+    }
+    return;
+  }
   const std::vector<Axis>& spatial = stage.view.spatial;
   int best = -1;
   VectorFit best_fit;
@@ -300,6 +307,11 @@ void RuleSpace::AddPlainStages() {
   for (const Path& path : blocks) {
     const ir::Block& block = path.block();
     StageView view;
+    if (target_.target.kind == ir::TargetKind::kCuda) {
+      if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
+      AddReduction({view, &block, "", {}, {}});
+      continue;
+    }
     // What is computed when the module is made may be slow.
     if (constants.count(block.store.buffer.get())) continue;
     if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
@@ -346,10 +358,8 @@ bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
 
 std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
   auto direct = std::make_unique<RuleSpace>(naive, target);
-  // Schedules for GPUs come with their back end; until then such a target has the unscheduled
-  // program as its only point.
-  if (target.target.kind != ir::TargetKind::kLlvm) return direct;
   direct->Build();
+  if (target.target.kind != ir::TargetKind::kLlvm) return direct;
   std::vector<Form> forms;
   forms.push_back({"direct", std::move(direct)});
   int preferred = 0;

@@ -136,11 +136,12 @@ std::vector<HostTensor> MakeOutputs(const ir::Program& program) {
 }
 
 absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTensor>& inputs,
-                            std::vector<HostTensor>& outputs) {
+                            std::vector<HostTensor>& outputs,
+                            const codegen::InterpreterOptions& options) {
   std::vector<codegen::TensorRef> refs;
   for (const HostTensor& tensor : inputs) refs.push_back(tensor.ref());
   for (const HostTensor& tensor : outputs) refs.push_back(tensor.ref());
-  return codegen::Interpret(program, refs);
+  return codegen::Interpret(program, refs, options);
 }
 
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,

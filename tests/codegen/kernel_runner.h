@@ -43,7 +43,8 @@ std::vector<HostTensor> MakeOutputs(const ir::Program& program);
 
 // What the interpreter says of `program` (scheduled or lowered).
 absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTensor>& inputs,
-                            std::vector<HostTensor>& outputs);
+                            std::vector<HostTensor>& outputs,
+                            const codegen::InterpreterOptions& options = {});
 
 struct LlvmRun {
   int workers = 1;  // of the thread pool

@@ -321,20 +321,14 @@ TEST(Interpreter, ParallelLoopsMayRunInAnyOrder) {
   EXPECT_NE(a.memory, b.memory);
 }
 
-TEST(Interpreter, GpuLoopsRunWithoutBarriersAndRefuseThem) {
+TEST(Interpreter, GpuLoopsRunAsLoops) {
   const ir::Program plain = Parsed(R"(program p(x: f32[8]) -> (y: f32[8]) {
-    for b in 2 blockIdx.x { for t in 4 threadIdx.x { y[((b * 4) + t)] = x[((b * 4) + t)] } }
+    for b in 2 blockIdx.x { for t in 4 threadIdx.x { y[((b * 4) + t)] = x[((b * 4) + t)] } barrier }
   })");
   ASSERT_TRUE(ir::Verify(plain).ok()) << ir::Verify(plain);
   Arena arena(plain);
   ASSERT_TRUE(Interpret(plain, arena.tensors).ok());
   EXPECT_EQ(arena.Get(1, 6), 1);
-  const ir::Program barrier = Parsed(R"(program p() -> (y: f32[4]) {
-    for b in 1 blockIdx.x { for t in 4 threadIdx.x { y[t] = 1.0
-      barrier } }
-  })");
-  Arena other(barrier);
-  EXPECT_EQ(Interpret(barrier, other.tensors).code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(Interpreter, RefusesWrongBuffersAndTooManySteps) {

@@ -1,0 +1,104 @@
+#include "compiler/codegen/cuda_backend.h"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda_emitter.h"
+#include "compiler/codegen/cuda_prelude.h"
+#include "compiler/codegen/gpu_arch.h"
+#include "compiler/codegen/nvrtc.h"
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::codegen {
+
+namespace {
+
+std::string Symbol(const std::string& name) {
+  std::string symbol = "h_";
+  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return symbol;
+}
+
+// The number right before `word` in a line, or -1.
+int64_t NumberBefore(const std::string& line, const std::string& word) {
+  size_t end = line.find(word);
+  if (end == std::string::npos) return -1;
+  size_t begin = end;
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(line[begin - 1]))) --begin;
+  int64_t number = 0;
+  return absl::SimpleAtoi(line.substr(begin, end - begin), &number) ? number : -1;
+}
+
+// The assembler's report (-v): per function a line that names it, then "0 bytes stack frame, 0
+// bytes spill stores, 0 bytes spill loads" and "Used 32 registers, ..".
+void ReadReport(const std::string& log, Artifact* artifact) {
+  std::istringstream lines(log);
+  std::string line;
+  runtime::GpuLaunch* launch = nullptr;
+  while (std::getline(lines, line)) {
+    const bool names = line.find("Compiling entry function '") != std::string::npos;
+    for (KernelInfo& kernel : artifact->kernels) {
+      for (runtime::GpuLaunch& candidate : kernel.launches) {
+        if (names && line.find("'" + candidate.symbol + "'") != std::string::npos)
+          launch = &candidate;
+      }
+    }
+    if (launch == nullptr) continue;
+    if (const int64_t n = NumberBefore(line, " registers"); n >= 0)
+      launch->registers = static_cast<int>(n);
+    const int64_t stack = NumberBefore(line, " bytes stack frame");
+    const int64_t spilled = NumberBefore(line, " bytes spill stores");
+    if (stack >= 0) launch->local_bytes = std::max(stack, spilled);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
+                                     const ir::Target& target, const CudaOptions& options) {
+  ir::TargetInfo info;
+  info.target = target;
+  HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
+  Artifact artifact;
+  std::string source = kCudaPrelude;
+  for (const ir::Program& program : lowered) {
+    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, Symbol(program.name)));
+    for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
+    source += code.source;
+    KernelInfo& kernel = artifact.kernels.emplace_back();
+    kernel.symbol = program.name;
+    kernel.workspace_bytes = code.workspace_bytes;
+    kernel.launches = std::move(code.launches);
+    for (const auto* list : {&program.inputs, &program.outputs}) {
+      for (const ir::BufferRef& buffer : *list)
+        kernel.arguments.push_back({buffer->name, buffer->SizeBytes()});
+    }
+  }
+  if (options.source) *options.source = source;
+  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+  int number = 0;
+  const std::vector<int> known = nvrtc->Architectures();
+  if (!absl::SimpleAtoi(target.cpu.substr(3), &number) ||
+      std::find(known.begin(), known.end(), number) == known.end()) {
+    return absl::UnavailableError(
+        absl::StrCat(nvrtc->Version(), " of this machine does not know ", target.cpu));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result,
+                          nvrtc->Compile(source, {"-arch=" + target.cpu, "-std=c++17", "-w",
+                                                  "--ptxas-options=-v", "-default-device"}));
+  if (options.log) *options.log = result.log;
+  ReadReport(result.log, &artifact);
+  artifact.shared_object = std::move(result.cubin);
+  return artifact;
+}
+
+absl::Status FindNvrtc(std::string* version) {
+  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+  if (version != nullptr) *version = nvrtc->Version();
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::codegen

@@ -1,0 +1,54 @@
+// What every CUDA source of ours begins with: the IR's operators where C++ means something else.
+// Private to this folder.
+#pragma once
+
+namespace heddle::codegen {
+
+inline constexpr char kCudaPrelude[] = R"cuda(
+typedef long long i64;
+typedef unsigned long long u64;
+#define HD static __device__ __forceinline__
+template <class T> HD T h_add(T a, T b) { return (T)((u64)a + (u64)b); }
+template <class T> HD T h_sub(T a, T b) { return (T)((u64)a - (u64)b); }
+template <class T> HD T h_mul(T a, T b) { return (T)((u64)a * (u64)b); }
+template <class T> HD T h_div(T a, T b) {
+  return b == 0 ? (T)0 : ((i64)b == -1 ? (T)(0 - (u64)a) : (T)(a / b));
+}
+template <class T> HD T h_floordiv(T a, T b) {
+  if (b == 0) return 0;
+  if ((i64)b == -1) return (T)(0 - (u64)a);
+  return (T)(a / b - ((a % b != 0) && ((a < 0) != (b < 0))));
+}
+template <class T> HD T h_floormod(T a, T b) {
+  if (b == 0 || (i64)b == -1) return 0;
+  T r = (T)(a % b);
+  return (T)(r + ((r != 0 && ((r < 0) != (b < 0))) ? b : (T)0));
+}
+template <class T> HD T h_min(T a, T b) { return b < a ? b : a; }
+template <class T> HD T h_max(T a, T b) { return a < b ? b : a; }
+template <class T> HD T h_powi(T a, T b) {
+  if (b < 0) return (T)((i64)a == 1 ? 1 : ((i64)a == -1 ? (b % 2 ? -1 : 1) : 0));
+  u64 result = 1, base = (u64)(i64)a;
+  for (u64 e = (u64)b; e != 0; e >>= 1, base *= base) {
+    if (e & 1) result *= base;
+  }
+  return (T)result;
+}
+template <class T> HD T h_neg(T a) { return (T)(0 - (u64)a); }
+template <class T> HD T h_absi(T a) { return a < 0 ? (T)(0 - (u64)a) : a; }
+template <class T> HD T h_sign(T a) { return (T)((a > (T)0) - (a < (T)0)); }
+HD i64 h_f2i(double x, double low, double high) {
+  return x != x ? 0 : (i64)fmin(fmax(trunc(x), low), high);
+}
+HD i64 h_f2i64(double x) {
+  if (x != x) return 0;
+  if (x >= 9223372036854775808.0) return 0x7fffffffffffffffLL;
+  if (x < -9223372036854775808.0) return (i64)0x8000000000000000ULL;
+  return (i64)x;
+}
+HD signed char h_toi8(double x) { return (signed char)h_f2i(x, -128, 127); }
+HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
+HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
+)cuda";
+
+}  // namespace heddle::codegen

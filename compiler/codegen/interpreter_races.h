@@ -1,0 +1,91 @@
+// The race detector of the interpreter: two threads of a GPU launch touch one element without a
+// barrier between them, and at least one of them writes. Iterations run one after the other, so a
+// missing barrier gives the right result here; on a GPU it would not.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::codegen {
+
+class RaceDetector {
+ public:
+  // Who runs: axes are blockIdx.x, y, z, then threadIdx.x, y, z.
+  void SetAxis(int axis, int64_t value) {
+    position_[axis] = value;
+    if (axis < 3) ++interval_;  // another block, or another iteration of it
+    thread_ = position_[3] + (position_[4] << 20) + (position_[5] << 40);
+    block_ = position_[0] + (position_[1] << 32) + (position_[2] << 48);
+  }
+  void Barrier() { ++interval_; }
+  // A launch begins or ends.
+  void NewLaunch() { ++interval_, ++launch_; }
+
+  // One buffer. `shared` memory is watched within a block between barriers, `global` memory also
+  // between blocks of a launch, and an element of a `local` buffer belongs to one thread.
+  class Watch {
+   public:
+    Watch(ir::Scope scope, int64_t elements) : scope_(scope), touches_(elements) {}
+    // The allocation begins again. Shared memory is the same memory then.
+    void Forget() {
+      if (scope_ != ir::Scope::kShared) touches_.assign(touches_.size(), {});
+    }
+
+   private:
+    friend class RaceDetector;
+    // The last write, and the last read with whether several threads or blocks made it, each with
+    // the interval (launch, for blocks) it happened in; 0 is before all.
+    struct Side {
+      int64_t interval = 0, thread = 0, launch = 0, block = 0;
+      bool many_threads = false, many_blocks = false;
+    };
+    struct Touch {
+      Side write, read;
+    };
+    ir::Scope scope_;
+    std::vector<Touch> touches_;
+  };
+
+  // False if this access races with an earlier one.
+  bool Read(Watch& watch, uint64_t element) {
+    Watch::Touch& touch = watch.touches_[element];
+    const bool clean = !Conflicts(watch, touch.write);
+    Note(watch, touch.read);
+    return clean;
+  }
+  bool Write(Watch& watch, uint64_t element) {
+    Watch::Touch& touch = watch.touches_[element];
+    const bool clean = !Conflicts(watch, touch.write) && !Conflicts(watch, touch.read);
+    Note(watch, touch.write);
+    return clean;
+  }
+
+ private:
+  // A local buffer knows no barriers: between blocks it is allocated anew.
+  int64_t Interval(const Watch& watch) const {
+    return watch.scope_ == ir::Scope::kLocal ? 1 : interval_;
+  }
+  bool Conflicts(const Watch& watch, const Watch::Side& side) const {
+    if (side.interval == Interval(watch) && (side.many_threads || side.thread != thread_))
+      return true;
+    return watch.scope_ == ir::Scope::kGlobal && side.launch == launch_ &&
+           (side.many_blocks || side.block != block_);
+  }
+  void Note(const Watch& watch, Watch::Side& side) const {
+    const int64_t interval = Interval(watch);
+    side.many_threads = side.interval == interval && (side.many_threads || side.thread != thread_);
+    side.many_blocks = side.launch == launch_ && (side.many_blocks || side.block != block_);
+    side.interval = interval;
+    side.thread = thread_;
+    side.launch = launch_;
+    side.block = block_;
+  }
+
+  int64_t position_[6] = {};
+  int64_t thread_ = 0, block_ = 0;
+  int64_t interval_ = 1, launch_ = 1;
+};
+
+}  // namespace heddle::codegen

@@ -1,0 +1,249 @@
+#include "compiler/pass/insert_barriers.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_set>
+
+#include "compiler/ir/analyzer.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::pass {
+
+using namespace ir;
+
+namespace {
+
+struct Access {
+  const Buffer* buffer;
+  std::vector<Expr> indices;
+  bool write;
+};
+using Accesses = std::vector<Access>;
+
+// More pending accesses of one buffer than this count as one to all of it: the work is quadratic.
+constexpr size_t kMaxAccesses = 256;
+
+bool HasGpuLoop(const Stmt& s) {
+  bool found = false;
+  VisitStmt(s, [&](const Stmt& node) {
+    const For* loop = As<For>(node);
+    found |= loop && (IsGpuBlock(loop->kind) || IsGpuThread(loop->kind));
+    return !found;
+  });
+  return found;
+}
+
+class Inserter {
+ public:
+  Stmt Launch(const Stmt& s) {
+    written_.clear();
+    VisitStmt(s, [&](const Stmt& node) {
+      if (const Store* store = As<Store>(node)) written_.insert(store->buffer.get());
+      return true;
+    });
+    Accesses pending;
+    return Run(s, pending);
+  }
+
+ private:
+  // The statement with barriers; `pending` are the accesses since the last barrier, before and
+  // after.
+  Stmt Run(const Stmt& s, Accesses& pending) {
+    if (const Seq* seq = As<Seq>(s)) {
+      std::vector<Stmt> stmts;
+      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child, pending));
+      return MakeSeq(std::move(stmts));
+    }
+    if (const Alloc* alloc = As<Alloc>(s))
+      return MakeStmt(Alloc{alloc->buffer, Run(alloc->body, pending)});
+    if (As<Barrier>(s)) {
+      pending.clear();
+      return s;
+    }
+    if (const For* loop = As<For>(s); loop && !IsGpuThread(loop->kind)) {
+      return RunLoop(*loop, pending);
+    }
+    if (const If* branch = As<If>(s); branch && HasThreadLoop(branch->body)) {
+      Accesses own;
+      Collect(branch->condition, own);
+      const bool wait = Conflict(pending, own);
+      if (wait) pending.clear();
+      Append(own, {}, pending);
+      Accesses inside = pending;
+      Stmt body = Run(branch->body, inside);
+      Append(inside, {}, pending);
+      Stmt result = MakeStmt(If{branch->condition, std::move(body)});
+      return wait ? MakeSeq({MakeStmt(Barrier{}), std::move(result)}) : result;
+    }
+    // Threads run the rest without waiting for each other.
+    BindLoops(s);
+    Accesses own;
+    Collect(s, own);
+    const bool wait = Conflict(pending, own);
+    if (wait) pending.clear();
+    // Those that come later meet any thread and iteration of these.
+    Append(own, OtherValues(s), pending);
+    return wait ? MakeSeq({MakeStmt(Barrier{}), s}) : s;
+  }
+
+  void BindLoops(const Stmt& s) {
+    VisitStmt(s, [&](const Stmt& node) {
+      if (const For* loop = As<For>(node)) analyzer_.Bind(loop->var.get(), {0, loop->extent - 1});
+      return true;
+    });
+  }
+  Expr OtherValue(const For& loop) {
+    auto var = std::make_shared<const Var>(Var{loop.var->name + "'"});
+    analyzer_.Bind(var.get(), {0, loop.extent - 1});
+    others_.push_back(var);
+    return VarExpr(var);
+  }
+  // For the variables of all loops in the statement, others of the same ranges.
+  Substitution OtherValues(const Stmt& s) {
+    Substitution map;
+    VisitStmt(s, [&](const Stmt& node) {
+      if (const For* loop = As<For>(node)) map[loop->var.get()] = OtherValue(*loop);
+      return true;
+    });
+    return map;
+  }
+  static void Append(const Accesses& more, const Substitution& map, Accesses& to) {
+    for (Access access : more) {
+      for (Expr& index : access.indices) index = Substitute(index, map);
+      to.push_back(std::move(access));
+    }
+    Limit(to);
+  }
+
+  Stmt RunLoop(const For& loop, Accesses& pending) {
+    analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
+    const auto with = [&](Stmt body) {
+      return MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
+    };
+    const Accesses before = pending;
+    Stmt once = Run(loop.body, pending);
+    // Blocks share nothing but global memory, which no barrier orders between them.
+    if (loop.extent == 1 || IsGpuBlock(loop.kind)) return with(std::move(once));
+    // What the iteration before left behind. If none of an iteration's barriers surely stands
+    // between, those further back count too.
+    const Accesses left = pending;
+    for (const bool any : {false, true}) {
+      Substitution map = OtherValues(loop.body);
+      map[loop.var.get()] = any ? OtherValue(loop) : VarExpr(loop.var) - Int(1);
+      pending = before;
+      Append(left, map, pending);
+      Stmt again = Run(loop.body, pending);
+      if (any || AlwaysWaits(again)) return with(std::move(again));
+    }
+    return with(std::move(once));
+  }
+
+  // A barrier that every run of the statement meets.
+  static bool AlwaysWaits(const Stmt& s) {
+    if (As<Barrier>(s)) return true;
+    if (const Alloc* alloc = As<Alloc>(s)) return AlwaysWaits(alloc->body);
+    if (const For* loop = As<For>(s)) return AlwaysWaits(loop->body);
+    const Seq* seq = As<Seq>(s);
+    return seq && std::any_of(seq->stmts.begin(), seq->stmts.end(), AlwaysWaits);
+  }
+
+  static bool HasThreadLoop(const Stmt& s) {
+    bool found = false;
+    VisitStmt(s, [&](const Stmt& node) {
+      const For* loop = As<For>(node);
+      found |= loop && IsGpuThread(loop->kind);
+      return !found;
+    });
+    return found;
+  }
+
+  bool Watched(const Buffer* buffer) const {
+    return buffer->scope != Scope::kLocal && written_.count(buffer) > 0;
+  }
+  void Collect(const Expr& e, Accesses& out) const {
+    VisitExpr(e, [&](const Expr& x) {
+      if (x->kind == ExprKind::kLoad && Watched(x->buffer.get()))
+        out.push_back({x->buffer.get(), x->args, false});
+    });
+  }
+  void Collect(const Stmt& s, Accesses& out) const {
+    VisitStmt(s, [&](const Stmt& node) {
+      const Store* store = As<Store>(node);
+      if (store && Watched(store->buffer.get()))
+        out.push_back({store->buffer.get(), store->indices, true});
+      return true;
+    });
+    VisitStmtExprs(s, [&](const Expr& e) { Collect(e, out); });
+  }
+
+  static void Limit(Accesses& accesses) {
+    if (accesses.size() <= kMaxAccesses) return;
+    Accesses whole;
+    for (const Access& access : accesses) {
+      const bool known = std::any_of(whole.begin(), whole.end(), [&](const Access& other) {
+        return other.buffer == access.buffer && other.write == access.write;
+      });
+      if (!known) whole.push_back({access.buffer, {}, access.write});
+    }
+    accesses = std::move(whole);
+  }
+
+  bool Conflict(const Accesses& before, const Accesses& now) {
+    for (const Access& a : now) {
+      for (const Access& b : before) {
+        if (a.buffer == b.buffer && (a.write || b.write) && !Apart(a, b)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether the accesses surely touch different elements.
+  bool Apart(const Access& a, const Access& b) {
+    for (size_t d = 0; d < a.indices.size() && d < b.indices.size(); ++d) {
+      const auto difference = analyzer_.Bounds(a.indices[d] - b.indices[d]);
+      if (difference && (difference->min > 0 || difference->max < 0)) return true;
+      if (InTurns(a.indices[d], b.indices[d])) return true;
+    }
+    return false;
+  }
+  // x % m and (x + c) % m, where m does not divide c.
+  bool InTurns(const Expr& a, const Expr& b) {
+    int64_t modulus = 0, other = 0, shift = 0;
+    const auto is_mod = [](const Expr& e, int64_t* m) {
+      return e->kind == ExprKind::kOp && e->op == Op::kFloorMod && IsConstInt(e->args[1], m);
+    };
+    if (!is_mod(a, &modulus) || !is_mod(b, &other) || modulus != other || other <= 0) return false;
+    return IsConstInt(analyzer_.Simplify(a->args[0] - b->args[0]), &shift) && shift % other != 0;
+  }
+
+  Analyzer analyzer_;
+  std::vector<VarRef> others_;  // keeps them alive
+  std::unordered_set<const Buffer*> written_;
+};
+
+Stmt EachLaunch(const Stmt& s) {
+  if (const Seq* seq = As<Seq>(s)) {
+    std::vector<Stmt> stmts;
+    for (const Stmt& child : seq->stmts) stmts.push_back(EachLaunch(child));
+    return MakeSeq(std::move(stmts));
+  }
+  if (const Alloc* alloc = As<Alloc>(s))
+    return MakeStmt(Alloc{alloc->buffer, EachLaunch(alloc->body)});
+  const For* loop = As<For>(s);
+  if (loop && IsGpuBlock(loop->kind)) return Inserter().Launch(s);
+  // Several launches in a loop: each by itself.
+  if (loop && HasGpuLoop(loop->body)) {
+    return MakeStmt(For{loop->var, loop->extent, loop->kind, EachLaunch(loop->body)});
+  }
+  return s;
+}
+
+}  // namespace
+
+Program InsertBarriers(const Program& program) {
+  Program result = program;
+  result.body = EachLaunch(program.body);
+  return result;
+}
+
+}  // namespace heddle::pass
