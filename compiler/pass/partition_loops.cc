@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "compiler/ir/fold.h"
+#include "compiler/ir/linear.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
@@ -54,19 +55,60 @@ class Partitioner {
  private:
   Stmt RunLoop(const For& loop) {
     ranges_[loop.var.get()] = {0, loop.extent - 1};
-    Span interior{0, loop.extent};
-    if (loop.kind == LoopKind::kSerial) interior = Interior(loop);
-    const int64_t parts = 1 + (interior.begin > 0) + (interior.end < loop.extent);
-    const int64_t growth = (parts - 1) * Weight(loop.body);
-    if (parts == 1 || growth > budget_)
-      return MakeStmt(For{loop.var, loop.extent, loop.kind, Run(loop.body)});
-    budget_ -= growth;
+    const Expr var = VarExpr(loop.var);
+    std::vector<Span> parts;
+    if (loop.kind == LoopKind::kSerial) parts = Parts(loop.body, var, loop.extent);
+    if (loop.kind == LoopKind::kParallel)
+      return MakeStmt(For{loop.var, loop.extent, loop.kind, RunFused(loop.body, var, {})});
+    if (parts.empty()) return MakeStmt(For{loop.var, loop.extent, loop.kind, Run(loop.body)});
     std::vector<Stmt> result;
-    for (Span span : {Span{0, interior.begin}, interior, Span{interior.end, loop.extent}}) {
-      if (span.begin == span.end) continue;
-      result.push_back(Run(Part(loop, span, result.empty())));
-    }
+    for (Span span : parts) result.push_back(Run(Part(loop, span, result.empty())));
     return MakeSeq(std::move(result));
+  }
+
+  // The body of a parallel loop. Where that was fused from several, their variables are quotients
+  // and remainders of its own: the body stands once for each part of their values, under a guard
+  // that decides those inside. `done`: those that have had their turn.
+  Stmt RunFused(const Stmt& body, const Expr& var, std::vector<Expr> done) {
+    std::vector<Expr> conditions;
+    Collect(body, &conditions);
+    for (const Expr& condition : conditions) {
+      if (!IsComparison(condition)) continue;
+      for (const auto& [term, c] : ToLinear(condition->args[1] - condition->args[0]).terms) {
+        const std::vector<VarRef> vars = FreeVars(term);
+        if (vars.size() != 1 || vars[0] != var->var || StructuralEqual(term, var)) continue;
+        if (std::any_of(done.begin(), done.end(),
+                        [&t = term](const Expr& e) { return StructuralEqual(e, t); }))
+          continue;
+        done.push_back(term);
+        const std::optional<Interval> bounds = Bounds(term, ranges_);
+        if (!bounds || bounds->min != 0) continue;
+        const std::vector<Span> parts = Parts(body, term, bounds->max + 1);
+        if (parts.empty()) continue;
+        std::vector<Stmt> result;
+        for (Span span : parts) {
+          const Expr inside = And(Le(Int(span.begin), term), Lt(term, Int(span.end)));
+          const Stmt part = result.empty() ? body : names_.Clone(body);
+          result.push_back(MakeStmt(If{inside, RunFused(part, var, done)}));
+        }
+        return MakeSeq(std::move(result));
+      }
+    }
+    return Run(body);
+  }
+
+  // Where the values [0, extent) of `term` are cut; empty if they are not, or if that would cost
+  // too much.
+  std::vector<Span> Parts(const Stmt& body, const Expr& term, int64_t extent) {
+    const Span interior = Interior(body, term, extent);
+    std::vector<Span> parts;
+    for (Span span : {Span{0, interior.begin}, interior, Span{interior.end, extent}}) {
+      if (span.begin < span.end) parts.push_back(span);
+    }
+    const int64_t growth = (static_cast<int64_t>(parts.size()) - 1) * Weight(body);
+    if (parts.size() == 1 || growth > budget_) return {};
+    budget_ -= growth;
+    return parts;
   }
 
   Stmt Part(const For& loop, Span span, bool first) {
@@ -81,14 +123,14 @@ class Partitioner {
     return first ? part : names_.Clone(part);
   }
 
-  // The iterations in which conditions on the loop's variable hold whatever the other variables
-  // are. Conditions that never do so are left out; so are those that would leave nothing.
-  Span Interior(const For& loop) {
-    Span interior{0, loop.extent};
+  // The values of `term` for which conditions on it hold whatever the other variables are.
+  // Conditions that never do so are left out; so are those that would leave nothing.
+  Span Interior(const Stmt& body, const Expr& term, int64_t extent) {
+    Span interior{0, extent};
     std::vector<Expr> conditions;
-    Collect(loop.body, &conditions);
+    Collect(body, &conditions);
     for (const Expr& condition : conditions) {
-      Span holds = Holds(condition, loop);
+      Span holds = Holds(condition, term, extent);
       Span both{std::max(interior.begin, holds.begin), std::min(interior.end, holds.end)};
       if (both.begin < both.end) interior = both;
     }
@@ -119,29 +161,31 @@ class Partitioner {
     }
   }
 
-  // Where `a < b` or `a <= b` holds for every value of the other variables; everywhere when nothing
-  // is known.
-  Span Holds(const Expr& condition, const For& loop) {
-    const Span everywhere{0, loop.extent};
-    if (condition->kind != ExprKind::kOp || (condition->op != Op::kLt && condition->op != Op::kLe))
-      return everywhere;
-    if (condition->args[0]->dtype != DType::kI64) return everywhere;
+  static bool IsComparison(const Expr& e) {
+    return (IsOp(e, Op::kLt) || IsOp(e, Op::kLe)) && e->args[0]->dtype == DType::kI64;
+  }
+
+  // The values of `of` for which `a < b` or `a <= b` holds for every value of the other variables;
+  // everywhere when nothing is known.
+  Span Holds(const Expr& condition, const Expr& of, int64_t extent) {
+    const Span everywhere{0, extent};
+    if (!IsComparison(condition)) return everywhere;
     Linear difference = ToLinear(condition->args[1] - condition->args[0]);
     int64_t coefficient = 0;
-    // coefficient * var + least >= 0 is what has to hold.
+    // coefficient * of + least >= 0 is what has to hold.
     int64_t least = difference.constant - (condition->op == Op::kLt ? 1 : 0);
     for (const auto& [term, c] : difference.terms) {
-      if (term->kind == ExprKind::kVar && term->var == loop.var) {
+      if (StructuralEqual(term, of)) {
         coefficient = c;
         continue;
       }
-      std::optional<Interval> bounds =
-          UsesVar(term, loop.var.get()) ? std::nullopt : Bounds(term, ranges_);
+      const bool bound = of->kind == ExprKind::kVar && UsesVar(term, of->var.get());
+      std::optional<Interval> bounds = bound ? std::nullopt : Bounds(term, ranges_);
       if (!bounds) return everywhere;
       least += c > 0 ? c * bounds->min : c * bounds->max;
     }
-    if (coefficient > 0) return {std::max<int64_t>(0, CeilDiv(-least, coefficient)), loop.extent};
-    if (coefficient < 0) return {0, std::min(loop.extent, FloorDivInt(least, -coefficient) + 1)};
+    if (coefficient > 0) return {std::max<int64_t>(0, CeilDiv(-least, coefficient)), extent};
+    if (coefficient < 0) return {0, std::min(extent, FloorDivInt(least, -coefficient) + 1)};
     return everywhere;
   }
 

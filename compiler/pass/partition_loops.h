@@ -11,8 +11,10 @@ inline constexpr int64_t kMaxPartitionedStores = 1024;
 
 // Before: no blocks. After: no blocks; a serial loop whose iterations [lo, hi) make a condition (a
 // conjunct of an `if` or of a select) true for all values of the other variables stands as up to
-// three loops, over [0, lo), [lo, hi) and [hi, extent). Conditions that a part decides are gone:
-// the interior of a guarded or padded loop runs without guards.
+// three loops, over [0, lo), [lo, hi) and [hi, extent). A parallel loop stays one, but where a
+// condition is about a loop that was fused into it (a quotient or remainder of its variable), its
+// body stands once for each of these parts, under a guard of its own. Conditions that a part
+// decides are gone: the interior of a guarded or padded loop runs without guards.
 ir::Program PartitionLoops(const ir::Program& program);
 
 }  // namespace heddle::pass

@@ -113,6 +113,25 @@ TEST(PartitionLoops, InteriorHasNoGuard) {
   EXPECT_THAT(ir::Print(*lowered), Not(HasSubstr("if")));
 }
 
+// The guard of the last column's tile stands outside the loops over the tile, and the others have
+// none.
+TEST(PartitionLoops, DecidesGuardsOfWhatAParallelLoopWasFusedFrom) {
+  auto lowered = Lower(Parsed(R"(program p(A: f32[9, 17]) -> (O: f32[9, 17]) {
+    for f in 18 parallel { for j in 10 unrolled {
+      block b(v < 9 spatial = (f // 2), w < 17 spatial = (((f % 2) * 10) + j))
+        where ((((f % 2) * 10) + j) < 17) { O[v, w] = A[v, w] }
+    } } })"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  int guards = 0, stores = 0;
+  ir::VisitStmt(lowered->body, [&](const ir::Stmt& s) {
+    guards += ir::As<ir::If>(s) != nullptr;
+    stores += ir::As<ir::Store>(s) != nullptr;
+    return true;
+  });
+  EXPECT_EQ(guards, 2) << ir::Print(*lowered);
+  EXPECT_EQ(stores, 10 + 7) << ir::Print(*lowered);
+}
+
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
   auto count_loops = [](int extent) {
     std::string n = std::to_string(extent);
