@@ -36,7 +36,7 @@ std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& exe
   std::vector<std::vector<std::vector<double>>> calls(executors.size());  // [module][call][round]
   for (size_t m = 0; m < executors.size(); ++m) {
     calls[m].resize(executors[m]->manifest().calls.size());
-    executors[m]->Run();
+    executors[m]->Run().IgnoreError();  // status() keeps it
   }
   runtime::TimingOptions options;
   options.repeats = 1;
@@ -44,7 +44,8 @@ std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& exe
   options.min_repeat = absl::Milliseconds(50);
   for (int round = 0; round < rounds && !Interrupted(); ++round) {
     for (size_t m = 0; m < executors.size(); ++m) {
-      const runtime::Timing timing = runtime::TimeCalls([&] { executors[m]->Run(); }, options);
+      const runtime::Timing timing =
+          runtime::TimeCalls([&] { executors[m]->Run().IgnoreError(); }, options);
       timings[m].samples_ns.push_back(timing.samples_ns.front());
       const std::vector<double> profile = executors[m]->ProfileNs(1);
       for (size_t c = 0; c < profile.size(); ++c) calls[m][c].push_back(profile[c]);

@@ -34,17 +34,20 @@ double Median(std::vector<double> values) {
 Measured Measure(runtime::Executor& executor, int threads, int rounds) {
   const runtime::Manifest& manifest = executor.manifest();
   Measured measured;
-  measured.limits.gflops = runtime::MeasureFmaPeak(threads);
-  measured.limits.gbps = runtime::MeasureBandwidth(FootprintBytes(manifest), threads);
+  if (!manifest.ForGpu()) {  // of a GPU the limits are not known here
+    measured.limits.gflops = runtime::MeasureFmaPeak(threads);
+    measured.limits.gbps = runtime::MeasureBandwidth(FootprintBytes(manifest), threads);
+  }
   runtime::TimingOptions options;
   options.repeats = 3;
   options.min_repeat = absl::Milliseconds(100);
-  measured.whole_ns = runtime::TimeCalls([&] { executor.Run(); }, options).MedianNs();
+  measured.whole_ns = runtime::TimeCalls([&] { executor.Run().IgnoreError(); }, options).MedianNs();
   std::vector<std::vector<double>> samples(manifest.calls.size());  // [call][round]
   const int wanted = std::clamp(static_cast<int>(kProfileNs / std::max(measured.whole_ns, 1.0)),
                                 rounds, std::max(rounds, kMostRounds));
   for (; measured.rounds < wanted && !Interrupted(); ++measured.rounds) {
     const std::vector<double> times = executor.ProfileNs(1);
+    if (!executor.status().ok()) break;
     for (size_t c = 0; c < times.size(); ++c) samples[c].push_back(times[c]);
   }
   if (measured.rounds == 0) return measured;
@@ -195,6 +198,7 @@ int64_t FootprintBytes(const runtime::Manifest& manifest) {
 int PrintProfile(runtime::Executor& executor, int threads, int rounds,
                  const OutputOptions& output) {
   const Measured measured = Measure(executor, threads, rounds);
+  if (!executor.status().ok()) return Fail(executor.status());
   if (measured.rounds == 0) return kInterrupted;
   if (output.json) {
     PrintJson(executor.manifest(), measured, threads);

@@ -195,6 +195,9 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     executors.push_back(owned[m].get());
   }
   const std::vector<ModuleTiming> timings = TimeInTurns(executors, options.rounds);
+  for (const runtime::Executor* executor : executors) {
+    if (!executor->status().ok()) return Fail(executor->status());
+  }
   if (timings[0].samples_ns.empty()) return kInterrupted;
   const std::vector<TaskTiming> tasks = TimeByTask(executors, timings);
   const runtime::Manifest& manifest = executors[0]->manifest();
@@ -285,7 +288,7 @@ int RunModule(const GlobalOptions& global, const RunOptions& options) {
   for (size_t i = 0; i < inputs->size(); ++i) {
     std::memcpy(executor.InputData(static_cast<int>(i)), (*inputs)[i].data(), (*inputs)[i].size());
   }
-  executor.Run();
+  if (const absl::Status ran = executor.Run(); !ran.ok()) return Fail(ran);
   if (!options.output.empty()) {
     if (const absl::Status written = WriteOutputs(executor, options.output); !written.ok())
       return Fail(written);

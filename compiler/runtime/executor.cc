@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/executor_backend.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module_check.h"
 #include "compiler/runtime/thread_pool.h"
@@ -30,136 +31,170 @@ absl::Status CheckCpu(const Manifest& manifest) {
                    absl::StrJoin(missing, ", "), ": compile it for this machine's target"));
 }
 
-}  // namespace
+class CpuBackend final : public ExecutorBackend {
+ public:
+  absl::Status Prepare(const Module& module, int threads, const std::vector<int>& cpus) {
+    absl::StatusOr<std::unique_ptr<KernelLibrary>> library = KernelLibrary::Load(module.code);
+    if (!library.ok()) return library.status();
+    library_ = *std::move(library);
+    if (absl::Status s = AllocateMemory(module); !s.ok()) return s;
+    if (absl::Status s = Bind(module.manifest); !s.ok()) return s;
+    pool_ = std::make_unique<ThreadPool>(threads, cpus);
+    return absl::OkStatus();
+  }
 
-struct Executor::Impl {
+  void* InputData(int index) override { return inputs_[static_cast<size_t>(index)].data(); }
+  const void* OutputData(int index) const override {
+    return outputs_[static_cast<size_t>(index)].data();
+  }
+
+  absl::Status Run() override {
+    for (const Call& call : calls_) Run(call);
+    return absl::OkStatus();
+  }
+
+  absl::Status Profile(std::vector<double>* ns) override {
+    using Clock = std::chrono::steady_clock;
+    for (const Call& call : calls_) {
+      const Clock::time_point start = Clock::now();
+      Run(call);
+      const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
+      ns->push_back(elapsed.count());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
   struct Call {
     heddle_kernel kernel;
-    void* const* buffers;  // into `pointers`
+    void* const* buffers;  // into pointers_
   };
 
-  Manifest manifest;
-  std::unique_ptr<KernelLibrary> library;
-  std::unique_ptr<ThreadPool> pool;
-  std::vector<AlignedBuffer> inputs;
-  std::vector<AlignedBuffer> outputs;
-  AlignedBuffer params;
-  AlignedBuffer arena;
-  AlignedBuffer workspace;
-  std::vector<void*> pointers;  // all calls' arguments, one after the other
-  std::vector<Call> calls;
+  static absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
+                                      std::vector<AlignedBuffer>* out) {
+    for (const TensorSpec& spec : specs) {
+      absl::StatusOr<AlignedBuffer> buffer = Allocate(spec.SizeBytes(), "tensor " + spec.name);
+      if (!buffer.ok()) return buffer.status();
+      out->push_back(*std::move(buffer));
+    }
+    return absl::OkStatus();
+  }
 
-  absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
-                               std::vector<AlignedBuffer>* out);
-  absl::Status AllocateMemory(const std::string& constants);
-  absl::Status Prepare();
-  void* Address(const BufferSlot& slot) const;
+  absl::Status AllocateMemory(const Module& module) {
+    const Manifest& manifest = module.manifest;
+    if (absl::Status s = AllocateTensors(manifest.inputs, &inputs_); !s.ok()) return s;
+    if (absl::Status s = AllocateTensors(manifest.outputs, &outputs_); !s.ok()) return s;
+    const struct {
+      int64_t bytes;
+      const char* what;
+      AlignedBuffer* out;
+    } blocks[] = {
+        {static_cast<int64_t>(module.params.size()), "the parameters", &params_},
+        {manifest.arena_bytes, "intermediate results", &arena_},
+        {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
+    };
+    for (const auto& block : blocks) {
+      absl::StatusOr<AlignedBuffer> buffer = Allocate(block.bytes, block.what);
+      if (!buffer.ok()) return buffer.status();
+      *block.out = *std::move(buffer);
+    }
+    std::memcpy(params_.data(), module.params.data(), module.params.size());
+    return absl::OkStatus();
+  }
 
-  void Run(const Call& call) const { call.kernel(call.buffers, workspace.data(), pool->host()); }
+  void* Address(const BufferSlot& slot) const {
+    switch (slot.place) {
+      case Place::kInput:
+        return inputs_[slot.index].data();
+      case Place::kOutput:
+        return outputs_[slot.index].data();
+      case Place::kParam:
+        return params_.data() + slot.index;
+      case Place::kArena:
+        return arena_.data() + slot.index;
+    }
+    return nullptr;  // CheckModule admits no other place
+  }
+
+  absl::Status Bind(const Manifest& manifest) {
+    std::vector<heddle_kernel> kernels;
+    for (const KernelSpec& spec : manifest.kernels) {
+      absl::StatusOr<heddle_kernel> kernel = library_->Find(spec.symbol);
+      if (!kernel.ok()) return kernel.status();
+      kernels.push_back(*kernel);
+    }
+    size_t total = 0;
+    for (const CallSpec& call : manifest.calls) total += call.buffers.size();
+    pointers_.reserve(total);  // calls keep addresses of its elements
+    for (const CallSpec& call : manifest.calls) {
+      calls_.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
+      for (const BufferSlot& slot : call.buffers) pointers_.push_back(Address(slot));
+    }
+    return absl::OkStatus();
+  }
+
+  void Run(const Call& call) const { call.kernel(call.buffers, workspace_.data(), pool_->host()); }
+
+  std::unique_ptr<KernelLibrary> library_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::vector<AlignedBuffer> inputs_;
+  std::vector<AlignedBuffer> outputs_;
+  AlignedBuffer params_;
+  AlignedBuffer arena_;
+  AlignedBuffer workspace_;
+  std::vector<void*> pointers_;  // all calls' arguments, one after the other
+  std::vector<Call> calls_;
 };
 
-absl::Status Executor::Impl::AllocateTensors(const std::vector<TensorSpec>& specs,
-                                             std::vector<AlignedBuffer>* out) {
-  for (const TensorSpec& spec : specs) {
-    absl::StatusOr<AlignedBuffer> buffer = Allocate(spec.SizeBytes(), "tensor " + spec.name);
-    if (!buffer.ok()) return buffer.status();
-    out->push_back(*std::move(buffer));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Executor::Impl::AllocateMemory(const std::string& constants) {
-  if (absl::Status s = AllocateTensors(manifest.inputs, &inputs); !s.ok()) return s;
-  if (absl::Status s = AllocateTensors(manifest.outputs, &outputs); !s.ok()) return s;
-  const struct {
-    int64_t bytes;
-    const char* what;
-    AlignedBuffer* out;
-  } blocks[] = {
-      {static_cast<int64_t>(constants.size()), "the parameters", &params},
-      {manifest.arena_bytes, "intermediate results", &arena},
-      {manifest.workspace_bytes, "the kernels' workspace", &workspace},
-  };
-  for (const auto& block : blocks) {
-    absl::StatusOr<AlignedBuffer> buffer = Allocate(block.bytes, block.what);
-    if (!buffer.ok()) return buffer.status();
-    *block.out = *std::move(buffer);
-  }
-  std::memcpy(params.data(), constants.data(), constants.size());
-  return absl::OkStatus();
-}
-
-void* Executor::Impl::Address(const BufferSlot& slot) const {
-  switch (slot.place) {
-    case Place::kInput:
-      return inputs[slot.index].data();
-    case Place::kOutput:
-      return outputs[slot.index].data();
-    case Place::kParam:
-      return params.data() + slot.index;
-    case Place::kArena:
-      return arena.data() + slot.index;
-  }
-  return nullptr;  // CheckModule admits no other place
-}
-
-absl::Status Executor::Impl::Prepare() {
-  std::vector<heddle_kernel> kernels;
-  for (const KernelSpec& spec : manifest.kernels) {
-    absl::StatusOr<heddle_kernel> kernel = library->Find(spec.symbol);
-    if (!kernel.ok()) return kernel.status();
-    kernels.push_back(*kernel);
-  }
-  size_t total = 0;
-  for (const CallSpec& call : manifest.calls) total += call.buffers.size();
-  pointers.reserve(total);  // calls keep addresses of its elements
-  for (const CallSpec& call : manifest.calls) {
-    calls.push_back({kernels[call.kernel], pointers.data() + pointers.size()});
-    for (const BufferSlot& slot : call.buffers) pointers.push_back(Address(slot));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const Options& options) {
-  if (absl::Status s = CheckModule(module); !s.ok()) return s;
+absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& module,
+                                                                const Executor::Options& options) {
   const int threads = options.threads == 0 ? module.manifest.threads : options.threads;
   if (threads < 1 || threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", threads, "; it must be between 1 and ", kMaxThreads));
   }
   if (absl::Status s = CheckCpu(module.manifest); !s.ok()) return s;
-  auto impl = std::make_unique<Impl>();
-  absl::StatusOr<std::unique_ptr<KernelLibrary>> library = KernelLibrary::Load(module.code);
-  if (!library.ok()) return library.status();
-  impl->library = *std::move(library);
-  impl->manifest = std::move(module.manifest);
-  if (absl::Status s = impl->AllocateMemory(module.params); !s.ok()) return s;
-  if (absl::Status s = impl->Prepare(); !s.ok()) return s;
-  impl->pool = std::make_unique<ThreadPool>(threads, options.cpus);
-  return std::unique_ptr<Executor>(new Executor(std::move(impl)));
+  auto backend = std::make_unique<CpuBackend>();
+  if (absl::Status s = backend->Prepare(module, threads, options.cpus); !s.ok()) return s;
+  return backend;
 }
 
-Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const Options& options) {
+  if (absl::Status s = CheckModule(module); !s.ok()) return s;
+  absl::StatusOr<std::unique_ptr<ExecutorBackend>> backend =
+      module.manifest.ForGpu() ? MakeCudaBackend(module, options.gpu)
+                               : MakeCpuBackend(module, options);
+  if (!backend.ok()) return backend.status();
+  return std::unique_ptr<Executor>(new Executor(std::move(module.manifest), *std::move(backend)));
+}
+
+Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)
+    : manifest_(std::move(manifest)), backend_(std::move(backend)) {}
 Executor::~Executor() = default;
 
-const Manifest& Executor::manifest() const { return impl_->manifest; }
-void* Executor::InputData(int index) { return impl_->inputs[index].data(); }
-const void* Executor::OutputData(int index) const { return impl_->outputs[index].data(); }
+const Manifest& Executor::manifest() const { return manifest_; }
+void* Executor::InputData(int index) { return backend_->InputData(index); }
+const void* Executor::OutputData(int index) const { return backend_->OutputData(index); }
+const absl::Status& Executor::status() const { return status_; }
 
-void Executor::Run() {
-  for (const Impl::Call& call : impl_->calls) impl_->Run(call);
+absl::Status Executor::Run() {
+  absl::Status status = backend_->Run();
+  status_.Update(status);
+  return status;
 }
 
 std::vector<double> Executor::ProfileNs(int rounds) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<Timing> timings(impl_->calls.size());
+  std::vector<Timing> timings(manifest_.calls.size());
+  std::vector<double> ns;
   for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < impl_->calls.size(); ++i) {
-      const Clock::time_point start = Clock::now();
-      impl_->Run(impl_->calls[i]);
-      const std::chrono::duration<double, std::nano> elapsed = Clock::now() - start;
-      timings[i].samples_ns.push_back(elapsed.count());
+    ns.clear();
+    if (absl::Status s = backend_->Profile(&ns); !s.ok()) {
+      status_.Update(s);
+      return {};
     }
+    for (size_t i = 0; i < ns.size(); ++i) timings[i].samples_ns.push_back(ns[i]);
   }
   std::vector<double> medians;
   for (const Timing& timing : timings) medians.push_back(timing.MedianNs());

@@ -13,13 +13,17 @@
 
 namespace heddle::runtime {
 
+class ExecutorBackend;
+
 class Executor {
  public:
   struct Options {
     int threads = 0;        // 0: the module's
     std::vector<int> cpus;  // pinning of the pool's workers
+    int gpu = 0;            // of a module for GPUs: which
   };
-  // FailedPrecondition if the code needs CPU features this machine lacks (names them).
+  // FailedPrecondition if the code needs CPU features this machine lacks (names them), or a GPU
+  // that it has not.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module, const Options& options);
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module) {
     return Create(std::move(module), Options());
@@ -27,18 +31,23 @@ class Executor {
   ~Executor();
 
   const Manifest& manifest() const;
-  // Dense row-major memory owned by the executor, valid for its lifetime; write inputs, Run, read
-  // outputs.
+  // Dense row-major memory of the host owned by the executor, valid for its lifetime; write inputs,
+  // Run, read outputs.
   void* InputData(int index);
   const void* OutputData(int index) const;
-  void Run();
-  // Per-call times (one entry per manifest().calls), `rounds` runs, medians in nanoseconds.
+  // Fails on a GPU only, where it includes the copies of inputs and outputs.
+  absl::Status Run();
+  // Per-call times (one entry per manifest().calls), `rounds` runs, medians in nanoseconds. On a
+  // GPU without the copies; empty after a failure.
   std::vector<double> ProfileNs(int rounds);
+  // The first failure of any run, for those who run many times.
+  const absl::Status& status() const;
 
  private:
-  struct Impl;
-  explicit Executor(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend);
+  const Manifest manifest_;
+  const std::unique_ptr<ExecutorBackend> backend_;
+  absl::Status status_;
 };
 
 }  // namespace heddle::runtime

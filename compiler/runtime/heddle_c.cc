@@ -114,8 +114,8 @@ int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_
 
 int heddle_run(heddle_model* model) {
   return Guarded([&] {
-    model->executor->Run();
-    return 0;
+    const absl::Status status = model->executor->Run();
+    return status.ok() ? 0 : Fail(status);
   });
 }
 

@@ -6,10 +6,12 @@
 //   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
 //                 inputs, outputs, kernels (symbol, task key, label, flops, schedule source),
 //                 calls, arena size, sections with offset, size and XXH3
-//   sections      each at a 64-byte aligned offset: "code" (an ELF shared object), "params"
+//   sections      each at a 64-byte aligned offset: "code" (an ELF shared object; for GPUs a
+//   cubin),
+//                 "params"
 //
 // This folder stands alone: it includes nothing of ours; to run a module it needs libc, libm,
-// threads, and Abseil's status library.
+// threads, and Abseil's status library, and for a module for GPUs the driver's library.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/runtime/gpu_launch.h"
 
 namespace heddle::runtime {
 
@@ -46,6 +49,7 @@ struct KernelSpec {
   double record_ms = 0;   // the record's measured time, 0 if none
   bool winograd = false;  // computed in Winograd's form, which is less exact than the direct one
   int64_t untouched_bytes = 0;  // of its inputs: what a call does not read, as of a table looked up
+  std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
 };
 
 struct CallSpec {
@@ -67,6 +71,8 @@ struct Manifest {
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of the kernels'
+
+  bool ForGpu() const { return target.rfind("cuda ", 0) == 0; }
 };
 
 struct Module {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/aligned_buffer.h"
+#include "compiler/runtime/cuda_kernel.h"
 
 namespace heddle::runtime {
 namespace {
@@ -76,6 +77,10 @@ absl::Status CheckKernel(const KernelSpec& kernel, const Manifest& manifest) {
     return Bad(absl::StrCat("kernel '", kernel.symbol, "' wants ", kernel.workspace_bytes,
                             " bytes of workspace, the module has ", manifest.workspace_bytes));
   }
+  if (manifest.ForGpu() == kernel.launches.empty()) {
+    return Bad(absl::StrCat("kernel '", kernel.symbol, "' has ", kernel.launches.size(),
+                            " launches and is for ", manifest.target));
+  }
   return absl::OkStatus();
 }
 
@@ -88,6 +93,11 @@ absl::Status CheckCall(size_t index, const Module& module) {
     if (IsValid(call.buffers[k], module)) continue;
     return Bad(absl::StrCat("call ", index, ", buffer ", k, " lies outside its place"));
   }
+  const KernelSpec& kernel = module.manifest.kernels[static_cast<size_t>(call.kernel)];
+  if (!module.manifest.ForGpu()) return absl::OkStatus();
+  const absl::Status launches =
+      CheckLaunches(kernel.launches, call.buffers.size(), kernel.workspace_bytes);
+  if (!launches.ok()) return Bad(std::string(launches.message()));
   return absl::OkStatus();
 }
 

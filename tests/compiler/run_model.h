@@ -44,7 +44,7 @@ inline absl::StatusOr<std::vector<std::string>> RunModule(runtime::Module module
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::memcpy(executor->InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());
     }
-    executor->Run();
+    HEDDLE_RETURN_IF_ERROR(executor->Run());
   }
   std::vector<std::string> outputs;
   for (const runtime::TensorSpec& spec : executor->manifest().outputs) {

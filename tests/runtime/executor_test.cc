@@ -27,7 +27,7 @@ TEST(ExecutorTest, RunsTheCallsInOrderWithAnyNumberOfThreads) {
     auto* in = static_cast<float*>((*executor)->InputData(0));
     for (int run = 0; run < 3; ++run) {
       for (int i = 0; i < kLength; ++i) in[i] = static_cast<float>(run + i % 7);
-      (*executor)->Run();
+      ASSERT_TRUE((*executor)->Run().ok());
       const auto* out = static_cast<const float*>((*executor)->OutputData(0));
       for (int i = 0; i < kLength; ++i) {
         const float sum = static_cast<float>(run + i % 7) + static_cast<float>(i) * 0.25f;

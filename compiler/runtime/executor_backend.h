@@ -1,0 +1,27 @@
+// What runs the calls of a module: the processor (executor.cc) or a GPU (cuda_executor.cc). Private
+// to this folder.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/runtime/module.h"
+
+namespace heddle::runtime {
+
+class ExecutorBackend {
+ public:
+  virtual ~ExecutorBackend() = default;
+  // The host's memory of a tensor.
+  virtual void* InputData(int index) = 0;
+  virtual const void* OutputData(int index) const = 0;
+  virtual absl::Status Run() = 0;
+  // One run; appends the time of every call.
+  virtual absl::Status Profile(std::vector<double>* ns) = 0;
+};
+
+// `module` was checked. Errors as Executor::Create.
+absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu);
+
+}  // namespace heddle::runtime

@@ -1,0 +1,150 @@
+// Whole modules on a GPU, with a driver without one in place (fake_cuda.h): what is copied,
+// launched and kept, and what a file may not make it do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "compiler/runtime/cuda_driver.h"
+#include "compiler/runtime/executor.h"
+#include "tests/runtime/fake_cuda.h"
+
+namespace heddle::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kLength = 16;
+constexpr int64_t kBytes = kLength * sizeof(float);
+
+// y = (x + p) * 2, by way of the arena and the workspace.
+Module MakeModule() {
+  Module module;
+  Manifest& m = module.manifest;
+  m.producer = "test";
+  m.model = "two kernels";
+  m.target = "cuda -arch=sm_90";
+  m.inputs = {{"x", "f32", {kLength}}};
+  m.outputs = {{"y", "f32", {kLength}}};
+  m.arena_bytes = 128;
+  m.workspace_bytes = 512;
+  KernelSpec add, twice;
+  add.symbol = "add";
+  add.launches = {{.symbol = "add_0", .grid = {2, 1, 1}, .arguments = {{0, 0}, {1, 0}, {2, 0}}}};
+  twice.symbol = "twice";
+  twice.workspace_bytes = 512;
+  twice.launches = {{.symbol = "copy_0", .arguments = {{0, 0}, {-1, 256}}},
+                    {.symbol = "twice_1", .arguments = {{-1, 256}, {1, 0}}}};
+  m.kernels = {add, twice};
+  m.calls = {
+      {0, {{Place::kInput, 0, kBytes}, {Place::kParam, 64, kBytes}, {Place::kArena, 64, kBytes}}},
+      {1, {{Place::kArena, 64, kBytes}, {Place::kOutput, 0, kBytes}}}};
+  module.code = test::FakeCubin();
+  module.params.resize(128);
+  for (int i = 0; i < kLength; ++i) {
+    const float value = static_cast<float>(i) / 4;
+    std::memcpy(module.params.data() + 64 + i * sizeof(float), &value, sizeof(float));
+  }
+  return module;
+}
+
+void RunKernel(const test::FakeLaunch& launch) {
+  const auto data = [&](int i) {
+    return reinterpret_cast<float*>(*static_cast<CuPointer*>(launch.arguments[i]));
+  };
+  for (int i = 0; i < kLength; ++i) {
+    if (launch.symbol == "add_0") data(2)[i] = data(0)[i] + data(1)[i];
+    if (launch.symbol == "copy_0") data(1)[i] = data(0)[i];
+    if (launch.symbol == "twice_1") data(1)[i] = 2 * data(0)[i];
+  }
+}
+
+class CudaExecutorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv(kCudaDriverVariable, HEDDLE_FAKE_CUDA, 1);
+    fake_ = &test::FakeCuda(HEDDLE_FAKE_CUDA);
+    *fake_ = {};
+    fake_->on_launch = RunKernel;
+  }
+  void TearDown() override { EXPECT_EQ(fake_->sticky == 0 ? fake_->Leaks() : "", ""); }
+  test::FakeCudaState* fake_ = nullptr;
+};
+
+TEST_F(CudaExecutorTest, RunsAFileAndAllocatesNothingAfterwards) {
+  const auto module = ParseModule(SerializeModule(MakeModule()));
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(module->manifest.kernels[1].launches, MakeModule().manifest.kernels[1].launches);
+  auto executor = Executor::Create(*module);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  auto* x = static_cast<float*>((*executor)->InputData(0));
+  const auto* y = static_cast<const float*>((*executor)->OutputData(0));
+  for (int run = 0; run < 3; ++run) {
+    for (int i = 0; i < kLength; ++i) x[i] = static_cast<float>(run * i);
+    fake_->calls.clear();
+    ASSERT_TRUE((*executor)->Run().ok());
+    for (int i = 0; i < kLength; ++i) {
+      ASSERT_EQ(y[i], 2 * (static_cast<float>(run * i) + static_cast<float>(i) / 4)) << i;
+    }
+    EXPECT_EQ(fake_->calls,
+              (std::vector<std::string>{"cuCtxSetCurrent", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
+                                        "cuLaunchKernel", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2",
+                                        "cuStreamSynchronize"}));
+  }
+  fake_->launch_ns = [](const test::FakeLaunch& l) { return l.symbol == "add_0" ? 5e3 : 7e3; };
+  const std::vector<double> times = (*executor)->ProfileNs(3);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_NEAR(times[0], 5e3, 5);
+  EXPECT_NEAR(times[1], 14e3, 5);
+}
+
+TEST_F(CudaExecutorTest, AModuleForAnotherGpuSaysSo) {
+  for (const char* arch : {"sm_80", "sm_91", "sm_100", "sm_89a", "x"}) {
+    Module module = MakeModule();
+    module.manifest.target = std::string("cuda -arch=") + arch;
+    const auto executor = Executor::Create(module);
+    EXPECT_TRUE(absl::IsFailedPrecondition(executor.status())) << arch;
+    EXPECT_THAT(std::string(executor.status().message()),
+                HasSubstr("this GPU (Fake GPU (12 GB)) is sm_90: compile it for"));
+  }
+  Module module = MakeModule();
+  module.manifest.target = "cuda -arch=sm_90a";
+  EXPECT_TRUE(Executor::Create(module).ok());
+}
+
+TEST_F(CudaExecutorTest, AFileMustNotReachBeyondItsMemory) {
+  const auto refused = [](void (*spoil)(Module&)) {
+    Module module = MakeModule();
+    spoil(module);
+    return absl::IsInvalidArgument(ParseModule(SerializeModule(module)).status());
+  };
+  auto launch = [](Module& m) -> GpuLaunch& { return m.manifest.kernels[1].launches[0]; };
+  static auto* at = &launch;
+  EXPECT_TRUE(refused([](Module& m) { (*at)(m).arguments[0].buffer = 2; }));
+  EXPECT_TRUE(refused([](Module& m) { (*at)(m).arguments[1].workspace_offset = 1024; }));
+  EXPECT_TRUE(refused([](Module& m) { (*at)(m).grid[1] = 0; }));
+  EXPECT_TRUE(refused([](Module& m) { m.manifest.kernels[0].launches.clear(); }));
+  EXPECT_TRUE(refused([](Module& m) { m.manifest.target = "llvm -mcpu=x"; }));
+  EXPECT_TRUE(refused([](Module& m) { m.manifest.calls[0].buffers.pop_back(); }));
+}
+
+TEST_F(CudaExecutorTest, AFailureIsToldAndKept) {
+  auto executor = Executor::Create(MakeModule());
+  ASSERT_TRUE(executor.ok());
+  fake_->failures["cuStreamSynchronize"] = {1, 700};
+  EXPECT_TRUE(absl::IsAborted((*executor)->Run()));
+  EXPECT_TRUE((*executor)->ProfileNs(1).empty());
+  EXPECT_THAT(std::string((*executor)->status().message()), HasSubstr("ILLEGAL_ADDRESS"));
+}
+
+TEST_F(CudaExecutorTest, MemoryThatIsNotThereIsAnErrorWithoutLeaks) {
+  for (int nth = 1; nth <= 5; ++nth) {
+    fake_->failures["cuMemAlloc_v2"] = {nth, 2};
+    EXPECT_TRUE(absl::IsResourceExhausted(Executor::Create(MakeModule()).status())) << nth;
+    EXPECT_EQ(fake_->Leaks(), "") << nth;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::runtime
