@@ -25,6 +25,8 @@ std::string OutcomeWord(v1::Outcome outcome) {
       return "crash";
     case v1::OUTCOME_RUN_TIMEOUT:
       return "run timeout";
+    case v1::OUTCOME_EXCEEDS_LIMITS:
+      return "over limits";
     case v1::OUTCOME_LOST:
       return "lost";
     default:

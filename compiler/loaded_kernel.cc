@@ -13,6 +13,12 @@ absl::StatusOr<AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, " (", bytes, " bytes)"));
 }
 
+absl::Status CheckKernelCount(const codegen::Artifact& artifact) {
+  if (artifact.kernels.size() == 1 || artifact.kernels.size() == 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("artifact has ", artifact.kernels.size(),
+                                                 " kernels, not one and maybe a prepack"));
+}
+
 absl::StatusOr<LoadedKernel> LoadedKernel::Load(const runtime::KernelLibrary& library,
                                                 const codegen::KernelInfo& info,
                                                 const MemoryByName& memory) {

@@ -23,6 +23,9 @@ using MemoryByName = std::map<std::string, Memory>;
 // ResourceExhausted naming `what`.
 absl::StatusOr<runtime::AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes);
 
+// InvalidArgument unless there is one kernel, and maybe one that prepacks its constants.
+absl::Status CheckKernelCount(const codegen::Artifact& artifact);
+
 class LoadedKernel {
  public:
   LoadedKernel() = default;

@@ -30,6 +30,7 @@ struct MeasureOptions {
   runtime::TimingOptions timing = ColdTiming();
   int threads = 1;
   std::vector<int> cpus;  // the slot's cores
+  std::string device;     // "cuda:0": the GPU that measures; empty: the cores
   // Elements of each output that are compared with the program's definition: corners and random
   // ones. The first candidate that is right there gives whole outputs, with which all later ones
   // are compared in full.
@@ -54,7 +55,8 @@ class WorkloadBench {
   // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are
   // poisoned beforehand, so an unwritten element is found too, and results are checked again after
   // a second run. DataLoss "suspiciously fast: ..." for a time no machine reaches.
-  // InvalidArgument if the code does not load.
+  // InvalidArgument if the code does not load. On a GPU also Aborted: the process cannot use it any
+  // more (runtime/cuda_driver.h), which the candidate need not be guilty of.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };
 

@@ -48,7 +48,7 @@ absl::Status CheckRecord(const v1::Record& record) {
   if (record.device_key().empty()) return bad("device_key is empty");
   if (record.trace().size() > (1 << 20)) return bad("trace is over 1 MiB");
   const v1::Measurement& measured = record.measurement();
-  if (measured.outcome() < v1::OUTCOME_OK || measured.outcome() > v1::OUTCOME_LOST)
+  if (measured.outcome() < v1::OUTCOME_OK || !v1::Outcome_IsValid(measured.outcome()))
     return bad("no outcome");
   if (measured.outcome() == v1::OUTCOME_OK && measured.samples_ns().empty())
     return bad("outcome OK without samples");

@@ -11,6 +11,11 @@
 namespace heddle::scheduler {
 namespace {
 
+// What a worker may say became of a candidate: that it was lost only its absence says.
+bool MayTell(v1::Outcome outcome) {
+  return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
+}
+
 constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
@@ -286,9 +291,8 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
         out.message = built.failure().message();
         // A failure that calls itself OK would leave the candidate without an artifact to profile.
         const v1::Outcome outcome = built.failure().outcome();
-        out.outcome = outcome > v1::OUTCOME_OK && outcome < v1::OUTCOME_LOST
-                          ? outcome
-                          : v1::OUTCOME_BUILD_ERROR;
+        out.outcome =
+            MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
       }
       environment_.post(std::move(out), std::move(payload));
       break;
@@ -297,7 +301,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       payload.measurement = event.profiled().measurement();
       place(&payload.measurement);
       v1::Outcome outcome = payload.measurement.outcome();
-      const bool sane = outcome >= v1::OUTCOME_OK && outcome < v1::OUTCOME_LOST &&
+      const bool sane = MayTell(outcome) &&
                         (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
       if (!sane) break;  // no answer: the end of the stage counts it as lost
       CandidateProfiled out{order_.attempt,

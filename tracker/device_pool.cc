@@ -24,7 +24,7 @@ absl::Status CheckSlot(const SlotSpec& slot) {
   if (slot.name.empty() || slot.name.size() > kMaxNameBytes) {
     return absl::InvalidArgumentError("a slot's name has 1 to 128 characters");
   }
-  if (slot.cores.empty()) {
+  if (slot.cores.empty() && slot.kind != SlotKind::kDevice) {  // a GPU's needs none
     return absl::InvalidArgumentError(absl::StrCat("slot ", slot.name, " has no cores"));
   }
   for (int core : slot.cores) {

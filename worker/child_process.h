@@ -16,9 +16,9 @@ namespace heddle::worker {
 
 struct ChildOptions {
   std::vector<std::string>
-      command;             // program and first arguments; the limits follow (stage_child.h)
-  std::vector<int> cores;  // empty: any
-  int64_t memory_limit_bytes = 0;
+      command;                     // program and first arguments; the limits follow (stage_child.h)
+  std::vector<int> cores;          // empty: any
+  int64_t memory_limit_bytes = 0;  // of addresses (stage_child.h); 0: none
 };
 
 struct ChildEnd {

@@ -15,12 +15,18 @@
 
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/target.h"
+#include "compiler/runtime/cuda_device.h"
+#include "compiler/runtime/nvml.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
 #include "worker/stages.h"
 #include "worker/worker_server.h"
 
 namespace {
+
+using heddle::runtime::DescribeCudaDevice;
+using heddle::runtime::GpuClockLock;
+using heddle::runtime::ParseCudaDevice;
 
 // The supervisor itself keeps off the cores that measure. Returns where it runs then.
 std::vector<int> ConfineToOwnCores(const std::vector<heddle::worker::SlotConfig>& slots) {
@@ -56,6 +62,8 @@ int main(int argc, char** argv) {
   options.tracker = "127.0.0.1:9191";
   std::vector<std::string> cpu_slots;
   std::vector<std::string> device_slots;
+  std::vector<std::string> gpus;
+  int gpu_clock_mhz = 0;
   int grace_s = 5;
   bool verbose = false;
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
@@ -69,6 +77,10 @@ int main(int argc, char** argv) {
   app.add_option("--cpu-slots", cpu_slots,
                  "Slots for everything but profiling: cores joined by '-', slots by ','");
   app.add_option("--device-slots", device_slots, "Slots for profiling, likewise");
+  app.add_option("--profile", gpus,
+                 "GPUs to profile on, each a slot of its own: cuda:0, several by ','");
+  app.add_option("--gpu-clock", gpu_clock_mhz,
+                 "Hold the GPUs' clock at so many MHz while this runs (needs the right to)");
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
   app.add_option("--memory-limit", options.runner.memory_limit_bytes, "Bytes a stage may use")
@@ -89,11 +101,17 @@ int main(int argc, char** argv) {
   if (verbose) spdlog::set_level(spdlog::level::debug);
 
   auto slots = heddle::worker::ParseSlots(cpu_slots, device_slots, heddle::worker::UsableCores());
-  if (!slots.ok()) {
-    spdlog::error("{}", std::string(slots.status().message()));
+  auto gpu_slots = heddle::worker::ParseGpuSlots(gpus);
+  for (const absl::Status& status : {slots.status(), gpu_slots.status()}) {
+    if (status.ok()) continue;
+    spdlog::error("{}", std::string(status.message()));
     return 2;
   }
   options.slots = *slots;
+  if (slots->empty() && gpu_slots->empty()) {
+    spdlog::error("no slots: give --cpu-slots, --device-slots, --profile, or several of them");
+    return 2;
+  }
   const auto target = heddle::codegen::ResolveTarget(heddle::ir::Target{});
   if (!target.ok()) {
     spdlog::error("{}", std::string(target.status().message()));
@@ -110,6 +128,24 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  // A driver has threads.
+  std::vector<std::unique_ptr<GpuClockLock>> clocks;
+  for (heddle::worker::SlotConfig& slot : *gpu_slots) {
+    const auto gpu = DescribeCudaDevice(ParseCudaDevice(slot.gpu).value_or(-1));
+    if (!gpu.ok()) {
+      spdlog::error("--profile {}: {}", slot.gpu, std::string(gpu.status().message()));
+      return 2;
+    }
+    slot.device_key = gpu->DeviceKey();
+    slot.target = "cuda -arch=" + gpu->arch;
+    spdlog::info("{}: {}, {}, CUDA {}; device key {}", slot.gpu, gpu->name, gpu->arch, gpu->driver,
+                 slot.device_key);
+    clocks.push_back(std::make_unique<GpuClockLock>(gpu->pci, gpu_clock_mhz));
+    if (!clocks.back()->status().ok())
+      spdlog::warn("{}: {}", slot.gpu, std::string(clocks.back()->status().message()));
+    options.slots.push_back(std::move(slot));
+  }
 
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto worker = heddle::worker::WorkerServer::Start(options);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace heddle::worker {
 namespace {
@@ -55,8 +56,27 @@ absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string
       }
     }
   }
-  if (slots.empty())
-    return absl::InvalidArgumentError("no slots: give --cpu-slots, --device-slots, or both");
+  return slots;
+}
+
+absl::StatusOr<std::vector<SlotConfig>> ParseGpuSlots(const std::vector<std::string>& values) {
+  std::vector<SlotConfig> slots;
+  std::set<std::string> names;
+  for (const std::string& value : values) {
+    for (const std::string& text : std::vector<std::string>(absl::StrSplit(value, ','))) {
+      int ordinal = -1;
+      if (!absl::StartsWith(text, "cuda:") || !absl::SimpleAtoi(text.substr(5), &ordinal) ||
+          ordinal < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", text, "' is no GPU; name one like cuda:0"));
+      }
+      SlotConfig slot{.name = absl::StrCat("cuda", ordinal), .device = true, .cores = {}};
+      slot.gpu = absl::StrCat("cuda:", ordinal);
+      if (!names.insert(slot.name).second)
+        return absl::InvalidArgumentError(absl::StrCat("slot ", slot.name, " twice"));
+      slots.push_back(std::move(slot));
+    }
+  }
   return slots;
 }
 

@@ -56,9 +56,12 @@ absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
   return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
 }
 
-// What the child must know of the slot's past.
-v1::StageStart WithGuard(v1::StageStart start, const SlotGuard* guard) {
-  if (start.kind() == v1::STAGE_PROFILE && guard != nullptr) {
+// What the child must know of the slot and its past.
+v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
+  if (start.kind() != v1::STAGE_PROFILE) return start;
+  start.mutable_profile()->set_device(options.gpu);
+  const SlotGuard* guard = options.guard;
+  if (guard != nullptr) {
     start.mutable_profile()->set_canary_usual_ns(guard->CanaryUsualNs(start.slot()));
     start.mutable_profile()->set_unguarded(!guard->options().on);
   }
@@ -71,7 +74,7 @@ std::string Mebibytes(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB");
 
 StageRunner::StageRunner(const v1::StageStart& start, const RunnerOptions& options,
                          StageCaller& caller, StageSession& session)
-    : start_(WithGuard(start, options.guard)),
+    : start_(WithSlot(start, options)),
       options_(options),
       memory_limit_bytes_(start.memory_limit_bytes() > 0 ? start.memory_limit_bytes()
                                                          : options.memory_limit_bytes),
@@ -104,7 +107,9 @@ void StageRunner::StartChild() {
   absl::StatusOr<std::unique_ptr<ChildProcess>> child =
       ChildProcess::Start({.command = options_.child_command,
                            .cores = options_.cores,
-                           .memory_limit_bytes = memory_limit_bytes_});
+                           // A GPU's driver reserves as many addresses as there is memory of any
+                           // kind: what is resident counts.
+                           .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ : 0});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
   decoder_ = FrameDecoder();
@@ -270,7 +275,8 @@ bool StageRunner::HandleResult(v1::StageEvent& event) {
   if (evidence != nullptr) {
     evidence->set_worker(options_.worker);
     evidence->set_slot(start_.slot());
-    if (options_.guard != nullptr && event.has_profiled())
+    // The guard watches cores; a GPU's clock and temperature are in its own evidence.
+    if (options_.guard != nullptr && options_.gpu.empty() && event.has_profiled())
       options_.guard->Observe(start_.slot(), *evidence, MonotonicNow());
   }
   items_.pop_front();

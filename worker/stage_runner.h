@@ -26,6 +26,7 @@ namespace heddle::worker {
 struct RunnerOptions {
   std::vector<std::string> child_command;  // program and arguments up to kStageChildFlag
   std::vector<int> cores;                  // the slot's
+  std::string gpu{};                       // the slot's: "cuda:0"; empty: it has none
   int64_t memory_limit_bytes = int64_t{4} << 30;
   absl::Duration stage_limit = absl::Minutes(10);      // where the caller sets none
   absl::Duration candidate_limit = absl::Seconds(30);  // where the caller sets none

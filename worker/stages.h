@@ -21,5 +21,7 @@ absl::Status RunUpdate(const v1::StageStart& start, StageIo& io);
 // stages_candidates.cc
 absl::Status RunBuild(const v1::StageStart& start, StageIo& io);
 absl::Status RunProfile(const v1::StageStart& start, StageIo& io);
+// stages_gpu.cc
+absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io);
 
 }  // namespace heddle::worker

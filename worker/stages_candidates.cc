@@ -1,16 +1,15 @@
 // build and profile: the stages that take candidates one by one.
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/measure.h"
+#include "worker/candidates.h"
 #include "worker/evidence.h"
 #include "worker/guard.h"
 #include "worker/monotonic.h"
@@ -22,25 +21,10 @@ namespace {
 
 // An event with an artifact has to fit a message; kernels are some ten KB.
 constexpr size_t kMaxArtifactBytes = 3 << 20;
-constexpr int kMaxRepeats = 1000;
 // Repeating what was disturbed may use so much of a candidate's time limit, and of the stage's:
 // the rest is for the candidates that are left.
 constexpr int kRepeatPart = 3;
 constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // where the start tells none
-
-void TellStarted(StageIo& io, int64_t candidate) {
-  v1::StageEvent event;
-  event.mutable_candidate_started()->set_candidate(candidate);
-  io.Write(event);
-}
-
-int64_t NanosSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
-                                                              begin)
-      .count();
-}
-
-std::string OneLine(absl::string_view text) { return absl::StrReplaceAll(text, {{"\n", " "}}); }
 
 absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const std::string& trace,
                                            const ir::Target& target) {
@@ -50,67 +34,6 @@ absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const st
     return absl::FailedPreconditionError(absl::StrCat("its code has ",
                                                       artifact.shared_object.size(), " bytes; ",
                                                       kMaxArtifactBytes, " are allowed"));
-  }
-  return artifact;
-}
-
-v1::Outcome OutcomeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kDataLoss:
-      return v1::OUTCOME_WRONG_RESULT;
-    case absl::StatusCode::kInvalidArgument:  // the code does not load
-      return v1::OUTCOME_BUILD_ERROR;
-    default:
-      return v1::OUTCOME_RUN_CRASH;
-  }
-}
-
-absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec) {
-  MeasureOptions options;
-  if (spec.repeats() < 0 || spec.repeats() > kMaxRepeats) {
-    return absl::InvalidArgumentError(absl::StrCat("repeats are 0 to ", kMaxRepeats));
-  }
-  if (spec.repeats() > 0) options.timing.repeats = spec.repeats();
-  if (spec.min_repeat_us() < 0)
-    return absl::InvalidArgumentError("the minimum repeat time is not negative");
-  if (spec.min_repeat_us() > 0)
-    options.timing.min_repeat = absl::Microseconds(spec.min_repeat_us());
-  options.cpus = UsableCores();  // the supervisor has confined this process to the slot's
-  options.threads = spec.threads() > 0 ? spec.threads() : 1;
-  if (options.threads > static_cast<int>(options.cpus.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("a kernel of ", options.threads,
-                                                   " threads does not fit a slot of ",
-                                                   options.cpus.size(), " cores"));
-  }
-  return options;
-}
-
-v1::Artifact ToProto(codegen::Artifact artifact) {
-  v1::Artifact proto;
-  proto.set_shared_object(std::move(artifact.shared_object));
-  for (const codegen::KernelInfo& info : artifact.kernels) {
-    v1::Kernel* kernel = proto.add_kernels();
-    kernel->set_symbol(info.symbol);
-    kernel->set_workspace_bytes(info.workspace_bytes);
-    for (const codegen::Argument& argument : info.arguments) {
-      v1::Kernel::Argument* added = kernel->add_arguments();
-      added->set_name(argument.name);
-      added->set_bytes(argument.bytes);
-    }
-  }
-  return proto;
-}
-
-codegen::Artifact FromProto(const v1::Artifact& proto) {
-  codegen::Artifact artifact;
-  artifact.shared_object = proto.shared_object();
-  for (const v1::Kernel& kernel : proto.kernels()) {
-    codegen::KernelInfo& info = artifact.kernels.emplace_back();
-    info.symbol = kernel.symbol();
-    info.workspace_bytes = kernel.workspace_bytes();
-    for (const v1::Kernel::Argument& argument : kernel.arguments()) {
-      info.arguments.push_back({argument.name(), argument.bytes()});
-    }
   }
   return artifact;
 }
@@ -138,7 +61,7 @@ GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores
 
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
                         const std::vector<int>& cores, GuardOptions& guard) {
-  codegen::Artifact artifact = FromProto(item.artifact());
+  codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   artifact.winograd = UsesWinograd(item.candidate().trace());
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
@@ -175,14 +98,18 @@ absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
     const auto begin = std::chrono::steady_clock::now();
     absl::StatusOr<codegen::Artifact> artifact =
         BuildOne(start.build().workload(), candidate.trace(), target);
+    // No compiler here for the target: another worker may have one.
+    if (absl::IsUnavailable(artifact.status())) return artifact.status();
     v1::StageEvent event;
     v1::BuildResult* result = event.mutable_built();
     result->set_candidate(candidate.id());
     result->set_build_ns(NanosSince(begin));
     if (artifact.ok()) {
-      *result->mutable_artifact() = ToProto(*std::move(artifact));
+      *result->mutable_artifact() = ArtifactToProto(*std::move(artifact));
     } else {
-      result->mutable_failure()->set_outcome(v1::OUTCOME_BUILD_ERROR);
+      result->mutable_failure()->set_outcome(absl::IsResourceExhausted(artifact.status())
+                                                 ? v1::OUTCOME_EXCEEDS_LIMITS
+                                                 : v1::OUTCOME_BUILD_ERROR);
       result->mutable_failure()->set_message(OneLine(artifact.status().message()));
       result->mutable_failure()->set_build_ns(result->build_ns());
       result->mutable_failure()->mutable_evidence()->set_toolchain(HEDDLE_TOOLCHAIN);
@@ -193,6 +120,7 @@ absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
 }
 
 absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
+  if (!start.profile().device().empty()) return RunProfileOnGpu(start, io);
   HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkloadBench> bench,
                           WorkloadBench::Create(start.profile().workload(), options));

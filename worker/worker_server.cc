@@ -62,8 +62,8 @@ v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
     slot->set_kind(config.device ? v1::SLOT_DEVICE : v1::SLOT_CPU);
     slot->mutable_cores()->Assign(config.cores.begin(), config.cores.end());
     if (config.device) {
-      slot->set_device_key(options.device_key);
-      slot->set_target(options.target);
+      slot->set_device_key(config.gpu.empty() ? options.device_key : config.device_key);
+      slot->set_target(config.gpu.empty() ? options.target : config.target);
       slot->set_note(NoteOf(config, options.own_cores));
     }
   }

@@ -26,8 +26,8 @@ struct WorkerOptions {
   std::string id;
   std::string version;
   std::vector<SlotConfig> slots;
-  std::string device_key;  // of the device slots
-  std::string target;      // of the device slots: canonical, without -threads
+  std::string device_key;  // of the device slots of cores
+  std::string target;      // of the device slots of cores: canonical, without -threads
   RunnerOptions runner;    // its guard is the server's own
   SlotGuardOptions guard;
   // Looks at cores; tests give readings of their own.

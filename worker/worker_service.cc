@@ -103,7 +103,9 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
     return;
   }
   RunnerOptions options = runner_;
-  options.cores = table_->FindSlot(start.slot())->cores;
+  const SlotConfig& slot = *table_->FindSlot(start.slot());
+  options.cores = slot.cores;
+  options.gpu = slot.gpu;
   spdlog::debug("{} of {} begins on {}", v1::StageKind_Name(start.kind()), start.job(),
                 start.slot());
   v1::StageEvent last;

@@ -18,7 +18,8 @@ class StageCall;
 
 class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
  public:
-  // `runner.cores` is filled in per slot. Table and link must outlive the service.
+  // `runner.cores` and `runner.gpu` are filled in per slot. Table and link must outlive the
+  // service.
   WorkerServiceImpl(const RunnerOptions& runner, StageTable* table, TrackerLink* link)
       : runner_(runner), table_(table), link_(link) {}
   // Waits for the threads of all calls.

@@ -46,7 +46,20 @@ TEST(Slots, RefusalsNameTheSlot) {
   EXPECT_THAT(message({"5"}, {}), HasSubstr("core 5 is not usable here; usable are 0,1"));
   EXPECT_THAT(message({"0-0"}, {}), HasSubstr("names a core twice"));
   EXPECT_THAT(message({"0,0"}, {}), HasSubstr("cpu0 twice"));
-  EXPECT_THAT(message({}, {}), HasSubstr("no slots"));
+}
+
+TEST(Slots, GpusAreSlotsWithoutCores) {
+  const auto slots = ParseGpuSlots({"cuda:1,cuda:0", "cuda:12"});
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  ASSERT_EQ(slots->size(), 3u);
+  EXPECT_EQ((*slots)[0].name, "cuda1");
+  EXPECT_EQ((*slots)[0].gpu, "cuda:1");
+  EXPECT_TRUE((*slots)[0].device);
+  EXPECT_TRUE((*slots)[0].cores.empty());
+  EXPECT_FALSE(ShareCore((*slots)[0], (*slots)[0]));
+  for (const char* bad : {"", "0", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:0,cuda:0"}) {
+    EXPECT_FALSE(ParseGpuSlots({bad}).ok()) << bad;
+  }
 }
 
 }  // namespace
