@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda_backend.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
 #include "compiler/compile_internal.h"
@@ -80,10 +81,13 @@ class KernelTable {
     std::vector<ir::Program> lowered;
     for (const internal::LoweredWorkload& workload : lowered_) lowered.push_back(workload.kernel);
     HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
-                            codegen::CompileLlvm(lowered, target_.target));
+                            target_.target.kind == ir::TargetKind::kCuda
+                                ? codegen::CompileCuda(lowered, target_.target)
+                                : codegen::CompileLlvm(lowered, target_.target));
     for (size_t i = 0; i < specs_.size(); ++i) {
       specs_[i].symbol = artifact.kernels[i].symbol;
       specs_[i].workspace_bytes = artifact.kernels[i].workspace_bytes;
+      specs_[i].launches = artifact.kernels[i].launches;
     }
     if (options_.progress) options_.progress(Steps(), Steps(), "machine code");
     return artifact;
@@ -245,7 +249,7 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
   std::vector<ValueCall> value_calls;  // by group, then copies
   for (size_t i = 0; i < fused.groups.size(); ++i)
     value_calls.push_back({kernel_of[i], fused.groups[i].inputs, {}});
-  HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, &fused));
+  HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, resolved, &fused));
   for (size_t i = 0; i < fused.groups.size(); ++i) value_calls[i].taken = fused.groups[i].inputs;
   graph::MemoryPlanOptions memory = {.share = options.share_memory};
   for (int kernel : kernel_of) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/interpreter.h"
 #include "compiler/codegen/llvm_backend.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/loaded_kernel.h"
@@ -19,7 +20,8 @@ using graph::ValueId;
 
 class Prepacker {
  public:
-  explicit Prepacker(graph::FusedGraph* fused) : graph_(fused->graph), host_(1) {}
+  Prepacker(graph::FusedGraph* fused, bool interpret)
+      : graph_(fused->graph), interpret_(interpret), host_(1) {}
 
   absl::Status Build(const std::vector<const LoweredWorkload*>& kernels) {
     std::vector<ir::Program> programs;
@@ -28,7 +30,7 @@ class Prepacker {
         programs.push_back(*kernel->prepack);
       }
     }
-    if (programs.empty()) return absl::OkStatus();
+    if (programs.empty() || interpret_) return absl::OkStatus();
     HEDDLE_ASSIGN_OR_RETURN(artifact_, codegen::CompileLlvm(programs, ir::Target()));
     HEDDLE_ASSIGN_OR_RETURN(library_, runtime::KernelLibrary::Load(artifact_.shared_object));
     return absl::OkStatus();
@@ -52,10 +54,15 @@ class Prepacker {
       memory[input->name] = {copy.data(), static_cast<int64_t>(bytes.size())};
       given.push_back(std::move(copy));
     }
-    HEDDLE_ASSIGN_OR_RETURN(
-        const LoadedKernel loaded,
-        LoadedKernel::LoadPrepack(*library_, artifact_.kernels[index_.at(&kernel)], &memory));
-    loaded.Call(host_.host());
+    LoadedKernel loaded;
+    if (interpret_) {
+      HEDDLE_RETURN_IF_ERROR(Interpret(*kernel.prepack, &given, &memory));
+    } else {
+      HEDDLE_ASSIGN_OR_RETURN(
+          loaded,
+          LoadedKernel::LoadPrepack(*library_, artifact_.kernels[index_.at(&kernel)], &memory));
+      loaded.Call(host_.host());
+    }
     std::map<std::string, ValueId> made;
     for (const ir::BufferRef& output : kernel.prepack->outputs) {
       made[output->name] = AddConstant(*output, memory.at(output->name));
@@ -74,6 +81,26 @@ class Prepacker {
   }
 
  private:
+  // Runs the program on `memory` and what it makes, which is added there.
+  static absl::Status Interpret(const ir::Program& program,
+                                std::vector<runtime::AlignedBuffer>* owned, MemoryByName* memory) {
+    std::vector<codegen::TensorRef> tensors;
+    for (const auto* list : {&program.inputs, &program.outputs}) {
+      for (const ir::BufferRef& buffer : *list) {
+        if (!memory->contains(buffer->name)) {
+          HEDDLE_ASSIGN_OR_RETURN(runtime::AlignedBuffer made,
+                                  AllocateFor(buffer->name, buffer->SizeBytes()));
+          (*memory)[buffer->name] = {made.data(), buffer->SizeBytes()};
+          owned->push_back(std::move(made));
+        }
+        tensors.push_back({buffer->dtype, buffer->shape, memory->at(buffer->name).data});
+      }
+    }
+    codegen::InterpreterOptions options;
+    options.check_uninitialized = false;  // a third faster; the program was verified
+    return codegen::Interpret(program, tensors, options);
+  }
+
   // Workloads name the group's inputs p0, p1, ..
   absl::StatusOr<ValueId> GroupInput(const graph::Group& group, const std::string& name) const {
     for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -92,6 +119,7 @@ class Prepacker {
   }
 
   graph::Graph& graph_;
+  const bool interpret_;
   runtime::ThreadPool host_;
   std::map<const LoweredWorkload*, size_t> index_;
   codegen::Artifact artifact_;
@@ -101,8 +129,8 @@ class Prepacker {
 }  // namespace
 
 absl::Status PrepackConstants(const std::vector<const LoweredWorkload*>& kernel_of,
-                              graph::FusedGraph* fused) {
-  Prepacker prepacker(fused);
+                              const ir::Target& target, graph::FusedGraph* fused) {
+  Prepacker prepacker(fused, target.kind == ir::TargetKind::kCuda);
   HEDDLE_RETURN_IF_ERROR(prepacker.Build(kernel_of));
   for (size_t i = 0; i < kernel_of.size(); ++i) {
     if (!kernel_of[i]->prepack) continue;

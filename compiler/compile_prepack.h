@@ -11,9 +11,10 @@ namespace heddle::internal {
 
 // kernel_of[i] is the kernel of group i. Groups whose kernel has a prepack program get the inputs
 // that kernel takes: constants it no longer reads go, prepacked ones are computed and become
-// constants of the graph. The programs run here as machine code of this computer, whatever the
-// model's target is. Internal if one of them wants what is no constant.
+// constants of the graph. The programs run here: as machine code of this computer, whatever the
+// CPU of the model's target is; interpreted if it is a GPU, whose loops no CPU's code has. Internal
+// if one of them wants what is no constant.
 absl::Status PrepackConstants(const std::vector<const LoweredWorkload*>& kernel_of,
-                              graph::FusedGraph* fused);
+                              const ir::Target& target, graph::FusedGraph* fused);
 
 }  // namespace heddle::internal

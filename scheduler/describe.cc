@@ -29,6 +29,11 @@ int Distance(const SlotInfo& slot, const JobParams& needs) {
 }
 
 std::string MissingDevice(const Dispatcher& dispatcher, const JobParams& needs) {
+  if (needs.threads == 0) {  // a GPU: another kind of device is no nearer than none
+    return absl::StrCat("waiting: no device of key ",
+                        needs.device_key.empty() ? needs.target : needs.device_key,
+                        "; start heddle-worker --profile cuda:0 on such a host");
+  }
   std::string text = absl::StrCat("no device with target ", needs.target);
   if (needs.threads != 0) absl::StrAppend(&text, ", ", Threads(needs.threads));
   if (!needs.device_key.empty()) absl::StrAppend(&text, ", device key ", needs.device_key);

@@ -132,7 +132,8 @@ void Dispatcher::TakeSlots(const SlotsChanged& event) {
   for (int lane = 0; lane < slot_index_.lanes(); ++lane)
     forecast_.SetSlots(lane, slot_index_.Count(lane), slot_index_.Displaced(lane));
   for (const auto& [id, job] : jobs_) {
-    const bool tuned_out = std::holds_alternative<Tuning>(job.phase) && job.queue.empty();
+    const bool tuned_out = std::holds_alternative<Tuning>(job.phase) && job.queue.empty() &&
+                           !job.params.device_key.empty();
     if (!job.final() && !tuned_out) Touch(id);  // what begins depends on the devices there are
   }
 }

@@ -151,14 +151,17 @@ bool Dispatcher::MoreDepth(const Job& job) const {
 
 // Lets tasks of the queue begin a round while the pipeline has room and there is a device to
 // measure on. The first device the job finds pins its device key: records are comparable within one
-// only.
+// only. For GPUs (which ask for no threads) the first rounds are built before there is one: workers
+// without a GPU have nothing else to do for such a job, and whoever brings one finds code to run.
 void Dispatcher::Activate(Job& job) {
   if (!Is<Tuning>(job.phase) || job.paused) return;
   FinishIdle(job);
-  if (!Is<Tuning>(job.phase) || job.queue.empty() || !MoreDepth(job)) return;
+  if (!Is<Tuning>(job.phase)) return;
+  const bool room = !job.queue.empty() && MoreDepth(job);
+  if (!room && job.in_flight.empty()) return;
   const SlotInfo* device = slot_index_.First(job.lane);
-  if (device == nullptr) return;
-  if (job.params.device_key.empty()) {
+  if (device == nullptr && job.params.threads != 0) return;
+  if (device != nullptr && job.params.device_key.empty()) {
     job.params.device_key = device->device_key;
     job.lane = slot_index_.DeviceLane(job.params);
     JoinGroups(job);

@@ -129,6 +129,9 @@ class CudaDevice {
   absl::Status Launch(const CudaLaunch& launch);
   absl::Status Synchronize();
 
+  // For libraries that are to work in the same order.
+  CuStream stream() const { return stream_; }
+
   // Marks a point in the stream; events are made once for every `index` and used again.
   absl::Status Record(size_t index);
   // After Synchronize.

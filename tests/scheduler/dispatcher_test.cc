@@ -161,6 +161,29 @@ TEST_F(DispatcherTest, OnlySlotsThatSuitAreUsed) {
   EXPECT_EQ(job().params.device_key, "key") << "records are comparable within one key only";
 }
 
+TEST_F(DispatcherTest, ForAGpuTheFirstRoundsAreBuiltBeforeThereIsOne) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}, "w", "llvm -mcpu=y")}, ""});
+  Submit(1, 8, 2, /*threads=*/0);
+  Import(2);
+  for (int task = 0; task < 2; ++task) End(v1::STAGE_PROPOSE, Proposed{2, false});
+  for (int task = 0; task < 2; ++task) {
+    const StartStage build = Live(v1::STAGE_BUILD);
+    for (CandidateId id : build.candidates) Built(id);
+    End(v1::STAGE_BUILD);
+  }
+  EXPECT_TRUE(dispatcher_.live().empty());
+  EXPECT_TRUE(job().queue.empty());
+  EXPECT_EQ(DescribeJob(dispatcher_, job(), now_),
+            "waiting: no device of key llvm -mcpu=x; start heddle-worker --profile cuda:0 on such "
+            "a host");
+  SlotInfo first = DeviceSlot("cuda0", {}, "a"), second = DeviceSlot("cuda0", {}, "b");
+  second.device_key = "another";
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), first, second}, ""});
+  EXPECT_EQ(job().params.device_key, "key");
+  EXPECT_EQ(Live(v1::STAGE_PROFILE).slot.worker, "a");
+  EXPECT_THAT(dispatcher_.live(), SizeIs(1)) << "the other is of another key";
+}
+
 TEST_F(DispatcherTest, ReasonsNameWhatIsMissing) {
   Submit(1);
   EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("tracker"));

@@ -1,0 +1,80 @@
+// A job for a GPU that nobody has, with build workers only: its tasks are there, their candidates
+// are built, and it says what it waits for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "client/service_client.h"
+#include "compiler/codegen/cuda_backend.h"
+#include "compiler/graph/zoo.h"
+#include "tests/cluster/mini_cluster.h"
+
+namespace heddle {
+namespace {
+
+using client::ServiceClient;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLimit = absl::Seconds(120);
+constexpr char kTarget[] = "cuda -arch=sm_90";
+
+class GpuJobTest : public ::testing::Test {
+ protected:
+  GpuJobTest() : limit_(absl::Now() + kLimit) {
+    cluster_.StartTracker();
+    cluster_.StartWorker();
+    cluster_.StartScheduler();
+    client_ = std::make_unique<ServiceClient>(cluster_.scheduler_address());
+    const absl::Status serving = client_->WaitUntilServing(absl::Seconds(60));
+    EXPECT_TRUE(serving.ok()) << serving;
+  }
+  void TearDown() override {
+    if (HasFailure()) std::cerr << cluster_.Logs();
+  }
+
+  std::string Submit() {
+    v1::JobSpec spec;
+    spec.set_name("mlp");
+    spec.set_target(kTarget);
+    spec.set_trials_per_task(8);
+    spec.set_batch(4);
+    spec.set_strategy("random");
+    spec.set_seed(1);
+    const auto job = client_->Submit(spec, graph::MakeZooModel("mlp", 1).value());
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.value_or("");
+  }
+
+  // The job once its reason contains `text`, or as it is at the end of patience.
+  v1::Job WaitFor(const std::string& id, const std::string& text) {
+    v1::Job job;
+    while (absl::Now() < limit_) {
+      const auto now = client_->GetJob(id);
+      if (now.ok()) job = *now;
+      if (job.reason().find(text) != std::string::npos) break;
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    return job;
+  }
+
+  MiniCluster cluster_;
+  std::unique_ptr<ServiceClient> client_;
+  const absl::Time limit_;
+};
+
+TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
+  if (const absl::Status nvrtc = codegen::FindNvrtc(); !nvrtc.ok()) GTEST_SKIP() << nvrtc;
+  const std::string id = Submit();
+  const v1::Job job = WaitFor(id, "no device");
+  EXPECT_EQ(job.reason(), std::string("waiting: no device of key ") + kTarget +
+                              "; start heddle-worker --profile cuda:0 on such a host");
+  EXPECT_EQ(job.state(), v1::JOB_TUNING);
+  ASSERT_GT(job.tasks_size(), 0);
+  for (const v1::TaskStatus& task : job.tasks()) {
+    EXPECT_EQ(task.first_error(), "") << "a candidate did not build";
+    EXPECT_THAT(task.doing(), HasSubstr("no device of key"));
+  }
+}
+
+}  // namespace
+}  // namespace heddle
