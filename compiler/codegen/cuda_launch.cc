@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda_launch.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,6 +44,20 @@ void SureLoads(const Expr& e, std::vector<Expr>* loads) {
   for (size_t i = 0; i < e->args.size(); ++i) {
     if (!lazy || i == 0) SureLoads(e->args[i], loads);
   }
+}
+
+// The load that a copy copies, null if the value is none; `*on` is its condition, if it has one:
+// zero where that does not hold.
+Expr CopiedLoad(const Expr& value, Expr* on) {
+  if (value->kind == ExprKind::kLoad) return value;
+  if (value->kind != ExprKind::kOp || value->op != Op::kSelect) return nullptr;
+  const Expr& other = value->args[2];
+  const bool zero = (other->kind == ExprKind::kFloat && other->float_value == 0 &&
+                     !std::signbit(other->float_value)) ||
+                    (other->kind == ExprKind::kInt && other->int_value == 0);
+  if (!zero || value->args[1]->kind != ExprKind::kLoad) return nullptr;
+  *on = value->args[0];
+  return value->args[1];
 }
 
 }  // namespace
@@ -101,7 +116,62 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
   return status;
 }
 
+void CudaLaunch::FindAsync(const Stmt& s) {
+  VisitStmt(s, [&](const Stmt& node) {
+    const For* loop = As<For>(node);
+    if (loop == nullptr || !IsGpuThread(loop->kind)) return true;
+    std::unordered_map<const Buffer*, int> touches;
+    VisitStmt(node, [&](const Stmt& x) {
+      if (const Store* store = As<Store>(x)) ++touches[store->buffer.get()];
+      return true;
+    });
+    VisitStmtExprs(node, [&](const Expr& e) {
+      VisitExpr(e, [&](const Expr& x) {
+        if (x->kind == ExprKind::kLoad) ++touches[x->buffer.get()];
+      });
+    });
+    VisitStmt(node, [&](const Stmt& x) {
+      const Store* store = As<Store>(x);
+      if (store == nullptr || store->buffer->scope != Scope::kShared) return true;
+      Expr on;
+      const Expr load = CopiedLoad(store->value, &on);
+      if (load && load->buffer->scope == Scope::kGlobal && SizeOf(load->dtype) == 4 &&
+          touches[store->buffer.get()] == 1) {
+        async_.insert(store);
+      }
+      return true;
+    });
+    return false;
+  });
+}
+
+bool CudaLaunch::AsyncStore(const Store& store) {
+  if (!async_.count(&store)) return false;
+  Expr on;
+  const Expr load = CopiedLoad(store.value, &on);
+  const std::string to = exprs_.Access(*store.buffer, store.indices);
+  const auto position = exprs_.analyzer().Mark();
+  std::string condition;
+  if (on) {
+    condition = exprs_.Value(on);
+    exprs_.analyzer().Assume(on);
+  }
+  const std::string from = exprs_.Access(*load->buffer, load->args);
+  exprs_.analyzer().Restore(position);
+  if (!on) {
+    Line(absl::StrCat("h_async4(&", to, ", &", from, ", true);"));
+    return true;
+  }
+  Open("");
+  Line(absl::StrCat("const bool h_on = ", condition, ";"));
+  Line(absl::StrCat("h_async4(&", to, ", h_on ? &", from, " : ", exprs_.NameOf(load->buffer.get()),
+                    ", h_on);"));
+  Close();
+  return true;
+}
+
 absl::Status CudaLaunch::Emit(const Stmt& s) {
+  FindAsync(s);
   HEDDLE_RETURN_IF_ERROR(Measure(s));
   if (dynamic_) {
     Line("extern __shared__ __align__(128) unsigned char h_shared[];");
@@ -114,6 +184,7 @@ absl::Status CudaLaunch::Emit(const Stmt& s) {
 }
 
 absl::Status CudaLaunch::Visit(const Stmt& s) {
+  if (const For* loop = As<For>(s); loop && WarpReduction(*loop)) return absl::OkStatus();
   if (!guarded_ && !As<Seq>(s) && !As<Alloc>(s) && !HasAxisOrBarrier(s)) {
     std::vector<std::string> first;
     for (int axis = 0; axis < kAxes; ++axis) {
@@ -145,6 +216,7 @@ absl::Status CudaLaunch::Visit(const Stmt& s) {
     exprs_.analyzer().Restore(position);
     Close();
   } else if (As<Barrier>(s)) {
+    if (!async_.empty()) Line("h_async_wait();");
     Line("__syncthreads();");
   } else if (As<Block>(s)) {
     return absl::FailedPreconditionError("CUDA: the program is not lowered: it has blocks");
@@ -204,6 +276,7 @@ absl::Status CudaLaunch::VisitAxis(const For& loop, int axis) {
 }
 
 void CudaLaunch::VisitStore(const Store& store) {
+  if (AsyncStore(store)) return;
   Line(absl::StrCat(exprs_.Access(*store.buffer, store.indices), " = ", exprs_.Value(store.value),
                     ";"));
 }
@@ -234,6 +307,11 @@ bool CudaLaunch::VectorStore(const For& loop, const Store& store) {
     if (load->dtype == dtype && IsVector(*load->buffer, load->args, loop)) wide.push_back(load);
   }
   if (!stores && wide.empty()) return false;
+  if (stores && wide.size() == 1 && store.value == wide[0] && async_.count(&store)) {
+    Line(absl::StrCat("h_async", 4 * lanes, "(&", exprs_.Access(*store.buffer, store.indices),
+                      ", &", exprs_.Access(*wide[0]->buffer, wide[0]->args), ", true);"));
+    return true;
+  }
   Open("");
   std::vector<std::string> names;
   for (const Expr& load : wide) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,8 +43,17 @@ class CudaLaunch {
   absl::Status VisitAxis(const ir::For& loop, int axis);
   absl::Status VisitAlloc(const ir::Alloc& alloc);
   void VisitStore(const ir::Store& store);
+  // A sum that the first thread would make alone, by shuffles within the first warp; false if the
+  // loop is no such thing (cuda_warp.cc). Its terms are then added in another order.
+  bool WarpReduction(const ir::For& loop);
   // A loop of lanes around one store, by vector loads and stores where memory allows; false if not.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
+  // Finds the stores that can be asynchronous copies: those of global into shared memory that
+  // nothing else in their thread loop touches, so that a barrier, which waits for the copies,
+  // stands before whatever uses them.
+  void FindAsync(const ir::Stmt& s);
+  // A store as an asynchronous copy; false if its value is no copy.
+  bool AsyncStore(const ir::Store& store);
   // Whether lane 0 of the access is aligned to the whole vector and the lanes follow each other.
   bool IsVector(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                 const ir::For& loop);
@@ -56,6 +66,7 @@ class CudaLaunch {
   std::array<bool, kAxes> bound_{};
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
   std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets
+  std::unordered_set<const ir::Store*> async_;
   int64_t shared_bytes_ = 0;
   bool dynamic_ = false;
   GpuDemand demand_;

@@ -48,6 +48,26 @@ HD i64 h_f2i64(double x) {
 }
 HD signed char h_toi8(double x) { return (signed char)h_f2i(x, -128, 127); }
 HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
+// Copies from global to shared memory behind the thread's back, zeros where it is not `on`.
+HD void h_async4(void* to, const void* from, bool on) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(on ? 4 : 0)
+               : "memory");
+}
+HD void h_async8(void* to, const void* from, bool on) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(on ? 8 : 0)
+               : "memory");
+}
+HD void h_async16(void* to, const void* from, bool on) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(on ? 16 : 0)
+               : "memory");
+}
+HD void h_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
 )cuda";
 

@@ -124,12 +124,16 @@ class Inserter {
     Stmt once = Run(loop.body, pending);
     // Blocks share nothing but global memory, which no barrier orders between them.
     if (loop.extent == 1 || IsGpuBlock(loop.kind)) return with(std::move(once));
-    // What the iteration before left behind. If none of an iteration's barriers surely stands
-    // between, those further back count too.
+    // What the iteration before left behind. If no barrier surely stands between, all iterations
+    // before count.
     const Accesses left = pending;
     for (const bool any : {false, true}) {
       Substitution map = OtherValues(loop.body);
-      map[loop.var.get()] = any ? OtherValue(loop) : VarExpr(loop.var) - Int(1);
+      map[loop.var.get()] = VarExpr(loop.var) - Int(1);
+      if (any && loop.extent > 2) {
+        const For further{loop.var, loop.extent - 1, loop.kind, nullptr};
+        map[loop.var.get()] = VarExpr(loop.var) - Int(1) - OtherValue(further);
+      }
       pending = before;
       Append(left, map, pending);
       Stmt again = Run(loop.body, pending);

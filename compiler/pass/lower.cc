@@ -10,6 +10,7 @@
 #include "compiler/pass/insert_barriers.h"
 #include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
+#include "compiler/pass/overlap_fetches.h"
 #include "compiler/pass/partition_loops.h"
 #include "compiler/pass/prefetch_ahead.h"
 #include "compiler/pass/prefetch_epilogue.h"
@@ -40,6 +41,7 @@ constexpr Pass kPasses[] = {
     {"compact_buffers", CompactBuffers, true, Pass::kBoth},
     {"lift_lane_buffers", LiftLaneBuffers, true, Pass::kCpu},
     {"simplify", Simplify, true, Pass::kBoth},
+    {"overlap_fetches", OverlapFetches, true, Pass::kGpu},
     {"insert_barriers", InsertBarriers, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", PartitionLoops, true, Pass::kCpu},

@@ -147,6 +147,7 @@ absl::Status SpreadOverThreads(const std::vector<std::string>& loops, int64_t th
   const int64_t used = LargestDivisorUpTo(extent / width, threads);
   const int64_t steps = extent / width / used;
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {fused}, {steps, used, width}));
+  if (steps > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReorder, {fused + ".1", fused + ".0"}));
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {fused + ".1", "threadIdx.x"}));
   if (steps > 1 && steps <= kMaxUnrolledSteps)
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {fused + ".0"}));

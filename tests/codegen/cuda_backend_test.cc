@@ -1,0 +1,284 @@
+// The CUDA back end: what it makes of programs, and what it says of those it refuses. Nothing here
+// runs on a GPU; without NVRTC the tests that compile skip.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "compiler/codegen/cuda_backend.h"
+#include "compiler/codegen/gpu_arch.h"
+#include "compiler/compile.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verifier.h"
+#include "compiler/ir/visit.h"
+#include "compiler/pass/insert_barriers.h"
+#include "compiler/pass/lower.h"
+#include "tests/codegen/gpu_testing.h"
+#include "tests/schedule/workloads.h"
+
+namespace heddle::testing {
+namespace {
+
+#define HEDDLE_NEEDS_NVRTC() \
+  if (!HasNvrtc()) GTEST_SKIP() << codegen::FindNvrtc().message()
+
+ir::Program Parsed(const std::string& text, ir::Level level = ir::Level::kLowered) {
+  auto program = ir::Parse(text);
+  EXPECT_TRUE(program.ok()) << program.status() << text;
+  EXPECT_TRUE(ir::Verify(*program, level).ok()) << ir::Verify(*program, level) << text;
+  return *program;
+}
+
+ir::Target Sm90() { return *ir::ParseTarget("cuda -arch=sm_90"); }
+
+int Barriers(const ir::Program& program) {
+  int count = 0;
+  ir::VisitStmt(program.body, [&](const ir::Stmt& s) {
+    count += ir::As<ir::Barrier>(s) != nullptr;
+    return true;
+  });
+  return count;
+}
+
+// Without the n-th barrier.
+ir::Program WithoutBarrier(const ir::Program& program, int n) {
+  int seen = 0;
+  ir::Program result = program;
+  result.body = ir::RewriteStmt(program.body, [&](const ir::Stmt& s) -> ir::Stmt {
+    if (ir::As<ir::Barrier>(s) != nullptr && seen++ == n) return nullptr;
+    return s;
+  });
+  return result;
+}
+
+// ---- Barriers
+
+TEST(Barriers, EveryOneIsNeeded) {
+  for (const char* name : {"8x8-32k3s1", "14x16-32k1s1"}) {
+    const ir::Program naive = *schedule::MakeWorkload(name);
+    const auto trace = schedule::DefaultTrace(naive, GpuTarget());
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    const auto lowered = LowerForGpu(naive, *trace);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    const absl::Status whole = CheckGpuProgram(naive, *lowered, 1);
+    ASSERT_TRUE(whole.ok()) << whole;
+    ASSERT_GT(Barriers(*lowered), 0) << ir::Print(*lowered);
+    for (int n = 0; n < Barriers(*lowered); ++n) {
+      const absl::Status status = CheckGpuProgram(naive, WithoutBarrier(*lowered, n), 1);
+      EXPECT_NE(status.message().find("without a barrier"), absl::string_view::npos) << status;
+    }
+  }
+}
+
+TEST(Barriers, OneAnIterationForTwoBuffers) {
+  const char* const program = R"(program p(x: f32[5, 8]) -> (y: f32[4, 8]) {
+    for b in 1 blockIdx.x { alloc s: f32[2, 8] shared {
+      for t in 8 threadIdx.x { s[0, t] = x[0, t] }
+      for k in 4 {
+        for u in 8 threadIdx.x { s[((k + 1) % 2), u] = x[(k + 1), u] }
+        for v in 8 threadIdx.x { y[k, v] = s[(k % 2), (7 - v)] }
+      } } } })";
+  const ir::Program placed = pass::InsertBarriers(Parsed(program));
+  EXPECT_EQ(Barriers(placed), 1) << ir::Print(placed);
+  EXPECT_TRUE(CheckGpuProgram(placed, placed, 1).ok()) << CheckGpuProgram(placed, placed, 1);
+  EXPECT_FALSE(CheckGpuProgram(placed, WithoutBarrier(placed, 0), 1).ok());
+}
+
+TEST(Barriers, NoneWhereNothingIsShared) {
+  const ir::Program placed = pass::InsertBarriers(Parsed(R"(program p(x: f32[4, 8]) -> (y: f32[8]) {
+    for b in 1 blockIdx.x { alloc r: f32[8] local {
+      for t in 8 threadIdx.x { r[t] = 0.0 }
+      for k in 4 { for u in 8 threadIdx.x { r[u] = (r[u] + x[k, u]) } }
+      for v in 8 threadIdx.x { y[v] = r[v] } } } })"));
+  EXPECT_EQ(Barriers(placed), 0) << ir::Print(placed);
+  EXPECT_TRUE(CheckGpuProgram(placed, placed, 1).ok());
+}
+
+// ---- Compiling
+
+TEST(Cuda, ConformanceCasesCompile) {
+  HEDDLE_NEEDS_NVRTC();
+  for (const auto& entry :
+       std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/tests/cases/conformance")) {
+    if (entry.path().extension() != ".ir") continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const ir::Program program = Parsed(text.str(), ir::Level::kScheduled);
+    const auto lowered = LowerForGpu(program, {});
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const absl::Status status = CompileForGpu({*lowered}, arch);
+      EXPECT_TRUE(status.ok()) << entry.path() << status;
+    }
+  }
+}
+
+// Every operator that the interpreter has, in every type.
+TEST(Cuda, OperatorsCompile) {
+  HEDDLE_NEEDS_NVRTC();
+  std::vector<ir::Program> programs;
+  for (const char* type : {"bool", "i8", "u8", "i32", "i64", "f32", "f64"}) {
+    const ir::DType dtype = *ir::DTypeFromName(type);
+    for (int k = 0; k <= static_cast<int>(ir::Op::kSelect); ++k) {
+      const auto op = static_cast<ir::Op>(k);
+      std::string call = absl::StrCat(std::string(ir::Name(op)), "(a[i], b[i], b[i])");
+      if (op == ir::Op::kSelect) {
+        call = "select((a[i] == b[i]), a[i], b[i])";
+      } else if (ir::Arity(op) == 1) {
+        call = absl::StrCat(std::string(ir::Name(op)), "(a[i])");
+      } else if (op == ir::Op::kMin || op == ir::Op::kMax || op == ir::Op::kPow) {
+        call = absl::StrCat(std::string(ir::Name(op)), "(a[i], b[i])");
+      } else {
+        call = absl::StrCat("(a[i] ", std::string(ir::Name(op)), " b[i])");
+      }
+      for (const char* result : {type, "bool"}) {
+        auto program = ir::Parse(absl::StrCat(
+            "program t", programs.size(), "(a: ", type, "[64], b: ", type, "[64]) -> (y: ", result,
+            "[64]) { for g in 2 blockIdx.x { for i0 in 32 threadIdx.x { for i1 in 1 {",
+            "block c(i < 64 spatial = ((g * 32) + i0)) { y[i] = ", call, " } } } } }"));
+        if (!program.ok() || !ir::Verify(*program).ok()) continue;
+        const auto lowered = LowerForGpu(*program, {});
+        ASSERT_TRUE(lowered.ok()) << lowered.status();
+        programs.push_back(*lowered);
+      }
+    }
+    (void)dtype;
+  }
+  EXPECT_GT(programs.size(), 120u);
+  const absl::Status status = CompileForGpu(programs, "sm_80");
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(Cuda, ConvertsEveryTypeIntoEveryOther) {
+  HEDDLE_NEEDS_NVRTC();
+  std::vector<ir::Program> programs;
+  const std::vector<std::string> types = {"bool", "i8", "u8", "i32", "i64", "f32", "f64"};
+  for (const std::string& from : types) {
+    for (const std::string& to : types) {
+      programs.push_back(
+          Parsed(absl::StrCat("program t", programs.size(), "(a: ", from, "[8]) -> (y: ", to,
+                              "[8]) { for g in 1 blockIdx.x { ",
+                              "for i in 8 threadIdx.x { y[i] = ", to, "(a[i]) } } }")));
+    }
+  }
+  const absl::Status status = CompileForGpu(programs, "sm_90");
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(Cuda, DefaultSchedulesOfRealOperatorsCompile) {
+  HEDDLE_NEEDS_NVRTC();
+  for (const char* name : {"C1", "C2", "C7", "C12", "D1", "D9", "M1", "M2", "MT", "S", "P", "E"}) {
+    const std::string workload = ir::Print(*schedule::MakeWorkload(name));
+    const auto artifact = BuildCandidate(workload, ScheduleChoice::kDefault, "", Sm90());
+    ASSERT_TRUE(artifact.ok()) << name << artifact.status();
+    for (const codegen::KernelInfo& kernel : artifact->kernels) {
+      for (const runtime::GpuLaunch& launch : kernel.launches) {
+        EXPECT_GT(launch.registers, 0) << name;
+        EXPECT_EQ(launch.local_bytes, 0) << name << ": registers were spilled";
+        EXPECT_GT(launch.block[0], 1) << name << " runs in single threads";
+      }
+    }
+  }
+}
+
+TEST(Cuda, LaunchesFollowTheProgram) {
+  HEDDLE_NEEDS_NVRTC();
+  const ir::Program program = Parsed(R"(program p(x: f32[4, 8]) -> (y: f32[4, 8]) {
+    alloc g: f32[4, 8] global {
+      for b in 4 blockIdx.x { for t in 8 threadIdx.x { g[b, t] = (x[b, t] + 1.0) } }
+      for c in 2 blockIdx.y { alloc s: f32[16] shared {
+        for u in 16 threadIdx.x { s[u] = g[((c * 2) + (u // 8)), (u % 8)] }
+        barrier
+        for v in 16 threadIdx.x { y[((c * 2) + (v // 8)), (v % 8)] = s[(15 - v)] } } } } })");
+  const auto artifact = codegen::CompileCuda({program}, Sm90());
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const codegen::KernelInfo& kernel = artifact->kernels[0];
+  EXPECT_EQ(kernel.symbol, "p");
+  EXPECT_EQ(kernel.workspace_bytes, 256);
+  ASSERT_EQ(kernel.launches.size(), 2u);
+  const runtime::GpuLaunch &first = kernel.launches[0], &second = kernel.launches[1];
+  EXPECT_EQ(first.grid, (std::array<int64_t, 3>{4, 1, 1}));
+  EXPECT_EQ(second.grid, (std::array<int64_t, 3>{1, 2, 1}));
+  EXPECT_EQ(second.block, (std::array<int64_t, 3>{16, 1, 1}));
+  EXPECT_EQ(second.static_shared_bytes, 64);
+  ASSERT_EQ(first.arguments.size(), 2u);
+  EXPECT_EQ(first.arguments[0], (runtime::GpuArgument{-1, 0}));
+  EXPECT_EQ(first.arguments[1], (runtime::GpuArgument{0, 0}));
+  EXPECT_EQ(second.arguments[0], (runtime::GpuArgument{1, 0}));
+}
+
+// The CUDA C++ of a workload's default schedule; no NVRTC is needed for it.
+std::string SourceOf(const std::string& name) {
+  const ir::Program naive = *schedule::MakeWorkload(name);
+  const auto trace = schedule::DefaultTrace(naive, GpuTarget());
+  EXPECT_TRUE(trace.ok()) << trace.status();
+  const auto lowered = LowerForGpu(naive, *trace);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  std::string source;
+  (void)codegen::CompileCuda({*lowered}, Sm90(), {.source = &source});
+  return source.substr(std::min(source.find("__global__"), source.size()));
+}
+
+TEST(Cuda, UsesWhatGpusHave) {
+  const std::string convolution = SourceOf("C2");
+  for (const char* word : {"__shared__", "h_async16(", "h_async_wait()", "__syncthreads()",
+                           "#pragma unroll", "__launch_bounds__", "float4"}) {
+    EXPECT_NE(convolution.find(word), std::string::npos) << word << "\n" << convolution;
+  }
+  const std::string softmax = SourceOf("S");
+  EXPECT_NE(softmax.find("__shfl_xor_sync"), std::string::npos) << softmax;
+}
+
+// ---- Limits
+
+TEST(Cuda, LimitsAreCheckedBeforeCompiling) {
+  const auto refused = [](const std::string& text) {
+    return codegen::CompileCuda({Parsed(text)}, Sm90()).status();
+  };
+  absl::Status status = refused(R"(program p(x: f32[64, 64]) -> (y: f32[64, 64]) {
+    for b in 1 blockIdx.x { for t in 64 threadIdx.x { for u in 64 threadIdx.y {
+      y[t, u] = x[t, u] } } } })");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "exceeds the limits of sm_90: 4096 threads in a block, 1024 are allowed");
+  status = refused(R"(program p(x: f32[65536]) -> (y: f32[65536]) {
+    for b in 1 blockIdx.x { alloc s: f32[65536] shared { for t in 64 threadIdx.x { for u in 1024 {
+      s[((t * 1024) + u)] = x[((t * 1024) + u)] } }
+      for t2 in 64 threadIdx.x { for u2 in 1024 { y[((t2 * 1024) + u2)] = s[((t2 * 1024) + u2)] } }
+    } } })");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "exceeds the limits of sm_90: 262144 bytes of shared memory in a "
+            "block, 232448 are allowed");
+  status = refused(R"(program p(x: f32[512]) -> (y: f32[512]) {
+    for b in 1 blockIdx.x { for t in 1 threadIdx.x { alloc r: f32[512] local {
+      for u in 512 { r[u] = x[u] } for v in 512 { y[v] = r[v] } } } } })");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST(Cuda, UnknownArchitecture) {
+  auto target = ir::ParseTarget("cuda -arch=sm_12345");
+  ASSERT_TRUE(target.ok());
+  const std::string workload = ir::Print(*schedule::MakeWorkload("E"));
+  const auto artifact = BuildCandidate(workload, ScheduleChoice::kDefault, "", *target);
+  EXPECT_EQ(artifact.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(artifact.status().message(),
+            "target: -arch=sm_12345 is not known; known are sm_80, sm_86, sm_89, sm_90, sm_100, "
+            "sm_120");
+}
+
+// Run with HEDDLE_NVRTC naming nothing (CMakeLists.txt).
+TEST(CudaAbsent, SaysWhereItLooked) {
+  const char* file = std::getenv("HEDDLE_NVRTC");
+  if (file == nullptr || std::filesystem::exists(file)) GTEST_SKIP() << "NVRTC is not hidden";
+  const absl::Status status =
+      BuildCandidate(ir::Print(*schedule::MakeWorkload("E")), ScheduleChoice::kDefault, "", Sm90())
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find(file), absl::string_view::npos) << status;
+  EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace heddle::testing

@@ -1,0 +1,69 @@
+// gpu-show WORKLOAD [ARCH] [SEED]: the GPU program of the default schedule (of a random point with
+// a seed), its CUDA C++ and what its launches take, by hand. M1024 is a product of that size.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda_backend.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/trace.h"
+#include "tests/codegen/gpu_testing.h"
+#include "tests/schedule/workloads.h"
+
+namespace heddle::testing {
+namespace {
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "gpu-show: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+absl::StatusOr<ir::Program> Workload(const std::string& name) {
+  int n = 0;
+  if (std::sscanf(name.c_str(), "M%d", &n) != 1 || n < 16) return schedule::MakeWorkload(name);
+  return ir::Parse(
+      absl::StrCat("program p(a: f32[", n, ", ", n, "], b: f32[", n, ", ", n, "]) -> (y: f32[", n,
+                   ", ", n, "]) { for i in ", n, " { for j in ", n, " { for r in ", n,
+                   " { block dot(x < ", n, " spatial = i, z < ", n, " spatial = j, q < ", n,
+                   " reduce = r) sum init 0.0 { y[x, z] = (a[x, q] * b[q, z]) } } } } }"));
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) return Fail(absl::InvalidArgumentError("name a workload"));
+  const std::string arch = argc > 2 ? argv[2] : "sm_90";
+  const auto naive = Workload(argv[1]);
+  if (!naive.ok()) return Fail(naive.status());
+  const auto space = schedule::MakeSpace(*naive, GpuTarget(arch));
+  if (!space.ok()) return Fail(space.status());
+  schedule::Point point = (*space)->Preferred();
+  if (argc > 3) {
+    schedule::Rng rng(std::strtoull(argv[3], nullptr, 10));
+    do {
+      point = (*space)->Random(rng);
+    } while (!(*space)->Expand(point).ok());
+  }
+  const auto trace = (*space)->Expand(point);
+  if (!trace.ok()) return Fail(trace.status());
+  std::printf("%s", schedule::ToText(*trace).c_str());
+  const auto lowered = LowerForGpu(*naive, *trace);
+  if (!lowered.ok()) return Fail(lowered.status());
+  std::printf("%s\n", ir::Print(*lowered).c_str());
+  std::string source;
+  const auto artifact =
+      codegen::CompileCuda({*lowered}, *ir::ParseTarget("cuda -arch=" + arch), {.source = &source});
+  std::printf("%s\n", source.c_str());
+  if (!artifact.ok()) return Fail(artifact.status());
+  for (const runtime::GpuLaunch& launch : artifact->kernels[0].launches) {
+    std::printf("%s: %ld blocks of %ld threads, %ld bytes shared, %d registers, %ld spilled\n",
+                launch.symbol.c_str(), launch.grid[0], launch.block[0],
+                launch.static_shared_bytes + launch.dynamic_shared_bytes, launch.registers,
+                launch.local_bytes);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace heddle::testing
+
+int main(int argc, char** argv) { return heddle::testing::Main(argc, argv); }
