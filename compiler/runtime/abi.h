@@ -17,8 +17,8 @@ typedef void (*heddle_parallel_body)(void* closure, int64_t begin, int64_t end, 
 typedef struct heddle_host {
   int32_t num_workers; /* concurrency of parallel_for, >= 1. Beyond the target's -threads, loops
                           whose iterations need memory of their own run on one worker. */
-  /* Runs body over [0, n), split into at most num_workers contiguous ranges; returns when all are
-   * done. */
+  /* Runs body over [0, n), cut into ranges that workers take one after the other; returns when all
+   * are done. */
   void (*parallel_for)(const struct heddle_host* host, int64_t n, heddle_parallel_body body,
                        void* closure);
   void* context; /* the host's own */

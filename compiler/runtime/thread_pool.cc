@@ -14,6 +14,10 @@ namespace {
 // worker that spins this long rarely sleeps inside a run, and an idle pool soon costs nothing.
 constexpr int kSpins = 4096;
 
+// A worker's share of a loop has at most so many pieces. At the end of a loop the others may wait
+// for one.
+constexpr int64_t kPieces = 16;
+
 // Spinning only delays the others when there are more workers than cores for them.
 int SpinsFor(int workers) {
   cpu_set_t allowed;
@@ -47,55 +51,87 @@ void PinThread(pthread_t thread, int cpu) {
                          &set);  // a core outside the cpuset: the thread runs unpinned
 }
 
+// Where part `part` of `parts` of [0, n) begins; the first n % parts are one longer. No product of
+// two sizes, so no overflow.
+int64_t Begin(int64_t n, int64_t part, int64_t parts) {
+  return n / parts * part + std::min(part, n % parts);
+}
+
+// The pieces [begin, end) of a share that nobody has taken yet, with the number of the loop they
+// belong to: one word, so that taking some is one exchange, which fails once the loop is over.
+struct Left {
+  uint32_t loop = 0;
+  uint16_t begin = 0;
+  uint16_t end = 0;
+};
+
+// On a cache line of its own.
+struct alignas(64) Share {
+  std::atomic<Left> left{Left{}};
+};
+static_assert(std::atomic<Left>::is_always_lock_free);
+
 }  // namespace
 
-// A loop is cut into one range a worker. Each thread claims the range of its own number first and
-// then what others have not begun, so that a worker the system keeps from running delays nobody:
-// the caller waits only for ranges that were begun.
+// A loop is cut into pieces, and these into one share a worker, of consecutive ones. A worker takes
+// half of what is left of its own share, from the front, until nothing is, and then of the others'
+// in the same way, from the back. So workers of equal speed each stay within their share, and one
+// that is slower, or that the system keeps from running, delays the others by what it has begun and
+// no more.
 struct ThreadPool::Impl {
-  // On a cache line of its own: 2 * loop number while the range is open, plus one once it is
-  // claimed.
-  struct alignas(64) Claim {
-    std::atomic<uint32_t> state{1};
-  };
-
-  explicit Impl(int workers) : claims(workers) { host.num_workers = workers; }
+  explicit Impl(int workers) : shares(workers) { host.num_workers = workers; }
 
   heddle_host host;
   int spins = 0;
   std::vector<std::thread> threads;  // workers 1, 2, ..
-  std::vector<Claim> claims;         // by range
+  std::vector<Share> shares;         // by worker
   std::atomic<bool> stop{false};
 
-  // The loop being run. Written before its ranges are opened, read only under a claim of it: until
-  // the last claimed range is done the caller does not return, so nobody reads these while they
-  // change.
+  // The loop being run. Written before its shares, read only by a worker that has taken pieces of
+  // it: until these are done the caller does not return, so nobody reads while they change.
   int64_t n = 0;
-  int64_t ranges = 0;
+  int64_t pieces = 0;
   heddle_parallel_body body = nullptr;
   void* closure = nullptr;
 
   // On cache lines of their own: workers hammer these.
   alignas(64) std::atomic<uint32_t> epoch{0};    // number of the latest loop
-  alignas(64) std::atomic<uint32_t> pending{0};  // ranges not yet done
+  alignas(64) std::atomic<uint32_t> pending{0};  // pieces not yet done
 
-  // The first n % ranges ranges are one longer; no product of two sizes, so no overflow.
-  int64_t Begin(int64_t range) const {
-    return n / ranges * range + std::min<int64_t>(range, n % ranges);
+  // Takes and runs pieces of a worker's share until none of loop `number` is left; how many.
+  uint32_t RunShare(uint32_t number, int owner, int worker) {
+    std::atomic<Left>& share = shares[owner].left;
+    uint32_t done = 0;
+    Left left = share.load(std::memory_order_acquire);
+    while (left.loop == number && left.begin < left.end) {
+      const auto taken = static_cast<uint16_t>((left.end - left.begin + 1) / 2);
+      Left rest = left;
+      int64_t first = 0;
+      if (owner == worker) {
+        first = left.begin;
+        rest.begin += taken;
+      } else {
+        rest.end -= taken;
+        first = rest.end;
+      }
+      if (!share.compare_exchange_weak(left, rest, std::memory_order_acq_rel,
+                                       std::memory_order_acquire))
+        continue;
+      first += Begin(pieces, owner, host.num_workers);
+      body(closure, Begin(n, first, pieces), Begin(n, first + taken, pieces), worker);
+      done += taken;
+      left = share.load(std::memory_order_acquire);
+    }
+    return done;
   }
 
-  // Takes open ranges of loop `number` until there is none.
-  void RunRanges(uint32_t number, int worker) {
+  // Takes and runs pieces of loop `number` until there are none.
+  void RunPieces(uint32_t number, int worker) {
     const int count = host.num_workers;
-    for (int i = 0; i < count; ++i) {
-      const int range = (worker + i) % count;
-      uint32_t open = 2 * number;
-      if (!claims[range].state.compare_exchange_strong(open, open + 1, std::memory_order_acq_rel)) {
-        continue;
-      }
-      body(closure, Begin(range), Begin(range + 1), worker);
-      if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) pending.notify_one();
-    }
+    uint32_t done = 0;
+    for (int i = 0; i < count; ++i) done += RunShare(number, (worker + i) % count, worker);
+    if (done > 0 && pending.fetch_sub(done, std::memory_order_acq_rel) == done)
+      pending.notify_one();
   }
 
   void WorkerMain(int worker) {
@@ -104,7 +140,7 @@ struct ThreadPool::Impl {
       WaitWhile(epoch, seen, spins);
       seen = epoch.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
-      RunRanges(seen, worker);
+      RunPieces(seen, worker);
     }
   }
 
@@ -114,18 +150,20 @@ struct ThreadPool::Impl {
       loop_body(loop_closure, 0, count, 0);
       return;
     }
+    const int workers = host.num_workers;
     n = count;
-    ranges = std::min<int64_t>(count, host.num_workers);
+    pieces = std::min(count, workers * kPieces);
     body = loop_body;
     closure = loop_closure;
-    pending.store(static_cast<uint32_t>(ranges), std::memory_order_relaxed);
+    pending.store(static_cast<uint32_t>(pieces), std::memory_order_relaxed);
     const uint32_t number = epoch.load(std::memory_order_relaxed) + 1;
-    for (int64_t r = 0; r < ranges; ++r) {
-      claims[r].state.store(2 * number, std::memory_order_release);
+    for (int w = 0; w < workers; ++w) {
+      const int64_t size = Begin(pieces, w + 1, workers) - Begin(pieces, w, workers);
+      shares[w].left.store({number, 0, static_cast<uint16_t>(size)}, std::memory_order_release);
     }
     epoch.store(number, std::memory_order_release);
     epoch.notify_all();
-    RunRanges(number, 0);
+    RunPieces(number, 0);
     for (uint32_t left; (left = pending.load(std::memory_order_acquire)) != 0;) {
       WaitWhile(pending, left, spins);
     }

@@ -11,7 +11,6 @@ namespace {
 
 struct Counts {
   std::vector<std::atomic<int>> visits;
-  std::atomic<int> ranges{0};
   std::atomic<int> bad_workers{0};
   int workers = 0;
   explicit Counts(size_t n) : visits(n) {}
@@ -19,7 +18,6 @@ struct Counts {
 
 void Visit(void* closure, int64_t begin, int64_t end, int32_t worker) {
   auto& counts = *static_cast<Counts*>(closure);
-  ++counts.ranges;
   if (worker < 0 || worker >= counts.workers || begin >= end) ++counts.bad_workers;
   for (int64_t i = begin; i < end; ++i) ++counts.visits[i];
 }
@@ -34,9 +32,72 @@ TEST(ThreadPoolTest, EveryIterationRunsExactlyOnce) {
       counts.workers = workers;
       host->parallel_for(host, n, Visit, &counts);
       for (const auto& visits : counts.visits) ASSERT_EQ(visits, 1);
-      EXPECT_LE(counts.ranges, workers);
       EXPECT_EQ(counts.bad_workers, 0);
     }
+  }
+}
+
+// Workers that are slow now and then, each by a random amount of work: pieces change hands all the
+// time.
+TEST(ThreadPoolTest, EveryIterationRunsExactlyOnceOnUnevenWorkers) {
+  struct Uneven {
+    Counts counts;
+    std::atomic<uint64_t> random;
+  };
+  uint64_t random = 1;
+  for (int workers : {2, 3, 5}) {
+    ThreadPool pool(workers);
+    for (int round = 0; round < 500; ++round) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      const auto n = static_cast<int64_t>(random >> 33) % 300;
+      Uneven uneven{.counts = Counts(n), .random = random};
+      uneven.counts.workers = workers;
+      pool.host()->parallel_for(
+          pool.host(), n,
+          [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+            auto& u = *static_cast<Uneven*>(closure);
+            const uint64_t drawn = u.random.fetch_add(0x9e3779b97f4a7c15u) >> 48;
+            if (drawn % 4 == 0) {
+              for (uint64_t i = 0; i < drawn; ++i) asm volatile("");
+            }
+            Visit(&u.counts, begin, end, worker);
+          },
+          &uneven);
+      for (const auto& visits : uneven.counts.visits) ASSERT_EQ(visits, 1) << n;
+      EXPECT_EQ(uneven.counts.bad_workers, 0);
+    }
+  }
+}
+
+// A worker that is stuck in what it has begun, at most half of its share, holds up only that.
+TEST(ThreadPoolTest, TheOthersDoWhatAStuckWorkerHasNotBegun) {
+  struct Stuck {
+    std::atomic<int> first{-1};  // the worker that began first
+    std::atomic<int64_t> done{0};
+    bool gave_up = false;
+  };
+  constexpr int64_t kIterations = 1600;
+  ThreadPool pool(2);
+  for (int round = 0; round < 20; ++round) {
+    Stuck stuck;
+    pool.host()->parallel_for(
+        pool.host(), kIterations,
+        [](void* closure, int64_t begin, int64_t end, int32_t worker) {
+          auto& s = *static_cast<Stuck*>(closure);
+          int none = -1;
+          if (s.first.compare_exchange_strong(none, worker)) {
+            EXPECT_LE(end - begin, kIterations / 4);
+            const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+            while (s.done < kIterations - (end - begin) && !s.gave_up) {
+              s.gave_up = std::chrono::steady_clock::now() > limit;
+              std::this_thread::yield();
+            }
+          }
+          s.done += end - begin;
+        },
+        &stuck);
+    ASSERT_FALSE(stuck.gave_up);
+    EXPECT_EQ(stuck.done, kIterations);
   }
 }
 
