@@ -116,6 +116,17 @@ class ProgramEmitter {
       launch.AddParameter(*buffer, uses.written.count(buffer) > 0);
       info.arguments.push_back(places_.at(buffer));
     }
+    // What a single thread allocates lies in the workspace like all global memory.
+    if (!HasLaunch(s)) {
+      VisitStmt(s, [&](const Stmt& node) {
+        const Alloc* alloc = As<Alloc>(node);
+        if (alloc == nullptr || alloc->buffer->scope != Scope::kGlobal) return true;
+        Place(alloc->buffer.get(), alloc->buffer->SizeBytes());
+        launch.AddParameter(*alloc->buffer, true);
+        info.arguments.push_back(places_.at(alloc->buffer.get()));
+        return true;
+      });
+    }
     HEDDLE_RETURN_IF_ERROR(launch.Emit(s));
     absl::StrAppend(&kernel_.source, launch.source());
     kernel_.demands.push_back(launch.demand());

@@ -22,6 +22,7 @@ class CudaExpressions {
   std::string Declare(const std::string& name);
   void Bind(const ir::Var* var, std::string name, int64_t extent);
   void Bind(const ir::Buffer* buffer, std::string name) { buffers_[buffer] = std::move(name); }
+  bool Knows(const ir::Buffer* buffer) const { return buffers_.count(buffer) > 0; }
   const std::string& NameOf(const ir::Buffer* buffer) const { return buffers_.at(buffer); }
   // What stands for a load, if something does: a register that holds it already.
   void Replace(const ir::ExprNode* load, std::string text) { replaced_[load] = std::move(text); }

@@ -101,7 +101,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
       shared_bytes_ +=
           (buffer.SizeBytes() + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
     }
-    if (buffer.scope == Scope::kGlobal) {
+    if (buffer.scope == Scope::kGlobal && !exprs_.Knows(&buffer)) {
       status = absl::UnimplementedError(
           absl::StrCat("global memory ", buffer.name, " allocated inside a launch"));
     }
@@ -226,6 +226,7 @@ absl::Status CudaLaunch::Visit(const Stmt& s) {
 
 absl::Status CudaLaunch::VisitAlloc(const Alloc& alloc) {
   const Buffer& buffer = *alloc.buffer;
+  if (buffer.scope == Scope::kGlobal) return Visit(alloc.body);  // a parameter
   const std::string name = exprs_.Declare(buffer.name);
   exprs_.Bind(&buffer, name);
   const std::string type = CudaType(buffer.dtype);

@@ -20,7 +20,7 @@ class CudaLaunch {
 
   void AddParameter(const ir::Buffer& buffer, bool written);
   // The launch, its locals already spread (cuda_locals.h); once. Unimplemented: global memory
-  // allocated inside of it.
+  // allocated inside of it that is no parameter.
   absl::Status Emit(const ir::Stmt& s);
 
   const std::string& symbol() const { return symbol_; }

@@ -116,6 +116,21 @@ class Inserter {
   }
 
   Stmt RunLoop(const For& loop, Accesses& pending) {
+    const Stmt whole = MakeStmt(For{loop.var, loop.extent, loop.kind, loop.body});
+    Accesses own;
+    Collect(whole, own);
+    const bool writes =
+        std::any_of(own.begin(), own.end(), [](const Access& access) { return access.write; });
+    if (writes || HasBarrier(whole)) return RunWritingLoop(loop, pending);
+    // One that only reads needs at most one barrier, before it.
+    BindLoops(whole);
+    const bool wait = Conflict(pending, own);
+    if (wait) pending.clear();
+    Append(own, OtherValues(whole), pending);
+    return wait ? MakeSeq({MakeStmt(Barrier{}), whole}) : whole;
+  }
+
+  Stmt RunWritingLoop(const For& loop, Accesses& pending) {
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
     const auto with = [&](Stmt body) {
       return MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
@@ -140,6 +155,15 @@ class Inserter {
       if (any || AlwaysWaits(again)) return with(std::move(again));
     }
     return with(std::move(once));
+  }
+
+  static bool HasBarrier(const Stmt& s) {
+    bool found = false;
+    VisitStmt(s, [&](const Stmt& node) {
+      found |= As<Barrier>(node) != nullptr;
+      return !found;
+    });
+    return found;
   }
 
   // A barrier that every run of the statement meets.

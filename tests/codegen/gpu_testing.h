@@ -20,8 +20,8 @@ ir::TargetInfo GpuTarget(const std::string& arch = "sm_90");
 // The trace replayed, verified and lowered for a GPU. The error says at which of these.
 absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule::Trace& trace);
 
-// Runs a lowered GPU program with race detection and compares with the naive program. `special`
-// values, as NaNs, may lie among the inputs.
+// Runs a lowered GPU program with race detection and compares with the naive program; then again
+// with each thread's share of the local buffers in memory of its own, as the back end places it.
 absl::Status CheckGpuProgram(const ir::Program& naive, const ir::Program& lowered, uint64_t seed);
 
 // Compiles to sm_90; OK where this machine has no NVRTC.
