@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
@@ -64,8 +65,11 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
   HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
   Artifact artifact;
   std::string source = kCudaPrelude;
+  std::set<std::string> symbols;
   for (const ir::Program& program : lowered) {
-    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, Symbol(program.name)));
+    std::string symbol = Symbol(program.name);  // of two names perhaps the same
+    while (!symbols.insert(symbol).second) symbol += '_';
+    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol));
     for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
     source += code.source;
     KernelInfo& kernel = artifact.kernels.emplace_back();

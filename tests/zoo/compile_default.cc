@@ -23,7 +23,7 @@ namespace heddle {
 namespace {
 
 struct Flags {
-  std::string model, output;
+  std::string model, output, target = "llvm -mcpu=native";
   int threads = 1;
   std::string details;  // part of the label of kernels to print in full
   bool print_tasks = false, print_graph = false;
@@ -41,7 +41,7 @@ absl::Status PrintDetails(const std::string& workload, const ir::TargetInfo& tar
 }
 
 absl::Status Run(const Flags& flags) {
-  ir::Target target;
+  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(flags.target));
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   app.add_option("model", flags.model, "ONNX file")->required();
   app.add_option("-o,--output", flags.output, "Module to write (without: import only)");
   app.add_option("--threads", flags.threads, "Threads of the target")->check(CLI::Range(1, 256));
+  app.add_option("--target", flags.target, "Target, as for submit");
   app.add_flag("--tasks", flags.print_tasks, "Print every distinct kernel");
   app.add_flag("--graph", flags.print_graph, "Print the optimised graph");
   app.add_option("--details", flags.details,
