@@ -59,8 +59,8 @@
 //   * An outermost nest of `blockIdx` loops is one launch. Its threads are as many as its largest
 //     loop of each thread axis; the rest sit out a smaller loop, and the first thread of an axis
 //     runs what no loop of that axis encloses. Thread loops may stand beside each other; what one
-//     of them writes to shared or global memory, others may touch beyond a `barrier` only. Schedules
-//     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
+//     of them writes to shared or global memory, others may touch beyond a `barrier` only.
+//     Schedules have none: lowering adds them (pass/insert_barriers.h), outside of thread loops.
 //   * A `const` input (outputs have none) is known when a module is made: what is computed from
 //     nothing but such inputs may be computed then (pass/hoist_constants.h).
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
