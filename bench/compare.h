@@ -21,8 +21,11 @@ struct RunOptions {
 
 struct SearchRun {
   // After each trial: time of the best known of the table / best time so far; 0 before a valid one.
-  // Shorter than `trials` when the table has no more.
+  // The default schedule, everybody's first trial, counts in neither: it is found without a search,
+  // and where nothing known beats it, all searches would look perfect. Shorter than `trials` when
+  // the table has no more.
   std::vector<double> best;
+  double untuned = 0;  // the same of the default schedule; above 1: the best known is slower
   double propose_s = 0;
   double update_s = 0;
 };
@@ -34,6 +37,16 @@ std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     int each, uint64_t seed);
 
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
+
+// What the search itself costs, on the real space of a workload and one thread.
+struct SearchTime {
+  double propose_s = 0;  // medians of batches
+  double update_s = 0;
+  double candidates_per_s = 0;  // of random points: expanded, replayed, their features extracted
+};
+// With `records` samples of made-up times and batches of `batch`.
+absl::StatusOr<SearchTime> TimeSearch(const std::string& workload, const ir::TargetInfo& target,
+                                      const cost_model::Method& method, int records, int batch);
 
 // How well a model ranks candidates that it was not fitted to.
 struct RankQuality {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/status_macros.h"
@@ -97,14 +98,20 @@ ReplayRow RowOf(const json& from, const ReplayHeader& header) {
   return row;
 }
 
-}  // namespace
-
-double ReplayTable::BestSeconds() const {
+double BestOf(std::span<const ReplayRow> rows) {
   double best = 0;
   for (const ReplayRow& row : rows) {
     if (row.seconds > 0 && (best == 0 || row.seconds < best)) best = row.seconds;
   }
   return best;
+}
+
+}  // namespace
+
+double ReplayTable::BestSeconds() const { return BestOf(rows); }
+
+double ReplayTable::BestFoundSeconds() const {
+  return BestOf(std::span(rows).subspan(rows.empty() ? 0 : 1));
 }
 
 absl::StatusOr<ReplayTable> ReadReplayTable(const std::string& path) {

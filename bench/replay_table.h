@@ -66,7 +66,9 @@ struct ReplayTable {
   ReplayHeader header;
   std::vector<ReplayRow> rows;  // the first one is the default schedule; no trace twice
 
-  double BestSeconds() const;  // of the valid ones; 0 if there is none
+  // Of the valid ones; 0 if there is none.
+  double BestSeconds() const;
+  double BestFoundSeconds() const;  // the default schedule left out
 };
 
 // InvalidArgument names the file and the line.

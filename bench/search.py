@@ -1,10 +1,14 @@
 """Search methods against each other on replay tables (bench/replay_table.h): candidates that were measured once, so that a
-comparison takes seconds and always gives the same result. --collect makes the tables, --ablate judges models alone.
+comparison takes seconds and always gives the same result. --collect makes the tables, --ablate judges models and each part of the
+method, --transfer what other operators teach, --time what the search itself costs.
 
-Speeds are shares of the best one a table knows. A curve is the best share so far after each trial, the mean over seeds.
+Speeds are shares of the best one a table knows. A curve is the best share so far after each trial, the mean over seeds. The default
+schedule is everybody's first trial and counts in neither; what it reaches stands beside the curves.
 """
 
+import argparse
 import glob
+import gzip
 import json
 import os
 import statistics
@@ -20,6 +24,12 @@ OURS, PUBLISHED = "annealing", "published"
 PLAIN = ("random", "genetic")  # without a model; also run with twice the trials
 METHODS = (OURS, "evolutionary", "regression", "ensemble-ei", "ensemble-ucb", PUBLISHED, *PLAIN)
 POINTS = (50, 100, 200, 400, 800)
+# Ours with one part changed: what each is worth.
+PARTS = (OURS, "regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
+PARTS += ("annealing:epsilon=0", "annealing:cold_start=0.5", "annealing:cold_start=1", "annealing:elites=0", "evolutionary")
+TIMED = ("C2", "C9", "D5", "128x768x768")
+SOURCES = tuple(f"C{n}" for n in range(1, 7))
+PART_TRIALS = 200
 GOOD = 0.95
 DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 800, 5, 3200  # a table has twice as many as the longest run has trials
 
@@ -46,6 +56,7 @@ def make_row(name, method, runs, trials):
         "threads": 1,
         "disturbed": False,
         "seeds": len(runs),
+        "untuned": runs[0]["untuned"],
         "area": statistics.fmean(curve),
         "areas": [statistics.fmean(mean_curve([run], trials)) for run in runs],
         "bests_at": {str(n): [mean_curve([run], limit)[n - 1] for run in runs] for n in POINTS if n <= trials},
@@ -71,29 +82,28 @@ def margin(ours, theirs):
 
 def print_table(rows, trials):
     columns = [n for n in POINTS if n <= trials]
-    print(f"{'operator':<15}{'method':<15}{'area':>7}" + "".join(f"{n:>7}" for n in columns) + f"{'to 95 %':>9}{'propose s':>11}{'update s':>10}")
+    print(f"{'operator':<15}{'default':>8}  {'method':<15}{'area':>7}" + "".join(f"{n:>7}" for n in columns) + f"{'to 95 %':>9}{'propose s':>11}{'update s':>10}")
     last = None
     for row in rows:
-        name, last = ("" if row["name"] == last else row["name"]), row["name"]
+        again, last = row["name"] == last, row["name"]
+        name, untuned = ("", "") if again else (row["name"], f"{100 * row['untuned']:.1f}")
         at = "".join(f"{100 * row['best_at'][str(n)]:>7.1f}" for n in columns)
         to = statistics.median(row["trials_to_95"])
-        print(f"{name:<15}{row['method']:<15}{100 * row['area']:>7.1f}{at}{to:>9.0f}{row['propose_s']:>11.2f}{row['update_s']:>10.2f}")
+        print(f"{name:<15}{untuned:>8}  {row['method']:<15}{100 * row['area']:>7.1f}{at}{to:>9.0f}{row['propose_s']:>11.2f}{row['update_s']:>10.2f}")
 
 
 def print_summary(rows, trials):
     """What the figures say, in words."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     of = {(row["name"], row["method"]): row for row in rows}
-    # Where the default schedule is that good, trials to get there say nothing of a method.
-    easy = [name for name in names if any(row["name"] == name and row["curve"][0] >= GOOD for row in rows)]
-    if easy:
-        print(f"\nnot in the trials to 95 %, as the default schedule is there: {', '.join(easy)}")
+    best = [name for name in names if of[name, rows[0]["method"]]["untuned"] >= 1]
+    if best:
+        print(f"\nnothing the tables know beats the default schedule of {', '.join(best)}")
     print(f"\n{'all operators':<15}{'method':<15}{'area':>7}{'geometric mean of trials to 95 %':>36}")
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [of[name, method] for name in names if (name, method) in of]
-        to = [statistics.fmean(row["trials_to_95"]) for row in own if row["name"] not in easy]
-        mean = f"{statistics.geometric_mean(to):.0f}" if to else "-"
-        print(f"{'':<15}{method:<15}{100 * statistics.fmean(row['area'] for row in own):>7.1f}{mean:>36}")
+        mean = statistics.geometric_mean(statistics.fmean(row["trials_to_95"]) for row in own)
+        print(f"{'':<15}{method:<15}{100 * statistics.fmean(row['area'] for row in own):>7.1f}{mean:>36.0f}")
     ours = {name: of[name, OURS] for name in names if (name, OURS) in of}
     if not ours:
         return
@@ -108,7 +118,7 @@ def print_summary(rows, trials):
     if both and trials >= 800:
         won = sum(margin(ours[name]["bests_at"]["200"], of[name, "random"]["bests_at"]["800"]) >= 0 for name in both)
         print(f"200 trials of {OURS} find more than 800 of random, beyond the seeds' standard error, on {won} of {len(both)}")
-    both = [name for name in ours if (name, PUBLISHED) in of and name not in easy]
+    both = [name for name in ours if (name, PUBLISHED) in of]
     if both:
         ratio = statistics.geometric_mean(
             statistics.fmean(ours[name]["trials_to_95"]) / statistics.fmean(of[name, PUBLISHED]["trials_to_95"]) for name in both
@@ -209,6 +219,82 @@ def ablate(args, result, program):
             print(f"{model:<24}{cells}")
 
 
+def trials_of(tables):
+    """Of short runs: as many as the smallest table allows."""
+    rows = []
+    for path in tables:
+        with gzip.open(path, "rt") as file:
+            rows.append(sum(1 for _ in file) - 1)
+    return min([PART_TRIALS] + [n // 2 for n in rows])
+
+
+def judge_parts(args, result, program):
+    """Ours against itself with one part changed, in short runs: that is where parts differ."""
+    tables, seeds = find_tables(args), str(args.seeds or DEFAULT_SEEDS)
+    trials = args.trials or trials_of(tables)
+    argv = [program, "compare", *tables, "--methods", ",".join(PARTS), "--trials", str(trials), "--seeds", seeds]
+    lines = run_lines(argv)
+    areas = {}  # of each part and operator, over the seeds
+    for line in lines:
+        curve = mean_curve([line], trials)
+        areas.setdefault(line["method"], {}).setdefault(line["operator"], []).append(statistics.fmean(curve))
+    names = list(areas[OURS])
+    print(f"\narea under the curve of {trials} trials, %, the mean of {seeds} seeds; better, worse: operators beyond the seeds' standard error")
+    print(f"{'part changed':<26}{'mean':>8}{'change':>8}{'better':>8}{'worse':>8}")
+    own = statistics.fmean(statistics.fmean(areas[OURS][name]) for name in names)
+    for part in PARTS:
+        mean = statistics.fmean(statistics.fmean(areas[part][name]) for name in names)
+        better = sum(margin(areas[part][name], areas[OURS][name]) > 0 for name in names)
+        worse = sum(margin(areas[OURS][name], areas[part][name]) > 0 for name in names)
+        print(f"{part:<26}{100 * mean:>8.1f}{100 * (mean - own):>+8.1f}{better:>8}{worse:>8}")
+        result.rows += [{"name": name, "method": part, "threads": 1, "disturbed": False, "areas": areas[part][name]} for name in names]
+    result._save()
+
+
+def transfer(args, result, program):
+    """Ours from scratch against ours that knows the tables of --sources, C1 to C6 of the tables otherwise."""
+    tables = find_tables(args)
+    name_of = lambda path: os.path.basename(path)[: -len(".jsonl.gz")]
+    if args.sources:
+        sources = sorted(glob.glob(os.path.join(args.sources, "*.jsonl.gz")))
+    else:
+        sources = [path for path in find_tables(argparse.Namespace(**{**vars(args), "only": None})) if name_of(path) in SOURCES]
+        tables = [path for path in tables if name_of(path) not in SOURCES]
+    if not sources or not tables:
+        raise SideError("transfer needs tables to learn from and others to search: bench/run.sh search --collect makes them")
+    trials = args.trials or trials_of(tables)
+    knowing = (OURS + "+others", "annealing:without=relation+others")
+    argv = [program, "compare", *tables, "--methods", ",".join((OURS, *knowing)), "--trials", str(trials), "--sources", ",".join(sources)]
+    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
+    print(f"learning from {', '.join(map(name_of, sources))}; trials to {100 * GOOD:.0f} % of what {trials} trials from scratch find")
+    print(f"{'operator':<15}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'without relation':>18}{'end':>8}")
+    ratios = {}
+    for name in dict.fromkeys(line["operator"] for line in lines):
+        curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *knowing)}
+        goal = GOOD * curves[OURS][-1]
+        to = {method: trials_to(curve, goal) or trials for method, curve in curves.items()}
+        end = curves[knowing[0]][-1] / curves[OURS][-1]
+        for method in knowing:
+            ratios.setdefault(method, []).append(to[OURS] / to[method])
+        print(f"{name:<15}{to[OURS]:>9}{to[knowing[0]]:>9}{to[OURS] / to[knowing[0]]:>7.1f}x{to[knowing[1]]:>18}{end:>8.3f}")
+        result.rows.append({"name": name, "method": "transfer", "threads": 1, "disturbed": False, "trials_to": to, "end": end})
+    result._save()
+    for method, values in ratios.items():
+        print(f"{method}: {statistics.geometric_mean(values):.1f} times fewer trials (geometric mean of {len(values)})")
+
+
+def time_search(args, result, program):
+    methods = ",".join(args.methods or (OURS, PUBLISHED))
+    lines = run_lines([program, "time", *(args.only or TIMED), "--methods", methods])
+    print(f"{'operator':<15}{'method':<15}{'propose':>9}{'update':>9}{'both':>9}{'candidates/s':>14}   batches of 64 at 1000 records, one core")
+    for line in lines:
+        both = line["propose_s"] + line["update_s"]
+        seconds = "".join(f"{value:>7.2f} s" for value in (line["propose_s"], line["update_s"], both))
+        print(f"{line['operator']:<15}{line['method']:<15}{seconds}{line['candidates_per_s']:>14.0f}")
+    result.rows += [{"name": line["operator"], "threads": 1, "disturbed": False, **line} for line in lines]
+    result._save()
+
+
 def compare(args, result, program):
     trials, methods = args.trials or DEFAULT_TRIALS, args.methods or METHODS
     argv = [program, "compare", *find_tables(args), "--methods", ",".join(methods), "--trials", str(trials)]
@@ -235,6 +321,11 @@ def run(args, result):
             sys.exit(collect(args, program))
         elif args.ablate:
             ablate(args, result, program)
+            judge_parts(args, result, program)
+        elif args.transfer:
+            transfer(args, result, program)
+        elif args.time:
+            time_search(args, result, program)
         else:
             compare(args, result, program)
     except SideError as error:

@@ -1,9 +1,13 @@
 // heddle-search-bench: what `bench/run.sh search` runs.
 //   collect  measures candidates of operators and keeps them as replay tables
 //   compare  runs methods on tables and writes a line of JSON a run: {"operator", "method", "seed",
-//            "best": after each trial the share of the best known speed, "propose_s", "update_s"}
+//            "best": after each trial the share of the best known speed, the default schedule left
+//            out, "untuned": the default's, "propose_s", "update_s"}
 //   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall"}
+//   time     what the search itself costs on one core, a line each: {"operator", "method",
+//   "records",
+//            "batch", "propose_s", "update_s", "candidates_per_s"}
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -180,6 +184,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
                 {"method", method},
                 {"seed", options.seed},
                 {"best", best},
+                {"untuned", run.untuned},
                 {"propose_s", run.propose_s},
                 {"update_s", run.update_s}}
         .dump();
@@ -233,6 +238,38 @@ absl::Status RunRank(const CompareFlags& flags) {
       });
 }
 
+struct TimeFlags {
+  std::vector<std::string> names;
+  std::vector<std::string> methods;
+  int records = 1000;
+  int batch = 64;
+};
+
+absl::Status RunTime(const TimeFlags& flags) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, codegen::ResolveTarget(ir::Target{}));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  ConfineTo({AllowedCpus().front()});
+  for (const std::string& name : flags.names) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    for (const std::string& method : flags.methods) {
+      HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method variant, ParseVariant(method));
+      HEDDLE_ASSIGN_OR_RETURN(const SearchTime time, TimeSearch(workloads[0].text, info, variant,
+                                                                flags.records, flags.batch));
+      std::printf("%s\n", json{{"operator", name},
+                               {"method", method},
+                               {"records", flags.records},
+                               {"batch", flags.batch},
+                               {"propose_s", time.propose_s},
+                               {"update_s", time.update_s},
+                               {"candidates_per_s", time.candidates_per_s}}
+                              .dump()
+                              .c_str());
+      std::fflush(stdout);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace heddle::bench
 
@@ -263,10 +300,17 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 100000));
   comparing->add_option("--trials", compare.trials)->check(CLI::Range(1, 100000));
   ranking->add_option("--records", compare.records)->delimiter(',')->check(CLI::Range(1, 100000));
+  TimeFlags time;
+  CLI::App* timing = app.add_subcommand("time", "time the search itself");
+  timing->add_option("operators", time.names, "C2, 128x768x768, ..")->required();
+  timing->add_option("--methods", time.methods)->required()->delimiter(',');
+  timing->add_option("--records", time.records)->check(CLI::Range(8, 2000));
+  timing->add_option("--batch", time.batch)->check(CLI::Range(1, 1024));
   CLI11_PARSE(app, argc, argv);
   absl::Status status;
   if (collecting->parsed()) status = RunCollect(collect);
   if (comparing->parsed()) status = RunCompare(compare);
+  if (timing->parsed()) status = RunTime(time);
   if (ranking->parsed()) status = RunRank(compare);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-search-bench: %s\n", std::string(status.message()).c_str());

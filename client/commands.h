@@ -35,6 +35,7 @@ struct SubmitOptions {
   std::vector<std::string> shapes;  // "name=1x3x224x224"
   std::vector<std::string> disabled_passes;
   bool winograd = true;  // false: the target gets -winograd=off
+  bool transfer = true;  // false: searches learn nothing from other tasks
   bool force = false;
   bool dry_run = false;
   JobOptions job;
@@ -51,6 +52,10 @@ int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& jobs, 
 // Finished jobs, their stages and the slots there are, as one JSON file for heddle-sim.
 int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
               const std::string& output);
+// How the search of one of the job's tasks went and what it found (explain_command.cc); `plot`: an
+// SVG file to write, or empty.
+int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
+                const std::string& plot);
 int WatchJob(const GlobalOptions& global, const std::string& job);
 int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
                absl::Duration timeout);

@@ -42,6 +42,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
+  app->add_flag("!--no-transfer", o.transfer, "Searches learn nothing from other tasks");
   app->add_option(
       "--records", o.records,
       "File of records to start with, of the device key, as `heddle records export` writes");
@@ -214,6 +215,15 @@ int main(int argc, char** argv) {
   show_app->add_option("job", job_ids, "Job ids")->required();
   show_app->add_flag("--stages", stages, "List every stage");
   show_app->callback([&] { code = client::ShowJobs(global, job_ids, stages); });
+
+  std::string explained_task, explain_plot;
+  CLI::App* explain_app = command("explain", "Show how a task's search went and what it found");
+  explain_app->add_option("job", job_id, "Job id")->required();
+  explain_app->add_option("task", explained_task, "Number, label or key of a task (heddle show)")
+      ->required();
+  explain_app->add_option("--plot", explain_plot, "SVG file of all trials to write");
+  explain_app->callback(
+      [&] { code = client::ExplainTask(global, job_id, explained_task, explain_plot); });
 
   CLI::App* watch_app = command("watch", "Watch a job live; Ctrl-C detaches");
   watch_app->add_option("job", job_id, "Job id")->required();

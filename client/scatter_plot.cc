@@ -55,7 +55,8 @@ double TickStep(double most) {
 }  // namespace
 
 std::string ScatterPlot(const std::string& title, const std::string& x_axis,
-                        const std::string& y_axis, const std::vector<PlotPoint>& points) {
+                        const std::string& y_axis, const std::vector<PlotPoint>& points,
+                        const std::vector<PlotPoint>& steps) {
   double most_x = 0;
   double most_y = 0;
   std::vector<std::string> groups;
@@ -107,6 +108,12 @@ std::string ScatterPlot(const std::string& title, const std::string& x_axis,
         "<title>{}</title></circle>\n",
         at_x(point.x), at_y(point.y), kColours[static_cast<size_t>(group) % std::size(kColours)],
         Escape(point.label));
+  }
+  if (!steps.empty()) {
+    std::string path = fmt::format("M{:.1f} {:.1f}", at_x(steps[0].x), at_y(steps[0].y));
+    for (const PlotPoint& step : steps)
+      path += fmt::format("H{:.1f}V{:.1f}", at_x(step.x), at_y(step.y));
+    svg += "<path d=\"" + path + "\" fill=\"none\" stroke=\"black\" stroke-width=\"1.5\"/>\n";
   }
   for (size_t g = 0; g < groups.size(); ++g) {
     const double y = kTop + 18 * static_cast<double>(g);

@@ -175,6 +175,19 @@ absl::StatusOr<v1::Timeline> ServiceClient::GetTimeline(const std::string& job) 
   return response;
 }
 
+absl::StatusOr<v1::TaskExplanation> ServiceClient::ExplainTask(const std::string& job,
+                                                               const std::string& task) const {
+  grpc::ClientContext context;
+  LimitTime(context, kUnaryLimit);
+  v1::ExplainTaskRequest request;
+  request.set_job(job);
+  request.set_task(task);
+  v1::TaskExplanation response;
+  const grpc::Status status = stubs_->jobs->ExplainTask(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  return response;
+}
+
 absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
   grpc::ClientContext context;
   LimitTime(context, kUnaryLimit);

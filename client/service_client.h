@@ -36,6 +36,8 @@ class ServiceClient {
   absl::StatusOr<v1::Job> PauseJob(const std::string& job) const;
   absl::StatusOr<v1::Job> ResumeJob(const std::string& job) const;
   absl::StatusOr<v1::Timeline> GetTimeline(const std::string& job) const;
+  absl::StatusOr<v1::TaskExplanation> ExplainTask(const std::string& job,
+                                                  const std::string& task) const;
   absl::StatusOr<v1::ListWorkersResponse> ListDevices() const;
 
   // Calls `on_job` with every new state; returns OK after a final one. `on_job` is also called with

@@ -118,6 +118,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
   spec.set_pipeline_depth(options.depth);
   spec.set_strategy(options.strategy);
   spec.set_seed(options.seed);
+  spec.set_no_transfer(!options.transfer);
   spec.set_force(options.force);
   if (const absl::Status s = FillJobOptions(options.job, absl::Now(), &spec); !s.ok()) return s;
   if (const char* user = std::getenv("USER")) spec.set_user(user);

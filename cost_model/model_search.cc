@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/experience.h"
 #include "cost_model/features.h"
 #include "cost_model/methods.h"
 #include "cost_model/pending.h"
@@ -24,7 +25,9 @@ constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 // Random candidates of which the roofline picks one.
 constexpr int kDrafts = 8;
 
-bool KnowsOthers(const OtherTasks* others) { return others != nullptr && !others->empty(); }
+constexpr size_t kReported = 16;  // features of a report
+
+bool Any(const OtherTasks* others) { return others != nullptr && !others->empty(); }
 
 std::vector<size_t> Columns(const Method& method, bool alone) {
   std::vector<std::string> without = method.without;
@@ -44,12 +47,14 @@ class ModelSearch final : public StrategySearch {
   ModelSearch(Task task, const Method& method, uint64_t seed)
       : StrategySearch(method.name, std::move(task), seed),
         method_(method),
-        columns_(Columns(method, !KnowsOthers(candidates().others()))),
+        columns_(Columns(method, !Any(candidates().others()))),
         transfer_(candidates().others(), columns_),
         model_(MakeModel(method.model, seed)) {}
 
   absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
   absl::Status Update(const std::vector<Result>& results) override;
+  SearchReport Report() const override;
+  std::string Experience() const override;
 
  protected:
   void SaveOwn(BlobWriter& writer) const override;
@@ -60,11 +65,13 @@ class ModelSearch final : public StrategySearch {
   void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
+  // What the model thinks of a batch.
+  absl::Status Predict(std::vector<Candidate>& batch);
   // To what was measured, and what other tasks are worth.
   absl::Status Fit();
 
   const Method method_;
-  const std::vector<size_t> columns_;  // of the features the model sees
+  std::vector<size_t> columns_;  // of the features the model sees
   Transfer transfer_;
   std::unique_ptr<Model> model_;
   SampleSet samples_;
@@ -90,6 +97,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
   candidates().ForgetEvaluations();
+  if (model_->trained()) HEDDLE_RETURN_IF_ERROR(Predict(out));
   return out;
 }
 
@@ -156,6 +164,19 @@ float ModelSearch::Acquire(const Estimate& e) const {
   return static_cast<float>(std::log(std::max(improvement, 1e-30)) + 1e-3 * e.score);
 }
 
+absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
+  std::vector<std::vector<float>> features;
+  for (const Candidate& c : batch) {
+    HEDDLE_ASSIGN_OR_RETURN(const Evaluated evaluated, candidates().EvaluateTrace(c.trace));
+    features.push_back(Pick(evaluated.features, columns_));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.all().size())};
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ModelSearch::Update(const std::vector<Result>& results) {
   for (const Result& r : results) {
     if (r.valid && !(r.seconds > 0 && std::isfinite(r.seconds))) {
@@ -188,19 +209,48 @@ absl::Status ModelSearch::Fit() {
   return model_->Fit(training);
 }
 
+SearchReport ModelSearch::Report() const {
+  const size_t own = samples_.all().size();
+  SearchReport report;
+  report.samples = static_cast<int>(own);
+  const std::vector<double> importance = model_->Importance();
+  for (size_t i = 0; i < importance.size(); ++i) {
+    const FeatureInfo& info = FeatureTable()[columns_[i]];
+    if (importance[i] > 0) report.features.push_back({info.name, info.meaning, importance[i]});
+  }
+  std::stable_sort(report.features.begin(), report.features.end(),
+                   [](const auto& a, const auto& b) { return a.importance > b.importance; });
+  if (report.features.size() > kReported) report.features.resize(kReported);
+  report.other_tasks = transfer_.tasks();
+  report.other_samples = transfer_.samples();
+  report.other_weight = transfer_.WeightAt(own);
+  report.others_mislead = transfer_.misleads();
+  return report;
+}
+
+std::string ModelSearch::Experience() const {
+  return PackExperience(samples_.Training(kScoreLevels, *ColumnsWithout({})));
+}
+
 void ModelSearch::SaveOwn(BlobWriter& w) const {
+  w.Unsigned(transfer_.KnowsOthers());
+  w.Unsigned(columns_.size());
   w.Fixed64(HashOf(columns_));
   w.Bytes(model_->Serialize());
   samples_.Save(w);
   pending_.Save(w);
-  transfer_.Save(w);
+  transfer_.Save(columns_.size(), w);
   w.Unsigned(chains_.size());
   for (const Point& p : chains_) SavePoint(p, w);
 }
 
 absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
-  // A model that sees other features is dropped; the next Propose fits one to the samples.
-  const bool same_columns = r.Fixed64() == HashOf(columns_);
+  // Which features the model saw depends on whether it knew others. What was made for other ones,
+  // model and others, is dropped; the next Propose fits a model to the samples.
+  std::vector<size_t> columns = Columns(method_, r.Unsigned() == 0);
+  const size_t saved_columns = r.Unsigned();
+  if (saved_columns > FeatureTable().size()) return absl::DataLossError("search state: malformed");
+  const bool same_columns = r.Fixed64() == HashOf(columns);
   const std::string_view bytes = r.Bytes();
   std::unique_ptr<Model> model = MakeModel(method_.model, seed);
   if (same_columns) {
@@ -209,8 +259,11 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   SampleSet samples;
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));
   PendingPoints pending = PendingPoints::Load(r);
-  Transfer transfer = transfer_;
-  transfer.Load(r);
+  HEDDLE_ASSIGN_OR_RETURN(Transfer transfer, Transfer::Load(saved_columns, r));
+  if (!same_columns) {
+    transfer = Transfer();
+    columns = Columns(method_, true);
+  }
   std::vector<Point> chains;
   for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
   if (!r.AtEnd()) return absl::DataLossError("search state: malformed");
@@ -224,6 +277,7 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   samples_ = std::move(samples);
   pending_ = std::move(pending);
   transfer_ = std::move(transfer);
+  columns_ = std::move(columns);
   chains_ = std::move(chains);
   return absl::OkStatus();
 }

@@ -28,6 +28,24 @@ std::vector<size_t> BestFirst(const std::vector<Measured>& samples) {
 
 }  // namespace
 
+void FeatureCoder::Save(const std::vector<float>& features, BlobWriter& w) {
+  for (size_t k = 0; k < last_.size(); ++k) {
+    const int64_t v = std::lround(features[k] * kPerFeatureUnit);
+    w.Signed(v - last_[k]);
+    last_[k] = v;
+  }
+}
+
+std::vector<float> FeatureCoder::Load(BlobReader& r) {
+  std::vector<float> features;
+  features.reserve(last_.size());
+  for (int64_t& v : last_) {
+    v = static_cast<int64_t>(static_cast<uint64_t>(v) + static_cast<uint64_t>(r.Signed()));
+    features.push_back(static_cast<float>(v) / kPerFeatureUnit);
+  }
+  return features;
+}
+
 void SampleSet::Add(Measured m) {
   for (Measured& old : samples_) {
     if (old.hash != m.hash) continue;
@@ -76,20 +94,14 @@ std::vector<schedule::Point> SampleSet::BestPoints(size_t n) const {
   return points;
 }
 
-// Candidates of one task agree in most features, so each sample is stored as its difference to the
-// one before.
 void SampleSet::Save(BlobWriter& w) const {
   w.Unsigned(samples_.size());
-  std::vector<int64_t> last(FeatureTable().size());
+  FeatureCoder coder(FeatureTable().size());
   for (const Measured& m : samples_) {
     w.Fixed64(m.hash);
     w.Double(m.seconds);
     SavePoint(m.point, w);
-    for (size_t k = 0; k < last.size(); ++k) {
-      const int64_t v = std::lround(m.features[k] * kPerFeatureUnit);
-      w.Signed(v - last[k]);
-      last[k] = v;
-    }
+    coder.Save(m.features, w);
   }
 }
 
@@ -97,17 +109,13 @@ absl::Status SampleSet::Load(BlobReader& r) {
   const size_t count = r.Count();
   if (count > kMaxBest + kMaxRecent) return absl::DataLossError("search state: too many samples");
   std::vector<Measured> samples(count);
-  std::vector<int64_t> last(FeatureTable().size());
+  FeatureCoder coder(FeatureTable().size());
   for (Measured& m : samples) {
     if (!r.ok()) break;
     m.hash = r.Fixed64();
     m.seconds = r.Double();
     m.point = LoadPoint(r);
-    m.features.reserve(last.size());
-    for (int64_t& v : last) {
-      v += r.Signed();
-      m.features.push_back(static_cast<float>(v) / kPerFeatureUnit);
-    }
+    m.features = coder.Load(r);
   }
   if (!r.ok()) return absl::DataLossError("search state: malformed samples");
   samples_ = std::move(samples);

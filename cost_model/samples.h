@@ -20,6 +20,18 @@ struct Measured {
   double seconds = 0;  // 0: it failed
 };
 
+// Features as differences to those coded before: candidates of one task agree in most. All vectors
+// of one coder have the same length.
+class FeatureCoder {
+ public:
+  explicit FeatureCoder(size_t features) : last_(features) {}
+  void Save(const std::vector<float>& features, BlobWriter& writer);
+  std::vector<float> Load(BlobReader& reader);
+
+ private:
+  std::vector<int64_t> last_;
+};
+
 class SampleSet {
  public:
   // Keeps the best kMaxBest and the latest kMaxRecent: enough for the trees, and a state well under

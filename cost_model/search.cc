@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/experience.h"
 #include "cost_model/features.h"
 #include "cost_model/methods.h"
 #include "cost_model/strategies.h"
@@ -12,7 +13,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 struct Strategy {
   std::string_view name;
@@ -86,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
                                                    const ir::TargetInfo& target,
                                                    const SearchOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
+  task.others = std::make_shared<const OtherTasks>(JoinExperiences(options.others));
   return MakeSearchOf(std::move(task), options.strategy, options.seed);
 }
 

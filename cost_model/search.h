@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,15 +17,37 @@
 
 namespace heddle::cost_model {
 
+// What a model thought of a candidate when it was proposed.
+struct Prediction {
+  double score = 0;  // higher is faster; compares candidates of predictions with the same `samples`
+  int samples = 0;   // of the task, that the model had learned from
+};
+
 struct Candidate {
   std::string trace;   // text of schedule::Trace
   std::string origin;  // "default", "random", "annealing", "roofline", ..; for people
+  std::optional<Prediction> prediction = std::nullopt;  // nullopt: there was no model
 };
 
 struct Result {
   std::string trace;
   bool valid = false;  // false: a candidate fault; infrastructure faults are never passed in
   double seconds = 0;  // median, when valid
+};
+
+// What a search has learned, for people.
+struct SearchReport {
+  struct Feature {
+    std::string name;
+    std::string meaning;
+    double importance = 0;  // share of what all features add to the fit
+  };
+  int samples = 0;                // measurements it learns from
+  std::vector<Feature> features;  // most important first, at most 16; empty without a model
+  int other_tasks = 0;            // whose samples it began with
+  int other_samples = 0;
+  double other_weight = 0;      // of one of these beside one of its own; 0: they do not count
+  bool others_mislead = false;  // they were found to be wrong, and are not used
 };
 
 class Search {
@@ -43,11 +66,18 @@ class Search {
   // nothing has changed then, and the caller may start afresh. The blob's seed replaces the
   // options'.
   virtual absl::Status Restore(std::string_view blob) = 0;
+  virtual SearchReport Report() const { return {}; }
+  // What searches of other tasks may learn from this one, for their SearchOptions.others (see
+  // experience.h); empty if there is nothing to learn.
+  virtual std::string Experience() const { return {}; }
 };
 
 struct SearchOptions {
   std::string strategy = "annealing";  // or another of StrategyNames()
   uint64_t seed = 0;                   // the same seed, results and calls give the same proposals
+  // Experience of other tasks on the same kind of device, one each; part of the state from then on.
+  // What is damaged or of another version is left out.
+  std::vector<std::string> others = {};
 };
 
 // InvalidArgument names the strategies.

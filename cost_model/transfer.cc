@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "compiler/ir/status_macros.h"
 #include "cost_model/features.h"
@@ -66,14 +67,46 @@ absl::Status Transfer::Judge(const std::vector<Sample>& own, const ModelSpec& sp
   return absl::OkStatus();
 }
 
-void Transfer::Save(BlobWriter& w) const {
-  w.Unsigned(judged_);
-  w.Unsigned(misleads_);
+int Transfer::tasks() const {
+  std::set<int> groups;
+  for (const Sample& s : others_) groups.insert(s.group);
+  return static_cast<int>(groups.size());
 }
 
-void Transfer::Load(BlobReader& r) {
-  judged_ = r.Unsigned();
-  misleads_ = r.Unsigned() != 0;
+double Transfer::WeightAt(size_t own) const { return Active(own) ? Weight(own) : 0; }
+
+void Transfer::Save(size_t features, BlobWriter& w) const {
+  w.Unsigned(judged_);
+  w.Unsigned(misleads_);
+  w.Unsigned(others_.size());
+  FeatureCoder coder(features);
+  for (const Sample& s : others_) {
+    w.Signed(s.group);
+    w.Float(s.score);
+    coder.Save(s.features, w);
+  }
+}
+
+absl::StatusOr<Transfer> Transfer::Load(size_t features, BlobReader& r) {
+  Transfer transfer;
+  transfer.judged_ = r.Unsigned();
+  transfer.misleads_ = r.Unsigned() != 0;
+  const size_t count = r.Count();
+  if (!r.ok() || count > kMaxSamples) {
+    return absl::DataLossError("search state: malformed samples of others");
+  }
+  FeatureCoder coder(features);
+  for (size_t i = 0; i < count && r.ok(); ++i) {
+    Sample& s = transfer.others_.emplace_back();
+    s.group = static_cast<int>(r.Signed());
+    s.score = r.Float();
+    s.features = coder.Load(r);
+    // Group 0 is the search's own; a model takes no other scores.
+    if (s.group <= 0 || !(s.score >= 0 && s.score <= 1)) {
+      return absl::DataLossError("search state: malformed samples of others");
+    }
+  }
+  return transfer;
 }
 
 }  // namespace heddle::cost_model

@@ -29,8 +29,16 @@ class Transfer {
   static constexpr size_t kJudged[] = {16, 32, 64};
   static constexpr double kLeastPairs = 0.7;
 
-  // `others` may be null, and must outlive it.
+  Transfer() = default;  // of no others
+  // Of `others`, which may be null, with the features of these columns.
   Transfer(const OtherTasks* others, const std::vector<size_t>& columns);
+
+  // Whether there are any, listened to or not.
+  bool KnowsOthers() const { return !others_.empty(); }
+  int tasks() const;
+  int samples() const { return static_cast<int>(others_.size()); }
+  // Of one of them beside one of `own` samples; 0: they are not listened to.
+  double WeightAt(size_t own) const;
 
   // Whether a search with `own` samples still listens to the others.
   bool Active(size_t own) const;
@@ -41,8 +49,10 @@ class Transfer {
   absl::Status Judge(const std::vector<Sample>& own, const ModelSpec& spec, uint64_t seed);
   bool misleads() const { return misleads_; }
 
-  void Save(BlobWriter& writer) const;
-  void Load(BlobReader& reader);
+  // With the others' samples, of `features` features each.
+  void Save(size_t features, BlobWriter& writer) const;
+  // DataLoss when malformed.
+  static absl::StatusOr<Transfer> Load(size_t features, BlobReader& reader);
 
  private:
   std::vector<Sample> others_;

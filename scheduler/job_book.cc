@@ -80,9 +80,10 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
                               proposed.origin(), false,
                               std::nullopt,      0,
                               nullptr,           0};
-        batch.push_back(
-            InsertCandidate{{add->job.value, id.value, add->task.value, proposed.trace(),
-                             proposed.origin(), 0, false, std::nullopt, 0, ""}});
+        batch.push_back(InsertCandidate{
+            {add->job.value, id.value, add->task.value, proposed.trace(), proposed.origin(), 0,
+             false, std::nullopt, 0, "", 0,
+             proposed.has_prediction() ? std::optional(proposed.prediction()) : std::nullopt}});
       }
       put_state(add->job, add->task);
     } else if (const auto* attempts = std::get_if<SetAttempts>(&decision)) {
@@ -102,6 +103,16 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       }
       batch.push_back(LearnTask{learned->job.value, learned->task.value});
       put_state(learned->job, learned->task);
+      if (!payload.search_state) continue;  // the update was left out
+      const JobData& job = jobs_.at(learned->job);
+      const std::string& key = job.tasks[static_cast<size_t>(learned->task.value)].info.key();
+      batch.push_back(PutLearned{
+          learned->job.value,
+          learned->task.value,
+          payload.report,
+          {key, job.row.job.spec().target(), dispatcher.FindJob(learned->job)->params.device_key},
+          payload.experience,
+          absl::ToUnixNanos(wall)});
     } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty()) {

@@ -23,6 +23,8 @@ struct Payload {
   std::vector<KnownRecords> known;               // end of import: per task
   std::vector<v1::Candidate> proposed;           // end of propose
   std::optional<std::string> search_state;       // end of propose and update
+  v1::SearchReport report;                       // end of update
+  std::string experience;                        // end of update
   std::string module_digest;                     // end of compile
   std::vector<std::string> warnings;             // end of any stage
   std::shared_ptr<const v1::Artifact> artifact;  // CandidateBuilt, when it did

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,10 @@ struct Tables {
   std::map<int64_t, JobRow> jobs;
   std::map<std::pair<int64_t, int32_t>, TaskRow> tasks;
   std::map<std::pair<int64_t, int32_t>, std::string> states;
+  std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
+  // By target, device key and workload: when it was made, and what it is.
+  std::map<std::tuple<std::string, std::string, std::string>, std::pair<int64_t, std::string>>
+      experience;
   std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
@@ -54,6 +59,16 @@ class Writer {
   absl::Status operator()(const PutSearchState& change) {
     const auto key = std::make_pair(change.job, change.task);
     return t_.tasks.count(key) ? Put(&t_.states, key, change.state) : absl::OkStatus();
+  }
+
+  absl::Status operator()(const PutLearned& change) {
+    const auto key = std::make_pair(change.job, change.task);
+    if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
+    if (change.experience.empty() || !t_.workloads.count(change.workload.key))
+      return absl::OkStatus();
+    return Put(&t_.experience,
+               {change.workload.target, change.workload.device_key, change.workload.key},
+               {change.made_unix_ns, change.experience});
   }
 
   absl::Status operator()(const InsertCandidate& change) {
@@ -188,6 +203,7 @@ class MemoryRecordStore : public RecordStore {
            it != tables_.candidates.end() && it->first.first == id; ++it) {
         CandidateRow candidate = it->second;
         if (over) candidate.trace.clear();
+        candidate.prediction.reset();
         auto record = tables_.record_of.find(it->first);
         if (record != tables_.record_of.end()) {
           const v1::Record& measured = tables_.records[record->second].record;
@@ -265,6 +281,14 @@ class MemoryRecordStore : public RecordStore {
         record.clear_candidate();
         record.clear_attempt();
       }
+      record.clear_origin();
+      record.clear_prediction();
+      auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
+      if (!tables_.records[index].imported && candidate != tables_.candidates.end()) {
+        record.set_origin(candidate->second.origin);
+        if (candidate->second.prediction)
+          *record.mutable_prediction() = *candidate->second.prediction;
+      }
       records.push_back(std::move(record));
     }
     return records;
@@ -292,6 +316,30 @@ class MemoryRecordStore : public RecordStore {
       }
     }
     return known;
+  }
+
+  absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = tables_.reports.find({job, task});
+    if (found == tables_.reports.end()) return std::optional<v1::SearchReport>();
+    return std::optional<v1::SearchReport>(found->second);
+  }
+
+  absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
+                                                            int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<std::pair<int64_t, std::string>> found;
+    for (const auto& [key, experience] : tables_.experience) {
+      const auto& [target, device, workload] = key;
+      if (target == id.target && device == id.device_key && workload != id.key)
+        found.push_back(experience);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
+    std::vector<std::string> experiences;
+    for (auto& [made, experience] : found) experiences.push_back(std::move(experience));
+    return experiences;
   }
 
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {

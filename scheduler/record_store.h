@@ -53,11 +53,18 @@ struct CandidateRow {
   double median_ns = 0;
   std::string message;
   int64_t profile_ns = 0;
+  std::optional<v1::Prediction> prediction{};  // LoadJobs leaves it out
 };
 
 struct StageRow {
   v1::StageSpan span;
   std::string lease_id;
+};
+
+struct WorkloadId {
+  std::string key;
+  std::string target;
+  std::string device_key;
 };
 
 // ---- changes ----
@@ -71,6 +78,16 @@ struct PutSearchState {
   int64_t job;
   int32_t task;
   std::string state;
+};
+// What an update stage gave besides its state. The experience is that of the workload, whichever
+// job made it; an empty one leaves what is there.
+struct PutLearned {
+  int64_t job;
+  int32_t task;
+  v1::SearchReport report;
+  WorkloadId workload;
+  std::string experience;
+  int64_t made_unix_ns;
 };
 struct InsertCandidate {
   CandidateRow row;
@@ -96,8 +113,8 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
-using Change = std::variant<PutJob, PutTask, PutSearchState, InsertCandidate, PutAttempts,
-                            LearnTask, InsertRecord, PutStage>;
+using Change = std::variant<PutJob, PutTask, PutSearchState, PutLearned, InsertCandidate,
+                            PutAttempts, LearnTask, InsertRecord, PutStage>;
 using Batch = std::vector<Change>;
 
 // A job as it is loaded at the start.
@@ -106,12 +123,6 @@ struct StoredJob {
   std::vector<TaskRow> tasks;            // by index
   std::vector<std::string> states;       // search states, by index
   std::vector<CandidateRow> candidates;  // by id; of finished jobs without traces
-};
-
-struct WorkloadId {
-  std::string key;
-  std::string target;
-  std::string device_key;
 };
 
 struct KnownRecords {
@@ -143,6 +154,12 @@ class RecordStore {
   // Newest first.
   virtual absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) = 0;
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
+  // What the latest update stage of the task reported; nothing if there was none.
+  virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
+  // Experience of the other workloads of the target and device key, the latest first, until there
+  // are `limit` of them.
+  virtual absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
+                                                                    int64_t limit) = 0;
   // Device keys with records for the target, most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };

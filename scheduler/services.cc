@@ -28,6 +28,26 @@ class Place {
   bool free_;
 };
 
+// InvalidArgument if several are meant, NotFound if none is; both name what there is.
+absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
+  std::vector<int> found;
+  std::string names;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    const v1::TaskInfo& info = job.tasks(i).info();
+    if (wanted == absl::StrCat(i + 1) || wanted == info.key()) return i;
+    if (info.label() == wanted || (wanted.size() >= 4 && info.key().starts_with(wanted)))
+      found.push_back(i);
+    absl::StrAppend(&names, i == 0 ? "" : ", ", i + 1, " ", info.label());
+  }
+  if (found.size() == 1) return found[0];
+  if (found.empty())
+    return absl::NotFoundError(
+        absl::StrCat("job ", job.id(), " has no task \"", wanted, "\"; ",
+                     names.empty() ? "it is not imported yet" : absl::StrCat("it has ", names)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
+}
+
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
 }
@@ -185,6 +205,42 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
   for (v1::StageSpan& span : *spans) *response->add_spans() = std::move(span);
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
+                                         const v1::ExplainTaskRequest* request,
+                                         v1::TaskExplanation* response) {
+  absl::StatusOr<Executive::Snapshot> snapshot = executive_->Get(request->job());
+  if (!snapshot.ok()) return ToGrpc(snapshot.status());
+  absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
+  if (!index.ok()) return ToGrpc(index.status());
+  executive_->Flush();
+  absl::StatusOr<std::optional<v1::SearchReport>> report =
+      store_->Report(ParseJobName(request->job()), *index);
+  if (!report.ok()) return ToGrpc(report.status());
+  *response->mutable_task() = snapshot->job->tasks(*index);
+  response->set_target(snapshot->job->spec().target());
+  response->set_device_key(snapshot->job->spec().device_key());
+  // The job's own records say where it measured; a job that reused all has none.
+  v1::RecordQuery query;
+  query.set_workload_key(response->task().info().key());
+  query.set_target(response->target());
+  query.set_job(request->job());
+  query.set_limit(1);
+  query.set_with_workload(true);
+  absl::StatusOr<std::vector<v1::Record>> records = store_->Query(query);
+  if (records.ok() && records->empty()) {
+    query.clear_job();
+    query.set_device_key(response->device_key());
+    records = store_->Query(query);
+  }
+  if (!records.ok()) return ToGrpc(records.status());
+  if (!records->empty()) {
+    response->set_device_key(records->front().device_key());
+    response->mutable_task()->mutable_info()->set_workload(records->front().workload());
+  }
+  if (*report) *response->mutable_search() = **std::move(report);
   return grpc::Status::OK;
 }
 

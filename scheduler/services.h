@@ -45,6 +45,8 @@ class JobServiceImpl final : public v1::JobService::Service {
                            grpc::ServerWriter<v1::Chunk>* writer) override;
   grpc::Status GetTimeline(grpc::ServerContext* context, const v1::GetJobRequest* request,
                            v1::Timeline* response) override;
+  grpc::Status ExplainTask(grpc::ServerContext* context, const v1::ExplainTaskRequest* request,
+                           v1::TaskExplanation* response) override;
   grpc::Status ListDevices(grpc::ServerContext* context, const v1::ListWorkersRequest* request,
                            v1::ListWorkersResponse* response) override;
 

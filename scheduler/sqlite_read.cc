@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::Recor
   // valid one is there: it looks one up per group instead of comparing the records with each other.
   constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
-       r.provenance, r.measurement
+       r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from
 FROM )sql";
   constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
   WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
@@ -191,6 +191,7 @@ CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.work
                               AND b.device=g.device AND b.outcome=1 ORDER BY b.median_ns, b.id LIMIT 1))sql";
   constexpr char kRest[] = R"sql(
 JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
+LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
 WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
   AND (?2='' OR r.target=(SELECT id FROM targets WHERE text=?2))
   AND (?3='' OR r.device=(SELECT id FROM devices WHERE key=?3))
@@ -218,6 +219,11 @@ ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
     record.set_job(rows.IsNull(9) ? rows.Text(12) : JobName(rows.Int(9)));
     record.set_candidate(rows.Int(10));
     record.set_attempt(static_cast<int32_t>(rows.Int(11)));
+    record.set_origin(rows.Text(14));
+    if (!rows.IsNull(15)) {
+      record.mutable_prediction()->set_score(rows.Real(15));
+      record.mutable_prediction()->set_samples(static_cast<int32_t>(rows.Int(16)));
+    }
     if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
       return absl::DataLossError("a record's measurement is not readable");
     }
@@ -241,6 +247,31 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
   if (row.Step()) known = {row.Int(0), row.Int(1), row.Real(2), row.Real(3)};
   if (!row.status().ok()) return row.status();
   return known;
+}
+
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task) {
+  Statement row(db, "SELECT report FROM tasks WHERE job=? AND idx=?");
+  row.Bind(job, task);
+  const std::string bytes = row.Step() ? row.Text(0) : "";
+  if (!row.status().ok()) return row.status();
+  if (bytes.empty()) return std::optional<v1::SearchReport>();
+  v1::SearchReport report;
+  if (!report.ParseFromString(bytes)) return absl::DataLossError("a task's report is not readable");
+  return std::optional<v1::SearchReport>(std::move(report));
+}
+
+absl::StatusOr<std::vector<std::string>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
+                                                              int64_t limit) {
+  Statement rows(db,
+                 "SELECT e.samples FROM experience e JOIN workloads w ON w.id=e.workload WHERE "
+                 "e.target=(SELECT id FROM targets WHERE text=?) AND "
+                 "e.device=(SELECT id FROM devices WHERE key=?) AND w.key<>? "
+                 "ORDER BY e.made_ns DESC, w.key LIMIT ?");
+  rows.Bind(id.target, id.device_key, id.key, limit);
+  std::vector<std::string> found;
+  while (rows.Step()) found.push_back(rows.Text(0));
+  if (!rows.status().ok()) return rows.status();
+  return found;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {

@@ -19,6 +19,9 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
 absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit);
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
+absl::StatusOr<std::vector<std::string>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
+                                                              int64_t limit);
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target);
 
 }  // namespace heddle::scheduler

@@ -88,10 +88,34 @@ class Writer {
         .Run();
   }
 
+  absl::Status operator()(const PutLearned& change) {
+    const std::string report = change.report.SerializeAsString();
+    absl::Status put = Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
+                           .Bind(Blob{report}, change.job, change.task)
+                           .Run();
+    if (!put.ok() || change.experience.empty()) return put;
+    absl::StatusOr<int64_t> target = Target(change.workload.target);
+    if (!target.ok()) return target.status();
+    absl::StatusOr<int64_t> device = Device(change.workload.device_key);
+    if (!device.ok()) return device.status();
+    return Prepared(
+               "INSERT OR REPLACE INTO experience SELECT id,?,?,?,? FROM workloads WHERE key=?")
+        .Bind(*target, *device, change.made_unix_ns, Blob{change.experience}, change.workload.key)
+        .Run();
+  }
+
   absl::Status operator()(const InsertCandidate& change) {
     const CandidateRow& row = change.row;
-    return Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?)")
-        .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned)
+    Statement& insert = Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?)");
+    if (!row.prediction) {
+      return insert
+          .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned,
+                nullptr, 0)
+          .Run();
+    }
+    return insert
+        .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned,
+              row.prediction->score(), row.prediction->samples())
         .Run();
   }
 
@@ -123,12 +147,9 @@ class Writer {
     absl::StatusOr<int64_t> workload =
         Workload(record.workload_key(), record.workload(), record.label(), record.flops());
     if (!workload.ok()) return workload.status();
-    absl::StatusOr<int64_t> target = Intern("INSERT OR IGNORE INTO targets(text) VALUES(?)",
-                                            "SELECT id FROM targets WHERE text=?", record.target());
+    absl::StatusOr<int64_t> target = Target(record.target());
     if (!target.ok()) return target.status();
-    absl::StatusOr<int64_t> device =
-        Intern("INSERT OR IGNORE INTO devices(key) VALUES(?)", "SELECT id FROM devices WHERE key=?",
-               record.device_key());
+    absl::StatusOr<int64_t> device = Device(record.device_key());
     if (!device.ok()) return device.status();
     const v1::Measurement& measured = record.measurement();
     const std::string blob = measured.SerializeAsString();
@@ -181,6 +202,15 @@ class Writer {
     if (!id.ok() || *id != 0) return id;
     if (absl::Status status = Prepared(insert).Bind(key).Run(); !status.ok()) return status;
     return Select(select, key);
+  }
+
+  absl::StatusOr<int64_t> Target(const std::string& text) {
+    return Intern("INSERT OR IGNORE INTO targets(text) VALUES(?)",
+                  "SELECT id FROM targets WHERE text=?", text);
+  }
+  absl::StatusOr<int64_t> Device(const std::string& key) {
+    return Intern("INSERT OR IGNORE INTO devices(key) VALUES(?)",
+                  "SELECT id FROM devices WHERE key=?", key);
   }
 
   // An imported record may have named a workload without its text; whoever brings the text fills it
@@ -279,6 +309,15 @@ class SqliteRecordStore : public RecordStore {
   absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadKnown(read_db_.get(), id);
+  }
+  absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadReport(read_db_.get(), job, task);
+  }
+  absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
+                                                            int64_t limit) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadOthersExperience(read_db_.get(), id, limit);
   }
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&read_mutex_);

@@ -10,7 +10,7 @@ namespace {
 
 // Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
 // the Unix epoch.
-constexpr std::array<const char*, 2> kMigrations = {R"sql(
+constexpr std::array<const char*, 3> kMigrations = {R"sql(
 CREATE TABLE workloads(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
 CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -60,6 +60,17 @@ CREATE TABLE fences(
                                                     // reading the others.
                                                     R"sql(
 CREATE INDEX records_best ON records(workload, target, device, outcome, median_ns);
+)sql",
+                                                    // What searches predicted, learned, and taught.
+                                                    R"sql(
+ALTER TABLE candidates ADD COLUMN predicted REAL;  -- null: there was no model
+ALTER TABLE candidates ADD COLUMN predicted_from INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN report BLOB NOT NULL DEFAULT x'';
+CREATE TABLE experience(
+  workload INTEGER NOT NULL REFERENCES workloads(id), target INTEGER NOT NULL REFERENCES targets(id),
+  device INTEGER NOT NULL REFERENCES devices(id), made_ns INTEGER NOT NULL, samples BLOB NOT NULL,
+  PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
+CREATE INDEX experience_latest ON experience(target, device, made_ns);
 )sql"};
 
 }  // namespace

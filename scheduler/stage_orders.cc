@@ -19,11 +19,26 @@ constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little 
 // Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
+// A search takes 1024 samples of others: some of each of so many tasks, the latest to learn.
+constexpr int64_t kMaxOthers = 32;
+constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
+
+// A search that begins learns from what the database holds of its device, if the job wants that.
 void FillSearch(const JobBook::JobData& job, const JobBook::TaskData& task,
-                v1::SearchSpec* search) {
+                const std::string& device_key, RecordStore* store, v1::SearchSpec* search) {
   search->set_workload(task.info.workload());
   search->set_strategy(job.row.job.spec().strategy());
   search->set_seed(job.row.job.spec().seed());
+  if (!task.search_state.empty() || job.row.job.spec().no_transfer()) return;
+  absl::StatusOr<std::vector<std::string>> others = store->OthersExperience(
+      {task.info.key(), job.row.job.spec().target(), device_key}, kMaxOthers);
+  if (!others.ok()) return;
+  size_t bytes = 0;
+  for (std::string& experience : *others) {
+    bytes += experience.size();
+    if (bytes > kMaxOthersBytes) return;
+    search->add_others(std::move(experience));
+  }
 }
 
 // False when the message is full.
@@ -161,12 +176,12 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobBook& book, RecordSt
       order.model_digest = job.row.job.model_digest();
       break;
     case v1::STAGE_PROPOSE:
-      FillSearch(job, *task, out.mutable_propose()->mutable_search());
+      FillSearch(job, *task, params.device_key, store, out.mutable_propose()->mutable_search());
       out.mutable_propose()->set_count(start.count);
       order.search_state = task->search_state;
       break;
     case v1::STAGE_UPDATE:
-      FillSearch(job, *task, out.mutable_update()->mutable_search());
+      FillSearch(job, *task, params.device_key, store, out.mutable_update()->mutable_search());
       FillUpdate(dispatcher, job, store, start, out.mutable_update());
       order.search_state = task->search_state;
       break;

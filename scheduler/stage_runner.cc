@@ -18,6 +18,7 @@ bool MayTell(v1::Outcome outcome) {
 
 constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
+constexpr size_t kMaxExperienceBytes = 64 << 10;
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
 // A message of gRPC is at most 4 MiB; the rest is for lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
@@ -44,6 +45,8 @@ struct StageRunner::Results {
   std::optional<v1::CandidateList> proposed;
   std::string state;
   bool state_complete = false;
+  v1::SearchReport report;
+  std::string experience;
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
   bool interrupted = false;  // from outside: by the loss of the lease, or the worker's end
@@ -112,6 +115,8 @@ void StageRunner::Run() {
       end.result = proposed;
     }
     if (results.state_complete) payload.search_state = std::move(results.state);
+    payload.report = std::move(results.report);
+    payload.experience = std::move(results.experience);
     payload.module_digest = results.module_digest;
   }
   if (results.finished) {
@@ -270,6 +275,13 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     case v1::StageEvent::kChunk:
       TakeChunk(event.chunk(), results);
+      break;
+    case v1::StageEvent::kReport:
+      results->report = event.report();
+      break;
+    case v1::StageEvent::kExperience:
+      if (event.experience().size() <= kMaxExperienceBytes)
+        results->experience = event.experience();
       break;
     case v1::StageEvent::kFinished:
       results->finished = event.finished();

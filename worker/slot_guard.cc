@@ -30,6 +30,20 @@ double SlotGuard::CanaryUsualNs(const std::string& slot) const {
   return found == slots_.end() ? 0 : Usual(found->second);
 }
 
+void SlotGuard::KeepLimits(const std::string& name, int threads, v1::Evidence* evidence) {
+  const auto sane = [](double value) { return std::isfinite(value) && value > 0; };
+  absl::MutexLock lock(&mutex_);
+  Slot& slot = slots_[name];
+  if (sane(evidence->peak_gflops()) && sane(evidence->memory_gbps())) {
+    slot.limit_threads = threads;
+    slot.peak_gflops = evidence->peak_gflops();
+    slot.memory_gbps = evidence->memory_gbps();
+  } else if (slot.limit_threads == threads) {
+    evidence->set_peak_gflops(slot.peak_gflops);
+    evidence->set_memory_gbps(slot.memory_gbps);
+  }
+}
+
 void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, absl::Time now) {
   if (evidence.times_measured() <= 0) return;
   absl::MutexLock lock(&mutex_);

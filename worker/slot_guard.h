@@ -50,6 +50,9 @@ class SlotGuard {
   // What came with a measurement on the slot. Believed only as far as it makes sense: a child said
   // it.
   void Observe(const std::string& slot, const v1::Evidence& evidence, absl::Time now);
+  // Remembers the limits that came with a measurement with so many threads; fills in what is
+  // remembered where none came.
+  void KeepLimits(const std::string& slot, int threads, v1::Evidence* evidence);
   // A canary on a slot in quarantine; lifts it if nothing was wrong, or the slot has rested.
   void Check(const std::string& slot, const Reading& before, const Reading& after);
 
@@ -60,8 +63,11 @@ class SlotGuard {
   struct Slot {
     std::deque<double> canaries_ns;  // the newest kHistory
     std::deque<double> quiet_ns;     // the first that nothing disturbed: they make the reference
-    double reference_ns = 0;         // the usual time when the worker began; 0: not known yet
-    int disturbed = 0;               // measurements in a row
+    int limit_threads = 0;           // of what follows; see Evidence
+    double peak_gflops = 0;
+    double memory_gbps = 0;
+    double reference_ns = 0;  // the usual time when the worker began; 0: not known yet
+    int disturbed = 0;        // measurements in a row
     absl::Time disturbed_since;
     std::string trouble;  // empty: none
     absl::Time troubled_since;

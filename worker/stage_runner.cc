@@ -40,6 +40,9 @@ bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
       return kind == v1::STAGE_PROPOSE;
     case E::kChunk:
       return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE || kind == v1::STAGE_COMPILE;
+    case E::kReport:
+    case E::kExperience:
+      return kind == v1::STAGE_UPDATE;
     default:
       return false;
   }
@@ -276,8 +279,10 @@ bool StageRunner::HandleResult(v1::StageEvent& event) {
     evidence->set_worker(options_.worker);
     evidence->set_slot(start_.slot());
     // The guard watches cores; a GPU's clock and temperature are in its own evidence.
-    if (options_.guard != nullptr && options_.gpu.empty() && event.has_profiled())
+    if (options_.guard != nullptr && options_.gpu.empty() && event.has_profiled()) {
       options_.guard->Observe(start_.slot(), *evidence, MonotonicNow());
+      options_.guard->KeepLimits(start_.slot(), start_.profile().threads(), evidence);
+    }
   }
   items_.pop_front();
   --sent_;

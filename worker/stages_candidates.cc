@@ -9,6 +9,7 @@
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/measure.h"
+#include "compiler/runtime/machine_limits.h"
 #include "worker/candidates.h"
 #include "worker/evidence.h"
 #include "worker/guard.h"
@@ -59,12 +60,22 @@ GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores
   return guard;
 }
 
+// The first stage on a slot also says what the slot can do; the worker remembers it (SlotGuard).
+void MeasureLimits(const v1::ProfileSpec& spec, int threads, v1::Evidence* evidence) {
+  constexpr int64_t kBeyondCaches = int64_t{256} << 20;
+  if (spec.canary_usual_ns() > 0) return;
+  evidence->set_peak_gflops(runtime::MeasureFmaPeak(threads));
+  evidence->set_memory_gbps(runtime::MeasureBandwidth(kBeyondCaches, threads));
+}
+
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
-                        const std::vector<int>& cores, GuardOptions& guard) {
+                        const std::vector<int>& cores, const v1::Evidence& limits,
+                        GuardOptions& guard) {
   codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   artifact.winograd = UsesWinograd(item.candidate().trace());
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
+  measurement.mutable_evidence()->MergeFrom(limits);
   std::vector<absl::StatusOr<Measurement>> runs;
   const auto begin = std::chrono::steady_clock::now();
   const GuardedRun run = RunGuarded(guard, [&] {
@@ -130,6 +141,8 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
                                              : kCandidateLimit;
   const std::vector<int> cores = MeasuringCores(options);
   GuardOptions guard = GuardFor(start, cores);
+  v1::Evidence limits;
+  MeasureLimits(start.profile(), options.threads, &limits);
   v1::StageInput input;
   while (io.Read(&input)) {
     const int64_t candidate = input.profile().candidate().id();
@@ -143,7 +156,7 @@ absl::Status RunProfile(const v1::StageStart& start, StageIo& io) {
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(candidate);
     *event.mutable_profiled()->mutable_measurement() =
-        Measure(*bench, input.profile(), cores, guard);
+        Measure(*bench, input.profile(), cores, limits, guard);
     io.Write(event);
   }
   return absl::OkStatus();

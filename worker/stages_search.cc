@@ -19,7 +19,9 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
   return cost_model::MakeSearch(spec.workload(), info,
-                                {.strategy = spec.strategy(), .seed = spec.seed()});
+                                {.strategy = spec.strategy(),
+                                 .seed = spec.seed(),
+                                 .others = {spec.others().begin(), spec.others().end()}});
 }
 
 // With the state that came along. A state that cannot be used costs what was learned, not the job.
@@ -36,6 +38,22 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::Stage
   return MakeSearch(start, spec);
 }
 
+v1::SearchReport ToProto(const cost_model::SearchReport& report) {
+  v1::SearchReport proto;
+  proto.set_samples(report.samples);
+  for (const cost_model::SearchReport::Feature& feature : report.features) {
+    v1::SearchReport::Feature* out = proto.add_features();
+    out->set_name(feature.name);
+    out->set_meaning(feature.meaning);
+    out->set_importance(feature.importance);
+  }
+  proto.set_other_tasks(report.other_tasks);
+  proto.set_other_samples(report.other_samples);
+  proto.set_other_weight(report.other_weight);
+  proto.set_others_mislead(report.others_mislead);
+  return proto;
+}
+
 }  // namespace
 
 absl::Status RunPropose(const v1::StageStart& start, StageIo& io) {
@@ -50,6 +68,9 @@ absl::Status RunPropose(const v1::StageStart& start, StageIo& io) {
     v1::Candidate* out = event.mutable_candidates()->add_candidates();
     out->set_trace(candidate.trace);
     out->set_origin(candidate.origin);
+    if (!candidate.prediction) continue;
+    out->mutable_prediction()->set_score(candidate.prediction->score);
+    out->mutable_prediction()->set_samples(candidate.prediction->samples);
   }
   io.Write(event);
   WriteChunks(io, "state", search->Save());
@@ -66,6 +87,11 @@ absl::Status RunUpdate(const v1::StageStart& start, StageIo& io) {
         {.trace = result.trace(), .valid = result.valid(), .seconds = result.median_ns() * 1e-9});
   }
   HEDDLE_RETURN_IF_ERROR(search->Update(results));
+  v1::StageEvent event;
+  *event.mutable_report() = ToProto(search->Report());
+  io.Write(event);
+  event.set_experience(search->Experience());
+  io.Write(event);
   WriteChunks(io, "state", search->Save());
   return absl::OkStatus();
 }

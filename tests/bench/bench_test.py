@@ -160,9 +160,13 @@ class SearchTest(unittest.TestCase):
             done = run("--ablate", "--seeds", "1")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("rank without relation", done.stdout)
+            self.assertIn("annealing:diversity=1", done.stdout)
+            done = run("--transfer", "--seeds", "1")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("transfer needs tables to learn from", done.stderr)
 
     def test_curves(self):
-        runs = [{"best": [0.5, 1.0], "propose_s": 1, "update_s": 2}, {"best": [0.5, 0.5, 0.5, 0.96], "propose_s": 3, "update_s": 4}]
+        runs = [{"best": [0.5, 1.0], "untuned": 0.4, "propose_s": 1, "update_s": 2}, {"best": [0.5, 0.5, 0.5, 0.96], "propose_s": 3, "update_s": 4}]
         row = search.make_row("C2", "random", runs, 4)
         self.assertEqual(row["curve"], [0.5, 0.75, 0.75, 0.98])
         self.assertEqual(row["trials_to_95"], [2, 4])
@@ -173,7 +177,7 @@ class SearchTest(unittest.TestCase):
         self.assertAlmostEqual(statistics.fmean(row["areas"]), row["area"])
 
     def test_runs_that_do_not_get_there_count_whole(self):
-        runs = [{"best": [0.5], "propose_s": 1, "update_s": 2}]
+        runs = [{"best": [0.5], "untuned": 0.4, "propose_s": 1, "update_s": 2}]
         self.assertEqual(search.make_row("C2", "random", runs, 4)["trials_to_95"], [8])
         self.assertEqual(search.make_row("C2", "annealing", runs, 4)["trials_to_95"], [4])
 
@@ -182,19 +186,16 @@ class SearchTest(unittest.TestCase):
         self.assertLess(search.margin([0.7, 0.99], [0.6, 0.98]), 0)
         self.assertEqual(search.margin([1.0], [1.0]), 0)
 
-    def test_operators_whose_default_is_good_are_named_and_left_out(self):
-        def rows(name, default):
-            runs = [{"best": [default, 1.0], "propose_s": 1, "update_s": 2}]
+    def test_operators_whose_default_is_the_best_are_named(self):
+        def rows(name, untuned):
+            runs = [{"best": [0, 1.0], "untuned": untuned, "propose_s": 1, "update_s": 2}]
             return [search.make_row(name, method, runs, 2) for method in ("annealing", "published")]
 
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            search.print_summary(rows("C1", 0.96) + rows("C2", 0.5), 2)
-        self.assertIn("the default schedule is there: C1\n", told.getvalue())
-        told = io.StringIO()
-        with contextlib.redirect_stdout(told):
-            search.print_summary(rows("C1", 0.96), 2)
-        self.assertNotIn("published method", told.getvalue())
+            search.print_summary(rows("C1", 1.02) + rows("C2", 0.5), 2)
+        self.assertIn("beats the default schedule of C1\n", told.getvalue())
+        self.assertIn("needs 1.00 of the trials of the published method", told.getvalue())
 
 
 class PartsTest(unittest.TestCase):

@@ -184,6 +184,17 @@ class WholeRoad(unittest.TestCase):
         self.assertIn(self.job, self.h("jobs", "--all", check=0).stdout)
         self.h("wait", self.job, "--timeout", 5, check=0)
 
+    def test_the_search_is_explained(self):
+        plot = self.path / "search.svg"
+        shown = self.h("explain", self.job, 1, "--plot", plot, check=0).stdout
+        for word in ("best so far", "trials", "default", "of the peak"):
+            self.assertIn(word, shown)
+        self.assertIn("<svg", plot.read_text())
+        told = json.loads(self.h("explain", self.job, 1, "--json", check=0).stdout)
+        self.assertGreater(told["roofline"]["peak_gflops"], 0)
+        self.assertEqual(told["best_ns"], sorted(told["best_ns"], reverse=True))
+        self.assertIn("it has 1 ", self.h("explain", self.job, "nothing", check=4).stderr)
+
     def test_the_module_runs_and_is_right(self):
         module = self.path / "mlp.heddle"
         self.h("fetch", self.job, "-o", module, check=0)

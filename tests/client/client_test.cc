@@ -7,6 +7,7 @@
 #include <random>
 
 #include "client/evaluate.h"
+#include "client/explain.h"
 #include "client/job_options.h"
 #include "client/json.h"
 #include "client/model_options.h"
@@ -272,6 +273,62 @@ TEST(EstimatedModel, IsUnknownUntilEveryTaskIsMeasured) {
   }
   EXPECT_EQ(EstimatedModelNs(job, false), 6e6);
   EXPECT_EQ(EstimatedModelNs(job, true), 0);
+}
+
+v1::Record Trial(double ns, int samples, double score) {
+  v1::Record record;
+  record.set_job("j1");
+  record.set_median_ns(ns);
+  record.mutable_measurement()->set_outcome(ns > 0 ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH);
+  if (samples < 0) return record;
+  record.mutable_prediction()->set_samples(samples);
+  record.mutable_prediction()->set_score(score);
+  return record;
+}
+
+TEST(Explain, JudgesEachBatchByItsOwnPredictions) {
+  std::vector<v1::Record> trials = {
+      Trial(100, -1, 0),                                         // no model yet
+      Trial(90, 1, 0.9), Trial(50, 1, 0.5), Trial(0, 1, 0.1),    // 90 was thought the fastest
+      Trial(40, 4, -3),  Trial(20, 4, -2),  Trial(20.1, 4, -9),  // 20 and 20.1 are alike
+      Trial(70, 4, -8),                                          //
+  };
+  EXPECT_EQ(BestSoFar(trials), (std::vector<double>{100, 90, 50, 50, 40, 20, 20, 20}));
+  const std::vector<BatchAccuracy> found = RankAccuracy(trials);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].trials, 3);
+  EXPECT_NEAR(*found[0].pairs, 2.0 / 3, 1e-12) << "50 before 90 was predicted wrongly";
+  EXPECT_EQ(found[0].rank_of_best, 2);
+  EXPECT_EQ(found[1].samples, 4);
+  EXPECT_NEAR(*found[1].pairs, 3.0 / 5, 1e-12) << "20.1 was expected behind 40 and 70";
+  EXPECT_EQ(found[1].rank_of_best, 1);
+  trials[1].mutable_measurement()->set_outcome(v1::OUTCOME_LOST);
+  EXPECT_EQ(RankAccuracy(trials)[0].trials, 2) << "a lost trial says nothing";
+  EXPECT_TRUE(RankAccuracy({}).empty());
+  EXPECT_FALSE(RankAccuracy({Trial(5, 0, 1)})[0].pairs.has_value());
+}
+
+TEST(Explain, DrawsWithinItsBounds) {
+  std::vector<double> values(500);
+  for (size_t i = 10; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  const std::string curve = DrawCurve(values, "GFLOP/s", 60, 6, true);
+  EXPECT_THAT(curve, HasSubstr("499.0 |"));
+  EXPECT_THAT(curve, HasSubstr("500"));
+  EXPECT_EQ(std::count(curve.begin(), curve.end(), '\n'), 8);
+  size_t at = 0, longest = 0;
+  for (size_t end; (end = curve.find('\n', at)) != std::string::npos; at = end + 1)
+    longest = std::max(longest, end - at);
+  EXPECT_LE(longest, 60 + 13u);
+  EXPECT_EQ(DrawCurve(std::vector<double>{0, 0}, "", 60, 6, true), "");
+  EXPECT_EQ(DrawCurve({}, "", 60, 6, true), "");
+  EXPECT_NE(DrawCurve(std::vector<double>{3}, "", 60, 6, false), "");
+}
+
+TEST(Explain, PutsTracesBesideEachOther) {
+  EXPECT_EQ(SideBySide("A", "same\nold\nend\n", "B", "same\nnew\nend\nmore\n", 80, true),
+            "A\t \tB\nsame\t \tsame\nold\t|\tnew\nend\t \tend\n\t>\tmore\n");
+  EXPECT_EQ(SideBySide("A", "x\ny", "B", "", 80, true), "A\t \tB\nx\t<\t\ny\t<\t\n");
+  EXPECT_THAT(SideBySide("A", std::string(200, 'a'), "B", "b", 40, false), HasSubstr("a.. |"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "cost_model/experience.h"
 #include "cost_model/methods.h"
 #include "cost_model/strategies.h"
 #include "cost_model/transfer.h"
@@ -97,6 +98,73 @@ TEST(AnnealingSearch, AnEmptyListOfOthersIsNone) {
     ASSERT_TRUE(other->Update(Measure(proposed)).ok());
   }
   EXPECT_EQ(search->Save(), other->Save());
+}
+
+// Whoever goes on with a state needs no others: those it began with are in it.
+TEST(AnnealingSearch, KeepsWhatOthersTaughtInItsState) {
+  const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
+  ASSERT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
+  const std::vector<std::string> experience = {teacher->Experience()};
+  Task task = MatmulTask({});
+  task.others = std::make_shared<const OtherTasks>(JoinExperiences(experience));
+  const auto search = MakeAnnealing(std::move(task), 2);
+  const std::vector<Candidate> first = *search->Propose(16);
+  EXPECT_EQ(first[1].origin, "annealing") << "the first batch comes from what the others taught";
+  const auto resumed = MakeAnnealing(MatmulTask({}), 2);
+  const absl::Status status = resumed->Restore(search->Save());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(resumed->Save(), search->Save());
+  ASSERT_TRUE(search->Update(Measure(first)).ok());
+  ASSERT_TRUE(resumed->Update(Measure(first)).ok());
+  EXPECT_EQ(Traces(*resumed->Propose(16)), Traces(*search->Propose(16)));
+  const SearchReport report = resumed->Report();
+  EXPECT_EQ(report.samples, 16);
+  EXPECT_EQ(report.other_tasks, 1);
+  EXPECT_EQ(report.other_samples, 48);
+  const double weight = report.others_mislead ? 0 : std::exp2(-16 / Transfer::kHalving);
+  EXPECT_NEAR(report.other_weight, weight, 1e-9);
+}
+
+TEST(AnnealingSearch, ReportsAndPredicts) {
+  const auto search = MakeAnnealing(MatmulTask({}), 2);
+  EXPECT_EQ(search->Experience(), "");
+  EXPECT_TRUE(search->Report().features.empty());
+  const std::vector<Candidate> first = *search->Propose(32);
+  for (const Candidate& c : first) EXPECT_FALSE(c.prediction.has_value()) << "there is no model";
+  ASSERT_TRUE(search->Update(Measure(first)).ok());
+  const SearchReport report = search->Report();
+  ASSERT_FALSE(report.features.empty());
+  double sum = 0, last = 1;
+  for (const SearchReport::Feature& f : report.features) {
+    EXPECT_LE(f.importance, last) << f.name;
+    EXPECT_NE(f.meaning, "");
+    sum += last = f.importance;
+  }
+  EXPECT_GT(sum, 0.5);
+  EXPECT_LE(sum, 1 + 1e-6);
+  const std::vector<Candidate> second = *search->Propose(32);
+  bool differ = false;
+  for (const Candidate& c : second) {
+    ASSERT_TRUE(c.prediction.has_value()) << c.origin;
+    EXPECT_EQ(c.prediction->samples, 32);
+    differ |= c.prediction->score != second[0].prediction->score;
+  }
+  EXPECT_TRUE(differ);
+}
+
+TEST(Experience, KeepsSamplesSpreadOverAllOfThem) {
+  std::vector<Sample> samples = *MakeOthers(1000);
+  const std::string packed = PackExperience(samples);
+  EXPECT_LE(packed.size(), size_t{64} << 10);
+  const std::vector<std::string> both = {packed, "damaged", PackExperience(*MakeOthers(2))};
+  const OtherTasks joined = JoinExperiences(both);
+  ASSERT_EQ(joined.size(), kMaxExperience + 2);
+  EXPECT_EQ(joined[0].features, samples[0].features);
+  EXPECT_EQ(joined[0].score, samples[0].score);
+  EXPECT_EQ(joined[kMaxExperience - 1].features, samples[999].features);
+  EXPECT_EQ(joined[0].group, 1);
+  EXPECT_EQ(joined[kMaxExperience].group, 2) << "what is damaged takes no group";
+  EXPECT_EQ(PackExperience(*MakeOthers(1)), "");
 }
 
 TEST(Transfer, TakesNoMoreThanItMayAndNoTaskOfOneSample) {

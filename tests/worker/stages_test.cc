@@ -139,8 +139,8 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
 
   v1::StageStart propose = Base(v1::STAGE_PROPOSE);
   propose.mutable_propose()->mutable_search()->set_workload(workload);
-  propose.mutable_propose()->mutable_search()->set_strategy("random");
-  propose.mutable_propose()->set_count(4);
+  propose.mutable_propose()->mutable_search()->set_strategy("annealing");
+  propose.mutable_propose()->set_count(10);
   FakeIo proposed;
   ASSERT_EQ(RunStage(propose, proposed), absl::OkStatus());
   ASSERT_TRUE(proposed.events[0].has_candidates());
@@ -204,6 +204,8 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
     EXPECT_EQ(measurement.samples_ns_size(), 3);
     EXPECT_GT(measurement.profile_ns(), 0);
     EXPECT_LT(measurement.evidence().max_error(), 1e-3);
+    EXPECT_GT(measurement.evidence().peak_gflops(), 0);
+    EXPECT_GT(measurement.evidence().memory_gbps(), 0);
     v1::SearchResult* result = update.mutable_update()->add_results();
     result->set_trace(list.candidates(static_cast<int>(event.profiled().candidate()) - 1).trace());
     result->set_valid(true);
@@ -214,6 +216,31 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   updating.Feed("state", proposed.Received("state"));
   ASSERT_EQ(RunStage(update, updating), absl::OkStatus());
   EXPECT_TRUE(updating.warnings.empty());
+  v1::SearchReport report;
+  std::string experience;
+  for (const v1::StageEvent& event : updating.events) {
+    if (event.has_report()) report = event.report();
+    if (event.event_case() == v1::StageEvent::kExperience) experience = event.experience();
+  }
+  EXPECT_EQ(report.samples(), list.candidates_size());
+  EXPECT_GT(report.features_size(), 0);
+  EXPECT_EQ(report.other_tasks(), 0);
+  EXPECT_NE(experience, "");
+
+  // A search that begins with another's experience has a model for its first batch.
+  v1::StageStart begin = propose;
+  begin.mutable_propose()->mutable_search()->add_others(experience);
+  FakeIo began;
+  ASSERT_EQ(RunStage(begin, began), absl::OkStatus());
+  const v1::CandidateList& first = began.events[0].candidates();
+  ASSERT_GT(first.candidates_size(), 1);
+  for (const v1::Candidate& candidate : first.candidates()) {
+    EXPECT_TRUE(candidate.has_prediction());
+    EXPECT_EQ(candidate.prediction().samples(), 0);
+  }
+
+  for (const v1::Candidate& candidate : list.candidates())
+    EXPECT_FALSE(candidate.has_prediction()) << "nothing was known when it was proposed";
 
   // The next proposal goes on where this one ended: nothing is proposed twice.
   FakeIo again;

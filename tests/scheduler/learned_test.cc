@@ -1,0 +1,58 @@
+// What searches predicted, learned and taught, in both record stores.
+#include "tests/scheduler/record_store_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class LearnedTest : public RecordStoreTest {};
+
+TEST_P(LearnedTest, PredictionsComeWithTheRecords) {
+  AddJob(1, 1, 1);
+  CandidateRow predicted = MakeCandidate(1, 7, 0, "annealing");
+  predicted.prediction.emplace().set_score(-0.25);
+  predicted.prediction->set_samples(32);
+  ASSERT_TRUE(
+      Apply({InsertCandidate{predicted}, MakeRecord(1, 1, 0, 100), MakeRecord(1, 7, 0, 90)}).ok());
+  const std::vector<v1::Record> records = Query({});
+  ASSERT_THAT(records, SizeIs(2));
+  EXPECT_EQ(records[0].origin(), "annealing");
+  EXPECT_EQ(records[0].prediction().score(), -0.25);
+  EXPECT_EQ(records[0].prediction().samples(), 32);
+  EXPECT_EQ(records[1].origin(), "random");
+  EXPECT_FALSE(records[1].has_prediction());
+}
+
+TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
+  AddJob(1, 3, 0);
+  const auto learned = [](int task, const std::string& target, const std::string& experience,
+                          int64_t at) {
+    PutLearned put{1, task, {}, {Key(task), target, "dev"}, experience, at};
+    put.report.set_samples(static_cast<int32_t>(at));
+    return put;
+  };
+  const auto others = [&](int task, int64_t limit) {
+    return *store_->OthersExperience({Key(task), "t", "dev"}, limit);
+  };
+  EXPECT_FALSE(store_->Report(1, 0)->has_value());
+  EXPECT_THAT(others(0, 9), SizeIs(0));
+  ASSERT_TRUE(Apply({learned(0, "t", "zero", 1), learned(1, "t", "one", 3),
+                     learned(2, "t", "two", 2), learned(2, "other target", "x", 9)})
+                  .ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("one", "two")) << "the latest first, none of its own";
+  EXPECT_THAT(others(0, 1), ElementsAre("one"));
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 3);
+  ASSERT_TRUE(Apply({learned(2, "t", "more of two", 5), learned(1, "t", "", 7)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "nothing new of one";
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 7);
+  ASSERT_TRUE(Apply({PutTask{MakeTask(1, 1)}}).ok());
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 7) << "a task that changes keeps its report";
+  EXPECT_FALSE(store_->Report(1, 8)->has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LearnedTest, kStores, StoreName);
+
+}  // namespace
+}  // namespace heddle::scheduler
