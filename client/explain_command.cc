@@ -164,8 +164,11 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   PrintBound(e, *e.best, "best");
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");
   if (LimitsOf(*e.best).gflops > 0)
-    fmt::print("limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory\n",
-               LimitsOf(*e.best).gflops, LimitsOf(*e.best).gbps);
+    fmt::print(
+        "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, as its first stage "
+        "found "
+        "them; above 100 %: data came from a nearer cache, or the slot was slower then\n",
+        LimitsOf(*e.best).gflops, LimitsOf(*e.best).gbps);
   if (e.untuned == nullptr) {
     fmt::print("\nthe default schedule was not measured; the best one:\n{}\n", e.best->trace());
   } else if (e.untuned == e.best) {

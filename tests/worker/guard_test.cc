@@ -306,6 +306,21 @@ TEST(SlotGuard, ACanaryFarOffMeansQuarantine) {
   }
 }
 
+TEST(SlotGuard, RemembersWhatASlotCanDo) {
+  SlotGuard guard;
+  v1::Evidence first, later, more_threads;
+  first.set_peak_gflops(170);
+  first.set_memory_gbps(12);
+  guard.KeepLimits("a", 1, &later);
+  EXPECT_EQ(later.peak_gflops(), 0) << "nothing is known yet";
+  guard.KeepLimits("a", 1, &first);
+  guard.KeepLimits("a", 1, &later);
+  guard.KeepLimits("a", 2, &more_threads);
+  EXPECT_EQ(later.peak_gflops(), 170);
+  EXPECT_EQ(later.memory_gbps(), 12);
+  EXPECT_EQ(more_threads.peak_gflops(), 0);
+}
+
 TEST(SlotGuard, SwitchedOffItOnlyWatches) {
   SlotGuard guard({.on = false});
   for (int i = 0; i < 100; ++i) guard.Observe("profile1", Measured("noise", 5), Second(i));
