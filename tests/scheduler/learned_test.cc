@@ -21,7 +21,7 @@ TEST_P(LearnedTest, PredictionsComeWithTheRecords) {
   EXPECT_EQ(records[0].origin(), "annealing");
   EXPECT_EQ(records[0].prediction().score(), -0.25);
   EXPECT_EQ(records[0].prediction().samples(), 32);
-  EXPECT_EQ(records[1].origin(), "random");
+  EXPECT_EQ(records[1].origin(), "default");
   EXPECT_FALSE(records[1].has_prediction());
 }
 
