@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/codegen/cuda_backend.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/target.h"
 #include "compiler/runtime/cuda_device.h"
@@ -119,6 +120,12 @@ int main(int argc, char** argv) {
   }
   options.target = heddle::ir::ToText(*target);
   if (options.device_key.empty()) options.device_key = target->cpu;
+  std::string nvrtc;
+  if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc); found.ok()) {
+    spdlog::debug("builds for cuda targets with {}", nvrtc);
+  } else if (!cpu_slots.empty()) {
+    spdlog::info("no builds for cuda targets: {}", std::string(found.message()));
+  }
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
   // Both before any other thread exists, so that all inherit them.

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "absl/time/clock.h"
 #include "client/service_client.h"
 #include "compiler/codegen/cuda_backend.h"
 #include "compiler/graph/zoo.h"
+#include "compiler/runtime/cuda_driver.h"
 #include "tests/cluster/mini_cluster.h"
 
 namespace heddle {
@@ -74,6 +77,26 @@ TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
     EXPECT_EQ(task.first_error(), "") << "a candidate did not build";
     EXPECT_THAT(task.doing(), HasSubstr("no device of key"));
   }
+  // Then somebody brings a GPU: one that answers every launch with an error that ends the process
+  // (tests/runtime/fake_cuda.h). What was built goes there; candidates fail, each in a child of its
+  // own, and the worker stays.
+  setenv(runtime::kCudaDriverVariable, HEDDLE_BIN_DIR "/../lib/libheddle_fake_cuda.so", 1);
+  setenv("HEDDLE_FAKE_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
+  Process gpu;
+  gpu.Start({HEDDLE_BIN_DIR "/heddle-worker", "--tracker", cluster_.tracker_address(), "--id", "g",
+             "--profile", "cuda:0"},
+            cluster_.File("worker.log"));
+  std::string error;
+  while (absl::Now() < limit_ && error.empty()) {
+    absl::SleepFor(absl::Milliseconds(100));
+    const auto now = client_->GetJob(id);
+    if (!now.ok()) continue;
+    for (const v1::TaskStatus& task : now->tasks()) {
+      if (!task.first_error().empty()) error = task.first_error();
+    }
+  }
+  EXPECT_THAT(error, HasSubstr("CUDA: cannot launch a kernel: CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_TRUE(gpu.Running());
 }
 
 }  // namespace

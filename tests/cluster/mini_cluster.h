@@ -43,7 +43,10 @@ class MiniCluster {
   void StartWorker();
   void StartScheduler();
 
+  std::string tracker_address() const { return tracker_address_; }
   std::string scheduler_address() const { return scheduler_address_; }
+  // A path in the cluster's own folder: "worker.log".
+  std::string File(const std::string& name) const { return folder_ + "/" + name; }
   // The last lines of every log, for failure messages.
   std::string Logs() const;
 
@@ -52,7 +55,6 @@ class MiniCluster {
   Process scheduler;
 
  private:
-  std::string File(const std::string& name) const { return folder_ + "/" + name; }
   // Waits for the file that a daemon writes once it listens; the address on loopback, empty when it
   // does not come.
   std::string AddressFrom(const std::string& port_file, Process& process) const;
