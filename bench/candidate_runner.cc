@@ -1,5 +1,7 @@
 #include "bench/candidate_runner.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
@@ -14,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 
+}  // namespace
+
 std::string Pack(const codegen::Artifact& artifact) {
   json kernels = json::array();
   for (const codegen::KernelInfo& kernel : artifact.kernels) {
@@ -21,7 +25,15 @@ std::string Pack(const codegen::Artifact& artifact) {
     for (const codegen::Argument& argument : kernel.arguments) {
       arguments.push_back({argument.name, argument.bytes});
     }
-    kernels.push_back({kernel.symbol, kernel.workspace_bytes, arguments});
+    json launches = json::array();
+    for (const runtime::GpuLaunch& launch : kernel.launches) {
+      json taken = json::array();
+      for (const runtime::GpuArgument& a : launch.arguments)
+        taken.push_back({a.buffer, a.workspace_offset});
+      launches.push_back(
+          {launch.symbol, launch.grid, launch.block, launch.dynamic_shared_bytes, taken});
+    }
+    kernels.push_back({kernel.symbol, kernel.workspace_bytes, arguments, launches});
   }
   const std::string& code = artifact.shared_object;
   const json packed = {{"kernels", kernels}, {"code", json::binary({code.begin(), code.end()})}};
@@ -41,11 +53,17 @@ codegen::Artifact Unpack(const std::string& packed) {
     for (const json& argument : kernel.at(2)) {
       info.arguments.push_back({argument.at(0), argument.at(1)});
     }
+    for (const json& launch : kernel.at(3)) {
+      runtime::GpuLaunch& added = info.launches.emplace_back();
+      added.symbol = launch.at(0);
+      added.grid = launch.at(1);
+      added.block = launch.at(2);
+      added.dynamic_shared_bytes = launch.at(3);
+      for (const json& a : launch.at(4)) added.arguments.push_back({a.at(0), a.at(1)});
+    }
   }
   return artifact;
 }
-
-}  // namespace
 
 CandidateRunner::CandidateRunner(const std::string& workload, const ir::TargetInfo& target,
                                  Options options)
@@ -71,6 +89,7 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
   options.timing = options_.timing;
   options.threads = target_.target.threads;
   options.cpus = options_.cpus;
+  options.device = options_.device;
   std::shared_ptr<WorkloadBench> bench;  // of the child, made at its first candidate
   const auto work = [&](int i) -> absl::StatusOr<std::string> {
     if (!artifacts[i].ok()) return artifacts[i].status();
@@ -79,8 +98,10 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
     }
     codegen::Artifact artifact = Unpack(*artifacts[i]);
     artifact.winograd = UsesWinograd(traces[i]);
-    HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifact));
-    return absl::StrCat(found.timing.MedianNs());
+    const absl::StatusOr<Measurement> found = bench->Run(artifact);
+    if (absl::IsAborted(found.status())) _exit(4);  // this process can use the GPU no more
+    if (!found.ok()) return found.status();
+    return absl::StrCat(found->timing.MedianNs());
   };
   std::vector<absl::StatusOr<double>> times;
   for (const absl::StatusOr<std::string>& text :

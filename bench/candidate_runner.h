@@ -7,10 +7,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "compiler/codegen/llvm_backend.h"
 #include "compiler/ir/target.h"
 #include "compiler/runtime/timing.h"
 
 namespace heddle::bench {
+
+// An artifact as bytes, to be sent between processes; `winograd` is not in it.
+std::string Pack(const codegen::Artifact& artifact);
+codegen::Artifact Unpack(const std::string& packed);
 
 class CandidateRunner {
  public:
@@ -19,6 +24,7 @@ class CandidateRunner {
     std::vector<int> build_cpus;  // cores to build on, while nothing is measured
     runtime::TimingOptions timing;
     absl::Duration limit = absl::Seconds(20);  // of a build, and of a measurement with its check
+    std::string device{};                      // "cuda:0": the GPU that measures; empty: `cpus`
   };
   // `workload` and `target` must outlive it.
   CandidateRunner(const std::string& workload, const ir::TargetInfo& target, Options options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/time/clock.h"
 #include "bench/candidate_runner.h"
 #include "compiler/ir/status_macros.h"
 #include "cost_model/methods.h"
@@ -26,7 +27,11 @@ class Tuner {
       : workload_(workload),
         target_(target),
         options_(options),
-        runner_(workload, target, {options.cpus, options.build_cpus, TrialTiming()}) {}
+        runner_(workload, target,
+                {.cpus = options.cpus,
+                 .build_cpus = options.build_cpus,
+                 .timing = TrialTiming(),
+                 .device = options.device}) {}
 
   absl::StatusOr<Tuned> Run() {
     const cost_model::Method& method = cost_model::Methods()[0];
@@ -36,7 +41,7 @@ class Tuner {
     std::vector<cost_model::Result> known;
     for (const Finalist& f : options_.known) known.push_back({f.trace, true, f.median_ns * 1e-9});
     if (!known.empty()) HEDDLE_RETURN_IF_ERROR(search->Update(known));
-    for (int done = 0; done < options_.trials;) {
+    for (int done = 0; done < options_.trials && absl::Now() < options_.deadline;) {
       HEDDLE_ASSIGN_OR_RETURN(
           const std::vector<cost_model::Candidate> batch,
           search->Propose(std::min(BatchSize(method, done), options_.trials - done)));

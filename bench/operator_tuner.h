@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "compiler/ir/target.h"
 
 namespace heddle::bench {
@@ -20,6 +21,8 @@ struct TuneOptions {
   uint64_t seed = 0;
   std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
   std::vector<int> build_cpus;  // cores to build on, while nothing is measured
+  std::string device{};         // as CandidateRunner's
+  absl::Time deadline = absl::InfiniteFuture();  // no batch begins after it
   int finalists = 6;
   std::vector<Finalist> known;  // what earlier runs found; the search learns from it first
   std::function<void(int done, double best_ns)> progress;  // after each batch, when set

@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Runs one benchmark against its peers, prints a table, and says what could not be measured. Installs and builds what it needs.
-# Usage: bench/run.sh operators|models|scheduling|search [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
+# Usage: bench/run.sh operators|models|scheduling|search|cuda [--json FILE] [--only ROW] [--threads 1,2] [--trials N] [--records FILE]   (--help: all)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONDONTWRITEBYTECODE=1
+# The GPU's benchmark is one program that also runs without this repository.
+if [ "${1:-}" = cuda ]; then
+  shift
+  exec "$root/bench/cuda.sh" "$@"
+fi
 # What is wrong with the arguments is said before anything is installed.
 benchmark=$(python3 "$root/bench/arguments.py" "$@") || exit $?
 case "$benchmark" in usage:*) printf '%s\n' "$benchmark" && exit 0 ;; esac

@@ -1,0 +1,364 @@
+// heddle-gpu-bench: everything `bench/run.sh cuda` measures, in one program that needs nothing but
+// a GPU, its driver and NVRTC: results on the GPU against the definition, operators tuned for a few
+// minutes and compared with cuBLAS and cuDNN where they are found, a whole model. Progress goes to
+// stderr, a table to stdout, everything to --json. This process itself never touches the GPU:
+// children do, and may crash.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "bench/candidate_runner.h"
+#include "bench/fork_map.h"
+#include "bench/gpu_limits.h"
+#include "bench/gpu_peers.h"
+#include "bench/line_server.h"
+#include "bench/operator_tuner.h"
+#include "bench/workloads.h"
+#include "compiler/codegen/cuda_backend.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile.h"
+#include "compiler/graph/zoo.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/ir/text.h"
+#include "compiler/measure.h"
+#include "compiler/runtime/cuda_timing.h"
+#include "compiler/runtime/executor.h"
+#include "compiler/runtime/nvml.h"
+#include "compiler/schedule/space.h"
+#include "cost_model/search.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr absl::Duration kChildLimit = absl::Seconds(60);
+constexpr int kTrials = 1000;  // more than the time allows
+constexpr int kRounds = 5;     // of the comparison with a peer, in turns
+
+struct Options {
+  std::string device = "cuda:0";
+  std::string json_path;
+  double minutes = 7;
+  std::vector<std::string> only;
+};
+
+// What `work` gives, done in a child.
+absl::StatusOr<json> InChild(const std::function<absl::StatusOr<json>()>& work,
+                             absl::Duration limit = kChildLimit) {
+  const auto text = ForkMap(1, {{}}, limit, [&](int) -> absl::StatusOr<std::string> {
+    HEDDLE_ASSIGN_OR_RETURN(const json found, work());
+    return found.dump();
+  });
+  HEDDLE_RETURN_IF_ERROR(text[0].status());
+  return json::parse(*text[0]);
+}
+
+absl::StatusOr<json> DescribeGpu(const std::string& device) {
+  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(device));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaDevice> gpu,
+                          runtime::CudaDevice::Open(ordinal));
+  HEDDLE_ASSIGN_OR_RETURN(const GpuLimits limits, MeasureGpuLimits(*gpu));
+  const runtime::CudaInfo& info = gpu->info();
+  const runtime::GpuClimate climate = runtime::ReadGpuClimate(info.pci);
+  return json{{"name", info.name},
+              {"arch", info.arch},
+              {"device_key", info.DeviceKey()},
+              {"driver", info.driver},
+              {"multiprocessors", info.multiprocessors},
+              {"l2_bytes", info.l2_bytes},
+              {"peak_gflops", limits.gflops},
+              {"memory_gbps", limits.gbps},
+              {"sm_mhz", climate.sm_mhz},
+              {"celsius", climate.celsius}};
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, ir::TargetInfo target, json gpu)
+      : options_(options),
+        target_(std::move(target)),
+        peak_(gpu.at("peak_gflops")),
+        cpus_(AllowedCpus()),
+        end_(absl::Now() + absl::Minutes(options.minutes)) {
+    report_["gpu"] = std::move(gpu);
+  }
+
+  json Run() {
+    Conformance();
+    Model("resnet18");
+    Operators();
+    return std::move(report_);
+  }
+
+ private:
+  // Default and random schedules of the tasks of small models, each checked against its definition.
+  void Conformance() {
+    int right = 0;
+    json wrong = json::array();
+    for (const char* model : {"mlp", "resnet18"}) {
+      const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(model);
+      if (!workloads.ok()) continue;
+      for (const Workload& workload : *workloads) Conform(workload, &right, &wrong);
+    }
+    std::fprintf(stderr, "conformance: %d schedules right, %zu wrong or failed\n", right,
+                 wrong.size());
+    report_["conformance"] = {{"right", right}, {"failed", wrong}};
+  }
+
+  void Conform(const Workload& workload, int* right, json* wrong) {
+    constexpr int kRandom = 3;
+    std::vector<std::string> traces;
+    if (const auto trace = DefaultTrace(workload); trace.ok()) traces.push_back(*trace);
+    const auto search = cost_model::MakeSearch(workload.text, target_, {.strategy = "random"});
+    if (search.ok()) {
+      if (const auto drawn = (*search)->Propose(kRandom); drawn.ok()) {
+        for (const cost_model::Candidate& c : *drawn) traces.push_back(c.trace);
+      }
+    }
+    runtime::TimingOptions timing;
+    timing.repeats = 1;
+    timing.min_repeat = absl::ZeroDuration();
+    const CandidateRunner runner(
+        workload.text, target_,
+        {.cpus = {}, .build_cpus = cpus_, .timing = timing, .device = options_.device});
+    const auto times = runner.Measure(traces, runner.Build(traces));
+    for (size_t i = 0; i < times.size(); ++i) {
+      // Beyond the architecture's limits is no candidate at all.
+      if (absl::IsResourceExhausted(times[i].status())) continue;
+      if (times[i].ok()) {
+        ++*right;
+      } else {
+        wrong->push_back({{"workload", workload.name},
+                          {"trace", traces[i]},
+                          {"error", std::string(times[i].status().message())}});
+      }
+    }
+  }
+
+  absl::StatusOr<std::string> DefaultTrace(const Workload& workload) const {
+    HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload.text));
+    HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, schedule::DefaultTrace(naive, target_));
+    return schedule::ToText(steps);
+  }
+
+  // A whole model with default schedules: its outputs against the same model on this CPU.
+  void Model(const std::string& name) {
+    const absl::StatusOr<json> row = InChild(
+        [&]() -> absl::StatusOr<json> {
+          HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, graph::MakeZooModel(name, 1));
+          HEDDLE_ASSIGN_OR_RETURN(std::vector<float> here, RunModel(onnx, ir::Target(), nullptr));
+          double us = 0;
+          HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> there,
+                                  RunModel(onnx, target_.target, &us));
+          double error = 0, largest = 1e-30;
+          for (size_t i = 0; i < here.size() && i < there.size(); ++i) {
+            error = std::max(error, std::fabs(double{here[i]} - double{there[i]}));
+            largest = std::max(largest, std::fabs(double{here[i]}));
+          }
+          return json{{"model", name}, {"us", us}, {"relative_error", error / largest}};
+        },
+        2 * kChildLimit);
+    report_["models"].push_back(
+        row.ok() ? *row : json{{"model", name}, {"error", row.status().ToString()}});
+    std::fprintf(stderr, "%s\n", report_["models"].back().dump().c_str());
+  }
+
+  // Of an input of ones; `us` receives the median time of a run with its copies.
+  static absl::StatusOr<std::vector<float>> RunModel(const std::string& onnx,
+                                                     const ir::Target& target, double* us) {
+    CompileOptions compile;
+    compile.choice = ScheduleChoice::kDefault;
+    HEDDLE_ASSIGN_OR_RETURN(const std::string bytes, CompileModel(onnx, {}, target, {}, compile));
+    HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ParseModule(bytes));
+    HEDDLE_ASSIGN_OR_RETURN(const auto executor, runtime::Executor::Create(std::move(module)));
+    const runtime::Manifest& manifest = executor->manifest();
+    for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+      auto* data = static_cast<float*>(executor->InputData(static_cast<int>(i)));
+      std::fill_n(data, manifest.inputs[i].SizeBytes() / 4, 1.0f);
+    }
+    HEDDLE_RETURN_IF_ERROR(executor->Run());
+    if (us != nullptr) {
+      const runtime::Timing timing =
+          runtime::TimeCalls([&] { executor->Run().IgnoreError(); }, RoundTiming());
+      HEDDLE_RETURN_IF_ERROR(executor->status());
+      *us = timing.MedianNs() * 1e-3;
+    }
+    const auto* out = static_cast<const float*>(executor->OutputData(0));
+    return std::vector<float>(out, out + manifest.outputs[0].SizeBytes() / 4);
+  }
+
+  void Operators() {
+    std::vector<std::string> names = options_.only;
+    if (names.empty()) {
+      for (int i = 1; i <= 12; ++i) names.push_back(absl::StrCat("C", i));
+      names.insert(names.end(), {"1024x1024x1024", "4096x4096x4096"});
+    }
+    std::printf("%-16s %10s %10s %7s %7s  %s\n", "operator", "ours us", "peer us", "ratio", "peak",
+                "peer");
+    for (size_t i = 0; i < names.size(); ++i) {
+      // Each gets its part of what is left; the comparison takes a quarter of it.
+      const absl::Duration part = (end_ - absl::Now()) / static_cast<double>(names.size() - i);
+      json row = OneOperator(names[i], absl::Now() + part * 0.75);
+      row["operator"] = names[i];
+      Print(row);
+      report_["operators"].push_back(std::move(row));
+    }
+    Mean("cuDNN", "C");
+  }
+
+  json OneOperator(const std::string& name, absl::Time deadline) {
+    const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(name);
+    const std::optional<Operator> op = FindOperator(name);
+    if (!workloads.ok() || workloads->size() != 1 || !op.has_value())
+      return {{"error", "no such operator"}};
+    const Workload& workload = (*workloads)[0];
+    TuneOptions tune;
+    tune.trials = kTrials;
+    tune.build_cpus = cpus_;
+    tune.device = options_.device;
+    tune.deadline = deadline;
+    tune.finalists = 3;
+    tune.progress = [&](int done, double best_ns) {
+      std::fprintf(stderr, "%s: %d trials, best %.1f us\n", name.c_str(), done, best_ns * 1e-3);
+    };
+    const absl::StatusOr<Tuned> tuned = Tune(workload.text, target_, tune);
+    if (!tuned.ok()) return {{"error", tuned.status().ToString()}};
+    if (tuned->finalists.empty())
+      return {{"error", "no valid candidate; the first failed: " + tuned->first_error}};
+    const absl::StatusOr<json> row =
+        InChild([&] { return Compare(workload, *op, tuned->finalists); });
+    if (!row.ok()) return {{"error", row.status().ToString()}};
+    json result = *row;
+    result["measured"] = tuned->measured;
+    result["failed"] = tuned->failed;
+    result["gflops"] = workload.flops / result.at("ns").get<double>();
+    result["part_of_peak"] = result["gflops"].get<double>() / peak_;
+    return result;
+  }
+
+  // The finalists and the peer in turns, warm; medians of the rounds' medians.
+  absl::StatusOr<json> Compare(const Workload& workload, const Operator& op,
+                               const std::vector<Finalist>& finalists) {
+    MeasureOptions options;
+    options.device = options_.device;
+    options.timing = RoundTiming();
+    HEDDLE_ASSIGN_OR_RETURN(const auto bench, WorkloadBench::Create(workload.text, options));
+    HEDDLE_ASSIGN_OR_RETURN(const auto device,
+                            runtime::CudaDevice::Open(*runtime::ParseCudaDevice(options_.device)));
+    const bool product = op.kind == OperatorKind::kMatrixProduct;
+    const absl::StatusOr<PeerCall> peer =
+        product ? OpenCublas(*device, op) : OpenCudnn(*device, op);
+    std::vector<codegen::Artifact> artifacts;
+    for (const Finalist& f : finalists) {
+      HEDDLE_ASSIGN_OR_RETURN(
+          codegen::Artifact artifact,
+          BuildCandidate(workload.text, ScheduleChoice::kTrace, f.trace, target_.target));
+      artifacts.push_back(std::move(artifact));
+    }
+    std::vector<runtime::Timing> ours(artifacts.size());
+    runtime::Timing theirs;
+    for (int round = 0; round < kRounds; ++round) {
+      for (size_t i = 0; i < artifacts.size(); ++i) {
+        HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifacts[i]));
+        ours[i].samples_ns.push_back(found.timing.MedianNs());
+      }
+      if (!peer.ok()) continue;
+      HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing found,
+                              runtime::TimeOnDevice(*device, peer->call, options.timing));
+      theirs.samples_ns.push_back(found.MedianNs());
+    }
+    size_t best = 0;
+    for (size_t i = 1; i < ours.size(); ++i) {
+      if (ours[i].MedianNs() < ours[best].MedianNs()) best = i;
+    }
+    json row = {{"ns", ours[best].MedianNs()},
+                {"trace", finalists[best].trace},
+                {"samples_ns", ours[best].samples_ns}};
+    if (peer.ok()) {
+      row["peer"] = peer->name;
+      row["peer_ns"] = theirs.MedianNs();
+      row["peer_samples_ns"] = theirs.samples_ns;
+      row["ratio"] = theirs.MedianNs() / ours[best].MedianNs();
+    } else {
+      row["no_peer"] = std::string(peer.status().message());
+    }
+    return row;
+  }
+
+  void Print(const json& row) const {
+    const std::string name = row.at("operator");
+    if (row.contains("error")) {
+      std::printf("%-16s not measured: %s\n", name.c_str(),
+                  row.at("error").get<std::string>().c_str());
+    } else {
+      std::printf("%-16s %10.1f %10.1f %7.2f %6.1f%%  %s\n", name.c_str(),
+                  row.at("ns").get<double>() * 1e-3, row.value("peer_ns", 0.0) * 1e-3,
+                  row.value("ratio", 0.0), row.value("part_of_peak", 0.0) * 100,
+                  row.value("peer", row.value("no_peer", "")).c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  // Geometric mean of the ratios of the operators whose name begins so.
+  void Mean(const std::string& peer, const std::string& prefix) {
+    double logs = 0;
+    int count = 0;
+    for (const json& row : report_["operators"]) {
+      if (row.at("operator").get<std::string>().rfind(prefix, 0) != 0 || !row.contains("ratio"))
+        continue;
+      logs += std::log(row.at("ratio").get<double>());
+      ++count;
+    }
+    if (count == 0) return;
+    report_["geometric_mean"] = std::exp(logs / count);
+    std::printf("geometric mean of %d against %s: %.2f\n", count, peer.c_str(),
+                std::exp(logs / count));
+  }
+
+  const Options& options_;
+  const ir::TargetInfo target_;
+  const double peak_;
+  const std::vector<int> cpus_;
+  const absl::Time end_;
+  json report_;
+};
+
+absl::Status Main(const Options& options) {
+  HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc());
+  HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild([&] { return DescribeGpu(options.device); }));
+  std::fprintf(stderr, "%s\n", gpu.dump().c_str());
+  HEDDLE_ASSIGN_OR_RETURN(ir::Target target,
+                          ir::ParseTarget("cuda -arch=" + gpu.at("arch").get<std::string>()));
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
+  info.multiprocessors = gpu.at("multiprocessors");
+  json report = Bench(options, std::move(info), gpu).Run();
+  report["schema_version"] = 1;
+  if (!options.json_path.empty()) std::ofstream(options.json_path) << report.dump(1) << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  heddle::bench::Options options;
+  CLI::App app("Checks, tunes and measures operators on a GPU; see bench/run.sh cuda.");
+  app.add_option("--device", options.device, "the GPU")->capture_default_str();
+  app.add_option("--minutes", options.minutes, "all that may be used")
+      ->capture_default_str()
+      ->check(CLI::Range(0.5, 600.0));
+  app.add_option("--only", options.only, "operators: C2,1024x1024x1024")->delimiter(',');
+  app.add_option("--json", options.json_path, "file for the report");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = heddle::bench::Main(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-gpu-bench: %s\n", std::string(status.message()).c_str());
+  return 2;
+}

@@ -1,0 +1,83 @@
+#include "bench/gpu_limits.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/codegen/nvrtc.h"
+#include "compiler/ir/status_macros.h"
+#include "compiler/runtime/cuda_timing.h"
+
+namespace heddle::bench {
+namespace {
+
+using runtime::CudaLaunch;
+
+// Sixteen independent chains of multiply-adds a thread hide their latency; sums are stored under a
+// condition that never holds, so that nothing is left out.
+constexpr char kSource[] = R"(
+extern "C" __global__ void fma_peak(float* out, int n) {
+  float a[16];
+  for (int k = 0; k < 16; ++k) a[k] = threadIdx.x + k;
+  for (int i = 0; i < n; ++i) {
+    #pragma unroll
+    for (int k = 0; k < 16; ++k) a[k] = fmaf(a[k], 0.999f, 0.001f);
+  }
+  float sum = 0;
+  for (int k = 0; k < 16; ++k) sum += a[k];
+  if (sum == -1.0f) out[threadIdx.x] = sum;
+}
+extern "C" __global__ void read_all(float* out, const float4* in, long long n) {
+  float sum = 0;
+  const long long step = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    const float4 v = in[i];
+    sum += v.x + v.y + v.z + v.w;
+  }
+  if (sum == -1.0f) out[threadIdx.x] = sum;
+}
+)";
+constexpr int kSteps = 4096;
+constexpr int kChains = 16;
+constexpr unsigned kThreads = 256;
+constexpr unsigned kBlocksEach = 8;  // of a multiprocessor: all its threads
+constexpr int64_t kBytes = int64_t{2} << 30;
+
+}  // namespace
+
+absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device) {
+  HEDDLE_ASSIGN_OR_RETURN(const codegen::Nvrtc* nvrtc, codegen::Nvrtc::Get());
+  HEDDLE_ASSIGN_OR_RETURN(
+      const codegen::Nvrtc::Result code,
+      nvrtc->Compile(kSource, {absl::StrCat("--gpu-architecture=", device.info().arch)}));
+  HEDDLE_ASSIGN_OR_RETURN(const auto module, device.Load(code.cubin));
+  const int64_t bytes = std::min(kBytes, device.info().memory_bytes / 4);
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceMemory out, device.Allocate(kThreads * 4));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceMemory in, device.Allocate(bytes));
+  HEDDLE_RETURN_IF_ERROR(device.Fill(in.address(), 1, bytes));
+
+  runtime::CuPointer out_address = out.address(), in_address = in.address();
+  int steps = kSteps;
+  long long count = bytes / 16;
+  void* fma_arguments[] = {&out_address, &steps};
+  void* read_arguments[] = {&out_address, &in_address, &count};
+  const unsigned blocks = kBlocksEach * static_cast<unsigned>(device.info().multiprocessors);
+  CudaLaunch fma, read;
+  fma.grid = read.grid = {blocks, 1, 1};
+  fma.block = read.block = {kThreads, 1, 1};
+  fma.arguments = fma_arguments;
+  read.arguments = read_arguments;
+  HEDDLE_ASSIGN_OR_RETURN(fma.function, module->Find("fma_peak", 0));
+  HEDDLE_ASSIGN_OR_RETURN(read.function, module->Find("read_all", 0));
+  runtime::TimingOptions options;
+  options.min_repeat = absl::Milliseconds(30);
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing fma_time,
+                          runtime::TimeOnDevice(
+                              device, [&] { return device.Launch(fma); }, options));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing read_time,
+                          runtime::TimeOnDevice(
+                              device, [&] { return device.Launch(read); }, options));
+  GpuLimits limits;
+  limits.gflops = 2.0 * kChains * kSteps * kThreads * blocks / fma_time.MinNs();
+  limits.gbps = static_cast<double>(bytes) / read_time.MinNs();
+  return limits;
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,17 @@
+// The physical limits of a GPU, measured: what every speed is to be compared with.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/runtime/cuda_device.h"
+
+namespace heddle::bench {
+
+struct GpuLimits {
+  double gflops = 0;  // single-precision multiply-adds, no tensor cores
+  double gbps = 0;    // reading memory much larger than the caches
+};
+
+// Errors as codegen::FindNvrtc, and CudaStatus.
+absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device);
+
+}  // namespace heddle::bench
