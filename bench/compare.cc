@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -126,6 +127,7 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
       options.method != nullptr ? options.method : cost_model::FindMethod(options.strategy);
   const double best_known = problem.table().BestFoundSeconds();
   SearchRun run;
+  std::deque<std::vector<cost_model::Result>> measured;  // and not learned
   double best = 0;
   while (static_cast<int>(run.best.size()) < options.trials) {
     const absl::Time proposing = absl::Now();
@@ -146,8 +148,11 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
       }
       run.best.push_back(best > 0 ? best_known / best : 0);
     }
+    measured.push_back(std::move(results));
+    if (measured.size() < static_cast<size_t>(options.depth)) continue;
     const absl::Time updating = absl::Now();
-    HEDDLE_RETURN_IF_ERROR(search->Update(results));
+    HEDDLE_RETURN_IF_ERROR(search->Update(measured.front()));
+    measured.pop_front();
     run.update_s += SecondsSince(updating);
   }
   return run;

@@ -17,6 +17,8 @@ struct RunOptions {
   std::shared_ptr<const cost_model::OtherTasks> others = nullptr;  // to learn from, when set
   uint64_t seed = 0;
   int trials = 800;
+  // Batches in flight: each is proposed by a model that lacks depth - 1 of those before it.
+  int depth = 1;
 };
 
 struct SearchRun {

@@ -28,7 +28,7 @@ struct Flags {
   int batch = 16;
   int deadlines = 5;  // % of the jobs
   int64_t events = 1'000'000;
-  std::string policy = "predictive";
+  std::string policy = kDefaultPolicy;
   uint64_t seed = 1;
   bool json = false;
 };

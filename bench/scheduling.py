@@ -1,7 +1,8 @@
 """Several jobs on one machine, real processes: what sharing it costs and what coordination is worth.
 
 Three models are tuned on two cores in four set-ups with the same seeds and the same trials. The strategy is random, so that
-every set-up measures the same candidates, and its best records differ from another's by what was measured alone.
+every set-up measures the same candidates, and its best records differ from another's by what was measured alone; with
+--strategy another one, updates take their time and the candidates differ.
   sequential     one job after another: its records are those of dedicated machines
   uncoordinated  a service of its own (round_robin) for each job, all at once on the same cores, nothing guarded
   round_robin    one service, jobs take turns in the order of their start
@@ -59,7 +60,7 @@ class Setup:
             ids = []
             for k, model in enumerate(models):
                 of = services[k % count]
-                ids.append((of, of.submit(model, self.args.trials, self.args.seed)))
+                ids.append((of, of.submit(model, self.args.trials, self.args.seed, self.args.strategy)))
             self._wait(ids)
             self.jobs = [of.job(job) for of, job in ids]
             first = min(int(job["created_unix_ns"]) for job in self.jobs)
@@ -286,7 +287,7 @@ def run(args, result):
     for name in MODELS:
         models.append(os.path.join(work, f"{name}.onnx"))
         subprocess.run([os.path.join(args.programs, "heddle"), "zoo", name, "-o", models[-1], "--seed", "1"], check=True, stderr=subprocess.DEVNULL)
-    result.versions["Heddle"] = f"{args.commit}; {', '.join(MODELS)}, {args.trials} trials a task, random, seed {args.seed}"
+    result.versions["Heddle"] = f"{args.commit}; {', '.join(MODELS)}, {args.trials} trials a task, {args.strategy}, seed {args.seed}"
     setups = []
     for name in names:
         print(f"{name}: {len(models)} jobs", file=sys.stderr, flush=True)

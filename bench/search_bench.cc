@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/collect.h"
 #include "bench/compare.h"
@@ -119,9 +120,20 @@ absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(i
   return absl::OkStatus();
 }
 
+// "annealing@3" runs at a pipeline depth of 3.
+absl::StatusOr<int> TakeDepth(std::string* method) {
+  const size_t at = method->rfind('@');
+  if (at == std::string::npos) return 1;
+  int depth = 0;
+  if (!absl::SimpleAtoi(method->substr(at + 1), &depth) || depth < 1 || depth > 64)
+    return absl::InvalidArgumentError(*method + ": a depth from 1 to 64 comes after the @");
+  method->resize(at);
+  return depth;
+}
+
 // Those without a model also show what they find with twice the trials.
 int TrialsOf(const std::string& method, int trials) {
-  const std::string name = method.substr(0, method.find_first_of(":+"));
+  const std::string name = method.substr(0, method.find_first_of(":+@"));
   return cost_model::FindMethod(name) == nullptr ? 2 * trials : trials;
 }
 
@@ -132,7 +144,7 @@ absl::Status CheckCompare(const CompareFlags& flags,
   bool others = false;
   for (const std::string& method : flags.methods) {
     longest = std::max(longest, static_cast<size_t>(TrialsOf(method, flags.trials)));
-    others |= method.ends_with(kWithOthers);
+    others |= method.find(kWithOthers) != std::string::npos;
   }
   if (others && sources.empty()) {
     return absl::InvalidArgumentError("a method named ..+others needs --sources");
@@ -167,6 +179,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
     options.strategy = flags.methods[static_cast<size_t>(i / flags.seeds % methods)];
     options.seed = static_cast<uint64_t>(i % flags.seeds);
     const std::string method = options.strategy;
+    HEDDLE_ASSIGN_OR_RETURN(options.depth, TakeDepth(&options.strategy));
     if (options.strategy.ends_with(kWithOthers)) {
       options.strategy.resize(options.strategy.size() - kWithOthers.size());
       options.others = TakeOthers(sources, problem, flags.each, options.seed);

@@ -30,8 +30,11 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--batch", o.batch, "Candidates per round")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app->add_option("--depth", o.depth,
-                  "Tasks of the job in flight at a time (0: one more than devices, at least 2)")
+  app->add_option(
+         "--depth", o.depth,
+         "Rounds of the job in flight at a time, of different tasks first; more than one of a "
+         "task are proposed by a model that lags behind (0: one more than devices, at least "
+         "2, and never two of a task; 1: strict order)")
       ->check(CLI::Range(0, 64));
   app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")

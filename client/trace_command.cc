@@ -38,6 +38,7 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
     });
     if (!queried.ok()) return Fail(queried);
     object["measured"] = std::move(measured);
+    trace["policy"] = timeline->policy();
     trace["jobs"].push_back(std::move(object));
     stages += static_cast<size_t>(timeline->spans_size());
   }

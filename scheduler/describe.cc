@@ -84,16 +84,18 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
 
 std::string DescribeRound(const Dispatcher& dispatcher, const Job& job, const Task& task,
                           TaskIndex index) {
-  const int done = task.round_size - static_cast<int>(task.round.size());
-  if (!task.profiles.empty()) return absl::StrCat("profile ", done, "/", task.round_size);
+  int size = 0;
+  for (const Round& round : task.rounds) size += round.size;
+  const int done = size - static_cast<int>(task.open.size());
+  if (!task.profiles.empty()) return absl::StrCat("profile ", done, "/", size);
   int building = 0, built = 0;
-  for (const auto& [id, candidate] : task.round) {
+  for (const auto& [id, candidate] : task.open) {
     building += Is<Building>(candidate.where);
     built += Is<Built>(candidate.where);
   }
   const WorkItem profile{job.id, v1::STAGE_PROFILE, index, std::nullopt, true};
   const WorkItem build{job.id, v1::STAGE_BUILD, index, std::nullopt, false};
-  if (building > 0) return absl::StrCat("build ", task.round_size - building, "/", task.round_size);
+  if (building > 0) return absl::StrCat("build ", size - building, "/", size);
   return WhyWaiting(dispatcher, job, built > 0 ? profile : build);
 }
 
@@ -140,7 +142,7 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
   }
   if (Is<Proposing>(task.phase)) return "propose";
   if (Is<Updating>(task.phase)) return "update";
-  if (Is<Measuring>(task.phase)) return DescribeRound(dispatcher, job, task, index);
+  if (!task.open.empty()) return DescribeRound(dispatcher, job, task, index);
   const WorkItem cpu{job.id, v1::STAGE_PROPOSE, index, std::nullopt, false};
   if (Is<Waiting>(task.phase)) {
     const WorkItem profile{job.id, v1::STAGE_PROFILE, index, std::nullopt, true};

@@ -14,8 +14,9 @@ bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
 
-bool AnyBuilding(const Task& task) {
-  return std::any_of(task.round.begin(), task.round.end(),
+// Whether something is being built that could be fed to the profile stage.
+bool AnyBuilding(const Task& task, const LiveStage& profile) {
+  return std::any_of(task.open.begin(), task.open.lower_bound(profile.before),
                      [](const auto& entry) { return Is<Building>(entry.second.where); });
 }
 
@@ -128,7 +129,7 @@ void Dispatcher::On(const CandidateBuilt& event) {
   if (event.outcome != v1::OUTCOME_OK) {
     FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message, 0);
   } else {
-    task.round.at(event.candidate).where = Built{};
+    task.open.at(event.candidate).where = Built{};
   }
 }
 
@@ -160,13 +161,15 @@ void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
     if (!stage.input_closed && !stage.cancelled) open.push_back(&stage);
   }
   if (open.empty()) return;
-  for (auto& [id, candidate] : task.round) {
+  for (auto& [id, candidate] : task.open) {
     if (!Is<Built>(candidate.where)) continue;
-    LiveStage* next =
-        *std::min_element(open.begin(), open.end(), [](const LiveStage* a, const LiveStage* b) {
-          return a->candidates.size() < b->candidates.size();
-        });
-    if (next->candidates.size() >= depth) return;
+    LiveStage* next = nullptr;
+    for (LiveStage* stage : open) {
+      const bool takes = id < stage->before;
+      if (takes && (next == nullptr || stage->candidates.size() < next->candidates.size()))
+        next = stage;
+    }
+    if (next == nullptr || next->candidates.size() >= depth) return;
     candidate.where = Profiling{next->id};
     if (next->candidates.empty()) next->unit_since = now_;
     next->candidates.insert(id);
@@ -181,10 +184,9 @@ void Dispatcher::CloseProfiles() {
     FeedProfiles(job, index, std::numeric_limits<size_t>::max());
     if (decisions_.size() != before) UpdateReady(job, false);
     const Task& task = job.tasks[index.value];
-    if (AnyBuilding(task)) continue;
     for (AttemptId attempt : task.profiles) {
       LiveStage& stage = live_.at(attempt);
-      if (stage.input_closed) continue;
+      if (stage.input_closed || AnyBuilding(task, stage)) continue;
       stage.input_closed = true;
       Emit(CloseProfile{attempt});
     }

@@ -2,10 +2,10 @@
 // randomness inside: the same events give the same decisions, so the class that runs in production
 // is the one the simulation tests drive.
 //
-// Read job_state.h first. The caller performs the decisions in order and feeds back what happens.
-// What the environment may do: deliver events late, twice or not at all for stages that have ended
-// (ignored), end any stage at any time, make slots come and go. What it must do: end every started
-// stage with exactly one StageFinished.
+// Read job_state.h and events.h first. The caller performs the decisions in order and feeds back
+// what happens. What the environment may do: deliver events late, twice or not at all for stages
+// that have ended (ignored), end any stage at any time, make slots come and go. What it must do:
+// end every started stage with exactly one StageFinished.
 //
 // Flow of a job: import -> per task, rounds of propose, build, profile, update -> compile. Build
 // and profile of a round overlap: each built candidate is fed to a running profile stage. A task
@@ -14,6 +14,15 @@
 // profile stage's input is closed as soon as no candidate of its task is being built, so no running
 // stage ever waits for one that has not started; that is why slots that share cores cannot
 // deadlock.
+//
+// JobParams.pipeline_depth bounds the job's rounds in flight, those of different tasks first. Where
+// no other task may begin one and the depth is set (0: by the devices) and over 1, a task that is
+// being measured may begin a further one: proposing goes on, by a model that lacks the results of
+// rounds in flight, that is at most depth - 1 of them. Propose and update of a task still run one
+// at a time, on one chain of search states. An update learns the oldest rounds as soon as they are
+// measured as a whole, and comes first, unless nothing of the task would be left to measure
+// meanwhile; so each is learned once, in order. A profile stage takes no candidates of rounds that
+// were proposed after it had started.
 //
 // Tasks of different live jobs with the same workload, target and device key are partners: they are
 // tuned once. One of them at a time has a round in flight (a paused job's does not count), and each
@@ -32,11 +41,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "scheduler/events.h"
 #include "scheduler/forecast.h"
 #include "scheduler/job_state.h"
 #include "scheduler/policy.h"
@@ -44,167 +53,6 @@
 #include "scheduler/slot_index.h"
 
 namespace heddle::scheduler {
-
-// ---- events ----
-struct JobSubmitted {
-  JobId job;
-  JobParams params;
-};
-// The whole list; slots that are not in it are gone. `problem` is empty, or why the tracker is not
-// to be reached (the slots are then those known last, none of which may be used).
-struct SlotsChanged {
-  std::vector<SlotInfo> slots;
-  std::string problem;
-};
-struct CandidateStarted {
-  AttemptId attempt;
-  CandidateId candidate;
-};
-// outcome OK: built. Anything else is final.
-struct CandidateBuilt {
-  AttemptId attempt;
-  CandidateId candidate;
-  v1::Outcome outcome;
-  std::string message;
-};
-struct CandidateProfiled {
-  AttemptId attempt;
-  CandidateId candidate;
-  v1::Outcome outcome;
-  std::string message;
-  double median_ns = 0;  // when OK
-  double device_ns = 0;  // the measurement took on its slot; 0: unknown
-};
-// Results of the stages that have one; delivered with the end of the stage, so that each is taken
-// as a whole or not at all.
-struct TaskPlan {
-  int known = 0;  // records of the database, for this task
-  int known_valid = 0;
-  double known_best_ns = 0;
-  std::string key{};  // workload hash
-  int weight = 1;
-  double flops = 0;
-};
-struct Imported {
-  std::vector<TaskPlan> tasks;
-  std::string device_key;
-};  // device_key: empty, or what the job is pinned to
-struct Proposed {
-  int count = 0;
-  bool exhausted = false;
-};
-struct StageFinished {
-  AttemptId attempt;
-  FaultInfo fault;      // kind FAULT_NONE: it did its work
-  bool started = true;  // false: no lease, or the worker did not take the call; costs no attempt
-  std::variant<std::monostate, Imported, Proposed> result;
-  // Stopped from outside (lease lost, worker draining), which says nothing about the work: costs no
-  // attempt either.
-  bool interrupted = false;
-};
-struct PauseRequested {
-  JobId job;
-  std::string reason;
-};
-struct ResumeRequested {
-  JobId job;
-};
-struct CancelRequested {
-  JobId job;
-  std::string reason;
-};
-struct FetchRequested {
-  FetchId fetch;
-  JobId job;
-};
-struct FetchAbandoned {
-  FetchId fetch;
-};
-struct StoreBlocked {
-  std::string reason;
-};               // empty: it takes writes again
-struct Tick {};  // NextWake() has come
-using Event = std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt,
-                           CandidateProfiled, StageFinished, PauseRequested, ResumeRequested,
-                           CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
-
-// ---- decisions ----
-// To be made durable, in order, before or together with what follows.
-struct AddCandidates {
-  JobId job;
-  TaskIndex task;
-  CandidateId first;
-  int count;
-};
-struct SetAttempts {
-  JobId job;
-  CandidateId candidate;
-  int attempts;
-};
-// The candidate's one final outcome. `attempt` counts from 1.
-struct FinishCandidate {
-  JobId job;
-  TaskIndex task;
-  CandidateId candidate;
-  int attempt;
-  AttemptId stage;
-  v1::Outcome outcome;
-  std::string message;
-};
-struct MarkLearned {
-  JobId job;
-  TaskIndex task;
-};
-struct TaskChanged {
-  JobId job;
-  TaskIndex task;
-};
-struct JobChanged {
-  JobId job;
-};
-// The job's deadline cannot be met as things stand (`late`), or can; said after the import or a
-// restart, when it is over, and whenever the estimate changes materially.
-struct DeadlineEstimate {
-  JobId job;
-  bool late = false;
-  absl::Time finish;  // as predicted now; InfiniteFuture while the job is paused
-};
-// The task goes on with the search state of another job's, as it is now.
-struct TakeSearch {
-  JobId job;
-  TaskIndex task;
-  JobId from_job;
-  TaskIndex from_task;
-};
-// To be performed.
-struct StartStage {
-  AttemptId attempt;
-  JobId job;
-  v1::StageKind kind;
-  std::optional<TaskIndex> task;
-  std::optional<FetchId> fetch;
-  SlotId slot;
-  std::vector<CandidateId> candidates;  // build, profile: the first of its input
-  int count = 0;                        // propose: how many
-};
-struct FeedProfile {
-  AttemptId attempt;
-  JobId job;
-  CandidateId candidate;
-};
-struct CloseProfile {
-  AttemptId attempt;
-};
-struct CancelStage {
-  AttemptId attempt;
-};
-struct EndFetch {
-  FetchId fetch;
-  FaultInfo fault;
-};
-using Decision = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
-                              JobChanged, DeadlineEstimate, TakeSearch, StartStage, FeedProfile,
-                              CloseProfile, CancelStage, EndFetch>;
 
 // Numbers that hold for every job.
 struct DispatcherOptions {
@@ -226,7 +74,7 @@ class Dispatcher {
   std::vector<Decision> Step(const Event& event, absl::Time now);
 
   // Before the first Step: a job as the store remembers it. No stage of it is live; tasks have
-  // their round (all Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
+  // their rounds (what is open Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
   void Restore(Job job);
   void SetNextAttempt(AttemptId next) { next_attempt_ = next.value; }
 
@@ -280,20 +128,25 @@ class Dispatcher {
   void EndImport(Job& job, const StageFinished& event);
   void EndPropose(Job& job, TaskIndex index, const StageFinished& event);
   void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
-  void EndUpdate(Job& job, TaskIndex index, const StageFinished& event);
+  void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndCompile(Job& job, const StageFinished& event);
   void EndFetchStage(const LiveStage& stage, const StageFinished& event);
 
   // The course of a task (task_course.cc).
   void FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage, v1::Outcome outcome,
                    const std::string& message, double median_ns);
-  void EndRound(Job& job, TaskIndex index);
+  void EndRounds(Job& job, TaskIndex index);
+  bool Over(const Job& job, const Task& task) const;  // nothing more is proposed
+  void Drain(Job& job, TaskIndex index);  // what is measured goes on; the task ends with that
+  static void DropRounds(Task* task, CandidateId before);
   void FinishTask(Job& job, TaskIndex index);
   void FinishTuningIfDone(Job& job);
   void Requeue(Job& job, TaskIndex index);
   void Activate(Job& job);
+  void BeginRounds(Job& job);
   void FinishIdle(Job& job);  // waiting tasks that may not measure any more
-  std::optional<TaskIndex> NextTask(const Job& job) const;
+  bool MayBegin(const Job& job, TaskIndex index, bool ahead) const;
+  std::optional<TaskIndex> NextTask(const Job& job, bool ahead) const;
   void BeginRound(Job& job, TaskIndex index);
   int Grant(const Job& job, TaskIndex index) const;
   void CheckStops(Job& job);
@@ -385,6 +238,7 @@ class Dispatcher {
   struct Estimate {
     bool told = false, late = false;
     absl::Time finish, look = absl::InfinitePast();  // the next time to look though nothing happens
+    absl::Time next = absl::InfinitePast();          // not to be made again before
   };
   std::map<JobId, Estimate> estimates_;  // of unfinished jobs with a deadline
   // Of the running Step.

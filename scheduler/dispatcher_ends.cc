@@ -40,7 +40,7 @@ void Dispatcher::On(const StageFinished& event) {
     case v1::STAGE_PROFILE:
       return EndMeasuring(job, stage, event);
     case v1::STAGE_UPDATE:
-      return EndUpdate(job, *stage.task, event);
+      return EndUpdate(job, stage, event);
     case v1::STAGE_COMPILE:
       return EndCompile(job, event);
     default:
@@ -96,24 +96,25 @@ void Dispatcher::EndImport(Job& job, const StageFinished& event) {
 
 void Dispatcher::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {
   Task& task = job.tasks[index.value];
-  if (!job.stop.empty()) return FinishTask(job, index);
+  if (!job.stop.empty()) return Drain(job, index);
   const Proposed* proposed = std::get_if<Proposed>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || proposed == nullptr) {
     task.phase = WantsPropose{};
     (void)Retry(event, &task.stage_failures, &task.not_before);
-    return;
+    return EndRounds(job, index);
   }
   task.stage_failures = 0;
   task.exhausted = proposed->exhausted || proposed->count == 0;
-  const int count = std::min(proposed->count, task.remaining());
-  if (count == 0) return FinishTask(job, index);
+  const int count = std::min(proposed->count, task.unproposed());
+  if (count <= 0) return Drain(job, index);
   const CandidateId first{job.next_candidate};
-  for (int i = 0; i < count; ++i) task.round[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
-  task.round_size = count;
+  for (int i = 0; i < count; ++i) task.open[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
+  task.rounds.push_back({first, CandidateId{job.next_candidate}, count, count});
   task.budget = Allowance(job, task);
   task.phase = Measuring{};
   Emit(AddCandidates{job.id, index, first, count});
   Emit(TaskChanged{job.id, index});
+  EndRounds(job, index);
 }
 
 void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event) {
@@ -124,7 +125,7 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
   const std::set<CandidateId>& suspects =
       stage.in_progress.empty() ? stage.candidates : stage.in_progress;
   for (CandidateId id : stage.candidates) {
-    Candidate& candidate = task.round.at(id);
+    Candidate& candidate = task.open.at(id);
     if (stage.kind == v1::STAGE_BUILD) {
       candidate.where = Unbuilt{};
     } else {
@@ -148,9 +149,10 @@ void Dispatcher::EndMeasuring(Job& job, const LiveStage& stage, const StageFinis
   feeding_.insert({job.id, *stage.task});
 }
 
-void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event) {
+void Dispatcher::EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event) {
+  const TaskIndex index = *stage.task;
   Task& task = job.tasks[index.value];
-  if (!job.stop.empty()) return FinishTask(job, index);
+  if (!job.stop.empty()) return Drain(job, index);
   if (event.fault.kind != v1::FAULT_NONE) {
     task.phase = WantsUpdate{};
     if (Retry(event, &task.stage_failures, &task.not_before)) return;
@@ -158,16 +160,21 @@ void Dispatcher::EndUpdate(Job& job, TaskIndex index, const StageFinished& event
     task.unlearned = true;
   } else {
     task.unlearned = false;
-    Emit(MarkLearned{job.id, index});
+    Emit(MarkLearned{job.id, index, stage.before});
   }
   task.stage_failures = 0;
   task.warm_pending = false;
-  if (std::exchange(task.update_first, false) && task.remaining() > 0) {
+  DropRounds(&task, stage.before);
+  if (std::exchange(task.update_first, false) && task.unproposed() > 0) {
     task.phase = WantsPropose{};
-    Emit(TaskChanged{job.id, index});
+  } else if (task.rounds.empty()) {
+    return Requeue(job, index);
   } else {
-    Requeue(job, index);
+    task.phase = Measuring{};
   }
+  Emit(TaskChanged{job.id, index});
+  // With nothing left to measure a further round begins first, if it may: see Activate.
+  if (!task.open.empty()) EndRounds(job, index);
 }
 
 void Dispatcher::EndCompile(Job& job, const StageFinished& event) {

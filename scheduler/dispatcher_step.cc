@@ -136,10 +136,12 @@ void Dispatcher::CheckDeadline(const Job& job) {
     WakeAt(job.id, said.look);
   }
   if (!over && (job.paused || Is<Importing>(job.phase))) return;
+  if (!over && now_ < said.next) return;
   // A paused job ends at no time that anybody knows.
   const absl::Time finish = forecast_.Finish(job, policy_->HonoursDeadlines(), now_);
   // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
   const absl::Duration margin = (finish - now_) / 10;
+  said.next = now_ + std::min(kLeastLook, margin / 10);
   const bool late = over || finish > deadline + (said.late ? -margin : margin);
   // Once it is over, only twice as late is news.
   const absl::Time said_before = over ? said.finish + (said.finish - deadline) : said.finish;

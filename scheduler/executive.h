@@ -31,7 +31,7 @@ class Executive {
   struct Options {
     std::string tracker_address;
     std::string holder = "scheduler";  // at the tracker: the same over restarts, and nobody else's
-    std::string policy = "predictive";
+    std::string policy = kDefaultPolicy;
     std::function<void(std::string)> fatal;  // the process must end, with this message
   };
   // Loads all jobs; the store must be opened and not be written by anybody else. Answers questions
@@ -74,6 +74,7 @@ class Executive {
   void Flush();
 
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
+  const std::string& policy() const { return options_.policy; }
 
  private:
   struct Input {

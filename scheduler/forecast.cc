@@ -77,7 +77,7 @@ Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane,
   const Task& task = job.tasks[static_cast<size_t>(index.value)];
   if (std::holds_alternative<Finished>(task.phase)) return {};
   const int trials = std::max(0, task.remaining()) + extra;
-  const int unproposed = std::max(0, trials - static_cast<int>(task.round.size()));
+  const int unproposed = std::max(0, trials - static_cast<int>(task.open.size()));
   const int batch = std::max(1, job.params.batch);
   const int rounds = (unproposed + batch - 1) / batch;
   DurationModel::Where where = At(job, v1::STAGE_PROFILE, index);
@@ -171,7 +171,8 @@ void Forecast::Refresh(const Job& job, int lane, int trials_left, std::optional<
     load.deadline_s = Busiest(load.cpu_s, load.device_s, lane);
   entry.load = load;
   Count(load, 1);
-  if (load.deadline != absl::InfiniteFuture()) deadlines_.insert({load.deadline, job.id});
+  if (load.deadline != absl::InfiniteFuture())
+    deadlines_.insert({{load.deadline, job.id}, &entry.load});
 }
 
 const Forecast::Load* Forecast::Of(JobId job) const {
@@ -202,9 +203,9 @@ absl::Time Forecast::Finish(const Job& job, bool earlier_deadlines_first, absl::
     if (other.lane == load.lane) device += std::min(other.device_s, limit_device);
   };
   if (earlier_deadlines_first) {
-    for (const auto& [deadline, id] : deadlines_) {
-      if (deadline >= load.deadline) break;
-      if (id != job.id) add(jobs_.at(id).load, HUGE_VAL, HUGE_VAL);
+    for (const auto& [due, other] : deadlines_) {
+      if (due.first >= load.deadline) break;
+      if (due.second != job.id) add(*other, HUGE_VAL, HUGE_VAL);
     }
   } else {
     for (const auto& [id, other] : jobs_) {

@@ -77,7 +77,7 @@ class Forecast {
   std::vector<Lane> lanes_;
   // Sums of the loads, slot seconds; of the CPU's lane: with what devices displace.
   std::vector<double> lane_s_;
-  std::set<std::pair<absl::Time, JobId>> deadlines_;
+  std::map<std::pair<absl::Time, JobId>, const Load*> deadlines_;
   double deadline_s_ = 0;
 };
 

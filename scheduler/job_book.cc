@@ -99,9 +99,10 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       batch.push_back(PutSearchState{take->job.value, take->task.value, state});
     } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
+        if (id >= learned->before) break;
         if (candidate.task == learned->task.value && candidate.outcome) candidate.learned = true;
       }
-      batch.push_back(LearnTask{learned->job.value, learned->task.value});
+      batch.push_back(LearnTask{learned->job.value, learned->task.value, learned->before.value});
       put_state(learned->job, learned->task);
       if (!payload.search_state) continue;  // the update was left out
       const JobData& job = jobs_.at(learned->job);
@@ -281,6 +282,8 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());
   if (job.paused) job.pause_reason = stored.row.job.reason();
   std::vector<bool> unlearned(stored.tasks.size(), false);
+  // Of each task, from its first open one on.
+  std::vector<std::vector<std::pair<CandidateId, bool>>> in_flight(stored.tasks.size());
   for (size_t i = 0; i < stored.tasks.size(); ++i) {
     const TaskRow& row = stored.tasks[i];
     data.tasks.push_back({row.info,
@@ -306,8 +309,10 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     data.candidates[id] = {row.task,    row.trace,     row.origin, row.learned,
                            row.outcome, row.median_ns, nullptr,    0};
     Task& task = job.tasks[static_cast<size_t>(row.task)];
+    if (!row.outcome || !task.open.empty())
+      in_flight[static_cast<size_t>(row.task)].emplace_back(id, !row.outcome);
     if (!row.outcome) {
-      task.round[id] = {row.attempts, Unbuilt{}};
+      task.open[id] = {row.attempts, Unbuilt{}};
       continue;
     }
     ++task.trials;
@@ -315,7 +320,7 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     task.device_ns += static_cast<double>(row.profile_ns);
     task.best_ns = Faster(task.best_ns, row.median_ns);
     ++data.trials_before;
-    if (!row.learned) unlearned[static_cast<size_t>(row.task)] = true;
+    if (!row.learned && task.open.empty()) unlearned[static_cast<size_t>(row.task)] = true;
     TaskData& measured = data.tasks[static_cast<size_t>(row.task)];
     if (*row.outcome != v1::OUTCOME_OK) {
       ++task.failed;
@@ -328,12 +333,13 @@ Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     AddToCurve(&task, task.known, task.known_best_ns);
-    FoldResults(&task,
-                task.round.empty() ? std::nullopt : std::optional(task.round.begin()->first));
+    FoldResults(&task, task.open.empty() ? std::nullopt : std::optional(task.open.begin()->first));
     task.unlearned = unlearned[i];
+    const bool ahead = job.params.pipeline_depth > 1;
+    task.rounds = MakeRounds(in_flight[i], job.params.batch, ahead);
     if (stored.tasks[i].done) {
       task.phase = Finished{};
-    } else if (!task.round.empty()) {
+    } else if (!task.open.empty() && !(ahead && unlearned[i])) {
       task.phase = Measuring{};
     } else if (unlearned[i]) {
       task.phase = WantsUpdate{};

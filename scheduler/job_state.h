@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct JobParams {
   std::string device_key;     // empty: any
   int trials_per_task = 0;
   int batch = 16;
-  int pipeline_depth = 0;  // tasks in flight; 0: by the devices there are
+  int pipeline_depth = 0;  // rounds in flight; 0: by the devices there are, of a task one
   bool force = false;
   std::string tenant;  // whose job it is: tenants with work get the same share of the slots
   int priority = 0;    // -10..10; larger first, within a tenant
@@ -84,7 +85,7 @@ struct WantsPropose {};
 struct Proposing {
   AttemptId attempt;
 };
-struct Measuring {};  // `round` has candidates without a final record
+struct Measuring {};  // nothing but what its rounds' candidates need
 struct WantsUpdate {};
 struct Updating {
   AttemptId attempt;
@@ -92,6 +93,14 @@ struct Updating {
 struct Finished {};
 using TaskPhase =
     std::variant<Waiting, WantsPropose, Proposing, Measuring, WantsUpdate, Updating, Finished>;
+
+// Candidates that were proposed together, of a round whose results are not learned yet. A task's
+// rounds follow each other by the ids of their candidates.
+struct Round {
+  CandidateId first, end;  // end: after its last
+  int size = 0;
+  int open = 0;  // without a final record
+};
 
 struct Task {
   TaskPhase phase;
@@ -106,22 +115,23 @@ struct Task {
   int known = 0;           // records of the database at the start, and those other jobs made since
   int known_valid = 0;     // of these
   bool exhausted = false;  // the search has nothing more to propose
-  bool warm_pending = false;               // the known records are not learned yet
-  std::string first_error;                 // of the failed trials
-  std::map<CandidateId, Candidate> round;  // only those without a final record
-  int round_size = 0;                      // candidates the round began with
-  std::set<AttemptId> profiles;            // the live profile stages, each on a slot of its own
-  std::vector<CurvePoint> curve;           // how its best time fell, see task_choice.h
+  bool warm_pending = false;              // the known records are not learned yet
+  std::string first_error;                // of the failed trials
+  std::deque<Round> rounds;               // proposed and in flight, oldest first
+  std::map<CandidateId, Candidate> open;  // of these, those without a final record
+  std::set<AttemptId> profiles;           // the live profile stages, each on a slot of its own
+  std::vector<CurvePoint> curve;          // how its best time fell, see task_choice.h
   std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
   double device_ns = 0;                   // its trials spent on devices
   bool behind = false;        // other jobs' records came that its search has not learned
   bool unlearned = false;     // its own latest results are not learned yet
-  bool update_first = false;  // its round has begun with an update: propose comes next
+  bool update_first = false;  // the update at hand comes before a propose that was granted
   int stage_failures = 0;     // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 
   int valid() const { return trials - failed; }
   int remaining() const { return budget - trials; }
+  int unproposed() const { return remaining() - static_cast<int>(open.size()); }
 };
 
 struct Importing {};
@@ -173,7 +183,8 @@ struct LiveStage {
   std::vector<int> cores;
   std::set<CandidateId> candidates;   // assigned, without an answer
   std::set<CandidateId> in_progress;  // of these, the ones the worker said it started
-  bool input_closed = false;          // profile: nothing more will be fed
+  CandidateId before;  // profile, update: of candidates before this one only; rounds as a whole
+  bool input_closed = false;  // profile: nothing more will be fed
   bool cancelled = false;
   uint32_t worker_class = 0;  // DurationModel::ClassId of the slot's kind
   absl::Time started;
@@ -192,9 +203,19 @@ struct Fetch {
   absl::Time not_before = absl::InfinitePast();
 };
 
-// Tasks of the job that may be in flight where so many devices suit it. Without a wish of its own:
+// Rounds of the job that may be in flight where so many devices suit it. Without a wish of its own:
 // one for every device it may hold, and one whose candidates are being made.
 int PipelineDepth(const JobParams& params, int devices);
+// Rounds the task has in flight, the one that is being proposed included.
+int RoundsInFlight(const Task& task);
+int RoundsInFlight(const Job& job);
+// Up to where the oldest rounds are measured without a gap; nullopt: the oldest one is not.
+std::optional<CandidateId> MeasuredBefore(const Task& task);
+// The rounds in flight, of what a store remembers: candidates by id from the first open one on, and
+// whether each is open. Of `batch` candidates each, so that they are no more than there were; just
+// one unless `several`.
+std::deque<Round> MakeRounds(const std::vector<std::pair<CandidateId, bool>>& candidates, int batch,
+                             bool several);
 // Whether the task's latest JobParams.plateau trials gained it nothing (see there).
 bool Plateaued(const JobParams& params, const Task& task);
 // A valid time, found with the task's so-many-th trial (known records included).

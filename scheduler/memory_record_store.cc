@@ -90,7 +90,8 @@ class Writer {
 
   absl::Status operator()(const LearnTask& change) {
     for (auto& [key, candidate] : t_.candidates) {
-      if (key.first != change.job || candidate.task != change.task || !t_.record_of.count(key))
+      if (key.first != change.job || key.second >= change.before || candidate.task != change.task ||
+          !t_.record_of.count(key))
         continue;
       CandidateRow row = candidate;
       row.learned = true;

@@ -13,9 +13,9 @@ constexpr int kMaxReservations = 64;
 
 template <typename Phase>
 int CountWhere(const Task& task) {
-  return static_cast<int>(std::count_if(
-      task.round.begin(), task.round.end(),
-      [](const auto& entry) { return std::holds_alternative<Phase>(entry.second.where); }));
+  return static_cast<int>(std::count_if(task.open.begin(), task.open.end(), [](const auto& entry) {
+    return std::holds_alternative<Phase>(entry.second.where);
+  }));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void Dispatcher::AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* wo
   rounds.reserve(job.in_flight.size());
   for (TaskIndex index : job.in_flight) {
     Has& has = rounds.emplace_back();
-    for (const auto& [id, candidate] : job.tasks[index.value].round) {
+    for (const auto& [id, candidate] : job.tasks[index.value].open) {
       has.built |= std::holds_alternative<Built>(candidate.where);
       has.unbuilt |= std::holds_alternative<Unbuilt>(candidate.where);
     }
@@ -192,7 +192,7 @@ size_t Dispatcher::ShareOf(int candidates, int lane) const {
 std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt) {
   const size_t share = ShareOf(CountWhere<Unbuilt>(task), SlotIndex::kCpuLane);
   std::vector<CandidateId> taken;
-  for (auto& [id, candidate] : task.round) {
+  for (auto& [id, candidate] : task.open) {
     if (taken.size() == share) break;
     if (!std::holds_alternative<Unbuilt>(candidate.where)) continue;
     candidate.where = Building{attempt};
@@ -204,7 +204,7 @@ std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt) 
 std::vector<CandidateId> Dispatcher::TakeBuilt(Task& task, AttemptId attempt, int lane) {
   const size_t share = ShareOf(CountWhere<Built>(task), lane);
   std::vector<CandidateId> taken;
-  for (auto& [id, candidate] : task.round) {
+  for (auto& [id, candidate] : task.open) {
     if (taken.size() == share) break;
     if (!std::holds_alternative<Built>(candidate.where)) continue;
     candidate.where = Profiling{attempt};
@@ -226,22 +226,26 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
     switch (work.kind) {
       case v1::STAGE_PROPOSE:
         task.phase = Proposing{attempt};
-        start.count = std::min(job.params.batch, task.remaining());
+        start.count = std::min(job.params.batch, task.unproposed());
         break;
       case v1::STAGE_BUILD:
         start.candidates = TakeUnbuilt(task, attempt);
         break;
       case v1::STAGE_PROFILE:
         start.candidates = TakeBuilt(task, attempt, job.lane);
+        start.before = task.rounds.back().end;
         task.profiles.insert(attempt);
         feeding_.insert({work.job, *work.task});
         break;
       default:
+        start.before = MeasuredBefore(task).value_or(
+            task.rounds.empty() ? CandidateId{job.next_candidate} : task.rounds.front().first);
         task.phase = Updating{attempt};
         break;
     }
   }
   LiveStage stage;
+  stage.before = start.before;
   stage.id = attempt;
   stage.job = work.job;
   stage.kind = work.kind;

@@ -95,6 +95,8 @@ class Policy {
   PolicyView view_;
 };
 
+// What a scheduler runs by unless it is told otherwise.
+inline constexpr char kDefaultPolicy[] = "predictive";
 // By name; see policies/registry.cc. InvalidArgument names the policies there are.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 // The names, in the order of the registry.

@@ -100,7 +100,8 @@ struct PutAttempts {
 struct LearnTask {
   int64_t job;
   int32_t task;
-};  // every candidate of the task that has a final record is learned
+  int64_t before;
+};  // every candidate of the task before this one that has a final record is learned
 // A measurement. Of a job's candidate (record.job, candidate, attempt set): AlreadyExists if the
 // candidate has its final record; FailedPrecondition if the fencing token is older than one seen
 // for the slot. Imported (the job is then only provenance): AlreadyExists if workload, target,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "scheduler/policy.h"
 
 namespace heddle::scheduler {
 
@@ -17,7 +18,7 @@ struct ServerOptions {
   bool embedded = false;
   bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
-  std::string policy = "predictive";  // of MakePolicy
+  std::string policy = kDefaultPolicy;  // of MakePolicy
   long long max_model_mib = 1024;
 };
 

@@ -205,6 +205,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
   for (v1::StageSpan& span : *spans) *response->add_spans() = std::move(span);
+  response->set_policy(executive_->policy());
   return grpc::Status::OK;
 }
 

@@ -22,6 +22,7 @@ int SlotIndex::Find(const SlotId& id) const {
 }
 
 void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
+  ++version_;
   slots_ = &slots;
   states_.assign(slots.size(), {});
   classes_.clear();

@@ -32,6 +32,8 @@ class SlotIndex {
   // A new list, sorted by id; `slots` must stay where it is until the next Reset. What is held or
   // backs off stays so.
   void Reset(const std::vector<SlotInfo>& slots);
+  // Grows with every Reset.
+  int64_t version() const { return version_; }
   // A stage of slot `id` begins or ends; the slot may be gone from the list by then.
   void Hold(const SlotId& id, const std::string& host, const std::vector<int>& cores);
   void Release(const SlotId& id, const std::string& host, const std::vector<int>& cores);
@@ -96,6 +98,7 @@ class SlotIndex {
   void FillLane(Lane* lane) const;
 
   const std::vector<SlotInfo>* slots_ = nullptr;
+  int64_t version_ = 0;
   std::vector<State> states_;
   std::vector<Class> classes_;
   std::vector<Core> cores_;

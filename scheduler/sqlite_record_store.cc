@@ -127,9 +127,10 @@ class Writer {
 
   absl::Status operator()(const LearnTask& change) {
     return Prepared(
-               "UPDATE candidates SET learned=1 WHERE job=?1 AND task=?2 AND learned=0 AND EXISTS("
-               "SELECT 1 FROM records r WHERE r.job=?1 AND r.candidate=candidates.id)")
-        .Bind(change.job, change.task)
+               "UPDATE candidates SET learned=1 WHERE job=?1 AND task=?2 AND id<?3 AND learned=0 "
+               "AND "
+               "EXISTS(SELECT 1 FROM records r WHERE r.job=?1 AND r.candidate=candidates.id)")
+        .Bind(change.job, change.task, change.before)
         .Run();
   }
 

@@ -78,7 +78,9 @@ void FillUpdate(const Dispatcher& dispatcher, const JobBook::JobData& job, Recor
   }
   for (auto it = job.candidates.rbegin(); it != job.candidates.rend(); ++it) {
     const JobBook::CandidateData& candidate = it->second;
-    if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
+    if (it->first >= start.before || candidate.task != start.task->value || candidate.learned ||
+        !candidate.outcome)
+      continue;
     if (!AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, &bytes, update)) break;
   }
   std::reverse(update->mutable_results()->pointer_begin(),
@@ -118,7 +120,8 @@ void FillCompile(const Dispatcher& dispatcher, const JobBook::JobData& job, Reco
   }
 }
 
-int64_t TimeLimitMs(const StartStage& start, int batch) {
+// `candidates`: the most a profile stage may take.
+int64_t TimeLimitMs(const StartStage& start, int candidates) {
   switch (start.kind) {
     case v1::STAGE_IMPORT:
       return kImportMs;
@@ -128,7 +131,7 @@ int64_t TimeLimitMs(const StartStage& start, int batch) {
       return kStageOverheadMs + kCandidateMs * static_cast<int64_t>(start.candidates.size());
     // Waits for builds between measurements.
     case v1::STAGE_PROFILE:
-      return kStageOverheadMs + 2 * kCandidateMs * batch;
+      return kStageOverheadMs + 2 * kCandidateMs * candidates;
     default:
       return kSearchMs;
   }
@@ -161,7 +164,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobBook& book, RecordSt
   out.set_attempt_id(start.attempt.value);
   out.set_kind(start.kind);
   out.set_slot(start.slot.slot);
-  out.set_time_limit_ms(TimeLimitMs(start, params.batch));
+  out.set_time_limit_ms(TimeLimitMs(start, params.batch * std::max(1, params.pipeline_depth)));
   out.set_candidate_time_limit_ms(kCandidateMs);
   out.set_target(spec.target());
   const JobBook::TaskData* task =

@@ -36,11 +36,11 @@ std::vector<bool> PartnersInFlight(const Job& job, F in_flight) {
   return followed;
 }
 
-// Trials a waiting task of a gradient job may be granted now: a round, less what is kept for tasks
-// under the floor and for those whose partner is in flight. `left`: not granted to any task yet.
+// Trials a task of a gradient job may be granted now, if it may begin a round: a round, less what
+// is kept for tasks under the floor and for those whose partner is in flight. `left`: not granted
+// to any task yet.
 int GrantOf(const Job& job, size_t index, int floor, int left, const std::vector<bool>& followed) {
   const Task& task = job.tasks[index];
-  if (!Is<Waiting>(task.phase) || followed[index]) return 0;
   auto owed = [&](const Task& other, int up_to) {
     return std::max(0, up_to - Reused(job.params, other) - other.budget);
   };
@@ -73,14 +73,14 @@ int Dispatcher::TrialBudget(const Job& job) {
 }
 
 int Dispatcher::Allowance(const Job& job, const Task& task) {
-  const int begun = task.trials + static_cast<int>(task.round.size());
+  const int begun = task.trials + static_cast<int>(task.open.size());
   if (Gradient(job)) return begun;
   return std::max(begun, job.params.trials_per_task - Reused(job.params, task));
 }
 
 bool Dispatcher::NothingLeft(const Job& job, const Task& task) {
   if (task.exhausted) return true;
-  const int counted = Reused(job.params, task) + task.trials;
+  const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
   return counted >=
          (Gradient(job) ? GradientCap(job.params.trials_per_task) : job.params.trials_per_task);
 }
@@ -96,9 +96,9 @@ int Dispatcher::PoolLeft(const Job& job) {
 void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
                              v1::Outcome outcome, const std::string& message, double median_ns) {
   Task& task = job.tasks[index.value];
-  const int attempt = std::min(task.round.at(id).attempts + 1, options_.max_attempts);
+  const int attempt = std::min(task.open.at(id).attempts + 1, options_.max_attempts);
   const bool valid = outcome == v1::OUTCOME_OK;
-  task.round.erase(id);
+  task.open.erase(id);
   task.results[id] = valid ? median_ns : 0;
   ++task.trials;
   if (!valid) {
@@ -107,27 +107,60 @@ void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptI
   }
   Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
   ShareTrial(job, index, valid, median_ns);
-  if (task.round.empty()) EndRound(job, index);
+  auto round = std::find_if(task.rounds.begin(), task.rounds.end(),
+                            [&](const Round& one) { return id < one.end; });
+  --round->open;
+  EndRounds(job, index);
 }
 
-void Dispatcher::EndRound(Job& job, TaskIndex index) {
+bool Dispatcher::Over(const Job& job, const Task& task) const {
+  const bool hopeless =
+      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_.hopeless_after;
+  return hopeless || NothingLeft(job, task) || Plateaued(job.params, task) || !job.stop.empty();
+}
+
+// Once the oldest rounds are measured, and no propose or update runs: an update, unless nothing
+// would be proposed by it.
+void Dispatcher::EndRounds(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
-  FoldResults(&task, std::nullopt);
+  const bool granted = Is<WantsPropose>(task.phase) || task.update_first;
+  const std::optional<CandidateId> before = MeasuredBefore(task);
+  if (!before || Is<Proposing>(task.phase) || Is<Updating>(task.phase)) return;
+  FoldResults(&task, before);
   task.unlearned = true;
   if (job.params.time_limit != absl::InfiniteDuration())
     Emit(JobChanged{job.id});  // so that a restart knows the time used so far
-  const bool hopeless =
-      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_.hopeless_after;
-  if (hopeless || NothingLeft(job, task) || Plateaued(job.params, task) || !job.stop.empty())
-    return FinishTask(job, index);
-  if (Gradient(job) && PoolLeft(job) <= 0) return Requeue(job, index);  // nothing to learn for
+  if (Over(job, task)) return Drain(job, index);
+  if (!granted && Gradient(job) && PoolLeft(job) <= 0) {  // nothing to learn for
+    DropRounds(&task, *before);
+    if (task.rounds.empty()) Requeue(job, index);
+    return;
+  }
+  if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // that comes first
+  task.update_first = granted;
   task.phase = WantsUpdate{};
+  Emit(TaskChanged{job.id, index});
+}
+
+void Dispatcher::DropRounds(Task* task, CandidateId before) {
+  while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
+}
+
+void Dispatcher::Drain(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (task.open.empty()) return FinishTask(job, index);
+  DropRounds(&task, MeasuredBefore(task).value_or(CandidateId{}));
+  task.update_first = false;
+  task.phase = Measuring{};
+  if (Gradient(job)) task.budget = Allowance(job, task);  // what was granted and not proposed
   Emit(TaskChanged{job.id, index});
 }
 
 void Dispatcher::FinishTask(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   task.phase = Finished{};
+  task.rounds.clear();
+  task.update_first = false;
   if (Gradient(job)) task.budget = task.trials;  // the rest is the others'
   std::erase(job.in_flight, index);
   std::erase(job.queue, index);
@@ -146,7 +179,7 @@ void Dispatcher::Requeue(Job& job, TaskIndex index) {
 
 bool Dispatcher::MoreDepth(const Job& job) const {
   const int depth = PipelineDepth(job.params, slot_index_.Usable(job.lane));
-  return job.in_flight.size() < static_cast<size_t>(depth);
+  return RoundsInFlight(job) < depth;
 }
 
 // Lets tasks of the queue begin a round while the pipeline has room and there is a device to
@@ -154,11 +187,21 @@ bool Dispatcher::MoreDepth(const Job& job) const {
 // only. For GPUs (which ask for no threads) the first rounds are built before there is one: workers
 // without a GPU have nothing else to do for such a job, and whoever brings one finds code to run.
 void Dispatcher::Activate(Job& job) {
+  BeginRounds(job);
+  if (job.params.pipeline_depth <= 1) return;
+  for (TaskIndex index : std::vector<TaskIndex>(job.in_flight)) {
+    if (Is<Measuring>(job.tasks[index.value].phase)) EndRounds(job, index);
+  }
+}
+
+void Dispatcher::BeginRounds(Job& job) {
   if (!Is<Tuning>(job.phase) || job.paused) return;
   FinishIdle(job);
   if (!Is<Tuning>(job.phase)) return;
-  const bool room = !job.queue.empty() && MoreDepth(job);
-  if (!room && job.in_flight.empty()) return;
+  const bool ahead = job.params.pipeline_depth > 1;
+  const bool room = (ahead || !job.queue.empty()) && MoreDepth(job);
+  const bool begun_without_device = job.params.device_key.empty() && !job.in_flight.empty();
+  if (!room && !begun_without_device) return;
   const SlotInfo* device = slot_index_.First(job.lane);
   if (device == nullptr && job.params.threads != 0) return;
   if (device != nullptr && job.params.device_key.empty()) {
@@ -168,8 +211,10 @@ void Dispatcher::Activate(Job& job) {
     Emit(JobChanged{job.id});
     FinishIdle(job);
   }
-  while (Is<Tuning>(job.phase) && !job.queue.empty() && MoreDepth(job)) {
-    const std::optional<TaskIndex> next = NextTask(job);
+  while (Is<Tuning>(job.phase) && MoreDepth(job)) {
+    std::optional<TaskIndex> next;
+    if (!job.queue.empty()) next = NextTask(job, false);
+    if (!next && ahead) next = NextTask(job, true);
     if (!next) return;
     BeginRound(job, *next);
   }
@@ -188,14 +233,34 @@ void Dispatcher::FinishIdle(Job& job) {
   }
   if (Gradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0)
     idle.assign(job.queue.begin(), job.queue.end());
-  for (TaskIndex index : idle) FinishTask(job, index);
+  for (TaskIndex index : idle) Drain(job, index);
+}
+
+// Whether the task may begin a round: where it waits, or `ahead` of what it measures. Rounds ahead
+// lack only results of rounds in flight, so that these bound how stale the model is.
+bool Dispatcher::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
+  const Task& task = job.tasks[index.value];
+  const bool learned = !task.unlearned && !task.behind && !task.warm_pending;
+  if (!(ahead ? Is<Measuring>(task.phase) && learned : Is<Waiting>(task.phase))) return false;
+  if (ahead && (Over(job, task) || (!Gradient(job) && task.unproposed() <= 0))) return false;
+  return !PartnerInFlight(job, index);
 }
 
 // Whose round begins next.
-std::optional<TaskIndex> Dispatcher::NextTask(const Job& job) const {
+std::optional<TaskIndex> Dispatcher::NextTask(const Job& job, bool ahead) const {
   if (!Gradient(job)) {
+    std::optional<TaskIndex> next;
+    auto rounds = [&](TaskIndex index) { return job.tasks[index.value].rounds.size(); };
+    auto look = [&](TaskIndex index) {
+      if (next && rounds(*next) <= rounds(index)) return;
+      if (MayBegin(job, index, ahead)) next = index;
+    };
+    if (ahead) {
+      for (TaskIndex index : job.in_flight) look(index);
+      return next;
+    }
     for (TaskIndex index : job.queue) {
-      if (!PartnerInFlight(job, index)) return index;
+      if (MayBegin(job, index, false)) return index;
     }
     return std::nullopt;
   }
@@ -208,8 +273,9 @@ std::optional<TaskIndex> Dispatcher::NextTask(const Job& job) const {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
     const int counted = task.known + task.trials;
-    choices.push_back({GrantOf(job, i, floor, left, followed) > 0, static_cast<double>(task.weight),
-                       task.flops, counted, task.curve,
+    const bool may = MayBegin(job, TaskIndex{static_cast<int>(i)}, ahead) &&
+                     GrantOf(job, i, floor, left, followed) > 0;
+    choices.push_back({may, static_cast<double>(task.weight), task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
   }
@@ -228,6 +294,10 @@ int Dispatcher::Grant(const Job& job, TaskIndex index) const {
 void Dispatcher::BeginRound(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   if (Gradient(job)) task.budget += Grant(job, index);
+  if (InFlight(task)) {
+    task.phase = WantsPropose{};
+    return;
+  }
   CatchUp(job, index);
   std::erase(job.queue, index);
   job.in_flight.push_back(index);
@@ -277,7 +347,7 @@ void Dispatcher::StopTuning(Job& job, std::string reason) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const TaskPhase& phase = job.tasks[i].phase;
     if (Is<Waiting>(phase) || Is<WantsPropose>(phase) || Is<WantsUpdate>(phase))
-      FinishTask(job, TaskIndex{static_cast<int>(i)});
+      Drain(job, TaskIndex{static_cast<int>(i)});
   }
 }
 
@@ -311,77 +381,6 @@ void Dispatcher::FinishTuningIfDone(Job& job) {
   job.phase = Compiling{};
   job.stage_failures = 0;
   Emit(JobChanged{job.id});
-}
-
-// ---- restart ----
-
-void Dispatcher::RestoreTask(Job& job, TaskIndex index) {
-  Task& task = job.tasks[index.value];
-  if (Is<Finished>(task.phase)) return;
-  if (Is<Measuring>(task.phase) && task.round.empty()) task.phase = WantsUpdate{};
-  task.budget = Allowance(job, task);
-  task.round_size = static_cast<int>(task.round.size());
-  if (task.round.empty() && (NothingLeft(job, task) || !job.stop.empty())) task.phase = Finished{};
-  if (Is<Measuring>(task.phase)) job.in_flight.push_back(index);
-}
-
-void Dispatcher::Restore(Job job) {
-  const JobId id = job.id;
-  for (size_t i = 0; i < job.tasks.size(); ++i) RestoreTask(job, TaskIndex{static_cast<int>(i)});
-  // A task whose update was left out (see EndUpdate) waits, but looks as if it wanted that update:
-  // beyond the depth it waits again. So does one whose job has nothing left to grant.
-  // Slots are not known yet: where these decide about the depth, every update is made.
-  const size_t depth = job.params.pipeline_depth > 0
-                           ? static_cast<size_t>(job.params.pipeline_depth)
-                           : std::numeric_limits<size_t>::max();
-  const bool spent = Gradient(job) && PoolLeft(job) <= 0;
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    Task& task = job.tasks[i];
-    const TaskIndex index{static_cast<int>(i)};
-    if (Is<WantsUpdate>(task.phase)) {
-      if (job.in_flight.size() < depth && !spent) {
-        job.in_flight.push_back(index);
-      } else {
-        task.phase = Waiting{};
-      }
-    }
-    if (Is<Waiting>(task.phase)) job.queue.push_back(index);
-  }
-  Job& restored = jobs_[id] = std::move(job);
-  EnterGroups(restored);
-  Touch(id);
-}
-
-int PipelineDepth(const JobParams& params, int devices) {
-  constexpr int kMinDepth = 2, kMaxDepth = 64;
-  if (params.pipeline_depth > 0) return params.pipeline_depth;
-  if (params.max_devices > 0) devices = std::min(devices, params.max_devices);
-  return std::clamp(devices + 1, kMinDepth, kMaxDepth);
-}
-
-bool Plateaued(const JobParams& params, const Task& task) {
-  return params.plateau > 0 && task.trials >= params.plateau &&
-         OnPlateau(task.curve, task.known + task.trials, params.plateau);
-}
-
-void AddToCurve(Task* task, int trials, double ns) {
-  constexpr double kPoint = 0.999;  // a smaller gain makes no point of its own: few are kept
-  if (ns <= 0 || (!task->curve.empty() && ns >= task->curve.back().best_ns)) return;
-  if (!task->curve.empty() && ns > kPoint * task->curve.back().best_ns) {
-    task->curve.back().best_ns = ns;
-  } else {
-    task->curve.push_back({trials, ns});
-  }
-}
-
-void FoldResults(Task* task, std::optional<CandidateId> before) {
-  int position = task->known + task->trials - static_cast<int>(task->results.size());
-  while (!task->results.empty()) {
-    const auto first = task->results.begin();
-    if (before && first->first >= *before) return;
-    AddToCurve(task, ++position, first->second);
-    task->results.erase(first);
-  }
 }
 
 }  // namespace heddle::scheduler

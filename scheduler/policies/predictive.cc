@@ -22,11 +22,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 
+#include "absl/container/node_hash_map.h"
 #include "scheduler/forecast.h"
 #include "scheduler/job_state.h"
+#include "scheduler/policies/deadline_watch.h"
 #include "scheduler/policies/predictive_group.h"
 #include "scheduler/policy.h"
 #include "scheduler/ready_index.h"
@@ -46,24 +47,13 @@ constexpr double kAmple = 10;
 // left of the horizon than it takes alone, and so many times that idle time: stages of others that
 // are not interrupted, and stages that take longer than predicted, delay it.
 constexpr double kGaps = 1.1;
-// Among others that are not interrupted a job takes so many times what it takes alone; and so many
-// times more while nothing of it has been measured.
-constexpr double kContended = 1.4, kUnknown = 2;
-// Predictions are off, most of all those of a job that has just begun; it is given up for late
-// only when no more than this share of its time is left. Once it was measured, nothing is kept free
-// for it when less than the second is left.
-constexpr double kHopeful = 0.2, kLost = 0.8;
-// Once short of time, a job stays so until it has so many times what it needs.
-constexpr double kStays = 1.1;
-// Of jobs with deadlines, so many of the earliest are looked at for one that is short of time.
-constexpr int kLooks = 100;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
 constexpr int kSupply = 2;
 
 bool HasUnbuilt(const Job& job, TaskIndex index) {
-  for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
+  for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].open) {
     if (std::holds_alternative<Unbuilt>(candidate.where)) return true;
   }
   return false;
@@ -72,10 +62,10 @@ bool HasUnbuilt(const Job& job, TaskIndex index) {
 class Predictive : public Policy {
  public:
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
-    const Known& known = jobs_[job.id];
+    const PlannedJob& known = jobs_[job.id.value];
     const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
     Group group{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
-                PathOf(work, job)};
+                PathOf(work.kind, known.load)};
     if (wait.passed >= patience) {
       group.tenant = group.priority = group.lane = group.path = 0;
       group.urgency = kOverdue;
@@ -89,7 +79,7 @@ class Predictive : public Policy {
     }
     rank.until = absl::InfiniteFuture();
     rank.patience = patience;
-    const Forecast::Load* load = view_.forecast->Of(job.id);
+    const Forecast::Load* load = known.load;
     const absl::Time latest_start =
         Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &group, &rank.until);
     // A turn that has begun goes on: see round_robin.cc.
@@ -125,8 +115,9 @@ class Predictive : public Policy {
   }
 
   void Changed(const Job& job) override {
-    Known& known = jobs_[job.id];
+    PlannedJob& known = jobs_[job.id.value];
     const bool runs = !job.final() && !job.paused;
+    known.load = view_.forecast->Of(job.id);
     if (!known.runs && runs) {
       known.tenant = TenantOf(job);
       Tenant& tenant = tenants_[static_cast<size_t>(known.tenant)];
@@ -137,22 +128,23 @@ class Predictive : public Policy {
       --tenants_[static_cast<size_t>(known.tenant)].running;
       --running_;
     }
-    known.runs = runs;
     if (job.params.deadline != absl::InfiniteFuture()) {
-      if (runs) {
-        deadlines_.insert({job.params.deadline, job.id});
-      } else {
-        deadlines_.erase({job.params.deadline, job.id});
-      }
-      known.params = job.params;
       known.lane = job.lane;
-      known.priority = PriorityOf(job);
+      if (runs && !known.runs) {
+        known.params = job.params;
+        known.priority = PriorityOf(job);
+        deadlines_.Add({job.params.deadline, job.id}, &known);
+      } else if (!runs) {
+        deadlines_.Remove({job.params.deadline, job.id});
+      }
+      deadlines_.Look();
     }
-    if (job.final() && known.live == 0) jobs_.erase(job.id);
+    known.runs = runs;
+    if (job.final() && known.live == 0) jobs_.erase(job.id.value);
   }
 
   void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {
-    Known& known = jobs_[job.id];
+    PlannedJob& known = jobs_[job.id.value];
     ++known.live;
     if (work.kind == v1::STAGE_BUILD) ++builds_[job.lane];
     if (!work.device && work.task)
@@ -165,9 +157,12 @@ class Predictive : public Policy {
   }
 
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
-    Known& known = jobs_[job.id];
+    PlannedJob& known = jobs_[job.id.value];
     --known.live;
-    known.measured |= stage.kind == v1::STAGE_PROFILE;
+    if (stage.kind == v1::STAGE_PROFILE && !known.measured) {
+      known.measured = true;
+      deadlines_.Look();
+    }
     auto charged = charged_.find(stage.id);
     if (charged != charged_.end()) {
       const auto [lane, seconds] = charged->second;
@@ -176,29 +171,17 @@ class Predictive : public Policy {
             absl::ToDoubleSeconds(now - stage.started) - seconds);
       charged_.erase(charged);
     }
-    if (!known.runs && job.final() && known.live == 0) jobs_.erase(job.id);
+    if (!known.runs && job.final() && known.live == 0) jobs_.erase(job.id.value);
   }
 
   std::vector<JobId> TakeStale(absl::Time now) override {
-    if (!deadlines_.empty() || tight_) FindTight(now);
+    deadlines_.Find(view_, now, &stale_);
     return std::exchange(stale_, {});
   }
 
   bool HonoursDeadlines() const override { return true; }
 
  private:
-  using Due = std::pair<absl::Time, JobId>;
-  struct Known {
-    bool runs = false;
-    int64_t tenant = 0;
-    int live = 0;
-    bool turn = false;  // on the CPU, not over
-    // Of jobs with a deadline.
-    bool measured = false;
-    JobParams params;
-    int lane = 0;
-    int64_t priority = 0;
-  };
   struct Tenant {
     double served = 0;  // seconds of all slots of a lane
     int running = 0;    // jobs
@@ -208,48 +191,12 @@ class Predictive : public Policy {
     return 31 - std::clamp(job.params.priority, -32, 31);
   }
 
-  // The first job by deadline that would miss it if others' stages got in its way.
-  void FindTight(absl::Time now) {
-    std::optional<Due> tight;
-    const int cpu = SlotIndex::kCpuLane;
-    std::map<int, double> before;  // slot seconds of those with earlier deadlines, by lane
-    auto wait = [&](int lane) { return before[lane] / std::max(1, view_.slots->Count(lane)); };
-    int looks = kLooks;
-    for (auto it = deadlines_.lower_bound({now, JobId{}}); it != deadlines_.end(); ++it) {
-      const Forecast::Load* load = view_.forecast->Of(it->second);
-      if (load == nullptr) continue;
-      if (--looks < 0) break;
-      const double left = absl::ToDoubleSeconds(it->first - now);
-      const bool measured = jobs_.at(it->second).measured;
-      if (left < (measured ? kLost : kHopeful) * load->span_s) continue;
-      const double needs = std::max(wait(cpu), wait(load->lane)) +
-                           kContended * (measured ? 1 : kUnknown) * load->span_s;
-      if (left < (tight_ == *it ? kStays : 1) * needs) {
-        tight = *it;
-        break;
-      }
-      before[cpu] += load->joint_s;
-      before[load->lane] += load->device_s;
-    }
-    if (tight == tight_) return;
-    // Later than one, not later than the other.
-    const Due end(absl::InfiniteFuture(), JobId{});
-    const Due is = tight.value_or(end), was = tight_.value_or(end);
-    const auto last = deadlines_.upper_bound(std::max(is, was));
-    for (auto it = deadlines_.upper_bound(std::min(is, was)); it != last; ++it)
-      stale_.push_back(it->second);
-    for (const auto& one : {tight, tight_}) {
-      if (one) stale_.push_back(one->second);
-    }
-    tight_ = tight;
-  }
-
   // Whether the group's work would take the last slots from a job that has no time to wait. Only
   // while that job runs, which an event ends.
   bool InTheWay(const Group& group) const {
-    if (!tight_ || group.urgency <= kDeadline) return false;
-    const Known& tight = jobs_.at(tight_->second);
-    const Forecast::Load* load = view_.forecast->Of(tight_->second);
+    if (!deadlines_.tight() || group.urgency <= kDeadline) return false;
+    const PlannedJob& tight = deadlines_.tight_job();
+    const Forecast::Load* load = tight.load;
     if (load == nullptr || tight.live == 0 || group.tenant != tight.tenant ||
         group.priority < tight.priority)
       return false;
@@ -262,12 +209,10 @@ class Predictive : public Policy {
     return view_.slots->Free(device ? tight.lane : SlotIndex::kCpuLane) <= needs;
   }
 
-  Path PathOf(const WorkItem& work, const Job& job) const {
-    switch (work.kind) {
-      case v1::STAGE_PROFILE: {
-        const Forecast::Load* load = view_.forecast->Of(job.id);
+  static Path PathOf(v1::StageKind kind, const Forecast::Load* load) {
+    switch (kind) {
+      case v1::STAGE_PROFILE:
         return load != nullptr && load->cpu_s > load->device_s ? kCpuHeavy : kDeviceHeavy;
-      }
       case v1::STAGE_BUILD:
         return kBuild;
       case v1::STAGE_PROPOSE:
@@ -284,17 +229,17 @@ class Predictive : public Policy {
                     absl::Time* until) const {
     const double span = load.span_s;
     const absl::Time deadline = job.params.deadline;
+    const std::optional<DeadlineWatch::Due>& tight = deadlines_.tight();
     if (deadline != absl::InfiniteFuture()) {
       const double ample = kAmple * (span + view_.forecast->DeadlineSeconds());
       const absl::Time presses = deadline - absl::Seconds(ample);
       const absl::Time lost = deadline - absl::Seconds(kHopeful * span);
       if (now < presses) {
         *until = presses;
-      } else if (now < lost || (tight_ && tight_->second == job.id)) {
+      } else if (now < lost || (tight && tight->second == job.id)) {
         // The tight one keeps its place until another is: others make way for it as long.
         *until = now < lost ? lost : absl::InfiniteFuture();
-        group->urgency =
-            tight_ && std::pair(deadline, job.id) > *tight_ ? kLaterDeadline : kDeadline;
+        group->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
         return deadline;
       }
     }
@@ -315,7 +260,7 @@ class Predictive : public Policy {
   absl::Time StartOf(const Job& job, TaskIndex index, absl::Time now) const {
     std::map<AttemptId, absl::Duration> builds;  // how long the unit at hand has taken
     int unbuilt = 0, all = 0;
-    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
+    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].open) {
       const auto* building = std::get_if<Building>(&candidate.where);
       if (building != nullptr)
         builds[building->attempt] = now - view_.live->at(building->attempt).unit_since;
@@ -375,14 +320,13 @@ class Predictive : public Policy {
     tenant.served = std::min(tenant.served, Floor() + kLag);
   }
 
-  std::map<JobId, Known> jobs_;  // unfinished, or with running stages
+  absl::node_hash_map<int64_t, PlannedJob> jobs_;  // unfinished, or with running stages
   std::map<std::string, int64_t> tenant_numbers_;
   std::vector<Tenant> tenants_{1};  // the first: users who wait for a module
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
-  std::set<Due> deadlines_;  // of running jobs
-  std::optional<Due> tight_;
+  DeadlineWatch deadlines_;  // of running jobs
   std::vector<JobId> stale_;
 };
 

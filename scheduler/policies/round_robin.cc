@@ -52,7 +52,7 @@ class RoundRobin : public Policy {
     return kind == v1::STAGE_BUILD ? 0 : kind == v1::STAGE_PROPOSE ? 1 : 2;
   }
   static bool HasUnbuilt(const Job& job, TaskIndex index) {
-    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].round) {
+    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].open) {
       if (std::holds_alternative<Unbuilt>(candidate.where)) return true;
     }
     return false;

@@ -100,7 +100,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher,
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       const Task& task = job.tasks[i];
       if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
-      const int begun = task.trials + static_cast<int>(task.round.size());
+      const int begun = task.trials + static_cast<int>(task.open.size());
       const int allowed = Uniform(job)
                               ? std::max(begun, job.params.trials_per_task - Reused(job, task))
                               : std::max(begun, kCap * job.params.trials_per_task);

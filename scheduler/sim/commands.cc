@@ -36,6 +36,9 @@ int RunScenarios(const Flags& flags) {
       flags.replay.empty() ? ReadScenario(flags.scenario) : ReadRecorded(flags.replay, &recorded);
   if (!scenario.ok()) return Fail(scenario.status());
   if (flags.has_seed) scenario->seed = flags.seed;
+  for (SimJob& job : scenario->jobs) {
+    if (flags.depth > 0) job.pipeline_depth = flags.depth;
+  }
   std::vector<std::string> policies = flags.policies;
   if (policies.empty()) policies.push_back(scenario->policy);
   std::vector<Report> reports;

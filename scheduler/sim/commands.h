@@ -14,6 +14,7 @@ struct Flags {
   bool json = false;
   std::string plot;            // file
   std::vector<double> window;  // of the plot: begin and end, seconds
+  int depth = 0;               // 0: the scenario's
   bool has_seed = false;
   uint64_t seed = 1;
   uint64_t fuzz = 0;  // seeds

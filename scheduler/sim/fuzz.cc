@@ -17,7 +17,8 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kRecordTwice, "record-twice"}, {Planted::kWrongSlot, "wrong-slot"},
     {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
     {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
-    {Planted::kSkipUpdate, "skip-update"},   {Planted::kOverrun, "overrun"}};
+    {Planted::kSkipUpdate, "skip-update"},   {Planted::kLearnEarly, "learn-early"},
+    {Planted::kOverrun, "overrun"}};
 const char* const kTargets[] = {"llvm -mcpu=a", "llvm -mcpu=b"};
 
 void AddHost(int host, Dice* dice, Scenario* scenario) {
@@ -153,8 +154,10 @@ absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, b
 absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy) {
   Scenario scenario = RandomScenario(seed, false);
   for (size_t j = 0; j < scenario.jobs.size(); ++j) {
-    // Which task gets the trials must not hang on the order in which several are measured.
+    // Which task gets the trials must not hang on the order in which several are measured, nor what
+    // a model knows on how fast it is.
     if (scenario.jobs[j].gradient) scenario.jobs[j].pipeline_depth = 1;
+    if (scenario.jobs[j].pipeline_depth > 1) scenario.jobs[j].pipeline_depth = 0;
     scenario.jobs[j].time_limit = 0;
     // What the database knows at a job's start hangs on who was first: every task is its own.
     for (size_t i = 0; i < scenario.jobs[j].tasks.size(); ++i) scenario.jobs[j].tasks[i].key = "";

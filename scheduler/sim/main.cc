@@ -19,6 +19,9 @@ int main(int argc, char** argv) {
   CLI::Option* seed =
       app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one")
           ->check(CLI::NonNegativeNumber);
+  CLI::Option* depth = app.add_option("--depth", flags.depth,
+                                      "pipeline_depth of every job, instead of the scenario's")
+                           ->check(CLI::Range(1, 64));
   app.add_option("--replay", flags.replay,
                  "a run that `heddle jobs trace` wrote, instead of a scenario");
   app.add_flag("--thesis", flags.thesis, "the thesis' set-ups beside what is wanted of them");
@@ -41,6 +44,8 @@ int main(int argc, char** argv) {
           "give one of: a scenario file, --replay FILE, --thesis, --deadlines N, --fuzz N");
     if (planted->count() > 0 && flags.fuzz == 0)
       throw CLI::ValidationError("--planted: only with --fuzz N");
+    if (depth->count() > 0 && flags.scenario.empty() && flags.replay.empty())
+      throw CLI::ValidationError("--depth: only with a scenario file or --replay FILE");
     if (!flags.plot.empty() && flags.scenario.empty() && flags.replay.empty())
       throw CLI::ValidationError("--plot: only with a scenario file or --replay FILE");
     if (!flags.window.empty() && flags.plot.empty())

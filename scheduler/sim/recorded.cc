@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "scheduler/policy.h"
 #include "scheduler/sim/json_reader.h"
 
 namespace heddle::sim {
@@ -205,10 +206,10 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a trace"));
   Scenario scenario;
-  scenario.policy = "predictive";
   scenario.name = absl::StrCat(std::filesystem::path(path).filename().string(), ", replayed");
   try {
     const Json json = Json::parse(in);
+    scenario.policy = json.value("policy", scheduler::kDefaultPolicy);
     int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
     for (const Json& job : json.at("jobs")) {
       first = std::min(first, job.at("created_unix_ns").get<int64_t>());

@@ -20,11 +20,12 @@ constexpr double kClientLoad = 0.6;
 
 struct Setup {
   std::string name;
-  int jobs, clients, depth;
+  int jobs, clients, depth;  // of the pipeline
   bool fast;
   std::string policy;
   std::string wanted;
   std::function<bool(const ThesisRow&)> met;
+  int tasks = 13;  // that share out the work
 };
 
 Scenario MakeScenario(const Setup& setup, int trials, int batch) {
@@ -54,14 +55,14 @@ Scenario MakeScenario(const Setup& setup, int trials, int batch) {
     SimJob job;
     job.name = absl::StrCat("resnet18-", j + 1);
     job.target = "llvm -mcpu=any";
-    job.trials = trials;
+    job.trials = trials * 13 / setup.tasks;
     job.batch = batch;
     job.pipeline_depth = setup.depth;
     job.gradient = false;
     job.times = times;
     SimTask task;
     task.times = times;
-    job.tasks.assign(13, task);
+    job.tasks.assign(static_cast<size_t>(setup.tasks), task);
     scenario.jobs.push_back(std::move(job));
   }
   return scenario;
@@ -95,8 +96,12 @@ absl::StatusOr<std::vector<ThesisRow>> ThesisRows(const std::string& policy, int
       {"2 jobs", 2, 1, 1, false, policy, within, near_bound},
       {"3 jobs", 3, 1, 1, false, policy, within, near_bound},
       {"4 jobs", 4, 1, 1, false, policy, within, near_bound},
-      {"2 jobs, 2 tasks in flight each", 2, 1, 2, false, policy, within, near_bound},
-      {"2 jobs, 2 clients, 2 in flight", 2, 2, 2, false, policy, two, fed},
+      {"one job, depth 2", 1, 1, 2, false, policy, within, near_bound},
+      {"one job of one task", 1, 1, 1, false, policy, "", nullptr, 1},
+      {"one job of one task, depth 2", 1, 1, 2, false, policy, within, near_bound, 1},
+      {"one job of one task, depth 3", 1, 1, 3, false, policy, within, near_bound, 1},
+      {"2 jobs, depth 2", 2, 1, 2, false, policy, within, near_bound},
+      {"2 jobs, 2 clients, depth 2", 2, 2, 2, false, policy, two, fed},
       {"3 jobs, 2 clients", 3, 2, 1, false, policy, two, fed},
       {"4 jobs, 2 clients", 4, 2, 1, false, policy, two, fed},
       {"2 jobs, fast update", 2, 1, 1, true, policy, within, near_bound},

@@ -42,6 +42,7 @@ enum class Planted {
   kSkipFencing,  // an answer under an old lease counts as one of the present lease
   kStarve,       // one job's work is passed over
   kSkipUpdate,   // an update counts as done, and nothing was learned
+  kLearnEarly,   // an update takes in results of rounds that it does not mark as learned
   kOverrun,      // a job's tasks are not known to be those of others: each spends the whole budget
 };
 

@@ -65,16 +65,15 @@ void World::CheckRecord(const FinishCandidate& done, const Payload& payload) {
 
 void World::Check(const Process& process) {
   for (const auto& [id, job] : process.dispatcher->jobs()) {
-    int in_flight = 0;
     for (const Task& task : job.tasks) {
-      in_flight += InFlight(task);
-      for (const auto& [candidate, state] : task.round) {
+      for (const auto& [candidate, state] : task.open) {
         if (recorded_.count({id.value, candidate.value}))
           Violation("a finished candidate is measured again");
       }
     }
-    if (!job.final() && job.params.pipeline_depth > 0 && in_flight > job.params.pipeline_depth)
-      Violation("more tasks in flight than allowed");
+    if (!job.final() && job.params.pipeline_depth > 0 &&
+        RoundsInFlight(job) > job.params.pipeline_depth)
+      Violation("more rounds in flight than allowed");
   }
   for (const auto& [id, stage] : process.dispatcher->live()) {
     if (!stages_.count(id)) Violation("the dispatcher thinks that an ended stage lives");
@@ -168,7 +167,7 @@ void World::CheckHeldBack(const Process& process) {
     for (TaskIndex index : job.in_flight) {
       const Task& task = job.tasks[static_cast<size_t>(index.value)];
       bool built = false, building = false;
-      for (const auto& [candidate, state] : task.round)
+      for (const auto& [candidate, state] : task.open)
         built |= std::holds_alternative<Built>(state.where);
       for (const auto& [attempt, stage] : dispatcher.live())
         building |= stage.kind == v1::STAGE_BUILD && stage.job == id && stage.task == index;
@@ -182,18 +181,25 @@ void World::CheckHeldBack(const Process& process) {
   }
 }
 
-// What a task proposes by knows each of its results once. Where an update was given up after
+// What a task proposes by knows each of its results once, but for the rounds that are measured
+// meanwhile, of which there are less than the pipeline's depth. Where an update was given up after
 // faults, some may be missing until the next one; what other jobs' results count for is not known
 // here.
 void World::CheckLearned(const Process& process, const StartStage& start,
                          const SearchState& state) {
   const Job& job = *process.dispatcher->FindJob(start.job);
   const Task& task = job.tasks[static_cast<size_t>(start.task->value)];
-  if (job.final() || task.known > 0) return;  // a job that is over has forgotten its states
-  if (state.learned > task.trials) Violation("a result was learned twice");
-  if (state.learned < task.trials && !unlucky_.count(start.job))
+  if (job.final()) return;  // a job that is over has forgotten its states
+  if (task.rounds.size() > static_cast<size_t>(std::max(0, job.params.pipeline_depth - 1)))
+    Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value, " proposes ",
+                           task.rounds.size(), " rounds ahead of its model"));
+  if (task.known > 0) return;
+  int learnable = task.trials;
+  for (const Round& round : task.rounds) learnable -= round.size - round.open;
+  if (state.learned > learnable) Violation("a result was learned twice, or before its round");
+  if (state.learned < learnable && !unlucky_.count(start.job))
     Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value,
-                           " proposes and has learned ", state.learned, " of ", task.trials,
+                           " proposes and has learned ", state.learned, " of ", learnable,
                            " results"));
 }
 

@@ -87,6 +87,7 @@ void World::Learn(const Process& process, const StartStage& start, Payload* payl
     state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
   } else {
     for (const auto& [id, candidate] : process.book.data(start.job).candidates) {
+      if (id >= start.before && options_.planted != Planted::kLearnEarly) break;
       if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
       ++state.learned;
       state.hash = Mix({state.hash, static_cast<uint64_t>(Ordinal(start.job, id)),

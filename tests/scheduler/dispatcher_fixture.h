@@ -56,7 +56,7 @@ class DispatcherTest : public ::testing::Test {
     Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p0-1", {0, 1})},
                       ""});
   }
-  void Submit(int64_t id, int trials = 8, int batch = 4, int threads = 1, int depth = 2) {
+  void Submit(int64_t id, int trials = 8, int batch = 4, int threads = 1, int depth = 0) {
     JobParams params;
     params.target = kTarget;
     params.threads = threads;

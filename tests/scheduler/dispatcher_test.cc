@@ -291,7 +291,7 @@ TEST_F(DispatcherTest, OnlyTheCandidateBeingMeasuredIsSuspected) {
     Wait(absl::Seconds(10));
   }
   EXPECT_EQ(job().tasks[0].trials, 1) << "the poisonous one is lost";
-  EXPECT_EQ(job().tasks[0].round.at(CandidateId{1}).attempts, 0);
+  EXPECT_EQ(job().tasks[0].open.at(CandidateId{1}).attempts, 0);
   EXPECT_THAT(Live(v1::STAGE_PROFILE).candidates, SizeIs(2)) << "measured again, not built again";
 }
 

@@ -15,9 +15,9 @@ namespace {
 
 template <typename Phase>
 int CountWhere(const Task& task) {
-  return static_cast<int>(std::count_if(
-      task.round.begin(), task.round.end(),
-      [](const auto& entry) { return std::holds_alternative<Phase>(entry.second.where); }));
+  return static_cast<int>(std::count_if(task.open.begin(), task.open.end(), [](const auto& entry) {
+    return std::holds_alternative<Phase>(entry.second.where);
+  }));
 }
 
 // What the test knows of a module asked for on demand.

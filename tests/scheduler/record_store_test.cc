@@ -98,9 +98,11 @@ TEST_P(RecordStoreTest, CandidatesNeedTheirTask) {
   EXPECT_FALSE(Apply({InsertCandidate{MakeCandidate(1, 1, 0)}}).ok()) << "the id is taken";
 }
 
-TEST_P(RecordStoreTest, LearnMarksThoseWithARecord) {
+TEST_P(RecordStoreTest, LearnMarksThoseWithARecordUpToTheNextRound) {
   AddJob(1, 2, 4);
-  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 100), LearnTask{1, 0}}).ok());
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 100), MakeRecord(1, 3, 0, 100),
+                     LearnTask{1, 0, 3}})
+                  .ok());
   auto jobs = store_->LoadJobs();
   std::vector<bool> learned;
   for (const CandidateRow& row : jobs->front().candidates) learned.push_back(row.learned);
