@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/independence.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
@@ -58,9 +59,9 @@ Stmt Wrap(const Stmt& s,
 }
 
 void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocated,
-                   std::vector<const Block*>& blocks, RunningLoops& loops) {
+                   std::vector<const Block*>& blocks, std::vector<const For*>& loops) {
   if (const auto* loop = As<For>(s)) {
-    loops.emplace(loop->var.get(), loop->extent);
+    loops.push_back(loop);
     CollectInside(loop->body, allocated, blocks, loops);
   } else if (const auto* guard = As<ir::If>(s)) {
     CollectInside(guard->body, allocated, blocks, loops);
@@ -105,6 +106,16 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& 
     }
   }
   return only_fused && !RepeatsElements(indices, var);
+}
+
+// The same for GPU loops, which also tell elements apart within a period of what other loops add.
+bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
+  ir::Substitution bindings;
+  for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
+  std::vector<ir::Expr> indices;
+  for (const ir::Expr& index : block.store.indices)
+    indices.push_back(ir::Substitute(index, bindings));
+  return ir::WritesApart(indices, *block.store.buffer, loops);
 }
 
 // Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
@@ -212,8 +223,11 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
   const For& loop = *As<For>(loop_stmt);
   std::unordered_set<const ir::Buffer*> allocated;
   std::vector<const Block*> blocks;
+  std::vector<const For*> loops{&loop};
+  CollectInside(loop.body, allocated, blocks, loops);
   RunningLoops inner;
-  CollectInside(loop.body, allocated, blocks, inner);
+  for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
+  const bool gpu = kind == LoopKind::kVThread || ir::IsGpuBlock(kind) || ir::IsGpuThread(kind);
   auto refuse = [&](const Block& block, std::string_view why) {
     return absl::FailedPreconditionError(
         absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",
@@ -225,7 +239,8 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
     const ir::Buffer* written = block->store.buffer.get();
     if (allocated.count(written)) continue;
     if (loop.extent > 1 &&
-        (role == Role::kFree || !WritesDisjoint(*block, loop.var.get(), inner))) {
+        (role == Role::kFree || !WritesDisjoint(*block, loop.var.get(), inner)) &&
+        !(gpu && WritesApart(*block, loops))) {
       return refuse(*block, "writes the same element in several of them");
     }
     if (written->scope == ir::Scope::kLocal && !SpreadsLocals(kind)) {

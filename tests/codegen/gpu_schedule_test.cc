@@ -49,6 +49,7 @@ ir::Program Draw(int kind, schedule::Rng& rng) {
   };
   switch (kind) {
     case 0:
+      if (rng() % 3 == 0) return Product(1, among({256, 320}), among({32, 64}), false);
       return Product(among({16, 33, 64}), among({32, 48, 64}), among({16, 40, 72}), rng() % 2);
     case 1: {
       const char* const names[] = {"8x8-16k3s1", "9x6-32k3s2", "14x16-8k1s1", "7x4-24k3s1"};
@@ -66,6 +67,30 @@ ir::Program Draw(int kind, schedule::Rng& rng) {
     }
     default:
       return *schedule::RandomProgram(rng);
+  }
+}
+
+// All results in one block: the fetch's threads then write within the period of its steps, and
+// virtual threads lie around them.
+TEST(GpuSchedule, OneBlockWithVirtualThreads) {
+  const ir::Program naive = Product(1, 256, 32, false);
+  for (const int v : {1, 2, 4}) {
+    const auto trace = schedule::ParseTrace(absl::StrCat(
+        "set_scope dot local\nsplit j 1 ", v, " 64 ", 4 / v,
+        "\nsplit r 4 8\nreorder i j.0 r.0 j.2 r.1 j.1 j.3\nfuse i j.0\n"
+        "reverse_compute_at add i*j.0\ncache_read dot b shared\ncompute_at b.shared r.0\n"
+        "fuse b.shared@r.0.0 b.shared@r.0.1\n"
+        "split b.shared@r.0.0*b.shared@r.0.1 16 64 2\n"
+        "reorder b.shared@r.0.0*b.shared@r.0.1.1 b.shared@r.0.0*b.shared@r.0.1.0\n"
+        "bind b.shared@r.0.0*b.shared@r.0.1.1 threadIdx.x\n"
+        "vectorize b.shared@r.0.0*b.shared@r.0.1.2\nbind i*j.0 blockIdx.x\n"
+        "bind j.2 threadIdx.x\nbind add@i*j.0.0 threadIdx.x\nbind j.1 vthread\n"
+        "unroll j.3\ndecompose_reduction dot r.0\n"));
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    const auto lowered = LowerForGpu(naive, *trace);
+    ASSERT_TRUE(lowered.ok()) << v << " virtual threads: " << lowered.status();
+    const absl::Status status = CheckGpuProgram(naive, *lowered, 1);
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 
