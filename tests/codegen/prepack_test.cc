@@ -42,6 +42,11 @@ std::vector<std::string> Names(const std::vector<ir::BufferRef>& buffers) {
 using Runner = std::function<absl::Status(const ir::Program&, const std::vector<HostTensor>&,
                                           std::vector<HostTensor>&)>;
 
+absl::Status Interpret(const ir::Program& program, const std::vector<HostTensor>& inputs,
+                       std::vector<HostTensor>& outputs) {
+  return testing::RunInterpreter(program, inputs, outputs);
+}
+
 // Runs `prepack`, then `kernel`, which find their inputs by name.
 absl::StatusOr<std::vector<HostTensor>> RunBoth(const HoistedProgram& hoisted,
                                                 const ir::Program& whole,
@@ -110,7 +115,7 @@ void CheckPoints(const std::string& workload, int threads, int points_per_form) 
     const HoistedProgram hoisted = HoistConstants(scheduled);
     EXPECT_TRUE(form == 0 || hoisted.prepack) << "a transformed weight is a constant";
     ++checked[form];
-    const auto interpreted = RunBoth(hoisted, naive, inputs, testing::RunInterpreter);
+    const auto interpreted = RunBoth(hoisted, naive, inputs, Interpret);
     ASSERT_TRUE(interpreted.ok()) << interpreted.status();
     std::vector<HostTensor> whole = testing::MakeOutputs(naive);
     ASSERT_TRUE(testing::RunInterpreter(scheduled, inputs, whole).ok());
@@ -159,7 +164,7 @@ TEST(Prepack, RandomPointsOfAProduct) {
     ++(packs ? packed : kept);
     std::vector<HostTensor> whole = testing::MakeOutputs(naive);
     ASSERT_TRUE(testing::RunInterpreter(scheduled, inputs, whole).ok());
-    const auto both = RunBoth(hoisted, naive, inputs, testing::RunInterpreter);
+    const auto both = RunBoth(hoisted, naive, inputs, Interpret);
     ASSERT_TRUE(both.ok()) << both.status();
     EXPECT_EQ(Difference(whole[0], (*both)[0]), 0);
     if (packs) {
@@ -206,7 +211,7 @@ TEST(HoistConstants, SplitsAtWhatInputsDecide) {
   const std::vector<HostTensor> inputs = testing::MakeInputs(whole, 1);
   std::vector<HostTensor> expected = testing::MakeOutputs(whole);
   ASSERT_TRUE(testing::RunInterpreter(whole, inputs, expected).ok());
-  const auto both = RunBoth(hoisted, whole, inputs, testing::RunInterpreter);
+  const auto both = RunBoth(hoisted, whole, inputs, Interpret);
   ASSERT_TRUE(both.ok()) << both.status();
   for (size_t k = 0; k < 2; ++k) EXPECT_EQ(Difference(expected[k], (*both)[k]), 0);
 }
