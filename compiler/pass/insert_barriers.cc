@@ -15,8 +15,9 @@ namespace {
 
 struct Access {
   const Buffer* buffer;
-  std::vector<Expr> indices;
+  std::vector<Expr> indices;  // empty: all of it
   bool write;
+  const void* origin = nullptr;  // the load or store; null for all of a buffer
 };
 using Accesses = std::vector<Access>;
 
@@ -140,9 +141,12 @@ class Inserter {
     // Blocks share nothing but global memory, which no barrier orders between them.
     if (loop.extent == 1 || IsGpuBlock(loop.kind)) return with(std::move(once));
     // What the iteration before left behind. If no barrier surely stands between, all iterations
-    // before count.
-    const Accesses left = pending;
-    for (const bool any : {false, true}) {
+    // before count. A barrier that stands earlier for it may spare a later one, so that an
+    // iteration leaves more behind than was thought: then once more, with that too. Each round adds
+    // an access.
+    Accesses left = pending;
+    bool any = false;
+    while (true) {
       Substitution map = OtherValues(loop.body);
       map[loop.var.get()] = VarExpr(loop.var) - Int(1);
       if (any && loop.extent > 2) {
@@ -152,9 +156,23 @@ class Inserter {
       pending = before;
       Append(left, map, pending);
       Stmt again = Run(loop.body, pending);
+      if (Include(pending, left)) continue;
       if (any || AlwaysWaits(again)) return with(std::move(again));
+      any = true;
     }
-    return with(std::move(once));
+  }
+
+  // Adds to `all` those of `more` whose load or store it lacks; whether there are any.
+  static bool Include(const Accesses& more, Accesses& all) {
+    const size_t before = all.size();
+    for (const Access& access : more) {
+      const bool known = std::any_of(all.begin(), all.end(), [&](const Access& other) {
+        return other.buffer == access.buffer && other.write == access.write &&
+               (other.indices.empty() || other.origin == access.origin);
+      });
+      if (!known) all.push_back(access);
+    }
+    return all.size() > before;
   }
 
   static bool HasBarrier(const Stmt& s) {
@@ -191,14 +209,14 @@ class Inserter {
   void Collect(const Expr& e, Accesses& out) const {
     VisitExpr(e, [&](const Expr& x) {
       if (x->kind == ExprKind::kLoad && Watched(x->buffer.get()))
-        out.push_back({x->buffer.get(), x->args, false});
+        out.push_back({x->buffer.get(), x->args, false, x.get()});
     });
   }
   void Collect(const Stmt& s, Accesses& out) const {
     VisitStmt(s, [&](const Stmt& node) {
       const Store* store = As<Store>(node);
       if (store && Watched(store->buffer.get()))
-        out.push_back({store->buffer.get(), store->indices, true});
+        out.push_back({store->buffer.get(), store->indices, true, store});
       return true;
     });
     VisitStmtExprs(s, [&](const Expr& e) { Collect(e, out); });
