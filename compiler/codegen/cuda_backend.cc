@@ -52,7 +52,8 @@ void ReadReport(const std::string& log, Artifact* artifact) {
       launch->registers = static_cast<int>(n);
     const int64_t stack = NumberBefore(line, " bytes stack frame");
     const int64_t spilled = NumberBefore(line, " bytes spill stores");
-    if (stack >= 0) launch->local_bytes = std::max(stack, spilled);
+    // Functions that the launch calls are reported after it.
+    if (stack >= 0) launch->local_bytes = std::max({launch->local_bytes, stack, spilled});
   }
 }
 

@@ -9,6 +9,7 @@
 #include "compiler/codegen/cuda_locals.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/pass/overwrite.h"
 
 namespace heddle::codegen {
 
@@ -66,6 +67,11 @@ class ProgramEmitter {
     for (const auto* list : {&program.inputs, &program.outputs}) {
       for (const BufferRef& buffer : *list) places_[buffer.get()] = {index++, 0};
     }
+    // Whoever runs the program may lay these over each other.
+    for (const pass::Overwrite& pair : pass::FindOverwrites(program)) {
+      overlapping_.insert(program.outputs[static_cast<size_t>(pair.output)].get());
+      overlapping_.insert(program.inputs[static_cast<size_t>(pair.input)].get());
+    }
   }
 
   absl::StatusOr<CudaKernel> Run(const Stmt& body) {
@@ -113,7 +119,7 @@ class ProgramEmitter {
     const Uses uses = UsesOf(s);
     runtime::GpuLaunch& info = kernel_.launches.emplace_back();
     for (const Buffer* buffer : uses.buffers) {
-      launch.AddParameter(*buffer, uses.written.count(buffer) > 0);
+      launch.AddParameter(*buffer, uses.written.count(buffer) > 0, !overlapping_.count(buffer));
       info.arguments.push_back(places_.at(buffer));
     }
     // What a single thread allocates lies in the workspace like all global memory.
@@ -122,7 +128,7 @@ class ProgramEmitter {
         const Alloc* alloc = As<Alloc>(node);
         if (alloc == nullptr || alloc->buffer->scope != Scope::kGlobal) return true;
         Place(alloc->buffer.get(), alloc->buffer->SizeBytes());
-        launch.AddParameter(*alloc->buffer, true);
+        launch.AddParameter(*alloc->buffer, true, true);
         info.arguments.push_back(places_.at(alloc->buffer.get()));
         return true;
       });
@@ -141,7 +147,8 @@ class ProgramEmitter {
   std::string symbol_;
   CudaKernel kernel_;
   std::map<const Buffer*, runtime::GpuArgument> places_;
-  std::vector<Stmt> single_;  // what one thread runs, until the next launch
+  std::unordered_set<const Buffer*> overlapping_;  // inputs and outputs
+  std::vector<Stmt> single_;                       // what one thread runs, until the next launch
 };
 
 }  // namespace

@@ -75,11 +75,11 @@ void CudaLaunch::Close() {
   Line("}");
 }
 
-void CudaLaunch::AddParameter(const Buffer& buffer, bool written) {
+void CudaLaunch::AddParameter(const Buffer& buffer, bool written, bool alone) {
   const std::string name = exprs_.Declare(buffer.name);
   exprs_.Bind(&buffer, name);
   absl::StrAppend(&parameters_, parameters_.empty() ? "" : ", ", written ? "" : "const ",
-                  CudaType(buffer.dtype), "* __restrict__ ", name);
+                  CudaType(buffer.dtype), alone ? "* __restrict__ " : "* ", name);
 }
 
 absl::Status CudaLaunch::Measure(const Stmt& s) {
@@ -109,6 +109,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
   });
   dynamic_ = shared_bytes_ > kMaxStaticShared;
   demand_.threads_per_block = extents_[3] * extents_[4] * extents_[5];
+  for (int axis = 0; axis < 3; ++axis) demand_.block[axis] = extents_[3 + axis];
   demand_.shared_bytes = shared_bytes_;
   // A thread that is alone may keep its buffers in memory.
   demand_.register_words = single ? 0 : words;
@@ -117,6 +118,11 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
 }
 
 void CudaLaunch::FindAsync(const Stmt& s) {
+  std::unordered_set<const Buffer*> written;
+  VisitStmt(s, [&](const Stmt& node) {
+    if (const Store* store = As<Store>(node)) written.insert(store->buffer.get());
+    return true;
+  });
   VisitStmt(s, [&](const Stmt& node) {
     const For* loop = As<For>(node);
     if (loop == nullptr || !IsGpuThread(loop->kind)) return true;
@@ -135,8 +141,8 @@ void CudaLaunch::FindAsync(const Stmt& s) {
       if (store == nullptr || store->buffer->scope != Scope::kShared) return true;
       Expr on;
       const Expr load = CopiedLoad(store->value, &on);
-      if (load && load->buffer->scope == Scope::kGlobal && SizeOf(load->dtype) == 4 &&
-          touches[store->buffer.get()] == 1) {
+      if (load && load->buffer->scope == Scope::kGlobal && !written.count(load->buffer.get()) &&
+          SizeOf(load->dtype) == 4 && touches[store->buffer.get()] == 1) {
         async_.insert(store);
       }
       return true;

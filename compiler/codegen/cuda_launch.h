@@ -18,7 +18,8 @@ class CudaLaunch {
  public:
   explicit CudaLaunch(std::string symbol) : symbol_(std::move(symbol)) {}
 
-  void AddParameter(const ir::Buffer& buffer, bool written);
+  // `alone`: no other parameter's memory overlaps with it.
+  void AddParameter(const ir::Buffer& buffer, bool written, bool alone);
   // The launch, its locals already spread (cuda_locals.h); once. Unimplemented: global memory
   // allocated inside of it that is no parameter.
   absl::Status Emit(const ir::Stmt& s);
@@ -48,9 +49,9 @@ class CudaLaunch {
   bool WarpReduction(const ir::For& loop);
   // A loop of lanes around one store, by vector loads and stores where memory allows; false if not.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
-  // Finds the stores that can be asynchronous copies: those of global into shared memory that
-  // nothing else in their thread loop touches, so that a barrier, which waits for the copies,
-  // stands before whatever uses them.
+  // Finds the stores that can be asynchronous copies: those of global memory that the launch does
+  // not write into shared memory that nothing else in their thread loop touches, so that a barrier,
+  // which waits for the copies, stands before whatever uses them.
   void FindAsync(const ir::Stmt& s);
   // A store as an asynchronous copy; false if its value is no copy.
   bool AsyncStore(const ir::Store& store);

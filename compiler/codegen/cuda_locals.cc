@@ -1,7 +1,11 @@
 #include "compiler/codegen/cuda_locals.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/analyzer.h"
@@ -21,6 +25,16 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
+// By stride, how far the terms of that stride reach together: 4 * i + j, i < 3, j < 4 is {1: 3, 4:
+// 8}.
+using Reaches = std::map<int64_t, int64_t>;
+
+int64_t Below(const Reaches& reaches, int64_t stride) {
+  int64_t sum = 0;
+  for (auto it = reaches.begin(); it != reaches.lower_bound(stride); ++it) sum += it->second;
+  return sum;
+}
+
 // One dimension of a spread buffer.
 struct Dimension {
   bool known = false;
@@ -28,8 +42,31 @@ struct Dimension {
   std::vector<Part> parts;  // ascending strides
   bool dense = true;        // every access has these parts and the same constant
   int64_t constant = 0;
-  int64_t lo = 0, hi = 0;  // of what is the same in every thread
+  int64_t lo = 0, hi = 0;      // of what is the same in every thread
+  Reaches threads;             // of `thread`
+  std::vector<Reaches> rests;  // of what is the same in every thread, by access
+  Interval starts;             // the least element of each access is within
 };
+
+// Whether no thread accesses what another does, told by digits: from the threads' least stride
+// upward, every stride exceeds all that those below it reach, so that indices of two threads differ
+// by their highest different digit.
+bool ThreadsApart(const Dimension& dim) {
+  if (dim.threads.empty()) return true;
+  std::set<int64_t> strides;
+  for (const auto& entry : dim.threads) strides.insert(entry.first);
+  for (const Reaches& rest : dim.rests) {
+    for (auto it = rest.lower_bound(dim.threads.begin()->first); it != rest.end(); ++it) {
+      if (dim.threads.count(it->first) > 0) return false;
+      strides.insert(it->first);
+    }
+  }
+  return std::all_of(strides.begin(), strides.end(), [&](int64_t stride) {
+    int64_t below = 0;
+    for (const Reaches& rest : dim.rests) below = std::max(below, Below(rest, stride));
+    return stride > below + Below(dim.threads, stride) + dim.starts.max - dim.starts.min;
+  });
+}
 
 bool SameTerms(const Linear& a, const Linear& b) {
   if (a.terms.size() != b.terms.size()) return false;
@@ -51,6 +88,8 @@ class Spreader {
       VarRef& axis = axes_[static_cast<int>(loop->kind) - static_cast<int>(LoopKind::kThreadX)];
       if (!axis) axis = std::make_shared<const Var>(Var{std::string(Name(loop->kind))});
       canonical_[loop->var.get()] = VarExpr(axis);
+      const auto known = analyzer_.Bounds(VarExpr(axis));
+      analyzer_.Bind(axis.get(), {0, std::max(known ? known->max : 0, loop->extent - 1)});
       return true;
     });
     return Visit(launch, false);
@@ -84,17 +123,41 @@ class Spreader {
 
   using Indices = std::vector<Expr>;
 
-  static void VisitAccesses(const Stmt& s, const Buffer& buffer,
-                            const std::function<void(const Indices&)>& fn) {
-    VisitStmt(s, [&](const Stmt& x) {
-      if (auto* store = As<Store>(x); store && store->buffer.get() == &buffer) fn(store->indices);
-      return true;
-    });
-    VisitStmtExprs(s, [&](const Expr& e) {
+  // `threads`: how many meet the statement.
+  static void VisitAccesses(const Stmt& s, const Buffer& buffer, int64_t threads,
+                            const std::function<void(const Indices&, int64_t)>& fn) {
+    const auto loads = [&](const Expr& e) {
       VisitExpr(e, [&](const Expr& x) {
-        if (x->kind == ExprKind::kLoad && x->buffer.get() == &buffer) fn(x->args);
+        if (x->kind == ExprKind::kLoad && x->buffer.get() == &buffer) fn(x->args, threads);
       });
-    });
+    };
+    if (const Seq* seq = As<Seq>(s)) {
+      for (const Stmt& child : seq->stmts) VisitAccesses(child, buffer, threads, fn);
+    } else if (const For* loop = As<For>(s)) {
+      if (IsGpuThread(loop->kind)) threads *= loop->extent;
+      VisitAccesses(loop->body, buffer, threads, fn);
+    } else if (const Alloc* alloc = As<Alloc>(s)) {
+      VisitAccesses(alloc->body, buffer, threads, fn);
+    } else if (const If* branch = As<If>(s)) {
+      loads(branch->condition);
+      VisitAccesses(branch->body, buffer, threads, fn);
+    } else {
+      const Store* store = As<Store>(s);
+      if (store && store->buffer.get() == &buffer) fn(store->indices, threads);
+      VisitStmtExprs(s, loads);
+    }
+  }
+
+  // Whether the access may be another one in each of so many threads.
+  bool TellsApart(const Indices& indices, int64_t threads) {
+    int64_t different = 1;
+    for (const Expr& index : indices) {
+      for (const auto& [term, factor] : analyzer_.SimplifyToLinear(index).terms) {
+        const auto range = OfThread(term) ? analyzer_.Bounds(term) : std::nullopt;
+        if (range && different < threads) different *= range->max - range->min + 1;
+      }
+    }
+    return different >= threads;
   }
 
   bool OfThread(const Expr& e) const {
@@ -117,12 +180,24 @@ class Spreader {
     }
   }
 
+  // Adds what the terms reach; false if that is not known.
+  bool AddReaches(const Linear& l, Reaches* reaches) {
+    for (const auto& [term, factor] : l.terms) {
+      const auto range = analyzer_.Bounds(term);
+      if (!range) return false;
+      if (range->max > range->min)
+        (*reaches)[std::abs(factor)] += std::abs(factor) * (range->max - range->min);
+    }
+    return true;
+  }
+
   // False if the access does not fit those before it.
   bool Include(const Expr& index, Dimension* dim) {
     Linear thread, rest;
     Split(index, &thread, &rest);
     const auto bounds = analyzer_.Bounds(FromLinear(rest));
-    if (!bounds) return false;
+    Reaches threads, rests;
+    if (!bounds || !AddReaches(thread, &threads) || !AddReaches(rest, &rests)) return false;
     std::vector<Part> parts;
     bool plain = true;
     for (const auto& [term, factor] : rest.terms) {
@@ -135,21 +210,29 @@ class Spreader {
     for (size_t k = 1; k < parts.size(); ++k)
       plain &= parts[k].stride >= parts[k - 1].stride * parts[k - 1].extent;
     if (!dim->known) {
-      *dim = Dimension{true, thread, parts, plain, rest.constant, bounds->min, bounds->max};
+      *dim = Dimension{true,        thread,      parts,   plain,   rest.constant,
+                       bounds->min, bounds->max, threads, {rests}, {bounds->min, bounds->min}};
       return true;
     }
     dim->dense &= plain && parts == dim->parts && rest.constant == dim->constant;
     dim->lo = std::min(dim->lo, bounds->min);
     dim->hi = std::max(dim->hi, bounds->max);
+    for (const auto& [stride, reach] : threads)
+      dim->threads[stride] = std::max(dim->threads[stride], reach);
+    dim->rests.push_back(std::move(rests));
+    dim->starts.min = std::min(dim->starts.min, bounds->min);
+    dim->starts.max = std::max(dim->starts.max, bounds->min);
     return SameTerms(thread, dim->thread);
   }
 
   absl::StatusOr<Stmt> Spread(const Buffer& buffer, const Stmt& body) {
     std::vector<Dimension> dims(buffer.shape.size());
     bool fits = true;
-    VisitAccesses(body, buffer, [&](const Indices& indices) {
+    VisitAccesses(body, buffer, 1, [&](const Indices& indices, int64_t threads) {
       for (size_t d = 0; d < indices.size(); ++d) fits = fits && Include(indices[d], &dims[d]);
+      fits = fits && TellsApart(indices, threads);
     });
+    fits = fits && std::all_of(dims.begin(), dims.end(), ThreadsApart);
     if (!fits) {
       return absl::UnimplementedError(
           absl::StrCat("local buffer ", buffer.name, " is not spread evenly over the threads"));

@@ -17,10 +17,12 @@ std::string Combine(Op op, const std::string& type, const std::string& a, const 
   return absl::StrCat(op == Op::kMax ? "h_max<" : "h_min<", type, ">(", a, ", ", b, ")");
 }
 
-bool Loads(const Expr& e, const Buffer* buffer) {
+// Only the first thread has what it stored in local memory.
+bool LoadsLocal(const Expr& e) {
   bool found = false;
-  VisitExpr(
-      e, [&](const Expr& x) { found |= x->kind == ExprKind::kLoad && x->buffer.get() == buffer; });
+  VisitExpr(e, [&](const Expr& x) {
+    found |= x->kind == ExprKind::kLoad && x->buffer->scope == Scope::kLocal;
+  });
   return found;
 }
 
@@ -40,8 +42,7 @@ bool CudaLaunch::WarpReduction(const For& loop) {
                     value->kind == ExprKind::kOp &&
                     (value->op == Op::kAdd || value->op == Op::kMax || value->op == Op::kMin) &&
                     value->args[0]->kind == ExprKind::kLoad &&
-                    value->args[0]->buffer == store->buffer &&
-                    !Loads(value->args[1], store->buffer.get());
+                    value->args[0]->buffer == store->buffer && !LoadsLocal(value->args[1]);
   if (!fits) return false;
   for (size_t d = 0; d < store->indices.size(); ++d) {
     if (UsesVar(store->indices[d], loop.var.get()) ||

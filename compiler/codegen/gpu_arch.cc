@@ -20,7 +20,8 @@ constexpr Architecture kArchitectures[] = {
     {"sm_90", 132, 2048, 228, 227}, {"sm_100", 148, 2048, 228, 227}, {"sm_120", 188, 1536, 100, 99},
 };
 
-// Largest grids, by axis.
+// Largest blocks and grids, by axis.
+constexpr int64_t kMaxThreads[3] = {1024, 1024, 64};
 constexpr int64_t kMaxBlocks[3] = {(int64_t{1} << 31) - 1, 65535, 65535};
 
 }  // namespace
@@ -55,6 +56,10 @@ absl::Status CheckDemand(const GpuDemand& demand, const ir::TargetInfo& info) {
   };
   if (demand.threads_per_block > info.max_threads_per_block) {
     return exceeds(demand.threads_per_block, "threads in a block", info.max_threads_per_block);
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    if (demand.block[axis] > kMaxThreads[axis])
+      return exceeds(demand.block[axis], "threads along one axis", kMaxThreads[axis]);
   }
   if (demand.shared_bytes > info.shared_bytes_per_block) {
     return exceeds(demand.shared_bytes, "bytes of shared memory in a block",

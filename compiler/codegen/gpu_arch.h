@@ -20,8 +20,9 @@ std::vector<std::string> KnownGpus();
 // What one launch of a lowered GPU program asks of the machine, known before it is compiled.
 struct GpuDemand {
   int64_t threads_per_block = 1;
-  int64_t shared_bytes = 0;    // of a block
-  int64_t register_words = 0;  // of a thread: what its local buffers hold, 32-bit
+  int64_t block[3] = {1, 1, 1};  // threads by axis
+  int64_t shared_bytes = 0;      // of a block
+  int64_t register_words = 0;    // of a thread: what its local buffers hold, 32-bit
   int64_t blocks[3] = {1, 1, 1};
 };
 

@@ -85,6 +85,27 @@ TEST(Barriers, OneAnIterationForTwoBuffers) {
   EXPECT_FALSE(CheckGpuProgram(placed, WithoutBarrier(placed, 0), 1).ok());
 }
 
+// The barrier that the loop's own accesses want stands before that for y, which it makes needless;
+// what the iteration then leaves behind wants another.
+TEST(Barriers, OneThatMovesLeavesMoreBehind) {
+  const ir::Program placed = pass::InsertBarriers(Parsed(R"(
+  program p(x: f32[4, 8]) -> (out: f32[4, 8], out2: f32[4, 8]) {
+    for b in 1 blockIdx.x { alloc u: f32[2, 8] shared { alloc y: f32[8] shared {
+      alloc z: f32[2, 8] shared {
+      for s in 8 threadIdx.x { u[1, s] = 0.0 z[1, s] = 0.0 }
+      barrier
+      for t in 8 threadIdx.x { y[t] = x[0, t] }
+      for k in 4 {
+        for t1 in 8 threadIdx.x { u[(k % 2), t1] = x[k, t1] }
+        for t2 in 8 threadIdx.x {
+          out2[k, t2] = u[((k + 1) % 2), (7 - t2)]
+          z[(k % 2), t2] = x[k, t2] }
+        for t3 in 8 threadIdx.x { out[k, t3] = (y[(7 - t3)] + z[((k + 1) % 2), (7 - t3)]) }
+      } } } } } })"));
+  const absl::Status status = CheckGpuProgram(placed, placed, 1);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(Barriers, NoneWhereNothingIsShared) {
   const ir::Program placed = pass::InsertBarriers(Parsed(R"(program p(x: f32[4, 8]) -> (y: f32[8]) {
     for b in 1 blockIdx.x { alloc r: f32[8] local {
@@ -208,16 +229,92 @@ TEST(Cuda, LaunchesFollowTheProgram) {
   EXPECT_EQ(second.arguments[0], (runtime::GpuArgument{1, 0}));
 }
 
-// The CUDA C++ of a workload's default schedule; no NVRTC is needed for it.
+// The CUDA C++, of a workload that of its default schedule; no NVRTC is needed for it.
+std::string SourceOf(const ir::Program& lowered) {
+  std::string source;
+  (void)codegen::CompileCuda({lowered}, Sm90(), {.source = &source});
+  return source.substr(std::min(source.find("__global__"), source.size()));
+}
 std::string SourceOf(const std::string& name) {
   const ir::Program naive = *schedule::MakeWorkload(name);
   const auto trace = schedule::DefaultTrace(naive, GpuTarget());
   EXPECT_TRUE(trace.ok()) << trace.status();
   const auto lowered = LowerForGpu(naive, *trace);
   EXPECT_TRUE(lowered.ok()) << lowered.status();
-  std::string source;
-  (void)codegen::CompileCuda({*lowered}, Sm90(), {.source = &source});
-  return source.substr(std::min(source.find("__global__"), source.size()));
+  return SourceOf(*lowered);
+}
+
+// Models lay an output over an input that it may overwrite (pass/overwrite.h).
+TEST(Cuda, OnlyWhatLiesAloneIsRestricted) {
+  const std::string source = SourceOf(Parsed(R"(
+  program p(x: f32[4, 8], r: f32[4, 8], c: f32[8]) -> (y: f32[4, 8]) {
+    for b in 4 blockIdx.x { for t in 8 threadIdx.x {
+      y[b, t] = max(((x[b, t] + r[b, t]) + c[t]), 0.0) } } })"));
+  for (const char* alone : {"* _x", "* _r", "* _y", "* __restrict__ _c"})
+    EXPECT_NE(source.find(alone), std::string::npos) << alone << "\n" << source;
+}
+
+TEST(Cuda, LocalsAreSpreadOnlyWhereEachThreadKeepsToItsOwn) {
+  const auto spread = [](const std::string& body) {
+    const auto artifact = codegen::CompileCuda(
+        {Parsed("program p(x: f32[256]) -> (y: f32[256]) { for b in 1 blockIdx.x { "
+                "alloc m: f32[256] local { " +
+                body + " } } }")},
+        Sm90());
+    if (artifact.status().code() == absl::StatusCode::kUnimplemented) {
+      EXPECT_NE(artifact.status().message().find("not spread evenly"), absl::string_view::npos);
+      return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(spread(R"(for t in 32 threadIdx.x { for i in 4 { m[((t * 4) + i)] = x[t] } }
+                        for u in 32 threadIdx.x { for j in 4 { y[u] = m[((u * 4) + (3 - j))] } })"));
+  // Virtual threads lie above the threads.
+  EXPECT_TRUE(spread(R"(for v in 2 vthread { for t in 32 threadIdx.x { for i in 4 {
+                          m[((v * 128) + ((t * 4) + i))] = x[t] } } }
+                        for u in 32 threadIdx.x { for j in 2 { y[u] = m[((j * 128) + (u * 4))] } })"));
+  // Neighbours' elements.
+  EXPECT_FALSE(spread(R"(for t in 32 threadIdx.x { for i in 4 { m[((t * 4) + i)] = x[t] } }
+                         for u in 30 threadIdx.x { for j in 6 { y[u] = m[((u * 4) + j)] } })"));
+  EXPECT_FALSE(spread(R"(for t in 32 threadIdx.x { for i in 4 { m[((t * 4) + i)] = x[t] } }
+                         for u in 31 threadIdx.x { for j in 4 { y[u] = m[(((u * 4) + j) + 1)] } })"));
+  // What the first thread has, and what several store.
+  EXPECT_FALSE(spread("m[0] = x[3] for t in 32 threadIdx.x { y[t] = m[0] }"));
+  EXPECT_FALSE(spread(R"(for t in 32 threadIdx.x { m[(t // 4)] = x[(t // 4)] }
+                         for u in 32 threadIdx.x { y[u] = m[(u // 4)] })"));
+}
+
+// Other lanes have not what the first thread keeps for itself.
+TEST(Cuda, WarpsAddWhatAllLanesHave) {
+  const char* const program = R"(program p(x: f32[64]) -> (y: f32[1]) {
+    for b in 1 blockIdx.x { alloc m: f32[1] local { alloc s: f32[1] local {
+      for t in 32 threadIdx.x { alloc unused: f32[1] local { unused[0] = x[t] } }
+      m[0] = x[5]
+      s[0] = 0.0
+      for k in 64 { s[0] = (s[0] + (x[k] - M)) }
+      y[0] = s[0] } } } })";
+  const auto with = [&](const std::string& m) {
+    std::string text = program;
+    text.replace(text.find("- M"), 3, "- " + m);
+    return SourceOf(Parsed(text));
+  };
+  EXPECT_NE(with("x[5]").find("__shfl"), std::string::npos) << with("x[5]");
+  EXPECT_EQ(with("m[0]").find("__shfl"), std::string::npos) << with("m[0]");
+}
+
+TEST(Cuda, CopiesAreAsynchronousOnlyOfWhatIsNotWritten) {
+  const char* const program = R"(program p(x: f32[8]) -> (y: f32[8], z: f32[8]) {
+    for b in 1 blockIdx.x { alloc s: f32[8] shared {
+      for t in 8 threadIdx.x { y[t] = x[t] s[t] = FROM[t] y[t] = 0.0 }
+      barrier
+      for u in 8 threadIdx.x { z[u] = s[(7 - u)] } } } })";
+  const auto from = [&](const std::string& buffer) {
+    std::string text = program;
+    text.replace(text.find("FROM"), 4, buffer);
+    return SourceOf(Parsed(text));
+  };
+  EXPECT_NE(from("x").find("h_async4("), std::string::npos) << from("x");
+  EXPECT_EQ(from("y").find("h_async4("), std::string::npos) << from("y");
 }
 
 TEST(Cuda, UsesWhatGpusHave) {
@@ -242,6 +339,11 @@ TEST(Cuda, LimitsAreCheckedBeforeCompiling) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(),
             "exceeds the limits of sm_90: 4096 threads in a block, 1024 are allowed");
+  status = refused(R"(program p(x: f32[128]) -> (y: f32[128]) {
+    for b in 1 blockIdx.x { for t in 128 threadIdx.z { y[t] = x[t] } } })");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "exceeds the limits of sm_90: 128 threads along one axis, 64 are allowed");
   status = refused(R"(program p(x: f32[65536]) -> (y: f32[65536]) {
     for b in 1 blockIdx.x { alloc s: f32[65536] shared { for t in 64 threadIdx.x { for u in 1024 {
       s[((t * 1024) + u)] = x[((t * 1024) + u)] } }
