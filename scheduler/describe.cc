@@ -79,7 +79,13 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
     return absl::StrCat("waiting for ", need, ": ", unusable->id.worker, "/", unusable->id.slot,
                         ": ", unusable->why_not);
   }
-  return work.device ? MissingDevice(dispatcher, job.params) : "no worker offers a cpu slot";
+  if (work.device) return MissingDevice(dispatcher, job.params);
+  const bool any = std::any_of(dispatcher.slots().begin(), dispatcher.slots().end(),
+                               [](const SlotInfo& slot) { return !slot.device; });
+  if (!any) return "no worker offers a cpu slot";
+  return absl::StrCat("waiting: no worker has a compiler for ", job.params.target,
+                      "; start heddle-worker --cpu-slots .. where HEDDLE_NVRTC or CUDA_HOME "
+                      "leads to NVRTC");
 }
 
 std::string DescribeRound(const Dispatcher& dispatcher, const Job& job, const Task& task,

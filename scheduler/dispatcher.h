@@ -201,7 +201,7 @@ class Dispatcher {
   void UpdateReady(const Job& job, bool rank_again);
   void AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* work);
   void Start(const WorkItem& work, const SlotInfo& slot);
-  std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt);
+  std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt, int lane);
   std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt, int lane);
   size_t ShareOf(int candidates, int lane) const;
   bool MayTakeDevice(const Job& job) const;  // max_devices

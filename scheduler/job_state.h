@@ -30,10 +30,11 @@ struct SlotInfo {
   bool device = false;
   std::vector<int> cores;
   std::string device_key;
-  std::string target;    // device slots: without -threads
-  bool usable = true;    // false: draining, quarantined, or leased to somebody else
-  bool foreign = false;  // leased to somebody else: its cores are taken as well
-  std::string why_not;   // one line, when not usable
+  std::string target;       // device slots: without -threads
+  bool builds_cuda = true;  // CPU slots: has a compiler for cuda targets
+  bool usable = true;       // false: draining, quarantined, or leased to somebody else
+  bool foreign = false;     // leased to somebody else: its cores are taken as well
+  std::string why_not;      // one line, when not usable
   friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
 };
 

@@ -30,7 +30,7 @@ bool Dispatcher::SlotFree(const SlotInfo& slot) const {
 }
 
 bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
-  return SlotIndex::Suits(slot, work.device, jobs_.at(work.job).params);
+  return SlotIndex::Suits(slot, work.kind, jobs_.at(work.job).params);
 }
 
 // Finds out what of the job is ready, in its own order.
@@ -43,16 +43,17 @@ void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
   };
   for (const auto& [id, fetch] : fetches_) {
     if (fetch.job != job.id || fetch.live || later(fetch.not_before)) continue;
-    work.push_back({{job.id, v1::STAGE_COMPILE, std::nullopt, id, false}, SlotIndex::kCpuLane});
+    work.push_back({{job.id, v1::STAGE_COMPILE, std::nullopt, id, false},
+                    SlotIndex::CpuLane(v1::STAGE_COMPILE, job.params)});
   }
   if (!job.paused && !job.final()) {
     if (std::holds_alternative<Tuning>(job.phase)) {
       AddTuningWork(job, &work);
     } else if (!job.live && !later(job.not_before)) {
       const bool importing = std::holds_alternative<Importing>(job.phase);
-      work.push_back({{job.id, importing ? v1::STAGE_IMPORT : v1::STAGE_COMPILE, std::nullopt,
-                       std::nullopt, false},
-                      SlotIndex::kCpuLane});
+      const v1::StageKind kind = importing ? v1::STAGE_IMPORT : v1::STAGE_COMPILE;
+      work.push_back({{job.id, kind, std::nullopt, std::nullopt, false},
+                      SlotIndex::CpuLane(kind, job.params)});
     }
   }
   ready_.Set(job, work, rank_again, policy_.get(), now_);
@@ -99,8 +100,8 @@ void Dispatcher::AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* wo
         continue;
       }
       const bool device = kind == v1::STAGE_PROFILE;
-      work->push_back(
-          {{job.id, kind, index, std::nullopt, device}, device ? job.lane : SlotIndex::kCpuLane});
+      work->push_back({{job.id, kind, index, std::nullopt, device},
+                       device ? job.lane : SlotIndex::CpuLane(kind, job.params)});
     }
   }
 }
@@ -189,8 +190,8 @@ size_t Dispatcher::ShareOf(int candidates, int lane) const {
   return static_cast<size_t>((candidates + free_slots - 1) / std::max(1, free_slots));
 }
 
-std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt) {
-  const size_t share = ShareOf(CountWhere<Unbuilt>(task), SlotIndex::kCpuLane);
+std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt, int lane) {
+  const size_t share = ShareOf(CountWhere<Unbuilt>(task), lane);
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.open) {
     if (taken.size() == share) break;
@@ -229,7 +230,7 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
         start.count = std::min(job.params.batch, task.unproposed());
         break;
       case v1::STAGE_BUILD:
-        start.candidates = TakeUnbuilt(task, attempt);
+        start.candidates = TakeUnbuilt(task, attempt, SlotIndex::CpuLane(work.kind, job.params));
         break;
       case v1::STAGE_PROFILE:
         start.candidates = TakeBuilt(task, attempt, job.lane);
@@ -259,7 +260,7 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
   stage.worker_class = DurationModel::ClassId(
       absl::StrCat(slot.target, "|", slot.device_key, "|", slot.cores.size()));
   slot_index_.Hold(slot.id, slot.host, slot.cores);
-  ready_.CountStart(work.device ? job.lane : SlotIndex::kCpuLane);
+  ready_.CountStart(work.device ? job.lane : SlotIndex::CpuLane(work.kind, job.params));
   const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
   policy_->Started(work, job, live);
   Emit(std::move(start));

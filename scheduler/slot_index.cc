@@ -2,13 +2,24 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+
 namespace heddle::scheduler {
 
-SlotIndex::SlotIndex() : lanes_(1) {}
+SlotIndex::SlotIndex() : lanes_(2) {
+  lanes_[kCudaBuildLane].kind = v1::STAGE_BUILD;
+  lanes_[kCudaBuildLane].needs.target = "cuda";
+}
 
-bool SlotIndex::Suits(const SlotInfo& slot, bool device, const JobParams& needs) {
+int SlotIndex::CpuLane(v1::StageKind kind, const JobParams& needs) {
+  const bool compiles = kind == v1::STAGE_BUILD || kind == v1::STAGE_COMPILE;
+  return compiles && absl::StartsWith(needs.target, "cuda") ? kCudaBuildLane : kCpuLane;
+}
+
+bool SlotIndex::Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs) {
+  const bool device = kind == v1::STAGE_PROFILE;
   if (slot.device != device) return false;
-  if (!device) return true;
+  if (!device) return slot.builds_cuda || CpuLane(kind, needs) == kCpuLane;
   if (slot.target != needs.target) return false;
   if (!needs.device_key.empty() && slot.device_key != needs.device_key) return false;
   return needs.threads == 0 || static_cast<int>(slot.cores.size()) == needs.threads;
@@ -31,7 +42,8 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
   std::map<Shape, int> shapes;
   for (size_t i = 0; i < slots.size(); ++i) {
     const SlotInfo& slot = slots[i];
-    const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size()};
+    const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size(),
+                      slot.builds_cuda};
     auto [it, fresh] = shapes.emplace(shape, static_cast<int>(classes_.size()));
     if (fresh) classes_.push_back({shape, {}, {}, {}, 0});
     State& state = states_[i];
@@ -66,9 +78,9 @@ void SlotIndex::FillLane(Lane* lane) const {
   double devices = 0;
   for (size_t i = 0; i < classes_.size(); ++i) {
     const SlotInfo& sample = (*slots_)[static_cast<size_t>(*classes_[i].all.begin())];
-    if (!Suits(sample, lane->device, lane->needs)) continue;
+    if (!Suits(sample, lane->kind, lane->needs)) continue;
     lane->classes.push_back(static_cast<int>(i));
-    if (!lane->device) continue;
+    if (lane->kind != v1::STAGE_PROFILE) continue;
     for (int slot : classes_[i].all) {
       std::set<int> sharing;
       for (int core : states_[static_cast<size_t>(slot)].cores) {
@@ -165,7 +177,7 @@ int SlotIndex::DeviceLane(const JobParams& needs) {
       lane_numbers_.emplace(std::tuple(needs.target, needs.device_key, needs.threads), lanes());
   if (fresh) {
     Lane lane;
-    lane.device = true;
+    lane.kind = v1::STAGE_PROFILE;
     lane.needs.target = needs.target;
     lane.needs.device_key = needs.device_key;
     lane.needs.threads = needs.threads;

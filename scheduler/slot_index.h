@@ -1,6 +1,7 @@
 // Which slots are free, without looking at all of them: kept up to date with every stage that
 // starts or ends. Slots of one shape (kind, target, device key, number of cores) form a class; work
-// of one kind of need forms a lane, which several classes may serve. Lane 0 is the CPU's.
+// of one kind of need forms a lane, which several classes may serve. Lane 0 is the CPU's; lane 1 is
+// those of its slots that have a compiler for cuda targets.
 #pragma once
 
 #include <map>
@@ -17,6 +18,7 @@ namespace heddle::scheduler {
 class SlotIndex {
  public:
   static constexpr int kCpuLane = 0;
+  static constexpr int kCudaBuildLane = 1;
   // Cores kept for work whose turn comes first; of one pass of placement, valid until a slot is
   // held or released.
   struct Reserved {
@@ -26,8 +28,10 @@ class SlotIndex {
 
   SlotIndex();
 
-  // Whether `slot` is of use to profile stages (`device`) or CPU stages of a job with such needs.
-  static bool Suits(const SlotInfo& slot, bool device, const JobParams& needs);
+  // The lane of a job's stages of a kind that runs on CPU slots.
+  static int CpuLane(v1::StageKind kind, const JobParams& needs);
+  // Whether `slot` is of use to a job's stages of this kind.
+  static bool Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs);
 
   // A new list, sorted by id; `slots` must stay where it is until the next Reset. What is held or
   // backs off stays so.
@@ -68,7 +72,7 @@ class SlotIndex {
   bool IsFree(const SlotInfo& slot) const;
 
  private:
-  using Shape = std::tuple<bool, std::string, std::string, size_t>;
+  using Shape = std::tuple<bool, std::string, std::string, size_t, bool>;
   struct Class {
     Shape shape;
     std::set<int> all, free, partly;  // partly: usable, not held, but some core is taken
@@ -86,8 +90,8 @@ class SlotIndex {
     std::vector<int> slots;
   };
   struct Lane {
-    bool device = false;
-    JobParams needs;  // target, device_key, threads
+    v1::StageKind kind = v1::STAGE_PROPOSE;  // one of those it is for
+    JobParams needs;                         // target, device_key, threads
     std::vector<int> classes;
     double displaced = 0;
   };

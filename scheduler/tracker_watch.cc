@@ -25,6 +25,7 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
       slot.cores.assign(status.slot().cores().begin(), status.slot().cores().end());
       slot.device_key = status.slot().device_key();
       slot.target = status.slot().target();
+      slot.builds_cuda = status.slot().builds_cuda();
       // Blocked follows from a neighbour that is held, which the dispatcher works out itself; ours
       // or not is then known.
       const bool held = status.state() == v1::SLOT_HELD && !ours(status.lease_id());

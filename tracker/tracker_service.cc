@@ -28,7 +28,8 @@ SlotSpec FromProto(const v1::Slot& slot) {
           .cores = {slot.cores().begin(), slot.cores().end()},
           .device_key = slot.device_key(),
           .target = slot.target(),
-          .note = slot.note()};
+          .note = slot.note(),
+          .builds_cuda = slot.builds_cuda()};
 }
 
 void ToProto(const SlotSpec& spec, v1::Slot* slot) {
@@ -38,6 +39,7 @@ void ToProto(const SlotSpec& spec, v1::Slot* slot) {
   slot->set_device_key(spec.device_key);
   slot->set_target(spec.target);
   slot->set_note(spec.note);
+  slot->set_builds_cuda(spec.builds_cuda);
 }
 
 v1::SlotState ToProto(SlotState state) {

@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   if (options.device_key.empty()) options.device_key = target->cpu;
   std::string nvrtc;
   if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc); found.ok()) {
+    options.builds_cuda = true;
     spdlog::debug("builds for cuda targets with {}", nvrtc);
   } else if (!cpu_slots.empty()) {
     spdlog::info("no builds for cuda targets: {}", std::string(found.message()));

@@ -26,9 +26,10 @@ struct WorkerOptions {
   std::string id;
   std::string version;
   std::vector<SlotConfig> slots;
-  std::string device_key;  // of the device slots of cores
-  std::string target;      // of the device slots of cores: canonical, without -threads
-  RunnerOptions runner;    // its guard is the server's own
+  std::string device_key;    // of the device slots of cores
+  std::string target;        // of the device slots of cores: canonical, without -threads
+  bool builds_cuda = false;  // there is a compiler for cuda targets: CPU slots say so
+  RunnerOptions runner;      // its guard is the server's own
   SlotGuardOptions guard;
   // Looks at cores; tests give readings of their own.
   std::function<Reading(const std::vector<int>&)> read = TakeReading;

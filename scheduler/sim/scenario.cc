@@ -48,7 +48,7 @@ std::vector<bool> Scenario::Useful() const {
       needs.target = job.target;
       needs.device_key = job.device_key;
       needs.threads = job.threads;
-      return scheduler::SlotIndex::Suits(info, true, needs);
+      return scheduler::SlotIndex::Suits(info, v1::STAGE_PROFILE, needs);
     }));
   }
   return useful;

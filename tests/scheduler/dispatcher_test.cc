@@ -186,6 +186,29 @@ TEST_F(DispatcherTest, ForAGpuTheFirstRoundsAreBuiltBeforeThereIsOne) {
   EXPECT_THAT(dispatcher_.live(), SizeIs(1)) << "the other is of another key";
 }
 
+TEST_F(DispatcherTest, CudaIsBuiltWhereThereIsACompiler) {
+  SlotInfo plain = CpuSlot("cpu0", {0}, "a"), compiles = CpuSlot("cpu0", {0}, "b");
+  plain.builds_cuda = false;
+  Step(SlotsChanged{{plain}, ""});
+  JobParams params;
+  params.target = "cuda -arch=sm_90";
+  params.threads = 0;
+  params.trials_per_task = 4;
+  params.batch = 2;
+  Step(JobSubmitted{JobId{1}, params});
+  Import(1);
+  End(v1::STAGE_PROPOSE, Proposed{2, false});
+  EXPECT_TRUE(dispatcher_.live().empty());
+  EXPECT_THAT(DescribeJob(dispatcher_, job(), now_),
+              HasSubstr("waiting: no worker has a compiler for cuda -arch=sm_90; start"));
+  // A job for CPUs is built there, a device alone changes nothing.
+  Submit(2);
+  EXPECT_TRUE(IsLive(v1::STAGE_IMPORT));
+  Step(SlotsChanged{{plain, compiles, DeviceSlot("cuda0", {}, "c", params.target)}, ""});
+  EXPECT_EQ(Live(v1::STAGE_BUILD).slot.worker, "b");
+  EXPECT_THAT(Live(v1::STAGE_BUILD).candidates, SizeIs(2));
+}
+
 TEST_F(DispatcherTest, ReasonsNameWhatIsMissing) {
   Submit(1);
   EXPECT_THAT(DescribeJob(dispatcher_, job(), now_), HasSubstr("tracker"));
