@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/codegen/interpreter_bytecode.h"
+#include "compiler/codegen/interpreter_memory.h"
 #include "compiler/codegen/interpreter_races.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
@@ -17,13 +18,6 @@ namespace {
 
 using ir::DType;
 using ir::Op;
-
-struct Memory {
-  uint8_t* data = nullptr;
-  uint8_t* written = nullptr;  // one byte per element; null when not tracked
-  uint64_t elements = 0;
-  RaceDetector::Watch* watch = nullptr;  // null where races are not looked for
-};
 
 // What stopped the machine, for the message.
 enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kSteps, kRace };
@@ -131,8 +125,6 @@ class Machine {
     return true;
   }
 
-  static Register LoadAny(const Memory& m, DType dtype, uint64_t element);
-  static Register Convert(Register value, DType from, DType to);
   void Execute();
 
   const Bytecode& bytecode_;
@@ -148,67 +140,6 @@ class Machine {
   int fault_dimension_ = 0;
   int64_t fault_element_ = 0;
 };
-
-template <typename T>
-T Read(const Memory& m, uint64_t element) {
-  T value;
-  std::memcpy(&value, m.data + element * sizeof(T), sizeof(T));
-  return value;
-}
-template <typename T>
-void Write(const Memory& m, uint64_t element, T value) {
-  std::memcpy(m.data + element * sizeof(T), &value, sizeof(T));
-}
-
-Register Machine::LoadAny(const Memory& m, DType dtype, uint64_t element) {
-  Register r{0};
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kU8:
-      r.i = Read<uint8_t>(m, element);
-      break;
-    case DType::kI8:
-      r.i = Read<int8_t>(m, element);
-      break;
-    case DType::kI32:
-      r.i = Read<int32_t>(m, element);
-      break;
-    case DType::kI64:
-      r.i = Read<int64_t>(m, element);
-      break;
-    case DType::kF32:
-      r.f = Read<float>(m, element);
-      break;
-    case DType::kF64:
-      r.d = Read<double>(m, element);
-      break;
-  }
-  return r;
-}
-
-Register Machine::Convert(Register value, DType from, DType to) {
-  Register r{0};
-  if (!ir::IsFloat(from)) {
-    // Straight to the narrow type: via double, a large integer would be rounded twice.
-    if (to == DType::kF32) {
-      r.f = static_cast<float>(value.i);
-    } else if (to == DType::kF64) {
-      r.d = static_cast<double>(value.i);
-    } else {
-      r.i = ir::WrapInt(value.i, to);
-    }
-    return r;
-  }
-  const double x = from == DType::kF32 ? static_cast<double>(value.f) : value.d;
-  if (to == DType::kF32) {
-    r.f = static_cast<float>(x);
-  } else if (to == DType::kF64) {
-    r.d = x;
-  } else {
-    r.i = ir::FloatToInt(x, to);
-  }
-  return r;
-}
 
 inline int64_t MulAdd(int64_t a, int64_t b, int64_t k) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) +
