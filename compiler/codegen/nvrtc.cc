@@ -52,7 +52,7 @@ std::vector<std::string> Folders() {
 }
 
 void* Open(std::vector<std::string>* tried) {
-  if (const char* file = std::getenv("HEDDLE_NVRTC")) {
+  if (const char* file = std::getenv("HEDDLE_NVRTC"); file != nullptr && *file != '\0') {
     tried->emplace_back(file);
     return dlopen(file, RTLD_NOW | RTLD_LOCAL);
   }
