@@ -70,6 +70,7 @@ class GpuTiledRule : public Rule {
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
+  absl::Status Check(const Knobs& knobs, const Point& point) const override;
 
  private:
   struct Loops {
@@ -86,7 +87,7 @@ class GpuTiledRule : public Rule {
   std::vector<SpatialSplit> PreferredSplits() const;
   std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
                                     int64_t row_threads) const;
-  absl::Status Check(const std::vector<SpatialSplit>& splits) const;
+  std::vector<SpatialSplit> SplitsAt(const Knobs& knobs, const Point& point) const;
   absl::Status SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
                         const Point& point, Loops& loops, Recorder& out) const;
   absl::Status Fetch(const Operand& operand, bool shared, const std::string& step, int64_t threads,
@@ -196,9 +197,26 @@ void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
   }
 }
 
-absl::Status GpuTiledRule::Check(const std::vector<SpatialSplit>& splits) const {
+std::vector<SpatialSplit> GpuTiledRule::SplitsAt(const Knobs& knobs, const Point& point) const {
+  std::vector<SpatialSplit> splits(spatial().size());
+  for (size_t k = 0; k < splits.size(); ++k) {
+    if (thread_knobs_[k] < 0) continue;
+    splits[k] = {knobs.Value(point, thread_knobs_[k]), knobs.Value(point, virtual_knobs_[k]),
+                 knobs.Value(point, tile_knobs_[k])};
+  }
+  return splits;
+}
+
+absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
+  const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
   int64_t threads = 1, accumulators = 1;
-  for (const SpatialSplit& split : splits) {
+  for (size_t k = 0; k < splits.size(); ++k) {
+    const SpatialSplit& split = splits[k];
+    if (split.Inside() > 2 * spatial()[k].extent) {
+      return absl::FailedPreconditionError(absl::StrCat("a block covers more than twice loop ",
+                                                        spatial()[k].loop, " of extent ",
+                                                        spatial()[k].extent));
+    }
     threads *= split.threads;
     accumulators *= split.virtual_threads * split.tile;
   }
@@ -292,16 +310,13 @@ absl::Status GpuTiledRule::Fetch(const Operand& operand, bool shared, const std:
 }
 
 absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
-  std::vector<SpatialSplit> splits(spatial().size());
+  HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
+  const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
   int64_t threads = 1, accumulators = 1, terms = 1;
-  for (size_t k = 0; k < splits.size(); ++k) {
-    if (thread_knobs_[k] < 0) continue;
-    splits[k] = {knobs.Value(point, thread_knobs_[k]), knobs.Value(point, virtual_knobs_[k]),
-                 knobs.Value(point, tile_knobs_[k])};
-    threads *= splits[k].threads;
-    accumulators *= splits[k].virtual_threads * splits[k].tile;
+  for (const SpatialSplit& split : splits) {
+    threads *= split.threads;
+    accumulators *= split.virtual_threads * split.tile;
   }
-  HEDDLE_RETURN_IF_ERROR(Check(splits));
   std::string epilogue = stage_.epilogue;
   if (epilogue.empty()) {
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {Name(), "local"}));

@@ -54,6 +54,11 @@ class Rule {
  public:
   virtual ~Rule() = default;
   virtual absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const = 0;
+  // What Apply would say of limits that decisions alone show, before any step is made. Random
+  // points are drawn until this is OK.
+  virtual absl::Status Check(const Knobs& /*knobs*/, const Point& /*point*/) const {
+    return absl::OkStatus();
+  }
 };
 
 // A reduction as its rule needs it.
