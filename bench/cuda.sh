@@ -24,24 +24,30 @@ ldd "$binary" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | while read -r librar
 for library in libdl.so.2 librt.so.1 libpthread.so.0; do
   [ -e "$bundle/lib/$library" ] || cp -L "$(dirname "$(ldd "$binary" | awk '/libc\.so/ {print $3}')")/$library" "$bundle/lib/"
 done
-# Where the compiler looks for NVRTC, too (compiler/codegen/nvrtc.h).
-nvrtc=""
-for folder in "${CUDA_HOME:-}/lib64" /usr/local/cuda/lib64; do
-  [ -n "$nvrtc" ] || nvrtc=$(find -L "$folder" -maxdepth 1 -name 'libnvrtc.so.[0-9]*' 2>/dev/null | sort -V | tail -n 1)
-done
-if [ -n "$nvrtc" ]; then
-  cp -L "$nvrtc" "$bundle/lib/"
-  find "$(dirname "$nvrtc")" -maxdepth 1 -name 'libnvrtc-builtins.so.*' -exec cp -L {} "$bundle/lib/" \;
+# Where the compiler looks for NVRTC, too (compiler/codegen/nvrtc.h): the first of each CUDA, of which it takes the newest that the
+# driver loads code of.
+IFS=: read -ra folders <<<"${LD_LIBRARY_PATH:-}:${CUDA_HOME:+$CUDA_HOME/lib64:}/usr/local/cuda/lib64"
+if [ -n "${VIRTUAL_ENV:-}" ]; then folders+=("$VIRTUAL_ENV"/lib/python3*/site-packages/nvidia/*/lib); fi
+bundle_nvrtc() {  # FILE NAME
+  cp -L "$1" "$bundle/lib/$2"
+  find -L "$(dirname "$1")" -maxdepth 1 -name 'libnvrtc-builtins.so.*' -exec cp -L {} "$bundle/lib/" \;
+}
+if [ -n "${HEDDLE_NVRTC:-}" ]; then
+  bundle_nvrtc "$HEDDLE_NVRTC" libnvrtc.so
 else
+  for name in libnvrtc.so.13 libnvrtc.so.12; do
+    for folder in "${folders[@]}"; do
+      if [ -n "$folder" ] && [ -e "$folder/$name" ] && [ ! -e "$bundle/lib/$name" ]; then bundle_nvrtc "$folder/$name" "$name"; fi
+    done
+  done
+fi
+if ! compgen -G "$bundle/lib/libnvrtc.so*" >/dev/null; then
   echo "bench/run.sh cuda: no NVRTC here to put into $bundle: the machine with the GPU has to have it" >&2
 fi
 cat >"$bundle/run.sh" <<'WRAPPER'
 #!/bin/sh
 # Runs the benchmark with the libraries beside it. Arguments: bin/heddle-gpu-bench --help
 here=$(cd "$(dirname "$0")" && pwd)
-for nvrtc in "$here"/lib/libnvrtc.so.*; do
-  if [ -e "$nvrtc" ] && [ -z "${HEDDLE_NVRTC:-}" ]; then export HEDDLE_NVRTC="$nvrtc"; fi
-done
 exec "$here/lib/ld.so" --library-path "$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/bin/heddle-gpu-bench" "$@"
 WRAPPER
 chmod +x "$bundle/run.sh"

@@ -231,10 +231,21 @@ class Bench {
     if (!tuned.ok()) return {{"error", tuned.status().ToString()}};
     if (tuned->finalists.empty())
       return {{"error", "no valid candidate; the first failed: " + tuned->first_error}};
-    const absl::StatusOr<json> row =
-        InChild([&] { return Compare(workload, *op, tuned->finalists); });
-    if (!row.ok()) return {{"error", row.status().ToString()}};
-    json result = *row;
+    // One that fails may have spoiled its process's use of the GPU: without it, from the start.
+    std::vector<Finalist> finalists = tuned->finalists;
+    json dropped = json::array(), result;
+    while (true) {
+      const absl::StatusOr<json> row = InChild([&] { return Compare(workload, *op, finalists); });
+      if (!row.ok()) return {{"error", row.status().ToString()}};
+      result = *row;
+      if (!result.contains("bad_finalist")) break;
+      finalists.erase(finalists.begin() + result.at("bad_finalist").get<int64_t>());
+      dropped.push_back(result.at("why"));
+      if (finalists.empty())
+        return {{"error",
+                 absl::StrCat("no finalist runs; the first: ", dropped[0].get<std::string>())}};
+    }
+    if (!dropped.empty()) result["dropped"] = dropped;
     result["measured"] = tuned->measured;
     result["failed"] = tuned->failed;
     result["gflops"] = workload.flops / result.at("ns").get<double>();
@@ -242,7 +253,8 @@ class Bench {
     return result;
   }
 
-  // The finalists and the peer in turns, warm; medians of the rounds' medians.
+  // The finalists and the peer in turns, warm; medians of the rounds' medians. Where one of them
+  // fails, "bad_finalist" and "why".
   absl::StatusOr<json> Compare(const Workload& workload, const Operator& op,
                                const std::vector<Finalist>& finalists) {
     MeasureOptions options;
@@ -255,18 +267,22 @@ class Bench {
     const absl::StatusOr<PeerCall> peer =
         product ? OpenCublas(*device, op) : OpenCudnn(*device, op);
     std::vector<codegen::Artifact> artifacts;
+    const auto bad = [](size_t i, const absl::Status& status) {
+      return json{{"bad_finalist", i}, {"why", status.ToString()}};
+    };
     for (const Finalist& f : finalists) {
-      HEDDLE_ASSIGN_OR_RETURN(
-          codegen::Artifact artifact,
-          BuildCandidate(workload.text, ScheduleChoice::kTrace, f.trace, target_.target));
-      artifacts.push_back(std::move(artifact));
+      absl::StatusOr<codegen::Artifact> artifact =
+          BuildCandidate(workload.text, ScheduleChoice::kTrace, f.trace, target_.target);
+      if (!artifact.ok()) return bad(artifacts.size(), artifact.status());
+      artifacts.push_back(*std::move(artifact));
     }
     std::vector<runtime::Timing> ours(artifacts.size());
     runtime::Timing theirs;
     for (int round = 0; round < kRounds; ++round) {
       for (size_t i = 0; i < artifacts.size(); ++i) {
-        HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifacts[i]));
-        ours[i].samples_ns.push_back(found.timing.MedianNs());
+        const absl::StatusOr<Measurement> found = bench->Run(artifacts[i]);
+        if (!found.ok()) return bad(i, found.status());
+        ours[i].samples_ns.push_back(found->timing.MedianNs());
       }
       if (!peer.ok()) continue;
       HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing found,
@@ -305,20 +321,26 @@ class Bench {
     std::fflush(stdout);
   }
 
-  // Geometric mean of the ratios of the operators whose name begins so.
+  // Geometric mean of the ratios of the operators whose name begins so, and which have none.
   void Mean(const std::string& peer, const std::string& prefix) {
     double logs = 0;
     int count = 0;
+    std::string missing;
     for (const json& row : report_["operators"]) {
-      if (row.at("operator").get<std::string>().rfind(prefix, 0) != 0 || !row.contains("ratio"))
+      const std::string name = row.at("operator");
+      if (name.rfind(prefix, 0) != 0) continue;
+      if (!row.contains("ratio")) {
+        absl::StrAppend(&missing, missing.empty() ? " (without " : ", ", name);
         continue;
+      }
       logs += std::log(row.at("ratio").get<double>());
       ++count;
     }
     if (count == 0) return;
     report_["geometric_mean"] = std::exp(logs / count);
-    std::printf("geometric mean of %d against %s: %.2f\n", count, peer.c_str(),
-                std::exp(logs / count));
+    if (!missing.empty()) missing += ")";
+    std::printf("geometric mean of %d against %s: %.2f%s\n", count, peer.c_str(),
+                std::exp(logs / count), missing.c_str());
   }
 
   const Options& options_;
@@ -330,7 +352,9 @@ class Bench {
 };
 
 absl::Status Main(const Options& options) {
-  HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc());
+  std::string complaint;
+  HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc(nullptr, &complaint));
+  if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
   HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild([&] { return DescribeGpu(options.device); }));
   std::fprintf(stderr, "%s\n", gpu.dump().c_str());
   HEDDLE_ASSIGN_OR_RETURN(ir::Target target,

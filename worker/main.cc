@@ -120,10 +120,11 @@ int main(int argc, char** argv) {
   }
   options.target = heddle::ir::ToText(*target);
   if (options.device_key.empty()) options.device_key = target->cpu;
-  std::string nvrtc;
-  if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc); found.ok()) {
+  std::string nvrtc, complaint;
+  if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc, &complaint); found.ok()) {
     options.builds_cuda = true;
     spdlog::debug("builds for cuda targets with {}", nvrtc);
+    if (!complaint.empty()) spdlog::warn("{}", complaint);
   } else if (!cpu_slots.empty()) {
     spdlog::info("no builds for cuda targets: {}", std::string(found.message()));
   }
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   // A driver has threads.
-  std::vector<std::unique_ptr<GpuClockLock>> clocks;
+  const auto clocks = std::make_shared<std::vector<std::unique_ptr<GpuClockLock>>>();
   for (heddle::worker::SlotConfig& slot : *gpu_slots) {
     const auto gpu = DescribeCudaDevice(ParseCudaDevice(slot.gpu).value_or(-1));
     if (!gpu.ok()) {
@@ -149,9 +150,9 @@ int main(int argc, char** argv) {
     slot.target = "cuda -arch=" + gpu->arch;
     spdlog::info("{}: {}, {}, CUDA {}; device key {}", slot.gpu, gpu->name, gpu->arch, gpu->driver,
                  slot.device_key);
-    clocks.push_back(std::make_unique<GpuClockLock>(gpu->pci, gpu_clock_mhz));
-    if (!clocks.back()->status().ok())
-      spdlog::warn("{}: {}", slot.gpu, std::string(clocks.back()->status().message()));
+    clocks->push_back(std::make_unique<GpuClockLock>(gpu->pci, gpu_clock_mhz));
+    if (!clocks->back()->status().ok())
+      spdlog::warn("{}: {}", slot.gpu, std::string(clocks->back()->status().message()));
     options.slots.push_back(std::move(slot));
   }
 
@@ -166,12 +167,17 @@ int main(int argc, char** argv) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("{}: draining", sigdescr_np(signal));
-  std::thread second([&signals, grace_s] {
-    if (WaitForSignal(signals, grace_s + 5))
-      _exit(1);  // asked twice: at once; the children go with us
+  const auto unlock = [clocks] {
+    for (const std::unique_ptr<GpuClockLock>& clock : *clocks) clock->Unlock();
+  };
+  std::thread second([signals, grace_s, unlock] {
+    if (!WaitForSignal(signals, grace_s + 5)) return;
+    unlock();
+    _exit(1);  // asked twice: at once; the children go with us
   });
   second.detach();
   (*worker)->Drain(absl::Seconds(grace_s));
   worker->reset();
+  unlock();
   return 0;
 }

@@ -100,9 +100,10 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
   return artifact;
 }
 
-absl::Status FindNvrtc(std::string* version) {
+absl::Status FindNvrtc(std::string* version, std::string* complaint) {
   HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
   if (version != nullptr) *version = nvrtc->Version();
+  if (complaint != nullptr) *complaint = nvrtc->Complaint();
   return absl::OkStatus();
 }
 

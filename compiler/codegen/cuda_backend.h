@@ -33,7 +33,8 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
                                      const ir::Target& target, const CudaOptions& options = {});
 
 // OK if NVRTC can be loaded, else the error CompileCuda would give. `version` (optional) receives
-// "NVRTC 13.0".
-absl::Status FindNvrtc(std::string* version = nullptr);
+// "NVRTC 13.0"; `complaint` (optional) one line where this machine's driver does not load what it
+// compiles, else nothing.
+absl::Status FindNvrtc(std::string* version = nullptr, std::string* complaint = nullptr);
 
 }  // namespace heddle::codegen

@@ -51,24 +51,49 @@ std::vector<std::string> Folders() {
   return folders;
 }
 
+template <typename F>
+bool Find(void* library, const char* name, F* function) {
+  *function = reinterpret_cast<F>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+// The newest CUDA major that this machine's driver knows, 0 where there is no driver; which is not
+// started for it. Tests name another library (runtime/cuda_driver.h).
+int DriverMajor() {
+  const char* other = std::getenv("HEDDLE_CUDA_DRIVER");
+  void* driver =
+      dlopen(other != nullptr && *other != '\0' ? other : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  int (*version)(int*) = nullptr;
+  int found = 0;  // 1000 * major + 10 * minor
+  if (driver == nullptr || !Find(driver, "cuDriverGetVersion", &version) || version(&found) != 0)
+    return 0;
+  return found / 1000;
+}
+
+// Whether the driver, of this major or absent, loads what the library compiles.
+bool Suits(void* library, int driver) {
+  int (*version)(int*, int*) = nullptr;
+  int major = 0, minor = 0;
+  return driver == 0 || !Find(library, "nvrtcVersion", &version) || version(&major, &minor) != 0 ||
+         major <= driver;
+}
+
 void* Open(std::vector<std::string>* tried) {
   if (const char* file = std::getenv("HEDDLE_NVRTC"); file != nullptr && *file != '\0') {
     tried->emplace_back(file);
     return dlopen(file, RTLD_NOW | RTLD_LOCAL);
   }
+  const int driver = DriverMajor();
+  void* unsuitable = nullptr;
   for (const std::string& folder : Folders()) {
     for (const char* name : kNames) {
-      if (void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library != nullptr && Suits(library, driver)) return library;
+      if (unsuitable == nullptr) unsuitable = library;
     }
     tried->push_back(folder.empty() ? "LD_LIBRARY_PATH" : folder);
   }
-  return nullptr;
-}
-
-template <typename F>
-bool Find(void* library, const char* name, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
+  return unsuitable;
 }
 
 // The first error of a log, or its first line.
@@ -119,6 +144,15 @@ std::string Nvrtc::Version() const {
   int major = 0, minor = 0;
   api_->version(&major, &minor);
   return absl::StrCat("NVRTC ", major, ".", minor);
+}
+
+std::string Nvrtc::Complaint() const {
+  int major = 0, minor = 0;
+  const int driver = DriverMajor();
+  if (driver == 0 || api_->version(&major, &minor) != 0 || major <= driver) return "";
+  return absl::StrCat("the driver here knows CUDA ", driver, " and loads nothing that ", Version(),
+                      " compiles: set HEDDLE_NVRTC to a libnvrtc.so of CUDA ", driver,
+                      ", or install a newer driver");
 }
 
 std::vector<int> Nvrtc::Architectures() const {

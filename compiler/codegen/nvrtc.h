@@ -11,13 +11,17 @@ namespace heddle::codegen {
 
 // Looked for, in this order: the file named by HEDDLE_NVRTC (nothing else is tried then), the
 // dynamic linker's search (LD_LIBRARY_PATH), CUDA_HOME/lib64, /usr/local/cuda/lib64, and
-// nvidia/*/lib of the Python packages below VIRTUAL_ENV.
+// nvidia/*/lib of the Python packages below VIRTUAL_ENV. A driver loads the code of its own CUDA
+// major and of those before: where this machine has one, the first NVRTC that suits it is taken,
+// and another only if there is none.
 class Nvrtc {
  public:
   // Once a process. Unavailable, with one line that says where it was looked for.
   static absl::StatusOr<const Nvrtc*> Get();
 
   std::string Version() const;  // "NVRTC 13.0"
+  // One line where this machine's driver does not load what this compiles; else empty.
+  std::string Complaint() const;
   // Architectures it compiles for: 80 for sm_80.
   std::vector<int> Architectures() const;
 

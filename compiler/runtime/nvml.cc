@@ -112,8 +112,10 @@ GpuClockLock::GpuClockLock(const std::string& pci, int mhz) {
   }
 }
 
-GpuClockLock::~GpuClockLock() {
-  if (locked_) Nvml()->unlock(device_);
+GpuClockLock::~GpuClockLock() { Unlock(); }
+
+void GpuClockLock::Unlock() {
+  if (locked_.exchange(false)) Nvml()->unlock(device_);
 }
 
 }  // namespace heddle::runtime

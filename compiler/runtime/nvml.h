@@ -2,6 +2,7 @@
 // first needed. All of it is optional: where the library is absent or refuses, values are 0.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,10 +29,12 @@ class GpuClockLock {
   ~GpuClockLock();
   GpuClockLock(const GpuClockLock&) = delete;
   const absl::Status& status() const { return status_; }
+  // As at the end of its life. Any thread may.
+  void Unlock();
 
  private:
   void* device_ = nullptr;
-  bool locked_ = false;
+  std::atomic<bool> locked_ = false;
   absl::Status status_;
 };
 

@@ -382,5 +382,15 @@ TEST(CudaAbsent, SaysWhereItLooked) {
   EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
 }
 
+// Run with a driver older than every NVRTC (CMakeLists.txt).
+TEST(CudaOldDriver, IsTold) {
+  HEDDLE_NEEDS_NVRTC();
+  if (std::getenv("HEDDLE_FAKE_CUDA_VERSION") == nullptr) GTEST_SKIP() << "no old driver";
+  std::string version, complaint;
+  ASSERT_TRUE(codegen::FindNvrtc(&version, &complaint).ok());
+  EXPECT_EQ(complaint.find("the driver here knows CUDA 9 and loads nothing that " + version), 0u)
+      << complaint;
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <regex>
 #include <thread>
 
 #include "compiler/runtime/cuda_device.h"
@@ -221,6 +222,31 @@ TEST_F(CudaTest, ColdCallsAreTimedWithoutTheFlush) {
       *device, [&] { return kernel->Launch(*device); }, options);
   ASSERT_TRUE(warm.ok());
   for (const double ns : warm->samples_ns) EXPECT_NEAR(ns, 50000, 50);
+}
+
+// The device still fills memory, then warms its caches, when the host has given it what is timed.
+TEST_F(CudaTest, WarmCallsAreGivenWhileTheDeviceIsBusy) {
+  auto device = Open();
+  auto module = device->Load(FakeCubin());
+  const auto kernel = CudaKernel::Bind(**module, {{.symbol = "a"}}, {}, 0, 0);
+  TimingOptions options;
+  options.repeats = 2;
+  options.min_repeat = absl::Microseconds(200);
+  fake_->calls.clear();
+  const auto timing = TimeOnDevice(
+      *device, [&] { return kernel->Launch(*device); }, options);
+  ASSERT_TRUE(timing.ok()) << timing.status();
+  for (const double ns : timing->samples_ns) EXPECT_NEAR(ns, 1000, 1);
+  EXPECT_EQ(fake_->Count("cuLaunchKernel"), timing->calls);
+  std::string order;  // of what the device was given
+  for (const std::string& call : fake_->calls) {
+    order += call == "cuMemsetD8Async"       ? "f"
+             : call == "cuEventRecord"       ? "e"
+             : call == "cuLaunchKernel"      ? "k"
+             : call == "cuStreamSynchronize" ? "s"
+                                             : "";
+  }
+  EXPECT_TRUE(std::regex_match(order, std::regex("ks(ef+ekek+es)+"))) << order;
 }
 
 TEST_F(CudaTest, AnErrorInTheMiddleOfTimingComesOut) {

@@ -5,7 +5,7 @@
 // process controls it through FakeCuda().
 //
 // Without a test in the same process, HEDDLE_FAKE_CUDA_FAIL="cuLaunchKernel:3:700" makes the third
-// call of a function fail.
+// call of a function fail; HEDDLE_FAKE_CUDA_VERSION=12040 makes it a driver that knows CUDA 12.4.
 #pragma once
 
 #include <dlfcn.h>
