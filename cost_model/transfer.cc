@@ -18,16 +18,17 @@ double Weight(size_t own) { return std::exp2(-static_cast<double>(own) / Transfe
 
 Transfer::Transfer(const OtherTasks* others, const std::vector<size_t>& columns) {
   if (others == nullptr || others->empty()) return;
-  std::map<int, size_t> left;
-  for (const Sample& s : *others) ++left[s.group];
-  std::erase_if(left, [](const auto& group) { return group.second < 2; });
-  while (left.size() > kMaxSamples / 2) left.erase(std::prev(left.end()));
-  for (auto& [group, room] : left) room = kMaxSamples / left.size();
-  for (const Sample& s : *others) {
-    const auto room = left.find(s.group);
-    if (room == left.end() || room->second == 0) continue;
-    --room->second;
-    others_.push_back({Pick(s.features, columns), s.score, s.group});
+  std::map<int, std::vector<const Sample*>> groups;
+  for (const Sample& s : *others) groups[s.group].push_back(&s);
+  std::erase_if(groups, [](const auto& group) { return group.second.size() < 2; });
+  while (groups.size() > kMaxSamples / 2) groups.erase(std::prev(groups.end()));
+  for (const auto& [group, samples] : groups) {
+    // Evenly over the search: late ones are of the candidates that it found to be good.
+    const size_t count = std::min(samples.size(), kMaxSamples / groups.size());
+    for (size_t i = 0; i < count; ++i) {
+      const Sample& s = *samples[i * (samples.size() - 1) / (count - 1)];
+      others_.push_back({Pick(s.features, columns), s.score, s.group});
+    }
   }
 }
 

@@ -16,8 +16,8 @@ namespace heddle::cost_model {
 
 class Transfer {
  public:
-  // Samples of others that a fit takes at most: as many of each task as there is room for. A task
-  // with one sample has no pair to learn from, and is left out.
+  // Samples of others that a fit takes at most: as many of each task as there is room for, evenly
+  // over the order they come in. A task with one sample has no pair to learn from, and is left out.
   static constexpr size_t kMaxSamples = 1024;
   // The weight of the others halves with so many samples of one's own, and below the least they are
   // left out. (AutoTVM's numbers.)

@@ -90,7 +90,12 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       batch.push_back(
           PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
     } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
-      batch.push_back(MakeRecord(dispatcher, *done, payload, wall));
+      InsertRecord made = MakeRecord(dispatcher, *done, payload, wall);
+      if (made.record.device_key().empty()) {
+        jobs_.at(done->job).held.push_back(std::move(made));
+      } else {
+        batch.push_back(std::move(made));
+      }
       ShareUntuned(*done);
     } else if (const auto* take = std::get_if<TakeSearch>(&decision)) {
       const std::string& state =
@@ -107,13 +112,14 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       if (!payload.search_state) continue;  // the update was left out
       const JobData& job = jobs_.at(learned->job);
       const std::string& key = job.tasks[static_cast<size_t>(learned->task.value)].info.key();
-      batch.push_back(PutLearned{
-          learned->job.value,
-          learned->task.value,
-          payload.report,
-          {key, job.row.job.spec().target(), dispatcher.FindJob(learned->job)->params.device_key},
-          payload.experience,
-          absl::ToUnixNanos(wall)});
+      const std::string& device_key = dispatcher.FindJob(learned->job)->params.device_key;
+      batch.push_back(
+          PutLearned{learned->job.value,
+                     learned->task.value,
+                     payload.report,
+                     {key, job.row.job.spec().target(), device_key},
+                     device_key.empty() ? "" : payload.experience,  // of failed builds alone
+                     absl::ToUnixNanos(wall)});
     } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty()) {
@@ -136,6 +142,7 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
+      ReleaseHeld(&job, &batch);
       if (dispatcher.FindJob(job_changed->job)->final()) Forget(&job, &batch);
     }
   }
@@ -145,10 +152,24 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
 // What nobody needs once a job is over. Search states are the bulk of a database.
 void JobBook::Forget(JobData* job, Batch* batch) {
   job->candidates.clear();
+  job->held.clear();
   for (size_t i = 0; i < job->tasks.size(); ++i) {
     job->tasks[i].search_state.clear();
     batch->push_back(PutSearchState{job->row.id, static_cast<int32_t>(i), ""});
   }
+}
+
+// Once the job has a device key. The slots are left out: nothing was measured on them, and their
+// fencing tokens may be past by now.
+void JobBook::ReleaseHeld(JobData* job, Batch* batch) {
+  if (job->row.device_key.empty()) return;
+  for (InsertRecord& held : job->held) {
+    held.record.set_device_key(job->row.device_key);
+    if (held.record.measurement().has_evidence())
+      held.record.mutable_measurement()->mutable_evidence()->clear_slot();
+    batch->push_back(std::move(held));
+  }
+  job->held.clear();
 }
 
 InsertRecord JobBook::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,

@@ -61,9 +61,12 @@ class JobBook {
     JobRow row;
     std::vector<TaskData> tasks;
     std::map<CandidateId, CandidateData> candidates;  // dropped when the job ends
-    absl::Time tuning_since;                          // of this process, for the estimate
-    int trials_before = 0;                            // trials made before that
-    absl::Duration busy;                              // with at least one running stage
+    // Made before the job had a device (of builds that failed), until it has one: a record belongs
+    // to a device key. A restart forgets them, and the candidates are built again.
+    std::vector<InsertRecord> held;
+    absl::Time tuning_since;  // of this process, for the estimate
+    int trials_before = 0;    // trials made before that
+    absl::Duration busy;      // with at least one running stage
     std::optional<absl::Time> busy_since;
   };
 
@@ -95,6 +98,7 @@ class JobBook {
 
  private:
   static void Forget(JobData* job, Batch* batch);
+  static void ReleaseHeld(JobData* job, Batch* batch);
   void TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload);
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Payload& payload, absl::Time wall);

@@ -184,6 +184,28 @@ TEST(Transfer, TakesNoMoreThanItMayAndNoTaskOfOneSample) {
   }
 }
 
+// A search finds its best candidates late.
+TEST(Transfer, TakesSamplesOverAllOfASearch) {
+  const std::vector<size_t> columns = *ColumnsWithout({});
+  constexpr int kTasks = 32, kEach = 128;
+  OtherTasks others = *MakeOthers(kTasks * kEach);
+  for (int i = 0; i < kTasks * kEach; ++i) {
+    others[static_cast<size_t>(i)].group = 1 + i / kEach;
+    others[static_cast<size_t>(i)].score = static_cast<float>(i % kEach) / (kEach - 1);
+  }
+  std::vector<Sample> training;
+  Transfer(&others, columns).Append(0, training);
+  std::map<int, std::vector<float>> scores;
+  for (const Sample& s : training) scores[s.group].push_back(s.score);
+  EXPECT_EQ(scores.size(), kTasks);
+  for (const auto& [group, of] : scores) {
+    ASSERT_EQ(of.size(), Transfer::kMaxSamples / kTasks);
+    EXPECT_EQ(of.front(), 0);
+    EXPECT_EQ(of.back(), 1);
+    EXPECT_NEAR(of[of.size() / 2], 0.5, 0.05);
+  }
+}
+
 // Lies that come to light with more samples of one's own: what is right about the first 16 may
 // mislead about the next.
 TEST(Transfer, IsJudgedAgain) {
