@@ -290,7 +290,9 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   vars_[loop.var.get()].terms.emplace_back(var, 1);
   const int axis = options_.check_races ? GpuAxis(loop.kind) : -1;
   const bool launch = axis >= 0 && gpu_loops_++ == 0;
-  if (axis >= 0) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, var});
+  // A loop of one thread is as good as none.
+  const bool sets = axis >= 0 && (axis < 3 || loop.extent > 1);
+  if (sets) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, var});
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
   const bool down = options_.reverse_parallel && loop.kind == ir::LoopKind::kParallel;
   const std::vector<Instruction> prologue = std::move(levels_.back().prologue);
@@ -302,8 +304,8 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   const auto back = -static_cast<int32_t>(prologue.size() + code_.size());
   outer_code.push_back({down ? Code::kLoopDown : Code::kLoopUp, 0, var, back, 0, loop.extent});
   code_ = std::move(outer_code);
-  // After a loop of an axis its first index runs.
-  if (axis >= 0) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, IntConstant(0)});
+  // After a loop of blocks the first runs, after one of threads none in particular.
+  if (sets) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, IntConstant(axis < 3 ? 0 : -1)});
   if (launch) Emit({Code::kBarrier, 0, 0, 0, 0, 1});
   if (axis >= 0) --gpu_loops_;
   return absl::OkStatus();

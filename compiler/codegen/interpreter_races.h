@@ -12,11 +12,12 @@ namespace heddle::codegen {
 
 class RaceDetector {
  public:
-  // Who runs: axes are blockIdx.x, y, z, then threadIdx.x, y, z.
+  // Who runs: axes are blockIdx.x, y, z, then threadIdx.x, y, z. -1 on an axis of threads: nobody
+  // in particular, as what no loop of the axis encloses may be shared out among its threads.
   void SetAxis(int axis, int64_t value) {
     position_[axis] = value;
     if (axis < 3) ++interval_;  // another block, or another iteration of it
-    thread_ = position_[3] + (position_[4] << 20) + (position_[5] << 40);
+    thread_ = (position_[3] + 1) + ((position_[4] + 1) << 20) + ((position_[5] + 1) << 40);
     block_ = position_[0] + (position_[1] << 32) + (position_[2] << 48);
   }
   void Barrier() { ++interval_; }
@@ -83,7 +84,7 @@ class RaceDetector {
     side.block = block_;
   }
 
-  int64_t position_[6] = {};
+  int64_t position_[6] = {0, 0, 0, -1, -1, -1};
   int64_t thread_ = 0, block_ = 0;
   int64_t interval_ = 1, launch_ = 1;
 };

@@ -85,6 +85,19 @@ TEST(Races, LaunchesFollowEachOther) {
             "");
 }
 
+// What no thread loop encloses may be shared out among threads: it is not even of the first alone.
+TEST(Races, NobodyInParticular) {
+  const auto program = [](const std::string& barrier, const std::string& extent) {
+    return R"(program p(x: f32[4]) -> (y: f32[1]) {
+      for b in 1 blockIdx.x { alloc s: f32[4] shared {
+        for t in )" +
+           extent + " threadIdx.x { s[t] = x[t] } " + barrier + " y[0] = s[0] } } }";
+  };
+  EXPECT_EQ(Races(program("barrier", "4")), "");
+  EXPECT_NE(Races(program("", "4")), "");
+  EXPECT_EQ(Races(program("", "1")), "");
+}
+
 // The first thread runs what no thread loop encloses.
 TEST(Races, FirstThread) {
   const auto program = [](const char* barrier) {
