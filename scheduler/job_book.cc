@@ -48,7 +48,9 @@ void JobBook::TakeIn(const Dispatcher& dispatcher, const Event& event, const Pay
 void JobBook::AddWarnings(JobId id, const std::vector<std::string>& warnings) {
   v1::Job& row = jobs_.at(id).row.job;
   for (const std::string& warning : warnings) {
-    if (row.warnings_size() < kMaxWarnings) row.add_warnings(warning);
+    const bool there =
+        std::find(row.warnings().begin(), row.warnings().end(), warning) != row.warnings().end();
+    if (!there && row.warnings_size() < kMaxWarnings) row.add_warnings(warning);
   }
 }
 

@@ -43,7 +43,10 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
   if (found.empty())
     return absl::NotFoundError(
         absl::StrCat("job ", job.id(), " has no task \"", wanted, "\"; ",
-                     names.empty() ? "it is not imported yet" : absl::StrCat("it has ", names)));
+                     names.empty() ? "it is not imported yet"
+                                   : absl::StrCat("name it by its number, label, key or at least 4 "
+                                                  "characters of that; it has ",
+                                                  names)));
   return absl::InvalidArgumentError(
       absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
 }

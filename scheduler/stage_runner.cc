@@ -19,6 +19,7 @@ bool MayTell(v1::Outcome outcome) {
 constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr size_t kMaxExperienceBytes = 64 << 10;
+constexpr int kMaxFeatures = 16;  // of the SearchReport message's contract
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
 // A message of gRPC is at most 4 MiB; the rest is for lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
@@ -47,6 +48,7 @@ struct StageRunner::Results {
   bool state_complete = false;
   v1::SearchReport report;
   std::string experience;
+  std::vector<std::string> warnings;  // besides the worker's
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
   bool interrupted = false;  // from outside: by the loss of the lease, or the worker's end
@@ -123,6 +125,7 @@ void StageRunner::Run() {
     payload.warnings.assign(results.finished->warnings().begin(),
                             results.finished->warnings().end());
   }
+  payload.warnings.insert(payload.warnings.end(), results.warnings.begin(), results.warnings.end());
   environment_.post(std::move(end), std::move(payload));
   environment_.ended(order_.attempt);
 }
@@ -278,10 +281,17 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     case v1::StageEvent::kReport:
       results->report = event.report();
+      if (auto* features = results->report.mutable_features(); features->size() > kMaxFeatures)
+        features->DeleteSubrange(kMaxFeatures, features->size() - kMaxFeatures);
       break;
     case v1::StageEvent::kExperience:
-      if (event.experience().size() <= kMaxExperienceBytes)
+      if (event.experience().size() <= kMaxExperienceBytes) {
         results->experience = event.experience();
+      } else {
+        results->warnings.push_back(absl::StrCat("the experience that a worker made is over ",
+                                                 kMaxExperienceBytes,
+                                                 " bytes: other tasks do not learn from it"));
+      }
       break;
     case v1::StageEvent::kFinished:
       results->finished = event.finished();

@@ -138,6 +138,7 @@ void Dispatcher::EndRounds(Job& job, TaskIndex index) {
   }
   if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // that comes first
   task.update_first = granted;
+  if (Is<WantsUpdate>(task.phase)) return;  // since an earlier trial
   task.phase = WantsUpdate{};
   Emit(TaskChanged{job.id, index});
 }

@@ -14,8 +14,9 @@ namespace {
 // worker that spins this long rarely sleeps inside a run, and an idle pool soon costs nothing.
 constexpr int kSpins = 4096;
 
-// A worker's share of a loop has at most so many pieces. At the end of a loop the others may wait
-// for one.
+// A worker's share of a loop has at most so many pieces. Workers of equal speed wait for one of
+// them at most at the end of a loop; for one that the system stops, for what it had taken: up to
+// half a share.
 constexpr int64_t kPieces = 16;
 
 // Spinning only delays the others when there are more workers than cores for them.

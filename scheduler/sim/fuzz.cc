@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -151,18 +152,26 @@ absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, b
   return RunWorld(RandomScenario(seed, faults), policy, options);
 }
 
-absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy) {
+namespace {
+
+// A world at random where nothing that is measured hangs on which job was first or fast.
+Scenario Steady(uint64_t seed) {
   Scenario scenario = RandomScenario(seed, false);
-  for (size_t j = 0; j < scenario.jobs.size(); ++j) {
-    // Which task gets the trials must not hang on the order in which several are measured, nor what
-    // a model knows on how fast it is.
-    if (scenario.jobs[j].gradient) scenario.jobs[j].pipeline_depth = 1;
-    if (scenario.jobs[j].pipeline_depth > 1) scenario.jobs[j].pipeline_depth = 0;
-    scenario.jobs[j].time_limit = 0;
+  for (SimJob& job : scenario.jobs) {
+    job.time_limit = 0;
     // What the database knows at a job's start hangs on who was first: every task is its own.
-    for (size_t i = 0; i < scenario.jobs[j].tasks.size(); ++i) scenario.jobs[j].tasks[i].key = "";
-    scenario.jobs[j].device_key = "";
+    for (SimTask& task : job.tasks) task.key = "";
+    job.device_key = "";
   }
+  return scenario;
+}
+
+struct Resumed {
+  WorldResult plain, killed;
+};
+
+// Runs it undisturbed, and with the scheduler's process killed again and again.
+absl::StatusOr<Resumed> RunBoth(Scenario scenario, const std::string& policy) {
   WorldOptions options;
   options.durable = true;
   options.checks = true;
@@ -174,18 +183,66 @@ absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy
   scenario.faults.slow_messages = true;
   const absl::StatusOr<WorldResult> killed = RunWorld(scenario, policy, options);
   if (!killed.ok()) return killed.status();
-  for (const WorldResult* result : {&*plain, &*killed}) {
+  return Resumed{*plain, *killed};
+}
+
+// Of each job, how many records it has.
+std::map<std::string, int> Counts(const WorldResult& result) {
+  std::map<std::string, int> counts;
+  for (const std::string& record : result.records) ++counts[record.substr(0, record.find(' '))];
+  return counts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy) {
+  Scenario scenario = Steady(seed);
+  for (SimJob& job : scenario.jobs) {
+    // Which task gets the trials must not hang on the order in which several are measured, nor what
+    // a model knows on how fast it is.
+    if (job.gradient) job.pipeline_depth = 1;
+    if (job.pipeline_depth > 1) job.pipeline_depth = 0;
+  }
+  const absl::StatusOr<Resumed> both = RunBoth(std::move(scenario), policy);
+  if (!both.ok()) return both.status();
+  const auto& [plain, killed] = *both;
+  for (const WorldResult* result : {&plain, &killed}) {
     if (!result->violation.empty()) return result->violation;
   }
-  if (plain->records == killed->records) return std::string();
+  if (plain.records == killed.records) return std::string();
   std::vector<std::string> missing, extra;
-  std::set_difference(plain->records.begin(), plain->records.end(), killed->records.begin(),
-                      killed->records.end(), std::back_inserter(missing));
-  std::set_difference(killed->records.begin(), killed->records.end(), plain->records.begin(),
-                      plain->records.end(), std::back_inserter(extra));
-  return absl::StrCat("seed ", seed, ": after ", killed->restarts, " restarts ", missing.size(),
+  std::set_difference(plain.records.begin(), plain.records.end(), killed.records.begin(),
+                      killed.records.end(), std::back_inserter(missing));
+  std::set_difference(killed.records.begin(), killed.records.end(), plain.records.begin(),
+                      plain.records.end(), std::back_inserter(extra));
+  return absl::StrCat("seed ", seed, ": after ", killed.restarts, " restarts ", missing.size(),
                       " records are missing (", missing.empty() ? "" : missing.front(), ") and ",
                       extra.size(), " are extra (", extra.empty() ? "" : extra.front(), ")");
+}
+
+absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::string& policy) {
+  Scenario scenario = Steady(seed);
+  for (SimJob& job : scenario.jobs) {
+    job.pipeline_depth = std::max(2, job.pipeline_depth);
+    // When these end a task early hangs on what was measured.
+    job.plateau = 0;
+    job.failures = std::min(job.failures, 0.1);
+  }
+  const absl::StatusOr<Resumed> both = RunBoth(std::move(scenario), policy);
+  if (!both.ok()) return both.status();
+  const auto& [plain, killed] = *both;
+  for (const WorldResult* result : {&plain, &killed}) {
+    if (!result->violation.empty()) return result->violation;
+  }
+  const std::map<std::string, int> before = Counts(plain), after = Counts(killed);
+  if (before == after) return std::string();
+  std::string differ;
+  for (const auto& [job, count] : before) {
+    const auto other = after.find(job);
+    const int now = other == after.end() ? 0 : other->second;
+    if (now != count) absl::StrAppend(&differ, " ", job, " has ", now, " for ", count);
+  }
+  return absl::StrCat("seed ", seed, ": after ", killed.restarts, " restarts, records:", differ);
 }
 
 absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::string& policy,
@@ -207,8 +264,10 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       const absl::StatusOr<WorldResult> result = FuzzSeed(seed, policy, faults, planted);
       std::string violation = result.ok() ? result->violation : "";
       if (result.ok() && violation.empty() && seed % 4 == 0) {
-        const absl::StatusOr<std::string> resumed = CheckResume(seed, policy);
-        if (resumed.ok()) violation = *resumed;
+        for (const auto check : {CheckResume, CheckPipelinedResume}) {
+          const absl::StatusOr<std::string> resumed = check(seed, policy);
+          if (resumed.ok() && violation.empty()) violation = *resumed;
+        }
       }
       std::lock_guard lock(mutex);
       if (!result.ok()) {

@@ -17,8 +17,11 @@ absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, b
                                      Planted planted = Planted::kNone);
 
 // A job tuned with the scheduler's process killed again and again has the records of one that ran
-// undisturbed. Empty, or what differs.
+// undisturbed, if no task of it has two rounds in flight. Empty, or what differs.
 absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy);
+// Where tasks have, what the model lacks when they propose hangs on how fast all goes: the records
+// differ, but each job has as many of them. Empty, or what differs.
+absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::string& policy);
 
 struct FuzzTotals {
   int64_t seeds = 0, steps = 0, trials = 0, restarts = 0, faults = 0, lost = 0, done_jobs = 0,

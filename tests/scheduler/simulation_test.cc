@@ -89,6 +89,14 @@ TEST(SimulationTest, AResumedRunHasTheRecordsOfAnUninterruptedOne) {
   }
 }
 
+TEST(SimulationTest, AResumedPipelineHasAsManyRecords) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const absl::StatusOr<std::string> difference = CheckPipelinedResume(seed, "round_robin");
+    ASSERT_TRUE(difference.ok()) << difference.status();
+    ASSERT_EQ(*difference, "");
+  }
+}
+
 // Each planted bug must be seen within a few seeds.
 class PlantedTest : public ::testing::TestWithParam<Planted> {};
 TEST_P(PlantedTest, IsSeen) {
