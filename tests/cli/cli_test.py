@@ -307,7 +307,7 @@ class WholeRoad(unittest.TestCase):
         self.h("wait", job, check=7)
 
     def test_two_jobs_interleave(self):
-        ids = [self.h("submit", self.path / "mlp.onnx", "--trials", 6, "--batch", 2, "--force", "--seed", seed, check=0).stdout.strip()
+        ids = [self.h("submit", self.path / "mlp.onnx", "--trials", 16, "--batch", 2, "--force", "--seed", seed, check=0).stdout.strip()
                for seed in (1, 2)]
         for job in ids:
             self.h("wait", job, "--timeout", 200, check=0)
