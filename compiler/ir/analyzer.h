@@ -41,7 +41,7 @@ class Analyzer {
   bool Proves(const Expr& condition);
 
  private:
-  // linear.cc: canonical linear forms, divisions, recombination.
+  // linearize.cc: canonical linear forms; divide.cc: divisions, recombination.
   Linear Lin(const Expr& e);
   Linear LinOp(const Expr& e);
   Linear LinProduct(const Expr& e);

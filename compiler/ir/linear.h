@@ -19,5 +19,10 @@ void SortTerms(Linear& l);
 // Greatest common divisor of the coefficients; 0 without terms.
 int64_t CommonFactor(const Linear& l);
 bool IsOp(const Expr& e, Op op);
+// The form of one term, or of a constant, and whether a form is no more than a term.
+Linear Atom(Expr e);
+bool IsAtom(const Linear& l);
+// The expression of a form with its terms sorted.
+Expr Sorted(Linear l);
 
 }  // namespace heddle::ir

@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/lexer.h"
+#include "compiler/ir/literal.h"
+#include "compiler/ir/scoped.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 
@@ -38,33 +40,6 @@ class Parser {
   }
 
  private:
-  // Makes a name visible while it lives; an outer meaning comes back afterwards.
-  template <typename T>
-  class Scoped {
-   public:
-    using Map = std::unordered_map<std::string, T>;
-    Scoped(Map& map, const std::string& name, T value) : map_(map), name_(name), old_(map[name]) {
-      map_[name_] = std::move(value);
-    }
-    ~Scoped() { map_[name_] = std::move(old_); }
-    Scoped(const Scoped&) = delete;
-    Scoped& operator=(const Scoped&) = delete;
-
-   private:
-    Map& map_;
-    std::string name_;
-    T old_;
-  };
-
-  class Deeper {
-   public:
-    explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
-    ~Deeper() { --depth_; }
-
-   private:
-    int& depth_;
-  };
-
   void Advance() { token_ = lexer_.Next(); }
   bool At(std::string_view text) const {
     return token_.text == text &&
@@ -389,44 +364,10 @@ class Parser {
       return Float(negative ? -value : value, special);
     }
     if (token_.kind != TokenKind::kNumber) return Error("expected a number");
-    std::string_view text = token_.text;
-    const size_t suffix = text.find_first_of("iuf");
-    DType dtype = text.find_first_of(".e") == text.npos ? DType::kI64 : DType::kF32;
-    if (suffix != text.npos) {
-      const auto named = DTypeFromName(text.substr(suffix));
-      if (!named || IsFloat(*named) != IsFloat(dtype)) return Error("the literal's type is wrong");
-      dtype = *named;
-      text = text.substr(0, suffix);
-    }
-    return IsFloat(dtype) ? FloatLiteral(text, dtype, negative) : IntLiteral(text, dtype, negative);
-  }
-
-  absl::StatusOr<Expr> IntLiteral(std::string_view text, DType dtype, bool negative) {
-    uint64_t magnitude = 0;
-    auto [p, error] = std::from_chars(text.data(), text.data() + text.size(), magnitude);
-    const uint64_t limit = uint64_t{1} << 63;
-    if (error != std::errc() || p != text.data() + text.size() ||
-        magnitude > limit - (negative ? 0 : 1)) {
-      return Error("the integer does not fit");
-    }
-    const auto value = static_cast<int64_t>(negative ? 0 - magnitude : magnitude);
-    Expr e = Int(value, dtype);
-    if (e->int_value != value) return Error("the integer does not fit its type");
+    absl::StatusOr<Expr> literal = Literal(token_.text, negative);
+    if (!literal.ok()) return Error(std::string(literal.status().message()));
     Advance();
-    return e;
-  }
-
-  absl::StatusOr<Expr> FloatLiteral(std::string_view text, DType dtype, bool negative) {
-    // Each width is read at its own precision: via double, an f32 would be rounded twice.
-    float f32 = 0;
-    double f64 = 0;
-    const char* end = text.data() + text.size();
-    auto [p, error] = dtype == DType::kF32 ? std::from_chars(text.data(), end, f32)
-                                           : std::from_chars(text.data(), end, f64);
-    if (error != std::errc() || p != end) return Error("the number is malformed or out of range");
-    const double value = dtype == DType::kF32 ? static_cast<double>(f32) : f64;
-    Advance();
-    return Float(negative ? -value : value, dtype);
+    return literal;
   }
 
   Lexer lexer_;

@@ -15,12 +15,6 @@ namespace {
 
 // Offsets into a buffer stay far from overflow, and no machine we compile for holds more.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-constexpr int64_t kMaxThreads = 1024;  // of one axis of a GPU block, on every GPU there is
-
-bool ClaimsIndependence(LoopKind kind) {
-  return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled;
-}
-bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 
 class Verifier {
  public:
@@ -135,7 +129,7 @@ class Verifier {
   absl::Status CheckAccess(const Buffer& buffer, const std::vector<Expr>& indices) {
     if (!buffers_.count(&buffer))
       return Broken("scope", "buffer " + buffer.name + " is not visible here");
-    if (buffer.scope == Scope::kShared && !InsideGpuBlock()) {
+    if (buffer.scope == Scope::kShared && !InsideGpuBlock(loops_)) {
       return Broken("gpu", "shared memory " + buffer.name + " is used outside a GPU block");
     }
     if (indices.size() != buffer.shape.size()) {
@@ -147,13 +141,13 @@ class Verifier {
         return Broken("type", "index " + Print(indices[k]) + " is not i64");
       if (analyzer_.IsWithin(indices[k], 0, buffer.shape[k])) continue;
       return Broken("bounds", "index " + std::to_string(k) + " of " + buffer.name + ", " +
-                                  Print(indices[k]) + ", is " + Describe(indices[k]) +
+                                  Print(indices[k]) + ", is " + RangeOf(indices[k]) +
                                   ", not in 0.." + std::to_string(buffer.shape[k] - 1));
     }
     return absl::OkStatus();
   }
 
-  std::string Describe(const Expr& e) {
+  std::string RangeOf(const Expr& e) {
     const auto bounds = analyzer_.Bounds(e);
     if (!bounds) return "not bounded";
     return "in " + std::to_string(bounds->min) + ".." + std::to_string(bounds->max);
@@ -173,7 +167,7 @@ class Verifier {
     }
     if (const Prefetch* prefetch = As<Prefetch>(s)) return VisitPrefetch(s, *prefetch);
     SetPlace("barrier");
-    if (!InsideGpuBlock()) return Broken("barrier", "a barrier is outside any GPU block");
+    if (!InsideGpuBlock(loops_)) return Broken("barrier", "a barrier is outside any GPU block");
     for (const For* loop : loops_) {
       if (IsGpuThread(loop->kind))
         return Broken("barrier", "a barrier is inside the thread loop " + loop->var->name);
@@ -194,10 +188,9 @@ class Verifier {
   }
 
   absl::Status VisitFor(const For& loop) {
-    SetPlace("for " + loop.var->name + " in " + std::to_string(loop.extent) + " " +
-             std::string(Name(loop.kind)));
+    SetPlace(Describe(loop));
     HEDDLE_RETURN_IF_ERROR(DeclareVar(*loop.var, loop.extent));
-    HEDDLE_RETURN_IF_ERROR(CheckNesting(loop));
+    HEDDLE_RETURN_IF_ERROR(CheckNesting(loop, loops_));
     const auto position = analyzer_.Mark();
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
     visible_.insert(loop.var.get());
@@ -207,41 +200,6 @@ class Verifier {
     visible_.erase(loop.var.get());
     analyzer_.Restore(position);
     return status;
-  }
-
-  bool InsideGpuBlock() const {
-    for (const For* loop : loops_) {
-      if (IsGpuBlock(loop->kind)) return true;
-    }
-    return false;
-  }
-
-  absl::Status CheckNesting(const For& loop) {
-    for (const For* outer : loops_) {
-      if (outer->kind == LoopKind::kVectorized && ClaimsIndependence(loop.kind)) {
-        return Broken("nesting", "a " + std::string(Name(loop.kind)) +
-                                     " loop inside the vectorized loop " + outer->var->name);
-      }
-      if (outer->kind == LoopKind::kParallel && loop.kind == LoopKind::kParallel) {
-        return Broken("nesting", "a parallel loop inside the parallel loop " + outer->var->name);
-      }
-      if ((outer->kind == LoopKind::kParallel && IsGpu(loop.kind)) ||
-          (IsGpu(outer->kind) && loop.kind == LoopKind::kParallel)) {
-        return Broken("gpu", "parallel and GPU loops are nested");
-      }
-      if (outer->kind == loop.kind && (IsGpuBlock(loop.kind) || IsGpuThread(loop.kind))) {
-        return Broken("gpu", "the axis is already bound by " + outer->var->name);
-      }
-      if (IsGpuBlock(loop.kind) && IsGpuThread(outer->kind)) {
-        return Broken("gpu", "a block axis inside the thread axis " + outer->var->name);
-      }
-    }
-    if (!IsGpuThread(loop.kind)) return absl::OkStatus();
-    if (!InsideGpuBlock()) return Broken("gpu", "a thread axis outside any block axis");
-    if (loop.extent > kMaxThreads)
-      return Broken("gpu",
-                    "a thread axis has more than " + std::to_string(kMaxThreads) + " threads");
-    return absl::OkStatus();
   }
 
   absl::Status VisitIf(const Stmt& s, const If& branch) {
@@ -257,7 +215,7 @@ class Verifier {
   absl::Status VisitAlloc(const Alloc& alloc) {
     SetPlace("alloc " + alloc.buffer->name);
     HEDDLE_RETURN_IF_ERROR(Declare(*alloc.buffer));
-    if (alloc.buffer->scope == Scope::kShared && !InsideGpuBlock() &&
+    if (alloc.buffer->scope == Scope::kShared && !InsideGpuBlock(loops_) &&
         (level_ == Level::kLowered || !UsedInOneGpuBlock(*alloc.buffer))) {
       return Broken("gpu", "shared memory is allocated outside a GPU block");
     }
@@ -354,7 +312,7 @@ class Verifier {
       HEDDLE_RETURN_IF_ERROR(CheckExpr(iter.binding));
       if (analyzer_.IsWithin(iter.binding, 0, iter.extent)) continue;
       return Broken("binding", "iterator " + iter.var->name + " is bound to " +
-                                   Print(iter.binding) + ", " + Describe(iter.binding) +
+                                   Print(iter.binding) + ", " + RangeOf(iter.binding) +
                                    ", not in 0.." + std::to_string(iter.extent - 1));
     }
     analyzer_.Restore(position);

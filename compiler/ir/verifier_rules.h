@@ -18,6 +18,13 @@ absl::Status RuleBroken(const char* rule, const std::string& message, const std:
 // is what the operator makes of them.
 absl::Status CheckNodeType(const Expr& e);
 
+// Whether iterations of such a loop may run in any order.
+bool ClaimsIndependence(LoopKind kind);
+bool InsideGpuBlock(const std::vector<const For*>& loops);
+std::string Describe(const For& loop);
+// Rules `nesting` and `gpu` of a loop inside others, outermost first.
+absl::Status CheckNesting(const For& loop, const std::vector<const For*>& outside);
+
 // For every buffer, the loops that enclose all accesses to it, outermost first.
 using CommonLoops = std::unordered_map<const Buffer*, std::vector<const For*>>;
 CommonLoops FindCommonLoops(const Program& program);
