@@ -1,5 +1,7 @@
 #include "compiler/codegen/expr_emitter.h"
 
+#include <algorithm>
+
 #include "compiler/codegen/index.h"
 #include "compiler/codegen/math_emitter.h"
 #include "compiler/ir/visit.h"
@@ -273,10 +275,15 @@ Value* ExprEmitter::EmitLaneCompare(const ExprNode& e) {
   if (coefficient != 1 && coefficient != -1) return nullptr;
   // rest - lane > 0  <=>  lane < rest;   rest + lane > 0  <=>  lane >= 1 - rest.
   Expr limit = coefficient < 0 ? ir::FromLinear(rest) : ir::Int(1) - ir::FromLinear(rest);
-  Value* scalar = Emit(limit);
-  scalar = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, scalar, b_.getInt64(0));
-  scalar = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, scalar,
-                                    b_.getInt64(static_cast<uint64_t>(c_.lanes)));
+  Value* scalar;
+  int64_t known = 0;
+  if (ir::IsConstInt(limit, &known)) {
+    scalar = b_.getInt64(static_cast<uint64_t>(std::clamp<int64_t>(known, 0, c_.lanes)));
+  } else {
+    scalar = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, Emit(limit), b_.getInt64(0));
+    scalar = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, scalar,
+                                      b_.getInt64(static_cast<uint64_t>(c_.lanes)));
+  }
   Value* bound = Broadcast(b_.CreateTrunc(scalar, b_.getInt32Ty()));
   Value* lanes = LaneNumbers(b_.getInt32Ty());
   return coefficient < 0 ? b_.CreateICmpULT(lanes, bound) : b_.CreateICmpUGE(lanes, bound);
@@ -316,7 +323,8 @@ Value* ExprEmitter::EmitSelect(const ExprNode& e) {
     return b_.CreateSelect(condition, Broadcast(x), Broadcast(y));
   }
   if (NeedsGuard(e.args[1], c_.ranges) || NeedsGuard(e.args[2], c_.ranges)) {
-    return EmitBranches(condition, e.args[1], e.args[2]);
+    Value* value = EmitGuardedLoads(condition, e);
+    return value ? value : EmitBranches(condition, e.args[1], e.args[2]);
   }
   Value* x = Emit(e.args[1]);
   Value* y = Emit(e.args[2]);

@@ -1,6 +1,9 @@
 // Expressions and stores of the loop IR to LLVM IR. Private to this folder: includes LLVM.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "compiler/codegen/emit_context.h"
 
 namespace heddle::codegen {
@@ -40,8 +43,7 @@ class ExprEmitter {
   llvm::Value* AllLanes();
 
   // `inside`: all active lanes lie within the buffer.
-  Address MakeAddress(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
-                      bool inside = true);
+  Address MakeAddress(const ir::Buffer& buffer, const ir::Linear& index, bool inside = true);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
   bool LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
   bool IsOnStack(const ir::Buffer& buffer);
@@ -51,6 +53,16 @@ class ExprEmitter {
   llvm::Value* EmitContiguousLoad(const ir::ExprNode& e, const Address& address, llvm::Type* type,
                                   bool safe);
   llvm::Value* EmitLoad(const ir::ExprNode& e);
+  // A load whose lanes read different elements of one aligned vector: where the vector begins, and
+  // which element each lane wants.
+  struct Permutation {
+    ir::Linear start;
+    std::vector<int> pick;
+  };
+  std::optional<Permutation> AsPermutation(const ir::Buffer& buffer, const ir::Linear& index);
+  bool HasOnePlace(const ir::ExprNode& load);
+  llvm::Value* EmitGuardedLoads(llvm::Value* condition, const ir::ExprNode& e);
+  llvm::Value* Repeated(const ir::Expr& constant);
   llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);
   llvm::Value* EmitEverySecond(const Address& address, llvm::Type* type);
 
@@ -71,6 +83,10 @@ class ExprEmitter {
 
   EmitContext& c_;
   bool in_index_ = false;  // emitting the index of an access
+  // Emitting loads that may lie outside their buffers unless `guard_` holds; else they read
+  // `instead_`.
+  llvm::Value* guard_ = nullptr;
+  ir::Expr instead_;
   llvm::IRBuilder<>& b_;
 };
 

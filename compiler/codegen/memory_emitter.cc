@@ -1,4 +1,5 @@
 // Loads, stores and their addresses.
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
@@ -6,16 +7,17 @@
 #include "compiler/codegen/expr_emitter.h"
 #include "compiler/codegen/index.h"
 #include "compiler/codegen/workspace.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/visit.h"
+#include "llvm/IR/Module.h"
 
 namespace heddle::codegen {
 
 using llvm::Type;
 using llvm::Value;
 
-ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
-                                              const std::vector<ir::Expr>& indices, bool inside) {
-  ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
+ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir::Linear& linear,
+                                              bool inside) {
   const bool in_index = std::exchange(in_index_, true);
   Type* type = MemoryType(buffer.dtype);
   const int64_t size = SizeOf(buffer.dtype);
@@ -64,7 +66,8 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer,
 
 void ExprEmitter::EmitPrefetch(const ir::Prefetch& prefetch) {
   const ir::ExprNode& element = *prefetch.element;
-  const Address address = MakeAddress(*element.buffer, element.args, /*inside=*/false);
+  const ir::Linear index = LinearIndex(*element.buffer, element.args, c_.ranges);
+  const Address address = MakeAddress(*element.buffer, index, /*inside=*/false);
   Value* read = b_.getInt32(0);
   Value* second_level = b_.getInt32(2);
   Value* data = b_.getInt32(1);
@@ -167,12 +170,111 @@ Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& add
   return lanes == c_.lanes ? value : Resize(value, c_.lanes, nullptr);
 }
 
+// So are the channels of a group that several lanes share.
+std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buffer& buffer,
+                                                                   const ir::Linear& index) {
+  if (!c_.lane_var || c_.mask || IsOnStack(buffer)) return std::nullopt;
+  if (!std::has_single_bit(static_cast<unsigned>(c_.lanes)) || buffer.NumElements() % c_.lanes != 0)
+    return std::nullopt;
+  ir::Linear start, moving;  // without the lane, and with it
+  for (const auto& term : index.terms)
+    (ir::UsesVar(term.first, c_.lane_var) ? moving : start).terms.push_back(term);
+  const auto is_var = [](const auto& term) { return term.first->kind == ir::ExprKind::kVar; };
+  if (std::all_of(moving.terms.begin(), moving.terms.end(), is_var)) return std::nullopt;
+  for (const auto& [term, coefficient] : start.terms) {
+    if (coefficient % c_.lanes != 0) return std::nullopt;
+  }
+  const int64_t first = ir::FloorModInt(index.constant, c_.lanes);
+  start.constant = index.constant - first;
+  Permutation result{std::move(start), {}};
+  const ir::Expr offset = ir::FromLinear(moving);
+  for (int lane = 0; lane < c_.lanes; ++lane) {
+    const ir::Expr at = ir::Substitute(offset, {{c_.lane_var, ir::Int(lane)}});
+    int64_t element = 0;
+    if (!ir::IsConstInt(ir::Simplify(at, c_.ranges), &element)) return std::nullopt;
+    element += first;
+    if (element < 0 || element >= c_.lanes) return std::nullopt;
+    result.pick.push_back(static_cast<int>(element));
+  }
+  return result;
+}
+
+// Whether the lanes of a load read one element, elements side by side or those of one vector, and
+// its index holds no load.
+bool ExprEmitter::HasOnePlace(const ir::ExprNode& load) {
+  bool one = !IsOnStack(*load.buffer);  // whose accesses have to stay plain
+  for (const ir::Expr& index : load.args) {
+    VisitExpr(index, [&](const ir::Expr& x) { one = one && x->kind != ir::ExprKind::kLoad; });
+  }
+  if (!one || !c_.lane_var) return one;
+  const ir::Linear index = LinearIndex(*load.buffer, load.args, c_.ranges);
+  if (AsPermutation(*load.buffer, index)) return true;
+  int64_t stride = 0;
+  for (const auto& [term, coefficient] : index.terms) {
+    if (!ir::UsesVar(term, c_.lane_var)) continue;
+    if (term->kind != ir::ExprKind::kVar) return false;
+    stride += coefficient;
+  }
+  return stride == 0 || stride == 1;
+}
+
+// Where a register's worth of elements of this value lie side by side.
+Value* ExprEmitter::Repeated(const ir::Expr& constant) {
+  const auto lanes = std::bit_ceil(static_cast<unsigned>(c_.lanes));
+  const std::vector<llvm::Constant*> elements(lanes, llvm::cast<llvm::Constant>(Emit(constant)));
+  auto* type = llvm::ArrayType::get(MemoryType(constant->dtype), lanes);
+  llvm::Constant* content = llvm::ConstantArray::get(type, elements);
+  llvm::Module& module = *c_.function->getParent();
+  for (llvm::GlobalVariable& known : module.globals()) {
+    if (known.hasInitializer() && known.getInitializer() == content) return &known;
+  }
+  auto* made = new llvm::GlobalVariable(module, type, /*isConstant=*/true,
+                                        llvm::GlobalValue::PrivateLinkage, content);
+  made->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  made->setAlignment(llvm::Align(kBufferAlignment));
+  return made;
+}
+
+// `e` is select(condition, f(x), c), x a load that may lie outside its buffer unless the condition
+// holds, c a constant that f leaves as it is: padding, or padding of a relu. Then it is f(x) with c
+// read in the place of x, and no branch: a tile has dozens of such loads, and its accumulators
+// would not stay in registers across as many branches. Null if it is anything else.
+Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
+  const ir::Expr &value = e.args[1], &constant = e.args[2];
+  const bool is_constant =
+      constant->kind == ir::ExprKind::kInt || constant->kind == ir::ExprKind::kFloat;
+  if (c_.mask || guard_ || !is_constant || constant->dtype == ir::DType::kBool) return nullptr;
+  const auto outside = [&](const ir::Expr& x) {
+    return x->kind == ir::ExprKind::kLoad && !InBounds(*x->buffer, x->args, c_.ranges);
+  };
+  bool can = true;
+  VisitExpr(value, [&](const ir::Expr& x) {
+    if (outside(x)) can = can && x->dtype == constant->dtype && HasOnePlace(*x);
+  });
+  if (!can) return nullptr;
+  const ir::Expr without = ir::RewriteExpr(
+      value, [&](const ir::Expr& x) -> ir::Expr { return outside(x) ? constant : x; });
+  if (!ir::StructuralEqual(ir::Simplify(without, c_.ranges), constant)) return nullptr;
+  guard_ = condition;
+  instead_ = constant;
+  Value* result = Emit(value);
+  guard_ = nullptr;
+  return result;
+}
+
 Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
-  Address address = MakeAddress(*e.buffer, e.args);
+  const ir::Linear index = LinearIndex(*e.buffer, e.args, c_.ranges);
+  const std::optional<Permutation> permutation = AsPermutation(*e.buffer, index);
+  Address address = MakeAddress(*e.buffer, permutation ? permutation->start : index);
   Type* type = MemoryType(e.dtype);
+  if (guard_ && !InBounds(*e.buffer, e.args, c_.ranges))
+    address.pointer = b_.CreateSelect(guard_, address.pointer, Repeated(instead_));
   const bool safe = !c_.mask || InBounds(*e.buffer, e.args, c_.ranges);
   Value* value;
-  if (address.pointer && address.stride == 0) {
+  if (permutation) {
+    value = b_.CreateAlignedLoad(Widen(type), address.pointer, address.alignment);
+    value = b_.CreateShuffleVector(value, permutation->pick);
+  } else if (address.pointer && address.stride == 0) {
     value = safe ? b_.CreateAlignedLoad(type, address.pointer, address.alignment)
                  : EmitUniformLoadWhereAnyLane(address, type);
   } else if (address.pointer && address.stride == 1) {
@@ -191,7 +293,8 @@ Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
 
 void ExprEmitter::EmitStore(const ir::Store& store) {
   Value* value = Emit(store.value);
-  Address address = MakeAddress(*store.buffer, store.indices);
+  Address address =
+      MakeAddress(*store.buffer, LinearIndex(*store.buffer, store.indices, c_.ranges));
   Type* type = MemoryType(store.buffer->dtype);
   if (!c_.lane_var) {
     if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, type);

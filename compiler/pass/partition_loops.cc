@@ -1,6 +1,7 @@
 #include "compiler/pass/partition_loops.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_set>
 
 #include "compiler/ir/fold.h"
@@ -62,7 +63,8 @@ class Partitioner {
       return MakeStmt(For{loop.var, loop.extent, loop.kind, RunFused(loop.body, var, {})});
     if (parts.empty()) return MakeStmt(For{loop.var, loop.extent, loop.kind, Run(loop.body)});
     std::vector<Stmt> result;
-    for (Span span : parts) result.push_back(Run(Part(loop, span, result.empty())));
+    for (Span span : parts) result.push_back(Part(loop, span, result.empty()));
+    for (size_t k : LongestFirst(parts)) result[k] = Run(result[k]);
     return MakeSeq(std::move(result));
   }
 
@@ -86,15 +88,27 @@ class Partitioner {
         const std::vector<Span> parts = Parts(body, term, bounds->max + 1);
         if (parts.empty()) continue;
         std::vector<Stmt> result;
-        for (Span span : parts) {
-          const Expr inside = And(Le(Int(span.begin), term), Lt(term, Int(span.end)));
-          const Stmt part = result.empty() ? body : names_.Clone(body);
-          result.push_back(MakeStmt(If{inside, RunFused(part, var, done)}));
+        for (size_t k = 0; k < parts.size(); ++k)
+          result.push_back(k == 0 ? body : names_.Clone(body));
+        for (size_t k : LongestFirst(parts)) {
+          const Expr inside = And(Le(Int(parts[k].begin), term), Lt(term, Int(parts[k].end)));
+          result[k] = MakeStmt(If{inside, RunFused(result[k], var, done)});
         }
         return MakeSeq(std::move(result));
       }
     }
     return Run(body);
+  }
+
+  // The order in which parts are cut further: guards cost most where most iterations are, so what
+  // may still be copied is copied there first.
+  static std::vector<size_t> LongestFirst(const std::vector<Span>& parts) {
+    std::vector<size_t> order(parts.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return parts[a].end - parts[a].begin > parts[b].end - parts[b].begin;
+    });
+    return order;
   }
 
   // Where the values [0, extent) of `term` are cut; empty if they are not, or if that would cost

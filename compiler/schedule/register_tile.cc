@@ -21,9 +21,8 @@ constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loo
 // A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
 // set (the size of a page: such caches are indexed by the address within it).
 constexpr int64_t kSetPeriod = 4096;
-// Rows of pixels that share a set and are a few more than its ways do no harm (14 of 12: 2 %), but
-// then the second level is read at every visit (16 of 12: 50 % slower).
-constexpr int64_t kSpareWays = 2;
+// Rows of pixels that share a set and are more than its ways come from the second level at every
+// visit, beside the weights (14 of 12: 20 % slower where the weights come from there too).
 constexpr int64_t kStepsPerVisit = 4;      // the unrolled ones
 constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
 
@@ -179,7 +178,7 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
     loads += count;
     if (!load.vector) {
       scalars += count * 4;
-      if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod + kSpareWays)
+      if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod)
         again += count * static_cast<double>(ir::kLineBytes) / kStepsPerVisit;
     }
     // A vector operand that other tiles use again streams from the second-level cache.
@@ -269,9 +268,6 @@ RegisterTile TileModel::BestTile() const {
   // best.
   auto sizes = [&](size_t i) {
     if (i >= rows.size()) return std::vector<int64_t>{1};
-    // Padding that is asked for at every load is decided where a row begins and ends if the tile
-    // does not reach along the row.
-    if (guarded_ && rows.size() > 1 && i == 0) return std::vector<int64_t>{1};
     std::vector<int64_t> descending = TileSizes(spatial_[rows[i]].extent);
     std::sort(descending.rbegin(), descending.rend());
     return descending;

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/lower.h"
@@ -306,7 +307,42 @@ TEST(Registers, AccumulatorsOfATileNeverTouchMemory) {
     std::string assembly = TileAssembly(columns);
     EXPECT_THAT(assembly, HasSubstr("vfmadd")) << columns;
     EXPECT_THAT(assembly, AllOf(Not(HasSubstr("rsp")), Not(HasSubstr("rbp")))) << columns;
+    // A tail is a narrower vector: nothing is blended.
+    EXPECT_THAT(assembly, Not(HasSubstr("blend"))) << columns;
   }
+}
+
+// A tile of four rows of a product with a padded operand. Which rows are padding depends on the
+// parallel loop; the loads read zeros instead, without a branch for each.
+TEST(Registers, PaddingOfATileIsReadWithoutBranches) {
+  const ir::Program lowered = Lowered(R"(
+program kernel(A: f32[20, 8], B: f32[3, 8, 32]) -> (C: f32[20, 32]) {
+  alloc acc : f32[20, 32] local {
+    for i in 5 parallel {
+      for r in 3 { for k in 8 { for ii in 4 unrolled { for j0 in 2 unrolled { for j1 in 16 vectorized {
+        block conv(vi < 20 spatial = ((i * 4) + ii), vj < 32 spatial = ((j0 * 16) + j1), vr < 3 reduce = r, vk < 8 reduce = k) sum init 0.0 {
+          acc[vi, vj] = (select(((1 <= (vi + vr)) && ((vi + vr) < 21)), A[((vi + vr) - 1), vk], 0.0) * B[vr, vk, vj])
+        }
+      } } } } }
+      for ci in 4 unrolled { for cj in 32 vectorized {
+        block copy(wi < 20 spatial = ((i * 4) + ci), wj < 32 spatial = cj) { C[wi, wj] = acc[wi, wj] }
+      } }
+    }
+  }
+})");
+  std::string assembly;
+  LlvmOptions options;
+  options.assembly = &assembly;
+  const auto artifact = CompileLlvm({lowered}, Target("llvm -mcpu=x86-64-v4"), options);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const size_t begin = assembly.find("kernel.parallel0.loops:");
+  ASSERT_NE(begin, std::string::npos);
+  assembly = assembly.substr(begin, assembly.find(".Lfunc_end", begin) - begin);
+  EXPECT_THAT(assembly, AllOf(HasSubstr("vfmadd"), HasSubstr("cmov")));
+  // Of the loops, and whether there is an iteration at all.
+  int jumps = 0;
+  for (const auto line : absl::StrSplit(assembly, '\n')) jumps += line.substr(0, 2) == "\tj";
+  EXPECT_LE(jumps, 8) << assembly;
 }
 
 }  // namespace

@@ -132,6 +132,26 @@ TEST(PartitionLoops, DecidesGuardsOfWhatAParallelLoopWasFusedFrom) {
   EXPECT_EQ(stores, 10 + 7) << ir::Print(*lowered);
 }
 
+// Where not all guards can be decided, those of most iterations are.
+TEST(PartitionLoops, TheInteriorIsCutBeforeItsBorders) {
+  auto lowered = Lower(Parsed(R"(program p(A: f32[10, 170]) -> (O: f32[10, 170]) {
+    for i in 10 { for r in 3 { for j in 170 unrolled {
+      block b(v < 10 spatial = i, w < 170 spatial = j, u < 3 reduce = r) sum init 0.0 {
+        O[v, w] = select(((1 <= (v + u)) && ((((v + u) < 11) && (1 <= (w + u))) && ((w + u) < 171))), A[((v + u) - 1), ((w + u) - 1)], 0.0)
+      }
+    } } } })"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  int interiors = 0;
+  ir::VisitStmt(lowered->body, [&](const ir::Stmt& s) {
+    auto* loop = ir::As<ir::For>(s);
+    if (loop == nullptr || loop->extent != 8) return true;
+    ++interiors;
+    EXPECT_THAT(ir::Print(s), Not(HasSubstr("select")));
+    return false;
+  });
+  EXPECT_EQ(interiors, 1) << ir::Print(*lowered);
+}
+
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
   auto count_loops = [](int extent) {
     std::string n = std::to_string(extent);
