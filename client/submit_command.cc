@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "client/commands.h"
+#include "client/job_options.h"
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
@@ -17,6 +19,9 @@
 
 namespace heddle::client {
 namespace {
+
+constexpr absl::Duration kImportWait = absl::Seconds(30);
+constexpr absl::Duration kImportPoll = absl::Milliseconds(100);
 
 int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::string& model) {
   const absl::StatusOr<graph::FusedGraph> fused = PrepareModel(model, FromProto(spec.options()));
@@ -86,6 +91,26 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   return kDone;
 }
 
+// Whether the deadline can be met is known once the model is imported, which takes a moment.
+void TellDeadline(const ServiceClient& client, const std::string& id) {
+  const absl::Time give_up = absl::Now() + kImportWait;
+  while (true) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(id);
+    if (!job.ok()) return;
+    if (job->state() != v1::JOB_IMPORTING) {
+      fmt::print(stderr, "deadline {}\n", DeadlineText(*job, absl::Now()));
+      for (const std::string& warning : job->warnings()) fmt::print(stderr, "{}\n", warning);
+      return;
+    }
+    if (absl::Now() > give_up) {
+      fmt::print(stderr,
+                 "not imported yet; `heddle show {}` tells whether its deadline will be met\n", id);
+      return;
+    }
+    absl::SleepFor(kImportPoll);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model) {
@@ -145,6 +170,10 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
     fmt::print("{}\n", *job);
     fmt::print(stderr, "submitted {} for {}; next: heddle watch {}\n", spec->name(), spec->target(),
                *job);
+  }
+  if (spec->deadline_unix_ns() > 0) {
+    std::fflush(stdout);
+    TellDeadline(client, *job);
   }
   return kDone;
 }

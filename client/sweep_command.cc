@@ -27,6 +27,7 @@ constexpr auto kPoll = std::chrono::milliseconds(200);
 // A service that restarts is back within seconds; one that is away for longer is gone.
 constexpr int kMostMissedPolls = 150;
 constexpr int64_t kMaxRecords = 10000000;
+constexpr char kUnderWay[] = "running";  // the state of a row without results yet
 
 constexpr std::pair<v1::StageKind, const char*> kStages[] = {
     {v1::STAGE_IMPORT, "import"},   {v1::STAGE_PROPOSE, "propose"}, {v1::STAGE_BUILD, "build"},
@@ -41,6 +42,7 @@ struct Running {
   size_t combination;
   std::string job;
   int missed_polls = 0;
+  bool over = false;
 };
 
 class SweepRun {
@@ -57,7 +59,8 @@ class SweepRun {
   absl::Status Load();
   absl::Status Save() const;
   absl::Status RunAll(const ServiceClient& client);
-  absl::Status Poll(const ServiceClient& client, Running* running, bool* over);
+  absl::StatusOr<std::string> Begin(const ServiceClient& client, size_t combination) const;
+  absl::Status Poll(const ServiceClient& client, Running* running);
   json RowOf(const ServiceClient& client, const v1::Job& job) const;
   json Document() const;
   std::string ToCsv() const;
@@ -265,7 +268,7 @@ absl::Status SweepRun::Save() const {
   return WriteFile(PathOf("sweep.json"), Document().dump(1) + "\n");
 }
 
-absl::Status SweepRun::Poll(const ServiceClient& client, Running* running, bool* over) {
+absl::Status SweepRun::Poll(const ServiceClient& client, Running* running) {
   const absl::StatusOr<v1::Job> job = client.GetJob(running->job);
   if (!job.ok()) {
     return absl::IsUnavailable(job.status()) && ++running->missed_polls <= kMostMissedPolls
@@ -274,7 +277,7 @@ absl::Status SweepRun::Poll(const ServiceClient& client, Running* running, bool*
   }
   running->missed_polls = 0;
   if (!IsFinal(job->state())) return absl::OkStatus();
-  *over = true;
+  running->over = true;
   const Combination& combination = combinations_[running->combination];
   json& row = rows_[running->combination];
   row = RowOf(client, *job);
@@ -290,6 +293,20 @@ absl::Status SweepRun::Poll(const ServiceClient& client, Running* running, bool*
   return Save();
 }
 
+// The job that a killed run left behind, or a new one; another service may have that number, too.
+absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t combination) const {
+  v1::JobSpec spec = combinations_[combination].spec;
+  const json& row = rows_[combination];
+  if (!row.is_null() && row["state"] == kUnderWay) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(row.value("job", ""));
+    v1::JobSpec theirs = job.ok() ? job->spec() : v1::JobSpec();
+    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" is another time now
+    const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);
+    if (!ended && theirs.SerializeAsString() == spec.SerializeAsString()) return job->id();
+  }
+  return client.Submit(spec, model_);
+}
+
 absl::Status SweepRun::RunAll(const ServiceClient& client) {
   std::deque<size_t> waiting;
   for (size_t i = 0; i < combinations_.size(); ++i) {
@@ -300,25 +317,26 @@ absl::Status SweepRun::RunAll(const ServiceClient& client) {
   while (status.ok() && (!waiting.empty() || !running.empty()) && !Interrupted()) {
     while (status.ok() && !waiting.empty() &&
            running.size() < static_cast<size_t>(options_.parallel)) {
-      const absl::StatusOr<std::string> job =
-          client.Submit(combinations_[waiting.front()].spec, model_);
-      status = job.status();
-      if (status.ok()) running.push_back({.combination = waiting.front(), .job = *job});
+      const size_t next = waiting.front();
       waiting.pop_front();
+      const absl::StatusOr<std::string> job = Begin(client, next);
+      status = job.status();
+      if (!status.ok()) break;
+      running.push_back({.combination = next, .job = *job});
+      rows_[next] = {
+          {"parameters", combinations_[next].parameters}, {"state", kUnderWay}, {"job", *job}};
+      status = Save();
     }
     std::this_thread::sleep_for(kPoll);
-    for (size_t r = 0; status.ok() && r < running.size();) {
-      bool over = false;
-      status = Poll(client, &running[r], &over);
-      if (over) {
-        running.erase(running.begin() + static_cast<std::ptrdiff_t>(r));
-      } else {
-        ++r;
-      }
+    for (Running& one : running) {
+      if (status.ok()) status = Poll(client, &one);
     }
+    std::erase_if(running, [](const Running& one) { return one.over; });
     if (status.ok() && service_ != nullptr) status = service_->CheckAlive();
   }
-  for (const Running& left : running) (void)client.CancelJob(left.job, "the sweep ended");
+  for (const Running& left : running) {
+    if (client.CancelJob(left.job, "the sweep ended").ok()) rows_[left.combination] = json();
+  }
   return status;
 }
 

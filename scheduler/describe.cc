@@ -120,7 +120,8 @@ std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, a
   };
   if (estimate.finish == absl::InfiniteFuture())
     return absl::StrCat(kDeadlineWarning, text(job.params.deadline),
-                        " is missed: the job is paused; resume it");
+                        job.paused ? " is missed: the job is paused; resume it"
+                                   : " cannot be met: there is no device for the job");
   const absl::Duration late = estimate.finish - job.params.deadline;
   return absl::StrCat(kDeadlineWarning, text(job.params.deadline),
                       " cannot be met: expected to end ", text(estimate.finish), ", ",

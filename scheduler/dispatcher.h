@@ -21,7 +21,8 @@
 // rounds in flight, that is at most depth - 1 of them. Propose and update of a task still run one
 // at a time, on one chain of search states. An update learns the oldest rounds as soon as they are
 // measured as a whole, and comes first, unless nothing of the task would be left to measure
-// meanwhile; so each is learned once, in order. A profile stage takes no candidates of rounds that
+// meanwhile; so each is learned once, in order. (One that was given up after faults is made up for
+// by the next.) A profile stage takes no candidates of rounds that
 // were proposed after it had started.
 //
 // Tasks of different live jobs with the same workload, target and device key are partners: they are
@@ -84,6 +85,10 @@ class Dispatcher {
   static int TrialBudget(const Job& job);
   // The same of a job whose tasks have so many known records.
   static int TrialBudget(const JobParams& params, absl::Span<const int> known);
+
+  // When the job should be done as things stand: InfiniteFuture while it is paused, or there is no
+  // device for it.
+  absl::Time ExpectedEnd(const Job& job, absl::Time now) const;
 
   // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for time alone.
   absl::Time NextWake(absl::Time now) const;

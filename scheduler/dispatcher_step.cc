@@ -120,6 +120,18 @@ void Dispatcher::Proceed() {
   }
 }
 
+absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {
+  if (job.paused) return absl::InfiniteFuture();
+  // A tracker that does not answer says nothing about devices.
+  const bool no_device =
+      Is<Tuning>(job.phase) && tracker_problem_.empty() && slot_index_.Count(job.lane) == 0;
+  const absl::Time measured =
+      no_device ? absl::InfiniteFuture() : forecast_.Finish(job, policy_->HonoursDeadlines(), now);
+  const absl::Duration left = job.params.time_limit - Tuned(job, now);
+  return std::min(measured, now + std::max(absl::ZeroDuration(), left) +
+                                forecast_.Stage(job, v1::STAGE_COMPILE, std::nullopt, 1));
+}
+
 // Says when the deadline seems out of reach, or in reach again, or much farther than was said.
 void Dispatcher::CheckDeadline(const Job& job) {
   if (job.params.deadline == absl::InfiniteFuture()) return;
@@ -136,19 +148,19 @@ void Dispatcher::CheckDeadline(const Job& job) {
     WakeAt(job.id, said.look);
   }
   if (!over && (job.paused || Is<Importing>(job.phase))) return;
-  if (!over && now_ < said.next) return;
-  // A paused job ends at no time that anybody knows.
-  const absl::Time finish = forecast_.Finish(job, policy_->HonoursDeadlines(), now_);
+  if (!over && now_ < said.next) return WakeAt(job.id, said.next);
+  const absl::Time finish = ExpectedEnd(job, now_);
+  const bool never = finish == absl::InfiniteFuture();
   // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
-  const absl::Duration margin = (finish - now_) / 10;
+  const absl::Duration margin = never ? absl::ZeroDuration() : (finish - now_) / 10;
   said.next = now_ + std::min(kLeastLook, margin / 10);
   const bool late = over || finish > deadline + (said.late ? -margin : margin);
   // Once it is over, only twice as late is news.
   const absl::Time said_before = over ? said.finish + (said.finish - deadline) : said.finish;
   const bool farther = late && said.late && finish > said_before + 2 * margin;
   // The first is always told: what was said before a restart may not hold any more.
-  const bool paused = (said.finish == absl::InfiniteFuture()) != (finish == absl::InfiniteFuture());
-  if (said.told && late == said.late && !farther && !paused) return;
+  const bool other = (said.finish == absl::InfiniteFuture()) != never;
+  if (said.told && late == said.late && !farther && !other) return;
   said.told = true, said.late = late, said.finish = finish;
   Emit(DeadlineEstimate{job.id, late, finish});
 }

@@ -134,7 +134,7 @@ struct JobChanged {
 struct DeadlineEstimate {
   JobId job;
   bool late = false;
-  absl::Time finish;  // as predicted now; InfiniteFuture while the job is paused
+  absl::Time finish;  // as predicted now; see Dispatcher::ExpectedEnd
 };
 // The task goes on with the search state of another job's, as it is now.
 struct TakeSearch {

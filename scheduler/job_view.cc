@@ -62,11 +62,15 @@ v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) co
   view.set_trials(trials);
   view.set_trials_budget(budget);
   const int done_here = trials - data.trials_before;
-  if (std::holds_alternative<Tuning>(job.phase) && !job.paused && done_here > 0) {
-    const absl::Duration eta = (now - data.tuning_since) * remaining / done_here;
+  const bool deadline = job.params.deadline != absl::InfiniteFuture();
+  if (std::holds_alternative<Tuning>(job.phase) && !job.paused && (deadline || done_here > 0)) {
+    // With a deadline, what its warning goes by; else at the pace so far.
     const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
-    view.set_eta_ms(
-        absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), std::min(eta, limit))));
+    const absl::Duration eta =
+        deadline ? dispatcher.ExpectedEnd(job, now) - now
+                 : std::min(limit, (now - data.tuning_since) * remaining / done_here);
+    if (eta != absl::InfiniteDuration())
+      view.set_eta_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), eta)));
   }
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;

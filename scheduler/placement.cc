@@ -133,9 +133,11 @@ void Dispatcher::TakeSlots(const SlotsChanged& event) {
   for (int lane = 0; lane < slot_index_.lanes(); ++lane)
     forecast_.SetSlots(lane, slot_index_.Count(lane), slot_index_.Displaced(lane));
   for (const auto& [id, job] : jobs_) {
+    // What begins depends on the devices there are, and when it will be done.
     const bool tuned_out = std::holds_alternative<Tuning>(job.phase) && job.queue.empty() &&
-                           !job.params.device_key.empty();
-    if (!job.final() && !tuned_out) Touch(id);  // what begins depends on the devices there are
+                           !job.params.device_key.empty() &&
+                           job.params.deadline == absl::InfiniteFuture();
+    if (!job.final() && !tuned_out) Touch(id);
   }
 }
 
@@ -260,7 +262,9 @@ void Dispatcher::Start(const WorkItem& work, const SlotInfo& slot) {
   stage.worker_class = DurationModel::ClassId(
       absl::StrCat(slot.target, "|", slot.device_key, "|", slot.cores.size()));
   slot_index_.Hold(slot.id, slot.host, slot.cores);
-  ready_.CountStart(work.device ? job.lane : SlotIndex::CpuLane(work.kind, job.params));
+  // Work of both CPU lanes is passed over by what takes a slot that would suit it.
+  ready_.CountStart(work.device ? job.lane : SlotIndex::kCpuLane);
+  if (!work.device && slot.builds_cuda) ready_.CountStart(SlotIndex::kCudaBuildLane);
   const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
   policy_->Started(work, job, live);
   Emit(std::move(start));

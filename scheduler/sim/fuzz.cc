@@ -21,10 +21,14 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kSkipUpdate, "skip-update"},   {Planted::kLearnEarly, "learn-early"},
     {Planted::kOverrun, "overrun"}};
 const char* const kTargets[] = {"llvm -mcpu=a", "llvm -mcpu=b"};
+constexpr char kGpuTarget[] = "cuda -arch=sm_90";
 
 void AddHost(int host, Dice* dice, Scenario* scenario) {
   const std::string worker = absl::StrCat("w", host), name = absl::StrCat("h", host);
-  const std::string target = kTargets[host == 0 ? 0 : dice->Below(2)];
+  const int shape = dice->Below(6);
+  const bool gpu = shape == 5;
+  const bool compiler = gpu || dice->Likely(0.5);  // for GPUs
+  const std::string target = gpu ? kGpuTarget : kTargets[host == 0 ? 0 : dice->Below(2)];
   const double speed = dice->Likely(0.3) ? dice->Between(0.5, 2) : 1;
   auto slot = [&](const std::string& id, bool device, std::vector<int> cores) {
     SimSlot made;
@@ -34,10 +38,11 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
     made.info.cores = std::move(cores);
     made.info.device_key = device ? absl::StrCat("key-", target) : "";
     made.info.target = device ? target : "";
+    made.info.builds_cuda = compiler;
     made.speed = speed;
     scenario->slots.push_back(std::move(made));
   };
-  switch (dice->Below(5)) {
+  switch (shape) {
     case 0:  // one core
       slot("cpu0", false, {0});
       slot("profile0", true, {0});
@@ -57,6 +62,11 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
       slot("profile1", true, {1});
       slot("profile2", true, {2});
       slot("profile1-2", true, {1, 2});
+      break;
+    case 5:  // a GPU, which has no cores
+      slot("cpu0", false, {0});
+      slot("cpu1", false, {1});
+      slot("cuda0", true, {});
       break;
     default:
       for (int c = 0; c < 3; ++c) slot(absl::StrCat("cpu", c), false, {c});

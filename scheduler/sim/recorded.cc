@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "scheduler/policy.h"
 #include "scheduler/sim/json_reader.h"
+#include "scheduler/target_match.h"
 
 namespace heddle::sim {
 namespace {
@@ -146,18 +147,10 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   job.device_key = spec.value("device_key", "");
   job.gradient = false;
   job.force = true;
-  job.threads = 1;
-  std::vector<std::string> words;
-  for (const std::string& word :
-       std::vector<std::string>(absl::StrSplit(spec.value("target", ""), ' '))) {
-    if (word.rfind("-threads=", 0) == 0) {
-      job.threads = std::stoi(word.substr(9));
-    } else {
-      words.push_back(word);
-    }
-  }
-  for (const std::string& word : words)
-    absl::StrAppend(&job.target, job.target.empty() ? "" : " ", word);
+  const auto needs = scheduler::ParseTargetNeeds(spec.value("target", ""));
+  if (!needs.ok()) throw std::runtime_error(std::string(needs.status().message()));
+  job.target = needs->device_target;
+  job.threads = needs->threads;
   Spans spans;
   for (const Json& stage : json.value("timeline", Json::array())) {
     const int64_t begin = stage.at("start_unix_ns").get<int64_t>(),

@@ -12,6 +12,7 @@ bool World::Held(const SlotId& id) const {
 }
 
 bool World::Share(const SlotInfo& a, const SlotInfo& b) {
+  if (a.id == b.id) return true;  // a GPU's slot has no cores
   return a.host == b.host && std::any_of(a.cores.begin(), a.cores.end(), [&](int core) {
            return std::find(b.cores.begin(), b.cores.end(), core) != b.cores.end();
          });

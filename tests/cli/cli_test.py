@@ -306,6 +306,14 @@ class WholeRoad(unittest.TestCase):
         self.h("cancel", job, check=0)
         self.h("wait", job, check=7)
 
+    def test_a_deadline_out_of_reach_is_told_at_once(self):
+        done = self.h("submit", self.path / "mlp.onnx", "--trials", 100000, "--force", "--deadline", "10m", check=0)
+        job = done.stdout.strip()
+        self.h("cancel", job, check=0)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assertIn("will be missed by", done.stderr)
+        self.assertIn("cannot be met", done.stderr)
+
     def test_two_jobs_interleave(self):
         ids = [self.h("submit", self.path / "mlp.onnx", "--trials", 16, "--batch", 2, "--force", "--seed", seed, check=0).stdout.strip()
                for seed in (1, 2)]
@@ -343,38 +351,6 @@ class WholeRoad(unittest.TestCase):
         workers = json.loads(self.h("devices", "--json", check=0).stdout)["workers"]
         kinds = {slot["slot"]["kind"] for worker in workers for slot in worker["slots"]}
         self.assertEqual(kinds, {"cpu", "device"})
-
-
-class Sweep(unittest.TestCase):
-    def test_all_combinations_once(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory)
-            heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
-            out = path / "out"
-            args = ("sweep", path / "mlp.onnx", "-o", out, "--data", path / "data", "--strategy", "random", "--trials", "2,4",
-                    "--server", "127.0.0.1:9", "--parallel", 2)
-            done = heddle(*args, "--seed", "1,2", check=0)
-            lines = done.stdout.strip().splitlines()
-            self.assertEqual(lines[0].split(",")[:6], ["trials", "strategy", "seed", "state", "wall_s", "measured"], done.stdout)
-            self.assertEqual((out / "sweep.csv").read_text(), done.stdout)
-            document = json.loads((out / "sweep.json").read_text())
-            rows = document["rows"]
-            found = [tuple(row["parameters"][name] for name in ("trials", "strategy", "seed")) for row in rows]
-            self.assertEqual(found, [("2", "random", "1"), ("2", "random", "2"), ("4", "random", "1"), ("4", "random", "2")])
-            for row in rows:
-                self.assertEqual(row["state"], "done")
-                self.assertGreater(row["latency_ms"], 0)
-                self.assertGreater(row["stage_s"]["profile"], 0)
-            # Each measured for itself: twice the trials, not what the first one left in the database.
-            self.assertGreater(rows[2]["measured"], rows[0]["measured"])
-            self.assertEqual((out / "sweep.svg").read_text().count("<title>"), 4)
-            # What is done is not done again; what is new is.
-            again = heddle(*args, "--seed", "1,2", "--json", check=0)
-            self.assertEqual(json.loads(again.stdout)["rows"], rows)
-            self.assertIn("4 of them done already", again.stderr)
-            (path / "other.onnx").write_bytes((path / "mlp.onnx").read_bytes())
-            other = heddle("sweep", path / "other.onnx", "-o", out, check=2)
-            self.assertIn("choose another directory", other.stderr)
 
 
 class TuneInOneGo(unittest.TestCase):

@@ -34,8 +34,9 @@ def write_npy(path, shape, value=0.5):
 class Service:
     """heddle-scheduler --embedded for the life of a test class."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, *flags):
         self.directory = pathlib.Path(directory)
+        self.flags = flags
         self.start()
 
     def start(self):
@@ -44,7 +45,7 @@ class Service:
         self.log = open(self.directory / "log", "ab")
         self.process = subprocess.Popen(
             [str(BIN / "heddle-scheduler"), "--embedded", "--listen", "127.0.0.1:0", "--port-file", str(port_file),
-             "--data", str(self.directory / "data")], stdout=self.log, stderr=self.log)
+             "--data", str(self.directory / "data"), *self.flags], stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + 60
         while not (port_file.exists() and port_file.read_text().strip()):
             if self.process.poll() is not None or time.monotonic() > deadline:

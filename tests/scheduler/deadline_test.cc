@@ -23,6 +23,32 @@ class DeadlineTest : public DispatcherTest {
     Step(JobSubmitted{JobId{id}, params});
     End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
   }
+  static std::vector<DeadlineEstimate> Told(const std::vector<Decision>& decisions) {
+    std::vector<DeadlineEstimate> told;
+    for (const Decision& decision : decisions) {
+      if (const auto* one = std::get_if<DeadlineEstimate>(&decision)) told.push_back(*one);
+    }
+    return told;
+  }
+  // Eight devices on a job that has time for that; `now_` then is `later` after its first estimate.
+  void BeginOnEightDevices(absl::Duration later) {
+    for (int i = 0; i < 8; ++i) {
+      slots_.push_back(CpuSlot(absl::StrCat("c", i), {i}));
+      slots_.push_back(DeviceSlot(absl::StrCat("d", i), {i + 8}));
+    }
+    Step(SlotsChanged{slots_, ""});
+    JobParams params = Params(400, 40);  // a second each; all of them are measured by 400 s
+    params.deadline = now_ + absl::Seconds(200);
+    Start(1, params, {{0, 0, 0, "a", 1}});
+    ASSERT_TRUE(job().queue.empty()) << "its one task is in flight";
+    now_ += later;
+  }
+  // All but one go; the devices are d0..d7.
+  std::vector<Decision> LoseDevices() {
+    std::erase_if(slots_, [](const SlotInfo& slot) { return slot.device && slot.id.slot != "d0"; });
+    return Step(SlotsChanged{slots_, ""});
+  }
+  std::vector<SlotInfo> slots_;
   int Running(int64_t job, v1::StageKind kind) {
     int count = 0;
     for (const auto& [id, stage] : dispatcher_.live())
@@ -37,7 +63,9 @@ class PredictiveTest : public DeadlineTest {
 };
 
 TEST_F(DeadlineTest, ADeadlineIsLookedAtThoughNothingHappens) {
-  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});  // no device ever comes
+  std::vector<SlotInfo> slots = {CpuSlot("cpu0", {0}), DeviceSlot("d", {1})};
+  slots[1].usable = false;  // and never will be
+  Step(SlotsChanged{slots, ""});
   JobParams params = Params();
   params.deadline = now_ + absl::Hours(1);
   Start(1, params, {{0, 0, 0, "a", 1}});
@@ -45,12 +73,65 @@ TEST_F(DeadlineTest, ADeadlineIsLookedAtThoughNothingHappens) {
   int wakes = 0;
   for (; !late && wakes < 100 && now_ < params.deadline; ++wakes) {
     now_ = std::min(dispatcher_.NextWake(now_), params.deadline);
-    for (const Decision& decision : Step(Tick{})) {
-      if (const auto* told = std::get_if<DeadlineEstimate>(&decision)) late |= told->late;
-    }
+    for (const DeadlineEstimate& told : Told(Step(Tick{}))) late |= told.late;
   }
   EXPECT_TRUE(late);
   EXPECT_LT(wakes, 100);
+}
+
+TEST_F(DeadlineTest, WhatHappensIsTakenIntoTheEstimateAtOnce) {
+  BeginOnEightDevices(absl::Seconds(5));
+  const std::vector<DeadlineEstimate> told = Told(LoseDevices());
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].late);
+}
+
+// Right after an estimate none is made; the next one follows soon, not when it is looked at anyway.
+TEST_F(DeadlineTest, WhatHappensRightAfterAnEstimateIsToldSoon) {
+  BeginOnEightDevices(absl::Milliseconds(100));
+  const absl::Time lost = now_;
+  std::vector<DeadlineEstimate> told = Told(LoseDevices());
+  EXPECT_TRUE(told.empty());
+  for (int wakes = 0; told.empty() && wakes < 10; ++wakes) {
+    now_ = dispatcher_.NextWake(now_);
+    told = Told(Step(Tick{}));
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].late);
+  EXPECT_LT(now_ - lost, absl::Seconds(2));
+}
+
+TEST_F(DeadlineTest, WithoutADeviceNoneCanBeMet) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  JobParams params = Params();
+  params.deadline = now_ + absl::Hours(10);
+  Step(JobSubmitted{JobId{1}, params});
+  std::vector<DeadlineEstimate> told =
+      Told(End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].late);
+  EXPECT_THAT(DescribeEstimate(job(), told[0], now_, now_), HasSubstr("there is no device"));
+  now_ += absl::Seconds(1);
+  told = Told(Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_FALSE(told[0].late);
+}
+
+// Tuning that stops in time lets a deadline be met, however many trials there would be.
+TEST_F(DeadlineTest, ATimeLimitBoundsTheEstimate) {
+  for (const bool limited : {false, true}) {
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""}, now_);
+    JobParams params = Params(10'000);
+    params.deadline = now_ + absl::Hours(1);
+    if (limited) params.time_limit = absl::Minutes(30);
+    dispatcher.Step(JobSubmitted{JobId{1}, params}, now_);
+    const AttemptId import = dispatcher.live().begin()->first;
+    const std::vector<DeadlineEstimate> told = Told(dispatcher.Step(
+        StageFinished{import, {}, true, Imported{{{0, 0, 0, "a", 1}}, "key"}}, now_));
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].late, !limited);
+  }
 }
 
 // A warning from before a restart may hold no more, and nobody else knows that it was given.
@@ -64,13 +145,9 @@ TEST_F(DeadlineTest, TheFirstEstimateIsToldThoughTheDeadlineCanBeMet) {
   restored.tasks.resize(1);
   restored.tasks[0].key = "a";
   dispatcher_.Restore(restored);
-  std::vector<DeadlineEstimate> told;
-  for (int i = 0; i < 2; ++i) {
-    for (const Decision& decision : Step(Tick{})) {
-      if (const auto* one = std::get_if<DeadlineEstimate>(&decision)) told.push_back(*one);
-    }
-  }
+  std::vector<DeadlineEstimate> told = Told(Step(Tick{}));
   ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(Told(Step(Tick{})).empty());
   EXPECT_FALSE(told[0].late);
 }
 
@@ -83,9 +160,7 @@ TEST_F(DeadlineTest, APausedJobIsToldAtItsDeadline) {
   std::vector<DeadlineEstimate> told;
   for (int wakes = 0; told.empty() && wakes < 100; ++wakes) {
     now_ = dispatcher_.NextWake(now_);
-    for (const Decision& decision : Step(Tick{})) {
-      if (const auto* one = std::get_if<DeadlineEstimate>(&decision)) told.push_back(*one);
-    }
+    told = Told(Step(Tick{}));
   }
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(told[0].late);

@@ -63,6 +63,28 @@ TEST_F(DeadlineWarningTest, IsOneAfterARestart) {
   EXPECT_THAT(Warnings(), ElementsAre(now));
 }
 
+// What the job's line says about its deadline and what its warning says go by the same estimate.
+TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
+  SlotInfo cpu, device;
+  cpu.id = {"w", "c"};
+  device.id = {"w", "d"};
+  device.device = true;
+  device.target = "llvm -mcpu=a";
+  device.device_key = "key";
+  device.cores = {1};
+  Feed(SlotsChanged{{cpu, device}, ""});
+  const AttemptId import = dispatcher_.live().begin()->first;
+  Payload payload;
+  payload.imported.add_tasks()->set_key("a");
+  payload.known.resize(1);
+  Feed(StageFinished{import, {}, true, Imported{{{0, 0, 0, "a", 1}}, ""}}, payload);
+  const absl::Time end = dispatcher_.ExpectedEnd(*dispatcher_.FindJob(id_), now_);
+  ASSERT_LT(end, absl::InfiniteFuture());
+  EXPECT_EQ(book_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
+  Feed(SlotsChanged{{cpu}, ""});
+  EXPECT_EQ(book_.View(dispatcher_, id_, now_).eta_ms(), 0) << "without a device nobody knows";
+}
+
 TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
   book_.SetDeadlineWarning(id_, Estimate(true, 12));
   book_.SetDeadlineWarning(id_, Estimate(false, 5));
