@@ -47,6 +47,10 @@ constexpr double kAmple = 10;
 // left of the horizon than it takes alone, and so many times that idle time: stages of others that
 // are not interrupted, and stages that take longer than predicted, delay it.
 constexpr double kGaps = 1.1;
+// Faults hold up a job that is alone, where others would go on: it takes longer by so many times
+// the share of slot seconds that stages ended by faults had, up to so much. The share is that of
+// about the latest kMemory seconds.
+constexpr double kTrouble = 6, kMostTrouble = 0.5, kMemory = 1000, kNoTrouble = 100;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
@@ -159,6 +163,11 @@ class Predictive : public Policy {
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
     PlannedJob& known = jobs_[job.id.value];
     --known.live;
+    if (!stage.cancelled) {
+      // Candidates without an answer: a fault ended it.
+      (stage.candidates.empty() ? worked_ : lost_) += absl::ToDoubleSeconds(now - stage.started);
+      if (worked_ + lost_ > kMemory) worked_ /= 2, lost_ /= 2;
+    }
     if (stage.kind == v1::STAGE_PROFILE && !known.measured) {
       known.measured = true;
       deadlines_.Look();
@@ -186,6 +195,11 @@ class Predictive : public Policy {
     double served = 0;  // seconds of all slots of a lane
     int running = 0;    // jobs
   };
+
+  // By how much faults lengthen what a job takes that is alone.
+  double Alone() const {
+    return 1 + std::min(kMostTrouble, kTrouble * lost_ / (worked_ + lost_ + kNoTrouble));
+  }
 
   static int64_t PriorityOf(const Job& job) {
     return 31 - std::clamp(job.params.priority, -32, 31);
@@ -244,7 +258,7 @@ class Predictive : public Policy {
       }
     }
     const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
-    const absl::Time critical = end - absl::Seconds(span + kGaps * (span - load.share_s));
+    const absl::Time critical = end - absl::Seconds(Alone() * span + kGaps * (span - load.share_s));
     if (critical <= now) {
       group->urgency = kCriticalPath;
     } else {
@@ -326,7 +340,8 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
-  DeadlineWatch deadlines_;  // of running jobs
+  double worked_ = 0, lost_ = 0;  // slot seconds: see kTrouble
+  DeadlineWatch deadlines_;       // of running jobs
   std::vector<JobId> stale_;
 };
 

@@ -156,7 +156,7 @@ void ReadJob(const Reader& read, const Json& json, const std::string& path, cons
   job.gradient = allocation == "gradient";
   read.Integer(json, path, "trials", 1, 100'000, &job.trials);
   read.Integer(json, path, "batch", 1, 1024, &job.batch);
-  read.Integer(json, path, "pipeline_depth", 1, 64, &job.pipeline_depth);
+  read.Integer(json, path, "pipeline_depth", 0, 64, &job.pipeline_depth);
   read.Integer(json, path, "max_devices", 0, 1 << 20, &job.max_devices);
   read.Integer(json, path, "threads", 0, 4096, &job.threads);
   read.Text(json, path, "target", &job.target);

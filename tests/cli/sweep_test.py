@@ -53,7 +53,7 @@ class Sweep(unittest.TestCase):
             service = Service(path)
             try:
                 out = path / "out"
-                args = ("sweep", path / "mlp.onnx", "-o", out, "--seed", "1,2", "--trials", "8", "--parallel", "2", "--server", service.address)
+                args = ("sweep", path / "mlp.onnx", "-o", out, "--seed", "1,2", "--trials", "5", "--parallel", "2", "--server", service.address)
                 sweep = subprocess.Popen([str(BIN / "heddle"), *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 rows, limit = [], time.monotonic() + 60
                 while len(rows) < 2 and time.monotonic() < limit:
@@ -82,7 +82,7 @@ class Replay(unittest.TestCase):
                 jobs = []
                 for seed in (1, 2):
                     heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
-                    flags = ("--trials", 8, "--batch", 4, "--force", "--seed", seed)
+                    flags = ("--trials", 6, "--batch", 3, "--force", "--seed", seed)
                     jobs.append(heddle("submit", path / "mlp.onnx", *flags, server=service.address, check=0).stdout.strip())
                 for job in jobs:
                     heddle("wait", job, "--timeout", 200, server=service.address, check=0)

@@ -29,7 +29,7 @@ Scenario Parsed(const std::string& text) {
   return *scenario;
 }
 
-WorldResult Run(const Scenario& scenario, const std::string& policy, bool spans = false) {
+WorldResult Simulate(const Scenario& scenario, const std::string& policy, bool spans = false) {
   WorldOptions options;
   options.spans = spans;
   const absl::StatusOr<WorldResult> result = RunWorld(scenario, policy, options);
@@ -41,11 +41,11 @@ WorldResult Run(const Scenario& scenario, const std::string& policy, bool spans 
 // tenth.
 TEST(PolicyTest, TenantsShareTheMachines) {
   const Scenario scenario = *ReadScenario(absl::StrCat(kScenarios, "/tenants.json"));
-  const WorldResult result = Run(scenario, "predictive");
+  const WorldResult result = Simulate(scenario, "predictive");
   for (size_t single : {scenario.jobs.size() - 2, scenario.jobs.size() - 1}) {
     Scenario alone = scenario;
     alone.jobs = {scenario.jobs[single]};
-    const WorldResult all = Run(alone, "predictive");
+    const WorldResult all = Simulate(alone, "predictive");
     const double own = all.jobs[0].end - all.jobs[0].arrival;
     const double shared = result.jobs[single].end - result.jobs[single].arrival;
     EXPECT_LE(shared, 3.3 * own) << scenario.jobs[single].name;
@@ -60,13 +60,13 @@ TEST(PolicyTest, PriorityGoesFirstWithinATenant) {
       "times": {"profile": {"per": "candidate", "constant": 1}},
       "jobs": [{"count": 2, "tasks": 4, "trials": 32}]})");
     scenario.jobs[static_cast<size_t>(high)].priority = 3;
-    const WorldResult result = Run(scenario, "predictive");
+    const WorldResult result = Simulate(scenario, "predictive");
     EXPECT_LT(result.jobs[static_cast<size_t>(high)].end,
               0.8 * result.jobs[static_cast<size_t>(1 - high)].end);
     // Between tenants it says nothing.
     scenario.jobs[0].user = "ann";
     scenario.jobs[1].user = "bob";
-    const WorldResult apart = Run(scenario, "predictive");
+    const WorldResult apart = Simulate(scenario, "predictive");
     EXPECT_NEAR(apart.jobs[0].end / apart.jobs[1].end, 1, 0.2);
   }
 }
@@ -85,7 +85,7 @@ TEST(PolicyTest, NobodyStarvesByPredictions) {
                  {"name": "large", "count": 4, "tasks": 20, "trials": 128, "priority": 10}]})";
       const Scenario scenario = Parsed(
           absl::StrReplaceAll(text, {{"PROFILE", absl::StrCat(profile)}, {"PATIENT", patient}}));
-      const WorldResult result = Run(scenario, "predictive");
+      const WorldResult result = Simulate(scenario, "predictive");
       EXPECT_LT(result.jobs[0].end, 0.5 * result.seconds) << patient << ", profile " << profile;
     }
   }
@@ -101,7 +101,7 @@ TEST(PolicyTest, ATurnGoesFromUpdateToBuilds) {
     "jobs": [{"count": 2}, {"tasks": 3, "arrival": 5}]})");
   for (const char* policy : {"round_robin", "predictive"}) {
     std::vector<RanStage> cpu;
-    for (const RanStage& stage : Run(scenario, policy, true).stages) {
+    for (const RanStage& stage : Simulate(scenario, policy, true).stages) {
       if (stage.kind != v1::STAGE_PROFILE && stage.task >= 0) cpu.push_back(stage);
     }
     std::sort(cpu.begin(), cpu.end(),
@@ -131,7 +131,7 @@ TEST(PolicyTest, AJobIsSplitOverDevices) {
         "jobs": [{"pipeline_depth": 0, "batch": 32, "trials": 128, "tasks": TASKS}]})";
       const Scenario scenario =
           Parsed(absl::StrReplaceAll(text, {{"DEVICES", absl::StrCat(devices)}, {"TASKS", tasks}}));
-      seconds[devices] = Run(scenario, "predictive").seconds;
+      seconds[devices] = Simulate(scenario, "predictive").seconds;
     }
     EXPECT_GT(seconds[1] / seconds[4], 3.5) << tasks << " tasks";
   }
