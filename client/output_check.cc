@@ -14,6 +14,8 @@
 #include "client/npy.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
+#include "compiler/ir/fold.h"
+#include "compiler/ir/target.h"
 
 namespace heddle::client {
 
@@ -67,6 +69,14 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
     read(int8_t{});
   else
     read(uint8_t{});
+  if (const auto half = ir::DTypeFromName(dtype); half && ir::IsHalf(*half)) {
+    values.clear();
+    for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+      uint16_t bits;
+      std::memcpy(&bits, bytes.data() + i, sizeof bits);
+      values.push_back(ir::HalfValue(bits, *half));
+    }
+  }
   return values;
 }
 
@@ -104,7 +114,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
   const std::vector<runtime::KernelSpec>& kernels = executor.manifest().kernels;
   const bool winograd = std::any_of(kernels.begin(), kernels.end(),
                                     [](const runtime::KernelSpec& k) { return k.winograd; });
-  const double tolerance = codegen::ToleranceFor(winograd).relative;
+  const absl::StatusOr<ir::Target> target = ir::ParseTarget(executor.manifest().target);
+  const double tolerance = codegen::ToleranceFor(winograd, target.ok() && target->tf32).relative;
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];

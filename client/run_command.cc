@@ -14,6 +14,7 @@
 #include "client/npy.h"
 #include "client/output_check.h"
 #include "client/profile.h"
+#include "compiler/ir/fold.h"
 
 namespace heddle::client {
 namespace {
@@ -65,6 +66,8 @@ std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
     fill(float{}, unit);
   else if (spec.dtype == "f64")
     fill(double{}, unit);
+  else if (const auto half = ir::DTypeFromName(spec.dtype); half && ir::IsHalf(*half))
+    fill(uint16_t{}, [&] { return ir::HalfBits(static_cast<float>(unit()), *half); });
   else if (spec.dtype == "i32")
     fill(int32_t{}, small);
   else if (spec.dtype == "i64")

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle::internal {
@@ -33,17 +34,11 @@ double ReadElement(DType dtype, const void* data, int64_t i) {
       return static_cast<const float*>(data)[i];
     case DType::kF64:
       return static_cast<const double*>(data)[i];
+    case DType::kF16:
+    case DType::kBF16:
+      return ir::HalfValue(static_cast<const uint16_t*>(data)[i], dtype);
   }
   return 0;
-}
-
-template <typename T>
-void AppendFloatDifferences(const void* a, const void* b, int64_t count, const Tolerance& tolerance,
-                            std::vector<int64_t>& elements) {
-  const T *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
-  for (int64_t i = 0; i < count; ++i) {
-    if (!codegen::Close(x[i], y[i], tolerance)) elements.push_back(i);
-  }
 }
 
 // Elements in which two outputs differ.
@@ -52,10 +47,11 @@ std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const 
   std::vector<int64_t> elements;
   if (std::memcmp(a, b, buffer.SizeBytes()) == 0) return elements;
   const int64_t count = buffer.NumElements();
-  if (buffer.dtype == DType::kF32) {
-    AppendFloatDifferences<float>(a, b, count, tolerance, elements);
-  } else if (buffer.dtype == DType::kF64) {
-    AppendFloatDifferences<double>(a, b, count, tolerance, elements);
+  if (ir::IsFloat(buffer.dtype)) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double x = ReadElement(buffer.dtype, a, i), y = ReadElement(buffer.dtype, b, i);
+      if (!codegen::Same(buffer.dtype, x, y, tolerance)) elements.push_back(i);
+    }
   } else {
     const int64_t size = ir::SizeOf(buffer.dtype);
     const char *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);

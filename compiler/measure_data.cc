@@ -18,6 +18,7 @@ using ir::DType;
 // Quiet NaNs no arithmetic produces by itself: found in an output, they were left there.
 constexpr uint32_t kPoison32 = 0x7fe5a5a5;
 constexpr uint64_t kPoison64 = 0x7ffca5a5a5a5a5a5;
+constexpr uint16_t kPoison16 = 0x7fe5;  // likewise, as f16 and as bf16
 // Integers have no such value: they hold another one in each of two runs, and what is not written
 // differs. No bools either.
 constexpr char kPoisonBytes[] = {'\x5a', '\x33'};
@@ -26,6 +27,8 @@ void Poison(const ir::Buffer& buffer, void* data, int run) {
     std::fill_n(static_cast<uint32_t*>(data), buffer.NumElements(), kPoison32);
   } else if (buffer.dtype == DType::kF64) {
     std::fill_n(static_cast<uint64_t*>(data), buffer.NumElements(), kPoison64);
+  } else if (ir::IsHalf(buffer.dtype)) {
+    std::fill_n(static_cast<uint16_t*>(data), buffer.NumElements(), kPoison16);
   } else {
     std::memset(data, kPoisonBytes[run], buffer.SizeBytes());
   }
@@ -43,6 +46,7 @@ int64_t Find(const ir::Buffer& buffer, const void* data, T wanted) {
 int64_t FindPoison(const ir::Buffer& buffer, const void* data) {
   if (buffer.dtype == DType::kF32) return Find<uint32_t>(buffer, data, kPoison32);
   if (buffer.dtype == DType::kF64) return Find<uint64_t>(buffer, data, kPoison64);
+  if (ir::IsHalf(buffer.dtype)) return Find<uint16_t>(buffer, data, kPoison16);
   return -1;
 }
 

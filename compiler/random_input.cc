@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "compiler/ir/fold.h"
+
 namespace heddle::internal {
 namespace {
 
@@ -31,6 +33,10 @@ void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random) {
       return FillWith<float>(buffer, data, real);
     case ir::DType::kF64:
       return FillWith<double>(buffer, data, real);
+    case ir::DType::kF16:
+    case ir::DType::kBF16:
+      return FillWith<uint16_t>(
+          buffer, data, [&] { return ir::HalfBits(static_cast<float>(real()), buffer.dtype); });
   }
 }
 

@@ -311,6 +311,7 @@ double KindCode(ir::LoopKind kind) {
   if (kind == ir::LoopKind::kParallel) return 4;
   if (ir::IsGpuThread(kind)) return 5;
   if (kind == ir::LoopKind::kVThread) return 6;
+  if (kind == ir::LoopKind::kTensor) return 8;
   return 7;
 }
 

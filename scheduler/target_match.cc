@@ -13,7 +13,7 @@ constexpr int kMaxThreads = 256;          // as compiler/ir/target.h
 constexpr size_t kMaxTargetBytes = 4096;  // feature lists are long, but not longer
 
 bool KnownOption(absl::string_view kind, absl::string_view name) {
-  if (kind == "cuda") return name == "-arch";
+  if (kind == "cuda") return name == "-arch" || name == "-tf32";
   return name == "-mcpu" || name == "-mattr" || name == "-triple" || name == "-threads" ||
          name == "-winograd";
 }
@@ -51,7 +51,8 @@ absl::StatusOr<TargetNeeds> ParseTargetNeeds(std::string_view target) {
       }
       continue;
     }
-    if (option.first == "-winograd") continue;  // what a device is does not depend on it
+    // What a device is does not depend on these.
+    if (option.first == "-winograd" || option.first == "-tf32") continue;
     if (option.first == "-mcpu" || option.first == "-arch") has_processor = true;
     if (option.second == "native") {
       return absl::InvalidArgumentError(

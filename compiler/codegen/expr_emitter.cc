@@ -35,6 +35,9 @@ Type* ExprEmitter::MemoryType(DType dtype) {
       return b_.getFloatTy();
     case DType::kF64:
       return b_.getDoubleTy();
+    case DType::kF16:  // refused before (llvm_backend.cc)
+    case DType::kBF16:
+      return nullptr;
   }
   return nullptr;
 }

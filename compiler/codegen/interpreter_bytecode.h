@@ -2,9 +2,10 @@
 // interpreter_run.cc executes.
 //
 // One file of 64-bit registers; a register holds an i64 (also bools and narrower integers, already
-// wrapped), an f64, or an f32 in its lower half. Index arithmetic is taken apart by loop level:
-// what an outer loop determines is computed when that loop advances, so that an access in an
-// innermost loop costs one instruction (address = register + register * constant).
+// wrapped), an f64, or an f32 (also the value of an f16 or bf16) in its lower half. Index
+// arithmetic is taken apart by loop level: what an outer loop determines is computed when that loop
+// advances, so that an access in an innermost loop costs one instruction (address = register +
+// register * constant).
 #pragma once
 
 #include <cstdint>
@@ -53,20 +54,25 @@ enum class Code : uint16_t {
   kCheckIndex,  // fails unless 0 <= a < imm; b is the dimension
   kForget,      // all elements of the buffer become unwritten
   kSetAxis,     // the GPU axis sub is at a (races only)
-  kBarrier,     // imm 0: of a block, 1: a launch begins or ends (races only)
+  kBarrier,  // imm 0: of a block, but for dst fetches; 1: a launch begins or ends; 2: a fetch ends
+             // (races only)
   kLoadU8,
   kLoadI8,
   kLoadI32,
   kLoadI64,
   kLoadF32,
-  kLoadF64,  // dst = element
+  kLoadF64,
+  kLoadF16,
+  kLoadBF16,  // dst = element
   kLoadCheckedF32,
   kLoadChecked,  // fails where unwritten; dtype of the buffer
   kStoreI8,
   kStoreI32,
   kStoreI64,
   kStoreF32,
-  kStoreF64,       // element = dst
+  kStoreF64,
+  kStoreF16,
+  kStoreBF16,      // element = dst
   kSumF32,         // element += dst
   kSumProductF32,  // element a += dst * register imm
   // Floats.

@@ -18,6 +18,7 @@ using ir::Op;
 namespace {
 
 constexpr size_t kMaxBuffers = UINT16_MAX;  // what an instruction can name
+constexpr int kThreadAxis = 3;              // threadIdx.x
 
 // The race detector's number of the loop's axis, or -1.
 int GpuAxis(ir::LoopKind kind) {
@@ -62,10 +63,10 @@ absl::StatusOr<int> BytecodeCompiler::NewValue(const Expr& e) {
       return IntConstant(e->int_value);
     case ExprKind::kFloat: {
       Register value{0};
-      if (e->dtype == DType::kF32) {
-        value.f = static_cast<float>(e->float_value);
-      } else {
+      if (e->dtype == DType::kF64) {
         value.d = e->float_value;
+      } else {
+        value.f = static_cast<float>(e->float_value);
       }
       return Constant(value, {-kHuge, kHuge});
     }
@@ -227,10 +228,21 @@ int BytecodeCompiler::LoadElement(const ir::Buffer& buffer, const Address& addre
     case DType::kF64:
       code = Code::kLoadF64;
       break;
+    case DType::kF16:
+      code = Code::kLoadF16;
+      break;
+    case DType::kBF16:
+      code = Code::kLoadBF16;
+      break;
   }
   if (checked) code = buffer.dtype == DType::kF32 ? Code::kLoadCheckedF32 : Code::kLoadChecked;
-  return Fresh(
-      {code, static_cast<uint16_t>(id), 0, address.base, address.var, address.coefficient});
+  // The threads of a warp read each other's elements of a tensor product.
+  const bool others = in_tensor_ && thread_ >= 0 && buffer.scope != ir::Scope::kLocal;
+  if (others) Emit({Code::kSetAxis, kThreadAxis, 0, IntConstant(-1)});
+  const int reg =
+      Fresh({code, static_cast<uint16_t>(id), 0, address.base, address.var, address.coefficient});
+  if (others) Emit({Code::kSetAxis, kThreadAxis, 0, thread_});
+  return reg;
 }
 
 void BytecodeCompiler::StoreElement(const ir::Buffer& buffer, const Address& address, int value) {
@@ -248,6 +260,12 @@ void BytecodeCompiler::StoreElement(const ir::Buffer& buffer, const Address& add
     case DType::kF64:
       code = Code::kStoreF64;
       break;
+    case DType::kF16:
+      code = Code::kStoreF16;
+      break;
+    case DType::kBF16:
+      code = Code::kStoreBF16;
+      break;
     default:
       break;
   }
@@ -258,6 +276,19 @@ void BytecodeCompiler::StoreElement(const ir::Buffer& buffer, const Address& add
 // ---- Statements ----
 
 absl::Status BytecodeCompiler::Visit(const ir::Stmt& s) {
+  const auto* around = ir::As<ir::For>(s);
+  const bool fetch = options_.check_races && !in_fetch_ &&
+                     (ir::As<ir::If>(s) || (around && ir::IsGpuThread(around->kind))) &&
+                     ir::StoresShared(s);
+  if (!fetch) return VisitAny(s);
+  in_fetch_ = true;
+  HEDDLE_RETURN_IF_ERROR(VisitAny(s));
+  in_fetch_ = false;
+  Emit({Code::kBarrier, 0, 0, 0, 0, 2});
+  return absl::OkStatus();
+}
+
+absl::Status BytecodeCompiler::VisitAny(const ir::Stmt& s) {
   if (const auto* loop = ir::As<ir::For>(s)) return VisitFor(*loop);
   if (const auto* block = ir::As<ir::Block>(s)) return VisitBlock(*block);
   if (const auto* store = ir::As<ir::Store>(s)) return VisitStore(*store);
@@ -278,7 +309,8 @@ absl::Status BytecodeCompiler::Visit(const ir::Stmt& s) {
     for (const ir::Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(Visit(child));
     return absl::OkStatus();
   }
-  if (ir::As<ir::Barrier>(s) && options_.check_races) Emit({Code::kBarrier});
+  const auto* barrier = ir::As<ir::Barrier>(s);
+  if (barrier && options_.check_races) Emit({Code::kBarrier, 0, barrier->late});
   return absl::OkStatus();  // a prefetch has no effect
 }
 
@@ -293,7 +325,11 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   // A loop of one thread is as good as none.
   const bool sets = axis >= 0 && (axis < 3 || loop.extent > 1);
   if (sets) Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, var});
+  if (axis == kThreadAxis) thread_ = var;
+  if (loop.kind == ir::LoopKind::kTensor) in_tensor_ = true;
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  if (axis == kThreadAxis) thread_ = -1;
+  if (loop.kind == ir::LoopKind::kTensor) in_tensor_ = false;
   const bool down = options_.reverse_parallel && loop.kind == ir::LoopKind::kParallel;
   const std::vector<Instruction> prologue = std::move(levels_.back().prologue);
   levels_.pop_back();

@@ -107,6 +107,7 @@ class BytecodeCompiler {
 
   // ---- Statements ----
   absl::Status Visit(const ir::Stmt& s);
+  absl::Status VisitAny(const ir::Stmt& s);
   absl::Status VisitFor(const ir::For& loop);
   absl::Status VisitStore(const ir::Store& store);
   absl::Status VisitBlock(const ir::Block& block);
@@ -118,6 +119,9 @@ class BytecodeCompiler {
   Bytecode out_;
   size_t num_inputs_ = 0;
   int gpu_loops_ = 0;              // around the current statement
+  int thread_ = -1;                // register of the threadIdx.x loop around it, -1: none
+  bool in_tensor_ = false;         // a tensor loop is around it
+  bool in_fetch_ = false;          // it is part of a fetch
   std::vector<Instruction> code_;  // of the innermost open loop's body
   std::vector<LoopLevel> levels_;
   std::vector<int> level_of_;                   // by register

@@ -52,6 +52,10 @@ inline Register LoadAny(const Memory& m, ir::DType dtype, uint64_t element) {
     case ir::DType::kF64:
       r.d = Read<double>(m, element);
       break;
+    case ir::DType::kF16:
+    case ir::DType::kBF16:
+      r.f = ir::HalfValue(Read<uint16_t>(m, element), dtype);
+      break;
   }
   return r;
 }
@@ -62,6 +66,8 @@ inline Register Convert(Register value, ir::DType from, ir::DType to) {
     // Straight to the narrow type: via double, a large integer would be rounded twice.
     if (to == ir::DType::kF32) {
       r.f = static_cast<float>(value.i);
+    } else if (ir::IsHalf(to)) {
+      r.f = static_cast<float>(ir::RoundFloat(static_cast<float>(value.i), to));
     } else if (to == ir::DType::kF64) {
       r.d = static_cast<double>(value.i);
     } else {
@@ -69,9 +75,9 @@ inline Register Convert(Register value, ir::DType from, ir::DType to) {
     }
     return r;
   }
-  const double x = from == ir::DType::kF32 ? static_cast<double>(value.f) : value.d;
-  if (to == ir::DType::kF32) {
-    r.f = static_cast<float>(x);
+  const double x = from == ir::DType::kF64 ? value.d : static_cast<double>(value.f);
+  if (to == ir::DType::kF32 || ir::IsHalf(to)) {
+    r.f = static_cast<float>(ir::RoundFloat(x, to));
   } else if (to == ir::DType::kF64) {
     r.d = x;
   } else {

@@ -120,6 +120,10 @@ class PointEvaluator {
       case DType::kF64:
         v.d = static_cast<const double*>(data)[element];
         break;
+      case DType::kF16:
+      case DType::kBF16:
+        v.d = ir::HalfValue(static_cast<const uint16_t*>(data)[element], dtype);
+        break;
     }
     return v;
   }
@@ -213,8 +217,9 @@ class PointEvaluator {
     if (!ir::IsFloat(e->dtype))
       return Value{from_float ? ir::FloatToInt(v.d, e->dtype) : ir::WrapInt(v.i, e->dtype), 0};
     if (from_float) return Value{0, ir::RoundFloat(v.d, e->dtype)};
-    return Value{0, e->dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v.i))
-                                            : static_cast<double>(v.i)};
+    return Value{0, e->dtype == DType::kF64
+                        ? static_cast<double>(v.i)
+                        : ir::RoundFloat(static_cast<double>(static_cast<float>(v.i)), e->dtype)};
   }
 
   std::unordered_map<const ir::Buffer*, const void*> inputs_;

@@ -16,13 +16,18 @@ class RaceDetector {
   // in particular, as what no loop of the axis encloses may be shared out among its threads.
   void SetAxis(int axis, int64_t value) {
     position_[axis] = value;
-    if (axis < 3) ++interval_;  // another block, or another iteration of it
+    if (axis < 3) ++interval_, come_ = fetch_;  // another block, or another iteration of it
     thread_ = (position_[3] + 1) + ((position_[4] + 1) << 20) + ((position_[5] + 1) << 40);
     block_ = position_[0] + (position_[1] << 32) + (position_[2] << 48);
   }
-  void Barrier() { ++interval_; }
+  // All fetches but the last `late` have come.
+  void Barrier(int late) {
+    ++interval_;
+    come_ = late == 0 ? fetch_ : fetch_ - 1 - late;
+  }
+  void EndFetch() { ++fetch_; }
   // A launch begins or ends.
-  void NewLaunch() { ++interval_, ++launch_; }
+  void NewLaunch() { ++interval_, ++launch_, come_ = fetch_; }
 
   // One buffer. `shared` memory is watched within a block between barriers, `global` memory also
   // between blocks of a launch, and an element of a `local` buffer belongs to one thread.
@@ -40,6 +45,7 @@ class RaceDetector {
     // the interval (launch, for blocks) it happened in; 0 is before all.
     struct Side {
       int64_t interval = 0, thread = 0, launch = 0, block = 0;
+      int64_t fetch = 0;  // of a write
       bool many_threads = false, many_blocks = false;
     };
     struct Touch {
@@ -54,6 +60,7 @@ class RaceDetector {
     Watch::Touch& touch = watch.touches_[element];
     const bool clean = !Conflicts(watch, touch.write);
     Note(watch, touch.read);
+    touch.read.fetch = 0;
     return clean;
   }
   bool Write(Watch& watch, uint64_t element) {
@@ -71,6 +78,8 @@ class RaceDetector {
   bool Conflicts(const Watch& watch, const Watch::Side& side) const {
     if (side.interval == Interval(watch) && (side.many_threads || side.thread != thread_))
       return true;
+    if (watch.scope_ == ir::Scope::kShared && side.fetch > come_ && side.thread != thread_)
+      return true;
     return watch.scope_ == ir::Scope::kGlobal && side.launch == launch_ &&
            (side.many_blocks || side.block != block_);
   }
@@ -79,6 +88,7 @@ class RaceDetector {
     side.many_threads = side.interval == interval && (side.many_threads || side.thread != thread_);
     side.many_blocks = side.launch == launch_ && (side.many_blocks || side.block != block_);
     side.interval = interval;
+    side.fetch = fetch_;
     side.thread = thread_;
     side.launch = launch_;
     side.block = block_;
@@ -87,6 +97,7 @@ class RaceDetector {
   int64_t position_[6] = {0, 0, 0, -1, -1, -1};
   int64_t thread_ = 0, block_ = 0;
   int64_t interval_ = 1, launch_ = 1;
+  int64_t fetch_ = 1, come_ = 0;  // the one being made, the last that has come
 };
 
 }  // namespace heddle::codegen

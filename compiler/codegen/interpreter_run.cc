@@ -237,7 +237,9 @@ void Machine::Execute() {
         races_.SetAxis(in.sub, r[in.a].i);
         break;
       case Code::kBarrier:
-        in.imm == 0 ? races_.Barrier() : races_.NewLaunch();
+        if (in.imm == 0) races_.Barrier(in.dst);
+        if (in.imm == 1) races_.NewLaunch();
+        if (in.imm == 2) races_.EndFetch();
         break;
 #define HEDDLE_LOAD(code, field, type)                                                           \
   case code: {                                                                                   \
@@ -253,6 +255,13 @@ void Machine::Execute() {
         HEDDLE_LOAD(Code::kLoadF32, f, float)
         HEDDLE_LOAD(Code::kLoadF64, d, double)
 #undef HEDDLE_LOAD
+      case Code::kLoadF16:
+      case Code::kLoadBF16: {
+        const uint64_t e = element();
+        if (e >= memory[in.sub].elements) return Fail(Fault::kOutside, in, static_cast<int64_t>(e));
+        r[in.dst] = LoadAny(memory[in.sub], bytecode_.buffers[in.sub]->dtype, e);
+        break;
+      }
       case Code::kLoadCheckedF32: {
         const uint64_t e = element();
         if (!CheckRead(in, memory[in.sub], e)) return;
@@ -278,6 +287,14 @@ void Machine::Execute() {
         HEDDLE_STORE(Code::kStoreF32, f, float)
         HEDDLE_STORE(Code::kStoreF64, d, double)
 #undef HEDDLE_STORE
+      case Code::kStoreF16:
+      case Code::kStoreBF16: {
+        const uint64_t e = element();
+        if (!CheckWrite(in, memory[in.sub], e)) return;
+        const DType dtype = in.code == Code::kStoreF16 ? DType::kF16 : DType::kBF16;
+        Write<uint16_t>(memory[in.sub], e, ir::HalfBits(r[in.dst].f, dtype));
+        break;
+      }
       case Code::kSumF32: {
         const uint64_t e = element();
         const Memory& m = memory[in.sub];

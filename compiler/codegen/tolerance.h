@@ -43,10 +43,26 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 // are merged into one product (graph/merge_products.h): zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
-// Of a kernel or, with any Winograd kernel in it, of a model. A model's outputs are compared by
+// Products of f32 rounded to tf32 (a target's -tf32=on). Rounding to 11 bits moves each factor by
+// at most 2^-11, 2^-11 / 3 in the root of the mean square or so, and a product by about 2.5e-4 of
+// its size. Of inputs in [-1, 1] a product's size is 1/3, so a sum of K is off by 8e-5
+// sqrt(K): 5.6e-3 for the longest here, 4608; of ten million elements the worst are off by five
+// times that, 2.8e-2, of results that reach 100. Products of f16 and bf16 are exact in f32, sums
+// are rounded as f32 is: their tolerance is the direct one.
+inline constexpr Tolerance kTf32Tolerance = {1e-3, 3e-2};
+
+// Of a kernel or, with any such kernel in it, of a model. A model's outputs are compared by
 // `relative` alone, relative to the largest magnitude of the output.
-inline constexpr Tolerance ToleranceFor(bool winograd) {
-  return winograd ? kWinogradTolerance : kDirectTolerance;
+inline constexpr Tolerance ToleranceFor(bool winograd, bool tf32 = false) {
+  return tf32 ? kTf32Tolerance : winograd ? kWinogradTolerance : kDirectTolerance;
+}
+
+// Numbers stored as 16-bit floats that differ by what f32 allows may round to neighbours: a unit of
+// their last place, 2^-10 or 2^-7 of the number, and that of the smallest normal one.
+inline Tolerance Stored(ir::DType dtype, Tolerance tolerance) {
+  if (dtype == ir::DType::kF16) tolerance.relative += 0x1p-10, tolerance.absolute += 0x1p-24;
+  if (dtype == ir::DType::kBF16) tolerance.relative += 0x1p-7;
+  return tolerance;
 }
 
 inline bool Close(double a, double b, const Tolerance& tolerance = kDirectTolerance) {
@@ -59,7 +75,7 @@ inline bool Close(double a, double b, const Tolerance& tolerance = kDirectTolera
 // Elements of one buffer: integers and bools are exact, whatever the schedule.
 inline bool Same(ir::DType dtype, double a, double b,
                  const Tolerance& tolerance = kDirectTolerance) {
-  return ir::IsFloat(dtype) ? Close(a, b, tolerance) : a == b;
+  return ir::IsFloat(dtype) ? Close(a, b, Stored(dtype, tolerance)) : a == b;
 }
 
 }  // namespace heddle::codegen

@@ -49,6 +49,9 @@ Scalar ReadElement(DType dtype, const char* data, int64_t index) {
       return {0, Read<float>(data, index)};
     case DType::kF64:
       return {0, Read<double>(data, index)};
+    case DType::kF16:
+    case DType::kBF16:
+      return {0, ir::HalfValue(Read<uint16_t>(data, index), dtype)};
   }
   return {};
 }
@@ -74,6 +77,9 @@ void WriteElement(DType dtype, char* data, int64_t index, Scalar v) {
       return Write(data, index, static_cast<float>(v.f));
     case DType::kF64:
       return Write(data, index, v.f);
+    case DType::kF16:
+    case DType::kBF16:
+      return Write(data, index, ir::HalfBits(static_cast<float>(v.f), dtype));
   }
 }
 
@@ -252,7 +258,9 @@ absl::StatusOr<tensor::TensorProgram> ExpressAlone(const OpDef& op, const Attrs&
   std::vector<tensor::Tensor> in;
   for (size_t i = 0; i < inputs.size(); ++i)
     in.push_back(b.Input(absl::StrCat("p", i), inputs[i].dtype, inputs[i].shape));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<TensorType> types, op.infer(inputs, attrs));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<tensor::Tensor> out, op.express(b, in, attrs));
+  out[0] = b.Stored(out[0], types[0].dtype);
   return b.Build(out);
 }
 

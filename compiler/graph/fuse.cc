@@ -283,7 +283,8 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
       return absl::Status(out.status().code(), absl::StrCat(node.op, " node '", node.name,
                                                             "': ", out.status().message()));
     }
-    tensors[node.outputs[0]] = (*out)[0];
+    const ValueId result = node.outputs[0];
+    tensors[result] = b.Stored((*out)[0], graph.values[result].type.dtype);
   }
   std::vector<tensor::Tensor> outputs;
   for (ValueId v : group.outputs) outputs.push_back(tensors.at(v));

@@ -46,6 +46,9 @@ std::string TypedBytes(const TensorProto& t, DType dtype) {
     case DType::kU8:
     case DType::kBool:
       return Packed<uint8_t>(t.int32_data());
+    case DType::kF16:  // their bits
+    case DType::kBF16:
+      return Packed<uint16_t>(t.int32_data());
   }
   return "";
 }
@@ -68,11 +71,14 @@ absl::StatusOr<DType> FromOnnxType(int type) {
       return DType::kI64;
     case TensorProto::BOOL:
       return DType::kBool;
+    case TensorProto::FLOAT16:
+      return DType::kF16;
+    case TensorProto::BFLOAT16:
+      return DType::kBF16;
     default:
       break;
   }
   static const std::map<int, std::string> kNames = {
-      {TensorProto::FLOAT16, "float16"},       {TensorProto::BFLOAT16, "bfloat16"},
       {TensorProto::STRING, "string"},         {TensorProto::UINT16, "uint16"},
       {TensorProto::INT16, "int16"},           {TensorProto::UINT32, "uint32"},
       {TensorProto::UINT64, "uint64"},         {TensorProto::COMPLEX64, "complex64"},
@@ -81,7 +87,8 @@ absl::StatusOr<DType> FromOnnxType(int type) {
   auto it = kNames.find(type);
   return absl::UnimplementedError(
       absl::StrCat("element type ", it == kNames.end() ? absl::StrCat("#", type) : it->second,
-                   " is not supported; there are float, double, int8, uint8, int32, int64, bool"));
+                   " is not supported; there are float, double, float16, bfloat16, int8, uint8, "
+                   "int32, int64, bool"));
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {

@@ -57,7 +57,8 @@ absl::StatusOr<ConvShape> ParseConv(const Shape& x, const Shape& weights, const 
 tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                            const tensor::Tensor& weights, const ConvShape& c) {
   const Window& w = c.w;
-  tensor::Tensor padded = PadForWindow(b, x, w, c.out, ir::Zero(x.dtype()));
+  tensor::Tensor padded =
+      b.Stored(PadForWindow(b, x, w, c.out, ir::Zero(x.dtype())), x.buffer()->dtype);
   // One input channel a group leaves no channel to sum over.
   const bool sum_channels = c.group_inputs > 1 || c.groups == 1;
   Shape taps = w.kernel;

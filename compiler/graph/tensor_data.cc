@@ -34,6 +34,9 @@ double ElementAsDouble(const TensorData& d, int64_t i) {
       return At<float>(d, i);
     case DType::kF64:
       return At<double>(d, i);
+    case DType::kF16:
+    case DType::kBF16:
+      return ir::HalfValue(At<uint16_t>(d, i), d.type.dtype);
   }
   return 0;
 }
@@ -59,6 +62,9 @@ void AppendAs(std::string& bytes, DType dtype, double v) {
       return Append(bytes, static_cast<uint8_t>(ir::FloatToInt(v, dtype)));
     case DType::kBool:
       return Append(bytes, static_cast<uint8_t>(v != 0));
+    case DType::kF16:
+    case DType::kBF16:
+      return Append(bytes, ir::HalfBits(static_cast<float>(v), dtype));
   }
 }
 

@@ -100,6 +100,7 @@ bool FoldsExactly(Op op) {
     case Op::kFloor:
     case Op::kCeil:
     case Op::kRound:
+    case Op::kTf32:
       return true;
     default:
       return false;
@@ -195,6 +196,9 @@ Expr Make(Op op, Expr a, Expr b) {
 
 Expr Cast(DType dtype, Expr operand) {
   if (operand->dtype == dtype) return operand;
+  // A 16-bit float that was only read.
+  const bool read = operand->kind == ExprKind::kCast && operand->dtype == DType::kF32;
+  if (read && IsHalf(dtype) && operand->args[0]->dtype == dtype) return operand->args[0];
   if (operand->kind == ExprKind::kInt) {
     return IsFloat(dtype) ? Float(static_cast<double>(operand->int_value), dtype)
                           : Int(operand->int_value, dtype);

@@ -1,6 +1,8 @@
 // Constant arithmetic.
 #include "compiler/ir/fold.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +24,35 @@ int64_t WrapInt(int64_t value, DType dtype) {
 }
 
 double RoundFloat(double value, DType dtype) {
-  return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+  if (dtype == DType::kF64) return value;
+  const auto single = static_cast<float>(value);
+  return IsHalf(dtype) ? HalfValue(HalfBits(single, dtype), dtype) : single;
+}
+
+uint16_t HalfBits(float value, DType dtype) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  if (std::isnan(value)) return sign | (dtype == DType::kF16 ? 0x7e00 : 0x7fc0);
+  if (dtype == DType::kBF16) return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  // In units of the last place of the result, nearbyint rounds to even. Subnormals have one unit.
+  const float magnitude = std::fabs(value);
+  if (magnitude >= 65520) return sign | 0x7c00;  // halfway to the number after the largest
+  const int exponent = std::max(std::ilogb(magnitude), -14);  // of zero it is INT_MIN
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  // A carry into the next exponent, or out of the subnormals, comes out right by adding.
+  return static_cast<uint16_t>(sign | ((exponent + 14) * 1024 + units));
+}
+
+float HalfValue(uint16_t bits, DType dtype) {
+  if (dtype == DType::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  if (exponent == 31) {
+    return mantissa ? std::numeric_limits<float>::quiet_NaN()
+                    : sign * std::numeric_limits<float>::infinity();
+  }
+  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                               : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25));
 }
 
 int64_t FloorDivInt(int64_t a, int64_t b) {
@@ -98,6 +128,14 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
 
 namespace {
 
+// Adding half a unit of the 10th bit of the mantissa and cutting the rest rounds ties away from
+// zero; the carry into the exponent is right too.
+float RoundTf32(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000) == 0x7f800000) return value;  // infinities and NaNs
+  return std::bit_cast<float>((bits + 0x1000) & 0xffffe000);
+}
+
 template <typename T>
 std::optional<T> EvalFloatAs(Op op, T a, T b) {
   switch (op) {
@@ -159,6 +197,8 @@ std::optional<T> EvalFloatAs(Op op, T a, T b) {
       return std::ceil(a);
     case Op::kRound:
       return std::nearbyint(a);
+    case Op::kTf32:
+      return RoundTf32(static_cast<float>(a));
     default:
       return std::nullopt;
   }

@@ -12,8 +12,13 @@ namespace heddle::ir {
 
 // Reduces an integer to what `dtype` can hold (two's complement; a bool is 0 or 1).
 int64_t WrapInt(int64_t value, DType dtype);
-// Rounds to f32 when `dtype` is f32.
+// Rounds to `dtype`; to f16 and bf16 by way of f32, as casts do.
 double RoundFloat(double value, DType dtype);
+
+// The 16 bits of a number as `dtype` (f16 or bf16), rounded to nearest even, and back. A NaN gives
+// a quiet NaN.
+uint16_t HalfBits(float value, DType dtype);
+float HalfValue(uint16_t bits, DType dtype);
 
 // Quotient rounded towards minus infinity, and its remainder (of the divisor's sign). divisor != 0;
 // wraps on overflow.

@@ -12,34 +12,43 @@ struct DTypeRow {
   int64_t size;
 };
 // Indexed by DType.
-constexpr std::array<DTypeRow, 7> kDTypes = {
-    {{"bool", 1}, {"i8", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"f32", 4}, {"f64", 8}}};
+constexpr std::array<DTypeRow, 9> kDTypes = {{{"bool", 1},
+                                              {"i8", 1},
+                                              {"u8", 1},
+                                              {"i32", 4},
+                                              {"i64", 8},
+                                              {"f32", 4},
+                                              {"f64", 8},
+                                              {"f16", 2},
+                                              {"bf16", 2}}};
 
 struct OpRow {
   std::string_view name;
   int arity;
 };
 // Indexed by Op.
-constexpr std::array<OpRow, 40> kOps = {{
-    {"+", 2},     {"-", 2},    {"*", 2},     {"/", 2},     {"//", 2},    {"%", 2},     {"min", 2},
-    {"max", 2},   {"pow", 2},  {"<", 2},     {"<=", 2},    {"==", 2},    {"!=", 2},    {"&&", 2},
-    {"||", 2},    {"not", 1},  {"neg", 1},   {"abs", 1},   {"sign", 1},  {"exp", 1},   {"log", 1},
-    {"sqrt", 1},  {"tanh", 1}, {"erf", 1},   {"sin", 1},   {"cos", 1},   {"tan", 1},   {"asin", 1},
-    {"acos", 1},  {"atan", 1}, {"sinh", 1},  {"cosh", 1},  {"asinh", 1}, {"acosh", 1}, {"atanh", 1},
-    {"floor", 1}, {"ceil", 1}, {"round", 1}, {"isnan", 1}, {"isinf", 1},
+constexpr std::array<OpRow, 41> kOps = {{
+    {"+", 2},     {"-", 2},    {"*", 2},     {"/", 2},    {"//", 2},    {"%", 2},     {"min", 2},
+    {"max", 2},   {"pow", 2},  {"<", 2},     {"<=", 2},   {"==", 2},    {"!=", 2},    {"&&", 2},
+    {"||", 2},    {"not", 1},  {"neg", 1},   {"abs", 1},  {"sign", 1},  {"exp", 1},   {"log", 1},
+    {"sqrt", 1},  {"tanh", 1}, {"erf", 1},   {"sin", 1},  {"cos", 1},   {"tan", 1},   {"asin", 1},
+    {"acos", 1},  {"atan", 1}, {"sinh", 1},  {"cosh", 1}, {"asinh", 1}, {"acosh", 1}, {"atanh", 1},
+    {"floor", 1}, {"ceil", 1}, {"round", 1}, {"tf32", 1}, {"isnan", 1}, {"isinf", 1},
 }};
 constexpr OpRow kSelectRow = {"select", 3};
 
 // Indexed by LoopKind.
-constexpr std::array<std::string_view, 11> kLoopKinds = {
+constexpr std::array<std::string_view, 12> kLoopKinds = {
     "",           "parallel",    "vectorized",  "unrolled",    "blockIdx.x", "blockIdx.y",
-    "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread"};
+    "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread",    "tensor"};
 
 }  // namespace
 
 int64_t SizeOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].size; }
 
-bool IsFloat(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
+bool IsFloat(DType dtype) { return dtype >= DType::kF32; }
+
+bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
 bool IsInteger(DType dtype) { return !IsFloat(dtype) && dtype != DType::kBool; }
 
@@ -135,6 +144,8 @@ Expr Lowest(DType dtype) {
       return Int(std::numeric_limits<int64_t>::min(), dtype);
     case DType::kF32:
     case DType::kF64:
+    case DType::kF16:
+    case DType::kBF16:
       return Float(-std::numeric_limits<double>::infinity(), dtype);
   }
   return nullptr;
@@ -154,6 +165,8 @@ Expr Highest(DType dtype) {
       return Int(std::numeric_limits<int64_t>::max(), dtype);
     case DType::kF32:
     case DType::kF64:
+    case DType::kF16:
+    case DType::kBF16:
       return Float(std::numeric_limits<double>::infinity(), dtype);
   }
   return nullptr;

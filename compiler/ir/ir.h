@@ -10,11 +10,11 @@
 //             | "block" name "(" iter,* ")" where? reduce? "{" store "}"
 //             | store
 //             | "if" expr "{" stmt* "}"
-//             | "barrier"                                           -- all threads of a GPU block
+//             | "barrier" int?                                      -- all threads of a GPU block
 //             | "prefetch" name "[" expr,* "]"                      -- a hint, no effect
 //   kind    ::= "parallel" | "vectorized" | "unrolled" | "vthread"
 //             | "blockIdx.x" | "blockIdx.y" | "blockIdx.z"
-//             | "threadIdx.x" | "threadIdx.y" | "threadIdx.z"
+//             | "threadIdx.x" | "threadIdx.y" | "threadIdx.z" | "tensor"
 //   scope   ::= "global" | "shared" | "local"
 //   iter    ::= name "<" int ("spatial" | "reduce") "=" expr        -- its value, in loop variables
 //   where   ::= "where" expr                                        -- runs only if true
@@ -25,7 +25,7 @@
 //   infix   ::= "+" | "-" | "*" | "/" | "//" | "%" | "<" | "<=" | "==" | "!=" | "&&" | "||"
 //             -- "//" and "%" are floor division and floor modulus; "/" is float division or
 //                truncating integer division
-//   dtype   ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64"
+//   dtype   ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64" | "f16" | "bf16"
 //   name    ::= a letter or "_", then letters, digits, "_", ".", "@", "*"; no word that begins a
 //               statement. Infix operators stand between blanks: "a*b" is a name (of the loop that
 //               fused a and b)
@@ -45,6 +45,10 @@
 //     it; tolerance.h states what that costs). max(a, b) is a < b ? b : a and min(a, b) is
 //     b < a ? b : a, NaN included; sign(NaN) is 0. Float to integer truncates, saturates out of
 //     range, and takes NaN to 0.
+//   * f16 (IEEE half) and bf16 (the upper half of an f32) are for memory: they are loaded, stored,
+//     selected and cast, no more. Casting another type to them rounds to f32 first, then to nearest
+//     even. tf32(x) is x with the 10 bits of mantissa that tensor cores read of an f32, rounded to
+//     nearest, ties away from zero.
 //   * A block is one statement with the loops abstracted away: it binds its iterators, and its
 //     store is written in iterators only (never in loop variables). So a loop transformation
 //     touches bindings, not bodies. A block with `reduce` means: at the first instance of its
@@ -61,6 +65,21 @@
 //     runs what no loop of that axis encloses. Thread loops may stand beside each other; what one
 //     of them writes to shared or global memory, others may touch beyond a `barrier` only.
 //     Schedules have none: lowering adds them (pass/insert_barriers.h), outside of thread loops.
+//   * What is stored to shared memory may come late: each condition or thread loop that stores
+//   there,
+//     and that no other encloses, is a fetch; after `barrier n` all fetches but the last n have
+//     come (n is 0 if not said), and what has not come is not to be touched.
+//   * A `tensor` loop is a product that the 32 threads of a warp make together on tensor cores.
+//     Each thread t = 0..31 of a warp makes four sums, in rows t // 4 and t // 4 + 8 and columns
+//     2 * (t % 4) and 2 * (t % 4) + 1 of a tile of 16 x 8:
+//       for i in 2 tensor { for j in 2 { for k in K {
+//         c[..] = (c[..] + (f32(a[..]) * f32(b[..]))) } } }
+//     with K = 16, c: f32 local, a and b: f16 or bf16; or with K = 8, a and b: f32 under tf32(..).
+//     a[..] is the same whatever j and t % 4 are, b[..] whatever i and t // 4. So the threads of a
+//     warp read each other's elements of a and b, which none of them writes between two barriers.
+//     All 32 threads run it, one beside the other on threadIdx.x: no condition stands between it
+//     and that loop. Products are exact; in which order they are added, and rounded how, about as
+//     f32 is, is the machine's.
 //   * A `const` input (outputs have none) is known when a module is made: what is computed from
 //     nothing but such inputs may be computed then (pass/hoist_constants.h).
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
@@ -77,10 +96,11 @@
 
 namespace heddle::ir {
 
-enum class DType : uint8_t { kBool, kI8, kU8, kI32, kI64, kF32, kF64 };
+enum class DType : uint8_t { kBool, kI8, kU8, kI32, kI64, kF32, kF64, kF16, kBF16 };
 
 int64_t SizeOf(DType dtype);  // bytes; a bool takes one
 bool IsFloat(DType dtype);
+bool IsHalf(DType dtype);     // f16 and bf16
 bool IsInteger(DType dtype);  // bool is not an integer
 std::string_view Name(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
@@ -119,6 +139,7 @@ enum class Op : uint8_t {
   // Unary, result of the operand's type.
   kNeg, kAbs, kSign, kExp, kLog, kSqrt, kTanh, kErf, kSin, kCos, kTan, kAsin, kAcos, kAtan,
   kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound /* half to even */,
+  kTf32 /* of an f32 only */,
   // Tests of floats -> bool.
   kIsNan, kIsInf,
   // select(bool, a, b), lazy.
@@ -191,6 +212,7 @@ enum class LoopKind : uint8_t {
   kThreadY,
   kThreadZ,
   kVThread,
+  kTensor,
 };
 std::string_view Name(LoopKind kind);  // "" for kSerial
 std::optional<LoopKind> LoopKindFromName(std::string_view name);
@@ -251,7 +273,9 @@ struct Alloc {
   Stmt body;
 };
 
-struct Barrier {};
+struct Barrier {
+  int late = 0;  // fetches that may come after it
+};
 
 // The cache line of an element is wanted soon. Only the address counts, in row-major order: indices
 // may run over the end of their dimension and of the buffer.

@@ -25,18 +25,18 @@ absl::StatusOr<Expr> FloatLiteral(std::string_view text, DType dtype, bool negat
   float f32 = 0;
   double f64 = 0;
   const char* end = text.data() + text.size();
-  auto [p, error] = dtype == DType::kF32 ? std::from_chars(text.data(), end, f32)
-                                         : std::from_chars(text.data(), end, f64);
+  auto [p, error] = dtype == DType::kF64 ? std::from_chars(text.data(), end, f64)
+                                         : std::from_chars(text.data(), end, f32);
   if (error != std::errc() || p != end)
     return absl::InvalidArgumentError("the number is malformed or out of range");
-  const double value = dtype == DType::kF32 ? static_cast<double>(f32) : f64;
+  const double value = dtype == DType::kF64 ? f64 : static_cast<double>(f32);
   return Float(negative ? -value : value, dtype);
 }
 
 }  // namespace
 
 absl::StatusOr<Expr> Literal(std::string_view text, bool negative) {
-  const size_t suffix = text.find_first_of("iuf");
+  const size_t suffix = text.find_first_of("iufb");
   DType dtype = text.find_first_of(".e") == text.npos ? DType::kI64 : DType::kF32;
   if (suffix != text.npos) {
     const auto named = DTypeFromName(text.substr(suffix));

@@ -17,6 +17,7 @@ namespace {
 // Text may come from a stranger; recursion deeper than this would threaten the stack, and no
 // program we make comes near it.
 constexpr int kMaxDepth = 1000;
+constexpr int64_t kMaxLate = 64;  // fetches; machines count fewer
 
 constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier", "prefetch",
                                           "program", "true",  "false", "inf", "nan"};
@@ -133,7 +134,7 @@ class Parser {
     if (Accept("for")) return ParseFor();
     if (Accept("alloc")) return ParseAlloc();
     if (Accept("block")) return ParseBlock();
-    if (Accept("barrier")) return MakeStmt(Barrier{});
+    if (Accept("barrier")) return ParseBarrier();
     if (Accept("prefetch")) {
       HEDDLE_ASSIGN_OR_RETURN(Expr element, ParseExpr());
       if (element->kind != ExprKind::kLoad) return Error("expected an element of a buffer before");
@@ -146,6 +147,16 @@ class Parser {
     }
     HEDDLE_ASSIGN_OR_RETURN(Store store, ParseStore());
     return MakeStmt(std::move(store));
+  }
+
+  absl::StatusOr<Stmt> ParseBarrier() {
+    Barrier barrier;
+    if (token_.kind == TokenKind::kNumber) {
+      HEDDLE_ASSIGN_OR_RETURN(const int64_t late, TakeInt("a number of fetches"));
+      if (late > kMaxLate) return Error("no barrier lets so many fetches come late");
+      barrier.late = static_cast<int>(late);
+    }
+    return MakeStmt(std::move(barrier));
   }
 
   absl::StatusOr<Stmt> ParseFor() {
@@ -331,7 +342,7 @@ class Parser {
       Advance();
       Expr operand;
       if (At("-") || At("inf") || At("nan")) {  // f64(inf) is how a literal of f64 is written
-        HEDDLE_ASSIGN_OR_RETURN(operand, ParseNumber(*dtype == DType::kF64 ? *dtype : DType::kF32));
+        HEDDLE_ASSIGN_OR_RETURN(operand, ParseNumber(IsFloat(*dtype) ? *dtype : DType::kF32));
       } else {
         HEDDLE_ASSIGN_OR_RETURN(operand, ParseExpr());
       }

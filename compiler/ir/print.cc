@@ -14,17 +14,18 @@ void PrintInt(int64_t value, std::string& out) {
 void PrintFloat(double value, DType dtype, std::string& out) {
   if (!std::isfinite(value)) {
     const char* word = std::isnan(value) ? "nan" : (value > 0 ? "inf" : "-inf");
-    out += dtype == DType::kF32 ? std::string(word) : "f64(" + std::string(word) + ")";
+    out += dtype == DType::kF32 ? std::string(word)
+                                : std::string(Name(dtype)) + "(" + std::string(word) + ")";
     return;
   }
   char digits[64];
   char* end = digits + sizeof digits;
-  end = dtype == DType::kF32 ? std::to_chars(digits, end, static_cast<float>(value)).ptr
-                             : std::to_chars(digits, end, value).ptr;
+  end = dtype == DType::kF64 ? std::to_chars(digits, end, value).ptr
+                             : std::to_chars(digits, end, static_cast<float>(value)).ptr;
   const std::string_view text(digits, end - digits);
   out += text;
   if (text.find_first_of(".e") == text.npos) out += ".0";
-  if (dtype == DType::kF64) out += "f64";
+  if (dtype != DType::kF32) out += Name(dtype);
 }
 
 bool IsInfix(Op op) { return Arity(op) == 2 && op != Op::kMin && op != Op::kMax && op != Op::kPow; }
@@ -140,7 +141,12 @@ class StmtPrinter {
       PrintExpr(prefetch->element, out_);
       out_ += '\n';
     } else {
-      out_ += "barrier\n";
+      out_ += "barrier";
+      if (const int late = As<Barrier>(s)->late; late > 0) {
+        out_ += ' ';
+        PrintInt(late, out_);
+      }
+      out_ += '\n';
     }
   }
 

@@ -96,7 +96,12 @@ absl::Status SetLlvmOption(const std::string& key, const std::string& value, Tar
 }
 
 absl::Status SetCudaOption(const std::string& key, const std::string& value, Target& target) {
-  if (key != "-arch") return Bad("unknown option '" + key + "' of cuda; known is -arch");
+  if (key == "-tf32") {
+    if (value != "on" && value != "off") return Bad("-tf32 wants on or off, not '" + value + "'");
+    target.tf32 = value == "on";
+    return absl::OkStatus();
+  }
+  if (key != "-arch") return Bad("unknown option '" + key + "' of cuda; known are -arch, -tf32");
   const bool digits = value.size() > 4 && value.compare(0, 3, "sm_") == 0 &&
                       std::isdigit(static_cast<unsigned char>(value[3])) && IsPlainName(value);
   if (!digits) return Bad("-arch wants an architecture like sm_90, not '" + value + "'");
@@ -129,7 +134,8 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
 }
 
 std::string ToText(const Target& target) {
-  if (target.kind == TargetKind::kCuda) return "cuda -arch=" + target.cpu;
+  if (target.kind == TargetKind::kCuda)
+    return "cuda -arch=" + target.cpu + (target.tf32 ? " -tf32=on" : "");
   std::string out = "llvm -mcpu=" + target.cpu;
   if (!target.attrs.empty()) out += " -mattr=" + target.attrs;
   if (!target.triple.empty()) out += " -triple=" + target.triple;

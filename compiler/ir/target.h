@@ -13,9 +13,9 @@ enum class TargetKind { kLlvm, kCuda };
 
 // Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]
 // [-winograd=off]`, `cuda
-// -arch=sm_90`. Two targets are the same if and only if their canonical texts are. `-mcpu=native`
-// is resolved to the real name (plus the features that differ from it) by codegen/target_info.h
-// before a target is stored anywhere.
+// -arch=sm_90 [-tf32=on]`. Two targets are the same if and only if their canonical texts are.
+// `-mcpu=native` is resolved to the real name (plus the features that differ from it) by
+// codegen/target_info.h before a target is stored anywhere.
 struct Target {
   TargetKind kind = TargetKind::kLlvm;
   std::string cpu = "native";  // CPU name, or GPU architecture
@@ -23,6 +23,7 @@ struct Target {
   std::string triple;          // empty: this machine's
   int threads = 1;             // threads a kernel may use, 1..256
   bool winograd = true;        // whether convolutions may take Winograd's form, which is less exact
+  bool tf32 = false;           // whether products of f32 may round to tf32, which is less exact
 };
 
 // InvalidArgument naming the option that is not understood and what is.
@@ -47,6 +48,7 @@ struct TargetInfo {
   int threads_per_multiprocessor = 2048;  // resident at a time
   int64_t shared_bytes_per_multiprocessor = 64 << 10;
   bool async_copies = false;  // global to shared memory, past the registers (sm_80 and later)
+  bool tensor_cores = false;  // for f16, bf16 and tf32 (sm_80 and later)
 };
 
 }  // namespace heddle::ir

@@ -194,8 +194,13 @@ class Verifier {
     const auto position = analyzer_.Mark();
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
     visible_.insert(loop.var.get());
+    if (loop.kind == LoopKind::kTensor)
+      HEDDLE_RETURN_IF_ERROR(CheckTensor(loop, loops_, guards_ > 0, analyzer_));
     loops_.push_back(&loop);
+    const int guards = guards_;
+    if (IsGpuThread(loop.kind)) guards_ = 0;
     absl::Status status = Visit(loop.body);
+    guards_ = guards;
     loops_.pop_back();
     visible_.erase(loop.var.get());
     analyzer_.Restore(position);
@@ -207,7 +212,9 @@ class Verifier {
     HEDDLE_RETURN_IF_ERROR(CheckCondition(branch.condition));
     const auto position = analyzer_.Mark();
     analyzer_.Assume(branch.condition);
+    ++guards_;
     absl::Status status = Visit(branch.body);
+    --guards_;
     analyzer_.Restore(position);
     return status;
   }
@@ -320,6 +327,10 @@ class Verifier {
   }
 
   absl::Status CheckReduction(const Block& block) {
+    if (block.reducer && IsHalf(block.store.buffer->dtype)) {
+      return Broken("type", "a reduction in " + std::string(Name(block.store.buffer->dtype)) +
+                                ": reduce in f32 and cast the result");
+    }
     for (const BlockIter& iter : block.iters) {
       if (iter.kind != IterKind::kReduce) continue;
       if (!block.reducer)
@@ -380,6 +391,7 @@ class Verifier {
   std::unordered_set<const Var*> visible_;
   std::unordered_set<const Buffer*> inputs_, written_;
   std::vector<const For*> loops_;
+  int guards_ = 0;  // conditions around the current statement, from its thread loop on
   CommonLoops common_;
 };
 

@@ -24,6 +24,10 @@ bool InsideGpuBlock(const std::vector<const For*>& loops);
 std::string Describe(const For& loop);
 // Rules `nesting` and `gpu` of a loop inside others, outermost first.
 absl::Status CheckNesting(const For& loop, const std::vector<const For*>& outside);
+// Rule `tensor` of a tensor loop inside `loops` (outermost first), ranges in `analyzer`. `guarded`:
+// a condition stands between it and its thread loop.
+absl::Status CheckTensor(const For& loop, const std::vector<const For*>& loops, bool guarded,
+                         Analyzer& analyzer);
 
 // For every buffer, the loops that enclose all accesses to it, outermost first.
 using CommonLoops = std::unordered_map<const Buffer*, std::vector<const For*>>;

@@ -19,7 +19,7 @@ absl::Status RuleBroken(const char* rule, const std::string& message, const std:
 
 namespace {
 
-enum class Operands { kNumbers, kIntegers, kFloats, kBools, kAny };
+enum class Operands { kNumbers, kIntegers, kFloats, kSingles, kBools, kAny };
 
 // What an operator takes; all operands have one type.
 Operands OperandsOf(Op op) {
@@ -47,6 +47,8 @@ Operands OperandsOf(Op op) {
     case Op::kOr:
     case Op::kNot:
       return Operands::kBools;
+    case Op::kTf32:
+      return Operands::kSingles;
     default:
       return Operands::kFloats;
   }
@@ -55,15 +57,17 @@ Operands OperandsOf(Op op) {
 bool Fits(Operands operands, DType dtype) {
   switch (operands) {
     case Operands::kNumbers:
-      return dtype != DType::kBool;
+      return dtype != DType::kBool && !IsHalf(dtype);
     case Operands::kIntegers:
       return IsInteger(dtype);
     case Operands::kFloats:
-      return IsFloat(dtype);
+      return IsFloat(dtype) && !IsHalf(dtype);
+    case Operands::kSingles:
+      return dtype == DType::kF32;
     case Operands::kBools:
       return dtype == DType::kBool;
     case Operands::kAny:
-      return true;
+      return !IsHalf(dtype);
   }
   return false;
 }

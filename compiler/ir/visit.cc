@@ -198,6 +198,18 @@ Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
       [&](const Expr& e) { return ReplaceBuffers(e, map); });
 }
 
+bool StoresShared(const Stmt& s) {
+  bool found = false;
+  VisitStmt(s, [&](const Stmt& node) {
+    const Store* store = As<Store>(node);
+    const Block* block = As<Block>(node);
+    found |= (store && store->buffer->scope == Scope::kShared) ||
+             (block && block->store.buffer->scope == Scope::kShared);
+    return !found;
+  });
+  return found;
+}
+
 std::vector<VarRef> FreeVars(const Expr& e) {
   std::vector<VarRef> result;
   std::unordered_set<const Var*> seen;

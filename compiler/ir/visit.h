@@ -34,6 +34,9 @@ using BufferMap = std::unordered_map<const Buffer*, BufferRef>;
 Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map);
 Expr ReplaceBuffers(const Expr& e, const BufferMap& map);
 
+// Whether the statement stores to shared memory.
+bool StoresShared(const Stmt& s);
+
 // Variables that occur in an expression.
 std::vector<VarRef> FreeVars(const Expr& e);
 bool UsesVar(const Expr& e, const Var* var);

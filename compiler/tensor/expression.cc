@@ -100,6 +100,13 @@ Tensor Builder::Compute(std::string name, std::vector<int64_t> shape,
   return Tensor(stage.out);
 }
 
+Tensor Builder::Stored(const Tensor& tensor, ir::DType dtype) {
+  if (!ir::IsHalf(dtype) || tensor.buffer()->dtype == dtype) return tensor;
+  return Compute("stored", tensor.shape(), [&](Iters s) {
+    return ir::Cast(dtype, tensor.At({s.begin(), s.end()}));
+  });
+}
+
 Tensor Builder::Reduce(std::string name, std::vector<int64_t> shape,
                        std::vector<int64_t> reduce_extents, ir::ReduceOp op,
                        const std::function<Expr(Iters, Iters)>& fn) {

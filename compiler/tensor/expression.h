@@ -21,20 +21,24 @@ namespace heddle::tensor {
 
 using Iters = std::span<const ir::Expr>;
 
-// A handle on an input or on the result of a stage; indexing it makes a load.
+// A handle on an input or on the result of a stage; indexing it makes a load. Elements of 16-bit
+// floats read as f32: they are for memory, arithmetic is f32's.
 class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(ir::BufferRef buffer) : buffer_(std::move(buffer)) {}
   const std::vector<int64_t>& shape() const { return buffer_->shape; }
-  ir::DType dtype() const { return buffer_->dtype; }
+  // Of an element that is read.
+  ir::DType dtype() const { return ir::IsHalf(buffer_->dtype) ? ir::DType::kF32 : buffer_->dtype; }
   int rank() const { return static_cast<int>(buffer_->shape.size()); }
   const ir::BufferRef& buffer() const { return buffer_; }
   template <typename... I>
   ir::Expr operator()(I... indices) const {
-    return ir::Load(buffer_, {ir::Expr(indices)...});
+    return At({ir::Expr(indices)...});
   }
-  ir::Expr At(std::vector<ir::Expr> indices) const { return ir::Load(buffer_, std::move(indices)); }
+  ir::Expr At(std::vector<ir::Expr> indices) const {
+    return ir::Cast(dtype(), ir::Load(buffer_, std::move(indices)));
+  }
 
  private:
   ir::BufferRef buffer_;
@@ -68,6 +72,8 @@ class Builder {
                  const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
+  // The tensor as a 16-bit float if `dtype` is one and it is not yet.
+  Tensor Stored(const Tensor& tensor, ir::DType dtype);
   // Drops stages no output needs. Names are made unique by suffix.
   absl::StatusOr<TensorProgram> Build(const std::vector<Tensor>& outputs);
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/tolerance.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/pass/lower.h"
 #include "compiler/pass/overwrite.h"
@@ -67,6 +68,12 @@ double HostTensor::Get(int64_t element) const {
       return Read<float>(at);
     case DType::kF64:
       return Read<double>(at);
+    case DType::kF16:
+    case DType::kBF16: {
+      uint16_t bits;
+      std::memcpy(&bits, at, sizeof bits);
+      return ir::HalfValue(bits, dtype_);
+    }
   }
   return 0;
 }
@@ -88,6 +95,9 @@ void HostTensor::Set(int64_t element, double value) {
       return Write<float>(at, value);
     case DType::kF64:
       return Write<double>(at, value);
+    case DType::kF16:
+    case DType::kBF16:
+      return Write<uint16_t>(at, ir::HalfBits(static_cast<float>(value), dtype_));
   }
 }
 

@@ -10,9 +10,11 @@
 #include <random>
 
 #include "compiler/graph/evaluate.h"
+#include "compiler/graph/fuse.h"
 #include "compiler/graph/passes.h"
 #include "compiler/graph/tensor_data.h"
 #include "compiler/graph/zoo.h"
+#include "compiler/ir/fold.h"
 #include "onnx/onnx_pb.h"
 
 namespace heddle::graph {
@@ -148,8 +150,50 @@ TEST(ImportRefusals, AShapeThatDoesNotFit) {
 }
 
 TEST(ImportRefusals, TypesWithoutASupport) {
-  ExpectRefused(Import(ReluModel({"2"}, onnx::TensorProto::FLOAT16)),
-                absl::StatusCode::kUnimplemented, AllOf(HasSubstr("'x'"), HasSubstr("float16")));
+  ExpectRefused(Import(ReluModel({"2"}, onnx::TensorProto::UINT16)),
+                absl::StatusCode::kUnimplemented, AllOf(HasSubstr("'x'"), HasSubstr("uint16")));
+}
+
+// 16-bit floats are read as f32 and stored again after each operator: what a fused kernel computes
+// is what the operators compute one by one.
+TEST(Import, ProductsOfHalves) {
+  for (const int type : {onnx::TensorProto::FLOAT16, onnx::TensorProto::BFLOAT16}) {
+    onnx::ModelProto m = EmptyModel();
+    Describe(m.mutable_graph()->add_input(), "x", {"16", "32"}, type);
+    Describe(m.mutable_graph()->add_input(), "w", {"32", "8"}, type);
+    AddNode(m, "MatMul", "m", {"x", "w"}, "s");
+    AddNode(m, "Relu", "r", {"s"}, "y");
+    Describe(m.mutable_graph()->add_output(), "y", {"16", "8"}, type);
+    const auto graph = ImportOnnx(m.SerializeAsString());
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    std::mt19937 rng(1);
+    std::vector<TensorData> inputs;
+    for (const ValueId v : graph->inputs) {
+      const TensorType& t = graph->values[v].type;
+      std::string bytes;
+      for (int64_t i = 0; i < NumElements(t); ++i) {
+        const float value = std::uniform_real_distribution<float>(-1, 1)(rng);
+        const uint16_t bits = ir::HalfBits(value, t.dtype);
+        bytes.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+      }
+      inputs.push_back({t, std::make_shared<const std::string>(bytes)});
+    }
+    const auto alone = EvaluateGraph(*graph, inputs);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    const std::vector<double> x = ToDoubles(inputs[0]), w = ToDoubles(inputs[1]),
+                              y = ToDoubles((*alone)[0]);
+    double sum = 0;
+    for (int k = 0; k < 32; ++k) sum += x[k] * w[8 * k];
+    EXPECT_NEAR(y[0], std::max(sum, 0.0), type == onnx::TensorProto::FLOAT16 ? 4e-3 : 3e-2);
+    const auto fused = Fuse(*graph);
+    ASSERT_TRUE(fused.ok()) << fused.status();
+    ASSERT_EQ(fused->groups.size(), 1u);
+    const auto expression = GroupExpression(*fused, fused->groups[0]);
+    ASSERT_TRUE(expression.ok()) << expression.status();
+    const auto together = EvaluateProgram(*expression, inputs);
+    ASSERT_TRUE(together.ok()) << together.status();
+    EXPECT_EQ(*(*together)[0].bytes, *(*alone)[0].bytes);
+  }
 }
 
 TEST(ImportRefusals, ExternalDataIsNeverOpened) {

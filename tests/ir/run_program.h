@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/codegen/interpreter.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::codegen {
@@ -49,6 +50,11 @@ struct Arena {
       case ir::DType::kF64:
         static_cast<double*>(data)[element] = value;
         break;
+      case ir::DType::kF16:
+      case ir::DType::kBF16:
+        static_cast<uint16_t*>(data)[element] =
+            ir::HalfBits(static_cast<float>(value), tensors[tensor].dtype);
+        break;
     }
   }
   double Get(size_t tensor, int64_t element) const {
@@ -67,6 +73,9 @@ struct Arena {
         return static_cast<const float*>(data)[element];
       case ir::DType::kF64:
         return static_cast<const double*>(data)[element];
+      case ir::DType::kF16:
+      case ir::DType::kBF16:
+        return ir::HalfValue(static_cast<const uint16_t*>(data)[element], tensors[tensor].dtype);
     }
     return 0;
   }

@@ -15,6 +15,7 @@ TEST(TargetMatchTest, ThreadsAreTakenOut) {
   EXPECT_EQ(ParseTargetNeeds("llvm -mcpu=x -threads=2 -winograd=off")->device_target,
             "llvm -mcpu=x");
   EXPECT_EQ(ParseTargetNeeds("cuda -arch=sm_90")->threads, 0);
+  EXPECT_EQ(ParseTargetNeeds("cuda -arch=sm_90 -tf32=on")->device_target, "cuda -arch=sm_90");
 }
 
 TEST(TargetMatchTest, RefusalsNameTheOption) {
