@@ -73,6 +73,7 @@ absl::StatusOr<json> DescribeGpu(const std::string& device) {
               {"multiprocessors", info.multiprocessors},
               {"l2_bytes", info.l2_bytes},
               {"peak_gflops", limits.gflops},
+              {"tensor_peak_gflops", limits.tensor_gflops},
               {"memory_gbps", limits.gbps},
               {"sm_mhz", climate.sm_mhz},
               {"celsius", climate.celsius}};
@@ -84,6 +85,7 @@ class Bench {
       : options_(options),
         target_(std::move(target)),
         peak_(gpu.at("peak_gflops")),
+        tensor_peak_(gpu.at("tensor_peak_gflops")),
         cpus_(AllowedCpus()),
         end_(absl::Now() + absl::Minutes(options.minutes)) {
     report_["gpu"] = std::move(gpu);
@@ -101,8 +103,8 @@ class Bench {
   void Conformance() {
     int right = 0;
     json wrong = json::array();
-    for (const char* model : {"mlp", "resnet18"}) {
-      const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(model);
+    for (const char* name : {"mlp", "resnet18", "128x256x512f16", "64x24x48f16"}) {
+      const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(name);
       if (!workloads.ok()) continue;
       for (const Workload& workload : *workloads) Conform(workload, &right, &wrong);
     }
@@ -197,7 +199,8 @@ class Bench {
     std::vector<std::string> names = options_.only;
     if (names.empty()) {
       for (int i = 1; i <= 12; ++i) names.push_back(absl::StrCat("C", i));
-      names.insert(names.end(), {"1024x1024x1024", "4096x4096x4096"});
+      names.insert(names.end(),
+                   {"1024x1024x1024", "4096x4096x4096", "1024x1024x1024f16", "4096x4096x4096f16"});
     }
     std::printf("%-16s %10s %10s %7s %7s  %s\n", "operator", "ours us", "peer us", "ratio", "peak",
                 "peer");
@@ -249,7 +252,7 @@ class Bench {
     result["measured"] = tuned->measured;
     result["failed"] = tuned->failed;
     result["gflops"] = workload.flops / result.at("ns").get<double>();
-    result["part_of_peak"] = result["gflops"].get<double>() / peak_;
+    result["part_of_peak"] = result["gflops"].get<double>() / (op->half ? tensor_peak_ : peak_);
     return result;
   }
 
@@ -345,7 +348,7 @@ class Bench {
 
   const Options& options_;
   const ir::TargetInfo target_;
-  const double peak_;
+  const double peak_, tensor_peak_;  // GFLOP/s
   const std::vector<int> cpus_;
   const absl::Time end_;
   json report_;
@@ -378,7 +381,8 @@ int main(int argc, char** argv) {
   app.add_option("--minutes", options.minutes, "all that may be used")
       ->capture_default_str()
       ->check(CLI::Range(0.5, 600.0));
-  app.add_option("--only", options.only, "operators: C2,1024x1024x1024")->delimiter(',');
+  app.add_option("--only", options.only, "operators: C2,1024x1024x1024,1024x1024x1024f16")
+      ->delimiter(',');
   app.add_option("--json", options.json_path, "file for the report");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::bench::Main(options);

@@ -24,6 +24,22 @@ extern "C" __global__ void fma_peak(float* out, int n) {
   for (int k = 0; k < 16; ++k) sum += a[k];
   if (sum == -1.0f) out[threadIdx.x] = sum;
 }
+// Eight independent tiles of 16 x 8 a warp; the numbers multiplied are zeros and no time of theirs.
+extern "C" __global__ void tensor_peak(float* out, int n) {
+  float c[8][4];
+  const unsigned a = threadIdx.x & 1;
+  for (int k = 0; k < 32; ++k) c[k / 4][k % 4] = threadIdx.x;
+  for (int i = 0; i < n; ++i) {
+    #pragma unroll
+    for (int k = 0; k < 8; ++k)
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                   "{%4, %4, %4, %4}, {%4, %4}, {%0, %1, %2, %3};"
+                   : "+f"(c[k][0]), "+f"(c[k][1]), "+f"(c[k][2]), "+f"(c[k][3]) : "r"(a));
+  }
+  float sum = 0;
+  for (int k = 0; k < 32; ++k) sum += c[k / 4][k % 4];
+  if (sum == -1.0f) out[threadIdx.x] = sum;
+}
 extern "C" __global__ void read_all(float* out, const float4* in, long long n) {
   float sum = 0;
   const long long step = (long long)gridDim.x * blockDim.x;
@@ -36,6 +52,8 @@ extern "C" __global__ void read_all(float* out, const float4* in, long long n) {
 )";
 constexpr int kSteps = 4096;
 constexpr int kChains = 16;
+constexpr int kTiles = 8;
+constexpr int64_t kTileFlops = 2 * 16 * 8 * 16;
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocksEach = 8;  // of a multiprocessor: all its threads
 constexpr int64_t kBytes = int64_t{2} << 30;
@@ -59,23 +77,29 @@ absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device) {
   void* fma_arguments[] = {&out_address, &steps};
   void* read_arguments[] = {&out_address, &in_address, &count};
   const unsigned blocks = kBlocksEach * static_cast<unsigned>(device.info().multiprocessors);
-  CudaLaunch fma, read;
-  fma.grid = read.grid = {blocks, 1, 1};
-  fma.block = read.block = {kThreads, 1, 1};
-  fma.arguments = fma_arguments;
+  CudaLaunch fma, tensor, read;
+  fma.grid = tensor.grid = read.grid = {blocks, 1, 1};
+  fma.block = tensor.block = read.block = {kThreads, 1, 1};
+  fma.arguments = tensor.arguments = fma_arguments;
   read.arguments = read_arguments;
   HEDDLE_ASSIGN_OR_RETURN(fma.function, module->Find("fma_peak", 0));
+  HEDDLE_ASSIGN_OR_RETURN(tensor.function, module->Find("tensor_peak", 0));
   HEDDLE_ASSIGN_OR_RETURN(read.function, module->Find("read_all", 0));
   runtime::TimingOptions options;
   options.min_repeat = absl::Milliseconds(30);
   HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing fma_time,
                           runtime::TimeOnDevice(
                               device, [&] { return device.Launch(fma); }, options));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing tensor_time,
+                          runtime::TimeOnDevice(
+                              device, [&] { return device.Launch(tensor); }, options));
   HEDDLE_ASSIGN_OR_RETURN(const runtime::Timing read_time,
                           runtime::TimeOnDevice(
                               device, [&] { return device.Launch(read); }, options));
   GpuLimits limits;
   limits.gflops = 2.0 * kChains * kSteps * kThreads * blocks / fma_time.MinNs();
+  limits.tensor_gflops = static_cast<double>(kTileFlops) * kTiles * kSteps * (kThreads / 32) *
+                         blocks / tensor_time.MinNs();
   limits.gbps = static_cast<double>(bytes) / read_time.MinNs();
   return limits;
 }

@@ -7,8 +7,9 @@
 namespace heddle::bench {
 
 struct GpuLimits {
-  double gflops = 0;  // single-precision multiply-adds, no tensor cores
-  double gbps = 0;    // reading memory much larger than the caches
+  double gflops = 0;         // single-precision multiply-adds, no tensor cores
+  double tensor_gflops = 0;  // of f16 with sums in f32, by mma.sync; some GPUs have faster ways
+  double gbps = 0;           // reading memory much larger than the caches
 };
 
 // Errors as codegen::FindNvrtc, and CudaStatus.

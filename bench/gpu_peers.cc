@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/runtime/cuda_timing.h"
 
@@ -37,15 +38,19 @@ absl::Status Check(int result, const char* what) {
 
 // Memory of a call's operands; what it holds does not matter to the time (zeros would: they draw
 // less power).
-absl::StatusOr<DeviceMemory> Operand(CudaDevice& device, int64_t elements) {
+absl::StatusOr<DeviceMemory> Operand(CudaDevice& device, int64_t elements, bool half = false) {
   std::vector<float> values(static_cast<size_t>(elements));
+  std::vector<uint16_t> halves(half ? values.size() : 0);
   uint32_t state = 1;
-  for (float& value : values) {
+  for (size_t i = 0; i < values.size(); ++i) {
     state = state * 1664525 + 1013904223;
-    value = static_cast<float>(state >> 8) / (1 << 23) - 1;
+    values[i] = static_cast<float>(state >> 8) / (1 << 23) - 1;
+    if (half) halves[i] = ir::HalfBits(values[i], ir::DType::kF16);
   }
-  HEDDLE_ASSIGN_OR_RETURN(DeviceMemory memory, device.Allocate(elements * 4));
-  HEDDLE_RETURN_IF_ERROR(device.Upload(memory.address(), values.data(), elements * 4));
+  const void* data = half ? static_cast<const void*>(halves.data()) : values.data();
+  const int64_t bytes = elements * (half ? 2 : 4);
+  HEDDLE_ASSIGN_OR_RETURN(DeviceMemory memory, device.Allocate(bytes));
+  HEDDLE_RETURN_IF_ERROR(device.Upload(memory.address(), data, bytes));
   HEDDLE_RETURN_IF_ERROR(device.Synchronize());
   return memory;
 }
@@ -61,6 +66,8 @@ struct Cublas {
   int (*set_stream)(Handle, runtime::CuStream) = nullptr;
   int (*sgemm)(Handle, int, int, int, int, int, const float*, const void*, int, long long,
                const void*, int, long long, const float*, void*, int, long long, int) = nullptr;
+  int (*gemm)(Handle, int, int, int, int, int, const void*, const void*, int, int, const void*, int,
+              int, const void*, void*, int, int, int, int) = nullptr;
   Handle handle = nullptr;  // lives as long as the process
   DeviceMemory x, w, y;
   float one = 1, zero = 0;
@@ -114,6 +121,9 @@ struct Cudnn {
   }
 };
 
+// cudaDataType, cublasComputeType_t, cublasGemmAlgo_t.
+constexpr int kHalf = 2, kSumsInSingle = 68, kDefaultAlgorithm = -1;
+
 // cudnnTensorFormat_t, cudnnDataType_t, cudnnConvolutionMode_t, cudnnMathType_t.
 constexpr int kNchw = 0, kNhwc = 1, kFloat = 0, kCrossCorrelation = 1, kFmaMath = 3;
 constexpr int kAlgorithms = 8;
@@ -130,20 +140,27 @@ absl::StatusOr<PeerCall> OpenCublas(CudaDevice& device, const Operator& op) {
   HEDDLE_RETURN_IF_ERROR(Find(library, "cublasGetVersion_v2", &blas->version));
   HEDDLE_RETURN_IF_ERROR(Find(library, "cublasSetStream_v2", &blas->set_stream));
   HEDDLE_RETURN_IF_ERROR(Find(library, "cublasSgemmStridedBatched", &blas->sgemm));
+  HEDDLE_RETURN_IF_ERROR(Find(library, "cublasGemmEx", &blas->gemm));
   HEDDLE_RETURN_IF_ERROR(Check(blas->create(&blas->handle), "cublasCreate"));
   HEDDLE_RETURN_IF_ERROR(Check(blas->set_stream(blas->handle, device.stream()), "cublasSetStream"));
   int version = 0;
   blas->version(blas->handle, &version);
   const int64_t batch = std::max<int64_t>(op.batch, 1);
-  HEDDLE_ASSIGN_OR_RETURN(blas->x, Operand(device, batch * op.m * op.k));
-  HEDDLE_ASSIGN_OR_RETURN(blas->w, Operand(device, batch * op.k * op.n));
-  HEDDLE_ASSIGN_OR_RETURN(blas->y, Operand(device, batch * op.m * op.n));
+  HEDDLE_ASSIGN_OR_RETURN(blas->x, Operand(device, batch * op.m * op.k, op.half));
+  HEDDLE_ASSIGN_OR_RETURN(blas->w, Operand(device, batch * op.k * op.n, op.half));
+  HEDDLE_ASSIGN_OR_RETURN(blas->y, Operand(device, batch * op.m * op.n, op.half));
   PeerCall peer;
   peer.name = absl::StrCat("cuBLAS ", version);
   peer.keeps = blas;
   // Row-major y = x w is column-major y' = w' x'.
   peer.call = [b = blas.get(), op, batch] {
     const int m = static_cast<int>(op.m), n = static_cast<int>(op.n), k = static_cast<int>(op.k);
+    if (op.half) {
+      return Check(
+          b->gemm(b->handle, 0, 0, n, m, k, &b->one, Pointer(b->w), kHalf, n, Pointer(b->x), kHalf,
+                  k, &b->zero, Pointer(b->y), kHalf, n, kSumsInSingle, kDefaultAlgorithm),
+          "cublasGemmEx");
+    }
     return Check(
         b->sgemm(b->handle, 0, 0, n, m, k, &b->one, Pointer(b->w), n, op.k * op.n, Pointer(b->x), k,
                  op.m * op.k, &b->zero, Pointer(b->y), n, op.m * op.n, static_cast<int>(batch)),

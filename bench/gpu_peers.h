@@ -19,9 +19,9 @@ struct PeerCall {
   std::shared_ptr<void> keeps;  // handles and memory the call needs
 };
 
-// y = x * w in single precision (no tensor cores: their rounding is another), or the convolution
-// op, channels last or first, whichever the library is faster with. NotFound in one line where the
-// library is not there.
+// y = x * w in single precision (no tensor cores: their rounding is another), or of f16 with sums
+// in f32 on tensor cores; or the convolution op, channels last or first, whichever the library is
+// faster with. NotFound in one line where the library is not there.
 absl::StatusOr<PeerCall> OpenCublas(runtime::CudaDevice& device, const Operator& op);
 absl::StatusOr<PeerCall> OpenCudnn(runtime::CudaDevice& device, const Operator& op);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 namespace heddle::bench {
 namespace {
@@ -62,9 +63,13 @@ std::optional<Operator> FindOperator(const std::string& name) {
     const auto kind = name[0] == 'D' ? OperatorKind::kDepthwise : OperatorKind::kConvolution;
     return Operator{name, kind, c.size, c.inputs, c.outputs, c.kernel, c.stride};
   }
-  const std::vector<int64_t> extents = ParseExtents(name);
-  if (extents.empty()) return std::nullopt;
+  constexpr std::string_view kHalf = "f16";
+  const bool half = name.size() > kHalf.size() && name.ends_with(kHalf);
+  const std::vector<int64_t> extents =
+      ParseExtents(half ? name.substr(0, name.size() - kHalf.size()) : name);
+  if (extents.empty() || (half && extents.size() != 3)) return std::nullopt;
   Operator product{name, OperatorKind::kMatrixProduct};
+  product.half = half;
   const size_t at = extents.size() - 3;
   if (at == 1) product.batch = extents[0];
   product.m = extents[at];

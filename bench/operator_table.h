@@ -20,6 +20,7 @@ struct Operator {
   // Matrix products: `batch` times [m, k] x [k, n]. Without a batch the right side is a weight,
   // known ahead of time; with one both sides are activations, as in attention.
   int64_t batch = 0, m = 0, n = 0, k = 0;
+  bool half = false;  // operands and result are f16, sums f32; for GPUs only
 
   bool HasWeights() const { return kind != OperatorKind::kMatrixProduct || batch == 0; }
   // Height and width of a convolution's output, and the zeros before and after its image.
@@ -32,7 +33,7 @@ struct Operator {
 // C1..C12 (convolutions of ResNet-18), D1..D9 (depthwise ones of MobileNet), matrix products.
 std::vector<std::string> OperatorNames();
 
-// One of OperatorNames(), or any "MxNxK" or "BxMxNxK" with extents from 1 to 65536.
+// One of OperatorNames(), any "MxNxK" or "BxMxNxK" with extents from 1 to 65536, or "MxNxKf16".
 std::optional<Operator> FindOperator(const std::string& name);
 
 }  // namespace heddle::bench

@@ -32,11 +32,12 @@ absl::StatusOr<schedule::Trace> TraceOf(const ir::Program& naive, ScheduleChoice
   return absl::InternalError("no such schedule choice");
 }
 
-bool IsWinograd(const schedule::Trace& trace) {
-  return std::any_of(trace.steps.begin(), trace.steps.end(), [](const schedule::Step& step) {
-    return step.primitive == schedule::Primitive::kWinograd;
-  });
+bool Has(const schedule::Trace& trace, schedule::Primitive primitive) {
+  return std::any_of(trace.steps.begin(), trace.steps.end(),
+                     [&](const schedule::Step& step) { return step.primitive == primitive; });
 }
+bool IsWinograd(const schedule::Trace& trace) { return Has(trace, schedule::Primitive::kWinograd); }
+bool IsTf32(const schedule::Trace& trace) { return Has(trace, schedule::Primitive::kTf32); }
 
 absl::Status Refused(const absl::Status& status) {
   return absl::FailedPreconditionError(status.message());
@@ -74,12 +75,15 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
   if (IsWinograd(steps) && !target.target.winograd) {
     return absl::FailedPreconditionError("the target forbids Winograd's form (-winograd=off)");
   }
+  if (IsTf32(steps) && !target.target.tf32)
+    return absl::FailedPreconditionError("the target does not allow tf32 (-tf32=on)");
   absl::StatusOr<ir::Program> scheduled = schedule::Replay(naive, steps);
   if (!scheduled.ok()) return Refused(scheduled.status());
   if (absl::Status status = ir::Verify(*scheduled); !status.ok()) return Refused(status);
   pass::HoistedProgram hoisted = pass::HoistConstants(*scheduled);
   LoweredWorkload result;
   result.winograd = IsWinograd(steps);
+  result.tf32 = IsTf32(steps);
   HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target.target));
   if (hoisted.prepack) {
     HEDDLE_ASSIGN_OR_RETURN(result.prepack,
@@ -107,6 +111,11 @@ bool UsesWinograd(std::string_view trace) {
   return steps.ok() && internal::IsWinograd(*steps);
 }
 
+bool UsesTf32(std::string_view trace) {
+  const absl::StatusOr<schedule::Trace> steps = schedule::ParseTrace(trace);
+  return steps.ok() && internal::IsTf32(*steps);
+}
+
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, options.passes));
@@ -127,6 +136,7 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
                               ? codegen::CompileCuda(programs, resolved)
                               : codegen::CompileLlvm(programs, resolved));
   artifact.winograd = lowered.winograd;
+  artifact.tf32 = lowered.tf32;
   return artifact;
 }
 

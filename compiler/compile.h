@@ -47,6 +47,8 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
 // Whether a schedule computes in Winograd's form, whose results are compared within a tolerance of
 // their own (codegen/tolerance.h): Artifact.winograd of what BuildCandidate makes of it.
 bool UsesWinograd(std::string_view trace);
+// Likewise whether it rounds f32 to tf32.
+bool UsesTf32(std::string_view trace);
 
 // ---- Whole models
 // --------------------------------------------------------------------------------------------------

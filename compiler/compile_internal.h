@@ -19,6 +19,7 @@ struct LoweredWorkload {
   ir::Program kernel;
   std::optional<ir::Program> prepack;  // see pass/hoist_constants.h; named `symbol`.prepack
   bool winograd = false;               // computed in Winograd's form: tolerance.h
+  bool tf32 = false;                   // with f32 rounded to tf32
 };
 
 // The naive program under the chosen schedule, lowered, under the name `symbol`. Errors as

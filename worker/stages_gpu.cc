@@ -44,6 +44,7 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
                         const runtime::CudaInfo& gpu) {
   codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   artifact.winograd = UsesWinograd(item.candidate().trace());
+  artifact.tf32 = UsesTf32(item.candidate().trace());
   v1::Measurement measurement;
   const auto begin = std::chrono::steady_clock::now();
   const absl::StatusOr<Measurement> measured = bench.Run(artifact);

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/fold.h"
 
 namespace heddle::codegen {
 
@@ -142,6 +143,10 @@ std::string CudaType(DType dtype) {
       return "float";
     case DType::kF64:
       return "double";
+    case DType::kF16:
+      return "h_f16";
+    case DType::kBF16:
+      return "h_bf16";
   }
   return "";
 }
@@ -217,6 +222,9 @@ std::string CudaExpressions::Int64(const Expr& e) {
 }
 
 std::string CudaExpressions::Float(double value, DType dtype) {
+  if (ir::IsHalf(dtype)) {
+    return absl::StrCat(CudaType(dtype), "{", ir::HalfBits(static_cast<float>(value), dtype), "}");
+  }
   const bool single = dtype == DType::kF32;
   if (std::isnan(value))
     return single ? "__int_as_float(0x7fc00000)" : "__longlong_as_double(0x7ff8000000000000LL)";
@@ -306,6 +314,8 @@ std::string CudaExpressions::FloatOperator(const Expr& e) {
       return absl::StrCat("(bool)isnan(", a, ")");
     case Op::kIsInf:
       return absl::StrCat("(bool)isinf(", a, ")");
+    case Op::kTf32:
+      return absl::StrCat("__uint_as_float(h_tf32(__float_as_uint(", a, ")))");
     default:
       break;
   }
@@ -320,7 +330,15 @@ std::string CudaExpressions::IntegerOperator(const Expr& e) {
 }
 
 std::string CudaExpressions::Conversion(const Expr& e) {
-  const std::string a = Value(e->args[0]);
+  const DType from = e->args[0]->dtype;
+  std::string a = Value(e->args[0]);
+  if (ir::IsHalf(from)) {
+    if (e->dtype == from) return a;
+    a = absl::StrCat("h_single(", a, ")");
+  }
+  if (ir::IsHalf(e->dtype)) {
+    return absl::StrCat(e->dtype == DType::kF16 ? "h_tof16" : "h_tobf16", "((float)", a, ")");
+  }
   if (e->dtype == DType::kBool) return absl::StrCat("(", a, " != 0)");
   if (!ir::IsFloat(e->args[0]->dtype) || ir::IsFloat(e->dtype))
     return absl::StrCat("((", ValueType(e->dtype), ")", a, ")");

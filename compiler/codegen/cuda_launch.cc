@@ -90,6 +90,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
     if (const For* loop = As<For>(node)) {
       const int axis = AxisOf(loop->kind);
       if (axis >= 0) extents_[axis] = std::max(extents_[axis], loop->extent);
+      demand_.tensor_cores |= loop->kind == LoopKind::kTensor;
       single &= axis < 0;
     }
     const Alloc* alloc = As<Alloc>(node);
@@ -112,7 +113,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
   for (int axis = 0; axis < 3; ++axis) demand_.block[axis] = extents_[3 + axis];
   demand_.shared_bytes = shared_bytes_;
   // A thread that is alone may keep its buffers in memory.
-  demand_.register_words = single ? 0 : words;
+  demand_.register_words = single ? 0 : words + TensorWords(s);
   for (int axis = 0; axis < 3; ++axis) demand_.blocks[axis] = extents_[axis];
   return status;
 }
@@ -121,6 +122,7 @@ void CudaLaunch::FindAsync(const Stmt& s) {
   std::unordered_set<const Buffer*> written;
   VisitStmt(s, [&](const Stmt& node) {
     if (const Store* store = As<Store>(node)) written.insert(store->buffer.get());
+    if (const Barrier* barrier = As<Barrier>(node)) staged_ |= barrier->late > 0;
     return true;
   });
   VisitStmt(s, [&](const Stmt& node) {
@@ -142,7 +144,7 @@ void CudaLaunch::FindAsync(const Stmt& s) {
       Expr on;
       const Expr load = CopiedLoad(store->value, &on);
       if (load && load->buffer->scope == Scope::kGlobal && !written.count(load->buffer.get()) &&
-          SizeOf(load->dtype) == 4 && touches[store->buffer.get()] == 1) {
+          (SizeOf(load->dtype) == 4 || IsHalf(load->dtype)) && touches[store->buffer.get()] == 1) {
         async_.insert(store);
       }
       return true;
@@ -152,7 +154,7 @@ void CudaLaunch::FindAsync(const Stmt& s) {
 }
 
 bool CudaLaunch::AsyncStore(const Store& store) {
-  if (!async_.count(&store)) return false;
+  if (!async_.count(&store) || SizeOf(store.buffer->dtype) != 4) return false;
   Expr on;
   const Expr load = CopiedLoad(store.value, &on);
   const std::string to = exprs_.Access(*store.buffer, store.indices);
@@ -190,6 +192,18 @@ absl::Status CudaLaunch::Emit(const Stmt& s) {
 }
 
 absl::Status CudaLaunch::Visit(const Stmt& s) {
+  const For* around = As<For>(s);
+  const bool fetch = staged_ && !in_fetch_ &&
+                     (As<If>(s) || (around && IsGpuThread(around->kind))) && StoresShared(s);
+  if (!fetch) return VisitAny(s);
+  in_fetch_ = true;
+  HEDDLE_RETURN_IF_ERROR(VisitAny(s));
+  in_fetch_ = false;
+  Line("h_async_commit();");
+  return absl::OkStatus();
+}
+
+absl::Status CudaLaunch::VisitAny(const Stmt& s) {
   if (const For* loop = As<For>(s); loop && WarpReduction(*loop)) return absl::OkStatus();
   if (!guarded_ && !As<Seq>(s) && !As<Alloc>(s) && !HasAxisOrBarrier(s)) {
     std::vector<std::string> first;
@@ -221,8 +235,11 @@ absl::Status CudaLaunch::Visit(const Stmt& s) {
     HEDDLE_RETURN_IF_ERROR(Visit(branch->body));
     exprs_.analyzer().Restore(position);
     Close();
-  } else if (As<Barrier>(s)) {
-    if (!async_.empty()) Line("h_async_wait();");
+  } else if (const Barrier* barrier = As<Barrier>(s)) {
+    if (!async_.empty()) {
+      Line(barrier->late == 0 ? "h_async_wait();"
+                              : absl::StrCat("h_async_wait_but<", barrier->late, ">();"));
+    }
     Line("__syncthreads();");
   } else if (As<Block>(s)) {
     return absl::FailedPreconditionError("CUDA: the program is not lowered: it has blocks");
@@ -249,6 +266,8 @@ absl::Status CudaLaunch::VisitAlloc(const Alloc& alloc) {
 
 absl::Status CudaLaunch::VisitFor(const For& loop) {
   if (const int axis = AxisOf(loop.kind); axis >= 0) return VisitAxis(loop, axis);
+  HEDDLE_ASSIGN_OR_RETURN(const bool tensor, TensorNest(loop));
+  if (tensor) return absl::OkStatus();
   if (loop.kind == LoopKind::kVectorized) {
     const Store* store = As<Store>(loop.body);
     if (store != nullptr && VectorStore(loop, *store)) return absl::OkStatus();
@@ -275,7 +294,9 @@ absl::Status CudaLaunch::VisitAxis(const For& loop, int axis) {
   const bool some = loop.extent < extents_[axis];
   if (some) Open(absl::StrCat("if (", name, " < ", loop.extent, ") "));
   bound_[axis] = true;
+  if (axis == 3) thread_ = &loop, thread_name_ = name;
   HEDDLE_RETURN_IF_ERROR(Visit(loop.body));
+  if (axis == 3) thread_ = nullptr;
   bound_[axis] = false;
   if (some) Close();
   Close();
@@ -304,8 +325,11 @@ bool CudaLaunch::IsVector(const Buffer& buffer, const std::vector<Expr>& indices
 bool CudaLaunch::VectorStore(const For& loop, const Store& store) {
   const DType dtype = store.buffer->dtype;
   const int64_t lanes = loop.extent;
-  if ((lanes != 2 && lanes != 4) || (dtype != DType::kF32 && dtype != DType::kI32)) return false;
-  const std::string vector = absl::StrCat(CudaType(dtype), lanes);
+  const bool half = IsHalf(dtype);
+  if (lanes != 2 && lanes != 4 && (lanes != 8 || !half)) return false;
+  if (dtype != DType::kF32 && dtype != DType::kI32 && !half) return false;
+  const std::string vector = half ? absl::StrCat("h_vector<", CudaType(dtype), ", ", lanes, ">")
+                                  : absl::StrCat(CudaType(dtype), lanes);
   exprs_.Bind(loop.var.get(), "0", lanes);
   const bool stores = IsVector(*store.buffer, store.indices, loop);
   std::vector<Expr> loads, wide;
@@ -315,8 +339,9 @@ bool CudaLaunch::VectorStore(const For& loop, const Store& store) {
   }
   if (!stores && wide.empty()) return false;
   if (stores && wide.size() == 1 && store.value == wide[0] && async_.count(&store)) {
-    Line(absl::StrCat("h_async", 4 * lanes, "(&", exprs_.Access(*store.buffer, store.indices),
-                      ", &", exprs_.Access(*wide[0]->buffer, wide[0]->args), ", true);"));
+    Line(absl::StrCat("h_async", SizeOf(dtype) * lanes, "(&",
+                      exprs_.Access(*store.buffer, store.indices), ", &",
+                      exprs_.Access(*wide[0]->buffer, wide[0]->args), ", true);"));
     return true;
   }
   Open("");
@@ -327,13 +352,16 @@ bool CudaLaunch::VectorStore(const For& loop, const Store& store) {
                       exprs_.Access(*load->buffer, load->args), ";"));
   }
   constexpr const char* kLanes[] = {".x", ".y", ".z", ".w"};
+  const auto lane_of = [&](const std::string& name, int64_t lane) {
+    return half ? absl::StrCat(name, ".v[", lane, "]") : name + kLanes[lane];
+  };
   const std::string result = absl::StrCat("h_v", vectors_++);
   if (stores) Line(absl::StrCat(vector, " ", result, ";"));
   for (int64_t lane = 0; lane < lanes; ++lane) {
     exprs_.Bind(loop.var.get(), std::to_string(lane), lanes);
-    for (size_t k = 0; k < wide.size(); ++k) exprs_.Replace(wide[k].get(), names[k] + kLanes[lane]);
+    for (size_t k = 0; k < wide.size(); ++k) exprs_.Replace(wide[k].get(), lane_of(names[k], lane));
     const std::string place =
-        stores ? result + kLanes[lane] : exprs_.Access(*store.buffer, store.indices);
+        stores ? lane_of(result, lane) : exprs_.Access(*store.buffer, store.indices);
     Line(absl::StrCat(place, " = ", exprs_.Value(store.value), ";"));
     exprs_.Unreplace();
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/codegen/cuda_expr.h"
 #include "compiler/codegen/gpu_arch.h"
 #include "compiler/ir/ir.h"
@@ -33,6 +34,7 @@ class CudaLaunch {
   int64_t dynamic_shared_bytes() const { return dynamic_ ? shared_bytes_ : 0; }
 
  private:
+  friend class TensorNestEmitter;
   static constexpr int kAxes = 6;  // blockIdx.x, y, z, threadIdx.x, y, z
 
   absl::Status Measure(const ir::Stmt& s);
@@ -40,6 +42,7 @@ class CudaLaunch {
   void Open(const std::string& text);
   void Close();
   absl::Status Visit(const ir::Stmt& s);
+  absl::Status VisitAny(const ir::Stmt& s);
   absl::Status VisitFor(const ir::For& loop);
   absl::Status VisitAxis(const ir::For& loop, int axis);
   absl::Status VisitAlloc(const ir::Alloc& alloc);
@@ -47,6 +50,11 @@ class CudaLaunch {
   // A sum that the first thread would make alone, by shuffles within the first warp; false if the
   // loop is no such thing (cuda_warp.cc). Its terms are then added in another order.
   bool WarpReduction(const ir::For& loop);
+  // A nest of unrolled loops around a tensor loop: the operands of all its products are loaded into
+  // registers, then the products are made (cuda_tensor.cc). False if the loop is no such nest.
+  absl::StatusOr<bool> TensorNest(const ir::For& loop);
+  // Registers of a thread for the operands of such a nest.
+  static int64_t TensorWords(const ir::Stmt& s);
   // A loop of lanes around one store, by vector loads and stores where memory allows; false if not.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
   // Finds the stores that can be asynchronous copies: those of global memory that the launch does
@@ -65,6 +73,11 @@ class CudaLaunch {
   int vectors_ = 0;  // names of vector registers
   std::array<int64_t, kAxes> extents_{1, 1, 1, 1, 1, 1};
   std::array<bool, kAxes> bound_{};
+  const ir::For* thread_ = nullptr;  // the threadIdx.x loop around, and its variable's name
+  std::string thread_name_;
+  bool staged_ = false;  // some barrier lets fetches come late
+  bool in_fetch_ = false;
+  int operands_ = 0;      // names of registers for tensor cores
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
   std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets
   std::unordered_set<const ir::Store*> async_;

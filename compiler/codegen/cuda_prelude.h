@@ -67,7 +67,70 @@ HD void h_async16(void* to, const void* from, bool on) {
                "l"(from), "r"(on ? 16 : 0)
                : "memory");
 }
+// 16-bit floats. Headers of CUDA's have them too, but NVRTC brings no headers.
+struct h_f16 { unsigned short x; };
+struct h_bf16 { unsigned short x; };
+HD float h_single(h_f16 v) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v.x));
+  return r;
+}
+HD float h_single(h_bf16 v) { return __uint_as_float((unsigned)v.x << 16); }
+HD h_f16 h_tof16(float v) {
+  h_f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.x) : "f"(v));
+  return r;
+}
+HD h_bf16 h_tobf16(float v) {
+  h_bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.x) : "f"(v));
+  return r;
+}
+template <class T, int N> struct alignas(sizeof(T) * N) h_vector { T v[N]; };
+// Tensor cores: a register holds two 16-bit floats or one of 32 bits.
+HD unsigned h_tf32(unsigned v) {
+  unsigned r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(v)));
+  return r;
+}
+HD unsigned h_pair(unsigned short low, unsigned short high) {
+  return (unsigned)low | (unsigned)high << 16;
+}
+#define H_PRODUCT(name, shape)                                                                  \
+  HD void name(float& c0, float& c1, float& c2, float& c3, const unsigned* a, const unsigned* b) { \
+    asm volatile("mma.sync.aligned." shape                                                      \
+                 " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));           \
+  }
+H_PRODUCT(h_product_f16, "m16n8k16.row.col.f32.f16.f16.f32")
+H_PRODUCT(h_product_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+H_PRODUCT(h_product_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+// Four or two matrices of eight rows of 16 bytes: lanes 8 i to 8 i + 7 name the rows of matrix i.
+#define H_MATRICES4(name, kind)                                                                  \
+  HD void name(unsigned* r, const void* row) {                                                   \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"      \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                \
+                 : "r"((unsigned)__cvta_generic_to_shared(row))                                  \
+                 : "memory");                                                                    \
+  }
+#define H_MATRICES2(name, kind)                                                                  \
+  HD void name(unsigned* r, const void* row) {                                                   \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2" kind ".shared.b16 {%0, %1}, [%2];"              \
+                 : "=r"(r[0]), "=r"(r[1])                                                        \
+                 : "r"((unsigned)__cvta_generic_to_shared(row))                                  \
+                 : "memory");                                                                    \
+  }
+H_MATRICES4(h_matrices4, "")
+H_MATRICES4(h_matrices4_trans, ".trans")
+H_MATRICES2(h_matrices2, "")
+H_MATRICES2(h_matrices2_trans, ".trans")
 HD void h_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Ends a fetch; waits for all but the last n.
+HD void h_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int n> HD void h_async_wait_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+}
 HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
 )cuda";
 

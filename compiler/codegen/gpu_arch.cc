@@ -41,6 +41,7 @@ absl::Status DescribeGpu(ir::TargetInfo* info) {
     info->threads_per_multiprocessor = a.threads_per_multiprocessor;
     info->multiprocessors = a.multiprocessors;
     info->async_copies = true;
+    info->tensor_cores = true;
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("target: -arch=", info->target.cpu,
@@ -54,6 +55,10 @@ absl::Status CheckDemand(const GpuDemand& demand, const ir::TargetInfo& info) {
                                                      ": ", asked, " ", what, ", ", allowed,
                                                      " are allowed"));
   };
+  if (demand.tensor_cores && !info.tensor_cores) {
+    return absl::UnimplementedError(
+        absl::StrCat(info.target.cpu, " has no tensor cores for f16, bf16 and tf32: sm_80 has"));
+  }
   if (demand.threads_per_block > info.max_threads_per_block) {
     return exceeds(demand.threads_per_block, "threads in a block", info.max_threads_per_block);
   }

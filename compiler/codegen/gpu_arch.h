@@ -24,11 +24,12 @@ struct GpuDemand {
   int64_t shared_bytes = 0;      // of a block
   int64_t register_words = 0;    // of a thread: what its local buffers hold, 32-bit
   int64_t blocks[3] = {1, 1, 1};
+  bool tensor_cores = false;
 };
 
 // ResourceExhausted "exceeds the limits of sm_90: 2048 threads in a block, 1024 are allowed": the
 // code of every candidate that no compiler needs to see. Nothing else of BuildCandidate has this
-// code.
+// code. Unimplemented where the architecture has no tensor cores for 16-bit floats and tf32.
 absl::Status CheckDemand(const GpuDemand& demand, const ir::TargetInfo& info);
 
 }  // namespace heddle::codegen

@@ -31,6 +31,7 @@ struct Artifact {
   std::string shared_object;
   std::vector<KernelInfo> kernels;
   bool winograd = false;  // a kernel computes in Winograd's form: tolerance.h; set by who scheduled
+  bool tf32 = false;      // likewise, with f32 rounded to tf32
 };
 
 struct LlvmOptions {

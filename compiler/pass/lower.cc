@@ -11,6 +11,7 @@
 #include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
 #include "compiler/pass/overlap_fetches.h"
+#include "compiler/pass/pad_shared.h"
 #include "compiler/pass/partition_loops.h"
 #include "compiler/pass/prefetch_ahead.h"
 #include "compiler/pass/prefetch_epilogue.h"
@@ -41,6 +42,7 @@ constexpr Pass kPasses[] = {
     {"compact_buffers", CompactBuffers, true, Pass::kBoth},
     {"lift_lane_buffers", LiftLaneBuffers, true, Pass::kCpu},
     {"simplify", Simplify, true, Pass::kBoth},
+    {"pad_shared", PadShared, true, Pass::kGpu},
     {"overlap_fetches", OverlapFetches, true, Pass::kGpu},
     {"insert_barriers", InsertBarriers, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.

@@ -15,6 +15,8 @@ namespace {
 
 using Buffers = std::unordered_set<const Buffer*>;
 
+constexpr int64_t kMaxParts = 3;
+
 Buffers Written(const Stmt& s) {
   Buffers written;
   VisitStmt(s, [&](const Stmt& node) {
@@ -54,7 +56,10 @@ class Overlapper {
       if (loop == nullptr || !IsGpuBlock(loop->kind) || HasBlockLoop(loop->body)) return node;
       written_ = Written(node);
       shared_bytes_ = 0;
+      limit_ = kMaxDoubledBytes;
       VisitStmt(node, [&](const Stmt& x) {
+        const For* inner = As<For>(x);
+        if (inner && inner->kind == LoopKind::kTensor) limit_ = kMaxDoubledTensorBytes;
         const Alloc* alloc = As<Alloc>(x);
         if (alloc && alloc->buffer->scope == Scope::kShared)
           shared_bytes_ += alloc->buffer->SizeBytes();
@@ -104,8 +109,7 @@ class Overlapper {
       body = alloc->body;
     }
     const Seq* seq = As<Seq>(body);
-    if (buffers.empty() || seq == nullptr || shared_bytes_ + bytes > kMaxDoubledBytes)
-      return std::nullopt;
+    if (buffers.empty() || seq == nullptr || shared_bytes_ + bytes > limit_) return std::nullopt;
     std::vector<Stmt> fetches, rest;
     for (const Stmt& s : seq->stmts) {
       const bool fetch = rest.empty() && IsFetch(s, own);
@@ -117,8 +121,14 @@ class Overlapper {
         if (own.count(buffer)) return std::nullopt;
       }
     }
-    shared_bytes_ += bytes;
-    return Rebuild(loop, buffers, MakeSeq(std::move(fetches)), MakeSeq(std::move(rest)));
+    const bool plain = std::all_of(fetches.begin(), fetches.end(), [](const Stmt& s) {
+      return As<For>(s) && IsGpuThread(As<For>(s)->kind);
+    });
+    const bool more = limit_ == kMaxDoubledTensorBytes && plain && loop.extent > kMaxParts &&
+                      shared_bytes_ + (kMaxParts - 1) * bytes <= limit_;
+    const int64_t parts = more ? kMaxParts : 2;
+    shared_bytes_ += (parts - 1) * bytes;
+    return Rebuild(loop, buffers, parts, fetches, MakeSeq(std::move(rest)));
   }
 
   bool IsFetch(const Stmt& s, const Buffers& own) const {
@@ -132,36 +142,45 @@ class Overlapper {
     return true;
   }
 
-  Stmt Rebuild(const For& loop, const std::vector<BufferRef>& buffers, const Stmt& fetch,
-               const Stmt& rest) {
-    std::vector<BufferRef> doubled;
+  // An iteration uses one part while the next parts - 1 iterations' data is on its way.
+  Stmt Rebuild(const For& loop, const std::vector<BufferRef>& buffers, int64_t parts,
+               const std::vector<Stmt>& fetches, const Stmt& rest) {
+    std::vector<BufferRef> copies;
     for (const BufferRef& buffer : buffers) {
-      auto twice = std::make_shared<Buffer>(*buffer);
-      twice->shape.insert(twice->shape.begin(), 2);
-      doubled.push_back(std::move(twice));
+      auto all = std::make_shared<Buffer>(*buffer);
+      all->shape.insert(all->shape.begin(), parts);
+      copies.push_back(std::move(all));
     }
-    const auto at = [&](const Stmt& s, const Expr& iteration, const Expr& half) {
+    const auto at = [&](const Stmt& s, const Expr& iteration, const Expr& part) {
       Stmt moved = Substitute(s, Substitution{{loop.var.get(), iteration}});
-      for (size_t i = 0; i < buffers.size(); ++i)
-        moved = Half(moved, *buffers[i], doubled[i], half);
+      for (size_t i = 0; i < buffers.size(); ++i) moved = Part(moved, *buffers[i], copies[i], part);
       return moved;
     };
-    const Expr k = VarExpr(loop.var), next = k + Int(1);
-    Stmt first = names_.Clone(at(fetch, Int(0), Int(0)));
-    Stmt body =
-        MakeSeq({MakeStmt(Barrier{}),
-                 MakeStmt(If{Lt(next, Int(loop.extent)), at(fetch, next, FloorMod(next, Int(2)))}),
-                 at(rest, k, FloorMod(k, Int(2)))});
-    Stmt result = MakeSeq(
-        {std::move(first), MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)})});
+    const Expr k = VarExpr(loop.var), next = k + Int(parts - 1);
+    std::vector<Stmt> first, body;
+    for (int64_t i = 0; i + 1 < parts; ++i) {
+      for (const Stmt& fetch : fetches) first.push_back(names_.Clone(at(fetch, Int(i), Int(i))));
+    }
+    const int late = static_cast<int>((parts - 2) * static_cast<int64_t>(fetches.size()));
+    body.push_back(MakeStmt(Barrier{late}));
+    // Each is a fetch of its own where they are counted.
+    std::vector<Stmt> groups = fetches;
+    if (late == 0) groups = {MakeSeq(fetches)};
+    for (const Stmt& group : groups) {
+      body.push_back(
+          MakeStmt(If{Lt(next, Int(loop.extent)), at(group, next, FloorMod(next, Int(parts)))}));
+    }
+    body.push_back(at(rest, k, FloorMod(k, Int(parts))));
+    first.push_back(MakeStmt(For{loop.var, loop.extent, loop.kind, MakeSeq(std::move(body))}));
+    Stmt result = MakeSeq(std::move(first));
     for (size_t i = buffers.size(); i-- > 0;)
-      result = MakeStmt(Alloc{doubled[i], std::move(result)});
+      result = MakeStmt(Alloc{copies[i], std::move(result)});
     return result;
   }
 
-  static Stmt Half(const Stmt& s, const Buffer& from, const BufferRef& to, const Expr& half) {
+  static Stmt Part(const Stmt& s, const Buffer& from, const BufferRef& to, const Expr& part) {
     const auto moved = [&](std::vector<Expr> indices) {
-      indices.insert(indices.begin(), half);
+      indices.insert(indices.begin(), part);
       return indices;
     };
     return RewriteStmt(
@@ -183,6 +202,7 @@ class Overlapper {
   FreshNames names_;
   Buffers written_;           // by the launch
   int64_t shared_bytes_ = 0;  // of the launch
+  int64_t limit_ = kMaxDoubledBytes;
 };
 
 }  // namespace

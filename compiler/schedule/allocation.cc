@@ -227,7 +227,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
   CollectInside(loop.body, allocated, blocks, loops);
   RunningLoops inner;
   for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
-  const bool gpu = kind == LoopKind::kVThread || ir::IsGpuBlock(kind) || ir::IsGpuThread(kind);
+  const bool gpu = kind >= LoopKind::kBlockX;
   auto refuse = [&](const Block& block, std::string_view why) {
     return absl::FailedPreconditionError(
         absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",

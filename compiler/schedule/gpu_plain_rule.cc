@@ -113,8 +113,10 @@ std::unique_ptr<Rule> MakeGpuPlain(const ReductionStage& stage, int /*axis*/,
   return std::make_unique<GpuPlainRule>(stage, target, knobs);
 }
 
-std::vector<GpuRuleMaker> GpuRulesFor(const ReductionStage& stage, const ir::TargetInfo& target) {
+std::vector<GpuRuleMaker> GpuRulesFor(const ReductionStage& stage, const ir::TargetInfo& target,
+                                      bool tensor) {
   std::vector<GpuRuleMaker> makers;
+  if (tensor) makers.push_back(MakeGpuTensor);
   const int64_t results = SpatialElements(stage.view), length = ReduceElements(stage.view);
   if (!stage.view.reduce.empty()) {
     if (HasReuse(*stage.block) && results >= kMinTiled) makers.push_back(MakeGpuTiled);

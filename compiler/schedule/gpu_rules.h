@@ -23,14 +23,36 @@ std::unique_ptr<Rule> MakeGpuPlain(const ReductionStage& stage, int axis,
 // shared memory. Products and convolutions.
 std::unique_ptr<Rule> MakeGpuTiled(const ReductionStage& stage, int axis,
                                    const ir::TargetInfo& target, Knobs& knobs);
+// Products whose tiles of 16 x 8 are made by tensor cores; null where operands are not f16, bf16
+// or, if the target allows tf32, f32, or extents do not fit.
+std::unique_ptr<Rule> MakeGpuTensor(const ReductionStage& stage, int axis,
+                                    const ir::TargetInfo& target, Knobs& knobs);
 // One block for each result: its threads sum parts, then fewer threads sum those.
 std::unique_ptr<Rule> MakeGpuRow(const ReductionStage& stage, int axis,
                                  const ir::TargetInfo& target, Knobs& knobs);
 
-// The rules that fit a stage, best first.
+// The rules that may fit a stage, best first; with those for tensor cores if so asked.
 using GpuRuleMaker = std::unique_ptr<Rule> (*)(const ReductionStage&, int, const ir::TargetInfo&,
                                                Knobs&);
-std::vector<GpuRuleMaker> GpuRulesFor(const ReductionStage& stage, const ir::TargetInfo& target);
+std::vector<GpuRuleMaker> GpuRulesFor(const ReductionStage& stage, const ir::TargetInfo& target,
+                                      bool tensor);
+
+// What a reduction loads.
+struct GpuOperand {
+  std::string buffer;
+  int64_t element_bytes = 4;
+  int64_t row = 1;  // extent of its last dimension
+};
+std::vector<GpuOperand> OperandsOf(const ir::Block& block);
+// Brings what a step (one iteration of loop `step`) reads of the operand into shared memory, by all
+// threads, up to `lanes` neighbours at a time; or, if not `shared`, leaves the reading to each
+// thread. An injective block that makes the operand is computed there. Adds to `bytes` what that
+// takes.
+absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand, bool shared,
+                          const std::string& step, int64_t threads, int64_t lanes, int64_t* bytes,
+                          Recorder& out);
+// ResourceExhausted where a block of threads asks for more shared memory than there is.
+absl::Status CheckShared(int64_t bytes, const ir::TargetInfo& target);
 
 // Fuses the loops, which stand one in the other; the name of the result. One loop stays as it is.
 absl::StatusOr<std::string> FuseAll(const std::vector<std::string>& loops, Recorder& out);

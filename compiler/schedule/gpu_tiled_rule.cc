@@ -4,6 +4,8 @@
 // (fused) | the reduction within a step | virtual threads | register tile. A step's operands are
 // fetched into shared memory by all threads. Neighbouring threads hold neighbouring register tiles;
 // virtual threads repeat that pattern at a distance, so that their accesses stay close together.
+// Where results are few and sums long, the sums may be cut into parts, each made by blocks of its
+// own; then a thread for each result adds up its parts.
 #include <algorithm>
 #include <set>
 
@@ -22,6 +24,9 @@ constexpr int64_t kMaxStep = 64;
 constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresses need the rest
 constexpr int64_t kMinThreads = 32;
 constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
+constexpr int64_t kMaxParts = 16;            // of a sum
+constexpr int64_t kMinPartedTerms = 128;
+constexpr int64_t kUsualBlock = 64 * 64;  // results of a block that reuses well what it reads
 
 // What splits an extent well: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
@@ -47,26 +52,19 @@ struct SpatialSplit {
   int64_t Inside() const { return threads * virtual_threads * tile; }
 };
 
-struct Operand {
-  std::string buffer;    // what the reduction loads
-  std::string producer;  // the injective block that makes it, if it may be moved
-  int64_t element_bytes = 4;
-  bool vectors = false;  // its last dimension is a multiple of 4
-};
-
 class GpuTiledRule : public Rule {
  public:
   GpuTiledRule(const ReductionStage& stage, const ir::TargetInfo& target, Knobs& knobs)
-      : stage_(stage), target_(target) {
-    FindOperands();
+      : stage_(stage), target_(target), operands_(OperandsOf(*stage.block)) {
     AddSpatialKnobs(knobs);
     AddReduceKnobs(knobs);
-    for (const Operand& operand : operands_) {
+    for (const GpuOperand& operand : operands_) {
       shared_.push_back(
           knobs.Add(absl::StrCat("share ", operand.buffer, " of ", Name()), {0, 1}, 1));
     }
     unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
     vectors_ = knobs.Add(absl::StrCat("fetch width of ", Name()), {1, 2, 4}, 4);
+    AddPartsKnob(knobs);
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
@@ -81,39 +79,30 @@ class GpuTiledRule : public Rule {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
 
-  void FindOperands();
   void AddSpatialKnobs(Knobs& knobs);
   void AddReduceKnobs(Knobs& knobs);
+  void AddPartsKnob(Knobs& knobs);
+  int64_t PartsAt(const Knobs& knobs, const Point& point) const {
+    return parts_ < 0 ? 1 : knobs.Value(point, parts_);
+  }
+  absl::Status ApplyInParts(const Knobs& knobs, const Point& point, Recorder& out) const;
   std::vector<SpatialSplit> PreferredSplits() const;
   std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
                                     int64_t row_threads) const;
   std::vector<SpatialSplit> SplitsAt(const Knobs& knobs, const Point& point) const;
   absl::Status SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
                         const Point& point, Loops& loops, Recorder& out) const;
-  absl::Status Fetch(const Operand& operand, bool shared, const std::string& step, int64_t threads,
-                     int64_t lanes, int64_t* bytes, Recorder& out) const;
 
   ReductionStage stage_;
   ir::TargetInfo target_;
-  std::vector<Operand> operands_;
+  std::vector<GpuOperand> operands_;
   std::vector<int> thread_knobs_, virtual_knobs_, tile_knobs_;  // by spatial axis; -1: extent one
   std::vector<int> step_knobs_;                                 // by reduce axis
   std::vector<int> shared_;                                     // by operand
   int unroll_ = -1, vectors_ = -1;
+  int parts_ = -1;         // -1: sums are not cut
+  size_t parts_axis_ = 0;  // the reduce axis that is cut
 };
-
-void GpuTiledRule::FindOperands() {
-  std::set<std::string> seen;
-  for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
-    const ir::Buffer& buffer = *load->buffer;
-    if (!seen.insert(buffer.name).second) continue;
-    Operand operand;
-    operand.buffer = buffer.name;
-    operand.element_bytes = ir::SizeOf(buffer.dtype);
-    operand.vectors = !buffer.shape.empty() && buffer.shape.back() % 4 == 0;
-    operands_.push_back(operand);
-  }
-}
 
 // Threads and tiles that keep the whole GPU busy: much arithmetic for what is read, enough threads
 // in a block, a block for each multiprocessor. Weighed for some patterns, wide along the axis that
@@ -197,6 +186,22 @@ void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
   }
 }
 
+void GpuTiledRule::AddPartsKnob(Knobs& knobs) {
+  int64_t results = 1, terms = 1;
+  for (const Axis& axis : spatial()) results *= axis.extent;
+  for (size_t k = 0; k < reduce().size(); ++k) {
+    terms *= reduce()[k].extent;
+    if (reduce()[k].extent > reduce()[parts_axis_].extent) parts_axis_ = k;
+  }
+  if (terms < kMinPartedTerms || results > kUsualBlock * target_.multiprocessors) return;
+  std::vector<int64_t> values;
+  for (int64_t parts = 1; parts <= kMaxParts; parts *= 2) {
+    if (reduce()[parts_axis_].extent % parts == 0) values.push_back(parts);
+  }
+  if (values.size() > 1)
+    parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), std::move(values), 1);
+}
+
 std::vector<SpatialSplit> GpuTiledRule::SplitsAt(const Knobs& knobs, const Point& point) const {
   std::vector<SpatialSplit> splits(spatial().size());
   for (size_t k = 0; k < splits.size(); ++k) {
@@ -209,6 +214,9 @@ std::vector<SpatialSplit> GpuTiledRule::SplitsAt(const Knobs& knobs, const Point
 
 absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
   const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
+  const int64_t cut = reduce()[parts_axis_].extent / PartsAt(knobs, point);
+  if (cut % knobs.Value(point, step_knobs_[parts_axis_]) != 0)
+    return absl::FailedPreconditionError("steps do not divide the parts of the sums");
   int64_t threads = 1, accumulators = 1;
   for (size_t k = 0; k < splits.size(); ++k) {
     const SpatialSplit& split = splits[k];
@@ -239,7 +247,7 @@ absl::Status GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits, con
                                     const Point& point, Loops& loops, Recorder& out) const {
   for (size_t k = 0; k < spatial().size(); ++k) {
     const Axis& axis = spatial()[k];
-    if (axis.extent == 1) {
+    if (thread_knobs_[k] < 0) {
       loops.blocks.push_back(axis.loop);
       continue;
     }
@@ -267,50 +275,41 @@ absl::Status GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits, con
   return out.Do(Primitive::kReorder, order);
 }
 
-// Brings what a step reads of the operand into shared memory, or leaves the reading to each thread.
-absl::Status GpuTiledRule::Fetch(const Operand& operand, bool shared, const std::string& step,
-                                 int64_t threads, int64_t lanes, int64_t* bytes,
-                                 Recorder& out) const {
-  const ir::Block* producer = nullptr;
-  Path path;
-  for (const std::string& name : stage_.producers) {
-    const absl::StatusOr<Path> found = FindBlock(out.program().body, name);
-    if (!found.ok()) continue;  // inlined already
-    path = *found;
-    if (path.block().store.buffer->name == operand.buffer) producer = &path.block();
-    if (producer != nullptr) break;
-  }
-  std::string fetch;
-  if (producer != nullptr) {
-    fetch = producer->name;
-    if (!shared) return out.Do(Primitive::kComputeInline, {fetch});
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {fetch, "shared"}));
-  } else {
-    if (!shared) return absl::OkStatus();
-    fetch = operand.buffer + ".shared";
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheRead, {Name(), operand.buffer, "shared"}));
-  }
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {fetch, step}));
-  HEDDLE_ASSIGN_OR_RETURN(path, FindBlock(out.program().body, fetch));
-  std::vector<std::string> loops;
-  int64_t elements = 1;
-  for (size_t d = 0; d < path.block().iters.size(); ++d) {
-    loops.push_back(absl::StrCat(fetch, "@", step, ".", d));
-    elements *= ExtentOf(out, loops.back());
-  }
-  *bytes += elements * operand.element_bytes;
-  if (loops.empty()) return absl::OkStatus();
-  const int64_t row = ExtentOf(out, loops.back());
-  const bool plain = producer == nullptr && !path.block().where && operand.vectors;
-  const int64_t width = LargestDivisorUpTo(row, lanes);
-  if (LargestDivisorUpTo(elements / (plain ? width : 1), threads) < std::min(threads, elements) / 4)
-    return absl::FailedPreconditionError(
-        absl::StrCat("what is fetched of ", operand.buffer, " does not divide among the threads"));
-  return SpreadOverThreads(loops, threads, plain ? width : 1, plain, out);
+// The parts are one more axis of results, which blocks are along; the block that adds them up keeps
+// the name and the epilogue.
+absl::Status GpuTiledRule::ApplyInParts(const Knobs& knobs, const Point& point,
+                                        Recorder& out) const {
+  const Axis& axis = reduce()[parts_axis_];
+  const int64_t parts = PartsAt(knobs, point);
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {axis.loop}, {parts, axis.extent / parts}));
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kRfactor, {Name(), axis.loop + ".0"}));
+  GpuTiledRule part = *this;
+  part.parts_ = -1;
+  part.stage_.epilogue.clear();
+  part.stage_.view.block = Name() + ".rf";
+  part.stage_.view.reduce[parts_axis_] = {axis.loop + ".1", nullptr, axis.extent / parts};
+  part.stage_.view.spatial.push_back({axis.loop + ".0", nullptr, parts});
+  for (std::vector<int>* own : {&part.thread_knobs_, &part.virtual_knobs_, &part.tile_knobs_})
+    own->push_back(-1);
+  HEDDLE_RETURN_IF_ERROR(part.Apply(knobs, point, out));
+
+  const ir::Program program = out.program();  // keeps the block alive
+  HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(program.body, Name()));
+  ReductionStage sums;
+  sums.block = &path.block();
+  sums.epilogue = stage_.epilogue;
+  if (!ViewStage(path, &sums.view))
+    return absl::FailedPreconditionError("the sums of the parts are in no plain nest");
+  Knobs own;
+  const std::unique_ptr<Rule> plain = MakeGpuPlain(sums, 0, target_, own);
+  Point preferred;
+  for (const Knob& knob : own.all()) preferred.push_back(knob.preferred);
+  return plain->Apply(own, preferred, out);
 }
 
 absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
   HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
+  if (PartsAt(knobs, point) > 1) return ApplyInParts(knobs, point, out);
   const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
   int64_t threads = 1, accumulators = 1, terms = 1;
   for (const SpatialSplit& split : splits) {
@@ -331,15 +330,11 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, block}));
   int64_t shared_bytes = 0;
   for (size_t i = 0; i < operands_.size(); ++i) {
-    HEDDLE_RETURN_IF_ERROR(Fetch(operands_[i], knobs.Value(point, shared_[i]) != 0,
-                                 loops.steps.back(), threads, knobs.Value(point, vectors_),
-                                 &shared_bytes, out));
+    HEDDLE_RETURN_IF_ERROR(FetchOperand(stage_, operands_[i], knobs.Value(point, shared_[i]) != 0,
+                                        loops.steps.back(), threads, knobs.Value(point, vectors_),
+                                        &shared_bytes, out));
   }
-  if (shared_bytes > target_.shared_bytes_per_block) {
-    return absl::ResourceExhaustedError(absl::StrCat("exceeds the limits of ", target_.target.cpu,
-                                                     ": ", shared_bytes,
-                                                     " bytes of shared memory in a block"));
-  }
+  HEDDLE_RETURN_IF_ERROR(CheckShared(shared_bytes, target_));
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {block, "blockIdx.x"}));
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {thread, "threadIdx.x"}));
   // The epilogue's loops repeat the spatial ones inside: threads, virtual threads, tile.

@@ -24,9 +24,7 @@ namespace {
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
 
-bool IsGpu(LoopKind kind) {
-  return ir::IsGpuBlock(kind) || ir::IsGpuThread(kind) || kind == LoopKind::kVThread;
-}
+bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 
 absl::string_view Word(LoopKind kind) {
   std::string_view name = ir::Name(kind);
@@ -316,7 +314,7 @@ absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop) {
 }
 
 absl::StatusOr<Program> Bind(const Program& p, const std::string& loop_name, LoopKind axis) {
-  if (!IsGpu(axis)) {
+  if (!IsGpu(axis) || axis == LoopKind::kTensor) {
     return absl::InvalidArgumentError(absl::StrCat("`", Word(axis), "` is not a GPU axis"));
   }
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));

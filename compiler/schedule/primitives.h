@@ -147,6 +147,19 @@ absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop);
 // refuses:  reduce loops; axes already bound on the path; block axes inside thread axes.
 absl::StatusOr<Program> Bind(const Program& p, const std::string& loop, ir::LoopKind axis);
 
+// rewrite:  x * y in a block that sums products of f32 elements -> tf32(x) * tf32(y), as tensor
+//           cores multiply them. Less exact; tolerance.h says how much.
+// refuses:  blocks that sum anything else.
+absl::StatusOr<Program> Tf32(const Program& p, const std::string& block);
+
+// rewrite:  for i in 2 { for j in 2 { for k in K { update } } } -> the same nest with `i` a tensor
+//           loop: one product of tensor cores, which the threads of a warp make together.
+// refuses:  whatever is not the nest that ir.h describes for such loops: a thread's rows and
+// columns
+//           must be those of its place in the warp, the sums local, initialised elsewhere and
+//           without a guard, the operands in shared or global memory.
+absl::StatusOr<Program> Tensorize(const Program& p, const std::string& loop);
+
 // rewrite:  changes the scope of the buffer a block writes.
 // refuses:  inputs and outputs (always global); local for a buffer that parallel iterations share.
 //           Shared memory outside GPU blocks is refused by the verifier.

@@ -61,7 +61,8 @@ class RuleSpace : public Space {
     return point;
   }
 
-  void Build();
+  // `tensor`: with tensor cores where they fit; false if they fit nowhere.
+  bool Build(bool tensor = false);
 
  private:
   static constexpr int kMaxDraws = 1000;  // of a random point; cheap, as nothing is scheduled
@@ -82,6 +83,7 @@ class RuleSpace : public Space {
   Knobs knobs_;
   std::vector<std::unique_ptr<Rule>> rules_;
   std::set<std::string> taken_;  // blocks that a rule owns
+  bool tensor_ = false, took_tensor_ = false;
 };
 
 absl::Status RuleSpace::CheckPoint(const Point& point) const {
@@ -228,6 +230,7 @@ bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int
                         const ReductionStage& stage, int axis) {
   Knobs knobs = knobs_;
   std::unique_ptr<Rule> rule = make(stage, axis, target_, knobs);
+  if (rule == nullptr) return false;
   Point point;
   for (const Knob& knob : knobs.all()) point.push_back(knob.preferred);
   Recorder attempt = tried_;
@@ -243,8 +246,10 @@ bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int
 
 void RuleSpace::AddReduction(const ReductionStage& stage) {
   if (target_.target.kind == ir::TargetKind::kCuda) {
-    for (const GpuRuleMaker make : GpuRulesFor(stage, target_)) {
-      if (TryRule(make, stage, 0)) return;
+    for (const GpuRuleMaker make : GpuRulesFor(stage, target_, tensor_)) {
+      if (!TryRule(make, stage, 0)) continue;
+      took_tensor_ |= make == MakeGpuTensor;
+      return;
     }
     return;
   }
@@ -302,11 +307,13 @@ void RuleSpace::AddPlainStages() {
   }
 }
 
-void RuleSpace::Build() {
+bool RuleSpace::Build(bool tensor) {
+  tensor_ = tensor;
   InlineInjective();
   tried_ = base_;
   AddReductions();
   AddPlainStages();
+  return !tensor || took_tensor_;
 }
 
 bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
@@ -334,10 +341,15 @@ bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
 std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
   auto direct = std::make_unique<RuleSpace>(naive, target);
   direct->Build();
-  if (target.target.kind != ir::TargetKind::kLlvm) return direct;
   std::vector<Form> forms;
   forms.push_back({"direct", std::move(direct)});
   int preferred = 0;
+  if (target.target.kind != ir::TargetKind::kLlvm) {
+    auto tensor = std::make_unique<RuleSpace>(naive, target);
+    if (!target.tensor_cores || !tensor->Build(true)) return std::move(forms[0].space);
+    forms.push_back({"tensor cores", std::move(tensor)});
+    return MakeFormSpace(std::move(forms), 1);
+  }
   for (const Path& path : AllBlocks(naive.body)) {
     if (!path.block().reducer || !target.target.winograd) continue;
     const int wanted = PreferredWinograd(path.block(), target);

@@ -20,7 +20,7 @@ struct Form {
   bool ints;
 };
 constexpr int kMany = -1;
-constexpr std::array<Form, 18> kForms = {{
+constexpr std::array<Form, 20> kForms = {{
     {Primitive::kSplit, "split", 1, true},
     {Primitive::kFuse, "fuse", kMany, false},
     {Primitive::kReorder, "reorder", kMany, false},
@@ -39,6 +39,8 @@ constexpr std::array<Form, 18> kForms = {{
     {Primitive::kSetScope, "set_scope", 2, false},
     {Primitive::kPack, "pack", 2, true},
     {Primitive::kWinograd, "winograd", 1, true},
+    {Primitive::kTf32, "tf32", 1, false},
+    {Primitive::kTensorize, "tensorize", 1, false},
 }};
 
 // A trace is read from strangers' records: longer ones are not schedules.
@@ -195,6 +197,10 @@ absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& st
         return absl::InvalidArgumentError("`winograd` takes one integer, the size of a tile");
       }
       return Winograd(program, names[0], step.ints[0]);
+    case Primitive::kTf32:
+      return Tf32(program, names[0]);
+    case Primitive::kTensorize:
+      return Tensorize(program, names[0]);
   }
   return absl::InvalidArgumentError("unknown primitive");
 }

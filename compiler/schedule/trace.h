@@ -38,6 +38,8 @@ enum class Primitive : uint8_t {
   kSetScope,
   kPack,
   kWinograd,
+  kTf32,
+  kTensorize,
 };
 
 struct Step {

@@ -1,5 +1,6 @@
 // gpu-show WORKLOAD [ARCH] [SEED]: the GPU program of the default schedule (of a random point with
-// a seed), its CUDA C++ and what its launches take, by hand. M1024 is a product of that size.
+// a seed), its CUDA C++ and what its launches take, by hand. M1024 is a product of that size, H1024
+// one of f16.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -21,7 +22,18 @@ int Fail(const absl::Status& status) {
 
 absl::StatusOr<ir::Program> Workload(const std::string& name) {
   int n = 0;
-  if (std::sscanf(name.c_str(), "M%d", &n) != 1 || n < 16) return schedule::MakeWorkload(name);
+  const bool half = name[0] == 'H';
+  if (std::sscanf(name.c_str() + (half || name[0] == 'M'), "%d", &n) != 1 || n < 16 ||
+      (!half && name[0] != 'M')) {
+    return schedule::MakeWorkload(name);
+  }
+  if (half) {
+    return ir::Parse(absl::StrCat(
+        "program p(a: f16[", n, ", ", n, "], b: f16[", n, ", ", n, "]) -> (y: f32[", n, ", ", n,
+        "]) { for i in ", n, " { for j in ", n, " { for r in ", n, " { block dot(x < ", n,
+        " spatial = i, z < ", n, " spatial = j, q < ", n,
+        " reduce = r) sum init 0.0 { y[x, z] = (f32(a[x, q]) * f32(b[q, z])) } } } } }"));
+  }
   return ir::Parse(
       absl::StrCat("program p(a: f32[", n, ", ", n, "], b: f32[", n, ", ", n, "]) -> (y: f32[", n,
                    ", ", n, "]) { for i in ", n, " { for j in ", n, " { for r in ", n,

@@ -1,0 +1,13 @@
+// Rows of shared memory that tensor cores read, laid out for its banks.
+#pragma once
+
+#include "compiler/ir/ir.h"
+
+namespace heddle::pass {
+
+// Before: no blocks. After: the same, but shared buffers that tensor loops read have a few elements
+// more at the end of each row where rows are a multiple of 32 bytes. A warp reads 16 bytes of each
+// of eight rows at a time; an odd distance, in such pieces, puts them into different banks.
+ir::Program PadShared(const ir::Program& program);
+
+}  // namespace heddle::pass

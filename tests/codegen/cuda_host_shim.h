@@ -1,0 +1,225 @@
+// What CUDA C++ of ours means, on a CPU: each thread of a block is one here, blocks run one after
+// the other. Included by sources that cuda_on_host.cc makes; the pure functions of cuda_prelude.h
+// stand before it. Shared memory is static, as blocks do not overlap; asynchronous copies happen
+// when they are waited for, the latest that a GPU may do them.
+#pragma once
+
+#include <barrier>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+struct h_dim {
+  unsigned x, y, z;
+};
+inline thread_local h_dim threadIdx, blockIdx;
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct int2 {
+  int x, y;
+};
+struct int4 {
+  int x, y, z, w;
+};
+#define __global__
+#define __launch_bounds__(n)
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+
+inline float __uint_as_float(unsigned v) { return __builtin_bit_cast(float, v); }
+inline unsigned __float_as_uint(float v) { return __builtin_bit_cast(unsigned, v); }
+inline float __int_as_float(int v) { return __builtin_bit_cast(float, v); }
+inline double __longlong_as_double(long long v) { return __builtin_bit_cast(double, v); }
+
+// ---- Threads that wait for each other
+
+struct h_warp {
+  std::barrier<> all{32};
+  const void* rows[32];
+  unsigned a[32][4], b[32][2];
+  float value[32];
+};
+struct h_block {
+  explicit h_block(int threads) : all(threads), warps(static_cast<size_t>(threads + 31) / 32) {
+    for (auto& warp : warps) warp = std::make_unique<h_warp>();
+  }
+  std::barrier<> all;
+  std::vector<std::unique_ptr<h_warp>> warps;
+};
+inline h_block* h_current = nullptr;
+inline thread_local unsigned h_linear = 0;  // number of the thread in its block
+inline h_warp& h_own() { return *h_current->warps[h_linear / 32]; }
+inline unsigned h_own_lane() { return h_linear % 32; }
+
+inline void __syncthreads() { h_current->all.arrive_and_wait(); }
+
+inline float __shfl_xor_sync(unsigned, float value, int mask) {
+  h_warp& warp = h_own();
+  warp.value[h_own_lane()] = value;
+  warp.all.arrive_and_wait();
+  const float other = warp.value[h_own_lane() ^ static_cast<unsigned>(mask)];
+  warp.all.arrive_and_wait();
+  return other;
+}
+
+// ---- Asynchronous copies
+
+struct h_copy {
+  void* to;
+  const void* from;
+  int bytes;
+  bool on;
+};
+inline thread_local std::vector<h_copy> h_copies;
+inline void h_async4(void* to, const void* from, bool on) { h_copies.push_back({to, from, 4, on}); }
+inline void h_async8(void* to, const void* from, bool on) { h_copies.push_back({to, from, 8, on}); }
+inline void h_async16(void* to, const void* from, bool on) {
+  h_copies.push_back({to, from, 16, on});
+}
+inline thread_local std::vector<std::vector<h_copy>> h_fetches;  // ended and not waited for
+inline int h_misaligned = 0;
+inline void h_do_copies(std::vector<h_copy>& copies) {
+  for (const h_copy& c : copies) {
+    for (const void* p : {static_cast<const void*>(c.to), c.from})
+      h_misaligned += reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(c.bytes) != 0;
+    c.on ? std::memcpy(c.to, c.from, static_cast<size_t>(c.bytes))
+         : std::memset(c.to, 0, static_cast<size_t>(c.bytes));
+  }
+  copies.clear();
+}
+inline void h_async_commit() { h_fetches.push_back(std::move(h_copies)), h_copies.clear(); }
+template <int n>
+void h_async_wait_but() {
+  while (h_fetches.size() > static_cast<size_t>(n)) {
+    h_do_copies(h_fetches.front());
+    h_fetches.erase(h_fetches.begin());
+  }
+}
+inline void h_async_wait() {
+  h_async_wait_but<0>();
+  h_do_copies(h_copies);
+}
+
+// ---- 16-bit floats and tensor cores
+
+struct h_f16 {
+  unsigned short x;
+};
+struct h_bf16 {
+  unsigned short x;
+};
+// By the tests' own process, which gives these (fold.h's conversions are tested by themselves).
+inline float (*h_half_value)(unsigned short bits, int bfloat) = nullptr;
+inline unsigned short (*h_half_bits)(float value, int bfloat) = nullptr;
+inline float h_single(h_f16 v) { return h_half_value(v.x, 0); }
+inline float h_single(h_bf16 v) { return h_half_value(v.x, 1); }
+inline h_f16 h_tof16(float v) { return {h_half_bits(v, 0)}; }
+inline h_bf16 h_tobf16(float v) { return {h_half_bits(v, 1)}; }
+template <class T, int N>
+struct alignas(sizeof(T) * N) h_vector {
+  T v[N];
+};
+inline unsigned h_tf32(unsigned v) { return (v + 0x1000) & 0xffffe000; }
+inline unsigned h_pair(unsigned short low, unsigned short high) {
+  return static_cast<unsigned>(low) | static_cast<unsigned>(high) << 16;
+}
+
+// PTX ISA, ldmatrix: lane 4 g + t receives elements 2 t and 2 t + 1 of row g of each matrix; with
+// .trans of column g. The rows of matrix i come from lanes 8 i to 8 i + 7.
+inline void h_load(unsigned* r, const void* row, int matrices, bool trans) {
+  h_warp& warp = h_own();
+  const unsigned lane = h_own_lane(), g = lane / 4, t = lane % 4;
+  warp.rows[lane] = row;
+  if (lane < 8u * static_cast<unsigned>(matrices))
+    h_misaligned += reinterpret_cast<uintptr_t>(row) % 16 != 0;
+  warp.all.arrive_and_wait();
+  for (int i = 0; i < matrices; ++i) {
+    const auto at = [&](unsigned matrix_row, unsigned column) {
+      return static_cast<const unsigned short*>(
+          warp.rows[8u * static_cast<unsigned>(i) + matrix_row])[column];
+    };
+    r[i] = trans ? h_pair(at(2 * t, g), at(2 * t + 1, g)) : h_pair(at(g, 2 * t), at(g, 2 * t + 1));
+  }
+  warp.all.arrive_and_wait();
+}
+inline void h_matrices4(unsigned* r, const void* row) { h_load(r, row, 4, false); }
+inline void h_matrices4_trans(unsigned* r, const void* row) { h_load(r, row, 4, true); }
+inline void h_matrices2(unsigned* r, const void* row) { h_load(r, row, 2, false); }
+inline void h_matrices2_trans(unsigned* r, const void* row) { h_load(r, row, 2, true); }
+
+// PTX ISA, mma.m16n8k16 and mma.m16n8k8, matrix fragments: `bits` of a number, K = 256 / bits
+// terms. a, register r of lane 4 g + t: row g + 8 (r % 2), terms K/2 (r / 2) + t P and on, P = 32 /
+// bits; b, register r: column g, the same terms; c, register r: row g + 8 (r / 2), column 2 t + r
+// % 2.
+template <class Number>
+inline void h_product(float* const* c, const unsigned* a, const unsigned* b, unsigned bits,
+                      const Number& number) {
+  h_warp& warp = h_own();
+  const unsigned lane = h_own_lane(), terms = 256 / bits, per = 32 / bits;
+  std::memcpy(warp.a[lane], a, sizeof warp.a[lane]);
+  std::memcpy(warp.b[lane], b, sizeof warp.b[lane]);
+  warp.all.arrive_and_wait();
+  for (unsigned r = 0; r < 4; ++r) {
+    const unsigned row = lane / 4 + 8 * (r / 2), column = 2 * (lane % 4) + r % 2;
+    for (unsigned k = 0; k < terms; ++k) {
+      const unsigned t = k % (terms / 2) / per, half = k / (terms / 2), part = k % per;
+      const unsigned x = warp.a[row % 8 * 4 + t][row / 8 + 2 * half];
+      const unsigned y = warp.b[column * 4 + t][half];
+      *c[r] += number(x, part) * number(y, part);
+    }
+  }
+  warp.all.arrive_and_wait();
+}
+inline void h_product_f16(float& c0, float& c1, float& c2, float& c3, const unsigned* a,
+                          const unsigned* b) {
+  float* const c[] = {&c0, &c1, &c2, &c3};
+  h_product(c, a, b, 16, [](unsigned v, unsigned part) {
+    return h_half_value(static_cast<unsigned short>(v >> 16 * part), 0);
+  });
+}
+inline void h_product_bf16(float& c0, float& c1, float& c2, float& c3, const unsigned* a,
+                           const unsigned* b) {
+  float* const c[] = {&c0, &c1, &c2, &c3};
+  h_product(c, a, b, 16, [](unsigned v, unsigned part) {
+    return h_half_value(static_cast<unsigned short>(v >> 16 * part), 1);
+  });
+}
+// The tensor cores do not look at the lower 13 bits.
+inline void h_product_tf32(float& c0, float& c1, float& c2, float& c3, const unsigned* a,
+                           const unsigned* b) {
+  float* const c[] = {&c0, &c1, &c2, &c3};
+  h_product(c, a, b, 32, [](unsigned v, unsigned) { return __uint_as_float(v & 0xffffe000); });
+}
+
+// ---- Launches
+
+template <class... P, size_t... I>
+void h_call(void (*kernel)(P...), void* const* arguments, std::index_sequence<I...>) {
+  kernel((P)arguments[I]...);
+}
+template <class... P>
+void h_launch(void (*kernel)(P...), void* const* arguments, h_dim grid, h_dim block) {
+  const unsigned threads = block.x * block.y * block.z;
+  for (unsigned b = 0; b < grid.x * grid.y * grid.z; ++b) {
+    h_block state(static_cast<int>(threads));
+    h_current = &state;
+    std::vector<std::thread> running;
+    for (unsigned t = 0; t < threads; ++t) {
+      running.emplace_back([&, t] {
+        h_linear = t;
+        threadIdx = {t % block.x, t / block.x % block.y, t / block.x / block.y};
+        blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+        h_call(kernel, arguments, std::index_sequence_for<P...>());
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+  }
+}
