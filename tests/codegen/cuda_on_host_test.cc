@@ -64,11 +64,11 @@ TEST(CudaOnHost, SchedulesOfSmallOperators) {
   const char* seed = std::getenv("HEDDLE_SEED");
   schedule::Rng rng(seed ? std::strtoull(seed, nullptr, 10) : 1);
   Cases cases;
-  for (const char* name : {"8x8-32k3s1", "14x16-32k1s1", "9x6-32k3s2", "14x8-0k3s1"}) {
+  for (const char* name : {"8x8-16k3s1", "7x4-24k3s1", "9x16-0k3s2"}) {
     const ir::Program naive = *schedule::MakeWorkload(name);
     const auto space = schedule::MakeSpace(naive, GpuTarget());
     ASSERT_TRUE(space.ok());
-    for (int draw = 0; draw < 4; ++draw) {
+    for (int draw = 0; draw < 2; ++draw) {
       auto trace = (*space)->Expand(draw == 0 ? (*space)->Preferred() : (*space)->Random(rng));
       while (!trace.ok()) trace = (*space)->Expand((*space)->Random(rng));
       cases.Add(naive, *trace, absl::StrCat(name, "\n", schedule::ToText(*trace)));
