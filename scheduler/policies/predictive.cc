@@ -50,7 +50,7 @@ constexpr double kGaps = 1.1;
 // Faults hold up a job that is alone, where others would go on: it takes longer by so many times
 // the share of slot seconds that stages ended by faults had, up to so much. The share is that of
 // about the latest kMemory seconds.
-constexpr double kTrouble = 6, kMostTrouble = 0.5, kMemory = 1000, kNoTrouble = 100;
+constexpr double kTrouble = 10, kMostTrouble = 0.8, kMemory = 1000, kNoTrouble = 100;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
