@@ -34,8 +34,8 @@ absl::StatusOr<SweepParameter> ParseSweepParameter(const std::string& name, bool
                                                    const std::string& text);
 
 // Runs all combinations, each measured anew; what sweep.json says is done is not done again. The
-// files are whole after every job, so the same command goes on where an earlier one ended; jobs that
-// one left behind when it was killed are taken up again.
+// files are whole after every job, so the same command goes on where an earlier one ended; jobs
+// that one left behind when it was killed are taken up again.
 int Sweep(const GlobalOptions& global, const SweepOptions& options);
 
 }  // namespace heddle::client
