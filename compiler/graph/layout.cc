@@ -41,9 +41,13 @@ bool OneOf(const std::string& op, std::initializer_list<std::string_view> names)
 }
 
 // How many groups of a convolution become one: so many that a group's outputs fill a vector of 64
-// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it.
-int64_t MergedGroups(int64_t groups, int64_t group_outputs) {
-  constexpr int64_t kChannels = 16, kMost = 4;
+// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it:
+// of small groups that fill vectors of the image evenly, code permutes such a vector instead.
+int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs) {
+  constexpr int64_t kChannels = 16, kMost = 4, kSmall = 4;
+  if (group_inputs == group_outputs && group_outputs <= kSmall && kChannels % group_outputs == 0 &&
+      groups * group_outputs % kChannels == 0)
+    return 1;
   int64_t merged = 1;
   for (int64_t m = 2; m <= kMost && merged * group_outputs < kChannels; ++m) {
     if (groups % m == 0) merged = m;
@@ -166,7 +170,7 @@ class LayoutPass {
     Attrs attrs = node.attrs;
     const int64_t groups = IntAttr(attrs, "groups", 1);
     const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-    const int64_t merged = depthwise ? 1 : MergedGroups(groups, weights[0] / groups);
+    const int64_t merged = depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups);
     const TensorData* data = out_.ConstantData(w);
     if (merged > 1 && data != nullptr) {
       w = out_.Constant(out_.Name(w) + "/merged", MergeGroups(*data, groups, merged));

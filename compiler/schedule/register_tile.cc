@@ -58,6 +58,7 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     // way).
     if (shape.strides[v_] == kIrregular) shape.shared = SharedBy(load->args, spatial_[v_].iter);
     shape.vector = shape.depends[v_] && shape.shared <= full_lanes_;
+    shape.permuted = shape.shared > 1 && shape.shared < full_lanes_;
     shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
                                load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
@@ -121,13 +122,14 @@ int64_t TileModel::CountOf(const LoadShape& load, const RegisterTile& tile) cons
 }
 
 // Registers for the operands of one reduce step: the fewer of vectors and broadcast scalars stay
-// for the whole step, the others come one at a time.
+// for the whole step, the others come one at a time. What is permuted stays for several steps.
 int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
-  int64_t vectors = 0, scalars = 0;
+  int64_t vectors = 0, scalars = 0, permuted = 0;
   for (const LoadShape& load : loads_) {
-    (load.vector ? vectors : scalars) += CountOf(load, tile);
+    const bool stays = load.permuted && tile.lanes > load.shared;
+    (stays ? permuted : load.vector ? vectors : scalars) += CountOf(load, tile);
   }
-  return std::min(vectors, scalars) + 1;
+  return permuted + std::min(vectors, scalars) + 1;
 }
 
 bool TileModel::Batch(size_t axis) const {

@@ -60,7 +60,8 @@ class TileModel {
     std::vector<bool> depends;     // per spatial axis
     std::vector<int64_t> strides;  // per spatial axis, in elements
     bool vector = false;
-    int64_t shared = 1;  // neighbours along the vector axis that take the same scalar
+    int64_t shared = 1;     // neighbours along the vector axis that take the same scalar
+    bool permuted = false;  // a vector of which each lane takes its group's scalar, one a step
     bool constant = false;
     double elements = 0;  // of the buffer
     int64_t element_bytes = 4;

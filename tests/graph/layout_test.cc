@@ -161,8 +161,8 @@ TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
   struct Case {
     int64_t groups, in, out, merged;  // channels of a group
   };
-  for (const Case& c : {Case{8, 4, 4, 4}, Case{8, 2, 8, 2}, Case{4, 3, 16, 1}, Case{3, 2, 2, 3},
-                        Case{32, 1, 2, 4}, Case{5, 2, 4, 1}, Case{9, 1, 1, 1}}) {
+  for (const Case& c : {Case{8, 4, 4, 1}, Case{6, 4, 4, 3}, Case{8, 2, 8, 2}, Case{4, 3, 16, 1},
+                        Case{3, 2, 2, 3}, Case{32, 1, 2, 4}, Case{5, 2, 4, 1}, Case{9, 1, 1, 1}}) {
     TestRng rng(7);
     const std::string what = absl::StrCat(c.groups, " groups of ", c.in, " to ", c.out);
     const Graph first =
