@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -16,10 +17,8 @@
 namespace heddle::bench {
 namespace {
 
-constexpr int kBatch = 480;    // built together, before any of them is measured
-constexpr size_t kSlice = 60;  // of a batch, measured together; 64 with the default schedule
-constexpr size_t kReferences =
-    2;  // measurements of the default schedule at either end; the faster counts
+constexpr int kBatch = 480;           // built together, before any of them is measured
+constexpr size_t kBetween = 6;        // candidates between two measurements of the default schedule
 constexpr double kRandomShare = 0.6;  // of the table; the rest are mutations
 constexpr double kParents = 64;  // a mutation's parent is one of the best so many, mostly the first
 constexpr int kMaxMutations = 3;  // steps from the parent
@@ -27,14 +26,10 @@ constexpr int kDraws = 400;       // per candidate, before the space counts as e
 constexpr int kAttempts = 3;
 constexpr double kCalm = 0.1;
 constexpr absl::Duration kLimit = absl::Seconds(20);
-
-runtime::TimingOptions CollectTiming() {
-  runtime::TimingOptions timing;
-  timing.repeats = 3;
-  timing.min_repeat = absl::Milliseconds(3);
-  timing.limit = absl::Milliseconds(12);
-  return timing;
-}
+constexpr size_t kPortion = 32;  // of the best, checked together
+constexpr int kTurns = 5;
+constexpr size_t kFirst =
+    6;  // measurements of the default schedule for a new table; the fastest counts
 
 absl::StatusOr<double> Fastest(std::span<const absl::StatusOr<double>> times) {
   double fastest = HUGE_VAL;
@@ -79,6 +74,18 @@ class Collector {
       if (options_.progress) options_.progress(done.have, table_.BestSeconds() * 1e9);
     }
     done.complete |= done.have >= options_.candidates;
+    while (done.complete) {
+      const std::vector<size_t> rows = Unchecked();
+      if (rows.empty()) break;
+      if (absl::Now() - begin >= options_.time) {
+        done.complete = false;
+        break;
+      }
+      HEDDLE_RETURN_IF_ERROR(Check(rows));
+      HEDDLE_RETURN_IF_ERROR(WriteReplayTable(path_, table_));
+      done.checked += static_cast<int>(rows.size());
+      if (options_.progress) options_.progress(done.have, table_.BestFoundSeconds() * 1e9);
+    }
     done.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
     return done;
   }
@@ -107,7 +114,7 @@ class Collector {
     first.origin = ReplayOrigin::kDefault;
     HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, space_->Expand(first.point));
     first.trace = default_trace_ = schedule::ToText(trace);
-    const std::vector<std::string> again(3 * kReferences, default_trace_);
+    const std::vector<std::string> again(kFirst, default_trace_);
     const auto times = runner_.Measure(again, runner_.Build(again));
     HEDDLE_ASSIGN_OR_RETURN(header.reference_ns, Fastest(times));
     first.seconds = header.reference_ns * 1e-9;
@@ -152,43 +159,113 @@ class Collector {
     return batch;
   }
 
+  // A time over the default schedule's around it, and the logarithm by which these two differ.
+  struct Turn {
+    absl::StatusOr<double> ratio = absl::UnknownError("not measured");
+    double drift = HUGE_VAL;
+  };
+
+  // Of the candidates `which`; those that do not build have no drift.
+  absl::StatusOr<std::vector<Turn>> Measure(
+      const std::vector<std::string>& traces,
+      const std::vector<absl::StatusOr<std::string>>& artifacts, const std::vector<size_t>& which,
+      const absl::StatusOr<std::string>& reference) {
+    constexpr size_t kReference = SIZE_MAX;
+    std::vector<size_t> order;  // the default schedule first, after every kBetween, and last
+    for (size_t k = 0; k < which.size(); ++k) {
+      if (k % kBetween == 0) order.push_back(kReference);
+      order.push_back(which[k]);
+    }
+    order.push_back(kReference);
+    std::vector<std::string> texts;
+    std::vector<absl::StatusOr<std::string>> built;
+    for (const size_t k : order) {
+      texts.push_back(k == kReference ? default_trace_ : traces[k]);
+      built.push_back(k == kReference ? reference : artifacts[k]);
+    }
+    const auto times = runner_.Measure(texts, built);
+    std::vector<Turn> turns(traces.size());
+    for (size_t begin = 0, end = 1; end < order.size(); begin = end++) {
+      while (order[end] != kReference) ++end;
+      if (!times[begin].ok()) return times[begin].status();
+      if (!times[end].ok()) return times[end].status();
+      for (size_t i = begin + 1; i < end; ++i) {
+        Turn& turn = turns[order[i]];
+        turn.drift = std::abs(std::log(*times[begin] / *times[end]));
+        turn.ratio = times[i];
+        if (turn.ratio.ok()) *turn.ratio /= std::sqrt(*times[begin] * *times[end]);
+      }
+    }
+    return turns;
+  }
+
+  // Those around which the machine's speed changed are measured again, a few times.
   absl::Status Measure(std::vector<ReplayRow>& batch) {
-    std::vector<std::string> traces{default_trace_};
+    std::vector<std::string> traces;
     for (const ReplayRow& row : batch) traces.push_back(row.trace);
+    traces.push_back(default_trace_);
     const auto artifacts = runner_.Build(traces);
-    for (size_t begin = 0; begin < batch.size(); begin += kSlice) {
-      const size_t n = std::min(kSlice, batch.size() - begin);
-      HEDDLE_RETURN_IF_ERROR(MeasureSlice(std::span(batch).subspan(begin, n),
-                                          std::span(artifacts).subspan(begin + 1, n),
-                                          artifacts[0]));
+    std::vector<size_t> which(batch.size());
+    std::iota(which.begin(), which.end(), 0);
+    std::vector<Turn> calmest(traces.size());
+    for (int attempt = 0; attempt < kAttempts && !which.empty(); ++attempt) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
+                              Measure(traces, artifacts, which, artifacts.back()));
+      for (const size_t k : which) {
+        if (turns[k].drift < calmest[k].drift) calmest[k] = turns[k];
+      }
+      std::erase_if(which, [&](size_t k) { return calmest[k].drift <= kCalm; });
+    }
+    for (size_t k = 0; k < batch.size(); ++k) {
+      const absl::StatusOr<double>& ratio = calmest[k].ratio;
+      batch[k].seconds = ratio.ok() ? *ratio * table_.header.reference_ns * 1e-9 : 0;
+      batch[k].error = ratio.ok() ? "" : std::string(ratio.status().message());
     }
     return absl::OkStatus();
   }
 
-  absl::Status MeasureSlice(std::span<ReplayRow> rows,
-                            std::span<const absl::StatusOr<std::string>> built,
-                            const absl::StatusOr<std::string>& reference) {
-    std::vector<std::string> traces(kReferences, default_trace_);
-    std::vector<absl::StatusOr<std::string>> artifacts(kReferences, reference);
-    for (const ReplayRow& row : rows) traces.push_back(row.trace);
-    artifacts.insert(artifacts.end(), built.begin(), built.end());
-    traces.insert(traces.end(), kReferences, default_trace_);
-    artifacts.insert(artifacts.end(), kReferences, reference);
-    double calmest = HUGE_VAL;
-    for (int attempt = 0; attempt < kAttempts && calmest > kCalm; ++attempt) {
-      const auto times = runner_.Measure(traces, artifacts);
-      const std::span<const absl::StatusOr<double>> all = times;
-      HEDDLE_ASSIGN_OR_RETURN(const double before, Fastest(all.first(kReferences)));
-      HEDDLE_ASSIGN_OR_RETURN(const double after, Fastest(all.last(kReferences)));
-      const double drift = std::abs(std::log(before / after));
-      if (drift >= calmest) continue;
-      calmest = drift;
-      const double unit = table_.header.reference_ns / std::sqrt(before * after) * 1e-9;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const absl::StatusOr<double>& time = times[i + kReferences];
-        rows[i].seconds = time.ok() ? *time * unit : 0;
-        rows[i].error = time.ok() ? "" : std::string(time.status().message());
+  // The first of the best that were not checked.
+  std::vector<size_t> Unchecked() const {
+    std::vector<size_t> best;
+    for (size_t i = 1; i < table_.rows.size(); ++i) {
+      if (table_.rows[i].seconds > 0) best.push_back(i);
+    }
+    std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) {
+      return table_.rows[a].seconds < table_.rows[b].seconds;
+    });
+    best.resize(std::min(best.size(), static_cast<size_t>(options_.check)));
+    std::erase_if(best, [&](size_t i) { return table_.rows[i].checked; });
+    best.resize(std::min(best.size(), kPortion));
+    return best;
+  }
+
+  absl::Status Check(const std::vector<size_t>& rows) {
+    std::vector<std::string> traces;
+    for (const size_t i : rows) traces.push_back(table_.rows[i].trace);
+    traces.push_back(default_trace_);
+    const auto artifacts = runner_.Build(traces);
+    std::vector<size_t> which(rows.size());
+    std::iota(which.begin(), which.end(), 0);
+    std::vector<std::vector<double>> calm(rows.size()), all(rows.size());
+    schedule::Rng rng(options_.seed);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      // What a candidate follows may matter: it is something else in each turn.
+      for (size_t i = which.size(); i > 1; --i) std::swap(which[i - 1], which[rng() % i]);
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
+                              Measure(traces, artifacts, which, artifacts.back()));
+      for (const size_t k : which) {
+        if (!turns[k].ratio.ok()) continue;
+        all[k].push_back(*turns[k].ratio);
+        if (turns[k].drift <= kCalm) calm[k].push_back(*turns[k].ratio);
       }
+    }
+    for (size_t k = 0; k < rows.size(); ++k) {
+      ReplayRow& row = table_.rows[rows[k]];
+      row.checked = true;
+      std::vector<double>& ratios = calm[k].empty() ? all[k] : calm[k];
+      if (ratios.empty()) continue;  // it fails now: what was measured stays
+      std::sort(ratios.begin(), ratios.end());
+      row.seconds = ratios[ratios.size() / 2] * table_.header.reference_ns * 1e-9;
     }
     return absl::OkStatus();
   }
@@ -206,6 +283,14 @@ class Collector {
 };
 
 }  // namespace
+
+runtime::TimingOptions CollectTiming() {
+  runtime::TimingOptions timing;
+  timing.repeats = 3;
+  timing.min_repeat = absl::Milliseconds(3);
+  timing.limit = absl::Milliseconds(12);
+  return timing;
+}
 
 absl::StatusOr<Collected> Collect(const Workload& workload, const ir::TargetInfo& target,
                                   const std::string& path, const CollectOptions& options) {

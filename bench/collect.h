@@ -10,8 +10,12 @@
 #include "bench/replay_table.h"
 #include "bench/workloads.h"
 #include "compiler/ir/target.h"
+#include "compiler/runtime/timing.h"
 
 namespace heddle::bench {
+
+// Short: a search looks for what is much faster, and what is best is measured again.
+runtime::TimingOptions CollectTiming();
 
 struct CollectOptions {
   int candidates = 2000;
@@ -21,26 +25,33 @@ struct CollectOptions {
   std::vector<int> build_cpus;
   std::string device_key;
   std::string command;  // for the header
+  int check = 64;       // of the best, measured again
   std::function<void(int have, double best_ns)>
       progress;  // after each batch of some hundred, when set
 };
 
 struct Collected {
-  int have = 0;   // candidates in the table
-  int fresh = 0;  // of these, measured now
+  int have = 0;     // candidates in the table
+  int fresh = 0;    // of these, measured now
+  int checked = 0;  // measured again now
   double seconds = 0;
-  bool complete = false;  // as many as asked for, or the space has no more
+  bool complete =
+      false;  // as many as asked for, or the space has no more; and the best are checked
 };
 
 // Goes on with the table at `path` if there is one; FailedPrecondition if that is of another
 // workload, target or space. First candidates drawn at random, then mutations of good ones, none of
 // them selected by a model; no trace twice.
 //
-// Times are made comparable over a run, and over runs: each slice of 60 has the default schedule
-// first and last, and times are divided by its time there. A slice in which the two differ by more
-// than a tenth is measured again, at most twice; the calmest attempt counts. Candidates much slower
-// than the best cost little: timing ends after a few milliseconds with the sample that is being
-// taken.
+// Times are made comparable over a run, and over runs: after every few candidates the default
+// schedule is measured, and times are divided by its time around them. Those around which it
+// differs by more than a tenth are measured again, at most twice; the calmest attempt counts.
+// Candidates much slower than the best cost little: timing ends after a few milliseconds with the
+// sample that is being taken.
+//
+// The machine may still have been faster just then, and of thousands the luckiest would be the
+// best: so when the table has its candidates, its best `check` are measured again, in five turns of
+// different order, until all of the best are such as were; the median of their turns counts.
 absl::StatusOr<Collected> Collect(const Workload& workload, const ir::TargetInfo& target,
                                   const std::string& path, const CollectOptions& options);
 

@@ -31,9 +31,19 @@ std::vector<size_t> Shuffled(const ReplayProblem& problem, uint64_t seed) {
   return rows;
 }
 
+// Features of a row as a model sees them.
+std::vector<float> SeenOf(const ReplayProblem& problem, size_t row,
+                          const std::vector<size_t>& columns, bool relative) {
+  std::vector<float> seen = cost_model::Pick(problem.FeaturesOf(row), columns);
+  if (!relative) return seen;
+  const std::vector<float>& origin = problem.FeaturesOf(0);
+  for (size_t k = 0; k < columns.size(); ++k) seen[k] -= origin[columns[k]];
+  return seen;
+}
+
 // The first `n` of the rows as samples of one group.
 void AddSamples(const ReplayProblem& problem, const std::vector<size_t>& rows, size_t n, int group,
-                int levels, const std::vector<size_t>& columns,
+                int levels, const std::vector<size_t>& columns, bool relative,
                 std::vector<cost_model::Sample>& samples) {
   n = std::min(n, rows.size());
   double best = 0;
@@ -44,7 +54,7 @@ void AddSamples(const ReplayProblem& problem, const std::vector<size_t>& rows, s
   for (size_t i = 0; i < n; ++i) {
     const double seconds = problem.table().rows[rows[i]].seconds;
     const double share = seconds > 0 ? best / seconds : 0;
-    samples.push_back({cost_model::Pick(problem.FeaturesOf(rows[i]), columns),
+    samples.push_back({SeenOf(problem, rows[i], columns, relative),
                        static_cast<float>(levels > 0 ? std::round(share * levels) / levels : share),
                        group});
   }
@@ -92,7 +102,7 @@ absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
   const auto model = cost_model::MakeModel(options.model, options.seed);
   HEDDLE_RETURN_IF_ERROR(model->Fit(samples));
   std::vector<std::vector<float>> features;
-  for (const size_t i : rows) features.push_back(cost_model::Pick(problem.FeaturesOf(i), columns));
+  for (const size_t i : rows) features.push_back(SeenOf(problem, i, columns, options.relative));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Estimate> found, model->Predict(features));
   for (const cost_model::Estimate& e : found) scores.push_back(e.score);
   return Judge(problem, rows, scores);
@@ -102,29 +112,35 @@ absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
 
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
-    int each, uint64_t seed) {
+    int each, uint64_t seed, bool relative) {
   auto others = std::make_shared<cost_model::OtherTasks>();
   for (size_t p = 0; p < sources.size(); ++p) {
     if (sources[p]->table().header.workload == target.table().header.workload) continue;
     AddSamples(*sources[p], Shuffled(*sources[p], seed), static_cast<size_t>(each),
                static_cast<int>(p) + 1, cost_model::kScoreLevels, *cost_model::ColumnsWithout({}),
-               *others);
+               relative, *others);
   }
   return others;
 }
 
-absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options) {
-  std::unique_ptr<cost_model::Search> search;
-  cost_model::Task task = problem.MakeTask();
-  task.others = options.others;
+absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearchFor(cost_model::Task task,
+                                                                  const RunOptions& options) {
   if (options.method != nullptr) {
-    search = cost_model::MakeModelSearch(std::move(task), *options.method, options.seed);
-  } else {
-    HEDDLE_ASSIGN_OR_RETURN(
-        search, cost_model::MakeSearchOf(std::move(task), options.strategy, options.seed));
+    return cost_model::MakeModelSearch(std::move(task), *options.method, options.seed);
   }
+  return cost_model::MakeSearchOf(std::move(task), options.strategy, options.seed);
+}
+
+int BatchSizeOf(const RunOptions& options, int measured) {
   const cost_model::Method* method =
       options.method != nullptr ? options.method : cost_model::FindMethod(options.strategy);
+  return method != nullptr ? cost_model::BatchSize(*method, measured) : kPlainBatch;
+}
+
+absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options) {
+  cost_model::Task task = problem.MakeTask();
+  task.others = options.others;
+  HEDDLE_ASSIGN_OR_RETURN(const auto search, MakeSearchFor(std::move(task), options));
   const double best_known = problem.table().BestFoundSeconds();
   SearchRun run;
   std::deque<std::vector<cost_model::Result>> measured;  // and not learned
@@ -132,9 +148,8 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
   while (static_cast<int>(run.best.size()) < options.trials) {
     const absl::Time proposing = absl::Now();
     const int done = static_cast<int>(run.best.size());
-    const int batch_size = method != nullptr ? cost_model::BatchSize(*method, done) : kPlainBatch;
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch,
-                            search->Propose(std::min(batch_size, options.trials - done)));
+    const int size = std::min(BatchSizeOf(options, done), options.trials - done);
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch, search->Propose(size));
     run.propose_s += SecondsSince(proposing);
     if (batch.empty()) break;
     std::vector<cost_model::Result> results;
@@ -212,7 +227,7 @@ absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankO
   // At least a fifth is left to judge by.
   const size_t n = std::min(static_cast<size_t>(options.records), rows.size() * 4 / 5);
   std::vector<cost_model::Sample> samples;
-  AddSamples(problem, rows, n, 0, options.score_levels, columns, samples);
+  AddSamples(problem, rows, n, 0, options.score_levels, columns, options.relative, samples);
   const std::vector<size_t> others(rows.begin() + static_cast<std::ptrdiff_t>(n), rows.end());
   return JudgeModel(problem, others, samples, columns, options);
 }
@@ -227,7 +242,7 @@ absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayP
   for (size_t p = 0; p < problems.size(); ++p) {
     if (p == held_out) continue;
     AddSamples(*problems[p], Shuffled(*problems[p], options.seed), each, static_cast<int>(p),
-               options.score_levels, columns, samples);
+               options.score_levels, columns, options.relative, samples);
   }
   const std::vector<size_t> rows = Shuffled(*problems[held_out], options.seed);
   return JudgeModel(*problems[held_out], rows, samples, columns, options);

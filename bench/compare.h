@@ -21,6 +21,11 @@ struct RunOptions {
   int depth = 1;
 };
 
+// As the options say.
+absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearchFor(cost_model::Task task,
+                                                                  const RunOptions& options);
+int BatchSizeOf(const RunOptions& options, int measured);
+
 struct SearchRun {
   // After each trial: time of the best known of the table / best time so far; 0 before a valid one.
   // The default schedule, everybody's first trial, counts in neither: it is found without a search,
@@ -36,7 +41,7 @@ struct SearchRun {
 // workload, which would tell it what it is to find.
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
-    int each, uint64_t seed);
+    int each, uint64_t seed, bool relative = true);
 
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
 
@@ -61,6 +66,7 @@ struct RankOptions {
   bool roofline = false;  // the analytic estimate instead of the model
   int score_levels = cost_model::kScoreLevels;
   std::vector<std::string> without = {};  // groups of features
+  bool relative = true;                   // to the default schedule's
   int records = 256;                      // to learn from
   uint64_t seed = 0;
 };

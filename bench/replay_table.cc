@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -12,6 +13,7 @@
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "cost_model/blob.h"
+#include "cost_model/features.h"
 
 namespace heddle::bench {
 namespace {
@@ -94,6 +96,7 @@ ReplayRow RowOf(const json& from, const ReplayHeader& header) {
   for (size_t d = 0; fits && d < row.point.size(); ++d) {
     fits = row.point[d] >= 0 && row.point[d] < header.decisions[d].choices;
   }
+  row.checked = from.value("checked", false);
   if (!fits) throw std::invalid_argument("not a point of the table's space");
   return row;
 }
@@ -173,9 +176,20 @@ absl::Status AppendRows(const std::string& path, const std::vector<ReplayRow>& r
     } else {
       line["error"] = row.error;
     }
+    if (row.checked) line["checked"] = true;
     text += line.dump() + "\n";
   }
   return Write(path, "ab9", text);
+}
+
+absl::Status WriteReplayTable(const std::string& path, const ReplayTable& table) {
+  const std::string fresh = path + ".new";
+  HEDDLE_RETURN_IF_ERROR(StartReplayTable(fresh, table.header));
+  HEDDLE_RETURN_IF_ERROR(AppendRows(fresh, table.rows));
+  std::error_code failed;
+  std::filesystem::rename(fresh, path, failed);
+  if (failed) return absl::InvalidArgumentError(path + ": cannot be written");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ReplayProblem>> ReplayProblem::Make(ReplayTable table) {
@@ -230,6 +244,33 @@ cost_model::Task ReplayProblem::MakeTask() const {
   task.identity = cost_model::HashBytes(table_.header.workload);
   task.known_features = features_;
   return task;
+}
+
+void ReplayProblem::SeeKnobs(std::map<std::string, size_t>* columns) {
+  // Decisions of a form are named "FORM: WHAT", forms in the order of their choices; those of other
+  // forms than a candidate's do not matter to it. Without forms there is the direct one alone.
+  std::vector<std::string> forms;
+  std::vector<int32_t> form_of;
+  std::vector<size_t> column_of;
+  for (const ReplayDecision& decision : table_.header.decisions) {
+    const size_t colon = decision.what.find(": ");
+    const std::string form = colon == std::string::npos ? "" : decision.what.substr(0, colon);
+    if (!form.empty() && (forms.empty() || forms.back() != form)) forms.push_back(form);
+    form_of.push_back(form.empty() ? -1 : static_cast<int32_t>(forms.size()) - 1);
+    const bool direct = form == "direct";
+    const std::string name = direct ? decision.what.substr(colon + 2) : decision.what;
+    column_of.push_back(columns->emplace(name, columns->size()).first->second);
+  }
+  auto knobs = std::make_shared<cost_model::KnownFeatures>();
+  for (const ReplayRow& row : table_.rows) {
+    std::vector<float> values(cost_model::FeatureTable().size(), -1);
+    for (size_t d = 0; d < row.point.size(); ++d) {
+      if (form_of[d] >= 0 && form_of[d] != row.point[0]) continue;
+      if (column_of[d] < values.size()) values[column_of[d]] = static_cast<float>(row.point[d]);
+    }
+    knobs->emplace(cost_model::HashBytes(row.trace), std::move(values));
+  }
+  features_ = std::move(knobs);
 }
 
 const std::vector<float>& ReplayProblem::FeaturesOf(size_t row) const {

@@ -19,6 +19,7 @@
 // kRowsPerTrial times as many rows as the longest run has trials.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -58,8 +59,9 @@ struct ReplayRow {
   schedule::Point point;
   std::string trace;
   ReplayOrigin origin = ReplayOrigin::kRandom;
-  double seconds = 0;  // median, in reference conditions; 0: it failed
-  std::string error;   // why
+  double seconds = 0;    // median, in reference conditions; 0: it failed
+  std::string error;     // why
+  bool checked = false;  // measured again beside others of the best
 };
 
 struct ReplayTable {
@@ -76,6 +78,8 @@ absl::StatusOr<ReplayTable> ReadReplayTable(const std::string& path);
 // A new file of the header alone; then rows are appended in portions.
 absl::Status StartReplayTable(const std::string& path, const ReplayHeader& header);
 absl::Status AppendRows(const std::string& path, const std::vector<ReplayRow>& rows);
+// In place of what is there.
+absl::Status WriteReplayTable(const std::string& path, const ReplayTable& table);
 
 // Of each row, those that a mutation of it may give.
 std::vector<std::vector<size_t>> FindNeighbours(const ReplayTable& table);
@@ -99,6 +103,10 @@ class ReplayProblem {
   // 0 for what failed. NotFound for a trace that the table does not have.
   absl::StatusOr<double> Seconds(const std::string& trace) const;
   const std::vector<float>& FeaturesOf(size_t row) const;  // of the schedule, as a search sees it
+  // From now on these are the choices that make a candidate instead, to see what features are
+  // worth: each in the column of its decision's name, -1 elsewhere. New names take the next
+  // columns; those beyond the table of features are left out.
+  void SeeKnobs(std::map<std::string, size_t>* columns);
 
  private:
   ReplayProblem() = default;

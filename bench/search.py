@@ -1,6 +1,6 @@
 """Search methods against each other on replay tables (bench/replay_table.h): candidates that were measured once, so that a
 comparison takes seconds and always gives the same result. --collect makes the tables, --ablate judges models and each part of the
-method, --transfer what other operators teach, --time what the search itself costs.
+method, --transfer what other operators teach, --live runs methods on the machine itself, --time what the search itself costs.
 
 Speeds are shares of the best one a table knows. A curve is the best share so far after each trial, the mean over seeds. The default
 schedule is everybody's first trial and counts in neither; what it reaches stands beside the curves.
@@ -22,16 +22,19 @@ from side import Side, SideError
 
 OURS, PUBLISHED = "annealing", "published"
 PLAIN = ("random", "genetic")  # without a model; also run with twice the trials
-METHODS = (OURS, "evolutionary", "regression", "ensemble-ei", "ensemble-ucb", PUBLISHED, *PLAIN)
+METHODS = (OURS, PUBLISHED, *PLAIN)
 POINTS = (50, 100, 200, 400, 800)
 # Ours with one part changed: what each is worth.
-PARTS = (OURS, "regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
-PARTS += ("annealing:epsilon=0", "annealing:cold_start=0.5", "annealing:cold_start=1", "annealing:elites=0", "evolutionary")
+PARTS = (OURS, "annealing:cold_start=0", "annealing:cold_start=0.5", "annealing:without=estimate")
+PARTS += ("regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
+PARTS += ("annealing:epsilon=0", "annealing:smallest=8", "annealing:elites=0", "evolutionary")
 TIMED = ("C2", "C9", "D5", "128x768x768")
 SOURCES = tuple(f"C{n}" for n in range(1, 7))
+CHOSEN_ON = tuple(f"C{n}" for n in range(2, 13, 2))  # our method's numbers were chosen by these operators alone
 PART_TRIALS = 200
+STAGES = ("propose", "build", "measure", "update")
 GOOD = 0.95
-DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 800, 5, 3200  # a table has twice as many as the longest run has trials
+DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 400, 5, 1600  # a table has twice as many as the longest run has trials
 
 
 def mean_curve(runs, trials):
@@ -59,7 +62,7 @@ def make_row(name, method, runs, trials):
         "untuned": runs[0]["untuned"],
         "area": statistics.fmean(curve),
         "areas": [statistics.fmean(mean_curve([run], trials)) for run in runs],
-        "bests_at": {str(n): [mean_curve([run], limit)[n - 1] for run in runs] for n in POINTS if n <= trials},
+        "bests_at": {str(n): [mean_curve([run], limit)[n - 1] for run in runs] for n in POINTS if n <= limit},
         "best_at": {str(n): curve[n - 1] for n in POINTS if n <= trials},
         "trials_to_95": [trials_to(run["best"], GOOD) or limit for run in runs],
         "propose_s": statistics.fmean(run["propose_s"] for run in runs),
@@ -94,12 +97,20 @@ def print_table(rows, trials):
 
 def print_summary(rows, trials):
     """What the figures say, in words."""
-    names = list(dict.fromkeys(row["name"] for row in rows))
+    every = list(dict.fromkeys(row["name"] for row in rows))
     of = {(row["name"], row["method"]): row for row in rows}
-    best = [name for name in names if of[name, rows[0]["method"]]["untuned"] >= 1]
+    best = [name for name in every if of[name, rows[0]["method"]]["untuned"] >= 1]
     if best:
         print(f"\nnothing the tables know beats the default schedule of {', '.join(best)}")
-    print(f"\n{'all operators':<15}{'method':<15}{'area':>7}{'geometric mean of trials to 95 %':>36}")
+    chosen = [name for name in every if name in CHOSEN_ON]
+    print_group("all operators", every, of, rows)
+    if chosen and len(chosen) < len(every):
+        print_group(f"{', '.join(chosen)}, on which the defaults were chosen", chosen, of, rows)
+        print_group("the others, which had no part in that", [name for name in every if name not in chosen], of, rows)
+
+
+def print_group(title, names, of, rows):
+    print(f"\n{title}\n{'':<15}{'method':<15}{'area':>7}{'geometric mean of trials to 95 %':>36}")
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [of[name, method] for name in names if (name, method) in of]
         mean = statistics.geometric_mean(statistics.fmean(row["trials_to_95"]) for row in own)
@@ -115,9 +126,10 @@ def print_summary(rows, trials):
                 won = sum(margin(ours[name]["areas"], of[name, method][field]) > 0 for name in both)
                 print(f"{OURS} has a larger area than {what}, beyond the seeds' standard error, on {won} of {len(both)} operators")
     both = [name for name in ours if (name, "random") in of]
-    if both and trials >= 800:
-        won = sum(margin(ours[name]["bests_at"]["200"], of[name, "random"]["bests_at"]["800"]) >= 0 for name in both)
-        print(f"200 trials of {OURS} find more than 800 of random, beyond the seeds' standard error, on {won} of {len(both)}")
+    if both and all("800" in of[name, "random"]["bests_at"] and "200" in ours[name]["bests_at"] for name in both):
+        won = sum(statistics.fmean(ours[name]["bests_at"]["200"]) >= statistics.fmean(of[name, "random"]["bests_at"]["800"]) for name in both)
+        sure = sum(margin(ours[name]["bests_at"]["200"], of[name, "random"]["bests_at"]["800"]) >= 0 for name in both)
+        print(f"200 trials of {OURS} find as much as 800 of random on {won} of {len(both)}, on {sure} beyond the seeds' standard error")
     both = [name for name in ours if (name, PUBLISHED) in of]
     if both:
         ratio = statistics.geometric_mean(
@@ -263,11 +275,11 @@ def transfer(args, result, program):
     if not sources or not tables:
         raise SideError("transfer needs tables to learn from and others to search: bench/run.sh search --collect makes them")
     trials = args.trials or trials_of(tables)
-    knowing = (OURS + "+others", "annealing:without=relation+others")
+    knowing = (OURS + "+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
     argv = [program, "compare", *tables, "--methods", ",".join((OURS, *knowing)), "--trials", str(trials), "--sources", ",".join(sources)]
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     print(f"learning from {', '.join(map(name_of, sources))}; trials to {100 * GOOD:.0f} % of what {trials} trials from scratch find")
-    print(f"{'operator':<15}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'without relation':>18}{'end':>8}")
+    print(f"{'operator':<15}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
     ratios = {}
     for name in dict.fromkeys(line["operator"] for line in lines):
         curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *knowing)}
@@ -276,7 +288,7 @@ def transfer(args, result, program):
         end = curves[knowing[0]][-1] / curves[OURS][-1]
         for method in knowing:
             ratios.setdefault(method, []).append(to[OURS] / to[method])
-        print(f"{name:<15}{to[OURS]:>9}{to[knowing[0]]:>9}{to[OURS] / to[knowing[0]]:>7.1f}x{to[knowing[1]]:>18}{end:>8.3f}")
+        print(f"{name:<15}{to[OURS]:>9}{to[knowing[0]]:>9}{to[OURS] / to[knowing[0]]:>7.1f}x{to[knowing[1]]:>15}{to[knowing[2]]:>10}{to[knowing[3]]:>7}{end:>8.3f}")
         result.rows.append({"name": name, "method": "transfer", "threads": 1, "disturbed": False, "trials_to": to, "end": end})
     result._save()
     for method, values in ratios.items():
@@ -293,6 +305,35 @@ def time_search(args, result, program):
         print(f"{line['operator']:<15}{line['method']:<15}{seconds}{line['candidates_per_s']:>14.0f}")
     result.rows += [{"name": line["operator"], "threads": 1, "disturbed": False, **line} for line in lines]
     result._save()
+
+
+def live(args, result, program):
+    """Methods on the machine itself: their curves are shares of the best time any of the runs found."""
+    trials, methods = args.trials or PART_TRIALS, args.methods or METHODS
+    cpus = report.cores_for(args.threads[0])
+    if cpus is None:
+        raise SideError(f"only {len(os.sched_getaffinity(0))} cores are allowed")
+    argv = [program, "live", *(args.only or TIMED), "--methods", ",".join(methods), "--trials", str(trials), "--cpus", ",".join(map(str, cpus))]
+    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
+    for name in dict.fromkeys(line["operator"] for line in lines):
+        own = [line for line in lines if line["operator"] == name]
+        best = min(ns for line in own for ns in line["best_ns"] if ns)
+        for line in own:
+            line["best"] = [best / ns if ns else 0 for ns in line["best_ns"]]
+            line["untuned"] = best / line["untuned_ns"]
+        for method in methods:
+            result.add_rows([make_row(name, method, [line for line in own if line["method"] == method], trials)])
+    print_table(result.rows, trials)
+    print_summary(result.rows, trials)
+    print(f"\n{'method':<15}{'trials/s':>10}" + "".join(f"{stage:>10}" for stage in STAGES) + "   share of the time, one after the other")
+    for method in methods:
+        own = [line for line in lines if line["method"] == method]
+        seconds = {stage: sum(line[f"{stage}_s"] for line in own) for stage in STAGES}
+        every = sum(seconds.values())
+        shares = "".join(f"{100 * seconds[stage] / every:>8.1f} %" for stage in STAGES)
+        print(f"{method:<15}{sum(len(line['best_ns']) for line in own) / every:>10.1f}{shares}")
+    if args.plot:
+        plot(result.rows, args.plot)
 
 
 def compare(args, result, program):
@@ -319,6 +360,8 @@ def run(args, result):
     try:
         if args.collect:
             sys.exit(collect(args, program))
+        elif args.live:
+            live(args, result, program)
         elif args.ablate:
             ablate(args, result, program)
             judge_parts(args, result, program)

@@ -5,15 +5,17 @@
 //            out, "untuned": the default's, "propose_s", "update_s"}
 //   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall"}
+//   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
+//            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
 //   time     what the search itself costs on one core, a line each: {"operator", "method",
-//   "records",
-//            "batch", "propose_s", "update_s", "candidates_per_s"}
+//            "records", "batch", "propose_s", "update_s", "candidates_per_s"}
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "bench/compare.h"
 #include "bench/fork_map.h"
 #include "bench/line_server.h"
+#include "bench/search_machine.h"
 #include "bench/variant.h"
 #include "bench/workloads.h"
 #include "compiler/codegen/target_info.h"
@@ -37,13 +40,16 @@ using nlohmann::json;
 
 // A method's name with this learns from the tables of --sources, too.
 constexpr std::string_view kWithOthers = "+others";
+// With this, last, it sees the choices that make a candidate instead of features of its program.
+constexpr std::string_view kWithKnobs = "+knobs";
 constexpr absl::Duration kRunLimit = absl::Minutes(20);  // of one search; they take seconds
 
 struct CollectFlags {
   std::vector<std::string> names;
   std::string directory;
   std::vector<int> cpus;
-  int candidates = 3200;
+  int candidates = 1600;
+  int check = 64;
   double seconds = 3600;
   uint64_t seed = 0;
 };
@@ -53,6 +59,7 @@ absl::Status RunCollect(const CollectFlags& flags) {
   options.build_cpus = AllowedCpus();
   options.cpus = flags.cpus;
   options.candidates = flags.candidates;
+  options.check = flags.check;
   options.seed = flags.seed;
   ConfineTo(flags.cpus);
   ir::Target target;
@@ -75,8 +82,8 @@ absl::Status RunCollect(const CollectFlags& flags) {
     };
     const std::string path = flags.directory + "/" + name + ".jsonl.gz";
     HEDDLE_ASSIGN_OR_RETURN(const Collected done, Collect(workloads[0], info, path, options));
-    std::printf("%s: %d candidates, %d of them new at %.1f a second%s\n", name.c_str(), done.have,
-                done.fresh, done.fresh / done.seconds,
+    std::printf("%s: %d candidates, %d of them new, %d checked, in %.0f s%s\n", name.c_str(),
+                done.have, done.fresh, done.checked, done.seconds,
                 done.complete ? "" : "; the same command goes on");
     std::fflush(stdout);
   }
@@ -109,6 +116,12 @@ absl::StatusOr<std::vector<std::unique_ptr<ReplayProblem>>> ReadTables(
   return problems;
 }
 
+// They see knobs; `columns` is one for all tables that are to be compared.
+void SeeKnobs(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
+              std::map<std::string, size_t>* columns) {
+  for (const auto& problem : problems) problem->SeeKnobs(columns);
+}
+
 // Prints the lines that `work` gives, in order, computed on all cores.
 absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(int)>& work) {
   std::vector<std::vector<int>> lanes;
@@ -131,12 +144,6 @@ absl::StatusOr<int> TakeDepth(std::string* method) {
   return depth;
 }
 
-// Those without a model also show what they find with twice the trials.
-int TrialsOf(const std::string& method, int trials) {
-  const std::string name = method.substr(0, method.find_first_of(":+@"));
-  return cost_model::FindMethod(name) == nullptr ? 2 * trials : trials;
-}
-
 absl::Status CheckCompare(const CompareFlags& flags,
                           const std::vector<std::unique_ptr<ReplayProblem>>& problems,
                           const std::vector<std::unique_ptr<ReplayProblem>>& sources) {
@@ -151,7 +158,7 @@ absl::Status CheckCompare(const CompareFlags& flags,
   }
   for (const auto& problem : problems) {
     const std::string& name = problem->table().header.name;
-    const size_t rows = problem->table().rows.size();
+    const size_t rows = problem->table().rows.size() + static_cast<size_t>(problem->left_out());
     if (rows < kRowsPerTrial * longest) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ": ", rows, " candidates are too few for runs of ", longest,
@@ -171,23 +178,41 @@ absl::Status RunCompare(const CompareFlags& flags) {
   HEDDLE_ASSIGN_OR_RETURN(const auto problems, ReadTables(flags.tables));
   HEDDLE_ASSIGN_OR_RETURN(const auto sources, ReadTables(flags.sources));
   HEDDLE_RETURN_IF_ERROR(CheckCompare(flags, problems, sources));
+  const bool any_knobs = std::any_of(flags.methods.begin(), flags.methods.end(),
+                                     [](const auto& m) { return m.ends_with(kWithKnobs); });
+  const std::vector<std::string> none;
+  HEDDLE_ASSIGN_OR_RETURN(const auto knob_problems, ReadTables(any_knobs ? flags.tables : none));
+  HEDDLE_ASSIGN_OR_RETURN(const auto knob_sources, ReadTables(any_knobs ? flags.sources : none));
+  std::map<std::string, size_t> columns;
+  SeeKnobs(knob_sources, &columns);
+  SeeKnobs(knob_problems, &columns);
   const int methods = static_cast<int>(flags.methods.size());
   const int n = static_cast<int>(problems.size()) * methods * flags.seeds;
   return PrintLines(n, [&](int i) -> absl::StatusOr<std::string> {
-    const ReplayProblem& problem = *problems[static_cast<size_t>(i / methods / flags.seeds)];
+    const auto p = static_cast<size_t>(i / methods / flags.seeds);
     RunOptions options;
     options.strategy = flags.methods[static_cast<size_t>(i / flags.seeds % methods)];
     options.seed = static_cast<uint64_t>(i % flags.seeds);
     const std::string method = options.strategy;
+    const bool knobs = method.ends_with(kWithKnobs);
+    if (knobs) options.strategy.resize(method.size() - kWithKnobs.size());
+    const ReplayProblem& problem = knobs ? *knob_problems[p] : *problems[p];
     HEDDLE_ASSIGN_OR_RETURN(options.depth, TakeDepth(&options.strategy));
-    if (options.strategy.ends_with(kWithOthers)) {
-      options.strategy.resize(options.strategy.size() - kWithOthers.size());
-      options.others = TakeOthers(sources, problem, flags.each, options.seed);
-    }
+    const bool others = options.strategy.ends_with(kWithOthers);
+    if (others) options.strategy.resize(options.strategy.size() - kWithOthers.size());
     absl::StatusOr<cost_model::Method> variant;
-    if (options.strategy.find(':') != std::string::npos) {
+    if (others || knobs || options.strategy.find(':') != std::string::npos) {
       HEDDLE_ASSIGN_OR_RETURN(variant, ParseVariant(options.strategy));
+      if (knobs) {  // there is no estimate among them, and choices are no quantities
+        variant->cold_start = 0;
+        variant->without = {};
+        variant->relative = false;
+      }
       options.method = &*variant;
+    }
+    if (others) {
+      options.others = TakeOthers(knobs ? knob_sources : sources, problem, flags.each, options.seed,
+                                  variant->relative);
     }
     options.trials = TrialsOf(method, flags.trials);
     HEDDLE_ASSIGN_OR_RETURN(const SearchRun run, RunSearch(problem, options));
@@ -209,9 +234,10 @@ absl::Status RunRank(const CompareFlags& flags) {
   struct Variant {
     std::string name;
     RankOptions options;
+    bool knobs = false;
   };
   std::vector<Variant> variants(3);
-  // What is shipped, with all features; a search without other tasks sees "rank without relation".
+  // What is shipped, with all features; a search does not see the relation ones.
   const cost_model::Method& ours = cost_model::Methods()[0];
   const cost_model::Method& regression = *cost_model::FindMethod("regression");
   variants[0].name = "rank";
@@ -224,6 +250,18 @@ absl::Status RunRank(const CompareFlags& flags) {
     variants.push_back({"rank without " + group, variants[0].options});
     variants.back().options.without = {group};
   }
+  variants.push_back({"knobs", variants[0].options, true});
+  variants.back().options.relative = false;
+  if (!flags.methods.empty()) variants.clear();
+  for (const std::string& name : flags.methods) {
+    HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method method, ParseVariant(name));
+    variants.push_back({name, {.model = method.model, .score_levels = method.score_levels}});
+    variants.back().options.without = method.without;
+    variants.back().options.relative = method.relative;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const auto knob_problems, ReadTables(flags.tables));
+  std::map<std::string, size_t> columns;
+  SeeKnobs(knob_problems, &columns);
   const int across = problems.size() > 1 ? 2 : 1, sizes = static_cast<int>(flags.records.size());
   const int each = sizes * across * static_cast<int>(problems.size());
   return PrintLines(
@@ -235,9 +273,10 @@ absl::Status RunRank(const CompareFlags& flags) {
         RankQuality sum;
         for (int seed = 0; seed < flags.seeds; ++seed) {
           variant.options.seed = static_cast<uint64_t>(seed);
+          const auto& tables = variant.knobs ? knob_problems : problems;
           HEDDLE_ASSIGN_OR_RETURN(const RankQuality found,
-                                  others ? RankAcross(problems, held_out, variant.options)
-                                         : RankWithin(*problems[held_out], variant.options));
+                                  others ? RankAcross(tables, held_out, variant.options)
+                                         : RankWithin(*tables[held_out], variant.options));
           sum.pairs += found.pairs / flags.seeds;
           sum.recall += found.recall / flags.seeds;
         }
@@ -249,38 +288,6 @@ absl::Status RunRank(const CompareFlags& flags) {
                     {"recall", sum.recall}}
             .dump();
       });
-}
-
-struct TimeFlags {
-  std::vector<std::string> names;
-  std::vector<std::string> methods;
-  int records = 1000;
-  int batch = 64;
-};
-
-absl::Status RunTime(const TimeFlags& flags) {
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, codegen::ResolveTarget(ir::Target{}));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
-  ConfineTo({AllowedCpus().front()});
-  for (const std::string& name : flags.names) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
-    for (const std::string& method : flags.methods) {
-      HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method variant, ParseVariant(method));
-      HEDDLE_ASSIGN_OR_RETURN(const SearchTime time, TimeSearch(workloads[0].text, info, variant,
-                                                                flags.records, flags.batch));
-      std::printf("%s\n", json{{"operator", name},
-                               {"method", method},
-                               {"records", flags.records},
-                               {"batch", flags.batch},
-                               {"propose_s", time.propose_s},
-                               {"update_s", time.update_s},
-                               {"candidates_per_s", time.candidates_per_s}}
-                              .dump()
-                              .c_str());
-      std::fflush(stdout);
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -299,6 +306,8 @@ int main(int argc, char** argv) {
   collecting->add_option("--seconds", collect.seconds, "per operator; the next run goes on")
       ->check(CLI::Range(1.0, 1e6));
   collecting->add_option("--seed", collect.seed);
+  collecting->add_option("--check", collect.check, "of the best, measured again")
+      ->check(CLI::Range(0, 100000));
   CompareFlags compare;
   CLI::App* comparing = app.add_subcommand("compare", "run methods on replay tables");
   CLI::App* ranking = app.add_subcommand("rank", "judge models on replay tables");
@@ -312,6 +321,7 @@ int main(int argc, char** argv) {
   comparing->add_option("--each", compare.each, "records of each of these")
       ->check(CLI::Range(1, 100000));
   comparing->add_option("--trials", compare.trials)->check(CLI::Range(1, 100000));
+  ranking->add_option("--methods", compare.methods, "models of these alone")->delimiter(',');
   ranking->add_option("--records", compare.records)->delimiter(',')->check(CLI::Range(1, 100000));
   TimeFlags time;
   CLI::App* timing = app.add_subcommand("time", "time the search itself");
@@ -319,12 +329,20 @@ int main(int argc, char** argv) {
   timing->add_option("--methods", time.methods)->required()->delimiter(',');
   timing->add_option("--records", time.records)->check(CLI::Range(8, 2000));
   timing->add_option("--batch", time.batch)->check(CLI::Range(1, 1024));
+  LiveFlags live;
+  CLI::App* living = app.add_subcommand("live", "run methods on this machine");
+  living->add_option("operators", live.names, "C2, 128x768x768, ..")->required();
+  living->add_option("--methods", live.methods)->required()->delimiter(',');
+  living->add_option("--cpus", live.cpus, "cores of a kernel")->required()->delimiter(',');
+  living->add_option("--seeds", live.seeds)->check(CLI::Range(1, 1000));
+  living->add_option("--trials", live.trials)->check(CLI::Range(1, 100000));
   CLI11_PARSE(app, argc, argv);
   absl::Status status;
   if (collecting->parsed()) status = RunCollect(collect);
   if (comparing->parsed()) status = RunCompare(compare);
   if (timing->parsed()) status = RunTime(time);
   if (ranking->parsed()) status = RunRank(compare);
+  if (living->parsed()) status = RunLives(live);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-search-bench: %s\n", std::string(status.message()).c_str());
   return status.code() == absl::StatusCode::kInternal ? 1 : 2;

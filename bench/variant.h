@@ -11,4 +11,7 @@ namespace heddle::bench {
 // InvalidArgument names the methods (those with a model) or the fields that may be changed.
 absl::StatusOr<cost_model::Method> ParseVariant(const std::string& text);
 
+// Of a run of that name. Those without a model also show what they find with twice the trials.
+int TrialsOf(const std::string& method, int trials);
+
 }  // namespace heddle::bench

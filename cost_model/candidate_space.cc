@@ -88,6 +88,11 @@ std::optional<Candidate> CandidateSpace::TakeDefault() {
   return Candidate{std::move(text), "default"};
 }
 
+std::vector<float> CandidateSpace::DefaultFeatures() const {
+  const absl::StatusOr<Evaluated> found = EvaluateTrace(schedule::ToText(task_.default_trace));
+  return found.ok() ? found->features : std::vector<float>(FeatureTable().size());
+}
+
 const std::vector<float>* CandidateSpace::Known(uint64_t hash) const {
   if (task_.known_features == nullptr) return nullptr;
   const auto it = task_.known_features->find(hash);
@@ -131,18 +136,30 @@ void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
 }
 
 const Evaluated* CandidateSpace::Evaluate(const Point& point) {
-  auto [it, inserted] = evaluated_.try_emplace(PointKey(point));
+  const auto [it, inserted] = evaluated_.try_emplace(PointKey(point));
+  Seen& seen = it->second;
+  if (seen.round != round_) {
+    seen.round = round_;
+    ++fresh_;
+  }
   if (inserted) {
     const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
     if (!trace.ok()) return nullptr;
     const uint64_t hash = HashBytes(schedule::ToText(*trace));
     if (const std::vector<float>* known = Known(hash)) {
-      it->second = Evaluated{hash, *known};
+      seen.evaluated = Evaluated{hash, *known};
     } else if (const auto program = schedule::Replay(task_.naive, *trace); program.ok()) {
-      it->second = Evaluated{hash, Features(*program, task_.target)};
+      seen.evaluated = Evaluated{hash, Features(*program, task_.target)};
     }
   }
-  return it->second ? &*it->second : nullptr;
+  return seen.evaluated ? &*seen.evaluated : nullptr;
+}
+
+void CandidateSpace::ForgetEvaluations() {
+  ++round_;
+  fresh_ = 0;
+  // Where all features are known beforehand, there are few points, and they are asked for often.
+  if (task_.known_features == nullptr) evaluated_.clear();
 }
 
 absl::StatusOr<Evaluated> CandidateSpace::EvaluateTrace(std::string_view text) const {

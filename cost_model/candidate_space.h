@@ -24,8 +24,9 @@ namespace heddle::cost_model {
 // Features of traces that are known before they are asked for, by hash of the trace's text.
 using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
 
-// Samples of tasks other than the one that is searched, with features of the whole table and groups
-// from 1 on: what transfer learns from (transfer.h).
+// Samples of tasks other than the one that is searched, with features of the whole table as
+// differences to those of their default schedules, and groups from 1 on: what transfer learns from
+// (transfer.h).
 using OtherTasks = std::vector<Sample>;
 
 // What a search searches.
@@ -66,6 +67,9 @@ class CandidateSpace {
 
   const schedule::Space& space() const { return *task_.space; }
   const OtherTasks* others() const { return task_.others.get(); }
+  const ir::Target& target() const { return task_.target.target; }
+  // Of the default schedule; zeros if it does not replay.
+  std::vector<float> DefaultFeatures() const;
   uint64_t seed() const { return state_.seed; }
 
   // A generator of its own for every call of Propose, from the seed and the number of calls so far:
@@ -88,9 +92,9 @@ class CandidateSpace {
   // Features of what the point expands to; null when infeasible. Remembered until
   // ForgetEvaluations; the pointer is good until then.
   const Evaluated* Evaluate(const schedule::Point& point);
-  // Points that Evaluate had to expand since the last ForgetEvaluations.
-  int fresh_evaluations() const { return static_cast<int>(evaluated_.size()); }
-  void ForgetEvaluations() { evaluated_.clear(); }
+  // Points that were new to Evaluate since the last ForgetEvaluations.
+  int fresh_evaluations() const { return fresh_; }
+  void ForgetEvaluations();
 
   absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace) const;
 
@@ -114,7 +118,13 @@ class CandidateSpace {
 
   Task task_;
   State state_;
-  std::unordered_map<std::string, std::optional<Evaluated>> evaluated_;
+  struct Seen {
+    uint64_t round = 0;  // the last one in which it was asked for
+    std::optional<Evaluated> evaluated;
+  };
+  std::unordered_map<std::string, Seen> evaluated_;
+  uint64_t round_ = 1;
+  int fresh_ = 0;
 };
 
 // Points in a blob.

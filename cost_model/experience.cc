@@ -12,7 +12,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLEXPER";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 1;  // at most 1000
 
 // Empty unless all of it can be used.
 OtherTasks Unpack(std::string_view bytes, int group) {
@@ -50,6 +50,8 @@ std::string PackExperience(const std::vector<Sample>& samples) {
   }
   return Seal(kMagic, kVersion, std::move(w).Take());
 }
+
+int ExperienceVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
 
 OtherTasks JoinExperiences(std::span<const std::string> experiences) {
   OtherTasks all;

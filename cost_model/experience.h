@@ -19,6 +19,9 @@ inline constexpr size_t kMaxExperience = 128;
 // order of arrival: all of them, or so many spread evenly over them. Empty of fewer than two.
 std::string PackExperience(const std::vector<Sample>& samples);
 
+// Of what PackExperience makes; JoinExperiences takes no other.
+int ExperienceVersion();
+
 // One group of samples for each, from 1 on. What is damaged or has features of another version is
 // left out.
 OtherTasks JoinExperiences(std::span<const std::string> experiences);

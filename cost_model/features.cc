@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cost_model/estimate.h"
+#include "cost_model/feature_sink.h"
 #include "cost_model/nest.h"
 #include "cost_model/nest_metrics.h"
 #include "cost_model/relation.h"
@@ -18,44 +20,6 @@ constexpr size_t kLadder = 8;     // innermost loops that have features of their
 constexpr int kCapacityMin = 9;   // log2 of the cache sizes whose traffic is a feature: 512 B ..
 constexpr int kCapacityMax = 23;  // .. 8 MiB
 constexpr int kCapacityStep = 2;
-
-// One code path emits names and values, so that the table cannot disagree with the vector.
-class Sink {
- public:
-  explicit Sink(std::vector<float>* values) : values_(values) {}
-  explicit Sink(std::vector<FeatureInfo>* table) : table_(table) {}
-
-  void Begin(std::string_view group, std::string_view prefix) {
-    group_ = group;
-    prefix_ = prefix;
-  }
-
-  // A number of the given unit, kept as log2(1 + v).
-  void Magnitude(std::string_view name, std::string_view unit, std::string_view meaning, double v) {
-    if (values_ != nullptr) {
-      values_->push_back(static_cast<float>(std::log2(1 + std::max(0.0, v))));
-    } else {
-      Describe(name, "log2(1 + " + std::string(unit) + ")", meaning);
-    }
-  }
-  // A share in [0, 1] or a small code, kept as it is.
-  void Plain(std::string_view name, std::string_view unit, std::string_view meaning, double v) {
-    if (values_ != nullptr) {
-      values_->push_back(static_cast<float>(v));
-    } else {
-      Describe(name, std::string(unit), meaning);
-    }
-  }
-
- private:
-  void Describe(std::string_view name, std::string unit, std::string_view meaning) {
-    table_->push_back({prefix_ + std::string(name), group_, std::move(unit), std::string(meaning)});
-  }
-
-  std::vector<float>* values_ = nullptr;
-  std::vector<FeatureInfo>* table_ = nullptr;
-  std::string group_, prefix_;
-};
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -106,7 +70,7 @@ struct Totals {
 };
 
 void EmitProgram(const ir::Program& p, const std::vector<Statement>& statements, const Totals& t,
-                 const ir::TargetInfo& target, Sink& out) {
+                 const ir::TargetInfo& target, FeatureSink& out) {
   double io = 0;
   for (const auto& b : p.inputs) io += static_cast<double>(b->SizeBytes());
   for (const auto& b : p.outputs) io += static_cast<double>(b->SizeBytes());
@@ -152,7 +116,7 @@ void EmitProgram(const ir::Program& p, const std::vector<Statement>& statements,
 }
 
 // Of the statements other than the main one: packing, padding, epilogues.
-void EmitSide(const Totals& t, Sink& out) {
+void EmitSide(const Totals& t, FeatureSink& out) {
   out.Begin("side", "side.");
   out.Magnitude("trips", "executions", "Executions of the statements beside the main one.",
                 t.trips);
@@ -170,7 +134,7 @@ void EmitSide(const Totals& t, Sink& out) {
             Share(t.serial, t.trips));
 }
 
-void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
+void EmitMain(const Statement& st, const ir::TargetInfo& target, FeatureSink& out) {
   const double lanes = VectorLanes(st), parallel = ParallelExtent(st);
   const double vector_bytes = static_cast<double>(target.vector_bytes);
   const double filled = lanes * StoreSize(st);
@@ -232,11 +196,43 @@ void EmitMain(const Statement& st, const ir::TargetInfo& target, Sink& out) {
   }
 }
 
+// The analytic estimate (estimate.h).
+void EmitEstimate(const std::vector<Statement>& statements, const Statement& main,
+                  const ir::TargetInfo& target, FeatureSink& out) {
+  const CycleEstimate own = EstimateCycles(main, target);
+  double side = 0, flops = 0;
+  for (const Statement& st : statements) {
+    if (&st != &main) side += EstimateCycles(st, target).Longest();
+    flops += st.Trips() * st.ops.Flops();
+  }
+  const double cycles = (own.Longest() + side) / BusyCores(main, target);
+  const double peak = 4.0 * static_cast<double>(target.vector_bytes) / sizeof(float);
+  out.Begin("estimate", "estimate.");
+  out.Magnitude("cycles", "cycles", "Of the busiest core; (main + side) / cores that are busy.",
+                cycles);
+  out.Magnitude("main", "cycles",
+                "Of the main statement on one core; the largest of arithmetic, moves, issue, fill.",
+                own.Longest());
+  out.Magnitude("side", "cycles", "Of the other statements on one core.", side);
+  out.Magnitude(
+      "arithmetic", "cycles",
+      "Of the main statement's operations: two a cycle, or in chains of its accumulators.",
+      own.arithmetic);
+  out.Magnitude("moves", "cycles",
+                "Of the main statement's loads, stores and spilled registers: two a cycle.",
+                own.moves);
+  out.Magnitude("issue", "cycles", "Of all instructions of the main statement: six a cycle.",
+                own.issue);
+  out.Magnitude("fill", "cycles", "Of lines that the main statement brings nearer.", own.fill);
+  out.Plain("use", "share", "Float operations / those of cycles at two vectors of them a cycle.",
+            cycles > 0 ? std::min(1.0, flops / (peak * cycles * BusyCores(main, target))) : 0);
+}
+
 struct SlotSums {
   double elements = 0, tile = 0, l1 = 0, l2 = 0, stride = 0, reuse = 0, scope = 0;
 };
 
-void EmitSlot(std::string_view prefix, const SlotSums& s, Sink& out) {
+void EmitSlot(std::string_view prefix, const SlotSums& s, FeatureSink& out) {
   out.Begin("access", prefix);
   out.Magnitude("elements", "elements", "Distinct elements touched by the whole nest.", s.elements);
   out.Magnitude("reuse", "executions", "main.trips / elements.", s.reuse);
@@ -250,7 +246,7 @@ void EmitSlot(std::string_view prefix, const SlotSums& s, Sink& out) {
   out.Plain("scope", "code", "Memory: 0 global, 1 shared, 2 local.", s.scope);
 }
 
-void EmitRelation(std::string_view prefix, const Relation& r, Sink& out) {
+void EmitRelation(std::string_view prefix, const Relation& r, FeatureSink& out) {
   out.Begin("relation", prefix);
   for (size_t t = 0; t < kRelationBytes; ++t) {
     const std::string at = "2^" + std::to_string(6 + 2 * t);
@@ -273,7 +269,7 @@ void EmitRelation(std::string_view prefix, const Relation& r, Sink& out) {
 
 // The store, then loads by footprint (equal footprints by inner stride): an order that names cannot
 // change.
-void EmitAccesses(const Statement& st, const ir::TargetInfo& target, Sink& out) {
+void EmitAccesses(const Statement& st, const ir::TargetInfo& target, FeatureSink& out) {
   const auto stride = [&](const Access& a) {
     return a.stride.empty() ? 0.0 : std::abs(static_cast<double>(a.stride.back()));
   };
@@ -315,7 +311,7 @@ double KindCode(ir::LoopKind kind) {
   return 7;
 }
 
-void EmitLadder(const Statement& st, Sink& out) {
+void EmitLadder(const Statement& st, FeatureSink& out) {
   double access_bytes = 0;
   for (const Access& a : st.accesses)
     access_bytes += static_cast<double>(ir::SizeOf(a.buffer->dtype));
@@ -344,7 +340,7 @@ void EmitLadder(const Statement& st, Sink& out) {
   }
 }
 
-void Emit(const ir::Program& program, const ir::TargetInfo& target, Sink& out) {
+void Emit(const ir::Program& program, const ir::TargetInfo& target, FeatureSink& out) {
   static const ir::Buffer kScalar;
   static const Statement kNothing = [] {
     Statement st;
@@ -362,6 +358,7 @@ void Emit(const ir::Program& program, const ir::TargetInfo& target, Sink& out) {
   EmitProgram(program, statements, all, target, out);
   EmitSide(side, out);
   EmitMain(*main, target, out);
+  EmitEstimate(statements, *main, target, out);
   EmitAccesses(*main, target, out);
   EmitLadder(*main, out);
 }
@@ -371,7 +368,7 @@ void Emit(const ir::Program& program, const ir::TargetInfo& target, Sink& out) {
 std::span<const FeatureInfo> FeatureTable() {
   static const std::vector<FeatureInfo>* const kTable = [] {
     auto* table = new std::vector<FeatureInfo>;
-    Sink sink(table);
+    FeatureSink sink(table);
     Emit(ir::Program{}, ir::TargetInfo{}, sink);
     return table;
   }();
@@ -381,7 +378,7 @@ std::span<const FeatureInfo> FeatureTable() {
 std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target) {
   std::vector<float> values;
   values.reserve(FeatureTable().size());
-  Sink sink(&values);
+  FeatureSink sink(&values);
   Emit(program, target, sink);
   return values;
 }

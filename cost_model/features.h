@@ -14,7 +14,7 @@ namespace heddle::cost_model {
 
 // Changes whenever a feature is added, removed or redefined; a search state or model of another
 // version is discarded.
-inline constexpr int kFeatureVersion = 3;
+inline constexpr int kFeatureVersion = 4;
 
 // One sentence, unit and identity per field: FeatureTable().
 struct FeatureInfo {

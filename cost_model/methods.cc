@@ -9,9 +9,8 @@ std::span<const Method> Methods() {
     auto* methods = new std::vector<Method>;
     Method annealing;
     annealing.name = "annealing";
-    // Relation features are meant for other operators; alone, no difference was seen without them
-    // on the few development tables.
-    annealing.without_alone = {"relation"};
+    // With random candidates alone the first model learns what is bad.
+    annealing.cold_start = 1;
     methods->push_back(annealing);
     Method regression = annealing;
     regression.name = "regression";
@@ -27,8 +26,9 @@ std::span<const Method> Methods() {
     improvement.model.members = 5;
     improvement.acquisition = Acquisition::kExpectedImprovement;
     methods->push_back(improvement);
-    Method bound = improvement;
+    Method bound = annealing;
     bound.name = "ensemble-ucb";
+    bound.model.members = 4;
     bound.acquisition = Acquisition::kUpperBound;
     methods->push_back(bound);
     // AutoTVM as published: its constants, and of our features those that tell what its context
@@ -40,7 +40,7 @@ std::span<const Method> Methods() {
     //  - mutations are those of our space, and points that expand to one trace are one candidate;
     //  - the batch has 64 candidates from the first one on, of which the default schedule is one;
     //  - no samples of other tasks unless they are given, which are then learned from as by us.
-    Method published = annealing;
+    Method published;
     published.name = "published";
     published.model.rounds = 100;
     published.model.min_child_weight = 1;
@@ -52,8 +52,7 @@ std::span<const Method> Methods() {
     published.relative_temperature = false;
     published.score_levels = 0;
     published.smallest_batch = published.largest_batch;
-    published.without_alone = {};
-    published.without = {"program", "side", "main", "traffic", "relation"};
+    published.without = {"program", "side", "main", "traffic", "estimate", "relation"};
     methods->push_back(published);
     return methods;
   }();
@@ -61,7 +60,8 @@ std::span<const Method> Methods() {
 }
 
 int BatchSize(const Method& method, int measured) {
-  return std::clamp(measured / 8, method.smallest_batch, method.largest_batch);
+  return std::clamp(static_cast<int>(measured * method.batch_share), method.smallest_batch,
+                    method.largest_batch);
 }
 
 const Method* FindMethod(std::string_view name) {

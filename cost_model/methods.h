@@ -44,25 +44,30 @@ struct Method {
   // The temperature falls to zero from one standard deviation of the scores, or from 1.
   bool relative_temperature = true;
   double epsilon = 0.05;  // share of a batch that is random
-  // Shortlist::DiverseOrder; 0 is best first, the simplest. No difference was seen on the few
-  // development tables.
+  // Shortlist::DiverseOrder; 0 is best first, the simplest, and as good.
   double diversity = 0;
   int shortlist = 2;  // times the batch
   // Levels of the scores; 0: they are not rounded.
   int score_levels = kScoreLevels;
-  // Share of the batches before there is a model that is picked by the roofline.
+  // Share of the batches before there is a model that the analytic estimate picks, each the best of
+  // so many random drafts. On CPUs: it knows no others.
   double cold_start = 0;
-  // Groups of features that the model does not see: always, and while there are no other tasks to
-  // learn from.
-  std::vector<std::string> without;
-  std::vector<std::string> without_alone;
+  int drafts = 32;
+  // Features are differences to those of the task's default schedule: what a change of it does is
+  // the same for more operators than what a number of bytes does.
+  bool relative = true;
+  // Groups of features that the model does not see. Relation features were meant for other
+  // operators; differences do that better, and better without them (bench/run.sh search
+  // --transfer).
+  std::vector<std::string> without = {"relation"};
   // What suits it; who calls Propose decides. Small batches at first, when the model learns most
   // from each; larger ones later, when fitting it again costs more and changes less.
   int smallest_batch = 16;
   int largest_batch = 64;
+  double batch_share = 0.125;  // of what was measured
 };
 
-// An eighth of what was measured, within the method's bounds.
+// A share of what was measured, within the method's bounds.
 int BatchSize(const Method& method, int measured);
 
 // The first one is the default.

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -22,20 +22,7 @@ using schedule::Point;
 using schedule::Rng;
 
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
-// Random candidates of which the roofline picks one.
-constexpr int kDrafts = 8;
-
-constexpr size_t kReported = 16;  // features of a report
-
-bool Any(const OtherTasks* others) { return others != nullptr && !others->empty(); }
-
-std::vector<size_t> Columns(const Method& method, bool alone) {
-  std::vector<std::string> without = method.without;
-  if (alone) {
-    without.insert(without.end(), method.without_alone.begin(), method.without_alone.end());
-  }
-  return *ColumnsWithout(without);
-}
+constexpr size_t kReported = 16;   // features of a report
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
@@ -47,7 +34,9 @@ class ModelSearch final : public StrategySearch {
   ModelSearch(Task task, const Method& method, uint64_t seed)
       : StrategySearch(method.name, std::move(task), seed),
         method_(method),
-        columns_(Columns(method, !Any(candidates().others()))),
+        origin_(method.relative ? candidates().DefaultFeatures()
+                                : std::vector<float>(FeatureTable().size())),
+        columns_(*ColumnsWithout(method.without)),
         transfer_(candidates().others(), columns_),
         model_(MakeModel(method.model, seed)) {}
 
@@ -65,13 +54,17 @@ class ModelSearch final : public StrategySearch {
   void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
+  // As the model sees them.
+  std::vector<float> Seen(const std::vector<float>& features) const;
+  std::vector<Sample> Training(int levels, const std::vector<size_t>& columns) const;
   // What the model thinks of a batch.
   absl::Status Predict(std::vector<Candidate>& batch);
   // To what was measured, and what other tasks are worth.
   absl::Status Fit();
 
   const Method method_;
-  std::vector<size_t> columns_;  // of the features the model sees
+  const std::vector<float> origin_;    // what features are differences to
+  const std::vector<size_t> columns_;  // of the features the model sees
   Transfer transfer_;
   std::unique_ptr<Model> model_;
   SampleSet samples_;
@@ -92,7 +85,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
     HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random, rng, out));
-  } else if (method_.cold_start > 0) {
+  } else if (candidates().target().kind == ir::TargetKind::kLlvm) {
     ProposeByRoofline(static_cast<int>(std::lround(method_.cold_start * missing)), rng, out);
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
@@ -112,7 +105,7 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
   const bool evolve = method_.walk == Walk::kEvolution;
   HEDDLE_ASSIGN_OR_RETURN(const Shortlist best,
                           evolve ? Evolve(context, capacity) : Anneal(context, capacity));
-  for (size_t i : best.DiverseOrder(method_.diversity)) {
+  for (const size_t i : best.DiverseOrder(method_.diversity)) {
     if (static_cast<int>(out.size()) >= n) break;
     std::optional<Drawn> drawn = candidates().Take(best.entries()[i].point);
     if (!drawn) continue;
@@ -125,7 +118,7 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
 // The best of some random candidates, by what needs no measurement.
 void ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
   Shortlist best(static_cast<size_t>(std::max(n, 0)));
-  for (int draw = 0; draw < kDrafts * n; ++draw) {
+  for (int draw = 0; draw < method_.drafts * n; ++draw) {
     const Point point = candidates().space().Random(rng);
     const Evaluated* evaluated = candidates().Evaluate(point);
     if (evaluated == nullptr || candidates().Visited(evaluated->hash)) continue;
@@ -143,9 +136,7 @@ void ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out
 absl::StatusOr<std::vector<float>> ModelSearch::Score(const std::vector<Point>& points) {
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
-  for (const Point& p : points) {
-    features.push_back(Pick(candidates().Evaluate(p)->features, columns_));
-  }
+  for (const Point& p : points) features.push_back(Seen(candidates().Evaluate(p)->features));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
   std::vector<float> scores;
   scores.reserve(estimates.size());
@@ -168,11 +159,11 @@ absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
   std::vector<std::vector<float>> features;
   for (const Candidate& c : batch) {
     HEDDLE_ASSIGN_OR_RETURN(const Evaluated evaluated, candidates().EvaluateTrace(c.trace));
-    features.push_back(Pick(evaluated.features, columns_));
+    features.push_back(Seen(evaluated.features));
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
   for (size_t i = 0; i < batch.size(); ++i) {
-    batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.all().size())};
+    batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.learned())};
   }
   return absl::OkStatus();
 }
@@ -195,8 +186,23 @@ absl::Status ModelSearch::Update(const std::vector<Result>& results) {
   return Fit();
 }
 
+std::vector<float> ModelSearch::Seen(const std::vector<float>& features) const {
+  std::vector<float> seen;
+  seen.reserve(columns_.size());
+  for (const size_t k : columns_) seen.push_back(features[k] - origin_[k]);
+  return seen;
+}
+
+std::vector<Sample> ModelSearch::Training(int levels, const std::vector<size_t>& columns) const {
+  std::vector<Sample> training = samples_.Training(levels, columns);
+  for (Sample& sample : training) {
+    for (size_t k = 0; k < columns.size(); ++k) sample.features[k] -= origin_[columns[k]];
+  }
+  return training;
+}
+
 absl::Status ModelSearch::Fit() {
-  std::vector<Sample> training = samples_.Training(method_.score_levels, columns_);
+  std::vector<Sample> training = Training(method_.score_levels, columns_);
   const size_t own = training.size();
   HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training, method_.model, candidates().seed()));
   const bool enough = own >= kMinSamples && samples_.Rankable();
@@ -229,11 +235,10 @@ SearchReport ModelSearch::Report() const {
 }
 
 std::string ModelSearch::Experience() const {
-  return PackExperience(samples_.Training(kScoreLevels, *ColumnsWithout({})));
+  return PackExperience(Training(kScoreLevels, *ColumnsWithout({})));
 }
 
 void ModelSearch::SaveOwn(BlobWriter& w) const {
-  w.Unsigned(transfer_.KnowsOthers());
   w.Unsigned(columns_.size());
   w.Fixed64(HashOf(columns_));
   w.Bytes(model_->Serialize());
@@ -245,12 +250,11 @@ void ModelSearch::SaveOwn(BlobWriter& w) const {
 }
 
 absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
-  // Which features the model saw depends on whether it knew others. What was made for other ones,
-  // model and others, is dropped; the next Propose fits a model to the samples.
-  std::vector<size_t> columns = Columns(method_, r.Unsigned() == 0);
+  // What was made for other features, model and others, is dropped; the next Propose fits a model
+  // to the samples.
   const size_t saved_columns = r.Unsigned();
   if (saved_columns > FeatureTable().size()) return absl::DataLossError("search state: malformed");
-  const bool same_columns = r.Fixed64() == HashOf(columns);
+  const bool same_columns = r.Fixed64() == HashOf(columns_);
   const std::string_view bytes = r.Bytes();
   std::unique_ptr<Model> model = MakeModel(method_.model, seed);
   if (same_columns) {
@@ -260,10 +264,7 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));
   PendingPoints pending = PendingPoints::Load(r);
   HEDDLE_ASSIGN_OR_RETURN(Transfer transfer, Transfer::Load(saved_columns, r));
-  if (!same_columns) {
-    transfer = Transfer();
-    columns = Columns(method_, true);
-  }
+  if (!same_columns) transfer = Transfer();
   std::vector<Point> chains;
   for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
   if (!r.AtEnd()) return absl::DataLossError("search state: malformed");
@@ -277,7 +278,6 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   samples_ = std::move(samples);
   pending_ = std::move(pending);
   transfer_ = std::move(transfer);
-  columns_ = std::move(columns);
   chains_ = std::move(chains);
   return absl::OkStatus();
 }

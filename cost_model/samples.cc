@@ -47,6 +47,7 @@ std::vector<float> FeatureCoder::Load(BlobReader& r) {
 }
 
 void SampleSet::Add(Measured m) {
+  ++learned_;
   for (Measured& old : samples_) {
     if (old.hash != m.hash) continue;
     if (Better(m, old)) old.seconds = m.seconds;
@@ -95,6 +96,7 @@ std::vector<schedule::Point> SampleSet::BestPoints(size_t n) const {
 }
 
 void SampleSet::Save(BlobWriter& w) const {
+  w.Unsigned(static_cast<uint64_t>(learned_));
   w.Unsigned(samples_.size());
   FeatureCoder coder(FeatureTable().size());
   for (const Measured& m : samples_) {
@@ -106,6 +108,7 @@ void SampleSet::Save(BlobWriter& w) const {
 }
 
 absl::Status SampleSet::Load(BlobReader& r) {
+  const auto learned = static_cast<int64_t>(r.Unsigned());
   const size_t count = r.Count();
   if (count > kMaxBest + kMaxRecent) return absl::DataLossError("search state: too many samples");
   std::vector<Measured> samples(count);
@@ -119,6 +122,7 @@ absl::Status SampleSet::Load(BlobReader& r) {
   }
   if (!r.ok()) return absl::DataLossError("search state: malformed samples");
   samples_ = std::move(samples);
+  learned_ = learned;
   return absl::OkStatus();
 }
 

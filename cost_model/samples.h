@@ -43,6 +43,8 @@ class SampleSet {
   void Add(Measured m);
 
   const std::vector<Measured>& all() const { return samples_; }
+  // Measurements ever added: tells the states of a set apart whose size does not grow any more.
+  int64_t learned() const { return learned_; }
   // Samples of one group: scores are the best time over the own, rounded to `levels` steps (0: not
   // rounded); 0 for failures. Features are those whose column is in `columns`.
   std::vector<Sample> Training(int levels, const std::vector<size_t>& columns) const;
@@ -59,6 +61,7 @@ class SampleSet {
   void Trim();
 
   std::vector<Measured> samples_;  // in order of arrival
+  int64_t learned_ = 0;
 };
 
 }  // namespace heddle::cost_model

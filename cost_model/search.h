@@ -20,7 +20,7 @@ namespace heddle::cost_model {
 // What a model thought of a candidate when it was proposed.
 struct Prediction {
   double score = 0;  // higher is faster; compares candidates of predictions with the same `samples`
-  int samples = 0;   // of the task, that the model had learned from
+  int samples = 0;   // measurements of the task that the search had learned until then
 };
 
 struct Candidate {

@@ -90,6 +90,22 @@ TEST(ReplayTable, ReadsWhatWasWrittenInPortions) {
   }
 }
 
+TEST(ReplayTable, IsWrittenInPlaceOfAnother) {
+  ReplayTable table = MakeTable(20);
+  const std::string path = TempPath();
+  ASSERT_TRUE(StartReplayTable(path, table.header).ok());
+  table.rows[3].checked = true;
+  table.rows[3].seconds = 5e-6;
+  ASSERT_TRUE(WriteReplayTable(path, table).ok());
+  const absl::StatusOr<ReplayTable> read = ReadReplayTable(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->rows.size(), table.rows.size());
+  EXPECT_TRUE(read->rows[3].checked);
+  EXPECT_FALSE(read->rows[4].checked);
+  EXPECT_NEAR(read->rows[3].seconds, 5e-6, 1e-10);
+  EXPECT_EQ(WriteReplayTable("/nowhere/table", table).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ReplayTable, SaysWhatIsWrongWithAFile) {
   const std::string path = TempPath();
   EXPECT_EQ(ReadReplayTable(path + ".none").status().code(), absl::StatusCode::kNotFound);
@@ -207,6 +223,38 @@ TEST(ReplayProblem, LeavesOutWhatNoLongerReplays) {
   EXPECT_EQ(ReplayProblem::Make(table).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// The choices of a candidate, in columns that tables share by the names of decisions; those of
+// another form than its own say nothing.
+TEST(ReplayProblem, ShowsKnobsInsteadOfFeatures) {
+  ReplayTable table = MakeTable(30);
+  auto& decisions = table.header.decisions;
+  decisions[0].what = "form";
+  decisions[1].what = "direct: rows";
+  decisions[2].what = "direct: columns";
+  decisions[3].what = "other: rows";
+  const auto problem = ReplayProblem::Make(table);
+  ASSERT_TRUE(problem.ok());
+  std::map<std::string, size_t> columns = {{"columns", 0}};
+  (*problem)->SeeKnobs(&columns);
+  EXPECT_EQ(columns.at("form"), 1u);
+  EXPECT_EQ(columns.at("rows"), 2u);
+  EXPECT_EQ(columns.at("other: rows"), 3u);
+  int forms[2] = {0, 0};
+  for (size_t i = 0; i < (*problem)->table().rows.size(); ++i) {
+    const Point& point = (*problem)->table().rows[i].point;
+    const std::vector<float>& knobs = (*problem)->FeaturesOf(i);
+    ASSERT_EQ(knobs.size(), cost_model::FeatureTable().size());
+    EXPECT_EQ(knobs[1], point[0]);
+    EXPECT_EQ(knobs[0], point[0] == 0 ? point[2] : -1);
+    EXPECT_EQ(knobs[2], point[0] == 0 ? point[1] : -1);
+    EXPECT_EQ(knobs[3], point[0] == 1 ? point[3] : -1);
+    EXPECT_EQ(knobs.back(), -1);
+    if (point[0] < 2) ++forms[point[0]];
+  }
+  EXPECT_GT(forms[0], 0);
+  EXPECT_GT(forms[1], 0);
+}
+
 // A table may hold traces in another form than searches write them.
 TEST(ReplayProblem, KnowsTracesInAnyForm) {
   ReplayTable table = MakeTable(30);
@@ -255,7 +303,8 @@ TEST(Variant, ChangesAMethodByName) {
   ASSERT_TRUE(variant.ok()) << variant.status();
   EXPECT_EQ(variant->diversity, 0.5);
   EXPECT_EQ(variant->model.rounds, 7);
-  EXPECT_EQ(variant->without, (std::vector<std::string>{"loop", "main"}));
+  EXPECT_EQ(variant->without, (std::vector<std::string>{"relation", "loop", "main"}));
+  EXPECT_TRUE(ParseVariant("annealing:with=relation")->without.empty());
   EXPECT_EQ(variant->chains, cost_model::FindMethod("annealing")->chains);
   for (const char* wrong :
        {"magic", "annealing:magic=1", "annealing:diversity", "annealing:rounds=x",
@@ -277,11 +326,13 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
   struct Found {
     double area = 0, end = 0;
   };
+  cost_model::Method method = *cost_model::FindMethod("annealing");
+  method.cold_start = 0;  // the table's times are made of what the estimate is made of
   const auto search = [&](std::shared_ptr<const cost_model::OtherTasks> known) {
     Found found;
     for (uint64_t seed = 0; seed < 4; ++seed) {
       const RunOptions options{
-          .strategy = "annealing", .others = known, .seed = seed, .trials = 192};
+          .strategy = "", .method = &method, .others = known, .seed = seed, .trials = 192};
       const auto run = RunSearch(*problems[0], options);
       EXPECT_TRUE(run.ok()) << run.status();
       for (double share : run->best) found.area += share / 192 / 4;

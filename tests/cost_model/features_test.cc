@@ -208,7 +208,7 @@ TEST(Features, RelationCurvesAreMonotone) {
 TEST(Features, GroupsAreLeftOutByName) {
   const std::vector<std::string> groups = FeatureGroups();
   EXPECT_THAT(groups, ::testing::ElementsAre("program", "side", "counts", "main", "traffic",
-                                             "access", "relation", "loop"));
+                                             "estimate", "access", "relation", "loop"));
   size_t sum = 0;
   for (const std::string& group : groups) {
     const std::vector<size_t> left = *ColumnsWithout({{group}});
@@ -350,6 +350,11 @@ program dense(X: f32[24, 40], W: f32[36, 40], bias: f32[36]) -> (out: f32[24, 36
     EXPECT_LE(f["program.l2_bytes"], f["program.l1_bytes"] * 1.0001);
     EXPECT_LE(f["program.serial_trips"], f["program.trips"] * 1.0001);
     EXPECT_LE(f["load0.tile_elements"], f["load0.elements"] * 1.0001);
+    const double busy = f["main.parallel_extent"] > 1 ? 4 * f["main.parallel_use"] : 1;
+    EXPECT_THAT(f["estimate.cycles"] * busy, near(f["estimate.main"] + f["estimate.side"]));
+    EXPECT_THAT(f["estimate.main"], near(std::max({f["estimate.arithmetic"], f["estimate.moves"],
+                                                   f["estimate.issue"], f["estimate.fill"]})));
+    EXPECT_LE(f["estimate.use"], 1);
     for (int c = 9; c < 23; c += 2) {
       EXPECT_LE(f["main.traffic_2^" + std::to_string(c + 2)],
                 f["main.traffic_2^" + std::to_string(c)] * 1.0001)

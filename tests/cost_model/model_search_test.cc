@@ -10,6 +10,7 @@
 
 #include "cost_model/experience.h"
 #include "cost_model/methods.h"
+#include "cost_model/samples.h"
 #include "cost_model/strategies.h"
 #include "cost_model/transfer.h"
 #include "tests/cost_model/matmul_space.h"
@@ -39,9 +40,8 @@ TEST(AnnealingSearch, FitsAgainAfterAStateWhoseModelSeesOtherFeatures) {
   ASSERT_TRUE(search->Update(Measure(measured)).ok());
   Method method = *FindMethod("annealing");
   method.epsilon = 0;
-  method.without_alone = {"side"};
-  ASSERT_NE(*ColumnsWithout(method.without_alone),
-            *ColumnsWithout(FindMethod("annealing")->without_alone));
+  method.without = {"side"};
+  ASSERT_NE(*ColumnsWithout(method.without), *ColumnsWithout(FindMethod("annealing")->without));
   const auto other = MakeModelSearch(MatmulTask({}), method, 2);
   const absl::Status status = other->Restore(search->Save());
   ASSERT_TRUE(status.ok()) << status;
@@ -82,7 +82,7 @@ TEST(AnnealingSearch, ForgetsOthersWhenTheyCountNoMore) {
   EXPECT_EQ(fail(16), "annealing");
   EXPECT_EQ(fail(16), "annealing") << "after 16 failures";
   EXPECT_EQ(fail(288), "annealing");
-  EXPECT_EQ(fail(16), "random") << "nothing to fit a model to";
+  EXPECT_EQ(fail(16), "roofline") << "nothing to fit a model to";
 }
 
 // No others at all and an empty list of them are the same.
@@ -150,6 +150,24 @@ TEST(AnnealingSearch, ReportsAndPredicts) {
     differ |= c.prediction->score != second[0].prediction->score;
   }
   EXPECT_TRUE(differ);
+}
+
+// What the model of a prediction had learned is told apart when the set is full, too.
+TEST(SampleSet, CountsWhatItForgets) {
+  SampleSet samples;
+  EXPECT_EQ(samples.learned(), 0);
+  for (uint64_t i = 0; i < 2100; ++i) {
+    samples.Add({i / 2, {}, std::vector<float>(FeatureTable().size()), 1.0 / (1 + i)});
+  }
+  EXPECT_EQ(samples.all().size(), 1050u);
+  EXPECT_EQ(samples.learned(), 2100);
+  BlobWriter w;
+  samples.Save(w);
+  const std::string bytes = std::move(w).Take();
+  BlobReader r(bytes);
+  SampleSet copy;
+  ASSERT_TRUE(copy.Load(r).ok());
+  EXPECT_EQ(copy.learned(), 2100);
 }
 
 TEST(Experience, KeepsSamplesSpreadOverAllOfThem) {
@@ -240,7 +258,7 @@ TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
   const auto search = MakeAnnealing(MatmulTask({}), 2);
   const auto first = search->Propose(16);
   EXPECT_TRUE(std::all_of(first->begin() + 1, first->end(),
-                          [](const Candidate& c) { return c.origin == "random"; }));
+                          [](const Candidate& c) { return c.origin == "roofline"; }));
   ASSERT_TRUE(search->Update(Measure(*first)).ok());
   int annealed = 0, random = 0;
   for (int batch = 0; batch < 6; ++batch) {

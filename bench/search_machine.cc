@@ -1,0 +1,89 @@
+#include "bench/search_machine.h"
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "bench/collect.h"
+#include "bench/compare.h"
+#include "bench/fork_map.h"
+#include "bench/line_server.h"
+#include "bench/live.h"
+#include "bench/variant.h"
+#include "bench/workloads.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/ir/status_macros.h"
+
+namespace heddle::bench {
+
+using nlohmann::json;
+
+absl::Status RunLives(const LiveFlags& flags) {
+  const std::vector<int> build_cpus = AllowedCpus();
+  ConfineTo(flags.cpus);
+  ir::Target target;
+  target.threads = static_cast<int>(flags.cpus.size());
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  const CandidateRunner::Options machine{flags.cpus, build_cpus, CollectTiming(),
+                                         absl::Seconds(20)};
+  for (const std::string& name : flags.names) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    if (workloads.size() != 1) return absl::InvalidArgumentError(name + " is a model");
+    for (int seed = 0; seed < flags.seeds; ++seed) {
+      for (const std::string& method : flags.methods) {
+        RunOptions options{.strategy = method,
+                           .seed = static_cast<uint64_t>(seed),
+                           .trials = TrialsOf(method, flags.trials)};
+        absl::StatusOr<cost_model::Method> variant;
+        if (method.find(':') != std::string::npos) {
+          HEDDLE_ASSIGN_OR_RETURN(variant, ParseVariant(method));
+          options.method = &*variant;
+        }
+        HEDDLE_ASSIGN_OR_RETURN(const LiveRun run, RunLive(workloads[0], info, machine, options));
+        json best = json::array();
+        for (const double ns : run.best_ns) best.push_back(std::round(ns));
+        std::printf("%s\n", json{{"operator", name},
+                                 {"method", method},
+                                 {"seed", seed},
+                                 {"best_ns", best},
+                                 {"untuned_ns", run.untuned_ns},
+                                 {"propose_s", run.propose_s},
+                                 {"build_s", run.build_s},
+                                 {"measure_s", run.measure_s},
+                                 {"update_s", run.update_s}}
+                                .dump()
+                                .c_str());
+        std::fflush(stdout);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunTime(const TimeFlags& flags) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, codegen::ResolveTarget(ir::Target{}));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  ConfineTo({AllowedCpus().front()});
+  for (const std::string& name : flags.names) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    for (const std::string& method : flags.methods) {
+      HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method variant, ParseVariant(method));
+      HEDDLE_ASSIGN_OR_RETURN(const SearchTime time, TimeSearch(workloads[0].text, info, variant,
+                                                                flags.records, flags.batch));
+      std::printf("%s\n", json{{"operator", name},
+                               {"method", method},
+                               {"records", flags.records},
+                               {"batch", flags.batch},
+                               {"propose_s", time.propose_s},
+                               {"update_s", time.update_s},
+                               {"candidates_per_s", time.candidates_per_s}}
+                              .dump()
+                              .c_str());
+      std::fflush(stdout);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::bench
