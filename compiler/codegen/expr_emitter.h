@@ -60,7 +60,7 @@ class ExprEmitter {
     std::vector<int> pick;
   };
   std::optional<Permutation> AsPermutation(const ir::Buffer& buffer, const ir::Linear& index);
-  bool HasOnePlace(const ir::ExprNode& load);
+  bool HasOnePlace(const ir::ExprNode& load, bool masked);
   llvm::Value* EmitGuardedLoads(llvm::Value* condition, const ir::ExprNode& e);
   llvm::Value* Repeated(const ir::Expr& constant);
   llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);

@@ -170,7 +170,8 @@ Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& add
   return lanes == c_.lanes ? value : Resize(value, c_.lanes, nullptr);
 }
 
-// So are the channels of a group that several lanes share.
+// One aligned load cannot leave the buffer: it begins at a multiple of the lanes, as many of which
+// make up the buffer, and some lane's element is in it. Under a mask there may be no such lane.
 std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buffer& buffer,
                                                                    const ir::Linear& index) {
   if (!c_.lane_var || c_.mask || IsOnStack(buffer)) return std::nullopt;
@@ -199,16 +200,16 @@ std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buf
   return result;
 }
 
-// Whether the lanes of a load read one element, elements side by side or those of one vector, and
-// its index holds no load.
-bool ExprEmitter::HasOnePlace(const ir::ExprNode& load) {
+// Whether the lanes of a load read one element, elements side by side or, if it is not `masked`,
+// those of one vector, and its index holds no load.
+bool ExprEmitter::HasOnePlace(const ir::ExprNode& load, bool masked) {
   bool one = !IsOnStack(*load.buffer);  // whose accesses have to stay plain
   for (const ir::Expr& index : load.args) {
     VisitExpr(index, [&](const ir::Expr& x) { one = one && x->kind != ir::ExprKind::kLoad; });
   }
   if (!one || !c_.lane_var) return one;
   const ir::Linear index = LinearIndex(*load.buffer, load.args, c_.ranges);
-  if (AsPermutation(*load.buffer, index)) return true;
+  if (!masked && AsPermutation(*load.buffer, index)) return true;
   int64_t stride = 0;
   for (const auto& [term, coefficient] : index.terms) {
     if (!ir::UsesVar(term, c_.lane_var)) continue;
@@ -247,9 +248,15 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
   const auto outside = [&](const ir::Expr& x) {
     return x->kind == ir::ExprKind::kLoad && !InBounds(*x->buffer, x->args, c_.ranges);
   };
-  bool can = true;
+  bool can = true, masked = false;  // below a condition that differs from lane to lane
   VisitExpr(value, [&](const ir::Expr& x) {
-    if (outside(x)) can = can && x->dtype == constant->dtype && HasOnePlace(*x);
+    const bool decides =
+        x->kind == ir::ExprKind::kOp &&
+        (x->op == ir::Op::kSelect || x->op == ir::Op::kAnd || x->op == ir::Op::kOr);
+    masked |= decides && ir::UsesVar(x->args[0], c_.lane_var);
+  });
+  VisitExpr(value, [&](const ir::Expr& x) {
+    if (outside(x)) can = can && x->dtype == constant->dtype && HasOnePlace(*x, masked);
   });
   if (!can) return nullptr;
   const ir::Expr without = ir::RewriteExpr(

@@ -148,7 +148,6 @@ CommonLoops FindCommonLoops(const Program& program) {
 
 bool WritesOverlap(const std::vector<Expr>& indices, const Buffer& buffer,
                    const std::vector<const For*>& loops, size_t at, Analyzer& analyzer) {
-  const Var* var = loops[at]->var.get();
   const auto range = analyzer.Bounds(VarExpr(loops[at]->var));
   if (range && range->min == range->max)
     return false;  // one iteration, or a guard that lets only one pass

@@ -19,11 +19,11 @@ constexpr double kSmallImage = 8;  // times smaller than the weights
 constexpr double kLoadPressure = 0.15;
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
 // A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
-// set (the size of a page: such caches are indexed by the address within it).
+// set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
+// share a set and are more than its ways come from the second level at every visit, beside the
+// weights (14 of 12: 20 % slower where the weights come from there too).
 constexpr int64_t kSetPeriod = 4096;
-// Rows of pixels that share a set and are more than its ways come from the second level at every
-// visit, beside the weights (14 of 12: 20 % slower where the weights come from there too).
-constexpr int64_t kStepsPerVisit = 4;      // the unrolled ones
+constexpr int64_t kStepsPerVisit = 4;      // of the reduction: the unrolled ones
 constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
 
 }  // namespace

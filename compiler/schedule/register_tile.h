@@ -34,7 +34,7 @@ class TileModel {
   // No load is a scalar for many lanes: memory sets the pace.
   bool streaming() const { return streaming_; }
 
-  // The reduction reads padding that stays between loads: tiles run down columns.
+  // The reduction reads padding that is not computed ahead: loads ask for it.
   bool guarded() const { return guarded_; }
   // Padding, and too few steps between its guards to pay for them: it is better computed for a
   // strip of rows.

@@ -109,6 +109,32 @@ TEST(Default, VectorsOfAGroupShareATile) {
   EXPECT_THAT(text(160, 40), HasSubstr("split o 4 1 5 8"));
 }
 
+// A vector of which each lane takes its group's element stays in a register beside the
+// accumulators: a tile of 28 of these, which would fit without, has no room for as many.
+TEST(Default, PermutedVectorsTakeRegisters) {
+  const std::string text = ToText(DefaultTrace(ir::Parse(Grouped(128, 4)).value(), Wide()).value());
+  EXPECT_THAT(text, HasSubstr("split o 8 1 1 16")) << text;
+  EXPECT_THAT(text, HasSubstr("split i 4 1 2")) << text;
+  EXPECT_THAT(text, HasSubstr("split j 1 1 7")) << text;
+}
+
+// A tile runs along a row, of a padded image too (C4): the rows of a column are far apart and share
+// sets of the cache. Where pixels do, there are no more of them than ways: not 14 of 12.
+TEST(Default, TilesAndSetsOfTheCache) {
+  ir::TargetInfo target = Wide();
+  target.target.threads = 1;
+  target.l1_bytes = 48 << 10;
+  target.l2_bytes = 2 << 20;
+  const std::map<std::string, std::vector<std::string>> splits = {
+      {"C4", {"conv2d.i1 28 1 1", "conv2d.i2 2 1 14"}},
+      {"14x1024-256k1s1", {"conv2d.i1 14 1 1", "conv2d.i2 2 1 7"}}};
+  for (const auto& [name, parts] : splits) {
+    const std::string text = ToText(DefaultTrace(MakeWorkload(name).value(), target).value());
+    for (const std::string& part : parts)
+      EXPECT_THAT(text, HasSubstr("split " + part)) << name << "\n" << text;
+  }
+}
+
 // The default of a convolution: the weights packed, the epilogue inside the tile, accumulators in
 // registers, vectors along channels.
 TEST(Default, OfAConvolution) {
