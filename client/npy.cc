@@ -11,6 +11,8 @@
 #include <regex>
 #include <sstream>
 
+#include "compiler/ir/fold.h"
+
 namespace heddle::client {
 namespace {
 
@@ -27,6 +29,18 @@ constexpr ElementType kElementTypes[] = {
 };
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// NumPy has no bf16: its numbers as f32, which has all of them.
+NpyArray Widened(const NpyArray& array) {
+  NpyArray wide{"f32", array.shape, {}};
+  for (size_t i = 0; i + 1 < array.bytes.size(); i += 2) {
+    uint16_t bits;
+    std::memcpy(&bits, array.bytes.data() + i, sizeof bits);
+    const float value = ir::HalfValue(bits, ir::DType::kBF16);
+    wide.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return wide;
+}
 
 }  // namespace
 
@@ -80,6 +94,7 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes) {
 }
 
 std::string SerializeNpy(const NpyArray& array) {
+  if (array.dtype == "bf16") return SerializeNpy(Widened(array));
   std::string descr = "<f4";
   for (const ElementType& t : kElementTypes) {
     if (array.dtype == t.dtype) descr = t.descr;

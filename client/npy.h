@@ -20,7 +20,7 @@ struct NpyArray {
 // element type the runtime has not, a size that does not match the shape.
 absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path);
-std::string SerializeNpy(const NpyArray& array);
+std::string SerializeNpy(const NpyArray& array);  // bf16 as f32: NumPy has none
 
 // Whole files. The write is atomic (a temporary beside the target, then a rename): a full disk
 // leaves the old file whole.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "client/digest.h"
 #include "client/json.h"
@@ -40,6 +41,11 @@ double RelativeError(const std::vector<double>& found, const std::vector<double>
   return difference == 0 ? 0 : difference / std::max(scale, 1e-30);
 }
 
+bool HasWinograd(const runtime::Manifest& manifest) {
+  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
+                     [](const runtime::KernelSpec& k) { return k.winograd; });
+}
+
 }  // namespace
 
 std::string OutputBytes(const Executor& executor, int index) {
@@ -57,7 +63,10 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
       values.push_back(static_cast<double>(value));
     }
   };
-  if (dtype == "f32")
+  if (const auto half = ir::DTypeFromName(dtype); half && ir::IsHalf(*half)) {
+    read(uint16_t{});
+    for (double& value : values) value = ir::HalfValue(static_cast<uint16_t>(value), *half);
+  } else if (dtype == "f32")
     read(float{});
   else if (dtype == "f64")
     read(double{});
@@ -69,15 +78,15 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
     read(int8_t{});
   else
     read(uint8_t{});
-  if (const auto half = ir::DTypeFromName(dtype); half && ir::IsHalf(*half)) {
-    values.clear();
-    for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
-      uint16_t bits;
-      std::memcpy(&bits, bytes.data() + i, sizeof bits);
-      values.push_back(ir::HalfValue(bits, *half));
-    }
-  }
   return values;
+}
+
+double OutputTolerance(const runtime::Manifest& manifest, const std::string& dtype) {
+  const absl::StatusOr<ir::Target> target = ir::ParseTarget(manifest.target);
+  const codegen::Tolerance tolerance =
+      codegen::ToleranceFor(HasWinograd(manifest), target.ok() && target->tf32);
+  const std::optional<ir::DType> type = ir::DTypeFromName(dtype);
+  return type ? codegen::Stored(*type, tolerance).relative : tolerance.relative;
 }
 
 int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
@@ -111,11 +120,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                                                        options.check, expected->size(),
                                                        executor.manifest().outputs.size())));
   }
-  const std::vector<runtime::KernelSpec>& kernels = executor.manifest().kernels;
-  const bool winograd = std::any_of(kernels.begin(), kernels.end(),
-                                    [](const runtime::KernelSpec& k) { return k.winograd; });
-  const absl::StatusOr<ir::Target> target = ir::ParseTarget(executor.manifest().target);
-  const double tolerance = codegen::ToleranceFor(winograd, target.ok() && target->tf32).relative;
+  const bool winograd = HasWinograd(executor.manifest());
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
@@ -127,6 +132,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
     const double error =
         RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
                       ToDoubles((*expected)[i], spec.dtype));
+    const double tolerance = OutputTolerance(executor.manifest(), spec.dtype);
     good = good && error <= tolerance;
     if (output.json) {
       fmt::print("{}\n", nlohmann::json{{"schema_version", kJsonSchemaVersion},

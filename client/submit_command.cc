@@ -59,6 +59,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
     ir::Target any_threads = *target;
     any_threads.threads = 1;
     any_threads.winograd = true;
+    any_threads.tf32 = false;
     for (const v1::WorkerStatus& worker : devices->workers()) {
       for (const v1::SlotStatus& slot : worker.slots()) {
         if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
+#include "compiler/ir/visit.h"
 
 namespace heddle::internal {
 namespace {
@@ -88,6 +89,14 @@ std::vector<OutputPoint> ChoosePoints(const ir::Program& program, int per_output
   return points;
 }
 
+double Largest(const std::vector<double>& values) {
+  double largest = 0;
+  for (double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
 }  // namespace
 
 absl::Status ResultChecker::Prepare(const ir::Program& program,
@@ -97,7 +106,35 @@ absl::Status ResultChecker::Prepare(const ir::Program& program,
   inputs_ = std::move(inputs);
   points_ = ChoosePoints(program, points, random);
   HEDDLE_ASSIGN_OR_RETURN(expected_, codegen::EvaluatePoints(program, inputs_, points_));
+  return PrepareBetween(points, random);
+}
+
+absl::Status ResultChecker::PrepareBetween(int points, SplitMix& random) {
+  between_ = 0;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    ir::Program inner = *program_;
+    inner.outputs.clear();
+    ir::VisitStmt(program_->body, [&](const ir::Stmt& s) {
+      const auto* block = ir::As<ir::Block>(s);
+      if (block == nullptr || block->store.buffer->dtype != dtype) return true;
+      const ir::BufferRef& buffer = block->store.buffer;
+      const auto& outputs = program_->outputs;
+      if (std::find(outputs.begin(), outputs.end(), buffer) == outputs.end())
+        inner.outputs.push_back(buffer);
+      return true;
+    });
+    if (inner.outputs.empty()) continue;
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<double> values,
+        codegen::EvaluatePoints(inner, inputs_, ChoosePoints(inner, points, random)));
+    between_ = std::max(between_, Largest(values) * codegen::Stored(dtype, {}).relative);
+  }
   return absl::OkStatus();
+}
+
+Tolerance ResultChecker::Wider(Tolerance tolerance) const {
+  tolerance.absolute += between_;
+  return tolerance;
 }
 
 absl::Status ResultChecker::Check(const std::vector<void*>& outputs, const std::string& when,
@@ -106,20 +143,14 @@ absl::Status ResultChecker::Check(const std::vector<void*>& outputs, const std::
   return whole_.empty() ? Keep(outputs, tolerance) : CheckWhole(outputs, when, tolerance);
 }
 
-double ResultChecker::LargestExpected() const {
-  double largest = 0;
-  for (double value : expected_) {
-    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
-  }
-  return largest;
-}
+double ResultChecker::LargestExpected() const { return Largest(expected_); }
 
 absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const std::string& when,
                                         const Tolerance& tolerance, double* max_error) const {
   for (size_t k = 0; k < points_.size(); ++k) {
     const DType dtype = program_->outputs[points_[k].output]->dtype;
     const double found = ReadElement(dtype, outputs[points_[k].output], points_[k].element);
-    if (!codegen::Same(dtype, found, expected_[k], tolerance)) {
+    if (!codegen::Same(dtype, found, expected_[k], Wider(tolerance))) {
       return Wrong(when, points_[k], found, expected_[k]);
     }
     if (std::isfinite(expected_[k])) {
@@ -137,8 +168,8 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
       tolerance.relative < whole_tolerance_.relative ? whole_tolerance_ : tolerance;
   std::vector<OutputPoint> doubtful;
   for (size_t output = 0; output < outputs.size(); ++output) {
-    const std::vector<int64_t> elements =
-        Differences(*program_->outputs[output], whole_[output].data(), outputs[output], wider);
+    const std::vector<int64_t> elements = Differences(
+        *program_->outputs[output], whole_[output].data(), outputs[output], Wider(wider));
     const size_t taken = std::min(elements.size(), kMaxDecided);
     for (size_t k = 0; k < taken; ++k) {
       doubtful.push_back({static_cast<int>(output), elements[k * elements.size() / taken]});
@@ -158,10 +189,10 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     const DType dtype = program_->outputs[output]->dtype;
     const double found = ReadElement(dtype, outputs[output], element);
     const double kept = ReadElement(dtype, whole_[output].data(), element);
-    if (status.ok() && !codegen::Same(dtype, found, expected[k], tolerance)) {
+    if (status.ok() && !codegen::Same(dtype, found, expected[k], Wider(tolerance))) {
       status = Wrong(when, doubtful[k], found, expected[k]);
     }
-    kept_is_wrong |= !codegen::Same(dtype, kept, expected[k], whole_tolerance_);
+    kept_is_wrong |= !codegen::Same(dtype, kept, expected[k], Wider(whole_tolerance_));
   }
   if (!status.ok()) {
     // Both are wrong: the next candidate that is right at the points gives new outputs to keep.

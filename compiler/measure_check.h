@@ -44,6 +44,8 @@ class ResultChecker {
   std::string ElementText(int output, int64_t element) const;
 
  private:
+  absl::Status PrepareBetween(int points, SplitMix& random);
+  codegen::Tolerance Wider(codegen::Tolerance tolerance) const;
   absl::Status CheckWhole(const std::vector<void*>& outputs, const std::string& when,
                           const codegen::Tolerance& tolerance);
   absl::Status Keep(const std::vector<void*>& outputs, const codegen::Tolerance& tolerance);
@@ -53,7 +55,10 @@ class ResultChecker {
   const ir::Program* program_ = nullptr;
   std::vector<codegen::TensorRef> inputs_;
   std::vector<codegen::OutputPoint> points_;
-  std::vector<double> expected_;               // by point
+  std::vector<double> expected_;  // by point
+  // A unit in the last place of the largest 16-bit float that is stored on the way to the outputs:
+  // what f32 allows may round it to its neighbour, and what follows may cancel all but that.
+  double between_ = 0;
   std::vector<runtime::AlignedBuffer> whole_;  // by output; empty until a candidate is right
   codegen::Tolerance whole_tolerance_;         // of the candidate that wrote them
   int replaced_ = 0;

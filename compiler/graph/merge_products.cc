@@ -74,7 +74,8 @@ class Merger {
   }
 
   std::optional<Product> AsProduct(const Node& node) const {
-    if (node.op != "matmul" || !graph_.constants.count(node.inputs[1])) return std::nullopt;
+    if (node.op != "matmul" || !node.attrs.empty() || !graph_.constants.count(node.inputs[1]))
+      return std::nullopt;
     const ValueId x = node.inputs[0];
     const auto is_matrix = [&](ValueId v) { return graph_.values[v].type.shape.size() == 2; };
     if (!is_matrix(x) || !is_matrix(node.inputs[1]) || graph_.constants.count(x))

@@ -1,6 +1,7 @@
 // ONNX elementwise operators.
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/onnx_node.h"
+#include "compiler/graph/onnx_precision.h"
 
 namespace heddle::graph {
 namespace {
@@ -200,11 +201,14 @@ void BitShift(NodeImport& n) {
 void TranslateVariadic(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const char* op = type == "Max" ? "max" : type == "Min" ? "min" : "add";
-  ValueId result = n.In(0);
-  for (int i = 1; i < n.NumInputs(); ++i) result = n.Emit(op, {result, n.In(i)});
+  const DType dtype = n.Type(n.In(0)).dtype;
+  const bool sum = op == std::string_view("add") && n.NumInputs() > 1;
+  const auto operand = [&](int i) { return sum ? Single(n, n.In(i)) : n.In(i); };
+  ValueId result = operand(0);
+  for (int i = 1; i < n.NumInputs(); ++i) result = n.Emit(op, {result, operand(i)});
   if (type == "Mean" && n.NumInputs() > 1)
     result = n.Emit("div", {result, n.ScalarLike(n.NumInputs(), result)});
-  n.Set(0, result);
+  n.Set(0, sum ? n.Cast(result, dtype) : result);
 }
 
 void Where(NodeImport& n) { n.Set(0, n.Emit("where", {n.In(0), n.In(1), n.In(2)})); }

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/onnx_node.h"
+#include "compiler/graph/onnx_precision.h"
+#include "compiler/graph/sum_type.h"
 
 namespace heddle::graph {
 namespace {
@@ -64,8 +66,13 @@ std::string OpOfRank(NodeImport& n, const std::string& name, ValueId x) {
   return absl::StrCat(name, std::clamp(dims, 1, 3), "d");
 }
 
-ValueId AddBias(NodeImport& n, ValueId y, int input) {
-  return n.Has(input) ? n.Emit("add", {y, n.AlongAxis(n.In(input), 1, n.Rank(y))}) : y;
+// A convolution, and a bias per channel if there is one.
+ValueId WithBias(NodeImport& n, const std::string& op, ValueId x, ValueId w, Attrs attrs) {
+  if (!n.Has(2)) return n.Emit(op, {x, w}, attrs);
+  if (ir::IsHalf(n.Type(x).dtype)) attrs[kSingle] = int64_t{1};
+  const ValueId y = n.Emit(op, {x, w}, attrs);
+  const ValueId sum = n.Emit("add", {y, n.AlongAxis(Single(n, n.In(2)), 1, n.Rank(y))});
+  return n.Cast(sum, n.Type(x).dtype);
 }
 
 void Conv(NodeImport& n) {
@@ -73,7 +80,7 @@ void Conv(NodeImport& n) {
   const std::string op = OpOfRank(n, "conv", x);
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
   attrs["groups"] = n.Int("group", 1);
-  n.Set(0, AddBias(n, n.Emit(op, {x, w}, attrs), 2));
+  n.Set(0, WithBias(n, op, x, w, std::move(attrs)));
 }
 
 void ConvTranspose(NodeImport& n) {
@@ -112,13 +119,12 @@ void ConvTranspose(NodeImport& n) {
     pads[i] = mode == "SAME_UPPER" ? small : large;
     pads[dims + i] = mode == "SAME_UPPER" ? large : small;
   }
-  const ValueId y = n.Emit(op, {x, w},
-                           {{"strides", strides},
-                            {"dilations", dilations},
-                            {"pads", pads},
-                            {"output_padding", extra},
-                            {"groups", n.Int("group", 1)}});
-  n.Set(0, AddBias(n, y, 2));
+  n.Set(0, WithBias(n, op, x, w,
+                    {{"strides", strides},
+                     {"dilations", dilations},
+                     {"pads", pads},
+                     {"output_padding", extra},
+                     {"groups", n.Int("group", 1)}}));
 }
 
 void Pool(NodeImport& n) {
@@ -162,15 +168,18 @@ void Gemm(NodeImport& n) {
   if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) return n.Fail("needs matrices");
   if (n.Int("transA", 0) != 0) a = n.Transpose(a, {1, 0});
   if (n.Int("transB", 0) != 0) b = n.Transpose(b, {1, 0});
-  ValueId y = n.Emit("matmul", {a, b});
   const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
+  const ir::DType dtype = n.Type(a).dtype;
+  Attrs attrs;
+  if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
+  ValueId y = n.Emit("matmul", {a, b}, attrs);
   if (alpha != 1) y = n.Emit("mul", {y, n.ScalarLike(alpha, y)});
   if (n.Has(2) && beta != 0) {
-    ValueId c = n.In(2);
+    ValueId c = Single(n, n.In(2));
     if (beta != 1) c = n.Emit("mul", {c, n.ScalarLike(beta, c)});
     y = n.Emit("add", {y, c});
   }
-  n.Set(0, y);
+  n.Set(0, n.Cast(y, dtype));
 }
 
 // Vectors count as a row on the left and a column on the right, and lose that dimension in the
@@ -280,7 +289,9 @@ void LayerNormalization(NodeImport& n) {
   n.Set(0, y);
   if (!n.Wants(1) && !n.Wants(2)) return;
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
-  const ValueId mean = n.Emit("reduce_mean", {x}, over), centered = n.Emit("sub", {x, mean});
+  // Of 16-bit floats, too, these are f32 (stash_type).
+  const ValueId single = Single(n, x), mean = n.Emit("reduce_mean", {single}, over);
+  const ValueId centered = n.Emit("sub", {single, mean});
   const ValueId variance = n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over);
   n.Set(1, mean);
   n.Set(2, n.Emit("reciprocal",

@@ -7,6 +7,7 @@
 // merges small groups), so that work is counted as that of the original groups.
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/op_util.h"
+#include "compiler/graph/sum_type.h"
 #include "compiler/graph/window.h"
 #include "compiler/ir/status_macros.h"
 
@@ -88,7 +89,7 @@ OpDef ConvOp(std::string_view name, int n) {
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseConv(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{in[0].dtype, c.out}};
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };
   op.express = [name, n](tensor::Builder& b, Tensors in,
                          const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
@@ -126,7 +127,7 @@ OpDef DepthwiseOp(std::string_view name, int n) {
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{in[0].dtype, c.out}};
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };
   op.express = [name, n](tensor::Builder& b, Tensors in,
                          const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {

@@ -7,6 +7,7 @@
 // are multiples of the stride (layout.h pads others with zeros).
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/op_util.h"
+#include "compiler/graph/sum_type.h"
 #include "compiler/graph/window.h"
 #include "compiler/ir/status_macros.h"
 
@@ -171,7 +172,7 @@ OpDef TransposedOp(std::string_view name, int n) {
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
     HEDDLE_ASSIGN_OR_RETURN(TransposedShape c, ParseTransposed(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{in[0].dtype, c.out}};
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };
   op.express = [name, n](tensor::Builder& b, Tensors in,
                          const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {

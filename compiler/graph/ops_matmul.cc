@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/op_util.h"
+#include "compiler/graph/sum_type.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle::graph {
@@ -25,13 +26,13 @@ absl::StatusOr<Shape> MatmulShape(const Shape& a, const Shape& b) {
 
 OpDef MatmulOp() {
   OpDef op{"matmul", FusionClass::kComplexOutFusable};
-  op.infer = [](Types in, const Attrs&) -> absl::StatusOr<std::vector<TensorType>> {
+  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
     if (in[0].dtype != in[1].dtype || in[0].dtype == ir::DType::kBool) {
       return BadInput(absl::StrCat("cannot multiply ", ToText(in[0]), " by ", ToText(in[1])));
     }
     HEDDLE_ASSIGN_OR_RETURN(Shape out, MatmulShape(in[0].shape, in[1].shape));
-    return std::vector{TensorType{in[0].dtype, out}};
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), out}};
   };
   op.express = [](tensor::Builder& b, Tensors in,
                   const Attrs&) -> absl::StatusOr<std::vector<tensor::Tensor>> {

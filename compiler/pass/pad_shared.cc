@@ -12,14 +12,28 @@ namespace {
 
 constexpr int64_t kPiece = 16;  // bytes that a thread reads or copies at a time
 
-// The buffer with longer rows; null if they are good as they are.
-BufferRef Padded(const Buffer& buffer) {
+constexpr int64_t kGroups = 8;  // of threads of a warp
+
+// The buffer with longer rows; null if they are good as they are. `words`: what is contiguous are
+// rows or columns of the product, of 32-bit numbers.
+BufferRef Padded(const Buffer& buffer, bool words) {
   if (buffer.scope != Scope::kShared || buffer.shape.size() < 2) return nullptr;
-  const int64_t row = buffer.shape.back() * SizeOf(buffer.dtype);
-  if (row % (2 * kPiece) != 0) return nullptr;
+  const int64_t piece = words ? kGroups : kPiece / SizeOf(buffer.dtype);
+  if (buffer.shape.back() % (2 * piece) != 0) return nullptr;
   auto padded = std::make_shared<Buffer>(buffer);
-  padded->shape.back() += kPiece / SizeOf(buffer.dtype);
+  padded->shape.back() += piece;
   return padded;
+}
+
+// Whether successive elements of a row belong to successive rows or columns of the product, and
+// not to successive terms.
+bool TermsApart(const Expr& load, const For& rows) {
+  const For* columns = As<For>(rows.body);
+  const For* terms = columns == nullptr ? nullptr : As<For>(columns->body);
+  if (terms == nullptr || load->args.empty()) return false;
+  const Expr& last = load->args.back();
+  return !UsesVar(last, terms->var.get()) &&
+         (UsesVar(last, rows.var.get()) || UsesVar(last, columns->var.get()));
 }
 
 }  // namespace
@@ -32,7 +46,8 @@ Program PadShared(const Program& program) {
     VisitStmtExprs(loop->body, [&](const Expr& e) {
       VisitExpr(e, [&](const Expr& x) {
         if (x->kind != ExprKind::kLoad || map.count(x->buffer.get())) return;
-        if (BufferRef padded = Padded(*x->buffer)) map[x->buffer.get()] = std::move(padded);
+        const bool words = SizeOf(x->dtype) == 4 && TermsApart(x, *loop);
+        if (BufferRef padded = Padded(*x->buffer, words)) map[x->buffer.get()] = std::move(padded);
       });
     });
     return true;

@@ -12,6 +12,7 @@
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
+#include "client/output_check.h"
 #include "client/profile.h"
 #include "client/progress_view.h"
 #include "client/terminal.h"
@@ -94,6 +95,31 @@ TEST(Npy, RoundTripsEveryTypeAndRank) {
       EXPECT_EQ(back->bytes, array.bytes);
     }
   }
+}
+
+// 1.0, -3.0 and 2^-133.
+TEST(Npy, Bf16IsWrittenAsF32) {
+  const std::string bytes = SerializeNpy({"bf16", {3}, std::string("\x80\x3f\x40\xc0\x01\x00", 6)});
+  const auto back = ParseNpy(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->dtype, "f32");
+  EXPECT_THAT(ToDoubles(back->bytes, "f32"), ::testing::ElementsAre(1, -3, 0x1p-133));
+}
+
+TEST(OutputCheck, HalvesMayDifferByAUnitOfTheirLastPlace) {
+  EXPECT_THAT(ToDoubles(std::string("\x00\x3c\xff\xff\x01\xbc", 6), "f16"),
+              ::testing::ElementsAre(1, ::testing::IsNan(), -1 - 0x1p-10));
+  EXPECT_THAT(ToDoubles(std::string("\x80\x3f", 2), "bf16"), ::testing::ElementsAre(1));
+  runtime::Manifest manifest;
+  manifest.target = "cuda -arch=sm_90";
+  EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-4);
+  EXPECT_GT(OutputTolerance(manifest, "f16"), 0x1p-10);
+  EXPECT_GT(OutputTolerance(manifest, "bf16"), 0x1p-7);
+  manifest.target = "cuda -arch=sm_90 -tf32=on";
+  EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
+  manifest.kernels.emplace_back().winograd = true;
+  manifest.target = "llvm -mcpu=znver5 -threads=1";
+  EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
 }
 
 TEST(Npy, NeverCrashesOnDamage) {

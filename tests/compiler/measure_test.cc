@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
+#include "compiler/ir/fold.h"
 #include "compiler/ir/text.h"
+#include "compiler/measure_check.h"
 
 namespace heddle {
 namespace {
@@ -215,6 +217,32 @@ TEST(MeasureCreateTest, ThreadsAndPinning) {
   const auto artifact = BuildCandidate(kWorkload, ScheduleChoice::kDefault, "", Native(2));
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   EXPECT_TRUE((*bench)->Run(*artifact).ok());
+}
+
+// y = a * 3 + c, where the product is stored before c takes all of it away: rounded to its other
+// neighbour, it leaves a unit of its last place.
+TEST(ResultCheckerTest, SixteenBitFloatsOnTheWayMayRoundToNeighbours) {
+  const auto program = ir::Parse(R"(program p(a: f16[4], c: f16[4]) -> (y: f16[4]) {
+  alloc s: f16[4] global {
+    for i in 4 { block product(v < 4 spatial = i) { s[v] = f16((f32(a[v]) * 3.0)) } }
+    for j in 4 { block rest(w < 4 spatial = j) { y[w] = f16((f32(s[w]) + f32(c[w]))) } }
+  }
+})");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto half = [](float value) { return ir::HalfBits(value, ir::DType::kF16); };
+  std::vector<uint16_t> a(4, half(333.5)), c(4, half(-1000.5));
+  SplitMix random(1);
+  internal::ResultChecker checker;
+  const absl::Status ready = checker.Prepare(
+      *program, {{ir::DType::kF16, {4}, a.data()}, {ir::DType::kF16, {4}, c.data()}}, 8, random);
+  ASSERT_TRUE(ready.ok()) << ready;
+  const auto check = [&](float found) {
+    std::vector<uint16_t> y(4, half(found));
+    double error = 0;
+    return checker.Check({y.data()}, "", codegen::kDirectTolerance, &error);
+  };
+  for (const float found : {0.0f, 0.5f, -0.5f}) EXPECT_TRUE(check(found).ok()) << check(found);
+  EXPECT_TRUE(absl::IsDataLoss(check(1.5))) << check(1.5);
 }
 
 }  // namespace

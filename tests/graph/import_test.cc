@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 
 #include "compiler/graph/evaluate.h"
 #include "compiler/graph/fuse.h"
@@ -21,6 +22,7 @@ namespace heddle::graph {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -194,6 +196,97 @@ TEST(Import, ProductsOfHalves) {
     ASSERT_TRUE(together.ok()) << together.status();
     EXPECT_EQ(*(*together)[0].bytes, *(*alone)[0].bytes);
   }
+}
+
+// An operator of f16 inputs, evaluated; its outputs are f16 but for those in `single`. A bias is a
+// constant.
+std::vector<TensorData> OfHalves(onnx::ModelProto m, std::vector<TensorData> inputs,
+                                 const std::set<std::string>& single = {}) {
+  m.mutable_opset_import(0)->set_version(17);
+  auto* node = m.mutable_graph()->mutable_node(0);
+  const bool product = node->op_type() == "Gemm" || node->op_type().rfind("Conv", 0) == 0;
+  if (product) {
+    auto* bias = m.mutable_graph()->add_initializer();
+    bias->set_name(node->input(2));
+    bias->set_data_type(onnx::TensorProto::FLOAT16);
+    bias->add_dims(inputs[2].type.shape[0]);
+    bias->set_raw_data(*inputs[2].bytes);
+    inputs.pop_back();
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<std::string> dims;
+    for (int64_t d : inputs[i].type.shape) dims.push_back(std::to_string(d));
+    Describe(m.mutable_graph()->add_input(), node->input(static_cast<int>(i)), dims,
+             onnx::TensorProto::FLOAT16);
+  }
+  const std::vector<std::string> rank(inputs[0].type.shape.size(), "d");
+  for (const std::string& name : node->output()) {
+    Describe(m.mutable_graph()->add_output(), name, rank,
+             single.count(name) ? onnx::TensorProto::FLOAT : onnx::TensorProto::FLOAT16);
+  }
+  const auto graph = ImportOnnx(m.SerializeAsString());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  if (!graph.ok()) return {};
+  const auto alone = EvaluateGraph(*graph, inputs);
+  EXPECT_TRUE(alone.ok()) << alone.status();
+  if (!alone.ok()) return {};
+  for (int i = 0; i < node->output_size(); ++i) {
+    EXPECT_EQ((*alone)[i].type.dtype,
+              single.count(node->output(i)) ? ir::DType::kF32 : ir::DType::kF16);
+  }
+  EXPECT_TRUE(Optimize(*graph).ok()) << Optimize(*graph).status();
+  if (product && node->op_type() != "ConvTranspose") {
+    const auto fused = Fuse(*graph);
+    EXPECT_TRUE(fused.ok()) << fused.status();
+    EXPECT_EQ(fused->groups.size(), 1u) << node->op_type();
+    if (fused->groups.size() != 1) return {};
+    const auto expression = GroupExpression(*fused, fused->groups[0]);
+    EXPECT_TRUE(expression.ok()) << expression.status();
+    for (const ValueId v : fused->groups[0].inputs) {
+      if (const auto found = fused->graph.constants.find(v); found != fused->graph.constants.end())
+        inputs.push_back(found->second);
+    }
+    const auto together = EvaluateProgram(*expression, inputs);
+    EXPECT_TRUE(together.ok()) << together.status();
+    EXPECT_EQ(*(*together)[0].bytes, *(*alone)[0].bytes);
+  }
+  return *alone;
+}
+
+// What is one operator in ONNX and several here.
+TEST(Import, OperatorsOfHalvesRoundOnce) {
+  const auto halves = [](const std::vector<double>& values, const std::vector<int64_t>& shape) {
+    return FromDoubles(values, shape, ir::DType::kF16);
+  };
+  const auto result = [&](const std::string& op, const std::vector<TensorData>& inputs) {
+    onnx::ModelProto m = EmptyModel();
+    std::vector<std::string> names;
+    for (size_t i = 0; i < inputs.size(); ++i) names.push_back("x" + std::to_string(i));
+    AddNode(m, op, op, names, "y");
+    const auto outputs = OfHalves(m, inputs);
+    return outputs.empty() ? std::vector<double>{} : ToDoubles(outputs[0]);
+  };
+  const TensorData large = halves({40000}, {1}), one = halves({1}, {1});
+  EXPECT_THAT(result("Mean", {large, large}), ElementsAre(40000));
+  EXPECT_THAT(result("Sum", {halves({2048}, {1}), one, one}), ElementsAre(2050));
+  EXPECT_THAT(result("Gemm", {halves({2048, 1}, {1, 2}), halves({1, 1}, {2, 1}), one}),
+              ElementsAre(2050));
+  const TensorData x = halves({2048, 1}, {1, 2, 1});
+  EXPECT_THAT(result("Conv", {x, halves({1, 1}, {1, 2, 1}), one}), ElementsAre(2050));
+  EXPECT_THAT(result("ConvTranspose", {x, halves({1, 1}, {2, 1, 1}), one}), ElementsAre(2050));
+}
+
+TEST(Import, StatisticsOfHalvesAreSingle) {
+  onnx::ModelProto m = EmptyModel();
+  auto* node = AddNode(m, "LayerNormalization", "n", {"x", "scale"}, "y");
+  node->add_output("mean");
+  node->add_output("inverse");
+  const auto outputs = OfHalves(m,
+                                {FromDoubles({2048, 2048, 2050, 2052}, {1, 4}, ir::DType::kF16),
+                                 FromDoubles({1, 1, 1, 1}, {4}, ir::DType::kF16)},
+                                {"mean", "inverse"});
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_THAT(ToDoubles(outputs[1]), ElementsAre(2049.5));
 }
 
 TEST(ImportRefusals, ExternalDataIsNeverOpened) {
