@@ -92,24 +92,26 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   return kDone;
 }
 
-// Whether the deadline can be met is known once the model is imported, which takes a moment.
-void TellDeadline(const ServiceClient& client, const std::string& id) {
+// Whether the deadline can be met is known once the model is imported, which takes a moment. The
+// job is submitted, whatever comes of this: kDone unless interrupted.
+int TellDeadline(const ServiceClient& client, const std::string& id) {
   const absl::Time give_up = absl::Now() + kImportWait;
-  while (true) {
+  while (!Interrupted()) {
     const absl::StatusOr<v1::Job> job = client.GetJob(id);
-    if (!job.ok()) return;
+    if (!job.ok()) return kDone;
     if (job->state() != v1::JOB_IMPORTING) {
       fmt::print(stderr, "deadline {}\n", DeadlineText(*job, absl::Now()));
       for (const std::string& warning : job->warnings()) fmt::print(stderr, "{}\n", warning);
-      return;
+      return kDone;
     }
     if (absl::Now() > give_up) {
       fmt::print(stderr,
                  "not imported yet; `heddle show {}` tells whether its deadline will be met\n", id);
-      return;
+      return kDone;
     }
     absl::SleepFor(kImportPoll);
   }
+  return kInterrupted;
 }
 
 }  // namespace
@@ -174,7 +176,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   }
   if (spec->deadline_unix_ns() > 0) {
     std::fflush(stdout);
-    TellDeadline(client, *job);
+    return TellDeadline(client, *job);
   }
   return kDone;
 }

@@ -24,8 +24,7 @@ using nlohmann::json;
 // Nobody wants to wait for more, and a slip of the keyboard should not start days of work.
 constexpr size_t kMaxCombinations = 1000;
 constexpr auto kPoll = std::chrono::milliseconds(200);
-// A service that restarts is back within seconds; one that is away for longer is gone.
-constexpr int kMostMissedPolls = 150;
+constexpr int kMostMissedPolls = 150;  // a service that restarts is back within seconds
 constexpr int64_t kMaxRecords = 10000000;
 constexpr char kUnderWay[] = "running";  // the state of a row without results yet
 
@@ -160,7 +159,7 @@ json SweepRun::RowOf(const ServiceClient& client, const v1::Job& job) const {
   json row = {{"job", job.id()},
               {"state", job.state() == v1::JOB_DONE ? "done" : "failed"},
               {"error", job.state() == v1::JOB_DONE ? "" : job.fault().message()},
-              {"wall_s", static_cast<double>(job.finished_unix_ns() - job.created_unix_ns()) / 1e9},
+              {"wall_s", static_cast<double>(job.running_ms()) / 1e3},  // while stages ran
               {"measured", job.trials()}};
   // Of its own measurements: the tasks' best times count other jobs' records, too. A task on which
   // it spent no trial, or whose trials all failed, counts with what is known of it.
@@ -299,6 +298,7 @@ absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t 
   const json& row = rows_[combination];
   if (!row.is_null() && row["state"] == kUnderWay) {
     const absl::StatusOr<v1::Job> job = client.GetJob(row.value("job", ""));
+    if (!job.ok() && !absl::IsNotFound(job.status())) return job.status();  // it may still run
     v1::JobSpec theirs = job.ok() ? job->spec() : v1::JobSpec();
     theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" is another time now
     const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);

@@ -89,6 +89,9 @@ class Dispatcher {
   // When the job should be done as things stand: InfiniteFuture while it is paused, or there is no
   // device for it.
   absl::Time ExpectedEnd(const Job& job, absl::Time now) const;
+  // What that was when it was last looked at for the deadline, at most every 10 s or 1 % of what
+  // was left: costs no look at other jobs. InfiniteFuture without a deadline.
+  absl::Time EstimatedEnd(JobId job) const;
 
   // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for time alone.
   absl::Time NextWake(absl::Time now) const;
@@ -242,8 +245,10 @@ class Dispatcher {
   Forecast forecast_;
   struct Estimate {
     bool told = false, late = false;
-    absl::Time finish, look = absl::InfinitePast();  // the next time to look though nothing happens
-    absl::Time next = absl::InfinitePast();          // not to be made again before
+    absl::Time finish;                           // as told
+    absl::Time latest = absl::InfiniteFuture();  // as of the latest look
+    absl::Time look = absl::InfinitePast();      // the next time to look though nothing happens
+    absl::Time next = absl::InfinitePast();      // not to be made again before
   };
   std::map<JobId, Estimate> estimates_;  // of unfinished jobs with a deadline
   // Of the running Step.

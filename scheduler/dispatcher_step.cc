@@ -125,11 +125,19 @@ absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {
   // A tracker that does not answer says nothing about devices.
   const bool no_device =
       Is<Tuning>(job.phase) && tracker_problem_.empty() && slot_index_.Count(job.lane) == 0;
-  const absl::Time measured =
-      no_device ? absl::InfiniteFuture() : forecast_.Finish(job, policy_->HonoursDeadlines(), now);
+  if (no_device) return absl::InfiniteFuture();
+  const absl::Time measured = forecast_.Finish(job, policy_->HonoursDeadlines(), now);
   const absl::Duration left = job.params.time_limit - Tuned(job, now);
+  if (left == absl::InfiniteDuration()) return measured;
+  // What is in flight when the time is up is still built and measured: about what is now.
   return std::min(measured, now + std::max(absl::ZeroDuration(), left) +
+                                forecast_.InFlight(job, job.lane) +
                                 forecast_.Stage(job, v1::STAGE_COMPILE, std::nullopt, 1));
+}
+
+absl::Time Dispatcher::EstimatedEnd(JobId job) const {
+  const auto said = estimates_.find(job);
+  return said == estimates_.end() ? absl::InfiniteFuture() : said->second.latest;
 }
 
 // Says when the deadline seems out of reach, or in reach again, or much farther than was said.
@@ -149,7 +157,7 @@ void Dispatcher::CheckDeadline(const Job& job) {
   }
   if (!over && (job.paused || Is<Importing>(job.phase))) return;
   if (!over && now_ < said.next) return WakeAt(job.id, said.next);
-  const absl::Time finish = ExpectedEnd(job, now_);
+  const absl::Time finish = said.latest = ExpectedEnd(job, now_);
   const bool never = finish == absl::InfiniteFuture();
   // 10 % of what is left, so that an estimate that trembles about the deadline is told once.
   const absl::Duration margin = never ? absl::ZeroDuration() : (finish - now_) / 10;

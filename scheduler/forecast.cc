@@ -73,6 +73,28 @@ absl::Duration Forecast::Stage(const Job& job, v1::StageKind kind, std::optional
   return durations_.Predict(At(job, kind, task)) * std::max(1, units);
 }
 
+absl::Duration Forecast::InFlight(const Job& job, int lane) const {
+  double build_s = 0, profile_s = 0;
+  size_t builds = 0, profiles = 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const auto& open = job.tasks[i].open;
+    if (open.empty()) continue;
+    const auto unbuilt = std::count_if(open.begin(), open.end(), [](const auto& entry) {
+      return std::holds_alternative<Unbuilt>(entry.second.where) ||
+             std::holds_alternative<Building>(entry.second.where);
+    });
+    const TaskIndex index{static_cast<int>(i)};
+    build_s += static_cast<double>(unbuilt) * Seconds(job, v1::STAGE_BUILD, index);
+    profile_s += static_cast<double>(open.size()) * Seconds(job, v1::STAGE_PROFILE, index);
+    builds += static_cast<size_t>(unbuilt);
+    profiles += open.size();
+  }
+  auto spread = [&](double seconds, size_t pieces, int of) {
+    return pieces == 0 ? 0 : seconds / std::min(Slots(of), static_cast<double>(pieces));
+  };
+  return absl::Seconds(spread(build_s, builds, 0) + spread(profile_s, profiles, lane));
+}
+
 Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane, int extra) const {
   const Task& task = job.tasks[static_cast<size_t>(index.value)];
   if (std::holds_alternative<Finished>(task.phase)) return {};

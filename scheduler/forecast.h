@@ -44,6 +44,8 @@ class Forecast {
   // One stage of this work, its whole batch.
   absl::Duration Stage(const Job& job, v1::StageKind kind, std::optional<TaskIndex> task,
                        int units) const;
+  // Until the candidates the job has in flight are built and measured, the builds first.
+  absl::Duration InFlight(const Job& job, int lane) const;
   // When the job will be done. Where jobs take turns, the others take as much of the slots as it
   // does; else only those with an earlier deadline go before it.
   absl::Time Finish(const Job& job, bool earlier_deadlines_first, absl::Time now) const;

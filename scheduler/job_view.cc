@@ -67,7 +67,7 @@ v1::Job JobBook::View(const Dispatcher& dispatcher, JobId id, absl::Time now) co
     // With a deadline, what its warning goes by; else at the pace so far.
     const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
     const absl::Duration eta =
-        deadline ? dispatcher.ExpectedEnd(job, now) - now
+        deadline ? dispatcher.EstimatedEnd(id) - now
                  : std::min(limit, (now - data.tuning_since) * remaining / done_here);
     if (eta != absl::InfiniteDuration())
       view.set_eta_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), eta)));

@@ -48,8 +48,8 @@ constexpr double kAmple = 10;
 // are not interrupted, and stages that take longer than predicted, delay it.
 constexpr double kGaps = 1.1;
 // Faults hold up a job that is alone, where others would go on: it takes longer by so many times
-// the share of slot seconds that stages ended by faults had, up to so much. The share is that of
-// about the latest kMemory seconds.
+// the share of slot seconds that builds and measurements had which ended with candidates
+// unanswered, up to so much. The share is that of about the latest kMemory slot seconds.
 constexpr double kTrouble = 10, kMostTrouble = 0.8, kMemory = 1000, kNoTrouble = 100;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
@@ -164,7 +164,7 @@ class Predictive : public Policy {
     PlannedJob& known = jobs_[job.id.value];
     --known.live;
     if (!stage.cancelled) {
-      // Candidates without an answer: a fault ended it.
+      // Candidates without an answer: something broke. What breaks of other stages counts as work.
       (stage.candidates.empty() ? worked_ : lost_) += absl::ToDoubleSeconds(now - stage.started);
       if (worked_ + lost_ > kMemory) worked_ /= 2, lost_ /= 2;
     }

@@ -366,5 +366,22 @@ class TuneInOneGo(unittest.TestCase):
             self.assertIn("reused", again.stderr)
 
 
+class WithoutWorkers(unittest.TestCase):
+    def test_ctrl_c_ends_the_wait_for_an_import(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory)
+            heddle("zoo", "mlp", "-o", path / "mlp.onnx", check=0)
+            service = Service(path, "--tracker", "127.0.0.1:9", embedded=False)  # so that nothing is imported
+            try:
+                args = [str(BIN / "heddle"), "submit", str(path / "mlp.onnx"), "--deadline", "2h", "--server", service.address]
+                with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as submit:
+                    job = submit.stdout.readline().strip()
+                    submit.send_signal(signal.SIGINT)
+                    self.assertEqual(submit.wait(10), 130)
+                heddle("cancel", job, server=service.address, check=0)
+            finally:
+                service.stop()
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

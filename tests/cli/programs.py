@@ -32,11 +32,11 @@ def write_npy(path, shape, value=0.5):
 
 
 class Service:
-    """heddle-scheduler --embedded for the life of a test class."""
+    """heddle-scheduler --embedded for the life of a test class, or without the workers of that."""
 
-    def __init__(self, directory, *flags):
+    def __init__(self, directory, *flags, embedded=True):
         self.directory = pathlib.Path(directory)
-        self.flags = flags
+        self.flags = (("--embedded",) if embedded else ()) + flags
         self.start()
 
     def start(self):
@@ -44,7 +44,7 @@ class Service:
         port_file.unlink(missing_ok=True)
         self.log = open(self.directory / "log", "ab")
         self.process = subprocess.Popen(
-            [str(BIN / "heddle-scheduler"), "--embedded", "--listen", "127.0.0.1:0", "--port-file", str(port_file),
+            [str(BIN / "heddle-scheduler"), "--listen", "127.0.0.1:0", "--port-file", str(port_file),
              "--data", str(self.directory / "data"), *self.flags], stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + 60
         while not (port_file.exists() and port_file.read_text().strip()):

@@ -60,11 +60,17 @@ class Sweep(unittest.TestCase):
                     time.sleep(0.02)
                     if (out / "sweep.json").exists():
                         rows = json.loads((out / "sweep.json").read_text())["rows"]
+                heddle("pause", rows[0]["job"], server=service.address, check=0)
                 sweep.kill()
                 sweep.wait(60)
                 self.assertEqual([row["state"] for row in rows], ["running", "running"])
+                time.sleep(4)
+                heddle("resume", rows[0]["job"], server=service.address, check=0)
                 heddle(*args, check=0)
                 done = json.loads((out / "sweep.json").read_text())["rows"]
+                shown = json.loads(heddle("show", rows[0]["job"], "--json", server=service.address, check=0).stdout)
+                there_s = (int(shown["finished_unix_ns"]) - int(shown["created_unix_ns"])) * 1e-9
+                self.assertLess(done[0]["wall_s"], there_s - 2, "what nothing was done in is no part of it")
                 self.assertEqual([(row["state"], row["job"]) for row in done], [("done", row["job"]) for row in rows])
             finally:
                 service.stop()

@@ -134,6 +134,46 @@ TEST_F(DeadlineTest, ATimeLimitBoundsTheEstimate) {
   }
 }
 
+// What was begun before there is a device keeps tuning from ending at its time limit.
+TEST_F(DeadlineTest, ATimeLimitPromisesNothingWithoutADevice) {
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  JobParams params = Params();
+  params.threads = 0;
+  params.time_limit = absl::Minutes(30);
+  params.deadline = now_ + absl::Hours(10);
+  Step(JobSubmitted{JobId{1}, params});
+  const std::vector<DeadlineEstimate> told =
+      Told(End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].late);
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  const StartStage build = Live(v1::STAGE_BUILD);
+  for (CandidateId id : build.candidates) Built(id);
+  End(v1::STAGE_BUILD);
+  Wait(absl::Minutes(31));
+  ASSERT_FALSE(job().stop.empty());
+  ASSERT_TRUE(std::holds_alternative<Tuning>(job().phase)) << "it waits for its candidates";
+  EXPECT_EQ(dispatcher_.ExpectedEnd(job(), now_), absl::InfiniteFuture());
+}
+
+TEST_F(DeadlineTest, WhatIsInFlightAtTheTimeLimitIsCounted) {
+  constexpr int kBatch = 200;  // a second each to measure
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+  JobParams params = Params(10'000, kBatch);
+  params.time_limit = absl::Minutes(1);
+  params.deadline = now_ + absl::Minutes(3);
+  Start(1, params, {{0, 0, 0, "a", 1}});
+  ASSERT_LT(dispatcher_.ExpectedEnd(job(), now_), params.deadline);
+  now_ += absl::Seconds(20);
+  const std::vector<DeadlineEstimate> told = Told(End(v1::STAGE_PROPOSE, Proposed{kBatch, false}));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].late);
+  Wait(absl::Minutes(1));
+  ASSERT_FALSE(job().stop.empty());
+  EXPECT_GE(dispatcher_.ExpectedEnd(job(), now_) - now_,
+            dispatcher_.forecast().Stage(job(), v1::STAGE_PROFILE, TaskIndex{0}, kBatch));
+}
+
 // A warning from before a restart may hold no more, and nobody else knows that it was given.
 TEST_F(DeadlineTest, TheFirstEstimateIsToldThoughTheDeadlineCanBeMet) {
   TwoCores();

@@ -38,7 +38,7 @@ class DeadlineWarningTest : public ::testing::Test {
   }
 
   const JobId id_{1};
-  const absl::Time now_ = absl::FromUnixSeconds(1'000'000);
+  absl::Time now_ = absl::FromUnixSeconds(1'000'000);
   Dispatcher dispatcher_{*MakePolicy("round_robin")};
   JobBook book_;
 };
@@ -81,7 +81,11 @@ TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
   const absl::Time end = dispatcher_.ExpectedEnd(*dispatcher_.FindJob(id_), now_);
   ASSERT_LT(end, absl::InfiniteFuture());
   EXPECT_EQ(book_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
+  // Nor is the view an estimate of its own: that is made at most every so often.
   Feed(SlotsChanged{{cpu}, ""});
+  EXPECT_EQ(book_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
+  now_ += absl::Seconds(10);
+  Feed(Tick{});
   EXPECT_EQ(book_.View(dispatcher_, id_, now_).eta_ms(), 0) << "without a device nobody knows";
 }
 
