@@ -106,7 +106,7 @@ def print_summary(rows, trials):
     print_group("all operators", every, of, rows)
     if chosen and len(chosen) < len(every):
         print_group(f"{', '.join(chosen)}, on which the defaults were chosen", chosen, of, rows)
-        print_group("the others, which had no part in that", [name for name in every if name not in chosen], of, rows)
+        print_group("the others", [name for name in every if name not in chosen], of, rows)
 
 
 def print_group(title, names, of, rows):

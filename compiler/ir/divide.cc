@@ -1,6 +1,8 @@
 // Quotients and remainders of linear forms by constants.
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "compiler/ir/analyzer.h"
 #include "compiler/ir/fold.h"
@@ -15,35 +17,51 @@ bool IsDivMod(const Expr& e, Op op, int64_t* divisor) {
   return IsOp(e, op) && IsConstInt(e->args[1], divisor) && *divisor > 0;
 }
 
-}  // namespace
+// rest = factor * multiple + small, with small in [0, factor).
+struct Factored {
+  int64_t factor;
+  Linear multiple, small;
+};
 
-// rest = factor * x + y with y inside one multiple of factor: rest // divisor = (x + shift) //
-// (divisor / factor).
-bool Analyzer::DivByCommonFactor(const Linear& rest, int64_t divisor, Linear& quotient) {
+// By the first factor that a coefficient shares with the divisor and that leaves a small part whose
+// bounds lie inside one multiple of it.
+template <typename Bounds>
+std::optional<Factored> ByCommonFactor(const Linear& rest, int64_t divisor,
+                                       const Bounds& bounds_of) {
   int64_t tried = 0;
   for (const auto& candidate : rest.terms) {
     const int64_t factor = std::gcd(std::abs(candidate.second), divisor);
     if (factor <= 1 || factor == tried) continue;
     tried = factor;
-    Linear multiple, small;
+    Factored found{factor, {}, {}};
     for (const auto& [term, c] : rest.terms) {
       if (c % factor == 0) {
-        multiple.terms.emplace_back(term, c / factor);
+        found.multiple.terms.emplace_back(term, c / factor);
       } else {
-        small.terms.emplace_back(term, c);
+        found.small.terms.emplace_back(term, c);
       }
     }
-    multiple.constant = FloorDivInt(rest.constant, factor);
-    small.constant = FloorModInt(rest.constant, factor);
-    const Interval bounds = LinearBounds(small);
+    found.multiple.constant = FloorDivInt(rest.constant, factor);
+    found.small.constant = FloorModInt(rest.constant, factor);
+    const Interval bounds = bounds_of(found.small);
     if (bounds.min == INT64_MIN || bounds.max == INT64_MAX) continue;
     const int64_t shift = FloorDivInt(bounds.min, factor);
     if (shift != FloorDivInt(bounds.max, factor)) continue;
-    multiple.constant += shift;
-    quotient = DivBy(std::move(multiple), divisor / factor);
-    return true;
+    found.multiple.constant += shift;
+    found.small.constant -= shift * factor;
+    return found;
   }
-  return false;
+  return std::nullopt;
+}
+
+}  // namespace
+
+// rest // divisor = multiple // (divisor / factor).
+bool Analyzer::DivByCommonFactor(const Linear& rest, int64_t divisor, Linear& quotient) {
+  auto found = ByCommonFactor(rest, divisor, [&](const Linear& l) { return LinearBounds(l); });
+  if (!found) return false;
+  quotient = DivBy(std::move(found->multiple), divisor / found->factor);
+  return true;
 }
 
 Linear Analyzer::DivBy(Linear l, int64_t divisor) {
@@ -88,35 +106,13 @@ Linear Analyzer::DivBy(Linear l, int64_t divisor) {
   return whole;
 }
 
-// rest = factor * x + y with y inside one multiple of factor: the modulus is factor * ((x + shift)
-// % (divisor / factor)) + y.
+// rest % divisor = factor * (multiple % (divisor / factor)) + small.
 bool Analyzer::ModByCommonFactor(const Linear& rest, int64_t divisor, Linear& remainder) {
-  int64_t tried = 0;
-  for (const auto& candidate : rest.terms) {
-    const int64_t factor = std::gcd(std::abs(candidate.second), divisor);
-    if (factor <= 1 || factor == tried) continue;
-    tried = factor;
-    Linear multiple, small;
-    for (const auto& [term, c] : rest.terms) {
-      if (c % factor == 0) {
-        multiple.terms.emplace_back(term, c / factor);
-      } else {
-        small.terms.emplace_back(term, c);
-      }
-    }
-    multiple.constant = FloorDivInt(rest.constant, factor);
-    small.constant = FloorModInt(rest.constant, factor);
-    const Interval bounds = LinearBounds(small);
-    if (bounds.min == INT64_MIN || bounds.max == INT64_MAX) continue;
-    const int64_t shift = FloorDivInt(bounds.min, factor);
-    if (shift != FloorDivInt(bounds.max, factor)) continue;
-    multiple.constant += shift;
-    small.constant -= shift * factor;
-    remainder = std::move(small);
-    AddScaled(remainder, ModBy(std::move(multiple), divisor / factor), factor);
-    return true;
-  }
-  return false;
+  auto found = ByCommonFactor(rest, divisor, [&](const Linear& l) { return LinearBounds(l); });
+  if (!found) return false;
+  remainder = std::move(found->small);
+  AddScaled(remainder, ModBy(std::move(found->multiple), divisor / found->factor), found->factor);
+  return true;
 }
 
 // c * (x % m) is congruent to c * x modulo every divisor of c * m.
