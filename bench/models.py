@@ -1,5 +1,6 @@
-"""Whole models of the zoo against ONNX Runtime and OpenVINO, and what fusion and the memory plan are worth."""
+"""Whole models of the zoo against ONNX Runtime, OpenVINO and Apache TVM; what fusion and the memory plan are worth."""
 
+import importlib.util
 import json
 import os
 import statistics
@@ -17,6 +18,11 @@ import turns
 from side import Side, SideError
 
 PEERS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
+# Measured where its wheel installs, and apart from the peers: without tuning it would flatter us, and tuned with little it
+# is no peer either. With --trials it tunes as many a task as we do, and no longer.
+TVM = "Apache TVM"
+TVM_COMPILE_LIMIT_S = 600
+TVM_TUNE_LIMIT_S = 24 * 3600
 # Largest error of an output, relative to its largest value, against ONNX Runtime's. Single precision sums up in another
 # order; Winograd's transforms add and subtract more.
 TOLERANCE = 1e-4
@@ -72,6 +78,9 @@ class Models:
         self.threads = threads
         self.cpus = report.cores_for(threads)
         self.work = os.path.join(args.root, "build", "bench")
+        self.with_tvm = importlib.util.find_spec("tvm") is not None
+        if not self.with_tvm:
+            result.add_note(f"{TVM} is not installed, and not measured")
         os.makedirs(os.path.join(self.work, "models"), exist_ok=True)
         self.start_gauge()
         self.target = self.gauge.ask("version")["target"]
@@ -95,6 +104,7 @@ class Models:
         onnx = self.path(name, ".onnx")
         run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", onnx, "--seed", "1"])
         tune_s = self.tune(name, onnx) if self.args.trials else None
+        tvm_tune_s = self.tune_tvm(name, onnx) if self.args.trials and self.with_tvm else None
         made = {variant: self.make_module(name, onnx, variant) for variant in VARIANTS}
         sides = self.start_sides()
         try:
@@ -107,7 +117,7 @@ class Models:
             for side in sides.values():
                 side.close()
         self.result.add_peak(self.threads, peak)
-        return self.rows(name, made, measured, peak, tune_s)
+        return self.rows(name, made, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
 
     def tune(self, name, onnx):
         """Tunes with the real service, from the records kept so far, and keeps the best. Seconds."""
@@ -123,6 +133,19 @@ class Models:
         for lines in finalists:
             if lines:
                 self.keep_fastest(name, [json.loads(line) for line in lines])
+        return time.monotonic() - started
+
+    def tune_tvm(self, name, onnx):
+        """With all cores, as our service; what was measured until the time limit counts. Seconds."""
+        started = time.monotonic()
+        tuner = self.start_side(TVM, "tvm", None)
+        try:
+            limit_s = self.args.minutes * 60 if self.args.minutes else TVM_TUNE_LIMIT_S
+            tuner.ask("tune", limit_s, model=onnx, trials=self.args.trials)
+        except SideError as error:
+            print(f"  {name}: tuning ended: {error}", file=sys.stderr, flush=True)
+        finally:
+            tuner.close()
         return time.monotonic() - started
 
     def keep_fastest(self, name, exported):
@@ -157,14 +180,14 @@ class Models:
             print(f"  warning: {name}, {variant}: {warning}", file=sys.stderr, flush=True)
         return {**about, "path": module}
 
-    def start_sides(self):
+    def start_side(self, label, runtime, cpus):
         library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
         script = os.path.join(self.args.root, "bench", "peers", "model_side.py")
-        names = {"Heddle": "heddle", **PEERS}
-        return {
-            side: Side(side, [sys.executable, script, runtime, str(self.threads)], self.cpus, {"HEDDLE_LIBRARY": library})
-            for side, runtime in names.items()
-        }
+        return Side(label, [sys.executable, script, runtime, str(self.threads)], cpus, {"HEDDLE_LIBRARY": library})
+
+    def start_sides(self):
+        names = {"Heddle": "heddle", **PEERS, **({TVM: "tvm"} if self.with_tvm else {})}
+        return {label: self.start_side(label, runtime, self.cpus) for label, runtime in names.items()}
 
     def open_all(self, name, onnx, made, sides):
         """Loads everything and compares all outputs with ONNX Runtime's. The contenders of turns.measure."""
@@ -185,16 +208,30 @@ class Models:
                 made[label]["error"] = error
             if error > allowed:
                 raise SideError(f"{label}: outputs differ from ONNX Runtime's by {error:.1e} of the largest; {allowed:.0e} is allowed")
+        if self.with_tvm:
+            try:
+                contenders[TVM] = self.open_tvm(name, onnx, sides[TVM], files["inputs"], outputs["ONNX Runtime"])
+            except SideError as error:
+                self.result.add_note(f"{name}, {self.threads} threads: no figure of {TVM}: {error}")
         return contenders
 
-    def rows(self, name, made, measured, peak, tune_s):
+    def open_tvm(self, name, onnx, side, inputs, expected):
+        file = self.path(name, "-tvm-outputs.npz")
+        opened = side.ask("open", TVM_COMPILE_LIMIT_S, model=onnx, inputs=inputs, outputs=file)
+        self.result.versions[TVM] = side.ask("version")["version"]
+        error = largest_error(dict(np.load(file)), expected)
+        if error > WINOGRAD_TOLERANCE:
+            raise SideError(f"outputs differ from ONNX Runtime's by {error:.1e} of the largest; {WINOGRAD_TOLERANCE:.0e} is allowed")
+        return side, {"id": opened["id"]}
+
+    def rows(self, name, made, measured, peak, tuning):
         times = measured.times
         best = made["best"]
         ours_ns = statistics.median(times["best"])
         common = {
             "name": name,
             "threads": self.threads,
-            "tune_s": tune_s,
+            **tuning,
             "turns_repeated": measured.repeated,
             "disturbed": measured.disturbed,
             "schedule": f"{best['tuned']} of {best['kernels']} tuned",
@@ -221,27 +258,31 @@ class Models:
 
         rows = sorted((row(peer, "best", peer) for peer in PEERS), key=lambda r: r["peer_ms"])
         rows[0]["best_peer"] = True
-        return rows + [row(peer, ours, theirs) for peer, theirs, ours in ABLATIONS]
+        rows += [row(peer, ours, theirs) for peer, theirs, ours in ABLATIONS]
+        return rows + ([row(TVM, "best", TVM)] if TVM in times else [])
 
 
 def print_row(rows):
-    best, other, default, unfused, unplanned = rows
+    best, other, default, unfused, unplanned, *tvm = rows
     share = "" if best["ours_percent_of_peak"] is None else f"{best['ours_percent_of_peak']:.1f}"
     line = f"{best['name']:<13}{best['threads']:>3}{best['ours_ms']:>9.3f}{share:>7}  {best['peer']:<13}{best['peer_ms']:>9.3f}"
     line += f"{best['ratio']:>6.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f} {other['peer_ms']:>9.3f}"
     line += f"{default['ratio']:>9.2f}{unfused['ratio']:>8.2f}{unplanned['ratio']:>6.2f}"
+    line += f"{tvm[0]['ratio']:>7.1f}" if tvm else f"{'-':>7}"
     memory = f"{best['arena_bytes'] / 2**20:.1f}/{best['unshared_bytes'] / 2**20:.1f}"
     tuned = "" if best["tune_s"] is None else f", {best['tune_s']:.0f} s of tuning"
+    if best["tvm_tune_s"] is not None:
+        tuned += f" ({TVM}: {best['tvm_tune_s']:.0f} s)"
     print(f"{line}{memory:>12}  {best['schedule']}{tuned}", flush=True)
 
 
 HEAD = (
     f"{'model':<13}{'thr':>3}{'ours ms':>9}{'% peak':>7}  {'best peer':<13}{'ms':>9}{'ratio':>6}  {'quartiles'} {'other ms':>9}"
-    f"{'untuned':>9}{'unfused':>8}{'unpl.':>6}{'MiB':>12}  schedule"
+    f"{'untuned':>9}{'unfused':>8}{'unpl.':>6}{'TVM':>7}{'MiB':>12}  schedule"
 )
 LEGEND = (
     "untuned: default schedules / ours; unfused: without fusion / with, default schedules; unpl.: without memory plan /"
-    " with; MiB: activations with / without sharing"
+    " with; TVM: Apache TVM, tuned if --trials says so / ours; MiB: activations with / without sharing"
 )
 
 

@@ -43,6 +43,7 @@ class Report:
         self.versions = {}
         self.rows = []
         self.failures = []
+        self.notes = []  # what is left out, and is no failure
         self.peaks = {}  # GFLOP/s of an FMA loop on so many cores at once, the most seen
         self._save()
 
@@ -57,6 +58,11 @@ class Report:
         self.failures.append(f"{row}: {why}")
         self._save()
         print(f"{row}: not measured: {why}", flush=True)
+
+    def add_note(self, note):
+        self.notes.append(str(note))
+        self._save()
+        print(f"note: {note}", flush=True)
 
     def add_peak(self, threads, gflops):
         self.peaks[threads] = max(gflops, self.peaks.get(threads, 0))
@@ -103,6 +109,7 @@ class Report:
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "peak_gflops": self.peaks,
             "failures": self.failures,
+            "notes": self.notes,
         }
         with open(self.json_path, "w") as file:
             json.dump({"meta": meta, "rows": self.rows}, file, indent=1)

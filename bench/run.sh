@@ -26,13 +26,16 @@ if [ "$benchmark" = models ]; then
   # The peers live in a virtual environment, made anew when the list of them changes.
   venv="$root/build/bench/venv"
   python="$venv/bin/python"
-  if ! cmp -s "$root/bench/requirements.txt" "$venv/installed.txt"; then
+  if ! cat "$root"/bench/requirements*.txt | cmp -s - "$venv/installed.txt"; then
     echo "bench/run.sh: installing the peers into build/bench/venv" >&2
     rm -rf "$venv"
     mkdir -p "$root/build/bench"
     python3 -m venv "$venv"
     "$python" -m pip install --quiet --disable-pip-version-check -r "$root/bench/requirements.txt" >&2
-    cp "$root/bench/requirements.txt" "$venv/installed.txt"
+    # Not everywhere has Apache TVM a wheel; the table says so then.
+    "$python" -m pip install --quiet --disable-pip-version-check -r "$root/bench/requirements-tvm.txt" >&2 ||
+      echo "bench/run.sh: Apache TVM's wheel does not install here; it will not be measured" >&2
+    cat "$root"/bench/requirements*.txt > "$venv/installed.txt"
   fi
 fi
 "$root/deploy/build.sh" "${targets[@]}" >&2

@@ -1,7 +1,8 @@
-"""A whole model on one runtime, as a side of bench/run.py: heddle, onnxruntime or openvino, on --threads threads.
+"""A whole model on one runtime, as a side of bench/run.py: heddle, onnxruntime, openvino or tvm, on --threads threads.
 
   {"do": "version"} -> {"version": ".."}
   {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random ones; onnxruntime only
+  {"do": "tune", "model": FILE, "trials": 64} -> {}                           so many a task, kept beside the model; tvm only
   {"do": "open", "model": FILE, "inputs": NPZ, "outputs": NPZ} -> {"id": 0}   runs once and writes the outputs
   {"do": "round", "id": 0} -> {"samples_ns": [..]}
 Inputs are in place before a round: a call is one inference and nothing else.
@@ -18,6 +19,7 @@ import numpy as np
 
 SAMPLES = 5
 SAMPLE_NS = 10_000_000
+ROUND_NS = 1_000_000_000  # a round that has lasted so long ends with the samples it has
 
 
 class Heddle:
@@ -144,11 +146,79 @@ class OpenVino:
         return call, lambda: {port.any_name: request.get_tensor(port).data.copy() for port in compiled.outputs}
 
 
+class Tvm:
+    """Apache TVM's own compiler. Tuned, when the folder MODEL.tvm-THREADS has MetaSchedule's records: weights in the layouts
+    that those chose. TVM's trials and builds take the cores that the process has."""
+
+    def __init__(self, threads):
+        os.environ["TVM_NUM_THREADS"] = str(threads)  # before it is loaded
+        import tvm
+
+        self._tvm = tvm
+        self._threads = threads
+        self._target = tvm.target.Target({"kind": "llvm", "mcpu": self._cpu(), "num-cores": threads})
+
+    def _cpu(self):
+        return self._tvm.get_global_func("target.llvm_get_system_cpu")()
+
+    def version(self):
+        return f"Apache TVM {self._tvm.__version__}"
+
+    def _import(self, path):
+        """The program, with the weights apart, and the weights; names of the inputs in order."""
+        import onnx
+        from tvm.relax.frontend import detach_params
+        from tvm.relax.frontend.onnx import from_onnx
+
+        model = onnx.load(path)
+        weights = {tensor.name for tensor in model.graph.initializer}
+        names = [tensor.name for tensor in model.graph.input if tensor.name not in weights]
+        program, apart = detach_params(from_onnx(model, keep_params_in_input=True))
+        return program, apart.get("main", []), names, [tensor.name for tensor in model.graph.output]
+
+    def _tuned(self, program, path, trials):
+        """Schedules from the model's records, after so many more trials a task."""
+        records = f"{path}.tvm-{self._threads}"
+        os.makedirs(records, exist_ok=True)
+        if not trials and not os.listdir(records):
+            return program
+        pipeline = self._tvm.relax.get_pipeline(
+            "static_shape_tuning",
+            total_trials=trials and 10**6,
+            max_trials_per_task=trials,
+            target=self._target,
+            work_dir=records,
+            cpu_weight_prepack=True,
+        )
+        return pipeline(program)
+
+    def tune(self, path, trials):
+        self._tuned(self._import(path)[0], path, trials)
+
+    def open(self, path, inputs):
+        tvm = self._tvm
+        program, weights, names, output_names = self._import(path)
+        program = self._tuned(program, path, 0)
+        machine = tvm.relax.VirtualMachine(tvm.compile(program, target=self._target), tvm.cpu())
+        if any(variable.name_hint == "main_transform_params" for variable in program.get_global_vars()):
+            weights = machine["main_transform_params"](weights)
+        arguments = [tvm.runtime.tensor(inputs[name]) for name in names] + list(weights)
+        machine.set_input("main", *arguments)
+
+        def outputs():
+            found = machine.get_outputs("main")
+            found = [found] if len(output_names) == 1 and hasattr(found, "numpy") else found
+            return {name: value.numpy() for name, value in zip(output_names, found)}
+
+        return lambda: machine.invoke_stateful("main"), outputs
+
+
 def time_round(call):
-    """Means of at least 10 ms of calls each, the first of them dropped as warm-up."""
+    """Means of at least 10 ms of calls each, the first of them dropped as warm-up if there is another."""
     samples = []
     now = time.perf_counter_ns
     batch = 1
+    end = now() + ROUND_NS
     for _ in range(SAMPLES + 1):
         calls, start = 0, now()
         while True:
@@ -160,11 +230,13 @@ def time_round(call):
                 break
         samples.append(elapsed / calls)
         batch = max(1, int(SAMPLE_NS / samples[-1] / 4))
-    return samples[1:]
+        if now() >= end:
+            break
+    return samples[1:] or samples
 
 
 def main():
-    runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino}[sys.argv[1]](int(sys.argv[2]))
+    runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
     opened = []
 
     def answer(request):
@@ -176,6 +248,9 @@ def main():
             np.savez(request["outputs"], **outputs())
             opened.append(call)
             return {"id": len(opened) - 1}
+        if request["do"] == "tune":
+            runtime.tune(request["model"], request["trials"])
+            return {}
         if request["do"] == "inputs":
             np.savez(request["inputs"], **runtime.random_inputs(request["model"], request["seed"]))
             return {}
