@@ -1,12 +1,19 @@
 """Several jobs on one machine, real processes: what sharing it costs and what coordination is worth.
 
-Three models are tuned on two cores in four set-ups with the same seeds and the same trials. The strategy is random, so that
+Three models are tuned on two cores in five set-ups with the same seeds and the same trials. The strategy is random, so that
 every set-up measures the same candidates, and its best records differ from another's by what was measured alone; with
 --strategy another one, updates take their time and the candidates differ.
-  sequential     one job after another: its records are those of dedicated machines
-  uncoordinated  a service of its own (round_robin) for each job, all at once on the same cores, nothing guarded
-  round_robin    one service, jobs take turns in the order of their start
-  predictive     one service, what keeps the device fed goes first
+  sequential        one job after another: its records are those of dedicated machines
+  uncoordinated     a service of its own (round_robin) for each job, all at once on the same cores, nothing guarded
+  round_robin       one service, jobs take turns in the order of their start
+  predictive        one service, what keeps the device fed goes first
+  sequential_again  the first once more: by how much two dedicated runs differ
+
+Quality. The best records of all set-ups are timed anew, in turns, each distinct schedule once: where two set-ups picked the same
+one, they are exactly equal. Each set-up is compared with sequential twice: by the latency of the models (the mean of three
+ratios, in which one heavy task may decide) and task by task (the geometric mean over all tasks). The interval beside each is
+that of 1000 draws of tasks, and of turns within each, with replacement (95 %): where sequential_again is no nearer to 1, the
+figure cannot tell the set-up from sequential.
 """
 
 import json
@@ -17,14 +24,16 @@ import subprocess
 import sys
 import time
 
+import picks
 import report
 import service
 import turns
 from side import Side, SideError
 
 MODELS = ("mlp", "dqn", "squeezenet")
-SETUPS = ("sequential", "uncoordinated", "round_robin", "predictive")
 DEDICATED = "sequential"
+AGAIN = "_again"  # a set-up's name ends with that: the same once more
+SETUPS = (DEDICATED, "uncoordinated", "round_robin", "predictive", DEDICATED + AGAIN)
 DEFAULT_TRIALS = 8
 # A set-up that takes longer is stuck.
 SETUP_LIMIT_S = 600
@@ -43,6 +52,7 @@ class Setup:
         self.work = os.path.join(work, name)
         self.jobs = []
         self.records = {}  # best by (target, workload key)
+        self.candidates = {}  # traces that were measured, by the same
         self.trials = 0
         self.disturbed = 0
         self.repeated = 0
@@ -50,7 +60,8 @@ class Setup:
         self.canaries_ns = []  # a small fixed kernel, timed before each trial
 
     def run(self, models):
-        extra = ["--unguarded", "--policy", "round_robin"] if self.name == "uncoordinated" else ["--policy", self.name]
+        policy = self.name.removesuffix(AGAIN)
+        extra = ["--unguarded", "--policy", "round_robin"] if policy == "uncoordinated" else ["--policy", policy]
         count = len(models) if self.name == "uncoordinated" else 1
         services = []
         shutil.rmtree(self.work, ignore_errors=True)  # a database that knows nothing yet
@@ -99,9 +110,10 @@ class Setup:
             self.repeated += evidence.get("times_measured", 1) > 1
             if evidence.get("canary_before") and evidence.get("canary_usual_ns"):
                 self.canaries_ns.append(evidence["canary_before"] * evidence["canary_usual_ns"])
+            key = (record["target"], record["workload_key"])
+            self.candidates.setdefault(key, set()).add(record["trace"])
             if not record.get("median_ns"):
                 continue
-            key = (record["target"], record["workload_key"])
             if key not in self.records or record["median_ns"] < self.records[key]["median_ns"]:
                 self.records[key] = record
 
@@ -132,7 +144,8 @@ class Remeasured:
         self.disturbed = 0
 
     def times(self):
-        """Median ns by set-up and task."""
+        """Times in ns by set-up and task, one for each turn; turns of one task belong together. Set-ups that picked the
+        same schedule share the list."""
         tool = os.path.join(self.args.programs, "heddle-operator-bench")
         side = Side("Heddle", [tool, "--cpus", ",".join(map(str, self.cpus))])
         found = {setup.name: {} for setup in self.setups}
@@ -158,7 +171,7 @@ class Remeasured:
         measured = turns.measure({trace: (side, {"id": k}) for trace, k in ids.items()}, self.args.rounds, self.cpus, MOST_REPEATED)
         self.disturbed += measured.disturbed
         for name, record in best.items():
-            found[name][key] = statistics.median(measured.times[record["trace"]])
+            found[name][key] = measured.times[record["trace"]]
 
 
 def latency_ns(job, times):
@@ -172,22 +185,12 @@ def latency_ns(job, times):
     return total
 
 
-def mean_ratio(pairs):
-    ratios = [a / b for a, b in pairs if a and b]
-    return statistics.geometric_mean(ratios) if ratios else None
-
-
-def make_row(setup, dedicated, again):
-    jobs = {job["spec"]["name"]: job for job in setup.jobs}
+def make_row(setup, dedicated, turns_of):
+    again = {key: statistics.median(times) for key, times in turns_of[setup.name].items()}
     reported = {key: record["median_ns"] for key, record in setup.records.items()}
-    pairs = []
-    for job in dedicated.jobs if dedicated else []:
-        mine = jobs.get(job["spec"]["name"])
-        if mine:
-            pairs.append((latency_ns(job, again[dedicated.name]), latency_ns(mine, again[setup.name])))
     # How far what was reported is from the truth: by task, whichever way it is off.
-    off = [max(reported[key] / ns, ns / reported[key]) - 1 for key, ns in again[setup.name].items() if ns > 0]
-    slow = [reported[key] / ns for key, ns in again[setup.name].items() if ns > 0]
+    off = [max(reported[key] / ns, ns / reported[key]) - 1 for key, ns in again.items() if ns > 0]
+    slow = [reported[key] / ns for key, ns in again.items() if ns > 0]
     return {
         "name": setup.name,
         "threads": 1,
@@ -200,23 +203,28 @@ def make_row(setup, dedicated, again):
         "trials": setup.trials,
         "trials_disturbed": setup.disturbed,
         "trials_repeated": setup.repeated,
-        "quality": mean_ratio(pairs),
+        "quality": picks.compare(setup, dedicated, turns_of) if dedicated else None,
         "reported_over_remeasured": statistics.geometric_mean(slow) if slow else None,
         "median_error": statistics.median(off) if off else None,
         "worst_error": max(off, default=None),
-        "models_ms": {job["spec"]["name"]: (latency_ns(job, again[setup.name]) or 0) * 1e-6 for job in setup.jobs},
+        "models_ms": {job["spec"]["name"]: (latency_ns(job, again) or 0) * 1e-6 for job in setup.jobs},
+        # To put several runs together: reported and timed anew.
+        "tasks_ns": {" ".join(key): (reported[key], ns) for key, ns in again.items()},
         "spans": setup.spans(),
     }
 
 
 HEAD = (
-    f"{'set-up':<15}{'wall s':>8}{'x':>6}{'machine':>9}{'device %':>10}{'timing %':>10}{'trials':>8}{'disturbed':>11}{'again':>7}{'quality':>9}"
+    f"{'set-up':<17}{'wall s':>8}{'x':>6}{'machine':>9}{'device %':>10}{'timing %':>10}{'trials':>8}{'disturbed':>11}{'again':>7}"
     f"{'rep./true':>11}{'typ. off':>10}{'worst':>8}"
 )
+QUALITY_HEAD = f"{'quality':<17}{'by model':>8}{'from':>8}{'to':>7}{'by task':>10}{'from':>8}{'to':>7}{'other picks':>14}{'same candidates':>18}"
 LEGEND = (
     "x: wall time of sequential / this one's; machine: how fast it was meanwhile, against sequential, by a small kernel timed before each trial (-: others ran beside it); device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
-    " kept measurement was; again: trials measured more than once;\nquality: latency of the models with sequential's best records /"
-    " with this set-up's, all timed anew in turns on a quiet core; rep./true: reported times of the best records / timed anew"
+    " kept measurement was; again: trials measured more than once; rep./true: reported times of the best records / timed anew;\nquality: latency of the models with"
+    " sequential's best records / with this set-up's, and the same task by task, all timed anew in turns on a quiet core, each with"
+    " its 95 % interval over tasks and turns;\nother picks: tasks whose best record is another schedule than sequential's; same candidates:"
+    " tasks of which both measured the same schedules; sequential_again: what chance alone makes of these figures"
 )
 
 
@@ -234,9 +242,20 @@ def print_row(row, dedicated):
     both = dedicated and dedicated["canary_ns"] and row["canary_ns"]
     machine = f"{dedicated['canary_ns'] / row['canary_ns']:.2f}" if both else "-"
     print(
-        f"{row['name']:<15}{row['wall_s']:>8.1f}{speed:>6}{machine:>9}{percent(row['busy_share'], 1):>10}{percent(row['measuring_share'], 1):>10}{row['trials']:>8}"
-        f"{row['trials_disturbed']:>11}{row['trials_repeated']:>7}{ratio(row['quality']):>9}"
+        f"{row['name']:<17}{row['wall_s']:>8.1f}{speed:>6}{machine:>9}{percent(row['busy_share'], 1):>10}{percent(row['measuring_share'], 1):>10}{row['trials']:>8}"
+        f"{row['trials_disturbed']:>11}{row['trials_repeated']:>7}"
         f"{ratio(row['reported_over_remeasured']):>11}{percent(row['median_error'], 1):>9}%{percent(row['worst_error']):>7}%",
+        flush=True,
+    )
+
+
+def print_quality(name, quality):
+    of = quality["tasks"]
+    others, same = f"{quality['other_picks']} of {of}", f"{quality['same_candidates']} of {of}"
+    models, tasks = quality["by_model"], quality["by_task"]
+    print(
+        f"{name:<17}{models['ratio']:>8.3f}{models['low']:>8.3f}{models['high']:>7.3f}"
+        f"{tasks['ratio']:>10.3f}{tasks['low']:>8.3f}{tasks['high']:>7.3f}{others:>14}{same:>18}",
         flush=True,
     )
 
@@ -313,6 +332,11 @@ def run(args, result):
         result.add_rows([make_row(setup, dedicated, again)])
     for row in result.rows:
         print_row(row, next((row for row in result.rows if row["name"] == DEDICATED), None))
+    if dedicated:
+        print(QUALITY_HEAD)
+    for row in result.rows:
+        if row["quality"]:
+            print_quality(row["name"], row["quality"])
     print(LEGEND)
     if remeasured.disturbed:
         print(f"{remeasured.disturbed} tasks were disturbed when they were measured again")

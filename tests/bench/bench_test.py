@@ -256,17 +256,28 @@ class PartsTest(unittest.TestCase):
             tasks = [{"info": {"key": "a", "weight": 3}}, {"info": {"key": "b"}}]
             spans = [stage("build", 0, 2), stage("profile", 2, 5), stage("profile", 6, 10)]
             setup.jobs = [{"spec": {"name": "m", "target": "t"}, "tasks": tasks, "timeline": spans}]
-            setup.records = {("t", key): {"median_ns": ns} for key, ns in reported.items()}
+            setup.records = {("t", key): {"median_ns": ns, "trace": name} for key, ns in reported.items()}
+            setup.candidates = {("t", key): {"one", "two"} for key in reported}
             return setup
 
         dedicated, other = made("sequential", {"a": 100.0, "b": 50.0}), made("predictive", {"a": 400.0, "b": 50.0})
-        again = {"sequential": {("t", "a"): 100.0, ("t", "b"): 50.0}, "predictive": {("t", "a"): 200.0, ("t", "b"): 100.0}}
+        again = {"sequential": {("t", "a"): [90.0, 100.0, 130.0], ("t", "b"): [50.0] * 3}, "predictive": {("t", "a"): [180.0, 200.0, 260.0], ("t", "b"): [100.0] * 3}}
         row = scheduling.make_row(other, dedicated, again)
         self.assertAlmostEqual(row["busy_share"], 7 / 8)  # of the profiling window, 2 to 10 s
-        self.assertAlmostEqual(row["quality"], 350 / 700)
+        for figure in (row["quality"]["by_model"], row["quality"]["by_task"]):
+            self.assertEqual([round(figure[k], 6) for k in ("ratio", "low", "high")], [0.5] * 3)  # in every turn
+        self.assertEqual([row["quality"][k] for k in ("tasks", "other_picks", "same_candidates")], [2, 2, 2])
         self.assertAlmostEqual(row["reported_over_remeasured"], 1.0)  # twice as slow one way, twice the other
         self.assertAlmostEqual(row["worst_error"], 1.0)
-        self.assertEqual(scheduling.make_row(dedicated, dedicated, again)["quality"], 1.0)
+        same = scheduling.make_row(dedicated, dedicated, again)["quality"]
+        self.assertEqual([same["by_model"], same["by_task"], same["other_picks"]], [{"ratio": 1.0, "low": 1.0, "high": 1.0}] * 2 + [0])
+        # Task a is as good, task b half as good: with three uses of a the models differ less than the tasks on average.
+        again["predictive"] = {("t", "a"): again["sequential"][("t", "a")], ("t", "b"): [100.0, 90.0, 110.0]}
+        quality = scheduling.make_row(other, dedicated, again)["quality"]
+        self.assertAlmostEqual(quality["by_model"]["ratio"], 350 / 400)
+        self.assertAlmostEqual(quality["by_task"]["ratio"], 0.5**0.5)
+        self.assertLess(quality["by_task"]["low"], 0.56)
+        self.assertEqual(quality["by_task"]["high"], 1.0)
         self.assertEqual(made("uncoordinated", {}).shares(), (None, None))
         with tempfile.NamedTemporaryFile(suffix=".svg") as file:
             scheduling.plot([row], file.name)
