@@ -23,8 +23,11 @@ constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loo
 // share a set and are more than its ways come from the second level at every visit, beside the
 // weights (14 of 12: 20 % slower where the weights come from there too).
 constexpr int64_t kSetPeriod = 4096;
-constexpr int64_t kStepsPerVisit = 4;      // of the reduction: the unrolled ones
-constexpr double kLaneGuardPenalty = 1.5;  // lanes behind a condition are masked
+constexpr int64_t kStepsPerVisit = 4;  // of the reduction: the unrolled ones
+// Lanes behind a condition are masked: in every load, but not in those of an operand that is packed
+// ahead of time, with zeros there.
+constexpr double kLaneGuardPenalty = 1.5;
+constexpr double kPackedLaneGuardPenalty = 1.02;
 
 }  // namespace
 
@@ -224,7 +227,11 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       const int64_t step = size * tile.lanes, covered = (extent + step - 1) / step * step;
       elements *= static_cast<double>(size);
       if (covered > extent) {
-        waste *= kLaneGuardPenalty * static_cast<double>(covered) / static_cast<double>(extent);
+        const bool packed = std::all_of(loads_.begin(), loads_.end(), [](const LoadShape& load) {
+          return !load.vector || load.constant;
+        });
+        waste *= (packed ? kPackedLaneGuardPenalty : kLaneGuardPenalty) *
+                 static_cast<double>(covered) / static_cast<double>(extent);
       }
       continue;
     }
@@ -281,11 +288,11 @@ RegisterTile TileModel::BestTile() const {
   for (int64_t lanes : lane_choices) {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
-      if (groups % vectors != 0) continue;
+      const int64_t even = LargestDivisorUpTo(groups, vectors);  // what the rule makes of it
       for (int64_t a : sizes(0)) {
         for (int64_t b : sizes(1)) {
           RegisterTile tile{std::vector<int64_t>(n, 1), lanes};
-          tile.sizes[v_] = vectors;
+          tile.sizes[v_] = even;
           if (!rows.empty()) tile.sizes[rows[0]] = a;
           if (rows.size() > 1) tile.sizes[rows[1]] = b;
           int64_t registers = Accumulators(tile);
@@ -295,6 +302,7 @@ RegisterTile TileModel::BestTile() const {
           best = std::min(best, cost);
           best_registers = registers;
           best_tile = tile;
+          best_tile.sizes[v_] = vectors;
         }
       }
     }

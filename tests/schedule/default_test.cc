@@ -270,6 +270,28 @@ TEST(Default, DepthwiseLanesOfOddChannels) {
   }
 }
 
+// Weights known ahead of time are packed with zeros behind the last column: whole registers, as
+// many a tile as divide their number. Others are masked in every load: narrower ones that need no
+// mask are better.
+TEST(Default, LanesOfOddColumns) {
+  const auto text = [](const std::string& rows, const std::string& columns,
+                       const std::string& of_weights) {
+    ir::TargetInfo target = Wide();
+    target.target.threads = 1;
+    const std::string naive =
+        "program p(X: f32[" + rows + ", 512], W: f32[512, " + columns + "]" + of_weights +
+        ") -> (Y: f32[" + rows + ", " + columns + "]) { for i in " + rows + " { for j in " +
+        columns + " { for k in 512 { block b(vi < " + rows + " spatial = i, vj < " + columns +
+        " spatial = j, vk < 512 reduce = k) sum init 0.0 { Y[vi, vj] = (X[vi, vk] * W[vk, vj]) } } "
+        "} } }";
+    return ToText(DefaultTrace(ir::Parse(naive).value(), target).value());
+  };
+  EXPECT_THAT(text("1", "1000", " const"), HasSubstr("split j 9 1 7 16"));
+  EXPECT_THAT(text("1", "650", " const"), HasSubstr("split j 10 1 5 13")) << "41 is a prime";
+  EXPECT_THAT(text("20", "2600", " const"), HasSubstr("split j 163 1 1 16"));
+  EXPECT_THAT(text("20", "2600", ""), HasSubstr("split j 100 1 2 13"));
+}
+
 // One loop over all elements: its steps keep the array flat to whoever simplifies the index.
 TEST(Default, FlatLoopsStayFlat) {
   for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
