@@ -123,7 +123,10 @@ bool SpreadsLocals(LoopKind kind) {
   return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
 }
 
-bool Concurrent(LoopKind kind) { return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled; }
+// A tensor loop is what it is by rules of its own (ir/tensor_product.h).
+bool Concurrent(LoopKind kind) {
+  return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled && kind != LoopKind::kTensor;
+}
 
 // Kinds of the loops around a statement.
 struct Around {

@@ -54,14 +54,9 @@ class GpuPlainRule : public Rule {
     std::vector<std::string> spatial, reduce;
     for (const Axis& axis : stage_.view.spatial) spatial.push_back(axis.loop);
     for (const Axis& axis : stage_.view.reduce) reduce.push_back(axis.loop);
-    std::string epilogue = stage_.epilogue;
+    std::string epilogue;
     if (!reduce.empty()) {
-      if (epilogue.empty()) {
-        HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {stage_.view.block, "local"}));
-        epilogue = stage_.view.block + ".copy";
-      } else {
-        HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {stage_.view.block, "local"}));
-      }
+      HEDDLE_ASSIGN_OR_RETURN(epilogue, out.Accumulate(stage_.view.block, stage_.epilogue));
     }
     HEDDLE_ASSIGN_OR_RETURN(const std::string fused, FuseAll(spatial, out));
     const int64_t extent = ExtentOf(out, fused);

@@ -38,13 +38,7 @@ class GpuRowRule : public Rule {
     std::vector<std::string> rows;
     for (size_t k = 0; k < spatial; ++k) rows.push_back(absl::StrCat(block, ".merge.", k));
     HEDDLE_ASSIGN_OR_RETURN(const std::string row, FuseAll(rows, out));
-    std::string epilogue = stage_.epilogue;
-    if (epilogue.empty()) {
-      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {block, "local"}));
-      epilogue = block + ".copy";
-    } else {
-      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {block, "local"}));
-    }
+    HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, row}));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {block + ".rf", row}));
     HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {row, "blockIdx.x"}));

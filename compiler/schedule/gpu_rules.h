@@ -54,6 +54,18 @@ absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand
 // ResourceExhausted where a block of threads asks for more shared memory than there is.
 absl::Status CheckShared(int64_t bytes, const ir::TargetInfo& target);
 
+// Where results are few and sums long, sums may be made in parts, each by blocks of its own; then a
+// thread for each result adds up its parts. The numbers of parts to choose from: those that divide
+// `pieces`, 1 first.
+std::vector<int64_t> PartsOf(const ReductionStage& stage, int64_t pieces,
+                             const ir::TargetInfo& target);
+// Cuts the sums along a reduce axis, whose extent `parts` divides. The stage of the parts: they are
+// one more spatial axis, the last, and it has no epilogue.
+absl::StatusOr<ReductionStage> CutSums(const ReductionStage& stage, size_t axis, int64_t parts,
+                                       Recorder& out);
+// Adds up the parts once they are scheduled, in the block that keeps the name and the epilogue.
+absl::Status AddUpParts(const ReductionStage& stage, const ir::TargetInfo& target, Recorder& out);
+
 // Fuses the loops, which stand one in the other; the name of the result. One loop stays as it is.
 absl::StatusOr<std::string> FuseAll(const std::vector<std::string>& loops, Recorder& out);
 // The loop's extent, 0 if there is none.

@@ -3,7 +3,8 @@
 // Loops, from outside: blocks (outer spatial loops, fused) | steps of the reduction | threads:
 // warps along the rows, warps along the columns, then a thread's place in its warp, 8 groups of 4 |
 // terms within a step | tiles of 16 x 8 of a warp | rows, columns and terms of one product. A
-// step's operands are fetched into shared memory by all threads.
+// step's operands are fetched into shared memory by all threads. Where results are few and sums
+// long, the sums may be made in parts.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -119,12 +120,17 @@ class GpuTensorRule : public Rule {
                       LargestDivisorUpTo(terms().extent / terms_, 2));
     unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
     fetch_ = knobs.Add(absl::StrCat("fetch bytes of ", Name()), {4, 8, kFetchBytes}, kFetchBytes);
+    std::vector<int64_t> parts = PartsOf(stage, terms().extent / terms_, target);
+    if (parts.size() > 1)
+      parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), std::move(parts), 1);
   }
 
   absl::Status Check(const Knobs& knobs, const Point& point) const override {
     const WarpSplit m = RowsAt(knobs, point), n = ColumnsAt(knobs, point);
     if (RowTiles() % (m.warps * m.tiles) != 0 || ColumnTiles() % (n.warps * n.tiles) != 0)
       return absl::FailedPreconditionError("the tiles of a block do not divide the result");
+    if (terms().extent / terms_ / PartsAt(knobs, point) % knobs.Value(point, step_) != 0)
+      return absl::FailedPreconditionError("steps do not divide the parts of the sums");
     return CheckLimits(m, n);
   }
 
@@ -149,6 +155,11 @@ class GpuTensorRule : public Rule {
     return {knobs.Value(point, column_warps_), knobs.Value(point, column_tiles_)};
   }
 
+  int64_t PartsAt(const Knobs& knobs, const Point& point) const {
+    return parts_ < 0 ? 1 : knobs.Value(point, parts_);
+  }
+
+  absl::Status ApplyInParts(const Knobs& knobs, const Point& point, Recorder& out) const;
   absl::Status CheckLimits(const WarpSplit& m, const WarpSplit& n) const;
   std::pair<WarpSplit, WarpSplit> Preferred() const;
   absl::Status SplitAll(const WarpSplit& m, const WarpSplit& n, int64_t step, Loops& loops,
@@ -163,6 +174,7 @@ class GpuTensorRule : public Rule {
   int64_t terms_;  // of one product
   int row_warps_ = -1, row_tiles_ = -1, column_warps_ = -1, column_tiles_ = -1;
   int step_ = -1, unroll_ = -1, fetch_ = -1;
+  int parts_ = -1;  // -1: sums are not cut
 };
 
 absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) const {
@@ -240,17 +252,22 @@ absl::Status GpuTensorRule::SplitAll(const WarpSplit& m, const WarpSplit& n, int
   return absl::OkStatus();
 }
 
+absl::Status GpuTensorRule::ApplyInParts(const Knobs& knobs, const Point& point,
+                                         Recorder& out) const {
+  GpuTensorRule part = *this;
+  part.parts_ = -1;
+  HEDDLE_ASSIGN_OR_RETURN(
+      part.stage_, CutSums(stage_, static_cast<size_t>(axes_.terms), PartsAt(knobs, point), out));
+  HEDDLE_RETURN_IF_ERROR(part.Apply(knobs, point, out));
+  return AddUpParts(stage_, target_, out);
+}
+
 absl::Status GpuTensorRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
   HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
+  if (PartsAt(knobs, point) > 1) return ApplyInParts(knobs, point, out);
   const WarpSplit m = RowsAt(knobs, point), n = ColumnsAt(knobs, point);
   if (axes_.operand == ir::DType::kF32) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kTf32, {Name()}));
-  std::string epilogue = stage_.epilogue;
-  if (epilogue.empty()) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {Name(), "local"}));
-    epilogue = Name() + ".copy";
-  } else {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {Name(), "local"}));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(Name(), stage_.epilogue));
   Loops loops;
   HEDDLE_RETURN_IF_ERROR(SplitAll(m, n, knobs.Value(point, step_), loops, out));
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, loops.block}));

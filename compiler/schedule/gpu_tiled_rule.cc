@@ -4,8 +4,7 @@
 // (fused) | the reduction within a step | virtual threads | register tile. A step's operands are
 // fetched into shared memory by all threads. Neighbouring threads hold neighbouring register tiles;
 // virtual threads repeat that pattern at a distance, so that their accesses stay close together.
-// Where results are few and sums long, the sums may be cut into parts, each made by blocks of its
-// own; then a thread for each result adds up its parts.
+// Where results are few and sums long, the sums may be made in parts.
 #include <algorithm>
 #include <set>
 
@@ -24,9 +23,6 @@ constexpr int64_t kMaxStep = 64;
 constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresses need the rest
 constexpr int64_t kMinThreads = 32;
 constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
-constexpr int64_t kMaxParts = 16;            // of a sum
-constexpr int64_t kMinPartedTerms = 128;
-constexpr int64_t kUsualBlock = 64 * 64;  // results of a block that reuses well what it reads
 
 // What splits an extent well: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
@@ -187,17 +183,10 @@ void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
 }
 
 void GpuTiledRule::AddPartsKnob(Knobs& knobs) {
-  int64_t results = 1, terms = 1;
-  for (const Axis& axis : spatial()) results *= axis.extent;
   for (size_t k = 0; k < reduce().size(); ++k) {
-    terms *= reduce()[k].extent;
     if (reduce()[k].extent > reduce()[parts_axis_].extent) parts_axis_ = k;
   }
-  if (terms < kMinPartedTerms || results > kUsualBlock * target_.multiprocessors) return;
-  std::vector<int64_t> values;
-  for (int64_t parts = 1; parts <= kMaxParts; parts *= 2) {
-    if (reduce()[parts_axis_].extent % parts == 0) values.push_back(parts);
-  }
+  std::vector<int64_t> values = PartsOf(stage_, reduce()[parts_axis_].extent, target_);
   if (values.size() > 1)
     parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), std::move(values), 1);
 }
@@ -275,36 +264,15 @@ absl::Status GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits, con
   return out.Do(Primitive::kReorder, order);
 }
 
-// The parts are one more axis of results, which blocks are along; the block that adds them up keeps
-// the name and the epilogue.
 absl::Status GpuTiledRule::ApplyInParts(const Knobs& knobs, const Point& point,
                                         Recorder& out) const {
-  const Axis& axis = reduce()[parts_axis_];
-  const int64_t parts = PartsAt(knobs, point);
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {axis.loop}, {parts, axis.extent / parts}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kRfactor, {Name(), axis.loop + ".0"}));
   GpuTiledRule part = *this;
   part.parts_ = -1;
-  part.stage_.epilogue.clear();
-  part.stage_.view.block = Name() + ".rf";
-  part.stage_.view.reduce[parts_axis_] = {axis.loop + ".1", nullptr, axis.extent / parts};
-  part.stage_.view.spatial.push_back({axis.loop + ".0", nullptr, parts});
+  HEDDLE_ASSIGN_OR_RETURN(part.stage_, CutSums(stage_, parts_axis_, PartsAt(knobs, point), out));
   for (std::vector<int>* own : {&part.thread_knobs_, &part.virtual_knobs_, &part.tile_knobs_})
     own->push_back(-1);
   HEDDLE_RETURN_IF_ERROR(part.Apply(knobs, point, out));
-
-  const ir::Program program = out.program();  // keeps the block alive
-  HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(program.body, Name()));
-  ReductionStage sums;
-  sums.block = &path.block();
-  sums.epilogue = stage_.epilogue;
-  if (!ViewStage(path, &sums.view))
-    return absl::FailedPreconditionError("the sums of the parts are in no plain nest");
-  Knobs own;
-  const std::unique_ptr<Rule> plain = MakeGpuPlain(sums, 0, target_, own);
-  Point preferred;
-  for (const Knob& knob : own.all()) preferred.push_back(knob.preferred);
-  return plain->Apply(own, preferred, out);
+  return AddUpParts(stage_, target_, out);
 }
 
 absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
@@ -316,13 +284,7 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
     threads *= split.threads;
     accumulators *= split.virtual_threads * split.tile;
   }
-  std::string epilogue = stage_.epilogue;
-  if (epilogue.empty()) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {Name(), "local"}));
-    epilogue = Name() + ".copy";
-  } else {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {Name(), "local"}));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(Name(), stage_.epilogue));
   Loops loops;
   HEDDLE_RETURN_IF_ERROR(SplitAll(splits, knobs, point, loops, out));
   HEDDLE_ASSIGN_OR_RETURN(const std::string thread, FuseAll(loops.threads, out));

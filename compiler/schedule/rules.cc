@@ -22,6 +22,16 @@ absl::Status Recorder::Do(Primitive primitive, std::vector<std::string> names,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> Recorder::Accumulate(const std::string& reduction,
+                                                 const std::string& epilogue) {
+  if (epilogue.empty()) {
+    HEDDLE_RETURN_IF_ERROR(Do(Primitive::kCacheWrite, {reduction, "local"}));
+    return reduction + ".copy";
+  }
+  HEDDLE_RETURN_IF_ERROR(Do(Primitive::kSetScope, {reduction, "local"}));
+  return epilogue;
+}
+
 int64_t LanesOf(const ir::TargetInfo& target, ir::DType dtype) {
   return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));
 }

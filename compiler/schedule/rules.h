@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "compiler/schedule/access.h"
@@ -42,6 +43,9 @@ class Recorder {
   explicit Recorder(ir::Program program) : program_(std::move(program)) {}
   absl::Status Do(Primitive primitive, std::vector<std::string> names,
                   std::vector<int64_t> ints = {});
+  // Keeps what a reduction accumulates in registers. The block that takes it out of there: its
+  // epilogue, or a copy of its own where that is empty.
+  absl::StatusOr<std::string> Accumulate(const std::string& reduction, const std::string& epilogue);
   const ir::Program& program() const { return program_; }
   const Trace& trace() const { return trace_; }
 

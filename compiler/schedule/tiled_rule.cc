@@ -227,13 +227,7 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
   HEDDLE_RETURN_IF_ERROR(decisions_.Check(decided));
   const std::string& block = stage_.view.block;
   HEDDLE_RETURN_IF_ERROR(PackConstants(decided, out));
-  std::string epilogue = stage_.epilogue;
-  if (epilogue.empty()) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {block, "local"}));
-    epilogue = block + ".copy";
-  } else {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {block, "local"}));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
   Loops loops;
   HEDDLE_RETURN_IF_ERROR(SplitAll(decided, loops, out));
   // A tile is finished in its middle loop; with blocks of the reduction, all middle tiles are at

@@ -336,13 +336,7 @@ absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder&
   const Decided decided = Decide(knobs, point);
   HEDDLE_RETURN_IF_ERROR(Check(decided));
   const std::string& block = stage_.view.block;
-  std::string epilogue = stage_.epilogue;
-  if (epilogue.empty()) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kCacheWrite, {block, "local"}));
-    epilogue = block + ".copy";
-  } else {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {block, "local"}));
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
   Loops loops;
   HEDDLE_RETURN_IF_ERROR(SplitAll(decided, &loops, out));
   HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, loops.patches}));
