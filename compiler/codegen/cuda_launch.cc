@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/ir/fetch.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
 
@@ -192,10 +193,7 @@ absl::Status CudaLaunch::Emit(const Stmt& s) {
 }
 
 absl::Status CudaLaunch::Visit(const Stmt& s) {
-  const For* around = As<For>(s);
-  const bool fetch = staged_ && !in_fetch_ &&
-                     (As<If>(s) || (around && IsGpuThread(around->kind))) && StoresShared(s);
-  if (!fetch) return VisitAny(s);
+  if (!staged_ || in_fetch_ || !IsFetch(s)) return VisitAny(s);
   in_fetch_ = true;
   HEDDLE_RETURN_IF_ERROR(VisitAny(s));
   in_fetch_ = false;

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/codegen/interpreter_compiler.h"
+#include "compiler/ir/fetch.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/visit.h"
@@ -276,11 +277,7 @@ void BytecodeCompiler::StoreElement(const ir::Buffer& buffer, const Address& add
 // ---- Statements ----
 
 absl::Status BytecodeCompiler::Visit(const ir::Stmt& s) {
-  const auto* around = ir::As<ir::For>(s);
-  const bool fetch = options_.check_races && !in_fetch_ &&
-                     (ir::As<ir::If>(s) || (around && ir::IsGpuThread(around->kind))) &&
-                     ir::StoresShared(s);
-  if (!fetch) return VisitAny(s);
+  if (!options_.check_races || in_fetch_ || !ir::IsFetch(s)) return VisitAny(s);
   in_fetch_ = true;
   HEDDLE_RETURN_IF_ERROR(VisitAny(s));
   in_fetch_ = false;

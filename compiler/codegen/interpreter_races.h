@@ -1,6 +1,7 @@
 // The race detector of the interpreter: two threads of a GPU launch touch one element without a
-// barrier between them, and at least one of them writes. Iterations run one after the other, so a
-// missing barrier gives the right result here; on a GPU it would not.
+// barrier between them, and at least one of them writes. So does one thread with what it fetched
+// itself: copies may be made behind its back. Iterations run one after the other, so a missing
+// barrier gives the right result here; on a GPU it would not.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +17,18 @@ class RaceDetector {
   // in particular, as what no loop of the axis encloses may be shared out among its threads.
   void SetAxis(int axis, int64_t value) {
     position_[axis] = value;
-    if (axis < 3) ++interval_, come_ = fetch_;  // another block, or another iteration of it
+    if (axis < 3) ++interval_, come_ = fetch_ - 1;  // another block, or another iteration of it
     thread_ = (position_[3] + 1) + ((position_[4] + 1) << 20) + ((position_[5] + 1) << 40);
     block_ = position_[0] + (position_[1] << 32) + (position_[2] << 48);
   }
   // All fetches but the last `late` have come.
   void Barrier(int late) {
     ++interval_;
-    come_ = late == 0 ? fetch_ : fetch_ - 1 - late;
+    come_ = fetch_ - 1 - late;
   }
   void EndFetch() { ++fetch_; }
   // A launch begins or ends.
-  void NewLaunch() { ++interval_, ++launch_, come_ = fetch_; }
+  void NewLaunch() { ++interval_, ++launch_, come_ = fetch_ - 1; }
 
   // One buffer. `shared` memory is watched within a block between barriers, `global` memory also
   // between blocks of a launch, and an element of a `local` buffer belongs to one thread.
@@ -78,7 +79,8 @@ class RaceDetector {
   bool Conflicts(const Watch& watch, const Watch::Side& side) const {
     if (side.interval == Interval(watch) && (side.many_threads || side.thread != thread_))
       return true;
-    if (watch.scope_ == ir::Scope::kShared && side.fetch > come_ && side.thread != thread_)
+    // Within a fetch a thread has what it wrote: that is no copy made behind its back.
+    if (watch.scope_ == ir::Scope::kShared && side.fetch > come_ && side.fetch < fetch_)
       return true;
     return watch.scope_ == ir::Scope::kGlobal && side.launch == launch_ &&
            (side.many_blocks || side.block != block_);

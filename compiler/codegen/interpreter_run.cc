@@ -67,8 +67,10 @@ class Machine {
         return absl::InternalError("interpreter: " + ElementName(Buffer(), fault_element_) +
                                    " is read before it is written");
       case Fault::kRace:
-        return absl::InternalError("interpreter: " + ElementName(Buffer(), fault_element_) +
-                                   " is touched by two threads without a barrier between them");
+        return absl::InternalError(
+            "interpreter: " + ElementName(Buffer(), fault_element_) +
+            " is touched by two threads, or fetched and touched, without a barrier "
+            "between");
       case Fault::kSteps:
         return absl::DeadlineExceededError("interpreter: more than " +
                                            std::to_string(options_.max_steps) + " stores");

@@ -26,8 +26,10 @@ TEST(Races, SharedMemoryReversed) {
       for t in 8 threadIdx.x { s[t] = x[b, t] } )";
   const std::string after = R"( for u in 8 threadIdx.x { y[b, u] = s[(7 - u)] } } } })";
   EXPECT_EQ(Races(before + "barrier" + after), "");
-  EXPECT_EQ(Races(before + after),
-            "interpreter: s[7] is touched by two threads without a barrier between them");
+  EXPECT_EQ(
+      Races(before + after),
+      "interpreter: s[7] is touched by two threads, or fetched and touched, without a barrier "
+      "between");
 }
 
 // Each iteration fills the memory anew: the barrier at the end keeps it from those who still read.
@@ -87,15 +89,36 @@ TEST(Races, LaunchesFollowEachOther) {
 
 // What no thread loop encloses may be shared out among threads: it is not even of the first alone.
 TEST(Races, NobodyInParticular) {
-  const auto program = [](const std::string& barrier, const std::string& extent) {
-    return R"(program p(x: f32[4]) -> (y: f32[1]) {
-      for b in 1 blockIdx.x { alloc s: f32[4] shared {
-        for t in )" +
-           extent + " threadIdx.x { s[t] = x[t] } " + barrier + " y[0] = s[0] } } }";
+  const auto program = [](const std::string& barrier) {
+    return "program p(x: f32[4]) -> (y: f32[1]) { for b in 1 blockIdx.x { alloc s: f32[4] shared { "
+           "for t in 4 threadIdx.x { s[t] = x[t] } " +
+           barrier + " y[0] = s[0] } } }";
   };
-  EXPECT_EQ(Races(program("barrier", "4")), "");
-  EXPECT_NE(Races(program("", "4")), "");
-  EXPECT_EQ(Races(program("", "1")), "");
+  EXPECT_EQ(Races(program("barrier")), "");
+  EXPECT_NE(Races(program("")), "");
+}
+
+// What a thread fetches may come behind its back: it waits for that, too, but not within the fetch.
+TEST(Races, OwnFetchesMayComeLate) {
+  const auto program = [](const std::string& barrier, const std::string& element) {
+    return R"(program p(x: f32[2, 8]) -> (y: f32[8]) {
+      for b in 1 blockIdx.x { alloc s: f32[2, 8] shared {
+        for t in 8 threadIdx.x { s[0, t] = x[0, t] }
+        for u in 8 threadIdx.x { s[1, u] = x[1, u] } )" +
+           barrier + " for v in 8 threadIdx.x { y[v] = s[" + element + ", v] } } } }";
+  };
+  EXPECT_EQ(Races(program("barrier 1", "0")), "");
+  EXPECT_NE(Races(program("barrier 1", "1")), "");
+  EXPECT_NE(Races(program("barrier 2", "0")), "");
+  EXPECT_EQ(Races(program("barrier", "1")), "");
+  EXPECT_NE(Races(program("", "1")), "");
+  // A loop of one thread is a fetch like others.
+  EXPECT_NE(Races(R"(program p(x: f32[4]) -> (y: f32[1]) { for b in 1 blockIdx.x {
+      alloc s: f32[4] shared { for t in 1 threadIdx.x { s[t] = x[t] } y[0] = s[0] } } })"),
+            "");
+  EXPECT_EQ(Races(R"(program p(x: f32[8]) -> (y: f32[8]) { for b in 1 blockIdx.x {
+      alloc s: f32[8] shared { for t in 8 threadIdx.x { s[t] = x[t] y[t] = s[t] } } } })"),
+            "");
 }
 
 // The first thread runs what no thread loop encloses.
