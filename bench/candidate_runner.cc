@@ -98,6 +98,7 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
     }
     codegen::Artifact artifact = Unpack(*artifacts[i]);
     artifact.winograd = UsesWinograd(traces[i]);
+    artifact.tf32 = UsesTf32(traces[i]);
     const absl::StatusOr<Measurement> found = bench->Run(artifact);
     if (absl::IsAborted(found.status())) _exit(4);  // this process can use the GPU no more
     if (!found.ok()) return found.status();

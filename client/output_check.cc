@@ -16,7 +16,6 @@
 #include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
 #include "compiler/ir/fold.h"
-#include "compiler/ir/target.h"
 
 namespace heddle::client {
 
@@ -41,9 +40,16 @@ double RelativeError(const std::vector<double>& found, const std::vector<double>
   return difference == 0 ? 0 : difference / std::max(scale, 1e-30);
 }
 
-bool HasWinograd(const runtime::Manifest& manifest) {
+// Whether some kernel is of that kind.
+bool Has(const runtime::Manifest& manifest, bool runtime::KernelSpec::*kind) {
   return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
-                     [](const runtime::KernelSpec& k) { return k.winograd; });
+                     [kind](const runtime::KernelSpec& k) { return k.*kind; });
+}
+bool HasWinograd(const runtime::Manifest& manifest) {
+  return Has(manifest, &runtime::KernelSpec::winograd);
+}
+bool HasTf32(const runtime::Manifest& manifest) {
+  return Has(manifest, &runtime::KernelSpec::tf32);
 }
 
 }  // namespace
@@ -82,9 +88,8 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
 }
 
 double OutputTolerance(const runtime::Manifest& manifest, const std::string& dtype) {
-  const absl::StatusOr<ir::Target> target = ir::ParseTarget(manifest.target);
   const codegen::Tolerance tolerance =
-      codegen::ToleranceFor(HasWinograd(manifest), target.ok() && target->tf32);
+      codegen::ToleranceFor(HasWinograd(manifest), HasTf32(manifest));
   const std::optional<ir::DType> type = ir::DTypeFromName(dtype);
   return type ? codegen::Stored(*type, tolerance).relative : tolerance.relative;
 }
@@ -120,7 +125,9 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                                                        options.check, expected->size(),
                                                        executor.manifest().outputs.size())));
   }
-  const bool winograd = HasWinograd(executor.manifest());
+  const char* kinds = HasTf32(executor.manifest())       ? ", with tf32 kernels"
+                      : HasWinograd(executor.manifest()) ? ", with Winograd kernels"
+                                                         : "";
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
@@ -143,8 +150,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                              .dump());
     } else {
       fmt::print("{}: relative error {:.2e} against the interpreter ({} {:.0e}{})\n", spec.name,
-                 error, error <= tolerance ? "within" : "OVER", tolerance,
-                 winograd ? ", with Winograd kernels" : "");
+                 error, error <= tolerance ? "within" : "OVER", tolerance, kinds);
     }
   }
   if (!good) return Fail(absl::InternalError("the module's result differs from the interpreter's"));

@@ -116,6 +116,7 @@ class KernelTable {
       if (program.ok() || choice == ScheduleChoice::kNaive) {
         spec->schedule = internal::Name(choice);
         spec->winograd = program.ok() && program->winograd;
+        spec->tf32 = program.ok() && program->tf32;
         spec->record_ms = tuned ? record->second.median_ns / 1e6 : 0;
         return program;
       }

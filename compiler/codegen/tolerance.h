@@ -45,16 +45,22 @@ inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
 // Products of f32 rounded to tf32 (a target's -tf32=on). Rounding to 11 bits moves each factor by
 // at most 2^-11, 2^-11 / 3 in the root of the mean square or so, and a product by about 2.5e-4 of
-// its size. Of inputs in [-1, 1] a product's size is 1/3, so a sum of K is off by 8e-5
-// sqrt(K): 5.6e-3 for the longest here, 4608; of ten million elements the worst are off by five
-// times that, 2.8e-2, of results that reach 100. Products of f16 and bf16 are exact in f32, sums
-// are rounded as f32 is: their tolerance is the direct one.
-inline constexpr Tolerance kTf32Tolerance = {1e-3, 3e-2};
+// its size. Of inputs in [-1, 1] a product's size is 1/3, so a sum of K terms is off by 8e-5
+// sqrt(K); of ten million elements the worst are off by five times that, and a bit is left: 3e-2 of
+// the longest sums here, 4608, whose results reach 100. Products of f16 and bf16 are exact in f32,
+// sums are rounded as f32 is: their tolerance is the direct one.
+inline Tolerance Tf32Tolerance(int64_t terms) {
+  return {1e-3, 4.5e-4 * std::sqrt(static_cast<double>(terms))};
+}
 
-// Of a kernel or, with any such kernel in it, of a model. A model's outputs are compared by
-// `relative` alone, relative to the largest magnitude of the output.
-inline constexpr Tolerance ToleranceFor(bool winograd, bool tf32 = false) {
-  return tf32 ? kTf32Tolerance : winograd ? kWinogradTolerance : kDirectTolerance;
+// The terms of a naive program's longest sum.
+int64_t LongestSum(const ir::Program& program);
+
+// Of a kernel, `terms` being those of its longest sum, which matter to tf32 alone; or, with any
+// such kernel in it, of a model, whose outputs are compared by `relative` alone, relative to the
+// largest magnitude of the output.
+inline Tolerance ToleranceFor(bool winograd, bool tf32 = false, int64_t terms = 1) {
+  return tf32 ? Tf32Tolerance(terms) : winograd ? kWinogradTolerance : kDirectTolerance;
 }
 
 // Numbers stored as 16-bit floats that differ by what f32 allows may round to neighbours: a unit of

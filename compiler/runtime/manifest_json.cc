@@ -5,7 +5,7 @@
 //   inputs, outputs: [{"name", "dtype", "shape"}]
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
-//              "winograd", "untouched_bytes", "launches"}]; "launches" for GPUs only:
+//              "winograd", "tf32", "untouched_bytes", "launches"}]; "launches" for GPUs only:
 //             [{"symbol", "grid", "block", "static_shared_bytes", "dynamic_shared_bytes",
 //               "arguments", "registers", "local_bytes"}], each argument [buffer, workspace offset]
 //
@@ -71,6 +71,7 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"schedule", k.schedule},
                      {"record_ms", Finite(k.record_ms)},
                      {"winograd", k.winograd},
+                     {"tf32", k.tf32},
                      {"untouched_bytes", k.untouched_bytes}});
     if (!k.launches.empty()) array.back()["launches"] = LaunchesJson(k.launches);
   }
@@ -218,6 +219,7 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     fields.Read("schedule", &k.schedule);
     fields.Read("record_ms", &k.record_ms);
     fields.Read("winograd", &k.winograd);
+    if (item.contains("tf32")) fields.Read("tf32", &k.tf32);
     if (item.contains("untouched_bytes")) fields.Read("untouched_bytes", &k.untouched_bytes);
     if (item.contains("launches")) k.launches = ReadLaunches(fields.Array("launches"), error);
   }

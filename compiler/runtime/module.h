@@ -50,6 +50,7 @@ struct KernelSpec {
   bool winograd = false;  // computed in Winograd's form, which is less exact than the direct one
   int64_t untouched_bytes = 0;  // of its inputs: what a call does not read, as of a table looked up
   std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
+  bool tf32 = false;                  // computed with f32 rounded to tf32: less exact, too
 };
 
 struct CallSpec {
