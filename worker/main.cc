@@ -44,6 +44,14 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
 }
 
+// Where this user's caches are.
+std::string DefaultCodeCache() {
+  const char* caches = std::getenv("XDG_CACHE_HOME");
+  if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/code";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/code" : "off";
+}
+
 // Until a signal comes; false when `limit_s` passes first.
 bool WaitForSignal(const sigset_t& signals, int limit_s) {
   const timespec limit{.tv_sec = limit_s, .tv_nsec = 0};
@@ -65,6 +73,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> device_slots;
   std::vector<std::string> gpus;
   int gpu_clock_mhz = 0;
+  std::string code_cache = DefaultCodeCache();
   int grace_s = 5;
   bool verbose = false;
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
@@ -82,6 +91,9 @@ int main(int argc, char** argv) {
                  "GPUs to profile on, each a slot of its own: cuda:0, several by ','");
   app.add_option("--gpu-clock", gpu_clock_mhz,
                  "Hold the GPUs' clock at so many MHz while this runs (needs the right to)");
+  app.add_option("--code-cache", code_cache, "Folder that keeps compiled GPU code; 'off': none")
+      ->envname("HEDDLE_CODE_CACHE")
+      ->capture_default_str();
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
   app.add_option("--memory-limit", options.runner.memory_limit_bytes, "Bytes a stage may use")
@@ -123,6 +135,8 @@ int main(int argc, char** argv) {
   std::string nvrtc, complaint;
   if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc, &complaint); found.ok()) {
     options.builds_cuda = true;
+    // For the children, which compile.
+    setenv("HEDDLE_CODE_CACHE", code_cache == "off" ? "" : code_cache.c_str(), /*overwrite=*/1);
     spdlog::debug("builds for cuda targets with {}", nvrtc);
     if (!complaint.empty()) spdlog::warn("{}", complaint);
   } else if (!cpu_slots.empty()) {

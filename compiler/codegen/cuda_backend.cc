@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/codegen/code_cache.h"
 #include "compiler/codegen/cuda_emitter.h"
 #include "compiler/codegen/cuda_prelude.h"
 #include "compiler/codegen/gpu_arch.h"
@@ -57,6 +60,20 @@ void ReadReport(const std::string& log, Artifact* artifact) {
   }
 }
 
+// From the cache, if it is there.
+absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& source,
+                                       const std::vector<std::string>& options) {
+  const std::optional<CodeCache> cache = CodeCache::Open();
+  if (!cache) return nvrtc.Compile(source, options);
+  const std::string key = absl::StrCat(nvrtc.Version(), " ", nvrtc.File(), "\n",
+                                       absl::StrJoin(options, " "), "\n", source);
+  if (std::optional<CodeCache::Code> code = cache->Find(key))
+    return Nvrtc::Result{std::move(code->cubin), std::move(code->log)};
+  HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result, nvrtc.Compile(source, options));
+  cache->Put(key, {result.cubin, result.log});
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
@@ -92,8 +109,9 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered,
         absl::StrCat(nvrtc->Version(), " of this machine does not know ", target.cpu));
   }
   HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result,
-                          nvrtc->Compile(source, {"-arch=" + target.cpu, "-std=c++17", "-w",
-                                                  "--ptxas-options=-v", "-default-device"}));
+                          Compiled(*nvrtc, source,
+                                   {"-arch=" + target.cpu, "-std=c++17", "-w", "--ptxas-options=-v",
+                                    "-default-device"}));
   if (options.log) *options.log = result.log;
   ReadReport(result.log, &artifact);
   artifact.shared_object = std::move(result.cubin);

@@ -1,5 +1,6 @@
 // Lowered loop programs to machine code for NVIDIA GPUs: CUDA C++ (cuda_emitter.h), compiled to a
 // cubin by NVRTC (nvrtc.h), which is loaded when first needed. No GPU and no driver is needed.
+// Where HEDDLE_CODE_CACHE names a folder, code is kept there by what it was compiled from.
 //
 // A program is a list of launches. Each outermost `blockIdx` nest of its body is one; what stands
 // outside of such nests is one launch of a single thread. Allocations outside of them lie in the

@@ -48,6 +48,7 @@ HD i64 h_f2i64(double x) {
 }
 HD signed char h_toi8(double x) { return (signed char)h_f2i(x, -128, 127); }
 HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
+HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
 // Copies from global to shared memory behind the thread's back, zeros where it is not `on`.
 HD void h_async4(void* to, const void* from, bool on) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
@@ -93,6 +94,7 @@ HD unsigned h_tf32(unsigned v) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(v)));
   return r;
 }
+HD unsigned h_word(const void* two_halves) { return *(const unsigned*)two_halves; }
 HD unsigned h_pair(unsigned short low, unsigned short high) {
   return (unsigned)low | (unsigned)high << 16;
 }
@@ -131,7 +133,6 @@ HD void h_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); 
 template <int n> HD void h_async_wait_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
-HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }
 )cuda";
 
 }  // namespace heddle::codegen

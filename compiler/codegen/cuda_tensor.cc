@@ -223,7 +223,7 @@ class TensorNestEmitter {
                      absl::StrCat("(h_lane % 4 * ", numbers_, " + ", first + n, ")"));
     };
     if (numbers_ == 1) return absl::StrCat("__float_as_uint(", at(0), ")");
-    if (s.RowsAt(numbers_)) return absl::StrCat("*(const unsigned*)&", at(0));
+    if (s.RowsAt(numbers_)) return absl::StrCat("h_word(&", at(0), ")");
     return absl::StrCat("h_pair(", at(0), ".x, ", at(1), ".x)");
   }
 

@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -144,6 +145,13 @@ std::string Nvrtc::Version() const {
   int major = 0, minor = 0;
   api_->version(&major, &minor);
   return absl::StrCat("NVRTC ", major, ".", minor);
+}
+
+std::string Nvrtc::File() const {
+  Dl_info found{};
+  std::error_code error;
+  if (dladdr(reinterpret_cast<void*>(api_->version), &found) == 0) return "";
+  return std::filesystem::canonical(found.dli_fname, error);
 }
 
 std::string Nvrtc::Complaint() const {

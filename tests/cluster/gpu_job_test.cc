@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "absl/time/clock.h"
 #include "client/service_client.h"
@@ -24,6 +27,7 @@ constexpr char kTarget[] = "cuda -arch=sm_90";
 class GpuJobTest : public ::testing::Test {
  protected:
   GpuJobTest() : limit_(absl::Now() + kLimit) {
+    setenv("HEDDLE_CODE_CACHE", cluster_.File("code").c_str(), 1);
     cluster_.StartTracker();
     cluster_.StartWorker();
     cluster_.StartScheduler();
@@ -60,6 +64,11 @@ class GpuJobTest : public ::testing::Test {
     return job;
   }
 
+  static std::string Contents(const std::string& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
   MiniCluster cluster_;
   std::unique_ptr<ServiceClient> client_;
   const absl::Time limit_;
@@ -77,14 +86,18 @@ TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
     EXPECT_EQ(task.first_error(), "") << "a candidate did not build";
     EXPECT_THAT(task.doing(), HasSubstr("no device of key"));
   }
+  EXPECT_FALSE(std::filesystem::is_empty(cluster_.File("code"))) << "the worker keeps its code";
   // Then somebody brings a GPU: one that answers every launch with an error that ends the process
   // (tests/runtime/fake_cuda.h). What was built goes there; candidates fail, each in a child of its
-  // own, and the worker stays.
+  // own, and the worker stays. It holds the GPU's clock until it ends.
   setenv(runtime::kCudaDriverVariable, HEDDLE_BIN_DIR "/../lib/libheddle_fake_cuda.so", 1);
   setenv("HEDDLE_FAKE_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
+  setenv("HEDDLE_NVML", HEDDLE_BIN_DIR "/../lib/libheddle_fake_nvml.so", 1);
+  const std::string clocks = cluster_.File("clocks.log");
+  setenv("HEDDLE_FAKE_NVML_LOG", clocks.c_str(), 1);
   Process gpu;
   gpu.Start({HEDDLE_BIN_DIR "/heddle-worker", "--tracker", cluster_.tracker_address(), "--id", "g",
-             "--profile", "cuda:0"},
+             "--profile", "cuda:0", "--gpu-clock", "1200"},
             cluster_.File("worker.log"));
   v1::Job tried;
   while (absl::Now() < limit_ && tried.trials() <= job.trials() + 1) {
@@ -98,6 +111,9 @@ TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
     EXPECT_THAT(task.first_error(), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   }
   EXPECT_TRUE(gpu.Running());
+  EXPECT_EQ(Contents(clocks), "lock 1200 1200\n");
+  EXPECT_EQ(gpu.Terminate(), 0);
+  EXPECT_EQ(Contents(clocks), "lock 1200 1200\nunlock\n");
 }
 
 }  // namespace

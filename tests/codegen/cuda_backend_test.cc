@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "bench/gpu_conformance.h"
 #include "compiler/codegen/cuda_backend.h"
 #include "compiler/codegen/gpu_arch.h"
 #include "compiler/compile.h"
@@ -71,6 +70,25 @@ TEST(Barriers, EveryOneIsNeeded) {
   }
 }
 
+// The conformance suite with race detection: as it is no case has one, without a barrier each has.
+TEST(Barriers, ConformanceCasesNeedEveryOne) {
+  int all = 0;
+  for (const bench::ConformanceText& text : bench::ConformanceTexts()) {
+    const ir::Program program = Parsed(text.text, ir::Level::kScheduled);
+    const auto lowered = LowerForGpu(program, {});
+    ASSERT_TRUE(lowered.ok()) << text.name << lowered.status();
+    const absl::Status whole = CheckGpuProgram(program, *lowered, 1);
+    EXPECT_TRUE(whole.ok()) << text.name << whole;
+    for (int n = 0; n < Barriers(*lowered); ++n) {
+      const absl::Status status = CheckGpuProgram(program, WithoutBarrier(*lowered, n), 1);
+      EXPECT_NE(status.message().find("without a barrier"), absl::string_view::npos)
+          << text.name << " without barrier " << n << status;
+    }
+    all += Barriers(*lowered);
+  }
+  EXPECT_GE(all, 4);
+}
+
 TEST(Barriers, OneAnIterationForTwoBuffers) {
   const char* const program = R"(program p(x: f32[5, 8]) -> (y: f32[4, 8]) {
     for b in 1 blockIdx.x { alloc s: f32[2, 8] shared {
@@ -120,71 +138,32 @@ TEST(Barriers, NoneWhereNothingIsShared) {
 
 TEST(Cuda, ConformanceCasesCompile) {
   HEDDLE_NEEDS_NVRTC();
-  for (const auto& entry :
-       std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/tests/cases/conformance")) {
-    if (entry.path().extension() != ".ir") continue;
-    std::ostringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    const ir::Program program = Parsed(text.str(), ir::Level::kScheduled);
-    const auto lowered = LowerForGpu(program, {});
-    ASSERT_TRUE(lowered.ok()) << lowered.status();
-    for (const char* arch : {"sm_80", "sm_90"}) {
-      const absl::Status status = CompileForGpu({*lowered}, arch);
-      EXPECT_TRUE(status.ok()) << entry.path() << status;
-    }
+  std::vector<ir::Program> programs;
+  for (const bench::ConformanceText& text : bench::ConformanceTexts()) {
+    auto lowered = LowerForGpu(Parsed(text.text, ir::Level::kScheduled), {});
+    ASSERT_TRUE(lowered.ok()) << text.name << lowered.status();
+    programs.push_back(*std::move(lowered));
+  }
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    const absl::Status status = CompileForGpu(programs, arch);
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 
-// Every operator that the interpreter has, in every type.
+// Of every type, and every conversion.
 TEST(Cuda, OperatorsCompile) {
   HEDDLE_NEEDS_NVRTC();
   std::vector<ir::Program> programs;
-  for (const char* type : {"bool", "i8", "u8", "i32", "i64", "f32", "f64"}) {
-    const ir::DType dtype = *ir::DTypeFromName(type);
-    for (int k = 0; k <= static_cast<int>(ir::Op::kSelect); ++k) {
-      const auto op = static_cast<ir::Op>(k);
-      std::string call = absl::StrCat(std::string(ir::Name(op)), "(a[i], b[i], b[i])");
-      if (op == ir::Op::kSelect) {
-        call = "select((a[i] == b[i]), a[i], b[i])";
-      } else if (ir::Arity(op) == 1) {
-        call = absl::StrCat(std::string(ir::Name(op)), "(a[i])");
-      } else if (op == ir::Op::kMin || op == ir::Op::kMax || op == ir::Op::kPow) {
-        call = absl::StrCat(std::string(ir::Name(op)), "(a[i], b[i])");
-      } else {
-        call = absl::StrCat("(a[i] ", std::string(ir::Name(op)), " b[i])");
-      }
-      for (const char* result : {type, "bool"}) {
-        auto program = ir::Parse(absl::StrCat(
-            "program t", programs.size(), "(a: ", type, "[64], b: ", type, "[64]) -> (y: ", result,
-            "[64]) { for g in 2 blockIdx.x { for i0 in 32 threadIdx.x { for i1 in 1 {",
-            "block c(i < 64 spatial = ((g * 32) + i0)) { y[i] = ", call, " } } } } }"));
-        if (!program.ok() || !ir::Verify(*program).ok()) continue;
-        const auto lowered = LowerForGpu(*program, {});
-        ASSERT_TRUE(lowered.ok()) << lowered.status();
-        programs.push_back(*lowered);
-      }
-    }
-    (void)dtype;
+  for (const ir::Program& program : bench::OperatorPrograms()) {
+    auto lowered = LowerForGpu(program, {});
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    programs.push_back(*std::move(lowered));
   }
-  EXPECT_GT(programs.size(), 120u);
-  const absl::Status status = CompileForGpu(programs, "sm_80");
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-TEST(Cuda, ConvertsEveryTypeIntoEveryOther) {
-  HEDDLE_NEEDS_NVRTC();
-  std::vector<ir::Program> programs;
-  const std::vector<std::string> types = {"bool", "i8", "u8", "i32", "i64", "f32", "f64"};
-  for (const std::string& from : types) {
-    for (const std::string& to : types) {
-      programs.push_back(
-          Parsed(absl::StrCat("program t", programs.size(), "(a: ", from, "[8]) -> (y: ", to,
-                              "[8]) { for g in 1 blockIdx.x { ",
-                              "for i in 8 threadIdx.x { y[i] = ", to, "(a[i]) } } }")));
-    }
+  EXPECT_GT(programs.size(), 200u);
+  for (const char* arch : {"sm_80", "sm_90"}) {
+    const absl::Status status = CompileForGpu(programs, arch);
+    EXPECT_TRUE(status.ok()) << status;
   }
-  const absl::Status status = CompileForGpu(programs, "sm_90");
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(Cuda, DefaultSchedulesOfRealOperatorsCompile) {

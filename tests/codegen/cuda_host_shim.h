@@ -1,9 +1,11 @@
 // What CUDA C++ of ours means, on a CPU: each thread of a block is one here, blocks run one after
-// the other. Included by sources that cuda_on_host.cc makes; the pure functions of cuda_prelude.h
+// the other. Included by sources that host_code.cc makes; the pure functions of cuda_prelude.h
 // stand before it. Shared memory is static, as blocks do not overlap; asynchronous copies happen
-// when they are waited for, the latest that a GPU may do them.
+// when they are waited for, the latest that a GPU may do them. Vectors that are loaded or stored at
+// other places than multiples of their size are counted.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <cstring>
@@ -17,17 +19,45 @@ struct h_dim {
   unsigned x, y, z;
 };
 inline thread_local h_dim threadIdx, blockIdx;
+inline h_dim gridDim, blockDim;
+
+inline std::atomic<int> h_misaligned = 0;
+inline void h_aligned(const void* p, size_t bytes) {
+  h_misaligned += reinterpret_cast<uintptr_t>(p) % bytes != 0;
+}
+// Only memory is copied from, and assigned to. The types ask for no alignment, or the compiler
+// would take it for granted.
+#define H_VECTOR(type)                             \
+  type() = default;                                \
+  type(const type& memory) {                       \
+    h_aligned(&memory, sizeof memory);             \
+    std::memcpy(this, &memory, sizeof memory);     \
+  }                                                \
+  type& operator=(const type& variable) {          \
+    h_aligned(this, sizeof variable);              \
+    std::memcpy(this, &variable, sizeof variable); \
+    return *this;                                  \
+  }
 struct float2 {
   float x, y;
+  H_VECTOR(float2)
 };
 struct float4 {
   float x, y, z, w;
+  H_VECTOR(float4)
 };
 struct int2 {
   int x, y;
+  H_VECTOR(int2)
 };
 struct int4 {
   int x, y, z, w;
+  H_VECTOR(int4)
+};
+template <class T, int N>
+struct h_vector {
+  T v[N];
+  H_VECTOR(h_vector)
 };
 #define __global__
 #define __launch_bounds__(n)
@@ -85,11 +115,10 @@ inline void h_async16(void* to, const void* from, bool on) {
   h_copies.push_back({to, from, 16, on});
 }
 inline thread_local std::vector<std::vector<h_copy>> h_fetches;  // ended and not waited for
-inline int h_misaligned = 0;
 inline void h_do_copies(std::vector<h_copy>& copies) {
   for (const h_copy& c : copies) {
     for (const void* p : {static_cast<const void*>(c.to), c.from})
-      h_misaligned += reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(c.bytes) != 0;
+      h_aligned(p, static_cast<size_t>(c.bytes));
     c.on ? std::memcpy(c.to, c.from, static_cast<size_t>(c.bytes))
          : std::memset(c.to, 0, static_cast<size_t>(c.bytes));
   }
@@ -116,17 +145,21 @@ struct h_f16 {
 struct h_bf16 {
   unsigned short x;
 };
-// By the tests' own process, which gives these (fold.h's conversions are tested by themselves).
-inline float (*h_half_value)(unsigned short bits, int bfloat) = nullptr;
-inline unsigned short (*h_half_bits)(float value, int bfloat) = nullptr;
-inline float h_single(h_f16 v) { return h_half_value(v.x, 0); }
-inline float h_single(h_bf16 v) { return h_half_value(v.x, 1); }
-inline h_f16 h_tof16(float v) { return {h_half_bits(v, 0)}; }
-inline h_bf16 h_tobf16(float v) { return {h_half_bits(v, 1)}; }
-template <class T, int N>
-struct alignas(sizeof(T) * N) h_vector {
-  T v[N];
-};
+inline float h_single(h_f16 v) { return static_cast<float>(__builtin_bit_cast(_Float16, v.x)); }
+inline float h_single(h_bf16 v) { return __uint_as_float(static_cast<unsigned>(v.x) << 16); }
+inline h_f16 h_tof16(float v) {
+  return {__builtin_bit_cast(unsigned short, static_cast<_Float16>(v))};
+}
+inline h_bf16 h_tobf16(float v) {
+  const unsigned bits = __float_as_uint(v), up = 0x7fff + (bits >> 16 & 1);
+  return {static_cast<unsigned short>(v != v ? 0x7fff : (bits + up) >> 16)};
+}
+inline unsigned h_word(const void* two_halves) {
+  h_aligned(two_halves, 4);
+  unsigned word;
+  std::memcpy(&word, two_halves, 4);
+  return word;
+}
 inline unsigned h_tf32(unsigned v) { return (v + 0x1000) & 0xffffe000; }
 inline unsigned h_pair(unsigned short low, unsigned short high) {
   return static_cast<unsigned>(low) | static_cast<unsigned>(high) << 16;
@@ -138,8 +171,7 @@ inline void h_load(unsigned* r, const void* row, int matrices, bool trans) {
   h_warp& warp = h_own();
   const unsigned lane = h_own_lane(), g = lane / 4, t = lane % 4;
   warp.rows[lane] = row;
-  if (lane < 8u * static_cast<unsigned>(matrices))
-    h_misaligned += reinterpret_cast<uintptr_t>(row) % 16 != 0;
+  if (lane < 8u * static_cast<unsigned>(matrices)) h_aligned(row, 16);
   warp.all.arrive_and_wait();
   for (int i = 0; i < matrices; ++i) {
     const auto at = [&](unsigned matrix_row, unsigned column) {
@@ -182,14 +214,14 @@ inline void h_product_f16(float& c0, float& c1, float& c2, float& c3, const unsi
                           const unsigned* b) {
   float* const c[] = {&c0, &c1, &c2, &c3};
   h_product(c, a, b, 16, [](unsigned v, unsigned part) {
-    return h_half_value(static_cast<unsigned short>(v >> 16 * part), 0);
+    return h_single(h_f16{static_cast<unsigned short>(v >> 16 * part)});
   });
 }
 inline void h_product_bf16(float& c0, float& c1, float& c2, float& c3, const unsigned* a,
                            const unsigned* b) {
   float* const c[] = {&c0, &c1, &c2, &c3};
   h_product(c, a, b, 16, [](unsigned v, unsigned part) {
-    return h_half_value(static_cast<unsigned short>(v >> 16 * part), 1);
+    return h_single(h_bf16{static_cast<unsigned short>(v >> 16 * part)});
   });
 }
 // The tensor cores do not look at the lower 13 bits.
@@ -201,25 +233,34 @@ inline void h_product_tf32(float& c0, float& c1, float& c2, float& c3, const uns
 
 // ---- Launches
 
+// Dynamic shared memory, as much as any GPU has.
+alignas(128) inline unsigned char h_dynamic[227 << 10];
+
 template <class... P, size_t... I>
 void h_call(void (*kernel)(P...), void* const* arguments, std::index_sequence<I...>) {
-  kernel((P)arguments[I]...);
+  kernel(*static_cast<P*>(arguments[I])...);
 }
+// The arguments as the driver takes them: a pointer to each. The number of misaligned accesses.
 template <class... P>
-void h_launch(void (*kernel)(P...), void* const* arguments, h_dim grid, h_dim block) {
+int h_launch(void (*kernel)(P...), void* const* arguments, h_dim grid, h_dim block) {
   const unsigned threads = block.x * block.y * block.z;
+  h_misaligned = 0;
+  gridDim = grid;
+  blockDim = block;
   for (unsigned b = 0; b < grid.x * grid.y * grid.z; ++b) {
     h_block state(static_cast<int>(threads));
     h_current = &state;
+    const auto run = [&](unsigned t) {
+      h_linear = t;
+      h_copies.clear(), h_fetches.clear();
+      threadIdx = {t % block.x, t / block.x % block.y, t / block.x / block.y};
+      blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+      h_call(kernel, arguments, std::index_sequence_for<P...>());
+    };
     std::vector<std::thread> running;
-    for (unsigned t = 0; t < threads; ++t) {
-      running.emplace_back([&, t] {
-        h_linear = t;
-        threadIdx = {t % block.x, t / block.x % block.y, t / block.x / block.y};
-        blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
-        h_call(kernel, arguments, std::index_sequence_for<P...>());
-      });
-    }
+    for (unsigned t = 1; t < threads; ++t) running.emplace_back(run, t);
+    run(0);
     for (std::thread& thread : running) thread.join();
   }
+  return h_misaligned;
 }

@@ -1,7 +1,5 @@
-// Runs the CUDA C++ that the back end writes, on this CPU: compiled by the C++ compiler that built
-// the tests, with the threads of a block as threads and tensor cores, warp shuffles and
-// asynchronous copies as PTX defines them (cuda_host_shim.h). What a GPU would compute, without
-// one.
+// Runs the CUDA C++ that the back end writes, on this CPU (host_code.h): what a GPU would compute,
+// without one.
 #pragma once
 
 #include <memory>
@@ -17,8 +15,7 @@ namespace heddle::testing {
 
 class CudaOnHost {
  public:
-  // Lowered GPU programs with different names. Unavailable where there is no C++ compiler any more;
-  // Unimplemented for launches with more than 48 KiB of shared memory.
+  // Lowered GPU programs with different names. Unavailable where there is no C++ compiler any more.
   static absl::StatusOr<std::unique_ptr<CudaOnHost>> Compile(
       const std::vector<ir::Program>& lowered);
   ~CudaOnHost();

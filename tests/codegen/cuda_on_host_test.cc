@@ -1,10 +1,9 @@
-// The CUDA C++ of the back end, run on this CPU against the interpreter: conformance cases as one
-// thread, and schedules with blocks, threads, barriers and asynchronous copies.
+// The CUDA C++ of the back end, run on this CPU against the interpreter: schedules with blocks,
+// threads, barriers and asynchronous copies. (The conformance cases:
+// tests/bench/gpu_conformance_test.)
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/text.h"
@@ -44,20 +43,6 @@ struct Cases {
     }
   }
 };
-
-TEST(CudaOnHost, ConformanceCases) {
-  Cases cases;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(HEDDLE_SOURCE_DIR "/tests/cases/conformance")) {
-    if (entry.path().extension() != ".ir") continue;
-    std::ostringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    const auto program = ir::Parse(text.str());
-    ASSERT_TRUE(program.ok()) << entry.path() << program.status();
-    cases.Add(*program, {}, entry.path());
-  }
-  cases.Run();
-}
 
 // HEDDLE_SEED=n draws other points.
 TEST(CudaOnHost, SchedulesOfSmallOperators) {

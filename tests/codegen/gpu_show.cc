@@ -1,11 +1,15 @@
-// gpu-show WORKLOAD [ARCH] [SEED]: the GPU program of the default schedule (of a random point with
-// a seed), its CUDA C++ and what its launches take, by hand. M1024 is a product of that size, H1024
-// one of f16.
+// gpu-show WORKLOAD [ARCH] [SEED|POINT] [CUBIN]: the decisions of a schedule, the default one (a
+// random one with a seed, that of a point with its choices, 0,2,1,..), its GPU program, its CUDA
+// C++ and what its launches take, by hand; its machine code into a file. M1024 is a product of that
+// size, H1024 one of f16.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compiler/codegen/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
@@ -49,7 +53,11 @@ int Main(int argc, char** argv) {
   const auto space = schedule::MakeSpace(*naive, GpuTarget(arch));
   if (!space.ok()) return Fail(space.status());
   schedule::Point point = (*space)->Preferred();
-  if (argc > 3) {
+  if (argc > 3 && std::strchr(argv[3], ',') != nullptr) {
+    point.clear();
+    for (const absl::string_view choice : absl::StrSplit(argv[3], ','))
+      point.push_back(std::atoi(std::string(choice).c_str()));
+  } else if (argc > 3) {
     schedule::Rng rng(std::strtoull(argv[3], nullptr, 10));
     do {
       point = (*space)->Random(rng);
@@ -57,6 +65,8 @@ int Main(int argc, char** argv) {
   }
   const auto trace = (*space)->Expand(point);
   if (!trace.ok()) return Fail(trace.status());
+  for (int k = 0; k < (*space)->NumDecisions(); ++k)
+    std::printf("%s: %d of %d\n", (*space)->Describe(k).c_str(), point[k], (*space)->Choices(k));
   std::printf("%s", schedule::ToText(*trace).c_str());
   const auto lowered = LowerForGpu(*naive, *trace);
   if (!lowered.ok()) return Fail(lowered.status());
@@ -66,6 +76,7 @@ int Main(int argc, char** argv) {
       codegen::CompileCuda({*lowered}, *ir::ParseTarget("cuda -arch=" + arch), {.source = &source});
   std::printf("%s\n", source.c_str());
   if (!artifact.ok()) return Fail(artifact.status());
+  if (argc > 4) std::ofstream(argv[4], std::ios::binary) << artifact->shared_object;
   for (const runtime::GpuLaunch& launch : artifact->kernels[0].launches) {
     std::printf("%s: %ld blocks of %ld threads, %ld bytes shared, %d registers, %ld spilled\n",
                 launch.symbol.c_str(), launch.grid[0], launch.block[0],

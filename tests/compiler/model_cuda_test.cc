@@ -4,14 +4,17 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "compiler/codegen/cuda_backend.h"
+#include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
 #include "compiler/graph/zoo.h"
 #include "compiler/runtime/cuda_driver.h"
 #include "compiler/runtime/executor.h"
+#include "tests/codegen/host_code.h"
 #include "tests/runtime/fake_cuda.h"
 
 namespace heddle {
@@ -75,6 +78,50 @@ TEST(ModelCuda, SqueezenetCompilesAndLaunchesInOrder) {
     }
   }
   EXPECT_EQ(fake.Leaks(), "");
+}
+
+// Run with a compiler in NVRTC's place (CMakeLists.txt; tests/codegen/fake_nvrtc.cc), whose code
+// the driver runs on this CPU: what the file computes, in memory that is used again.
+TEST(ModelOnHost, ComputesWhatTheModelSays) {
+  const char* nvrtc = std::getenv("HEDDLE_NVRTC");
+  if (nvrtc == nullptr || std::string(nvrtc).find("fake") == std::string::npos)
+    GTEST_SKIP() << "the compiler makes code for GPUs";
+  if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  setenv(runtime::kCudaDriverVariable, HEDDLE_FAKE_CUDA, 1);
+  const auto onnx = graph::MakeZooModel("mlp", 1);
+  ASSERT_TRUE(onnx.ok()) << onnx.status();
+  CompileOptions compile;
+  compile.choice = ScheduleChoice::kDefault;
+  const auto file = CompileModel(*onnx, {}, *ir::ParseTarget("cuda -arch=sm_90"), {}, compile);
+  ASSERT_TRUE(file.ok()) << file.status();
+  auto module = runtime::ParseModule(*file);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto executor = runtime::Executor::Create(*std::move(module));
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  const runtime::Manifest& manifest = (*executor)->manifest();
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(manifest.inputs[i].SizeBytes()) / 4);
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = static_cast<float>(k * 37 % 101) / 50 - 1;
+    inputs.emplace_back(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+    std::memcpy((*executor)->InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());
+  }
+  const auto expected = InterpretModel(*onnx, {}, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE((*executor)->Run().ok()) << (*executor)->status();
+    ASSERT_EQ(manifest.outputs.size(), expected->size());
+    for (size_t i = 0; i < expected->size(); ++i) {
+      const auto* found = static_cast<const float*>((*executor)->OutputData(static_cast<int>(i)));
+      ASSERT_EQ(static_cast<size_t>(manifest.outputs[i].SizeBytes()), (*expected)[i].size());
+      for (size_t k = 0; k < (*expected)[i].size() / 4; ++k) {
+        float value;
+        std::memcpy(&value, (*expected)[i].data() + 4 * k, 4);
+        ASSERT_TRUE(codegen::Close(found[k], value)) << k << ": " << found[k] << " " << value;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "tests/runtime/fake_cuda.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include "compiler/runtime/cuda_api.h"
+#include "tests/codegen/host_code.h"
 
 namespace {
 
@@ -22,10 +24,13 @@ using heddle::test::FakeCudaState;
 struct Function {
   std::string symbol;
   int shared_bytes = 48 << 10;
+  heddle::testing::HostKernel run = nullptr;
 };
 struct Module {
   std::map<std::string, Function> functions;
+  void* code = nullptr;
 };
+constexpr CuResult kMisalignedAddress = 716;
 struct Event {
   double ns = -1;
 };
@@ -158,9 +163,17 @@ CuResult cuCtxSetCurrent(CuContext context) {
   current = context;
   return 0;
 }
-CuResult cuModuleLoadData(CuModule* module, const void*) {
+CuResult cuModuleLoadData(CuModule* module, const void* image) {
   ENTER(true);
-  *module = reinterpret_cast<CuModule>(new Module);
+  auto* loaded = new Module;
+  const char* bytes = static_cast<const char*>(image);
+  if (bytes[heddle::test::kHasCode] != 0) {
+    uint64_t size = 0;
+    std::memcpy(&size, bytes + 64, sizeof size);
+    loaded->code = heddle::testing::LoadHostCode({bytes + 64 + sizeof size, size});
+    if (loaded->code == nullptr) Misuse(__func__, dlerror());
+  }
+  *module = reinterpret_cast<CuModule>(loaded);
   live.insert(*module);
   ++State().modules;
   return 0;
@@ -169,6 +182,7 @@ CuResult cuModuleUnload(CuModule module) {
   ENTER(true);
   CheckLive(__func__, module);
   live.erase(module);
+  if (void* code = reinterpret_cast<Module*>(module)->code; code != nullptr) dlclose(code);
   delete reinterpret_cast<Module*>(module);
   --State().modules;
   return 0;
@@ -177,8 +191,11 @@ CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* 
   ENTER(true);
   CheckLive(__func__, module);
   if (std::strcmp(name, "missing") == 0) return 500;
-  Function& entry = reinterpret_cast<Module*>(module)->functions[name];
+  auto* owner = reinterpret_cast<Module*>(module);
+  Function& entry = owner->functions[name];
   entry.symbol = name;
+  if (owner->code != nullptr) entry.run = heddle::testing::FindHostKernel(owner->code, name);
+  if (owner->code != nullptr && entry.run == nullptr) return 500;
   *function = reinterpret_cast<CuFunction>(&entry);
   return 0;
 }
@@ -303,8 +320,15 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, u
                                         shared_bytes,
                                         arguments};
   FakeCudaState& state = State();
+  double ns = 1000;
+  if (entry->run != nullptr) {
+    const unsigned dims[] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+    const auto begin = std::chrono::steady_clock::now();
+    if (entry->run(arguments, dims) != 0) return state.sticky = kMisalignedAddress;
+    ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+  }
   if (state.on_launch) state.on_launch(launch);
-  state.now_ns += state.launch_ns ? state.launch_ns(launch) : 1000;
+  state.now_ns += state.launch_ns ? state.launch_ns(launch) : ns;
   return 0;
 }
 

@@ -4,6 +4,10 @@
 // library of its own, loaded in place of libcuda.so.1 (HEDDLE_CUDA_DRIVER); a test in the same
 // process controls it through FakeCuda().
 //
+// Code of the fake NVRTC (tests/codegen/fake_nvrtc.cc) it runs, on this CPU, before `on_launch`
+// sees the launch; the device's clock then goes on as long as that takes, and accesses that a GPU
+// would not align are its error.
+//
 // Without a test in the same process, HEDDLE_FAKE_CUDA_FAIL="cuLaunchKernel:3:700" makes the third
 // call of a function fail; HEDDLE_FAKE_CUDA_VERSION=12040 makes it a driver that knows CUDA 12.4.
 #pragma once
@@ -28,7 +32,8 @@ struct FakeLaunch {
 };
 
 struct FakeCudaState {
-  // What a launch does and how long it takes; nothing and 1000 ns unless a test says otherwise.
+  // What a launch does and how long it takes; nothing and 1000 ns unless a test says otherwise or
+  // there is code.
   std::function<void(const FakeLaunch&)> on_launch;
   std::function<double(const FakeLaunch&)> launch_ns;
   int64_t memory_limit = int64_t{1} << 30;
@@ -69,6 +74,8 @@ struct FakeCudaState {
   }
 };
 
+inline constexpr int kHasCode = 15;  // of an ELF header's bytes: the last that nobody uses
+
 // The state of the library at `path`, which HEDDLE_CUDA_DRIVER names.
 inline FakeCudaState& FakeCuda(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -76,13 +83,17 @@ inline FakeCudaState& FakeCuda(const char* path) {
   return *get();
 }
 
-// The smallest file that passes for a cubin: an ELF header.
-inline std::string FakeCubin() {
+// The smallest file that passes for a cubin: an ELF header; after it code that the driver runs, if
+// there is any (a HostKernel of each kernel, tests/codegen/host_code.h).
+inline std::string FakeCubin(const std::string& code = "") {
   std::string header(64, '\0');
   header.replace(0, 7, "\177ELF\2\1\1");
   header[18] = static_cast<char>(190);  // e_machine: EM_CUDA
   header[58] = 64;                      // e_shentsize
-  return header;
+  if (code.empty()) return header;
+  header[kHasCode] = 1;
+  const uint64_t size = code.size();
+  return header + std::string(reinterpret_cast<const char*>(&size), sizeof size) + code;
 }
 
 }  // namespace heddle::test
