@@ -12,9 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "bench/candidate_runner.h"
 #include "bench/fork_map.h"
+#include "bench/gpu_conformance.h"
 #include "bench/gpu_limits.h"
+#include "bench/gpu_model.h"
 #include "bench/gpu_peers.h"
 #include "bench/line_server.h"
 #include "bench/operator_tuner.h"
@@ -22,15 +23,12 @@
 #include "compiler/codegen/cuda_backend.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/compile.h"
-#include "compiler/graph/zoo.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure.h"
 #include "compiler/runtime/cuda_timing.h"
-#include "compiler/runtime/executor.h"
 #include "compiler/runtime/nvml.h"
-#include "compiler/schedule/space.h"
-#include "cost_model/search.h"
+#include "compiler/tensor/expression.h"
 
 namespace heddle::bench {
 namespace {
@@ -38,14 +36,16 @@ namespace {
 using nlohmann::json;
 
 constexpr absl::Duration kChildLimit = absl::Seconds(60);
-constexpr int kTrials = 1000;  // more than the time allows
-constexpr int kRounds = 5;     // of the comparison with a peer, in turns
+constexpr int kTrials = 1000;        // more than the time allows
+constexpr int kRounds = 5;           // of the comparison with a peer, in turns
+constexpr double kModelPart = 0.25;  // of the time that is left after the conformance
 
 struct Options {
   std::string device = "cuda:0";
-  std::string json_path;
+  std::string json_path = "heddle-cuda.json";
   double minutes = 7;
   std::vector<std::string> only;
+  bool conformance_only = false;
 };
 
 // What `work` gives, done in a child.
@@ -59,11 +59,14 @@ absl::StatusOr<json> InChild(const std::function<absl::StatusOr<json>()>& work,
   return json::parse(*text[0]);
 }
 
-absl::StatusOr<json> DescribeGpu(const std::string& device) {
+absl::StatusOr<json> DescribeGpu(const std::string& device, bool measure) {
   HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(device));
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaDevice> gpu,
                           runtime::CudaDevice::Open(ordinal));
-  HEDDLE_ASSIGN_OR_RETURN(const GpuLimits limits, MeasureGpuLimits(*gpu));
+  GpuLimits limits;
+  if (measure) {
+    HEDDLE_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*gpu));
+  }
   const runtime::CudaInfo& info = gpu->info();
   const runtime::GpuClimate climate = runtime::ReadGpuClimate(info.pci);
   return json{{"name", info.name},
@@ -91,108 +94,98 @@ class Bench {
     report_["gpu"] = std::move(gpu);
   }
 
-  json Run() {
-    Conformance();
-    Model("resnet18");
+  // What is wrong in the end: the conformance alone; everything else is told in its place.
+  absl::Status Run() {
+    const absl::Status conformance = Conformance();
+    if (options_.conformance_only) return conformance;
+    const absl::Duration left = end_ - absl::Now();
+    if (options_.only.empty()) Model("resnet18", absl::Now() + kModelPart * left);
     Operators();
-    return std::move(report_);
+    return conformance;
   }
+  json& report() { return report_; }
 
  private:
-  // Default and random schedules of the tasks of small models, each checked against its definition.
-  void Conformance() {
+  // The conformance suite, and schedules of operators and of small models' tasks.
+  absl::Status Conformance() {
     int right = 0;
     json wrong = json::array();
-    for (const char* name : {"mlp", "resnet18", "128x256x512f16", "64x24x48f16"}) {
-      const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(name);
-      if (!workloads.ok()) continue;
-      for (const Workload& workload : *workloads) Conform(workload, &right, &wrong);
+    const auto take = [&](const std::string& name, const absl::Status& status,
+                          const std::string& text) {
+      right += status.ok();
+      if (!status.ok())
+        wrong.push_back({{"name", name}, {"error", status.ToString()}, {"of", text}});
+    };
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<ir::Program> programs, ConformancePrograms());
+    const auto statuses = CheckConformance(programs, target_.target, options_.device, cpus_);
+    for (size_t k = 0; k < programs.size(); ++k)
+      take(programs[k].name, statuses[k], ir::Print(programs[k]));
+    std::vector<std::string> names{"mlp", "resnet18", "128x256x512f16", "64x24x48f16"};
+    if (options_.conformance_only && !options_.only.empty()) names = options_.only;
+    for (const std::string& name : names) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+      for (const Workload& workload : workloads) {
+        for (const auto& [trace, status] :
+             CheckSchedules(workload, target_, options_.device, cpus_))
+          take(workload.name, status, trace);
+      }
     }
-    std::fprintf(stderr, "conformance: %d schedules right, %zu wrong or failed\n", right,
-                 wrong.size());
+    std::fprintf(stderr, "conformance: %d right, %zu wrong or failed\n", right, wrong.size());
     report_["conformance"] = {{"right", right}, {"failed", wrong}};
+    if (wrong.empty()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(
+        wrong.size(), " of ", right + wrong.size(), " checks failed; the first: ",
+        wrong[0].at("name").get<std::string>(), ": ", wrong[0].at("error").get<std::string>()));
   }
 
-  void Conform(const Workload& workload, int* right, json* wrong) {
-    constexpr int kRandom = 3;
-    std::vector<std::string> traces;
-    if (const auto trace = DefaultTrace(workload); trace.ok()) traces.push_back(*trace);
-    const auto search = cost_model::MakeSearch(workload.text, target_, {.strategy = "random"});
-    if (search.ok()) {
-      if (const auto drawn = (*search)->Propose(kRandom); drawn.ok()) {
-        for (const cost_model::Candidate& c : *drawn) traces.push_back(c.trace);
-      }
+  absl::StatusOr<Tuned> TuneFor(const Workload& workload, absl::Time deadline) {
+    TuneOptions tune;
+    tune.trials = kTrials;
+    tune.build_cpus = cpus_;
+    tune.device = options_.device;
+    tune.deadline = deadline;
+    tune.finalists = 3;
+    tune.progress = [&](int done, double best_ns) {
+      std::fprintf(stderr, "%s: %d trials, best %.1f us\n", workload.name.c_str(), done,
+                   best_ns * 1e-3);
+    };
+    absl::StatusOr<Tuned> tuned = Tune(workload.text, target_, tune);
+    if (!tuned.ok()) return tuned;
+    // What was tried, kept as data.
+    json& log = report_["trials"][workload.name];
+    for (const Tuned::Trial& trial : tuned->log) {
+      json& row = log.emplace_back(json{{"trace", trial.trace}});
+      if (trial.median_ns.ok()) row["ns"] = *trial.median_ns;
+      if (!trial.median_ns.ok()) row["error"] = trial.median_ns.status().ToString();
     }
-    runtime::TimingOptions timing;
-    timing.repeats = 1;
-    timing.min_repeat = absl::ZeroDuration();
-    const CandidateRunner runner(
-        workload.text, target_,
-        {.cpus = {}, .build_cpus = cpus_, .timing = timing, .device = options_.device});
-    const auto times = runner.Measure(traces, runner.Build(traces));
-    for (size_t i = 0; i < times.size(); ++i) {
-      // Beyond the architecture's limits is no candidate at all.
-      if (absl::IsResourceExhausted(times[i].status())) continue;
-      if (times[i].ok()) {
-        ++*right;
-      } else {
-        wrong->push_back({{"workload", workload.name},
-                          {"trace", traces[i]},
-                          {"error", std::string(times[i].status().message())}});
-      }
+    return tuned;
+  }
+
+  // A whole model, end to end: its tasks tuned until the deadline.
+  void Model(const std::string& name, absl::Time deadline) {
+    std::map<std::string, BestRecord> best;
+    const absl::StatusOr<std::vector<Workload>> tasks = FindWorkloads(name);
+    for (size_t i = 0; tasks.ok() && i < tasks->size(); ++i) {
+      const Workload& task = (*tasks)[i];
+      const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(tasks->size() - i);
+      const absl::StatusOr<Tuned> tuned = TuneFor(task, absl::Now() + part);
+      if (!tuned.ok() || tuned->finalists.empty()) continue;
+      const Finalist& first = tuned->finalists[0];
+      best[tensor::WorkloadKey(task.text)] = {first.trace, first.median_ns};
     }
-  }
-
-  absl::StatusOr<std::string> DefaultTrace(const Workload& workload) const {
-    HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload.text));
-    HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace steps, schedule::DefaultTrace(naive, target_));
-    return schedule::ToText(steps);
-  }
-
-  // A whole model with default schedules: its outputs against the same model on this CPU.
-  void Model(const std::string& name) {
     const absl::StatusOr<json> row = InChild(
         [&]() -> absl::StatusOr<json> {
-          HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, graph::MakeZooModel(name, 1));
-          HEDDLE_ASSIGN_OR_RETURN(std::vector<float> here, RunModel(onnx, ir::Target(), nullptr));
-          double us = 0;
-          HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> there,
-                                  RunModel(onnx, target_.target, &us));
-          double error = 0, largest = 1e-30;
-          for (size_t i = 0; i < here.size() && i < there.size(); ++i) {
-            error = std::max(error, std::fabs(double{here[i]} - double{there[i]}));
-            largest = std::max(largest, std::fabs(double{here[i]}));
-          }
-          return json{{"model", name}, {"us", us}, {"relative_error", error / largest}};
+          HEDDLE_ASSIGN_OR_RETURN(const ModelTimes times, TimeModel(name, target_.target, best));
+          return json{{"model", name},
+                      {"us", times.tuned_us},
+                      {"default_us", times.default_us},
+                      {"tuned_tasks", best.size()},
+                      {"relative_error", times.relative_error}};
         },
-        2 * kChildLimit);
+        3 * kChildLimit);
     report_["models"].push_back(
         row.ok() ? *row : json{{"model", name}, {"error", row.status().ToString()}});
     std::fprintf(stderr, "%s\n", report_["models"].back().dump().c_str());
-  }
-
-  // Of an input of ones; `us` receives the median time of a run with its copies.
-  static absl::StatusOr<std::vector<float>> RunModel(const std::string& onnx,
-                                                     const ir::Target& target, double* us) {
-    CompileOptions compile;
-    compile.choice = ScheduleChoice::kDefault;
-    HEDDLE_ASSIGN_OR_RETURN(const std::string bytes, CompileModel(onnx, {}, target, {}, compile));
-    HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ParseModule(bytes));
-    HEDDLE_ASSIGN_OR_RETURN(const auto executor, runtime::Executor::Create(std::move(module)));
-    const runtime::Manifest& manifest = executor->manifest();
-    for (size_t i = 0; i < manifest.inputs.size(); ++i) {
-      auto* data = static_cast<float*>(executor->InputData(static_cast<int>(i)));
-      std::fill_n(data, manifest.inputs[i].SizeBytes() / 4, 1.0f);
-    }
-    HEDDLE_RETURN_IF_ERROR(executor->Run());
-    if (us != nullptr) {
-      const runtime::Timing timing =
-          runtime::TimeCalls([&] { executor->Run().IgnoreError(); }, RoundTiming());
-      HEDDLE_RETURN_IF_ERROR(executor->status());
-      *us = timing.MedianNs() * 1e-3;
-    }
-    const auto* out = static_cast<const float*>(executor->OutputData(0));
-    return std::vector<float>(out, out + manifest.outputs[0].SizeBytes() / 4);
   }
 
   void Operators() {
@@ -221,16 +214,7 @@ class Bench {
     if (!workloads.ok() || workloads->size() != 1 || !op.has_value())
       return {{"error", "no such operator"}};
     const Workload& workload = (*workloads)[0];
-    TuneOptions tune;
-    tune.trials = kTrials;
-    tune.build_cpus = cpus_;
-    tune.device = options_.device;
-    tune.deadline = deadline;
-    tune.finalists = 3;
-    tune.progress = [&](int done, double best_ns) {
-      std::fprintf(stderr, "%s: %d trials, best %.1f us\n", name.c_str(), done, best_ns * 1e-3);
-    };
-    const absl::StatusOr<Tuned> tuned = Tune(workload.text, target_, tune);
+    const absl::StatusOr<Tuned> tuned = TuneFor(workload, deadline);
     if (!tuned.ok()) return {{"error", tuned.status().ToString()}};
     if (tuned->finalists.empty())
       return {{"error", "no valid candidate; the first failed: " + tuned->first_error}};
@@ -358,17 +342,23 @@ absl::Status Main(const Options& options) {
   std::string complaint;
   HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc(nullptr, &complaint));
   if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
-  HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild([&] { return DescribeGpu(options.device); }));
+  HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild([&] {
+                            return DescribeGpu(options.device, !options.conformance_only);
+                          }));
   std::fprintf(stderr, "%s\n", gpu.dump().c_str());
   HEDDLE_ASSIGN_OR_RETURN(ir::Target target,
                           ir::ParseTarget("cuda -arch=" + gpu.at("arch").get<std::string>()));
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
   info.multiprocessors = gpu.at("multiprocessors");
-  json report = Bench(options, std::move(info), gpu).Run();
-  report["schema_version"] = 1;
-  if (!options.json_path.empty()) std::ofstream(options.json_path) << report.dump(1) << "\n";
-  return absl::OkStatus();
+  Bench bench(options, std::move(info), gpu);
+  const absl::Status status = bench.Run();
+  bench.report()["schema_version"] = 1;
+  if (!options.conformance_only) {
+    std::ofstream(options.json_path) << bench.report().dump(1) << "\n";
+    std::fprintf(stderr, "all of it, with every trial: %s\n", options.json_path.c_str());
+  }
+  return status;
 }
 
 }  // namespace
@@ -383,10 +373,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.5, 600.0));
   app.add_option("--only", options.only, "operators: C2,1024x1024x1024,1024x1024x1024f16")
       ->delimiter(',');
-  app.add_option("--json", options.json_path, "file for the report");
+  app.add_option("--json", options.json_path, "file for the report and all trials")
+      ->capture_default_str();
+  app.add_flag("--conformance-only", options.conformance_only,
+               "measure nothing; --only: the operators and models whose schedules are checked");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::bench::Main(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "heddle-gpu-bench: %s\n", std::string(status.message()).c_str());
-  return 2;
+  return absl::IsInternal(status) ? 1 : 2;
 }

@@ -68,6 +68,7 @@ class Tuner {
   }
 
   cost_model::Result Take(const std::string& trace, const absl::StatusOr<double>& time) {
+    tuned_.log.push_back({trace, time});
     if (!time.ok()) {
       ++tuned_.failed;
       if (tuned_.first_error.empty()) tuned_.first_error = time.status().ToString();

@@ -33,6 +33,11 @@ struct Tuned {
   int measured = 0;
   int failed = 0;
   std::string first_error;  // of the failed ones
+  struct Trial {
+    std::string trace;
+    absl::StatusOr<double> median_ns;
+  };
+  std::vector<Trial> log;  // all of them, in order
 };
 
 // Stops early when the space is exhausted. Candidates that crash, hang or compute nonsense fail.

@@ -16,9 +16,9 @@ namespace {
 // a constant unless both are activations.
 absl::StatusOr<Workload> OneOperator(const std::string& name, const std::string& op,
                                      std::vector<int64_t> x, std::vector<int64_t> y,
-                                     graph::Attrs attrs, bool constant = true) {
-  const std::vector<graph::TensorType> types = {{ir::DType::kF32, std::move(x)},
-                                                {ir::DType::kF32, std::move(y)}};
+                                     graph::Attrs attrs, bool constant = true,
+                                     ir::DType dtype = ir::DType::kF32) {
+  const std::vector<graph::TensorType> types = {{dtype, std::move(x)}, {dtype, std::move(y)}};
   const graph::OpDef* def = graph::FindOp(op);
   if (def == nullptr) return absl::InternalError(absl::StrCat("no operator '", op, "'"));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<graph::TensorType> out, def->infer(types, attrs));
@@ -38,29 +38,11 @@ absl::StatusOr<Workload> OneOperator(const std::string& name, const std::string&
   return Workload{name, group.label, group.workload, group.flops};
 }
 
-// Products of 16-bit floats are no operator of graphs yet: as a definition.
-Workload HalfProduct(const Operator& op) {
-  const std::string text = absl::StrCat(
-      "program matmul_f16(x: f16[", op.m, ", ", op.k, "], y: f16[", op.k, ", ", op.n,
-      "] const) -> (out: f16[", op.m, ", ", op.n, "]) {\n  alloc sum: f32[", op.m, ", ", op.n,
-      "] global {\n    for i in ", op.m, " {\n      for j in ", op.n, " {\n        for r in ", op.k,
-      " {\n          block product(i.v < ", op.m, " spatial = i, j.v < ", op.n,
-      " spatial = j, r.v < ", op.k,
-      " reduce = r) sum init 0.0 {\n            sum[i.v, j.v] = (f32(x[i.v, r.v]) * f32(y[r.v, "
-      "j.v]))\n          }\n        }\n      }\n    }\n    for i1 in ",
-      op.m, " {\n      for j1 in ", op.n, " {\n        block store(i1.v < ", op.m,
-      " spatial = i1, j1.v < ", op.n,
-      " spatial = j1) {\n          out[i1.v, j1.v] = f16(sum[i1.v, j1.v])\n        }\n      }\n    "
-      "}\n  }\n}\n");
-  const double flops =
-      2.0 * static_cast<double>(op.m) * static_cast<double>(op.n) * static_cast<double>(op.k);
-  return Workload{op.name, "matmul of f16", text, flops};
-}
-
 absl::StatusOr<Workload> FromTable(const Operator& op) {
-  if (op.half) return HalfProduct(op);
   if (op.kind == OperatorKind::kMatrixProduct) {
-    if (op.batch == 0) return OneOperator(op.name, "matmul", {op.m, op.k}, {op.k, op.n}, {});
+    const ir::DType dtype = op.half ? ir::DType::kF16 : ir::DType::kF32;
+    if (op.batch == 0)
+      return OneOperator(op.name, "matmul", {op.m, op.k}, {op.k, op.n}, {}, true, dtype);
     return OneOperator(op.name, "matmul", {op.batch, op.m, op.k}, {op.batch, op.k, op.n}, {},
                        /*constant=*/false);
   }
