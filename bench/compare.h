@@ -38,7 +38,7 @@ struct SearchRun {
 };
 
 // `each` records of each of the tables, drawn by the seed; none of tables of the target's own
-// workload, which would tell it what it is to find.
+// workload and target, which would tell it what it is to find.
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
     int each, uint64_t seed, bool relative = true);
@@ -59,6 +59,7 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload, const ir::Tar
 struct RankQuality {
   double pairs = 0;   // share of the pairs that differ by over 3 % which it orders correctly
   double recall = 0;  // share of the 64 best that are among the 64 it thinks best
+  double first = 0;   // candidates in its order until one has 95 % of the best speed; no default
 };
 
 struct RankOptions {
@@ -73,8 +74,8 @@ struct RankOptions {
 
 // Fitted to records of the table itself, and judged by its others.
 absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options);
-// Fitted to records of the other tables, as many from each.
-absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
-                                       size_t held_out, const RankOptions& options);
+// Fitted to records of the sources, as many from each; none of its own workload and target's.
+absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
+                                       const ReplayProblem& problem, const RankOptions& options);
 
 }  // namespace heddle::bench

@@ -184,14 +184,16 @@ def run_lines(argv):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def find_tables(args):
-    """The tables of a device, by operator in the order of the operator table."""
+def find_tables(args, every=False):
+    """The tables of a device, in the order of the operator table: those of --only; else C1 to C12 where there are any, or every one."""
     directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*", "")))
     if not directories:
         raise SideError("there are no replay tables: bench/run.sh search --collect makes them")
     found = {os.path.basename(path)[: -len(".jsonl.gz")]: path for path in glob.glob(os.path.join(directories[0], "*.jsonl.gz"))}
     order = [name for _, names in operators.CLASSES for name in names]
-    names = args.only or sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
+    usual = [name for name in operators.CLASSES[0][1] if name in found]
+    ordered = sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
+    names = args.only or (ordered if every or not usual else usual)
     missing = [name for name in names if name not in found]
     if missing or not names:
         raise SideError(f"no table of {', '.join(missing) or 'any operator'} in {directories[0]}: bench/run.sh search --collect makes it")
@@ -263,36 +265,58 @@ def judge_parts(args, result, program):
     result._save()
 
 
+KNOWING = (OURS + "+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
+
+
+def name_of(path):
+    return os.path.basename(path)[: -len(".jsonl.gz")]
+
+
+def tables_in(directory):
+    return sorted(glob.glob(os.path.join(directory, "*.jsonl.gz")))
+
+
 def transfer(args, result, program):
-    """Ours from scratch against ours that knows the tables of --sources, C1 to C6 of the tables otherwise."""
-    tables = find_tables(args)
-    name_of = lambda path: os.path.basename(path)[: -len(".jsonl.gz")]
+    """Ours from scratch against ours that knows other tables: those of --sources; else C1 to C6 for the others, and what one thread taught
+    for those of two."""
     if args.sources:
-        sources = sorted(glob.glob(os.path.join(args.sources, "*.jsonl.gz")))
+        pairs = [(find_tables(args, every=True), tables_in(args.sources))]
     else:
-        sources = [path for path in find_tables(argparse.Namespace(**{**vars(args), "only": None})) if name_of(path) in SOURCES]
-        tables = [path for path in tables if name_of(path) not in SOURCES]
-    if not sources or not tables:
+        every = find_tables(argparse.Namespace(**{**vars(args), "only": None}), every=True)
+        tables = [path for path in find_tables(args, every=True) if name_of(path) not in SOURCES]
+        pairs = [(tables, [path for path in every if name_of(path) in SOURCES])]
+        threaded = tables_in(os.path.dirname(every[0]) + "-2")
+        pairs.append(([path for path in threaded if args.only is None or name_of(path) in args.only], every))
+    pairs = [(tables, sources) for tables, sources in pairs if sources and tables]
+    if not pairs:
         raise SideError("transfer needs tables to learn from and others to search: bench/run.sh search --collect makes them")
+    for tables, sources in pairs:
+        transfer_between(args, result, program, tables, sources)
+
+
+def transfer_between(args, result, program, tables, sources):
     trials = args.trials or trials_of(tables)
-    knowing = (OURS + "+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
-    argv = [program, "compare", *tables, "--methods", ",".join((OURS, *knowing)), "--trials", str(trials), "--sources", ",".join(sources)]
+    argv = [program, "compare", *tables, "--methods", ",".join((OURS, *KNOWING)), "--trials", str(trials), "--sources", ",".join(sources)]
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
-    print(f"learning from {', '.join(map(name_of, sources))}; trials to {100 * GOOD:.0f} % of what {trials} trials from scratch find")
-    print(f"{'operator':<15}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
+    threads = os.path.dirname(tables[0]).endswith("-2") and 2 or 1
+    print(f"\nlearning from {', '.join(map(name_of, sources))}; with {threads} threads trials to {100 * GOOD:.0f} % of what {trials} from scratch find")
+    print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
     ratios = {}
     for name in dict.fromkeys(line["operator"] for line in lines):
-        curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *knowing)}
+        curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *KNOWING)}
         goal = GOOD * curves[OURS][-1]
         to = {method: trials_to(curve, goal) or trials for method, curve in curves.items()}
-        end = curves[knowing[0]][-1] / curves[OURS][-1]
-        for method in knowing:
-            ratios.setdefault(method, []).append(to[OURS] / to[method])
-        print(f"{name:<15}{to[OURS]:>9}{to[knowing[0]]:>9}{to[OURS] / to[knowing[0]]:>7.1f}x{to[knowing[1]]:>15}{to[knowing[2]]:>10}{to[knowing[3]]:>7}{end:>8.3f}")
-        result.rows.append({"name": name, "method": "transfer", "threads": 1, "disturbed": False, "trials_to": to, "end": end})
+        end = curves[KNOWING[0]][-1] / curves[OURS][-1]
+        for method in KNOWING:
+            ratios.setdefault(method, {})[name] = to[OURS] / to[method]
+        print(f"{name:<16}{to[OURS]:>9}{to[KNOWING[0]]:>9}{to[OURS] / to[KNOWING[0]]:>7.1f}x{to[KNOWING[1]]:>15}{to[KNOWING[2]]:>10}{to[KNOWING[3]]:>7}{end:>8.3f}")
+        result.rows.append({"name": name, "method": "transfer", "threads": threads, "disturbed": False, "trials_to": to, "end": end})
     result._save()
-    for method, values in ratios.items():
-        print(f"{method}: {statistics.geometric_mean(values):.1f} times fewer trials (geometric mean of {len(values)})")
+    classes = [(title, [name for name in names if name in ratios[KNOWING[0]]]) for title, names in operators.CLASSES]
+    for title, names in classes:
+        for method in KNOWING if names else ():
+            mean = statistics.geometric_mean(ratios[method][name] for name in names)
+            print(f"{method}: {mean:.1f} times fewer trials for {title} (geometric mean of {len(names)})")
 
 
 def time_search(args, result, program):

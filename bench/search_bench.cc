@@ -4,7 +4,7 @@
 //            "best": after each trial the share of the best known speed, the default schedule left
 //            out, "untuned": the default's, "propose_s", "update_s"}
 //   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
-//            "model", "records", "across": fitted to other operators, "pairs", "recall"}
+//            "model", "records", "across": fitted to other operators, "pairs", "recall", "first"}
 //   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
 //            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
 //   time     what the search itself costs on one core, a line each: {"operator", "method",
@@ -259,33 +259,46 @@ absl::Status RunRank(const CompareFlags& flags) {
     variants.back().options.without = method.without;
     variants.back().options.relative = method.relative;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const auto knob_problems, ReadTables(flags.tables));
+  const bool knobs = flags.methods.empty();
+  const std::vector<std::string> none;
+  HEDDLE_ASSIGN_OR_RETURN(const auto sources, ReadTables(flags.sources));
+  HEDDLE_ASSIGN_OR_RETURN(const auto knob_problems, ReadTables(knobs ? flags.tables : none));
+  HEDDLE_ASSIGN_OR_RETURN(const auto knob_sources, ReadTables(knobs ? flags.sources : none));
   std::map<std::string, size_t> columns;
+  SeeKnobs(knob_sources, &columns);
   SeeKnobs(knob_problems, &columns);
-  const int across = problems.size() > 1 ? 2 : 1, sizes = static_cast<int>(flags.records.size());
+  // Fitted to the operator itself and to the other tables; with sources to those alone.
+  const int across = sources.empty() && problems.size() > 1 ? 2 : 1,
+            sizes = static_cast<int>(flags.records.size());
   const int each = sizes * across * static_cast<int>(problems.size());
   return PrintLines(
       each * static_cast<int>(variants.size()), [&](int i) -> absl::StatusOr<std::string> {
         Variant variant = variants[static_cast<size_t>(i / each)];
         const auto held_out = static_cast<size_t>(i % each / sizes / across);
-        const bool others = i % across == 1;
+        const bool others = !sources.empty() || i % across == 1;
         variant.options.records = flags.records[static_cast<size_t>(i % each / across % sizes)];
         RankQuality sum;
         for (int seed = 0; seed < flags.seeds; ++seed) {
           variant.options.seed = static_cast<uint64_t>(seed);
           const auto& tables = variant.knobs ? knob_problems : problems;
-          HEDDLE_ASSIGN_OR_RETURN(const RankQuality found,
-                                  others ? RankAcross(tables, held_out, variant.options)
-                                         : RankWithin(*tables[held_out], variant.options));
+          const auto& others_tables = sources.empty() ? tables
+                                      : variant.knobs ? knob_sources
+                                                      : sources;
+          HEDDLE_ASSIGN_OR_RETURN(
+              const RankQuality found,
+              others ? RankAcross(others_tables, *tables[held_out], variant.options)
+                     : RankWithin(*tables[held_out], variant.options));
           sum.pairs += found.pairs / flags.seeds;
           sum.recall += found.recall / flags.seeds;
+          sum.first += std::log(found.first) / flags.seeds;
         }
         return json{{"operator", problems[held_out]->table().header.name},
                     {"model", variant.name},
                     {"records", variant.options.records},
                     {"across", others},
                     {"pairs", sum.pairs},
-                    {"recall", sum.recall}}
+                    {"recall", sum.recall},
+                    {"first", std::exp(sum.first)}}
             .dump();
       });
 }
@@ -314,10 +327,9 @@ int main(int argc, char** argv) {
   for (CLI::App* command : {comparing, ranking}) {
     command->add_option("tables", compare.tables, "files")->required();
     command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));
+    command->add_option("--sources", compare.sources, "tables to learn from")->delimiter(',');
   }
   comparing->add_option("--methods", compare.methods)->required()->delimiter(',');
-  comparing->add_option("--sources", compare.sources, "tables that methods named ..+others know")
-      ->delimiter(',');
   comparing->add_option("--each", compare.each, "records of each of these")
       ->check(CLI::Range(1, 100000));
   comparing->add_option("--trials", compare.trials)->check(CLI::Range(1, 100000));

@@ -67,6 +67,7 @@ absl::Status RunTime(const TimeFlags& flags) {
   ConfineTo({AllowedCpus().front()});
   for (const std::string& name : flags.names) {
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    if (workloads.size() != 1) return absl::InvalidArgumentError(name + " is a model");
     for (const std::string& method : flags.methods) {
       HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method variant, ParseVariant(method));
       HEDDLE_ASSIGN_OR_RETURN(const SearchTime time, TimeSearch(workloads[0].text, info, variant,

@@ -19,6 +19,9 @@ const std::map<std::string, std::function<void(Method&, double)>>& Fields() {
   static const auto* const kFields =
       new std::map<std::string, std::function<void(Method&, double)>>{
           {"batch", [](Method& m, double v) { m.smallest_batch = m.largest_batch = int(v); }},
+          {"beside", [](Method& m, double v) { m.beside_default = v; }},
+          {"others_rounds", [](Method& m, double v) { m.others.rounds = int(v); }},
+          {"others_depth", [](Method& m, double v) { m.others.depth = int(v); }},
           {"batch_share", [](Method& m, double v) { m.batch_share = v; }},
           {"chains", [](Method& m, double v) { m.chains = size_t(v); }},
           {"cold_start", [](Method& m, double v) { m.cold_start = v; }},

@@ -88,6 +88,13 @@ std::optional<Candidate> CandidateSpace::TakeDefault() {
   return Candidate{std::move(text), "default"};
 }
 
+std::optional<Point> CandidateSpace::DefaultPoint() const {
+  Point point = space().Preferred();
+  const absl::StatusOr<schedule::Trace> trace = space().Expand(point);
+  if (!trace.ok() || *trace != task_.default_trace) return std::nullopt;
+  return point;
+}
+
 std::vector<float> CandidateSpace::DefaultFeatures() const {
   const absl::StatusOr<Evaluated> found = EvaluateTrace(schedule::ToText(task_.default_trace));
   return found.ok() ? found->features : std::vector<float>(FeatureTable().size());

@@ -78,6 +78,8 @@ class CandidateSpace {
 
   // The default schedule, once; not if a record of it is known.
   std::optional<Candidate> TakeDefault();
+  // Nullopt if no preferred decisions of the space give it.
+  std::optional<schedule::Point> DefaultPoint() const;
 
   // Up to `n` random unvisited points, which become visited. Gives up after a bounded number of
   // redraws; a space small enough to enumerate is enumerated then, so that its last points are

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,21 @@ absl::StatusOr<std::vector<size_t>> ColumnsWithout(std::span<const std::string> 
     }
   }
   return columns;
+}
+
+std::vector<std::vector<size_t>> LoopTokens(const std::vector<size_t>& columns) {
+  const std::span<const FeatureInfo> table = FeatureTable();
+  std::vector<std::vector<size_t>> tokens;
+  std::string last;  // loop, "loop3" of "loop3.extent"
+  for (size_t k = 0; k < columns.size(); ++k) {
+    const FeatureInfo& info = table[columns[k]];
+    if (info.group != "loop") continue;
+    std::string loop = info.name.substr(0, info.name.find('.'));
+    if (loop != last) tokens.emplace_back();
+    last = std::move(loop);
+    tokens.back().push_back(k);
+  }
+  return tokens;
 }
 
 std::vector<float> Pick(const std::vector<float>& features, const std::vector<size_t>& columns) {

@@ -41,6 +41,10 @@ std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetI
 absl::StatusOr<std::vector<size_t>> ColumnsWithout(std::span<const std::string> groups);
 std::vector<std::string> FeatureGroups();  // in the order of the table
 
+// For each loop of which there are features, where those are among `columns` of the table; all of
+// the same number.
+std::vector<std::vector<size_t>> LoopTokens(const std::vector<size_t>& columns);
+
 // The features of these columns.
 std::vector<float> Pick(const std::vector<float>& features, const std::vector<size_t>& columns);
 

@@ -11,10 +11,12 @@ std::span<const Method> Methods() {
     annealing.name = "annealing";
     // With random candidates alone the first model learns what is bad.
     annealing.cold_start = 1;
+    // What is near the default schedule is good more often than what is not.
+    annealing.beside_default = 0.4;
     methods->push_back(annealing);
     Method regression = annealing;
     regression.name = "regression";
-    regression.model.objective = Objective::kRegression;
+    regression.model.objective = regression.others.objective = Objective::kRegression;
     regression.score_levels = 0;
     methods->push_back(regression);
     Method evolutionary = annealing;
@@ -31,6 +33,10 @@ std::span<const Method> Methods() {
     bound.model.members = 4;
     bound.acquisition = Acquisition::kUpperBound;
     methods->push_back(bound);
+    Method attention = annealing;
+    attention.name = "attention";
+    attention.model.kind = attention.others.kind = ModelKind::kAttention;
+    methods->push_back(attention);
     // AutoTVM as published: its constants, and of our features those that tell what its context
     // features tell: loops, accesses, counts of operations. It differs from the original in this:
     //  - accesses are those of the main statement, the store and two loads apart and the others

@@ -53,6 +53,12 @@ struct Method {
   // so many random drafts. On CPUs: it knows no others.
   double cold_start = 0;
   int drafts = 32;
+  // Share of the drafts, and of the chains that begin beside nothing measured, that are mutations
+  // of the default schedule.
+  double beside_default = 0;
+  // Of the model that is fitted to samples of other tasks (transfer.h): once, so it may take
+  // longer.
+  ModelSpec others = {.rounds = 100};
   // Features are differences to those of the task's default schedule: what a change of it does is
   // the same for more operators than what a number of bytes does.
   bool relative = true;

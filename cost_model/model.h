@@ -23,12 +23,17 @@ struct Sample {
   float score = 0;
   int group = 0;     // pairs are compared only within a group (one task)
   float weight = 1;  // how much it counts; the same for all samples of a group
+  float prior = 0;   // what is known of its score without the model, which learns the rest
 };
 
 // What the training minimises: wrongly ordered pairs of a group, or squared errors of the score.
 enum class Objective { kRank, kRegression };
 
+// Gradient-boosted trees, or a small network (attention_model.h).
+enum class ModelKind { kTrees, kAttention };
+
 struct ModelSpec {
+  ModelKind kind = ModelKind::kTrees;
   Objective objective = Objective::kRank;
   // Fits a thousand samples in a fraction of a second on one thread. On the few development tables
   // no difference in trials was seen between depths 3 and 6; 3 is fitted faster.
@@ -38,6 +43,9 @@ struct ModelSpec {
   // More than one: each is fitted to as many samples drawn with replacement; their mean is the
   // score, their standard deviation the uncertainty.
   int members = 1;
+  // For a network: groups of features, as the model sees them, that say the same of things that
+  // are alike, such as loops (LoopTokens in features.h).
+  std::vector<std::vector<size_t>> tokens = {};
   bool operator==(const ModelSpec&) const = default;
 };
 
@@ -52,7 +60,7 @@ class Model {
   virtual ~Model() = default;
   // Fits from scratch; replaces what was learned. InvalidArgument on features of different lengths.
   virtual absl::Status Fit(std::span<const Sample> samples) = 0;
-  // All zero before the first Fit.
+  // What is to be added to their priors. All zero before the first Fit.
   virtual absl::StatusOr<std::vector<Estimate>> Predict(
       std::span<const std::vector<float>> features) const = 0;
   virtual bool trained() const = 0;

@@ -21,24 +21,33 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 constexpr size_t kReported = 16;   // features of a report
+constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
+constexpr int kMaxSteps = 3;       // mutations between the default schedule and what is beside it
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
       {reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(size_t)});
 }
 
+// The method as a search of these columns runs it.
+Method Settle(Method method, const std::vector<size_t>& columns) {
+  method.model.tokens = method.others.tokens = LoopTokens(columns);
+  return method;
+}
+
 class ModelSearch final : public StrategySearch {
  public:
   ModelSearch(Task task, const Method& method, uint64_t seed)
       : StrategySearch(method.name, std::move(task), seed),
-        method_(method),
+        method_(Settle(method, *ColumnsWithout(method.without))),
         origin_(method.relative ? candidates().DefaultFeatures()
                                 : std::vector<float>(FeatureTable().size())),
         columns_(*ColumnsWithout(method.without)),
-        transfer_(candidates().others(), columns_),
-        model_(MakeModel(method.model, seed)) {}
+        transfer_(method.others, seed),
+        model_(MakeModel(method.model, seed)) {
+    learned_ = LearnFromOthers();
+  }
 
   absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
   absl::Status Update(const std::vector<Result>& results) override;
@@ -54,9 +63,17 @@ class ModelSearch final : public StrategySearch {
   void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
+  absl::Status LearnFromOthers();
+  // Whether there is more than the estimate to go by.
+  bool Knows() const { return model_->trained() || transfer_.TrustAt(samples_.all().size()) > 0; }
+  // What is known of candidates from other tasks.
+  absl::StatusOr<std::vector<float>> Priors(const std::vector<std::vector<float>>& seen) const;
+  // Of candidates of these features, as the model sees them.
+  absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
+  Point Draft(Rng& rng);
   // As the model sees them.
   std::vector<float> Seen(const std::vector<float>& features) const;
-  std::vector<Sample> Training(int levels, const std::vector<size_t>& columns) const;
+  std::vector<Sample> Training() const;
   // What the model thinks of a batch.
   absl::Status Predict(std::vector<Candidate>& batch);
   // To what was measured, and what other tasks are worth.
@@ -66,6 +83,7 @@ class ModelSearch final : public StrategySearch {
   const std::vector<float> origin_;    // what features are differences to
   const std::vector<size_t> columns_;  // of the features the model sees
   Transfer transfer_;
+  absl::Status learned_;  // from others
   std::unique_ptr<Model> model_;
   SampleSet samples_;
   PendingPoints pending_;
@@ -73,14 +91,19 @@ class ModelSearch final : public StrategySearch {
 };
 
 absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
+  HEDDLE_RETURN_IF_ERROR(learned_);
   Rng rng = candidates().NextRng();
   std::vector<Candidate> out;
   if (n <= 0) return out;
-  if (auto first = candidates().TakeDefault()) out.push_back(*std::move(first));
+  if (auto first = candidates().TakeDefault()) {
+    if (auto point = candidates().DefaultPoint()) {
+      pending_.Add({*std::move(point), HashBytes(first->trace), first->trace});
+    }
+    out.push_back(*std::move(first));
+  }
   const int missing = n - static_cast<int>(out.size());
-  // From other tasks, or from a state whose model was dropped.
-  if (!model_->trained()) HEDDLE_RETURN_IF_ERROR(Fit());
-  if (model_->trained() && missing > 0) {
+  if (!model_->trained()) HEDDLE_RETURN_IF_ERROR(Fit());  // a state's model may have been dropped
+  if (Knows() && missing > 0) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
@@ -90,7 +113,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
   candidates().ForgetEvaluations();
-  if (model_->trained()) HEDDLE_RETURN_IF_ERROR(Predict(out));
+  if (Knows()) HEDDLE_RETURN_IF_ERROR(Predict(out));
   return out;
 }
 
@@ -99,6 +122,7 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
                             candidates(),
                             [this](const std::vector<Point>& points) { return Score(points); },
                             samples_.BestPoints(method_.chains / 2),
+                            [this](Rng& r) { return Draft(r); },
                             chains_,
                             rng};
   const size_t capacity = static_cast<size_t>(method_.shortlist) * static_cast<size_t>(n);
@@ -119,7 +143,7 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
 void ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
   Shortlist best(static_cast<size_t>(std::max(n, 0)));
   for (int draw = 0; draw < method_.drafts * n; ++draw) {
-    const Point point = candidates().space().Random(rng);
+    const Point point = Draft(rng);
     const Evaluated* evaluated = candidates().Evaluate(point);
     if (evaluated == nullptr || candidates().Visited(evaluated->hash)) continue;
     best.Offer(point, evaluated->hash, RooflineScore(evaluated->features));
@@ -137,7 +161,7 @@ absl::StatusOr<std::vector<float>> ModelSearch::Score(const std::vector<Point>& 
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
   for (const Point& p : points) features.push_back(Seen(candidates().Evaluate(p)->features));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
   std::vector<float> scores;
   scores.reserve(estimates.size());
   for (const Estimate& e : estimates) scores.push_back(Acquire(e));
@@ -161,7 +185,7 @@ absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
     HEDDLE_ASSIGN_OR_RETURN(const Evaluated evaluated, candidates().EvaluateTrace(c.trace));
     features.push_back(Seen(evaluated.features));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, model_->Predict(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
   for (size_t i = 0; i < batch.size(); ++i) {
     batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.learned())};
   }
@@ -169,6 +193,7 @@ absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
 }
 
 absl::Status ModelSearch::Update(const std::vector<Result>& results) {
+  HEDDLE_RETURN_IF_ERROR(learned_);
   for (const Result& r : results) {
     if (r.valid && !(r.seconds > 0 && std::isfinite(r.seconds))) {
       return absl::InvalidArgumentError("a valid result of " + std::to_string(r.seconds) + " s");
@@ -193,33 +218,66 @@ std::vector<float> ModelSearch::Seen(const std::vector<float>& features) const {
   return seen;
 }
 
-std::vector<Sample> ModelSearch::Training(int levels, const std::vector<size_t>& columns) const {
-  std::vector<Sample> training = samples_.Training(levels, columns);
-  for (Sample& sample : training) {
-    for (size_t k = 0; k < columns.size(); ++k) sample.features[k] -= origin_[columns[k]];
-  }
+std::vector<Sample> ModelSearch::Training() const {
+  std::vector<Sample> training = samples_.Training(method_.score_levels, *ColumnsWithout({}));
+  for (Sample& sample : training) sample.features = Seen(sample.features);
   return training;
 }
 
-absl::Status ModelSearch::Fit() {
-  std::vector<Sample> training = Training(method_.score_levels, columns_);
-  const size_t own = training.size();
-  HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training, method_.model, candidates().seed()));
-  const bool enough = own >= kMinSamples && samples_.Rankable();
-  if (!enough && !transfer_.Active(own)) {
-    // What it learned from the others before they were switched off counts no more.
-    if (model_->trained()) model_ = MakeModel(method_.model, candidates().seed());
-    return absl::OkStatus();
+absl::Status ModelSearch::LearnFromOthers() {
+  if (candidates().others() == nullptr) return absl::OkStatus();
+  std::vector<Sample> samples = Transfer::Choose(*candidates().others());
+  for (Sample& s : samples) s.features = Pick(s.features, columns_);
+  return transfer_.Learn(samples);
+}
+
+absl::StatusOr<std::vector<float>> ModelSearch::Priors(
+    const std::vector<std::vector<float>>& seen) const {
+  const double trust = transfer_.TrustAt(samples_.all().size());
+  if (trust == 0) return std::vector<float>(seen.size());
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<float> priors, transfer_.Predict(seen));
+  for (float& prior : priors) prior *= static_cast<float>(trust);
+  return priors;
+}
+
+absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
+    const std::vector<std::vector<float>>& seen) const {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<Estimate> estimates, model_->Predict(seen));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> priors, Priors(seen));
+  for (size_t i = 0; i < seen.size(); ++i) estimates[i].score += priors[i];
+  return estimates;
+}
+
+// Anywhere, or beside the default schedule.
+Point ModelSearch::Draft(Rng& rng) {
+  const schedule::Space& space = candidates().space();
+  std::uniform_real_distribution<double> uniform(0, 1);
+  if (method_.beside_default == 0 || uniform(rng) >= method_.beside_default) {
+    return space.Random(rng);
   }
-  transfer_.Append(own, training);
+  Point point = space.Preferred();
+  for (int steps = std::uniform_int_distribution<int>(1, kMaxSteps)(rng); steps > 0; --steps) {
+    point = space.Mutate(point, rng);
+  }
+  return point;
+}
+
+absl::Status ModelSearch::Fit() {
+  std::vector<Sample> training = Training();
+  HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training));
+  if (training.size() < kMinSamples || !samples_.Rankable()) return absl::OkStatus();
+  std::vector<std::vector<float>> seen;
+  for (const Sample& s : training) seen.push_back(s.features);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> priors, Priors(seen));
+  for (size_t i = 0; i < seen.size(); ++i) training[i].prior = priors[i];
   return model_->Fit(training);
 }
 
 SearchReport ModelSearch::Report() const {
-  const size_t own = samples_.all().size();
   SearchReport report;
-  report.samples = static_cast<int>(own);
-  const std::vector<double> importance = model_->Importance();
+  report.samples = static_cast<int>(samples_.all().size());
+  const std::vector<double> importance =
+      model_->trained() ? model_->Importance() : transfer_.Importance();
   for (size_t i = 0; i < importance.size(); ++i) {
     const FeatureInfo& info = FeatureTable()[columns_[i]];
     if (importance[i] > 0) report.features.push_back({info.name, info.meaning, importance[i]});
@@ -229,13 +287,17 @@ SearchReport ModelSearch::Report() const {
   if (report.features.size() > kReported) report.features.resize(kReported);
   report.other_tasks = transfer_.tasks();
   report.other_samples = transfer_.samples();
-  report.other_weight = transfer_.WeightAt(own);
+  report.other_weight = transfer_.TrustAt(samples_.all().size());
   report.others_mislead = transfer_.misleads();
   return report;
 }
 
 std::string ModelSearch::Experience() const {
-  return PackExperience(Training(kScoreLevels, *ColumnsWithout({})));
+  std::vector<Sample> samples = samples_.Training(kScoreLevels, *ColumnsWithout({}));
+  for (Sample& sample : samples) {
+    for (size_t k = 0; k < origin_.size(); ++k) sample.features[k] -= origin_[k];
+  }
+  return PackExperience(samples);
 }
 
 void ModelSearch::SaveOwn(BlobWriter& w) const {
@@ -244,7 +306,7 @@ void ModelSearch::SaveOwn(BlobWriter& w) const {
   w.Bytes(model_->Serialize());
   samples_.Save(w);
   pending_.Save(w);
-  transfer_.Save(columns_.size(), w);
+  transfer_.Save(w);
   w.Unsigned(chains_.size());
   for (const Point& p : chains_) SavePoint(p, w);
 }
@@ -263,8 +325,9 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   SampleSet samples;
   HEDDLE_RETURN_IF_ERROR(samples.Load(r));
   PendingPoints pending = PendingPoints::Load(r);
-  HEDDLE_ASSIGN_OR_RETURN(Transfer transfer, Transfer::Load(saved_columns, r));
-  if (!same_columns) transfer = Transfer();
+  Transfer transfer(method_.others, seed);
+  HEDDLE_RETURN_IF_ERROR(transfer.Load(r));
+  if (!same_columns) transfer = Transfer(method_.others, seed);
   std::vector<Point> chains;
   for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
   if (!r.AtEnd()) return absl::DataLossError("search state: malformed");

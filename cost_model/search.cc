@@ -13,7 +13,7 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLSEARCH";
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 
 struct Strategy {
   std::string_view name;

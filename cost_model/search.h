@@ -46,7 +46,7 @@ struct SearchReport {
   std::vector<Feature> features;  // most important first, at most 16; empty without a model
   int other_tasks = 0;            // whose samples it began with
   int other_samples = 0;
-  double other_weight = 0;      // of one of these beside one of its own; 0: they do not count
+  double other_weight = 0;      // what they say counts so much of what it did at first; 0: nothing
   bool others_mislead = false;  // they were found to be wrong, and are not used
 };
 

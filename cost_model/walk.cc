@@ -44,7 +44,7 @@ std::vector<Point> Starts(const WalkContext& c) {
   }
   const size_t missing = c.method.chains - std::min(c.method.chains, starts.size());
   for (size_t i = 0; i < missing; ++i) {
-    start([&] { return space.Random(c.rng); });
+    start([&] { return c.draft(c.rng); });
   }
   return starts;
 }

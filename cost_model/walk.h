@@ -16,7 +16,8 @@ struct WalkContext {
   CandidateSpace& candidates;
   // Scores of feasible points, higher is better.
   std::function<absl::StatusOr<std::vector<float>>(const std::vector<schedule::Point>&)> score;
-  std::vector<schedule::Point> best;     // measured, best first
+  std::vector<schedule::Point> best;                     // measured, best first
+  std::function<schedule::Point(schedule::Rng&)> draft;  // beside nothing measured
   std::vector<schedule::Point>& chains;  // where the last walk ended; becomes where this one does
   schedule::Rng& rng;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/attention_model.h"
 #include "cost_model/blob.h"
 #include "cost_model/features.h"
 #include "cost_model/model.h"
@@ -20,6 +21,8 @@ namespace {
 
 constexpr std::string_view kMagic = "HDLMODEL";
 constexpr uint32_t kVersion = 2;
+
+constexpr float kBase = 0.5f;  // XGBoost's prediction without any tree
 
 constexpr std::array<std::pair<const char*, const char*>, 8> kParameters = {{
     {"nthread", "1"},  // threads would spin under contention, and change the result
@@ -115,7 +118,7 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
     groups[s.group].push_back(&s);
   }
   const size_t columns = samples[0].features.size();
-  std::vector<float> values, labels, weights;
+  std::vector<float> values, labels, weights, margins;
   std::vector<uint32_t> sizes;
   values.reserve(samples.size() * columns);
   const bool rank = spec_.objective == Objective::kRank;
@@ -126,6 +129,7 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
       if (!rank) weights.push_back(s->weight);
       values.insert(values.end(), s->features.begin(), s->features.end());
       labels.push_back(s->score);
+      margins.push_back(kBase + s->prior);
     }
   }
   HEDDLE_ASSIGN_OR_RETURN(Matrix matrix, MakeMatrix(values, samples.size(), columns));
@@ -137,6 +141,9 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   }
   HEDDLE_RETURN_IF_ERROR(FromXgboost(
       XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()), "weights"));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "base_margin", margins.data(), margins.size()),
+      "priors"));
   HEDDLE_ASSIGN_OR_RETURN(Booster booster, NewBooster(matrix.get()));
   for (int round = 0; round < spec_.rounds; ++round) {
     HEDDLE_RETURN_IF_ERROR(
@@ -312,12 +319,14 @@ class Ensemble final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed) {
+  if (spec.kind == ModelKind::kAttention) return MakeAttentionModel(spec, seed);
   if (spec.members > 1) return std::make_unique<Ensemble>(spec, seed);
   return std::make_unique<XgboostModel>(spec, seed);
 }
 
 absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,
                                                   uint64_t seed) {
+  if (spec.kind == ModelKind::kAttention) return ParseAttentionModel(bytes, spec, seed);
   if (spec.members > 1) {
     auto model = std::make_unique<Ensemble>(spec, seed);
     HEDDLE_RETURN_IF_ERROR(model->Load(bytes));

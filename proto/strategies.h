@@ -9,9 +9,9 @@
 
 namespace heddle {
 
-inline constexpr std::string_view kStrategies[] = {"annealing",   "regression",   "evolutionary",
-                                                   "ensemble-ei", "ensemble-ucb", "published",
-                                                   "genetic",     "grid",         "random"};
+inline constexpr std::string_view kStrategies[] = {
+    "annealing", "regression", "evolutionary", "ensemble-ei", "ensemble-ucb",
+    "attention", "published",  "genetic",      "grid",        "random"};
 
 inline bool IsStrategy(std::string_view name) {
   return std::find(std::begin(kStrategies), std::end(kStrategies), name) != std::end(kStrategies);

@@ -343,17 +343,15 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
   const Found scratch = search(nullptr), helped = search(others), lied_to = search(lies);
   EXPECT_GT(helped.area, scratch.area);
   EXPECT_GE(lied_to.end, 0.95 * scratch.end);
-  const auto columns = *cost_model::ColumnsWithout({});
-  cost_model::Transfer transfer(lies.get(), columns);
-  EXPECT_TRUE(transfer.Active(0));
-  ASSERT_TRUE(transfer.Judge({others->begin(), others->begin() + 100}, {}, 1).ok());
-  EXPECT_TRUE(transfer.misleads());
-  EXPECT_FALSE(transfer.Active(0));
-  cost_model::Transfer honest(others.get(), columns);
-  ASSERT_TRUE(honest.Judge({others->begin(), others->begin() + 100}, {}, 1).ok());
-  EXPECT_FALSE(honest.misleads());
-  EXPECT_TRUE(honest.Active(200));
-  EXPECT_FALSE(honest.Active(300)) << "by then one knows better oneself";
+  using Known = std::shared_ptr<const cost_model::OtherTasks>;
+  for (const auto& [taught, misleads] :
+       {std::pair<Known, bool>(lies, true), std::pair<Known, bool>(others, false)}) {
+    cost_model::Transfer transfer({}, 1);
+    ASSERT_TRUE(transfer.Learn(*taught).ok());
+    EXPECT_TRUE(transfer.Active());
+    ASSERT_TRUE(transfer.Judge({others->begin(), others->begin() + 100}).ok());
+    EXPECT_EQ(transfer.misleads(), misleads);
+  }
 }
 
 TEST(Rank, LearnsFromItsOwnTable) {

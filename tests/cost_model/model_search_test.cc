@@ -186,35 +186,29 @@ TEST(Experience, KeepsSamplesSpreadOverAllOfThem) {
 }
 
 TEST(Transfer, TakesNoMoreThanItMayAndNoTaskOfOneSample) {
-  const std::vector<size_t> columns = *ColumnsWithout({});
-  OtherTasks others = *MakeOthers(1);
-  EXPECT_FALSE(Transfer(&others, columns).Active(0));
-  others = *MakeOthers(5000);
+  EXPECT_TRUE(Transfer::Choose(*MakeOthers(1)).empty());
+  OtherTasks others = *MakeOthers(5000);
   for (const int tasks : {1, 3, 600, 2500}) {
     for (size_t i = 0; i < others.size(); ++i) others[i].group = 1 + static_cast<int>(i) % tasks;
-    std::vector<Sample> training;
-    Transfer(&others, columns).Append(0, training);
-    EXPECT_LE(training.size(), Transfer::kMaxSamples);
-    EXPECT_GT(training.size(), Transfer::kMaxSamples / 2);
+    const std::vector<Sample> chosen = Transfer::Choose(others);
+    EXPECT_LE(chosen.size(), Transfer::kMaxSamples);
+    EXPECT_GT(chosen.size(), Transfer::kMaxSamples / 2);
     std::map<int, int> of;
-    for (const Sample& s : training) ++of[s.group];
+    for (const Sample& s : chosen) ++of[s.group];
     for (const auto& [group, n] : of) EXPECT_GE(n, 2) << group;
   }
 }
 
 // A search finds its best candidates late.
 TEST(Transfer, TakesSamplesOverAllOfASearch) {
-  const std::vector<size_t> columns = *ColumnsWithout({});
-  constexpr int kTasks = 32, kEach = 128;
+  constexpr int kTasks = 32, kEach = 400;
   OtherTasks others = *MakeOthers(kTasks * kEach);
   for (int i = 0; i < kTasks * kEach; ++i) {
     others[static_cast<size_t>(i)].group = 1 + i / kEach;
     others[static_cast<size_t>(i)].score = static_cast<float>(i % kEach) / (kEach - 1);
   }
-  std::vector<Sample> training;
-  Transfer(&others, columns).Append(0, training);
   std::map<int, std::vector<float>> scores;
-  for (const Sample& s : training) scores[s.group].push_back(s.score);
+  for (const Sample& s : Transfer::Choose(others)) scores[s.group].push_back(s.score);
   EXPECT_EQ(scores.size(), kTasks);
   for (const auto& [group, of] : scores) {
     ASSERT_EQ(of.size(), Transfer::kMaxSamples / kTasks);
@@ -227,23 +221,26 @@ TEST(Transfer, TakesSamplesOverAllOfASearch) {
 // Lies that come to light with more samples of one's own: what is right about the first 16 may
 // mislead about the next.
 TEST(Transfer, IsJudgedAgain) {
-  const std::vector<size_t> columns = *ColumnsWithout({});
   const auto others = MakeOthers(64);
-  Transfer transfer(others.get(), columns);
+  Transfer transfer({}, 1);
+  EXPECT_FALSE(transfer.Active()) << "it knows nothing yet";
+  ASSERT_TRUE(transfer.Learn(*others).ok());
+  EXPECT_TRUE(transfer.Active());
   std::vector<Sample> own(others->begin(), others->begin() + 16);
   std::vector<Sample> failures = own;
   for (Sample& s : failures) s.score = 0;
-  ASSERT_TRUE(transfer.Judge(failures, {}, 1).ok());
+  ASSERT_TRUE(transfer.Judge(failures).ok());
   EXPECT_FALSE(transfer.misleads()) << "no pair to judge by";
-  ASSERT_TRUE(transfer.Judge(own, {}, 1).ok());
+  ASSERT_TRUE(transfer.Judge(own).ok());
   EXPECT_FALSE(transfer.misleads());
   std::vector<Sample> lies(others->begin(), others->begin() + 31);
   for (Sample& s : lies) s.score = 1 - s.score;
-  ASSERT_TRUE(transfer.Judge(lies, {}, 1).ok());
+  ASSERT_TRUE(transfer.Judge(lies).ok());
   EXPECT_FALSE(transfer.misleads()) << "not judged between 16 and 32";
   lies.push_back(own[0]);
-  ASSERT_TRUE(transfer.Judge(lies, {}, 1).ok());
+  ASSERT_TRUE(transfer.Judge(lies).ok());
   EXPECT_TRUE(transfer.misleads());
+  EXPECT_FALSE(transfer.Active());
 }
 
 TEST(AnnealingSearch, RefusesValidResultsWithoutATime) {

@@ -179,6 +179,41 @@ TEST(Ensemble, IsLessSureFarFromItsSamples) {
   EXPECT_FALSE(ParseModel(model->Serialize(), {}, 9).ok()) << "another kind of model";
 }
 
+// What the priors explain is not learned again.
+class Priors : public ::testing::TestWithParam<ModelKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Priors,
+                         ::testing::Values(ModelKind::kTrees, ModelKind::kAttention));
+
+TEST_P(Priors, AreWhereAModelBegins) {
+  std::vector<Sample> samples = MakeSamples(600, 1), others = MakeSamples(300, 2);
+  const auto known = [](const Sample& s) { return s.features[0] / 2; };  // all but feature 1
+  for (auto* of : {&samples, &others}) {
+    for (Sample& s : *of) s.score = (s.features[0] + s.features[1] / 4) / 30;
+  }
+  const auto plain = MakeModel({.kind = GetParam()}, 1), model = MakeModel({.kind = GetParam()}, 1);
+  ASSERT_TRUE(plain->Fit(samples).ok());
+  for (Sample& s : samples) s.prior = known(s);
+  ASSERT_TRUE(model->Fit(samples).ok());
+  std::vector<float> low = others[0].features, high = low;
+  low[0] = 2;
+  high[0] = 17;
+  const auto a = *plain->Predict(std::vector{low, high});
+  const auto b = *model->Predict(std::vector{low, high});
+  EXPECT_LT(std::abs(b[1].score - b[0].score), 0.5 * (a[1].score - a[0].score));
+  // Together they know more than the priors.
+  const auto found = *model->Predict(FeaturesOf(others));
+  int right = 0, right_without = 0;
+  for (size_t i = 0; i < others.size(); ++i) {
+    for (size_t j = 0; j < others.size(); ++j) {
+      if (others[i].score <= others[j].score) continue;
+      const float prior = known(others[i]) - known(others[j]);
+      right += prior + found[i].score - found[j].score > 0;
+      right_without += prior > 0;
+    }
+  }
+  EXPECT_GT(right, right_without);
+}
+
 TEST(RankModel, ImportanceNamesTheFeaturesThatMatter) {
   const auto model = MakeModel({}, 1);
   EXPECT_TRUE(model->Importance().empty());

@@ -254,9 +254,10 @@ TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
   const ir::TargetInfo target = testing::TestTarget();
   const ir::Program naive = *ir::Parse(workload);
   const std::string default_trace = schedule::ToText(*schedule::DefaultTrace(naive, target));
-  EXPECT_THAT(StrategyNames(), ::testing::UnorderedElementsAre(
-                                   "annealing", "regression", "evolutionary", "ensemble-ei",
-                                   "ensemble-ucb", "published", "genetic", "grid", "random"));
+  EXPECT_THAT(StrategyNames(),
+              ::testing::UnorderedElementsAre("annealing", "regression", "evolutionary",
+                                              "ensemble-ei", "ensemble-ucb", "attention",
+                                              "published", "genetic", "grid", "random"));
   for (const std::string strategy : {"annealing", "evolutionary", "genetic", "grid", "random"}) {
     SCOPED_TRACE(strategy);
     auto search = MakeSearch(workload, target, {strategy, 7});
