@@ -186,7 +186,7 @@ def run_lines(argv):
 
 def find_tables(args, every=False):
     """The tables of a device, in the order of the operator table: those of --only; else C1 to C12 where there are any, or every one."""
-    directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*", "")))
+    directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
     if not directories:
         raise SideError("there are no replay tables: bench/run.sh search --collect makes them")
     found = {os.path.basename(path)[: -len(".jsonl.gz")]: path for path in glob.glob(os.path.join(directories[0], "*.jsonl.gz"))}
