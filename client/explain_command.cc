@@ -105,7 +105,8 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
                search.other_tasks() == 1 ? "1 task" : fmt::format("{} tasks", search.other_tasks()),
                search.others_mislead() ? "switched off: they misled"
                : search.other_weight() > 0
-                   ? fmt::format("each counts {:.2f} of one of its own now", search.other_weight())
+                   ? fmt::format("what they say counts {:.2f} of what it did at first",
+                                 search.other_weight())
                    : "outgrown by its own");
   }
   if (search.features().empty()) return;
