@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 
 #include "cost_model/experience.h"
@@ -18,6 +19,7 @@
 namespace heddle::cost_model {
 namespace {
 
+using testing::MatmulSpace;
 using testing::MatmulTask;
 using testing::Measure;
 using testing::Traces;
@@ -265,6 +267,41 @@ TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
   }
   EXPECT_GE(annealed, 6 * 14);
   EXPECT_GE(random, 1);  // epsilon
+}
+
+// A draft is up to three mutations away from the preferred decisions, which are all zero here.
+TEST(AnnealingSearch, DraftsBesideTheDefaultSchedule) {
+  const MatmulSpace space({});
+  std::set<std::string> beside;
+  schedule::Point point = space.Preferred();
+  do {
+    const auto changed =
+        point.size() - static_cast<size_t>(std::count(point.begin(), point.end(), 0));
+    if (changed <= 3) beside.insert(schedule::ToText(*space.Expand(point)));
+  } while (space.Next(point));
+  Method method = *FindMethod("annealing");
+  for (const double share : {1.0, 0.0}) {
+    method.beside_default = share;
+    const auto search = MakeModelSearch(MatmulTask({}), method, 3);
+    int near = 0, drafted = 0;
+    const std::vector<Candidate> proposed = *search->Propose(40);
+    for (const Candidate& c : proposed) {
+      if (c.origin != "roofline") continue;
+      ++drafted;
+      near += beside.contains(c.trace);
+    }
+    EXPECT_EQ(drafted, 39);
+    EXPECT_EQ(near == drafted, share == 1) << near;
+  }
+}
+
+// The default schedule is a point to start from once it is measured, where the space has it.
+TEST(CandidateSpace, KnowsThePointOfTheDefaultSchedule) {
+  EXPECT_FALSE(CandidateSpace(MatmulTask({}), 1).DefaultPoint().has_value());
+  Task task = MatmulTask({});
+  task.default_trace = *task.space->Expand(task.space->Preferred());
+  const schedule::Point preferred = task.space->Preferred();
+  EXPECT_EQ(CandidateSpace(std::move(task), 1).DefaultPoint(), preferred);
 }
 
 TEST(AnnealingSearch, WorkOfAProposalIsBounded) {
