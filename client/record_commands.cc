@@ -102,9 +102,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   const ServiceClient client(global.server);
   v1::RecordQuery full = query;
   full.set_with_workload(true);
-  if (full.limit() == 0)
-    full.set_limit(
-        std::numeric_limits<int64_t>::max());  // an export is whole unless asked otherwise
+  if (full.limit() == 0) full.set_limit(kAllRecords);  // an export is whole unless asked otherwise
   const bool to_file = !output.empty() && output != "-";
   const std::string temporary = output + ".part";
   std::ofstream file;

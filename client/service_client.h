@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@
 #include "proto/jobs.pb.h"
 
 namespace heddle::client {
+
+// RecordQuery.limit for all that the service gives, whose own limit nobody else has to know.
+inline constexpr int64_t kAllRecords = std::numeric_limits<int64_t>::max();
 
 // Every call ends within a limit: unary calls after 30 s, transfers when nothing moves for that
 // long. A service that cannot be reached is Unavailable, with the address and the way out in the

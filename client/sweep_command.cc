@@ -24,8 +24,7 @@ using nlohmann::json;
 // Nobody wants to wait for more, and a slip of the keyboard should not start days of work.
 constexpr size_t kMaxCombinations = 1000;
 constexpr auto kPoll = std::chrono::milliseconds(200);
-constexpr int kMostMissedPolls = 150;  // a service that restarts is back within seconds
-constexpr int64_t kMaxRecords = 10000000;
+constexpr int kMostMissedPolls = 150;    // a service that restarts is back within seconds
 constexpr char kUnderWay[] = "running";  // the state of a row without results yet
 
 constexpr std::pair<v1::StageKind, const char*> kStages[] = {
@@ -167,7 +166,7 @@ json SweepRun::RowOf(const ServiceClient& client, const v1::Job& job) const {
   v1::RecordQuery query;
   query.set_job(job.id());
   query.set_valid_only(true);
-  query.set_limit(kMaxRecords);
+  query.set_limit(kAllRecords);
   const absl::Status records = client.QueryRecords(query, [&](const v1::Record& record) {
     double& best = best_ns[record.workload_key()];
     if (best == 0 || record.median_ns() < best) best = record.median_ns();

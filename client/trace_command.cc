@@ -9,12 +9,6 @@
 #include "client/npy.h"
 
 namespace heddle::client {
-namespace {
-
-constexpr int64_t kMaxRecords = 1'000'000;  // the most a query gives
-
-}  // namespace
-
 int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
               const std::string& output) {
   const ServiceClient client(global.server);
@@ -32,16 +26,18 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
     const bool whole =
         std::any_of(timeline->spans().begin(), timeline->spans().end(),
                     [](const v1::StageSpan& span) { return span.kind() == v1::STAGE_IMPORT; });
-    if (!whole)
+    nlohmann::json object = ToJson(*job);
+    if (!whole) {
+      object["truncated"] = true;
       fmt::print(stderr, "{} had more stages than a trace holds; the first are left out\n",
                  job->id());
-    nlohmann::json object = ToJson(*job);
+    }
     object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
     // What each candidate took: a profile stage that waits for builds is longer than its work.
     nlohmann::json measured = nlohmann::json::array();
     v1::RecordQuery query;
     query.set_job(job->id());
-    query.set_limit(kMaxRecords);
+    query.set_limit(kAllRecords);
     const absl::Status queried = client.QueryRecords(query, [&](const v1::Record& record) {
       measured.push_back({{"task", record.workload_key()},
                           {"created_unix_ns", record.created_unix_ns()},

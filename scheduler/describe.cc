@@ -10,11 +10,6 @@
 namespace heddle::scheduler {
 namespace {
 
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
 std::string Threads(int threads) {
   return absl::StrCat(threads, threads == 1 ? " thread" : " threads");
 }

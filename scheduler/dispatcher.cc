@@ -9,11 +9,6 @@
 namespace heddle::scheduler {
 namespace {
 
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
 // Whether something is being built that could be fed to the profile stage.
 bool AnyBuilding(const Task& task, const LiveStage& profile) {
   return std::any_of(task.open.begin(), task.open.lower_bound(profile.before),
@@ -69,7 +64,7 @@ void Dispatcher::On(const PauseRequested& event) {
   it->second.pause_reason = event.reason;
   it->second.tuned = Tuned(it->second, now_);
   it->second.tuning_since.reset();
-  TouchPartners(it->second);
+  TouchGroups(it->second);
   Emit(JobChanged{event.job});
 }
 

@@ -30,7 +30,9 @@
 // of its trials is a known record to the others, so that it is a trial less to all of them. Whoever
 // begins the next round takes over the search state of a partner that has learned it all, or learns
 // the known records. Nobody owns the task: when one job ends, stops or is paused, the others go on.
-// Jobs with `force` share nothing.
+// A job that builds before there is a device (for GPUs) has no device key yet, and may become a
+// partner of any that has the same workload and target: of these, too, one at a time has a round in
+// flight. Jobs with `force` share nothing.
 //
 // Under uniform allocation a task may measure trials_per_task less what is known. Under gradient
 // the job may measure trials_per_task x tasks less what is known (GradientBudget), and each round
@@ -166,15 +168,16 @@ class Dispatcher {
   static int PoolLeft(const Job& job);  // gradient: trials not granted yet
   bool MoreDepth(const Job& job) const;
 
-  // Sharing (sharing.cc).
+  // Sharing (sharing.cc). A group: tasks of one workload and target. Partners: those of it whose
+  // jobs have the same device key.
   void EnterGroups(const Job& job);
   void JoinGroups(Job& job);
   void LeaveGroups(Job& job);
   void LeaveGroup(Job& job, TaskIndex index);
   void ShareTrial(Job& job, TaskIndex index, bool valid, double median_ns);
-  // A partner in an unpaused job has a round in flight.
+  // A partner, or what may become one, has a round in flight in an unpaused job.
   bool PartnerInFlight(const Job& job, TaskIndex index) const;
-  void TouchPartners(const Job& job);
+  void TouchGroups(const Job& job);         // jobs that may wait for a round of this one
   void CatchUp(Job& job, TaskIndex index);  // takes over a search state, or learns again
   template <typename F>
   void ForPartners(const Job& job, TaskIndex index, F f);
@@ -236,7 +239,7 @@ class Dispatcher {
     std::string refusal;  // what the latest stage sent there was told; empty: it ran
   };
   std::map<SlotId, SlotTrouble> trouble_;
-  // Unfinished tasks of jobs in phase Tuning by workload, target and device key.
+  // Unfinished tasks of jobs in phase Tuning by workload and target.
   std::map<std::string, std::set<std::pair<JobId, TaskIndex>>> groups_;
   int64_t next_attempt_ = 1;
   std::set<std::pair<absl::Time, JobId>> wakes_;

@@ -4,15 +4,6 @@
 #include "scheduler/dispatcher.h"
 
 namespace heddle::scheduler {
-namespace {
-
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
-}  // namespace
-
 void Dispatcher::RestoreTask(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   if (Is<Finished>(task.phase)) return;

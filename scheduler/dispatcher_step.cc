@@ -6,11 +6,6 @@
 namespace heddle::scheduler {
 namespace {
 
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
 // A profile stage with so many candidates ahead does not run dry before the next answer.
 constexpr size_t kReadyQueue = 2;
 

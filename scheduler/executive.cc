@@ -15,8 +15,6 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
-// WatchJob promises at most ten a second anyway.
-constexpr absl::Duration kPublishEvery = absl::Milliseconds(50);
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
 
 }  // namespace
@@ -81,7 +79,7 @@ absl::Status Executive::LoadJobs() {
   for (const StoredJob& stored : *jobs) {
     dispatcher_.Restore(book_.Load(stored, now, absl::Now()));
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
-    dirty_.insert(JobId{stored.row.id});
+    MarkDirty(JobId{stored.row.id});
   }
   absl::StatusOr<int64_t> last = store_->LastAttempt();
   if (!last.ok()) return last.status();
@@ -128,8 +126,7 @@ void Executive::Run() {
     {
       const absl::Time now = MonotonicNow();
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
-      if (!dirty_.empty())
-        sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
+      if (ToPublish()) sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !inbox_.empty() || !leased_.empty() || !ended_.empty() || store_problem_ || stop_;
       };
@@ -152,18 +149,18 @@ void Executive::Run() {
 void Executive::Handle(Input input) {
   Prepare(&input);
   const absl::Time now = MonotonicNow();
+  const std::optional<JobId> subject = SubjectOf(input.event);
   const std::vector<Decision> decisions = dispatcher_.Step(input.event, now);
   for (const Decision& decision : decisions) {
     const auto* estimate = std::get_if<DeadlineEstimate>(&decision);
     if (estimate == nullptr) continue;
     const Job& job = *dispatcher_.FindJob(estimate->job);
     book_.SetDeadlineWarning(job.id, DescribeEstimate(job, *estimate, now, absl::Now()));
-    dirty_.insert(job.id);
   }
   Batch batch = book_.Absorb(dispatcher_, input.event, input.payload, decisions, now, absl::Now());
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
   if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));
-  MarkDirty(input.event, decisions);
+  NoteChanges(input.event, subject, decisions);
   for (const Decision& decision : decisions) Perform(decision);
   if (input.done) {
     Publish(true);
@@ -330,41 +327,6 @@ void Executive::ReapRunners() {
     ended.swap(ended_);
   }
   for (AttemptId attempt : ended) runners_.erase(attempt);
-}
-
-// ---- snapshots ----
-
-void Executive::MarkDirty(const Event& event, const std::vector<Decision>& decisions) {
-  const absl::Time now = MonotonicNow();
-  std::set<JobId> busy;
-  for (const auto& [id, stage] : dispatcher_.live()) busy.insert(stage.job);
-  const bool quiet = std::holds_alternative<Tick>(event) && decisions.empty();
-  for (const auto& [id, job] : dispatcher_.jobs()) {
-    if (book_.Has(id)) book_.CountBusy(id, busy.count(id) > 0, now);
-    // What one job does may be what another waits for.
-    if (!job.final() && !quiet) dirty_.insert(id);
-  }
-  for (const Decision& decision : decisions) {
-    if (const auto* changed = std::get_if<JobChanged>(&decision)) dirty_.insert(changed->job);
-  }
-}
-
-void Executive::Publish(bool at_once) {
-  const absl::Time now = MonotonicNow();
-  if (dirty_.empty() || (!at_once && now < next_publish_)) return;
-  next_publish_ = now + kPublishEvery;
-  std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>> views;
-  for (JobId id : dirty_) {
-    if (book_.Has(id))
-      views.emplace_back(id, std::make_shared<const v1::Job>(book_.View(dispatcher_, id, now)));
-  }
-  dirty_.clear();
-  absl::MutexLock lock(&view_mutex_);
-  for (auto& [id, view] : views) {
-    Snapshot& snapshot = snapshots_[id];
-    ++snapshot.version;
-    snapshot.job = std::move(view);
-  }
 }
 
 }  // namespace heddle::scheduler

@@ -102,8 +102,13 @@ class Executive {
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
   void OnLeased(AttemptId attempt, const v1::Lease& lease);
-  void Publish(bool now);
-  void MarkDirty(const Event& event, const std::vector<Decision>& decisions);
+  // What is shown (executive_views.cc).
+  std::optional<JobId> SubjectOf(const Event& event) const;
+  void MarkDirty(JobId job);
+  void NoteChanges(const Event& event, std::optional<JobId> subject,
+                   const std::vector<Decision>& decisions);
+  bool ToPublish() const;
+  void Publish(bool at_once);
   absl::Status CallAndWait(Input input, const std::string& what);
   StageRunner* Runner(AttemptId attempt);
   void ReapRunners();
@@ -119,8 +124,13 @@ class Executive {
   Dispatcher dispatcher_;
   JobBook book_;
   std::map<AttemptId, StageRow> spans_;
-  std::map<AttemptId, FetchId> fetch_of_;
-  std::set<JobId> dirty_;
+  std::map<JobId, int> running_;  // stages
+  std::set<JobId> dirty_;         // to be shown anew: something happened to them
+  // What one job does may be what another waits for: unfinished ones are shown anew in turn, the
+  // latest of them, and how many are still to come.
+  std::set<JobId> unfinished_;
+  JobId shown_;
+  size_t others_due_ = 0;
   absl::Time next_publish_ = absl::InfinitePast();
 
   mutable absl::Mutex mutex_;

@@ -4,10 +4,15 @@
 
 namespace heddle::scheduler {
 
+bool HasUnbuilt(const Task& task) {
+  return std::any_of(task.open.begin(), task.open.end(),
+                     [](const auto& entry) { return Is<Unbuilt>(entry.second.where); });
+}
+
 int RoundsInFlight(const Task& task) {
   if (!InFlight(task)) return 0;
-  const bool wanted = std::holds_alternative<WantsPropose>(task.phase) ||
-                      std::holds_alternative<Proposing>(task.phase) || task.update_first;
+  const bool wanted =
+      Is<WantsPropose>(task.phase) || Is<Proposing>(task.phase) || task.update_first;
   return std::max(1, static_cast<int>(task.rounds.size()) + (wanted ? 1 : 0));
 }
 

@@ -204,6 +204,14 @@ struct Fetch {
   absl::Time not_before = absl::InfinitePast();
 };
 
+// Whether a phase, or where a candidate is, is this one.
+template <typename Phase, typename Variant>
+bool Is(const Variant& phase) {
+  return std::holds_alternative<Phase>(phase);
+}
+
+// Candidates that wait for a build.
+bool HasUnbuilt(const Task& task);
 // Rounds of the job that may be in flight where so many devices suit it. Without a wish of its own:
 // one for every device it may hold, and one whose candidates are being made.
 int PipelineDepth(const JobParams& params, int devices);
@@ -225,8 +233,7 @@ void AddToCurve(Task* task, int trials, double ns);
 void FoldResults(Task* task, std::optional<CandidateId> before);
 
 inline bool InFlight(const Task& task) {
-  return !std::holds_alternative<Waiting>(task.phase) &&
-         !std::holds_alternative<Finished>(task.phase);
+  return !Is<Waiting>(task.phase) && !Is<Finished>(task.phase);
 }
 
 }  // namespace heddle::scheduler

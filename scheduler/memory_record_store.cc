@@ -268,9 +268,8 @@ class MemoryRecordStore : public RecordStore {
                        const int64_t time_b = tables_.records[b].record.created_unix_ns();
                        return time_a != time_b ? time_a > time_b : a > b;
                      });
-    const int64_t limit =
-        query.limit() <= 0 ? kDefaultQueryLimit : std::min(query.limit(), kMaxQueryLimit);
-    if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
+    const auto limit = static_cast<size_t>(QueryLimit(query));
+    if (found.size() > limit) found.resize(limit);
     std::vector<v1::Record> records;
     for (size_t index : found) {
       v1::Record record = tables_.records[index].record;

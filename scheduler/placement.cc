@@ -155,11 +155,11 @@ void Dispatcher::Schedule() {
   };
   for (bool started = true; started && any_place();) {
     started = false;
-    struct Waiting {
+    struct Line {
       int lane;
       ReadyIndex::Cursor cursor;
     };
-    std::vector<Waiting> lanes;
+    std::vector<Line> lanes;
     for (int lane = 0; lane < ready_.lanes(); ++lane) {
       if (ready_.Count(lane) == 0 || !slot_index_.Open(lane)) continue;
       ReadyIndex::Cursor cursor(ready_, *policy_, lane);

@@ -26,6 +26,11 @@ int64_t ParseJobName(const std::string& name) {
   return id;
 }
 
+int64_t QueryLimit(const v1::RecordQuery& query) {
+  constexpr int64_t kDefault = 1000;
+  return query.limit() <= 0 ? kDefault : std::min(query.limit(), kMaxQueryLimit);
+}
+
 double Median(std::vector<double> samples) {
   if (samples.empty()) return 0;
   std::sort(samples.begin(), samples.end());

@@ -165,9 +165,10 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };
 
-// What Query takes for `limit` 0, and the most it gives: an answer is held in memory.
-inline constexpr int64_t kDefaultQueryLimit = 1000;
+// The most that Query gives: an answer is held in memory.
 inline constexpr int64_t kMaxQueryLimit = 1'000'000;
+// How many it gives for the query's limit, of which 0 is a thousand.
+int64_t QueryLimit(const v1::RecordQuery& query);
 
 // "j12", and back (0 for anything else).
 std::string JobName(int64_t id);

@@ -8,17 +8,22 @@
 namespace heddle::scheduler {
 namespace {
 
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
 // Empty: shares with nobody.
 std::string GroupOf(const Job& job, const Task& task) {
   const JobParams& params = job.params;
-  if (params.force || task.key.empty() || params.record_target.empty() || params.device_key.empty())
-    return "";
-  return absl::StrCat(task.key, "\n", params.record_target, "\n", params.device_key);
+  if (params.force || task.key.empty() || params.record_target.empty()) return "";
+  return absl::StrCat(task.key, "\n", params.record_target);
+}
+
+// Whether records of the one are known records of the other, in one group.
+bool Partners(const Job& a, const Job& b) {
+  return !a.params.device_key.empty() && a.params.device_key == b.params.device_key;
+}
+
+// Whether they are or may become partners: a job without a device key may get any.
+bool MayBePartners(const Job& a, const Job& b) {
+  return a.params.device_key.empty() || b.params.device_key.empty() ||
+         a.params.device_key == b.params.device_key;
 }
 
 }  // namespace
@@ -27,8 +32,9 @@ template <typename F>
 void Dispatcher::ForPartners(const Job& job, TaskIndex index, F f) {
   const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
   if (group == groups_.end()) return;
-  for (const auto& [other, task] : group->second) {
-    if (other != job.id || task != index) f(jobs_.at(other), task);
+  for (const auto& [id, task] : group->second) {
+    if (id == job.id && task == index) continue;
+    if (Job& other = jobs_.at(id); Partners(job, other)) f(other, task);
   }
 }
 
@@ -41,7 +47,8 @@ void Dispatcher::EnterGroups(const Job& job) {
   }
 }
 
-// What partners know and have measured is known to the newcomer, be it on disk yet or not.
+// What partners know and have measured is known to the newcomer, be it on disk yet or not. What it
+// has tried itself failed to build, before it had a device: now that is known to them.
 void Dispatcher::JoinGroups(Job& job) {
   EnterGroups(job);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
@@ -51,7 +58,7 @@ void Dispatcher::JoinGroups(Job& job) {
     bool more = false;
     ForPartners(job, index, [&](const Job& other, TaskIndex at) {
       const Task& partner = other.tasks[at.value];
-      if (partner.known + partner.trials <= task.known) return;
+      if (other.id == job.id || partner.known + partner.trials <= task.known) return;
       more = true;
       task.known = partner.known + partner.trials;
       task.known_valid = partner.known_valid + partner.valid();
@@ -63,6 +70,11 @@ void Dispatcher::JoinGroups(Job& job) {
     if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
     task.budget = Allowance(job, task);
     Emit(TaskChanged{job.id, index});
+  }
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    if (Is<Finished>(job.tasks[i].phase)) continue;
+    for (int trial = 0; trial < job.tasks[i].trials; ++trial)
+      ShareTrial(job, TaskIndex{static_cast<int>(i)}, false, 0);
   }
 }
 
@@ -78,10 +90,13 @@ void Dispatcher::LeaveGroups(Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) LeaveGroup(job, TaskIndex{static_cast<int>(i)});
 }
 
-void Dispatcher::TouchPartners(const Job& job) {
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    ForPartners(job, TaskIndex{static_cast<int>(i)},
-                [this](const Job& other, TaskIndex) { Touch(other.id); });
+void Dispatcher::TouchGroups(const Job& job) {
+  for (const Task& task : job.tasks) {
+    const auto group = groups_.find(GroupOf(job, task));
+    if (group == groups_.end()) continue;
+    for (const auto& [other, index] : group->second) {
+      if (other != job.id) Touch(other);
+    }
   }
 }
 
@@ -90,7 +105,7 @@ bool Dispatcher::PartnerInFlight(const Job& job, TaskIndex index) const {
   if (group == groups_.end()) return false;
   return std::any_of(group->second.begin(), group->second.end(), [&](const auto& member) {
     const Job& other = jobs_.at(member.first);
-    return member != std::pair{job.id, index} && !other.paused &&
+    return member != std::pair{job.id, index} && !other.paused && MayBePartners(job, other) &&
            InFlight(other.tasks[member.second.value]);
   });
 }

@@ -52,6 +52,7 @@ class SlotIndex {
   // needs were seen.
   int DeviceLane(const JobParams& needs);
   int lanes() const { return static_cast<int>(lanes_.size()); }
+  int slots() const { return static_cast<int>(states_.size()); }  // of the list
   // Slots that suit the lane: all, those usable (held or not), those free now, and whether any is
   // either free or only kept from work by cores others hold.
   int Count(int lane) const;

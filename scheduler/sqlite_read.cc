@@ -198,11 +198,10 @@ WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
   AND (?4='' OR r.job=?5)
   AND (?6=0 OR r.outcome=1)
 ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
-  int64_t limit = query.limit() <= 0 ? kDefaultQueryLimit : std::min(query.limit(), kMaxQueryLimit);
   const std::string sql = absl::StrCat(kColumns, query.best_only() ? kBest : "records r", kRest);
   Statement rows(db, sql.c_str());
   rows.Bind(query.workload_key(), query.target(), query.device_key(), query.job(),
-            ParseJobName(query.job()), query.valid_only(), limit);
+            ParseJobName(query.job()), query.valid_only(), QueryLimit(query));
   std::vector<v1::Record> records;
   while (rows.Step()) {
     v1::Record record;

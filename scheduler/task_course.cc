@@ -11,11 +11,6 @@
 namespace heddle::scheduler {
 namespace {
 
-template <typename Phase, typename Variant>
-bool Is(const Variant& phase) {
-  return std::holds_alternative<Phase>(phase);
-}
-
 int Reused(const JobParams& params, const Task& task) { return params.force ? 0 : task.known; }
 
 bool Gradient(const Job& job) { return job.params.allocation == Allocation::kGradient; }
@@ -174,7 +169,7 @@ void Dispatcher::Requeue(Job& job, TaskIndex index) {
   job.tasks[index.value].phase = Waiting{};
   std::erase(job.in_flight, index);
   job.queue.push_back(index);
-  TouchPartners(job);
+  TouchGroups(job);
   Emit(TaskChanged{job.id, index});
 }
 
@@ -209,6 +204,7 @@ void Dispatcher::BeginRounds(Job& job) {
     job.params.device_key = device->device_key;
     job.lane = slot_index_.DeviceLane(job.params);
     JoinGroups(job);
+    TouchGroups(job);  // whose partner it has not become waits for it no more
     Emit(JobChanged{job.id});
     FinishIdle(job);
   }

@@ -12,7 +12,8 @@
 //     stage is never interrupted, and would stand in its way.
 //     Then turns that have begun (see round_robin.cc), then jobs that would make everything end
 //     later if they waited longer (alone they take nearly as long as all that is left takes
-//     together, and cannot keep the slots busy by themselves), least slack first.
+//     together, and cannot keep the slots busy by themselves), least slack first, or in turns where
+//     faults are common.
 //  5. A profile stage is not started while its builds are so far behind that it would hold its
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
@@ -49,19 +50,17 @@ constexpr double kAmple = 10;
 constexpr double kGaps = 1.1;
 // Faults hold up a job that is alone, where others would go on: it takes longer by so many times
 // the share of slot seconds that builds and measurements had which ended with candidates
-// unanswered, up to so much. The share is that of about the latest kMemory slot seconds.
-constexpr double kTrouble = 10, kMostTrouble = 0.8, kMemory = 1000, kNoTrouble = 100;
+// unanswered, up to so much. What must not wait then takes turns, as nobody knows whom the next
+// fault delays.
+constexpr double kTrouble = 20, kMostTrouble = 4;
+// The share is that of about the latest kMemory seconds of each slot; kNoTrouble seconds of each
+// without a fault are taken to have gone before. Jobs are ranked anew when it has made so much of a
+// difference.
+constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 0.1;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
 constexpr int kSupply = 2;
-
-bool HasUnbuilt(const Job& job, TaskIndex index) {
-  for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].open) {
-    if (std::holds_alternative<Unbuilt>(candidate.where)) return true;
-  }
-  return false;
-}
 
 class Predictive : public Policy {
  public:
@@ -91,7 +90,10 @@ class Predictive : public Policy {
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
     if (turn && group.urgency == kOrdinary) group.urgency = kCriticalPath;
     rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
-    if (group.urgency != kOrdinary) {
+    if (group.urgency == kCriticalPath && alone_ > 1) {
+      rank.key[1] = work.device ? known.device_turn : known.cpu_turn;
+      if (!work.device) group.lane = group.path = 0;
+    } else if (group.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
       if (!work.device) group.lane = group.path = 0;
     } else {
@@ -151,8 +153,14 @@ class Predictive : public Policy {
     PlannedJob& known = jobs_[job.id.value];
     ++known.live;
     if (work.kind == v1::STAGE_BUILD) ++builds_[job.lane];
+    if (work.device) {
+      known.device_turn = ++turns_;
+    } else if (!known.turn) {
+      known.cpu_turn = ++turns_;
+    }
     if (!work.device && work.task)
-      known.turn = work.kind != v1::STAGE_BUILD || HasUnbuilt(job, *work.task);
+      known.turn = work.kind != v1::STAGE_BUILD ||
+                   HasUnbuilt(job.tasks[static_cast<size_t>(work.task->value)]);
     const int units = static_cast<int>(stage.candidates.size());
     const double seconds =
         absl::ToDoubleSeconds(view_.forecast->Stage(job, work.kind, work.task, units));
@@ -163,11 +171,7 @@ class Predictive : public Policy {
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
     PlannedJob& known = jobs_[job.id.value];
     --known.live;
-    if (!stage.cancelled) {
-      // Candidates without an answer: something broke. What breaks of other stages counts as work.
-      (stage.candidates.empty() ? worked_ : lost_) += absl::ToDoubleSeconds(now - stage.started);
-      if (worked_ + lost_ > kMemory) worked_ /= 2, lost_ /= 2;
-    }
+    if (!stage.cancelled) CountTrouble(stage, now);
     if (stage.kind == v1::STAGE_PROFILE && !known.measured) {
       known.measured = true;
       deadlines_.Look();
@@ -196,9 +200,18 @@ class Predictive : public Policy {
     int running = 0;    // jobs
   };
 
-  // By how much faults lengthen what a job takes that is alone.
-  double Alone() const {
-    return 1 + std::min(kMostTrouble, kTrouble * lost_ / (worked_ + lost_ + kNoTrouble));
+  void CountTrouble(const LiveStage& stage, absl::Time now) {
+    // Candidates without an answer: something broke. What breaks of other stages counts as work.
+    (stage.candidates.empty() ? worked_ : lost_) += absl::ToDoubleSeconds(now - stage.started);
+    const double slots = std::max(1, view_.slots->slots());
+    if (worked_ + lost_ > kMemory * slots) worked_ /= 2, lost_ /= 2;
+    const double share = lost_ / (worked_ + lost_ + kNoTrouble * slots);
+    const double alone = 1 + std::min(kMostTrouble, kTrouble * share);
+    if (std::abs(alone - alone_) < kTroubleStep) return;
+    alone_ = alone;
+    for (const auto& [id, job] : jobs_) {
+      if (job.runs) stale_.push_back(JobId{id});
+    }
   }
 
   static int64_t PriorityOf(const Job& job) {
@@ -258,7 +271,7 @@ class Predictive : public Policy {
       }
     }
     const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
-    const absl::Time critical = end - absl::Seconds(Alone() * span + kGaps * (span - load.share_s));
+    const absl::Time critical = end - absl::Seconds(alone_ * span + kGaps * (span - load.share_s));
     if (critical <= now) {
       group->urgency = kCriticalPath;
     } else {
@@ -340,7 +353,9 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
+  double turns_ = 0;              // begun
   double worked_ = 0, lost_ = 0;  // slot seconds: see kTrouble
+  double alone_ = 1;              // by how much faults lengthen what a job takes that is alone
   DeadlineWatch deadlines_;       // of running jobs
   std::vector<JobId> stale_;
 };

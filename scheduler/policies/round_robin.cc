@@ -35,7 +35,8 @@ class RoundRobin : public Policy {
       return;
     }
     if (!turns.holds) turns.cpu = ++turn_;
-    turns.holds = work.task && (work.kind != v1::STAGE_BUILD || HasUnbuilt(job, *work.task));
+    turns.holds = work.task && (work.kind != v1::STAGE_BUILD ||
+                                HasUnbuilt(job.tasks[static_cast<size_t>(work.task->value)]));
   }
   void Changed(const Job& job) override {
     if (job.final()) jobs_.erase(job.id);
@@ -50,12 +51,6 @@ class RoundRobin : public Policy {
   // What ends a turn soonest goes first.
   static double Order(v1::StageKind kind) {
     return kind == v1::STAGE_BUILD ? 0 : kind == v1::STAGE_PROPOSE ? 1 : 2;
-  }
-  static bool HasUnbuilt(const Job& job, TaskIndex index) {
-    for (const auto& [id, candidate] : job.tasks[static_cast<size_t>(index.value)].open) {
-      if (std::holds_alternative<Unbuilt>(candidate.where)) return true;
-    }
-    return false;
   }
 
   std::map<JobId, Turns> jobs_;

@@ -42,6 +42,12 @@ int Granted(const Job& job) {
 
 }  // namespace
 
+// Trials of the one are known records to the other.
+bool BudgetCheck::Shares(const Seen& a, const Seen& b) {
+  return !a.what.empty() && a.what == b.what && !a.device_key.empty() &&
+         a.device_key == b.device_key;
+}
+
 void BudgetCheck::Before(const Dispatcher& dispatcher) {
   before_.clear();
   granted_.clear();
@@ -55,10 +61,11 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       const Task& task = job.tasks[i];
       if (std::holds_alternative<Finished>(task.phase)) continue;
       Seen seen;
-      if (!job.params.force && !job.params.device_key.empty())
-        seen.group = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target, "|",
-                                  job.params.device_key);
+      if (!job.params.force)
+        seen.what = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target);
+      seen.device_key = job.params.device_key;
       seen.known = task.known;
+      seen.trials = task.trials;
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);
       before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
@@ -68,21 +75,32 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
 
 std::string BudgetCheck::After(const Dispatcher& dispatcher,
                                const std::vector<Decision>& decisions) {
-  // Every trial of a partner, and nothing else, is a known record more.
+  // Every trial of a partner, and nothing else, is a known record more; those that a job made
+  // before it had a device, once it has.
+  for (const auto& [key, seen] : before_) {
+    const std::string& now = dispatcher.FindJob(key.first)->params.device_key;
+    if (seen.what.empty() || !seen.device_key.empty() || now.empty()) continue;
+    for (auto& [other, its] : before_) {
+      if (its.what == seen.what && its.device_key == now) its.known += seen.trials;
+    }
+  }
   for (const Decision& decision : decisions) {
     if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
       const auto own = before_.find({done->job, done->task});
-      if (own == before_.end() || own->second.group.empty()) continue;
+      if (own == before_.end()) continue;
       for (auto& [key, seen] : before_) {
-        if (key != own->first && seen.group == own->second.group) ++seen.known;
+        if (key != own->first && Shares(seen, own->second)) ++seen.known;
       }
     } else if (const auto* add = std::get_if<AddCandidates>(&decision)) {
       if (stopped_.count(add->job)) return "a round began after the stop";
       const auto own = before_.find({add->job, add->task});
-      if (own == before_.end() || own->second.group.empty() || paused_.count(add->job)) continue;
+      if (own == before_.end() || own->second.what.empty() || paused_.count(add->job)) continue;
       for (const auto& [key, seen] : before_) {
-        if (key != own->first && seen.group == own->second.group && seen.measuring &&
-            !paused_.count(key.first))
+        // A job that has no device yet may get the other's.
+        const bool one = seen.what == own->second.what &&
+                         (Shares(seen, own->second) || seen.device_key.empty() ||
+                          own->second.device_key.empty());
+        if (key != own->first && one && seen.measuring && !paused_.count(key.first))
           return absl::StrCat("j", add->job.value, " and j", key.first.value,
                               " measure one task at a time");
       }
@@ -91,7 +109,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher,
   for (const auto& [key, seen] : before_) {
     const Job& job = *dispatcher.FindJob(key.first);
     const int known = job.tasks[static_cast<size_t>(key.second.value)].known;
-    if (!seen.group.empty() && known != seen.known)
+    if (!seen.what.empty() && !seen.device_key.empty() && known != seen.known)
       return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
                           " records, there are ", seen.known);
   }

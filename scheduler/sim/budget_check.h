@@ -29,10 +29,11 @@ class BudgetCheck {
  private:
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
   struct Seen {
-    std::string group;
-    int known = 0;
+    std::string what, device_key;  // workload and target, empty: shared with nobody
+    int known = 0, trials = 0;
     bool measuring = false;  // a round is in flight, in a job that runs
   };
+  static bool Shares(const Seen& a, const Seen& b);
   std::map<Key, Seen> before_;
   std::map<scheduler::JobId, std::vector<std::string>> keys_;
   std::map<scheduler::JobId, int> granted_;  // of gradient jobs

@@ -30,7 +30,7 @@ inline double Normal(uint64_t key) {
   return std::sqrt(-2 * std::log(Unit(key))) * std::cos(2 * std::numbers::pi * Unit(Mix({key, 1})));
 }
 
-// Chance in the order it is asked for: faults.
+// Chance in the order it is asked for: what goes wrong now and then.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : random_(seed) {}

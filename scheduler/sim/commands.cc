@@ -31,9 +31,16 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int RunScenarios(const Flags& flags) {
-  double recorded = 0;  // makespan
-  absl::StatusOr<Scenario> scenario =
-      flags.replay.empty() ? ReadScenario(flags.scenario) : ReadRecorded(flags.replay, &recorded);
+  absl::StatusOr<Scenario> scenario;
+  Recorded recorded;
+  if (flags.replay.empty()) {
+    scenario = ReadScenario(flags.scenario);
+  } else if (absl::StatusOr<Recorded> read = ReadRecorded(flags.replay); read.ok()) {
+    recorded = *std::move(read);
+    scenario = recorded.scenario;
+  } else {
+    scenario = read.status();
+  }
   if (!scenario.ok()) return Fail(scenario.status());
   if (flags.has_seed) scenario->seed = flags.seed;
   for (SimJob& job : scenario->jobs) {
@@ -79,10 +86,13 @@ int RunScenarios(const Flags& flags) {
   if (flags.json) return 0;
   std::printf("%s: %zu jobs on %zu slots\n%s", scenario->name.c_str(), scenario->jobs.size(),
               scenario->slots.size(), ReportTable(*scenario, reports).c_str());
-  if (recorded > 0) {
-    std::printf("recorded makespan %s; simulated %+.1f %%\n", HumanSeconds(recorded).c_str(),
-                100 * (reports.front().makespan / recorded - 1));
+  if (recorded.makespan > 0) {
+    std::printf("recorded makespan %s; simulated %+.1f %%\n",
+                HumanSeconds(recorded.makespan).c_str(),
+                100 * (reports.front().makespan / recorded.makespan - 1));
   }
+  if (recorded.truncated)
+    std::printf("the trace lacks the first stages of a job: its others stand for them\n");
   return 0;
 }
 

@@ -115,10 +115,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
     task.times = job.times;
     task.weight = 1 + dice->Below(4);
     if (dice->Likely(0.2)) task.candidates = 1 + dice->Below(60);
-    // A GPU's first rounds begin before a device tells whose records they share: nobody's, then.
-    const bool shares = !device->cores.empty() || !job.device_key.empty();
-    const int key = 10 + dice->Below(8);
-    if (shares) task.key = absl::StrCat("00000000000000", key);
+    task.key = absl::StrCat("00000000000000", 10 + dice->Below(8));
     job.tasks.push_back(std::move(task));
   }
   return job;

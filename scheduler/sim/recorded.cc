@@ -191,14 +191,15 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
 
 }  // namespace
 
-absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan) {
+absl::StatusOr<Recorded> ReadRecorded(const std::string& path) {
   std::ifstream in(path);
   if (!in)
     return absl::NotFoundError(
         absl::StrCat(path, ": cannot be read; `heddle jobs trace JOB -o FILE` writes one"));
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a trace"));
-  Scenario scenario;
+  Recorded recorded;
+  Scenario& scenario = recorded.scenario;
   scenario.name = absl::StrCat(std::filesystem::path(path).filename().string(), ", replayed");
   try {
     const Json json = Json::parse(in);
@@ -210,8 +211,11 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
     }
     AddSlots(json.at("workers"), &scenario);
     const double gap = GapOf(json.at("jobs"));
-    for (const Json& job : json.at("jobs")) scenario.jobs.push_back(MakeJob(job, first, gap));
-    *makespan = static_cast<double>(last - first) / 1e9;
+    for (const Json& job : json.at("jobs")) {
+      scenario.jobs.push_back(MakeJob(job, first, gap));
+      recorded.truncated |= job.value("truncated", false);
+    }
+    recorded.makespan = static_cast<double>(last - first) / 1e9;
   } catch (
       const std::exception& error) {  // of the JSON library: what is missing, or of a wrong type
     return absl::InvalidArgumentError(
@@ -223,7 +227,7 @@ absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan)
         path,
         ": has no jobs or no slots; trace finished jobs (`heddle jobs trace JOB -o FILE`) while "
         "their workers are there"));
-  return scenario;
+  return recorded;
 }
 
 }  // namespace heddle::sim

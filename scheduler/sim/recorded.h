@@ -9,9 +9,14 @@ namespace heddle::sim {
 
 // Each task makes as many trials as it did, in any order among tasks; each stage of a task takes
 // what the stages of its kind took, in turn; build and profile by candidate. Stages that ended by a
-// fault are left out, as are tasks without trials. The policy is the service's default: a trace
-// does not tell its own. `makespan`: seconds from the first submission to the last end. NotFound:
-// no such file; InvalidArgument names what is missing in it.
-absl::StatusOr<Scenario> ReadRecorded(const std::string& path, double* makespan);
+// fault are left out, as are tasks without trials.
+struct Recorded {
+  Scenario scenario;       // under the policy of the scheduler that wrote the trace
+  double makespan = 0;     // seconds from the first submission to the last end
+  bool truncated = false;  // the first stages of some job are missing: others stand for them
+};
+
+// NotFound: no such file; InvalidArgument names what is missing in it.
+absl::StatusOr<Recorded> ReadRecorded(const std::string& path);
 
 }  // namespace heddle::sim

@@ -16,11 +16,11 @@ struct Report {
   double p95_completion = 0;
   double cpu_busy = 0, device_busy = 0;  // mean share of the makespan at work, over useful slots
   double cpu_held = 0, device_held = 0;  // leased
-  double fairness = 1;                   // Jain's index of slowdowns, see below
+  double fairness = 1;                   // see below
   double disturbed = 0;                  // share of measurements
   int64_t trials = 0;
   int deadlines = 0, deadlines_met = 0;
-  Waiting waiting;
+  WaitSeconds waiting;
   std::vector<double> busy;  // per slot
 };
 

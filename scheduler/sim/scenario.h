@@ -95,12 +95,11 @@ struct Faults {
   double hung = 0;                   // a stage: it ends by its time limit
   double duplicated = 0;             // a message comes again, up to 10 s later
   double lost = 0;                   // a message about one candidate
-  double refused_model = 0;          // an import says that the model is wrong
   int poison = 0;                    // every so many candidates one breaks its worker; 0: none
   bool slow_messages = false;        // starts and ends take time
   bool any() const {
     return until > 0 || refused > 0 || broken > 0 || hung > 0 || duplicated > 0 || lost > 0 ||
-           poison > 0 || refused_model > 0;
+           poison > 0;
   }
 };
 // Names a scenario may use in `chaos`.

@@ -225,14 +225,15 @@ void ReadFaults(const Reader& read, const Json& json, Scenario* scenario) {
   const std::string path = "faults";
   read.Known(given, path,
              {"until", "every", "chaos", "refused", "broken", "hung", "duplicated", "lost",
-              "refused_model", "poison", "slow_messages"});
+              "poison", "slow_messages"});
   if (!read.ok()) return;
   Faults& faults = scenario->faults;
   read.Number(given, path, "until", 0, kMaxSeconds, &faults.until);
-  const std::pair<const char*, double*> chances[] = {
-      {"refused", &faults.refused}, {"broken", &faults.broken},
-      {"hung", &faults.hung},       {"duplicated", &faults.duplicated},
-      {"lost", &faults.lost},       {"refused_model", &faults.refused_model}};
+  const std::pair<const char*, double*> chances[] = {{"refused", &faults.refused},
+                                                     {"broken", &faults.broken},
+                                                     {"hung", &faults.hung},
+                                                     {"duplicated", &faults.duplicated},
+                                                     {"lost", &faults.lost}};
   for (const auto& [name, value] : chances) read.Number(given, path, name, 0, 0.5, value);
   read.Integer(given, path, "poison", 0, 1'000'000, &faults.poison);
   read.Flag(given, path, "slow_messages", &faults.slow_messages);

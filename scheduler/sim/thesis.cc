@@ -11,10 +11,11 @@
 namespace heddle::sim {
 namespace {
 
-constexpr double kBuild = 8.3, kProfile = 39.5, kPropose = 1.0, kSlowUpdate = 43.0,
-                 kFastUpdate = 0.5;
-constexpr double kFastPropose =
-    0.5;  // update and propose together: 44 s, or 1 s when they are fast
+constexpr int kTasks = 13;  // of ResNet-18
+// Seconds. Update and propose together: 44, or 1 when they are fast.
+constexpr double kBuild = 8.3, kProfile = 39.5;
+constexpr double kSlowUpdate = 43.0, kPropose = 1.0;
+constexpr double kFastUpdate = 0.5, kFastPropose = 0.5;
 // "Building and updating use 50-70 % of the client's CPU."
 constexpr double kClientLoad = 0.6;
 
@@ -25,7 +26,7 @@ struct Setup {
   std::string policy;
   std::string wanted;
   std::function<bool(const ThesisRow&)> met;
-  int tasks = 13;  // that share out the work
+  int tasks = kTasks;  // that share out the work
 };
 
 Scenario MakeScenario(const Setup& setup, int trials, int batch) {
@@ -55,7 +56,7 @@ Scenario MakeScenario(const Setup& setup, int trials, int batch) {
     SimJob job;
     job.name = absl::StrCat("resnet18-", j + 1);
     job.target = "llvm -mcpu=any";
-    job.trials = trials * 13 / setup.tasks;
+    job.trials = trials * kTasks / setup.tasks;
     job.batch = batch;
     job.pipeline_depth = setup.depth;
     job.gradient = false;

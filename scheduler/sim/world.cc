@@ -53,7 +53,11 @@ std::unique_ptr<Policy> PolicyOf(const std::string& name) {
 }  // namespace
 
 World::World(const Scenario& scenario, const std::string& policy, const WorldOptions& options)
-    : scenario_(scenario), policy_(policy), options_(options), dice_(scenario.seed) {
+    : scenario_(scenario),
+      policy_(policy),
+      options_(options),
+      dice_(scenario.seed),
+      fate_(Mix({scenario.seed, 2})) {
   if (options_.durable) store_ = MakeMemoryRecordStore();
   const size_t slots = scenario_.slots.size();
   result_.busy.resize(slots);
@@ -83,7 +87,7 @@ World::World(const Scenario& scenario, const std::string& policy, const WorldOpt
     At(absl::Seconds(scenario_.jobs[i].arrival), [this, i] { SubmitJob(static_cast<int>(i)); });
   }
   unfinished_ = static_cast<int>(scenario_.jobs.size());
-  if (scenario_.faults.until > 0) At(Between(1, 60), [this] { Chaos(); });
+  if (scenario_.faults.until > 0) At(Fate(1, 60), [this] { Chaos(); });
 }
 
 WorldResult World::Run() {

@@ -67,7 +67,7 @@ struct RanStage {
 };
 
 // Seconds of jobs; a job may wait for several things at once.
-struct Waiting {
+struct WaitSeconds {
   double cpu = 0;      // has work for a CPU slot, and none is free
   double device = 0;   // the same for a device slot
   double backoff = 0;  // after a fault
@@ -89,7 +89,7 @@ struct WorldResult {
   std::vector<double> busy;  // per slot, seconds at work
   std::vector<double> held;  // per slot, seconds leased
   std::vector<RanStage> stages;
-  Waiting waiting;
+  WaitSeconds waiting;
   int64_t steps = 0, trials = 0, lost = 0, restarts = 0, infrastructure_faults = 0, done_jobs = 0;
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
   uint64_t fingerprint = 0;          // of all decisions, to show that the same seed repeats
@@ -197,6 +197,9 @@ class World {
   absl::Duration Between(double low, double high) {
     return absl::Seconds(dice_.Between(low, high));
   }
+  // Chaos draws from a stream that begins anew with each blow: its moments, kinds, machines and
+  // durations are the same whatever a policy has done until then.
+  absl::Duration Fate(double low, double high) { return absl::Seconds(fate_.Between(low, high)); }
   void Chaos();
   void Heal();
   void KillWorker(const std::string& worker);
@@ -228,7 +231,8 @@ class World {
   const Scenario& scenario_;
   const std::string policy_;
   const WorldOptions options_;
-  Dice dice_;
+  Dice dice_, fate_;
+  uint64_t blows_ = 0;  // of chaos
   WorldResult result_;
   const absl::Time start_ = absl::FromUnixSeconds(1'000'000);
   absl::Time now_ = start_;
@@ -248,7 +252,7 @@ class World {
   std::map<std::pair<int64_t, int>, int> proposed_;     // (job, task) -> candidates so far
   std::map<std::pair<int64_t, int>, int64_t> started_;  // (job, kind) -> stages, for passing over
   absl::Time waiting_since_;
-  Waiting waiting_now_;  // jobs that wait for each, since waiting_since_
+  WaitSeconds waiting_now_;  // jobs that wait for each, since waiting_since_
 
   std::map<SlotId, int> slot_index_;
   std::vector<std::vector<int>> neighbours_;  // slots that share a core with this one, itself too

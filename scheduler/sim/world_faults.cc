@@ -8,19 +8,21 @@ namespace heddle::sim {
 
 void World::Chaos() {
   if (now_ - start_ > absl::Seconds(scenario_.faults.until)) return Heal();
+  fate_ = Dice(Mix({scenario_.seed, 2, ++blows_}));
+  const absl::Duration next = Fate(scenario_.faults.every[0], scenario_.faults.every[1]);
   int total = 0;
   for (const auto& [kind, weight] : scenario_.faults.chaos) total += weight;
-  int pick = total > 0 ? dice_.Below(total) : 0;
+  int pick = total > 0 ? fate_.Below(total) : 0;
   std::string kind;
   for (const auto& [name, weight] : scenario_.faults.chaos) {
     kind = name;
     if ((pick -= weight) < 0) break;
   }
-  const int index = dice_.Below(static_cast<int>(scenario_.jobs.size()));
+  const int index = fate_.Below(static_cast<int>(scenario_.jobs.size()));
   const JobId job{index + 1};
   const int process = ProcessOf(index);
   if (kind == "kill_worker") {
-    const int slot = dice_.Below(static_cast<int>(scenario_.slots.size()));
+    const int slot = fate_.Below(static_cast<int>(scenario_.slots.size()));
     KillWorker(scenario_.slots[static_cast<size_t>(slot)].info.id.worker);
   } else if (kind == "restart") {
     if (options_.durable) Restart();
@@ -36,21 +38,21 @@ void World::Chaos() {
     Lie();
   } else if (kind == "pause") {
     Feed(process, PauseRequested{job, "lunch"}, {});
-    At(Between(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}, {}); });
+    At(Fate(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}, {}); });
   } else if (kind == "cancel") {
     Feed(process, CancelRequested{job, "changed my mind"}, {});
   } else if (kind == "fetch") {
     if (processes_[static_cast<size_t>(process)].dispatcher->FindJob(job) != nullptr)
       Feed(process, FetchRequested{FetchId{++last_fetch_}, job}, {});
-    if (dice_.Likely(0.5)) {
-      At(Between(0, 20),
+    if (fate_.Likely(0.5)) {
+      At(Fate(0, 20),
          [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}, {}); });
     }
   } else if (kind == "disk_full") {
     Feed(process, StoreBlocked{"the disk is full"}, {});
-    At(Between(1, 20), [this, process] { Feed(process, StoreBlocked{""}, {}); });
+    At(Fate(1, 20), [this, process] { Feed(process, StoreBlocked{""}, {}); });
   }
-  At(Between(scenario_.faults.every[0], scenario_.faults.every[1]), [this] { Chaos(); });
+  At(next, [this] { Chaos(); });
 }
 
 void World::Heal() {
@@ -73,8 +75,8 @@ void World::KillWorker(const std::string& worker) {
   }
   // The streams break at once; the tracker notices later.
   for (AttemptId id : victims) Finish(id, {v1::FAULT_INFRASTRUCTURE, "the stream broke"});
-  At(Between(0, 10), [this] { SendSlots(); });
-  At(Between(1, 120), [this, worker] {
+  At(Fate(0, 10), [this] { SendSlots(); });
+  At(Fate(1, 120), [this, worker] {
     dead_.erase(worker);
     SendSlots();
   });
@@ -83,10 +85,10 @@ void World::KillWorker(const std::string& worker) {
 // The lease runs out under a stage; its worker may go on all the same and answer later.
 void World::LoseLease(bool comes_back) {
   if (stages_.empty()) return;
-  auto it = std::next(stages_.begin(), dice_.Below(static_cast<int>(stages_.size())));
+  auto it = std::next(stages_.begin(), fate_.Below(static_cast<int>(stages_.size())));
   const AttemptId id = it->first;
   if (comes_back) LeaveGhost(id);
-  Finish(id, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, {}, {}, dice_.Likely(0.5));
+  Finish(id, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, {}, {}, fate_.Likely(0.5));
 }
 
 // The worker of this stage goes on under its old lease, and answers for each of its candidates.
@@ -132,21 +134,21 @@ void World::LeaveGhost(AttemptId id) {
 }
 
 void World::TakeForeign() {
-  const int index = dice_.Below(static_cast<int>(scenario_.slots.size()));
+  const int index = fate_.Below(static_cast<int>(scenario_.slots.size()));
   const SlotId slot = scenario_.slots[static_cast<size_t>(index)].info.id;
   if (Held(slot)) return;
   foreign_.insert(slot);
-  At(Between(1, 60), [this, slot] {
+  At(Fate(1, 60), [this, slot] {
     foreign_.erase(slot);
     SendSlots();
   });
-  if (dice_.Likely(0.5)) SendSlots();  // else the dispatcher finds out by a refused lease
+  if (fate_.Likely(0.5)) SendSlots();  // else the dispatcher finds out by a refused lease
 }
 
 void World::TakeTrackerDown() {
   tracker_down_ = true;
   SendSlots();
-  At(Between(1, 30), [this] {
+  At(Fate(1, 30), [this] {
     tracker_down_ = false;
     SendSlots();
   });
@@ -159,7 +161,7 @@ void World::Lie() {
     if (slot.info.device) devices.push_back(slot.info.id);
   }
   if (!devices.empty())
-    lying_.insert(devices[static_cast<size_t>(dice_.Below(static_cast<int>(devices.size())))]);
+    lying_.insert(devices[static_cast<size_t>(fate_.Below(static_cast<int>(devices.size())))]);
 }
 
 void World::Mutate(std::vector<Decision>* decisions) {

@@ -95,7 +95,8 @@ void World::Begin(int index, const StartStage& start) {
   stages_[start.attempt] = std::move(stage);
   const bool refused = foreign_.count(start.slot) || tracker_down_ ||
                        dead_.count(start.slot.worker) || Chance(scenario_.faults.refused);
-  const bool hung = Chance(scenario_.faults.hung);
+  const bool hung =
+      Unit(Mix({KeyOf(start, 3), static_cast<uint64_t>(number)})) < scenario_.faults.hung;
   Later(scenario_.faults.slow_messages ? Between(0.001, 0.1) : absl::ZeroDuration(),
         [this, id = start.attempt, refused, hung] {
           auto it = stages_.find(id);

@@ -118,4 +118,46 @@ class DispatcherTest : public ::testing::Test {
   std::vector<StartStage> started_;
 };
 
+// Jobs whose rounds are gone through as a whole, one at a time.
+class RoundsTest : public DispatcherTest {
+ protected:
+  static JobParams Params(int trials = 8, int batch = 4) {
+    JobParams params;
+    params.target = params.record_target = kTarget;
+    params.trials_per_task = trials;
+    params.batch = batch;
+    params.pipeline_depth = 1;
+    params.strategy = "annealing";
+    return params;
+  }
+  void Start(int64_t id, const JobParams& params, std::vector<TaskPlan> tasks) {
+    Step(JobSubmitted{JobId{id}, params});
+    End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
+  }
+  // A round of whatever is live: propose, build, profile, and the update if there is one. Each
+  // trial's time comes from `ns`.
+  template <typename F>
+  TaskIndex RoundOf(F ns) {
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+    const StartStage propose = Live(v1::STAGE_PROPOSE);
+    End(v1::STAGE_PROPOSE, Proposed{propose.count, false});
+    const StartStage build = Live(v1::STAGE_BUILD);
+    for (CandidateId id : build.candidates) Built(id);
+    Step(StageFinished{build.attempt, {}, true, {}});
+    for (CandidateId id : build.candidates) {
+      Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, v1::OUTCOME_OK, "",
+                             ns(*propose.task), 1e8});
+    }
+    End(v1::STAGE_PROFILE);
+    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
+    return *propose.task;
+  }
+  TaskIndex RoundAt(double ns) {
+    return RoundOf([ns](TaskIndex) { return ns; });
+  }
+  bool Compiling(int64_t id = 1) {
+    return std::holds_alternative<heddle::scheduler::Compiling>(job(id).phase);
+  }
+};
+
 }  // namespace heddle::scheduler

@@ -107,5 +107,48 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
   }
 }
 
+// Two jobs that keep the device busy, with 64 and 48 seconds for it: the larger one is to be done
+// last, and can wait a little. What hangs tells that it will not get through alone as fast as that.
+TEST(PolicyTest, FaultsLetWhatWouldBeLeftAloneGoFirst) {
+  for (const bool hangs : {false, true}) {
+    absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    for (const auto& [id, trials] : {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48)}) {
+      Job job;
+      job.id = JobId{id};
+      job.params = Params();
+      job.params.device_key = "key";
+      job.params.trials_per_task = trials;
+      job.params.batch = 16;
+      job.params.pipeline_depth = 1;
+      job.params.allocation = Allocation::kUniform;
+      job.phase = Tuning{};
+      job.paused = id != 1;
+      job.tasks.resize(1);
+      dispatcher.Restore(job);
+    }
+    StartStage latest{};
+    auto step = [&](const Event& event) {
+      for (const Decision& decision : dispatcher.Step(event, now)) {
+        if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
+      }
+    };
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    ASSERT_EQ(latest.job, JobId{1});
+    for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
+      step(PauseRequested{JobId{id}, ""});
+      step(ResumeRequested{JobId{id}});
+    }
+    step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+    ASSERT_EQ(latest.job, JobId{1});
+    ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+    now += absl::Seconds(hangs ? 15 : 0);
+    step(
+        StageFinished{latest.attempt, {v1::FAULT_INFRASTRUCTURE, "over its time limit"}, true, {}});
+    EXPECT_EQ(latest.kind, v1::STAGE_PROPOSE);
+    EXPECT_EQ(latest.job, JobId{hangs ? 2 : 3});
+  }
+}
+
 }  // namespace
 }  // namespace heddle::scheduler

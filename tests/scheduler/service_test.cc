@@ -167,6 +167,21 @@ TEST_F(ServiceTest, WithoutADeviceTheJobWaitsAndSaysWhy) {
   EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
 }
 
+// More than are looked at with one event; that the workers have gone happens to none of them.
+TEST_F(ServiceTest, WhatJobsWaitForIsShownOfAll) {
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=x -threads=2");
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 50; ++i) jobs.push_back(MustSubmit(spec));
+  auto all_wait = [&](const std::string& why) {
+    for (const std::string& job : jobs)
+      Wait(job, [&](const v1::Job& now) { return now.reason().starts_with(why); });
+  };
+  all_wait("no device with target");
+  cluster_.tracker.SetWorkers({});
+  all_wait("no worker is registered");
+}
+
 TEST_F(ServiceTest, PauseResumeCancel) {
   cluster_.behaviour.candidate_ms = 20;
   const std::string job = MustSubmit(Spec(60));

@@ -119,6 +119,19 @@ TEST(WorldTest, PoliciesMeetTheSameDurations) {
   EXPECT_GT(work[0], work[1] * 0.98);  // sharing hides some seconds, it does not make any
 }
 
+TEST(WorldTest, PoliciesMeetTheSameChaos) {
+  absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kScenarios, "/faults.json"));
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  scenario->faults.chaos = {{"restart", 1}, {"tracker_down", 1}, {"kill_worker", 1}};
+  WorldOptions options;
+  options.durable = true;
+  for (scenario->seed = 1; scenario->seed <= 3; ++scenario->seed) {
+    const int64_t restarts = RunWorld(*scenario, "round_robin", options)->restarts;
+    EXPECT_GT(restarts, 3);
+    EXPECT_EQ(RunWorld(*scenario, "predictive", options)->restarts, restarts);
+  }
+}
+
 TEST(ReportTest, FairnessIsJainsIndex) {
   Scenario scenario;
   scenario.jobs.resize(4);
@@ -149,25 +162,23 @@ TEST(PlotTest, DrawsEveryRowAndIsWellFormed) {
 }
 
 TEST(RecordedTest, ErrorsNameTheFile) {
-  double makespan = 0;
-  EXPECT_EQ(ReadRecorded("/nowhere.json", &makespan).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadRecorded("/nowhere.json").status().code(), absl::StatusCode::kNotFound);
   const std::string path = ::testing::TempDir() + "/trace.json";
   std::ofstream(path) << R"({"jobs": [{}], "workers": []})";
-  EXPECT_THAT(std::string(ReadRecorded(path, &makespan).status().message()),
-              HasSubstr("created_unix_ns"));
+  EXPECT_THAT(std::string(ReadRecorded(path).status().message()), HasSubstr("created_unix_ns"));
 }
 
 // mlp and dqn, submitted together to heddle-scheduler --embedded with --trials 9 --batch 3.
 TEST(RecordedTest, TheReplayTakesAsLongAsTheRunDid) {
-  double makespan = 0;
-  const absl::StatusOr<Scenario> scenario =
-      ReadRecorded(HEDDLE_SOURCE_DIR "/tests/scheduler/data/mlp_and_dqn.json", &makespan);
-  ASSERT_TRUE(scenario.ok()) << scenario.status();
-  const absl::StatusOr<WorldResult> result = RunWorld(*scenario, "round_robin", {});
+  const absl::StatusOr<Recorded> recorded =
+      ReadRecorded(HEDDLE_SOURCE_DIR "/tests/scheduler/data/mlp_and_dqn.json");
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  EXPECT_FALSE(recorded->truncated);
+  const absl::StatusOr<WorldResult> result = RunWorld(recorded->scenario, "round_robin", {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->done_jobs, 2);
   EXPECT_EQ(result->trials, 90);
-  EXPECT_NEAR(result->seconds / makespan, 1, 0.1);
+  EXPECT_NEAR(result->seconds / recorded->makespan, 1, 0.1);
 }
 
 TEST(RecordedTest, WaitingForBuildsIsNotMeasuring) {
@@ -176,7 +187,7 @@ TEST(RecordedTest, WaitingForBuildsIsNotMeasuring) {
   const std::string path = ::testing::TempDir() + "/waits.json";
   std::ofstream(path) << R"({
     "workers": [{"worker": "w", "slots": [{"slot": {"name": "c", "kind": "cpu"}}, {"slot": {"name": "d", "kind": "device"}}]}],
-    "jobs": [{"id": "j1", "created_unix_ns": 1, "finished_unix_ns": 17000000001, "spec": {"target": "llvm -mcpu=x"},
+    "jobs": [{"id": "j1", "created_unix_ns": 1, "finished_unix_ns": 17000000001, "spec": {"target": "llvm -mcpu=x"}, "truncated": true,
       "tasks": [{"info": {"key": "t"}, "trials": 4}],
       "timeline": [
         {"kind": "propose", "task": "t", "slot": "c", "candidates": 2, "start_unix_ns": 1, "end_unix_ns": 1000000001},
@@ -188,12 +199,13 @@ TEST(RecordedTest, WaitingForBuildsIsNotMeasuring) {
         {"task": "t", "created_unix_ns": 7100000001, "profile_ns": 1000000000}, {"task": "t", "created_unix_ns": 12100000001, "profile_ns": 1000000000},
         {"task": "t", "created_unix_ns": 13300000001, "profile_ns": 1000000000}, {"task": "t", "created_unix_ns": 14300000001, "profile_ns": 1000000000}]
     }]})";
-  double makespan = 0;
-  const absl::StatusOr<Scenario> scenario = ReadRecorded(path, &makespan);
-  ASSERT_TRUE(scenario.ok()) << scenario.status();
-  EXPECT_DOUBLE_EQ(makespan, 17);
-  EXPECT_EQ(scenario->jobs[0].batch, 2);
-  EXPECT_THAT(scenario->jobs[0].tasks[0].times[v1::STAGE_PROFILE].seconds.recorded,
+  const absl::StatusOr<Recorded> recorded = ReadRecorded(path);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  EXPECT_TRUE(recorded->truncated);
+  EXPECT_DOUBLE_EQ(recorded->makespan, 17);
+  const SimJob& job = recorded->scenario.jobs[0];
+  EXPECT_EQ(job.batch, 2);
+  EXPECT_THAT(job.tasks[0].times[v1::STAGE_PROFILE].seconds.recorded,
               ::testing::Pointwise(::testing::DoubleNear(1e-6), {1.1, 1.1, 1.1, 1.1}));
 }
 
@@ -225,10 +237,9 @@ TEST(RecordedTest, JobsForGpusAreReplayed) {
         {"kind": "build", "task": "t", "slot": "c", "candidates": 2, "start_unix_ns": 1000000001, "end_unix_ns": 3000000001},
         {"kind": "profile", "task": "t", "slot": "g", "candidates": 2, "start_unix_ns": 3000000001, "end_unix_ns": 4000000001}]
     }]})";
-  double makespan = 0;
-  const absl::StatusOr<Scenario> scenario = ReadRecorded(path, &makespan);
-  ASSERT_TRUE(scenario.ok()) << scenario.status();
-  const absl::StatusOr<WorldResult> result = RunWorld(*scenario, "predictive", {});
+  const absl::StatusOr<Recorded> recorded = ReadRecorded(path);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  const absl::StatusOr<WorldResult> result = RunWorld(recorded->scenario, "predictive", {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->trials, 2);
 }

@@ -1,5 +1,4 @@
-// What happens within a job and between jobs that have tasks in common: which task is next, when
-// tuning ends, who measures what, on how many devices.
+// What happens within a job: which task is next, when tuning ends, on how many devices it measures.
 #include "tests/scheduler/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -8,47 +7,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-class WithinJobTest : public DispatcherTest {
- protected:
-  static JobParams Params(int trials = 8, int batch = 4) {
-    JobParams params;
-    params.target = params.record_target = kTarget;
-    params.trials_per_task = trials;
-    params.batch = batch;
-    params.pipeline_depth = 1;
-    params.strategy = "annealing";
-    return params;
-  }
-  void Start(int64_t id, const JobParams& params, std::vector<TaskPlan> tasks) {
-    Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
-  }
-  // A round of whatever is live: propose, build, profile, and the update if there is one. Each
-  // trial's time comes from `ns`.
-  template <typename F>
-  TaskIndex RoundOf(F ns) {
-    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
-    const StartStage propose = Live(v1::STAGE_PROPOSE);
-    End(v1::STAGE_PROPOSE, Proposed{propose.count, false});
-    const StartStage build = Live(v1::STAGE_BUILD);
-    for (CandidateId id : build.candidates) Built(id);
-    Step(StageFinished{build.attempt, {}, true, {}});
-    for (CandidateId id : build.candidates) {
-      Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, v1::OUTCOME_OK, "",
-                             ns(*propose.task), 1e8});
-    }
-    End(v1::STAGE_PROFILE);
-    if (IsLive(v1::STAGE_UPDATE)) End(v1::STAGE_UPDATE);
-    return *propose.task;
-  }
-  TaskIndex RoundAt(double ns) {
-    return RoundOf([ns](TaskIndex) { return ns; });
-  }
-  bool Compiling(int64_t id = 1) {
-    return std::holds_alternative<heddle::scheduler::Compiling>(job(id).phase);
-  }
-};
+using WithinJobTest = RoundsTest;
 
 // ---- the choice ----
 
@@ -191,84 +150,6 @@ TEST_F(WithinJobTest, WhatIsKnownMayMeetTheTargetAlready) {
   EXPECT_TRUE(Compiling()) << "no trial is measured";
 }
 
-// ---- sharing ----
-
-TEST_F(WithinJobTest, ATaskOfTwoJobsIsTunedOnce) {
-  TwoCores();
-  JobParams params = Params();
-  params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}});
-  Step(JobSubmitted{JobId{2}, params});
-  // Whoever is asked: the CPU slot is used by job 1's propose first.
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 3}}, "key"});
-  Round();
-  EXPECT_EQ(job(2).tasks[0].known, 4);
-  EXPECT_EQ(job(2).tasks[0].budget, 4);
-  End(v1::STAGE_UPDATE);
-  RoundAt(700);
-  EXPECT_TRUE(Compiling(1));
-  EXPECT_TRUE(Compiling(2));
-  EXPECT_EQ(job(1).tasks[0].trials + job(2).tasks[0].trials, 8);
-  EXPECT_EQ(job(1).tasks[0].best_ns, job(2).tasks[0].best_ns);
-}
-
-TEST_F(WithinJobTest, WhenOneIsCancelledTheOtherGoesOnWithWhatIsKnown) {
-  TwoCores();
-  JobParams params = Params();
-  params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  Step(JobSubmitted{JobId{2}, params});
-  const StartStage build = Live(v1::STAGE_BUILD);
-  for (CandidateId id : build.candidates) Built(id);
-  Step(StageFinished{build.attempt, {}, true, {}});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  Profiled(CandidateId{1});
-  Profiled(CandidateId{2});
-  EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "job 2 waits for job 1's round";
-  Step(CancelRequested{JobId{1}, ""});
-  EXPECT_EQ(Live(v1::STAGE_UPDATE).job, JobId{2}) << "the known records are learned";
-  End(v1::STAGE_UPDATE);
-  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 4);
-  EXPECT_EQ(job(2).tasks[0].remaining(), 6);
-}
-
-TEST_F(WithinJobTest, TheSearchStateIsTakenOver) {
-  TwoCores();
-  JobParams params = Params(12);
-  params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
-  RoundAt(100);  // of job 1's first task; its second is next
-  ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
-  Step(JobSubmitted{JobId{2}, params});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  ASSERT_EQ(Count<TakeSearch>(decisions), 1) << "nobody has a round of that task in flight";
-  EXPECT_EQ(job(2).tasks[0].known, 4);
-  EXPECT_TRUE(std::holds_alternative<WantsPropose>(job(2).tasks[0].phase) ||
-              std::holds_alternative<Proposing>(job(2).tasks[0].phase));
-}
-
-TEST_F(WithinJobTest, ASearchThatHasNotLearnedIsNotTakenOver) {
-  TwoCores();
-  JobParams params = Params(12);
-  params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  Round();
-  for (int i = 0; i < 10 && IsLive(v1::STAGE_UPDATE); ++i) {
-    Break(v1::STAGE_UPDATE);
-    Wait(absl::Hours(1));
-  }
-  ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
-  Step(JobSubmitted{JobId{2}, params});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  EXPECT_EQ(Count<TakeSearch>(decisions), 0);
-  EXPECT_TRUE(job(2).tasks[0].warm_pending) << "it learns the records itself";
-}
-
 TEST_F(WithinJobTest, ARestartMakesEveryUpdateWhereTheDepthIsAutomatic) {
   Job stored;
   stored.id = JobId{1};
@@ -279,34 +160,6 @@ TEST_F(WithinJobTest, ARestartMakesEveryUpdateWhereTheDepthIsAutomatic) {
   for (Task& task : stored.tasks) task.phase = WantsUpdate{}, task.trials = 4;
   dispatcher_.Restore(stored);
   EXPECT_THAT(job().in_flight, SizeIs(3));
-}
-
-TEST_F(WithinJobTest, APausedJobHoldsNobodyBack) {
-  TwoCores();
-  JobParams params = Params();
-  Start(1, params, {{0, 0, 0, "a", 1}});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  Step(JobSubmitted{JobId{2}, params});
-  const StartStage build = Live(v1::STAGE_BUILD);
-  Step(StageFinished{build.attempt, {v1::FAULT_INFRASTRUCTURE, "x"}, true, {}});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  EXPECT_FALSE(InFlight(job(2).tasks[0]));
-  Step(PauseRequested{JobId{1}, ""});
-  EXPECT_TRUE(InFlight(job(2).tasks[0]));
-}
-
-TEST_F(WithinJobTest, JobsWithForceShareNothing) {
-  TwoCores();
-  JobParams params = Params();
-  params.force = true;
-  Start(1, params, {{8, 8, 10, "a", 1}});
-  RoundAt(5);
-  Step(JobSubmitted{JobId{2}, Params()});
-  End(v1::STAGE_PROPOSE, Proposed{4, false});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  EXPECT_EQ(job(2).tasks[0].known, 0);
-  Round();
-  EXPECT_EQ(job(2).tasks[0].known, 0);
 }
 
 // ---- splitting ----
