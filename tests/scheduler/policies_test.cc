@@ -152,7 +152,8 @@ TEST(PolicyTest, PredictionsShortenTheMeanAndDoNotLengthenTheWhole) {
   }
 }
 
-// Faults are chance: one run says little, so many count together, and the bound is wider.
+// What hangs hits each policy elsewhere: one run says little, so many count together, and the bound
+// is wider than what docs/simulator.md says of hundreds.
 TEST(PolicyTest, PredictionsHoldUnderFaults) {
   double turns = 0, best = 0, turns_mean = 0, best_mean = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -170,8 +171,8 @@ TEST(PolicyTest, PredictionsHoldUnderFaults) {
       (predicts ? best_mean : turns_mean) += report.mean_completion;
     }
   }
-  EXPECT_LE(best, 1.12 * turns);
-  EXPECT_LE(best_mean, 0.95 * turns_mean);
+  EXPECT_LE(best, 1.05 * turns);
+  EXPECT_LE(best_mean, 1.03 * turns_mean);
 }
 
 // Of deadlines that a known schedule meets, with 2 % to spare.
