@@ -299,15 +299,13 @@ void LayerNormalization(NodeImport& n) {
 }
 
 void MeanVarianceNormalization(NodeImport& n) {
-  const ValueId x = Single(n, n.In(0));
+  const ValueId x = n.In(0);
   const Shape axes = n.Axes(n.HasAttr("axes") ? n.Ints("axes") : Shape{0, 2, 3}, n.Rank(x));
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
   const ValueId centered = n.Emit("sub", {x, n.Emit("reduce_mean", {x}, over)});
   const ValueId deviation =
       n.Emit("sqrt", {n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over)});
-  const ValueId y =
-      n.Emit("div", {centered, n.Emit("add", {deviation, n.ScalarLike(1e-9, deviation)})});
-  n.Set(0, n.Cast(y, n.Type(n.In(0)).dtype));
+  n.Set(0, n.Emit("div", {centered, n.Emit("add", {deviation, n.ScalarLike(1e-9, deviation)})}));
 }
 
 void Lrn(NodeImport& n) {
