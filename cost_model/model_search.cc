@@ -23,6 +23,7 @@ using schedule::Rng;
 
 constexpr size_t kReported = 16;   // features of a report
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
+constexpr double kHedge = 0.25;    // share of drafts in batches that only other tasks know about
 constexpr int kMaxSteps = 3;       // mutations between the default schedule and what is beside it
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
@@ -70,6 +71,8 @@ class ModelSearch final : public StrategySearch {
   absl::StatusOr<std::vector<float>> Priors(const std::vector<std::vector<float>>& seen) const;
   // Of candidates of these features, as the model sees them.
   absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
+  // How many of so many candidates the estimate picks.
+  int Drafts(double n) const;
   Point Draft(Rng& rng);
   // As the model sees them.
   std::vector<float> Seen(const std::vector<float>& features) const;
@@ -107,9 +110,11 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
-    HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random, rng, out));
-  } else if (candidates().target().kind == ir::TargetKind::kLlvm) {
-    ProposeByRoofline(static_cast<int>(std::lround(method_.cold_start * missing)), rng, out);
+    const int drafts = model_->trained() ? 0 : Drafts(kHedge * missing);
+    HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random - drafts, rng, out));
+    ProposeByRoofline(drafts, rng, out);
+  } else {
+    ProposeByRoofline(Drafts(missing), rng, out);
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
   candidates().ForgetEvaluations();
@@ -246,6 +251,11 @@ absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> priors, Priors(seen));
   for (size_t i = 0; i < seen.size(); ++i) estimates[i].score += priors[i];
   return estimates;
+}
+
+int ModelSearch::Drafts(double n) const {
+  if (candidates().target().kind != ir::TargetKind::kLlvm) return 0;
+  return static_cast<int>(std::lround(method_.cold_start * n));
 }
 
 // Anywhere, or beside the default schedule.
