@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -12,6 +13,8 @@ namespace heddle::client {
 namespace {
 
 constexpr double kDiffers = 1.03;
+constexpr size_t kMostJudged =
+    1024;  // trials of a batch, the most a job may ask for; each pair is looked at
 constexpr size_t kMostLines = 2000;  // of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
@@ -59,18 +62,16 @@ std::vector<double> BestSoFar(absl::Span<const v1::Record> trials) {
 std::vector<BatchAccuracy> RankAccuracy(absl::Span<const v1::Record> trials) {
   std::vector<BatchAccuracy> found;
   std::vector<std::vector<const v1::Record*>> batches;
+  std::map<std::pair<std::string, int>, size_t> batch_of;  // by job and samples
   for (const v1::Record& trial : trials) {
     if (!trial.has_prediction() || trial.measurement().outcome() == v1::OUTCOME_LOST) continue;
-    const auto same = [&](const BatchAccuracy& b) {
-      return b.job == trial.job() && b.samples == trial.prediction().samples();
-    };
-    const auto at =
-        static_cast<size_t>(std::find_if(found.begin(), found.end(), same) - found.begin());
-    if (at == found.size()) {
-      found.push_back({trial.job(), trial.prediction().samples(), 0, std::nullopt, 0});
+    const int samples = trial.prediction().samples();
+    const auto [at, fresh] = batch_of.try_emplace({trial.job(), samples}, found.size());
+    if (fresh) {
+      found.push_back({trial.job(), samples, 0, std::nullopt, 0});
       batches.emplace_back();
     }
-    batches[at].push_back(&trial);
+    if (batches[at->second].size() < kMostJudged) batches[at->second].push_back(&trial);
   }
   for (size_t i = 0; i < found.size(); ++i) Judge(batches[i], &found[i]);
   return found;
@@ -87,10 +88,11 @@ std::string DrawCurve(absl::Span<const double> values, const std::string& unit, 
   // Heights in eighths of a row.
   constexpr const char* kParts[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::string out;
+  const int decimals = top < 0.1 ? 4 : top < 10 ? 2 : 1;
   for (int row = rows - 1; row >= 0; --row) {
     const double label = low + (top - low) * (row + 1) / rows;
     const bool labelled = row == rows - 1 || row == 0 || row == rows / 2;
-    out += labelled ? fmt::format("{:>10.1f} |", label) : fmt::format("{:>10} |", "");
+    out += labelled ? fmt::format("{:>10.{}f} |", label, decimals) : fmt::format("{:>10} |", "");
     for (int c = 0; c < width; ++c) {
       const size_t last = values.size() * static_cast<size_t>(c + 1) / static_cast<size_t>(width);
       const double v = values[last - 1];

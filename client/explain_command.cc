@@ -89,7 +89,7 @@ void PrintRanks(const std::vector<BatchAccuracy>& batches, bool plain) {
   Table table({"predicted by a model of", "trials", "pairs in order", "fastest was ranked"});
   double right = 0, trials = 0;
   for (const BatchAccuracy& b : batches) {
-    table.Add({fmt::format("{} samples, {}", b.samples, b.job), fmt::format("{}", b.trials),
+    table.Add({fmt::format("{} measurements, {}", b.samples, b.job), fmt::format("{}", b.trials),
                b.pairs ? fmt::format("{:.0f} %", 100 * *b.pairs) : "-",
                fmt::format("{} of {}", b.rank_of_best, b.trials)});
     if (b.pairs) right += *b.pairs * b.trials, trials += b.trials;
@@ -113,8 +113,9 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
   Table table({"importance", "feature", "what it is"});
   for (int i = 0; i < std::min(search.features_size(), static_cast<int>(kShownFeatures)); ++i) {
     const auto& feature = search.features(i);
-    table.Add(
-        {fmt::format("{:.1f} %", 100 * feature.importance()), feature.name(), feature.meaning()});
+    // What follows is how to check it.
+    const std::string meaning = feature.meaning().substr(0, feature.meaning().find_first_of(";:"));
+    table.Add({fmt::format("{:.1f} %", 100 * feature.importance()), feature.name(), meaning});
   }
   fmt::print("\nwhat the model of {} samples looks at:\n{}", search.samples(), table.ToText(plain));
 }
@@ -124,16 +125,20 @@ void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
   const MachineLimits limits = LimitsOf(trial);
   const double gflops = kernel.flops / kernel.ns;
   const double gbps = static_cast<double>(kernel.bytes) / kernel.ns;
-  fmt::print("{}: {}, {} GFLOP/s", what, FormatNs(kernel.ns),
-             FormatGflops(kernel.flops, kernel.ns));
-  if (limits.gflops > 0) fmt::print(" ({:.0f} % of the peak)", 100 * gflops / limits.gflops);
+  fmt::print("{}: {}", what, FormatNs(kernel.ns));
+  if (kernel.flops > 0) fmt::print(", {} GFLOP/s", FormatGflops(kernel.flops, kernel.ns));
+  if (kernel.flops > 0 && limits.gflops > 0)
+    fmt::print(" ({:.0f} % of the peak)", 100 * gflops / limits.gflops);
   if (kernel.bytes > 0) fmt::print(", {:.1f} GB/s", gbps);
   if (kernel.bytes > 0 && limits.gbps > 0)
     fmt::print(" ({:.0f} % of memory's)", 100 * gbps / limits.gbps);
   const Roofline roofline = RooflineOf(kernel, limits);
-  if (roofline.share > 0)
+  if (roofline.share > 1 && roofline.memory) {
+    fmt::print("; not bound by main memory: its data came from a nearer cache");
+  } else if (roofline.share > 0) {
     fmt::print("; bound by {}, {:.0f} % of that bound", roofline.memory ? "memory" : "arithmetic",
                100 * roofline.share);
+  }
   fmt::print("\n");
 }
 
@@ -166,9 +171,8 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");
   if (LimitsOf(*e.best).gflops > 0)
     fmt::print(
-        "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, as its first stage "
-        "found "
-        "them; above 100 %: data came from a nearer cache, or the slot was slower then\n",
+        "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, the best it was seen "
+        "to do until then\n",
         LimitsOf(*e.best).gflops, LimitsOf(*e.best).gbps);
   if (e.untuned == nullptr) {
     fmt::print("\nthe default schedule was not measured; the best one:\n{}\n", e.best->trace());

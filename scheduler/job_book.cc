@@ -8,7 +8,8 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
+constexpr size_t kMaxExperiences = 32;  // of no more than 64 KiB each
+constexpr int kMaxWarnings = 100;       // of one job; more would hide the first
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -113,15 +114,15 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       put_state(learned->job, learned->task);
       if (!payload.search_state) continue;  // the update was left out
       const JobData& job = jobs_.at(learned->job);
-      const std::string& key = job.tasks[static_cast<size_t>(learned->task.value)].info.key();
-      const std::string& device_key = dispatcher.FindJob(learned->job)->params.device_key;
-      batch.push_back(
-          PutLearned{learned->job.value,
-                     learned->task.value,
-                     payload.report,
-                     {key, job.row.job.spec().target(), device_key},
-                     device_key.empty() ? "" : payload.experience,  // of failed builds alone
-                     absl::ToUnixNanos(wall)});
+      const WorkloadId workload{job.tasks[static_cast<size_t>(learned->task.value)].info.key(),
+                                job.row.job.spec().target(),
+                                dispatcher.FindJob(learned->job)->params.device_key};
+      // Without a device there are failed builds alone: they are no experience of any device.
+      const v1::Experience experience =
+          workload.device_key.empty() ? v1::Experience() : payload.experience;
+      KeepExperience(workload, experience);
+      batch.push_back(PutLearned{learned->job.value, learned->task.value, payload.report, workload,
+                                 experience, absl::ToUnixNanos(wall)});
     } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty()) {
@@ -149,6 +150,25 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
     }
   }
   return batch;
+}
+
+void JobBook::KeepExperience(const WorkloadId& id, const v1::Experience& learned) {
+  const auto old = std::find_if(experience_.begin(), experience_.end(),
+                                [&](const auto& known) { return known.first == id; });
+  if (!Replaces(learned, old == experience_.end() ? v1::Experience() : old->second)) return;
+  if (old != experience_.end()) experience_.erase(old);
+  experience_.emplace_front(id, learned);
+  if (experience_.size() > kMaxExperiences) experience_.pop_back();
+}
+
+std::vector<Experience> JobBook::LatestExperience(const WorkloadId& id) const {
+  std::vector<Experience> others;
+  for (const auto& [workload, learned] : experience_) {
+    if (workload.target == id.target && workload.device_key == id.device_key &&
+        workload.key != id.key)
+      others.push_back({workload.key, learned});
+  }
+  return others;
 }
 
 // What nobody needs once a job is over. Search states are the bulk of a database.

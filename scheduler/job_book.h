@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/dispatcher.h"
@@ -24,7 +26,7 @@ struct Payload {
   std::vector<v1::Candidate> proposed;           // end of propose
   std::optional<std::string> search_state;       // end of propose and update
   v1::SearchReport report;                       // end of update
-  std::string experience;                        // end of update
+  v1::Experience experience;                     // end of update
   std::string module_digest;                     // end of compile
   std::vector<std::string> warnings;             // end of any stage
   std::shared_ptr<const v1::Artifact> artifact;  // CandidateBuilt, when it did
@@ -78,6 +80,9 @@ class JobBook {
   Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
+  // What the searches of other workloads on the target and device key learned of late, the latest
+  // first: a store that writes behind need not have it yet.
+  std::vector<Experience> LatestExperience(const WorkloadId& id) const;
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
   // Keeps the time the job spends with running stages.
@@ -108,7 +113,11 @@ class JobBook {
   void FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
                 v1::TaskStatus* out) const;
 
+  void KeepExperience(const WorkloadId& id, const v1::Experience& learned);
+
   std::map<JobId, JobData> jobs_;
+  // Of a workload once, the latest first; no more than kMaxExperiences.
+  std::deque<std::pair<WorkloadId, v1::Experience>> experience_;
 };
 
 }  // namespace heddle::scheduler

@@ -30,7 +30,7 @@ struct Tables {
   std::map<std::pair<int64_t, int32_t>, std::string> states;
   std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
   // By target, device key and workload: when it was made, and what it is.
-  std::map<std::tuple<std::string, std::string, std::string>, std::pair<int64_t, std::string>>
+  std::map<std::tuple<std::string, std::string, std::string>, std::pair<int64_t, v1::Experience>>
       experience;
   std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
   std::map<std::string, Workload> workloads;
@@ -64,11 +64,14 @@ class Writer {
   absl::Status operator()(const PutLearned& change) {
     const auto key = std::make_pair(change.job, change.task);
     if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
-    if (change.experience.empty() || !t_.workloads.count(change.workload.key))
-      return absl::OkStatus();
-    return Put(&t_.experience,
-               {change.workload.target, change.workload.device_key, change.workload.key},
-               {change.made_unix_ns, change.experience});
+    if (!t_.workloads.count(change.workload.key)) return absl::OkStatus();
+    const std::tuple<std::string, std::string, std::string> id = {
+        change.workload.target, change.workload.device_key, change.workload.key};
+    const auto old = t_.experience.find(id);
+    const bool replaces = Replaces(
+        change.experience, old == t_.experience.end() ? v1::Experience() : old->second.second);
+    if (!replaces) return absl::OkStatus();
+    return Put(&t_.experience, id, {change.made_unix_ns, change.experience});
   }
 
   absl::Status operator()(const InsertCandidate& change) {
@@ -325,19 +328,19 @@ class MemoryRecordStore : public RecordStore {
     return std::optional<v1::SearchReport>(found->second);
   }
 
-  absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
-                                                            int64_t limit) override {
+  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
+                                                           int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::pair<int64_t, std::string>> found;
+    std::vector<std::pair<int64_t, Experience>> found;
     for (const auto& [key, experience] : tables_.experience) {
       const auto& [target, device, workload] = key;
       if (target == id.target && device == id.device_key && workload != id.key)
-        found.push_back(experience);
+        found.push_back({experience.first, {workload, experience.second}});
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
-    std::vector<std::string> experiences;
+    std::vector<Experience> experiences;
     for (auto& [made, experience] : found) experiences.push_back(std::move(experience));
     return experiences;
   }

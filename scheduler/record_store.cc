@@ -31,6 +31,11 @@ int64_t QueryLimit(const v1::RecordQuery& query) {
   return query.limit() <= 0 ? kDefault : std::min(query.limit(), kMaxQueryLimit);
 }
 
+bool Replaces(const v1::Experience& made, const v1::Experience& old) {
+  if (made.samples().empty()) return false;
+  return made.version() != old.version() || made.measured() >= old.measured();
+}
+
 double Median(std::vector<double> samples) {
   if (samples.empty()) return 0;
   std::sort(samples.begin(), samples.end());

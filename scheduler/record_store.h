@@ -65,6 +65,13 @@ struct WorkloadId {
   std::string key;
   std::string target;
   std::string device_key;
+  bool operator==(const WorkloadId&) const = default;
+};
+
+// What a search of the workload learned (cost_model/experience.h).
+struct Experience {
+  std::string workload_key;
+  v1::Experience learned;
 };
 
 // ---- changes ----
@@ -80,13 +87,14 @@ struct PutSearchState {
   std::string state;
 };
 // What an update stage gave besides its state. The experience is that of the workload, whichever
-// job made it; an empty one leaves what is there.
+// job made it; one that does not replace
+// what is there leaves it.
 struct PutLearned {
   int64_t job;
   int32_t task;
   v1::SearchReport report;
   WorkloadId workload;
-  std::string experience;
+  v1::Experience experience;
   int64_t made_unix_ns;
 };
 struct InsertCandidate {
@@ -159,8 +167,8 @@ class RecordStore {
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
   // Experience of the other workloads of the target and device key, the latest first, until there
   // are `limit` of them.
-  virtual absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
-                                                                    int64_t limit) = 0;
+  virtual absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
+                                                                   int64_t limit) = 0;
   // Device keys with records for the target, most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };
@@ -173,6 +181,10 @@ int64_t QueryLimit(const v1::RecordQuery& query);
 // "j12", and back (0 for anything else).
 std::string JobName(int64_t id);
 int64_t ParseJobName(const std::string& name);
+
+// Whether experience of a workload takes the place of what there is of it: a later search that was
+// short must not.
+bool Replaces(const v1::Experience& made, const v1::Experience& old);
 
 // Of the samples; 0 if there are none.
 double Median(std::vector<double> samples);

@@ -259,16 +259,23 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
   return std::optional<v1::SearchReport>(std::move(report));
 }
 
-absl::StatusOr<std::vector<std::string>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
-                                                              int64_t limit) {
+absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
+                                                             int64_t limit) {
   Statement rows(db,
-                 "SELECT e.samples FROM experience e JOIN workloads w ON w.id=e.workload WHERE "
+                 "SELECT w.key, e.samples, e.measured, e.version FROM experience e JOIN workloads "
+                 "w ON w.id=e.workload WHERE "
                  "e.target=(SELECT id FROM targets WHERE text=?) AND "
                  "e.device=(SELECT id FROM devices WHERE key=?) AND w.key<>? "
                  "ORDER BY e.made_ns DESC, w.key LIMIT ?");
   rows.Bind(id.target, id.device_key, id.key, limit);
-  std::vector<std::string> found;
-  while (rows.Step()) found.push_back(rows.Text(0));
+  std::vector<Experience> found;
+  while (rows.Step()) {
+    Experience& one = found.emplace_back();
+    one.workload_key = rows.Text(0);
+    one.learned.set_samples(rows.Text(1));
+    one.learned.set_measured(static_cast<int32_t>(rows.Int(2)));
+    one.learned.set_version(static_cast<int32_t>(rows.Int(3)));
+  }
   if (!rows.status().ok()) return rows.status();
   return found;
 }

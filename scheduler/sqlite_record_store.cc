@@ -93,14 +93,18 @@ class Writer {
     absl::Status put = Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
                            .Bind(Blob{report}, change.job, change.task)
                            .Run();
-    if (!put.ok() || change.experience.empty()) return put;
+    if (!put.ok() || change.experience.samples().empty()) return put;
     absl::StatusOr<int64_t> target = Target(change.workload.target);
     if (!target.ok()) return target.status();
     absl::StatusOr<int64_t> device = Device(change.workload.device_key);
     if (!device.ok()) return device.status();
-    return Prepared(
-               "INSERT OR REPLACE INTO experience SELECT id,?,?,?,? FROM workloads WHERE key=?")
-        .Bind(*target, *device, change.made_unix_ns, Blob{change.experience}, change.workload.key)
+    return Prepared(  // as Replaces says
+               "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
+               "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
+               "measured=excluded.measured, version=excluded.version "
+               "WHERE excluded.version<>version OR excluded.measured>=measured")
+        .Bind(*target, *device, change.made_unix_ns, Blob{change.experience.samples()},
+              change.experience.measured(), change.experience.version(), change.workload.key)
         .Run();
   }
 
@@ -315,8 +319,8 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadReport(read_db_.get(), job, task);
   }
-  absl::StatusOr<std::vector<std::string>> OthersExperience(const WorkloadId& id,
-                                                            int64_t limit) override {
+  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
+                                                           int64_t limit) override {
     absl::MutexLock lock(&read_mutex_);
     return ReadOthersExperience(read_db_.get(), id, limit);
   }

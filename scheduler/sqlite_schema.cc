@@ -10,7 +10,7 @@ namespace {
 
 // Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
 // the Unix epoch.
-constexpr std::array<const char*, 3> kMigrations = {R"sql(
+constexpr std::array<const char*, 4> kMigrations = {R"sql(
 CREATE TABLE workloads(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
 CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -71,6 +71,11 @@ CREATE TABLE experience(
   device INTEGER NOT NULL REFERENCES devices(id), made_ns INTEGER NOT NULL, samples BLOB NOT NULL,
   PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
 CREATE INDEX experience_latest ON experience(target, device, made_ns);
+)sql",
+                                                    // Of how many measurements it is.
+                                                    R"sql(
+ALTER TABLE experience ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "scheduler/stage_orders.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
@@ -23,21 +26,39 @@ constexpr size_t kMaxUpdateBytes = 3 << 20;
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
 
-// A search that begins learns from what the database holds of its device, if the job wants that.
-void FillSearch(const JobBook::JobData& job, const JobBook::TaskData& task,
-                const std::string& device_key, RecordStore* store, v1::SearchSpec* search) {
+// A search that begins learns from what the database holds of its device, if the job wants that:
+// what was learned last is not on disk yet.
+void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook::TaskData& task,
+                const std::string& device_key, RecordStore* store, StageOrder* order,
+                v1::SearchSpec* search) {
   search->set_workload(task.info.workload());
   search->set_strategy(job.row.job.spec().strategy());
   search->set_seed(job.row.job.spec().seed());
   if (!task.search_state.empty() || job.row.job.spec().no_transfer()) return;
-  absl::StatusOr<std::vector<std::string>> others = store->OthersExperience(
-      {task.info.key(), job.row.job.spec().target(), device_key}, kMaxOthers);
-  if (!others.ok()) return;
+  const WorkloadId id{task.info.key(), job.row.job.spec().target(), device_key};
+  std::vector<Experience> others = book.LatestExperience(id);
+  const absl::StatusOr<std::vector<Experience>> stored = store->OthersExperience(id, kMaxOthers);
+  if (!stored.ok()) {
+    order->warnings.push_back(absl::StrCat(
+        "task ", task.info.label(),
+        " begins without what other tasks learned before: ", stored.status().message()));
+  }
+  for (const Experience& experience : stored.ok() ? *stored : std::vector<Experience>()) {
+    const auto known = std::find_if(others.begin(), others.end(), [&](const Experience& other) {
+      return other.workload_key == experience.workload_key;
+    });
+    if (known == others.end()) {
+      others.push_back(experience);
+    } else if (!Replaces(known->learned, experience.learned)) {
+      known->learned = experience.learned;
+    }
+  }
   size_t bytes = 0;
-  for (std::string& experience : *others) {
-    bytes += experience.size();
-    if (bytes > kMaxOthersBytes) return;
-    search->add_others(std::move(experience));
+  for (Experience& experience : others) {
+    std::string& samples = *experience.learned.mutable_samples();
+    bytes += samples.size();
+    if (bytes > kMaxOthersBytes || search->others_size() == kMaxOthers) return;
+    search->add_others(std::move(samples));
   }
 }
 
@@ -179,12 +200,14 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobBook& book, RecordSt
       order.model_digest = job.row.job.model_digest();
       break;
     case v1::STAGE_PROPOSE:
-      FillSearch(job, *task, params.device_key, store, out.mutable_propose()->mutable_search());
+      FillSearch(book, job, *task, params.device_key, store, &order,
+                 out.mutable_propose()->mutable_search());
       out.mutable_propose()->set_count(start.count);
       order.search_state = task->search_state;
       break;
     case v1::STAGE_UPDATE:
-      FillSearch(job, *task, params.device_key, store, out.mutable_update()->mutable_search());
+      FillSearch(book, job, *task, params.device_key, store, &order,
+                 out.mutable_update()->mutable_search());
       FillUpdate(dispatcher, job, store, start, out.mutable_update());
       order.search_state = task->search_state;
       break;

@@ -47,7 +47,7 @@ struct StageRunner::Results {
   std::string state;
   bool state_complete = false;
   v1::SearchReport report;
-  std::string experience;
+  v1::Experience experience;
   std::vector<std::string> warnings;  // besides the worker's
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
@@ -125,7 +125,8 @@ void StageRunner::Run() {
     payload.warnings.assign(results.finished->warnings().begin(),
                             results.finished->warnings().end());
   }
-  payload.warnings.insert(payload.warnings.end(), results.warnings.begin(), results.warnings.end());
+  for (const auto* warnings : {&order_.warnings, &results.warnings})
+    payload.warnings.insert(payload.warnings.end(), warnings->begin(), warnings->end());
   environment_.post(std::move(end), std::move(payload));
   environment_.ended(order_.attempt);
 }
@@ -285,7 +286,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
         features->DeleteSubrange(kMaxFeatures, features->size() - kMaxFeatures);
       break;
     case v1::StageEvent::kExperience:
-      if (event.experience().size() <= kMaxExperienceBytes) {
+      if (event.experience().samples().size() <= kMaxExperienceBytes) {
         results->experience = event.experience();
       } else {
         results->warnings.push_back(absl::StrCat("the experience that a worker made is over ",

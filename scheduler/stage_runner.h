@@ -28,7 +28,8 @@ struct StageOrder {
   std::string model_digest;  // import, compile: streamed from the blob store
   std::string search_state;  // propose, update
   std::vector<v1::StageInput> inputs;
-  bool input_open = false;  // profile: more may be fed
+  bool input_open = false;            // profile: more may be fed
+  std::vector<std::string> warnings;  // of what could not be gathered; the job gets them at the end
 };
 
 class StageRunner {

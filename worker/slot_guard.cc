@@ -21,6 +21,8 @@ constexpr size_t kForReference = 16;
 constexpr double kLeastNs = 1e3;
 constexpr double kMostNs = 1e10;
 constexpr size_t kMaxReasonBytes = 200;
+constexpr double kMostOfALimit =
+    1e6;  // GFLOP/s or GB/s of a slot; more is nonsense, and would stay
 
 }  // namespace
 
@@ -31,17 +33,15 @@ double SlotGuard::CanaryUsualNs(const std::string& slot) const {
 }
 
 void SlotGuard::KeepLimits(const std::string& name, int threads, v1::Evidence* evidence) {
-  const auto sane = [](double value) { return std::isfinite(value) && value > 0; };
+  const auto better = [](double found, double best) {
+    return std::isfinite(found) && found > best && found < kMostOfALimit;
+  };
   absl::MutexLock lock(&mutex_);
-  Slot& slot = slots_[name];
-  if (sane(evidence->peak_gflops()) && sane(evidence->memory_gbps())) {
-    slot.limit_threads = threads;
-    slot.peak_gflops = evidence->peak_gflops();
-    slot.memory_gbps = evidence->memory_gbps();
-  } else if (slot.limit_threads == threads) {
-    evidence->set_peak_gflops(slot.peak_gflops);
-    evidence->set_memory_gbps(slot.memory_gbps);
-  }
+  Limits& best = slots_[name].limits[threads];
+  if (better(evidence->peak_gflops(), best.peak_gflops)) best.peak_gflops = evidence->peak_gflops();
+  if (better(evidence->memory_gbps(), best.memory_gbps)) best.memory_gbps = evidence->memory_gbps();
+  evidence->set_peak_gflops(best.peak_gflops);
+  evidence->set_memory_gbps(best.memory_gbps);
 }
 
 void SlotGuard::Observe(const std::string& name, const v1::Evidence& evidence, absl::Time now) {

@@ -50,8 +50,8 @@ class SlotGuard {
   // What came with a measurement on the slot. Believed only as far as it makes sense: a child said
   // it.
   void Observe(const std::string& slot, const v1::Evidence& evidence, absl::Time now);
-  // Remembers the limits that came with a measurement with so many threads; fills in what is
-  // remembered where none came.
+  // Remembers the best of the limits that came with measurements with so many threads, and fills
+  // them in: a slot can do what it did once, and a busy moment does not stay.
   void KeepLimits(const std::string& slot, int threads, v1::Evidence* evidence);
   // A canary on a slot in quarantine; lifts it if nothing was wrong, or the slot has rested.
   void Check(const std::string& slot, const Reading& before, const Reading& after);
@@ -60,14 +60,15 @@ class SlotGuard {
   std::map<std::string, std::string> Troubles() const;
 
  private:
+  struct Limits {
+    double peak_gflops = 0, memory_gbps = 0;  // see Evidence; 0: not known yet
+  };
   struct Slot {
     std::deque<double> canaries_ns;  // the newest kHistory
     std::deque<double> quiet_ns;     // the first that nothing disturbed: they make the reference
-    int limit_threads = 0;           // of what follows; see Evidence
-    double peak_gflops = 0;
-    double memory_gbps = 0;
-    double reference_ns = 0;  // the usual time when the worker began; 0: not known yet
-    int disturbed = 0;        // measurements in a row
+    std::map<int, Limits> limits;    // by threads
+    double reference_ns = 0;         // the usual time when the worker began; 0: not known yet
+    int disturbed = 0;               // measurements in a row
     absl::Time disturbed_since;
     std::string trouble;  // empty: none
     absl::Time troubled_since;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/experience.h"
 #include "cost_model/search.h"
 #include "worker/chunks.h"
 #include "worker/stages.h"
@@ -90,7 +91,10 @@ absl::Status RunUpdate(const v1::StageStart& start, StageIo& io) {
   v1::StageEvent event;
   *event.mutable_report() = ToProto(search->Report());
   io.Write(event);
-  event.set_experience(search->Experience());
+  v1::Experience* experience = event.mutable_experience();
+  experience->set_samples(search->Experience());
+  experience->set_measured(search->Report().samples);
+  experience->set_version(cost_model::ExperienceVersion());
   io.Write(event);
   WriteChunks(io, "state", search->Save());
   return absl::OkStatus();

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "scheduler/describe.h"
+#include "scheduler/stage_orders.h"
+#include "tests/scheduler/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -96,6 +98,91 @@ TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
   book_.SetDeadlineWarning(id_, Estimate(true, 12));
   Feed(CancelRequested{id_, "enough"});
   EXPECT_THAT(Warnings(), ElementsAre());
+}
+
+class ExperienceTest : public DispatcherTest {
+ protected:
+  void Feed(const Event& event, const Payload& payload = {}) {
+    book_.Absorb(dispatcher_, event, payload, Step(event), now_, now_);
+  }
+  void Finish(v1::StageKind kind, const Payload& payload,
+              decltype(StageFinished::result) result = {}) {
+    Feed(StageFinished{Live(kind).attempt, {}, true, std::move(result)}, payload);
+  }
+  // One candidate of the first of two tasks, "a" and "b", up to its update.
+  void TuneOne() {
+    TwoCores();
+    Payload submitted, imported, proposed;
+    submitted.submitted.emplace();
+    submitted.submitted->id = 1;
+    v1::JobSpec& spec = *submitted.submitted->job.mutable_spec();
+    spec.set_target(kTarget);
+    spec.set_trials_per_task(8);
+    spec.set_batch(1);
+    Feed(JobSubmitted{JobId{1}, *JobBook::ParamsFrom(spec, now_, now_)}, submitted);
+    imported.imported.add_tasks()->set_key("a");
+    imported.imported.add_tasks()->set_key("b");
+    imported.known.resize(2);
+    Finish(v1::STAGE_IMPORT, imported, Imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"});
+    proposed.proposed.resize(1);
+    proposed.search_state = "state";
+    Finish(v1::STAGE_PROPOSE, proposed, Proposed{1, false});
+    const CandidateId candidate = Live(v1::STAGE_BUILD).candidates.at(0);
+    const AttemptId build = Live(v1::STAGE_BUILD).attempt;
+    Feed(CandidateBuilt{build, candidate, v1::OUTCOME_OK, ""});
+    Feed(StageFinished{build, {}, true, {}});
+    Payload measured;
+    measured.measurement.add_samples_ns(100);
+    Feed(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100},
+         measured);
+    Finish(v1::STAGE_PROFILE, {});
+  }
+  void Learn(const std::string& samples) {
+    Payload learned;
+    learned.search_state = "state";
+    learned.experience = Of(samples, 2);
+    Finish(v1::STAGE_UPDATE, learned);
+  }
+  static v1::Experience Of(const std::string& samples, int measured) {
+    v1::Experience experience;
+    experience.set_samples(samples);
+    experience.set_measured(measured);
+    return experience;
+  }
+  // What a new search of the task is told.
+  std::vector<std::string> Others(int task) {
+    StartStage start = Live(v1::STAGE_PROPOSE);
+    start.task = TaskIndex{task};
+    const StageOrder order = MakeOrder(dispatcher_, book_, store_.get(), start, v1::SCHEDULE_BEST);
+    const auto& others = order.start.propose().search().others();
+    return {others.begin(), others.end()};
+  }
+  JobBook book_;
+  std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
+};
+
+TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
+  TuneOne();
+  EXPECT_THAT(Others(1), ElementsAre());
+  Learn("newest of a");
+  EXPECT_THAT(Others(1), ElementsAre("newest of a"));
+  EXPECT_THAT(Others(0), ElementsAre()) << "it has a state, and knows its own";
+  Batch stored;
+  for (const char* key : {"a", "c"}) {
+    TaskRow row;
+    row.job = 1;
+    row.index = *key;
+    row.info.set_key(key);
+    stored.push_back(PutJob{book_.data(JobId{1}).row});
+    stored.push_back(PutTask{row});
+    stored.push_back(
+        PutLearned{1, *key, {}, {key, kTarget, "key"}, Of("older of " + row.info.key(), 1), 1});
+  }
+  ASSERT_TRUE(store_->Apply(stored).ok());
+  EXPECT_THAT(Others(1), ElementsAre("newest of a", "older of c")) << "of each the newest";
+  const Change longer = PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1};
+  ASSERT_TRUE(store_->Apply({longer}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("long of a", "older of c")) << "unless that was shorter";
 }
 
 }  // namespace

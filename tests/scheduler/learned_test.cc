@@ -27,14 +27,22 @@ TEST_P(LearnedTest, PredictionsComeWithTheRecords) {
 
 TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   AddJob(1, 3, 0);
-  const auto learned = [](int task, const std::string& target, const std::string& experience,
-                          int64_t at) {
-    PutLearned put{1, task, {}, {Key(task), target, "dev"}, experience, at};
-    put.report.set_samples(static_cast<int32_t>(at));
+  const auto learned = [](int task, const std::string& target, const std::string& samples,
+                          int32_t at, int32_t version = 1) {
+    PutLearned put{1, task, {}, {Key(task), target, "dev"}, {}, at};
+    put.report.set_samples(at);
+    put.experience.set_samples(samples);
+    put.experience.set_measured(at);
+    put.experience.set_version(version);
     return put;
   };
   const auto others = [&](int task, int64_t limit) {
-    return *store_->OthersExperience({Key(task), "t", "dev"}, limit);
+    std::vector<std::string> samples;
+    for (const Experience& other : *store_->OthersExperience({Key(task), "t", "dev"}, limit)) {
+      EXPECT_EQ(other.workload_key, Key(other.learned.samples() == "one" ? 1 : 2));
+      samples.push_back(other.learned.samples());
+    }
+    return samples;
   };
   EXPECT_FALSE(store_->Report(1, 0)->has_value());
   EXPECT_THAT(others(0, 9), SizeIs(0));
@@ -47,6 +55,13 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   ASSERT_TRUE(Apply({learned(2, "t", "more of two", 5), learned(1, "t", "", 7)}).ok());
   EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "nothing new of one";
   EXPECT_EQ((*store_->Report(1, 1))->samples(), 7);
+  PutLearned shorter = learned(2, "t", "less of two", 4);
+  shorter.made_unix_ns = 9;
+  ASSERT_TRUE(Apply({shorter}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "a short search knows less";
+  EXPECT_EQ(store_->OthersExperience({Key(0), "t", "dev"}, 9)->front().learned.measured(), 5);
+  ASSERT_TRUE(Apply({learned(2, "t", "another form of two", 4, 2)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "the old one is no use";
   ASSERT_TRUE(Apply({PutTask{MakeTask(1, 1)}}).ok());
   EXPECT_EQ((*store_->Report(1, 1))->samples(), 7) << "a task that changes keeps its report";
   EXPECT_FALSE(store_->Report(1, 8)->has_value());

@@ -308,17 +308,21 @@ TEST(SlotGuard, ACanaryFarOffMeansQuarantine) {
 
 TEST(SlotGuard, RemembersWhatASlotCanDo) {
   SlotGuard guard;
-  v1::Evidence first, later, more_threads;
-  first.set_peak_gflops(170);
-  first.set_memory_gbps(12);
-  guard.KeepLimits("a", 1, &later);
-  EXPECT_EQ(later.peak_gflops(), 0) << "nothing is known yet";
-  guard.KeepLimits("a", 1, &first);
-  guard.KeepLimits("a", 1, &later);
-  guard.KeepLimits("a", 2, &more_threads);
-  EXPECT_EQ(later.peak_gflops(), 170);
-  EXPECT_EQ(later.memory_gbps(), 12);
-  EXPECT_EQ(more_threads.peak_gflops(), 0);
+  const auto keep = [&](double gflops, double gbps, int threads = 1) {
+    v1::Evidence evidence;
+    evidence.set_peak_gflops(gflops);
+    evidence.set_memory_gbps(gbps);
+    guard.KeepLimits("a", threads, &evidence);
+    return std::pair(evidence.peak_gflops(), evidence.memory_gbps());
+  };
+  EXPECT_EQ(keep(0, 0), std::pair(0., 0.)) << "nothing is known yet";
+  EXPECT_EQ(keep(90, 12), std::pair(90., 12.));
+  EXPECT_EQ(keep(0, 0), std::pair(90., 12.));
+  EXPECT_EQ(keep(0, 0, 2), std::pair(0., 0.));
+  EXPECT_EQ(keep(170, 7), std::pair(170., 12.)) << "the best of each";
+  EXPECT_EQ(keep(330, 15, 2), std::pair(330., 15.));
+  EXPECT_EQ(keep(0, 0), std::pair(170., 12.)) << "as many threads, each for itself";
+  EXPECT_EQ(keep(std::nan(""), 1e30), std::pair(170., 12.));
 }
 
 TEST(SlotGuard, SwitchedOffItOnlyWatches) {
