@@ -104,7 +104,7 @@ TEST_F(HeldRecordsTest, NeitherIsExperienceOfNoDeviceKept) {
   FailTwo();
   Payload learned;
   learned.search_state = "state";
-  learned.experience = "of two that do not build";
+  learned.experience.set_samples("of two that do not build");
   Finish(v1::STAGE_UPDATE, learned);
   EXPECT_TRUE(store_->Report(1, 0)->has_value());
   EXPECT_THAT(*store_->OthersExperience({"another", kGpu, ""}, 9), IsEmpty());

@@ -38,7 +38,8 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   };
   const auto others = [&](int task, int64_t limit) {
     std::vector<std::string> samples;
-    for (const Experience& other : *store_->OthersExperience({Key(task), "t", "dev"}, limit)) {
+    const auto found = store_->OthersExperience({Key(task), "t", "dev"}, limit);
+    for (const Experience& other : found.value()) {
       EXPECT_EQ(other.workload_key, Key(other.learned.samples() == "one" ? 1 : 2));
       samples.push_back(other.learned.samples());
     }
