@@ -13,8 +13,7 @@ namespace heddle::client {
 namespace {
 
 constexpr double kDiffers = 1.03;
-constexpr size_t kMostJudged =
-    1024;  // trials of a batch, the most a job may ask for; each pair is looked at
+constexpr size_t kMostJudged = 1024;  // of a batch, the most a job may ask for: pairs are many
 constexpr size_t kMostLines = 2000;  // of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }

@@ -87,8 +87,7 @@ struct PutSearchState {
   std::string state;
 };
 // What an update stage gave besides its state. The experience is that of the workload, whichever
-// job made it; one that does not replace
-// what is there leaves it.
+// job made it; one that does not replace what is there leaves it.
 struct PutLearned {
   int64_t job;
   int32_t task;

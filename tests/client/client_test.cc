@@ -335,7 +335,7 @@ TEST(Explain, JudgesEachBatchByItsOwnPredictions) {
   trials[1].mutable_measurement()->set_outcome(v1::OUTCOME_LOST);
   EXPECT_EQ(RankAccuracy(trials)[0].trials, 2) << "a lost trial says nothing";
   EXPECT_TRUE(RankAccuracy({}).empty());
-  const std::vector<v1::Record> many(5000, trials[0]);
+  const std::vector<v1::Record> many(5000, trials[2]);
   EXPECT_EQ(RankAccuracy(many)[0].trials, 1024) << "all pairs of more would take too long";
   EXPECT_FALSE(RankAccuracy({Trial(5, 0, 1)})[0].pairs.has_value());
 }
