@@ -220,7 +220,7 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   std::string experience;
   for (const v1::StageEvent& event : updating.events) {
     if (event.has_report()) report = event.report();
-    if (event.event_case() == v1::StageEvent::kExperience) experience = event.experience();
+    if (event.has_experience()) experience = event.experience().samples();
   }
   EXPECT_EQ(report.samples(), list.candidates_size());
   EXPECT_GT(report.features_size(), 0);
