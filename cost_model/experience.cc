@@ -53,13 +53,15 @@ std::string PackExperience(const std::vector<Sample>& samples) {
 
 int ExperienceVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
 
-OtherTasks JoinExperiences(std::span<const std::string> experiences) {
+OtherTasks JoinExperiences(std::span<const OtherExperience> experiences) {
   OtherTasks all;
   int group = 0;
-  for (const std::string& bytes : experiences) {
-    OtherTasks samples = Unpack(bytes, group + 1);
+  for (const OtherExperience& experience : experiences) {
+    if (!(experience.weight > 0 && experience.weight <= 1)) continue;
+    OtherTasks samples = Unpack(experience.samples, group + 1);
     if (samples.empty()) continue;
     ++group;
+    for (Sample& sample : samples) sample.weight = static_cast<float>(experience.weight);
     std::move(samples.begin(), samples.end(), std::back_inserter(all));
   }
   return all;

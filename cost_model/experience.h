@@ -9,6 +9,7 @@
 
 #include "cost_model/candidate_space.h"
 #include "cost_model/model.h"
+#include "cost_model/search.h"
 
 namespace heddle::cost_model {
 
@@ -22,8 +23,8 @@ std::string PackExperience(const std::vector<Sample>& samples);
 // Of what PackExperience makes; JoinExperiences takes no other.
 int ExperienceVersion();
 
-// One group of samples for each, from 1 on. What is damaged or has features of another version is
-// left out.
-OtherTasks JoinExperiences(std::span<const std::string> experiences);
+// One group of samples for each, from 1 on, with its weight. What is damaged, has no proper weight
+// or features of another version is left out.
+OtherTasks JoinExperiences(std::span<const OtherExperience> experiences);
 
 }  // namespace heddle::cost_model

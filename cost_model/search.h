@@ -72,12 +72,18 @@ class Search {
   virtual std::string Experience() const { return {}; }
 };
 
+// Experience of another task.
+struct OtherExperience {
+  std::string samples;  // of experience.h
+  double weight = 1;    // in (0, 1], of one of them; less for tasks of another kind of device
+};
+
 struct SearchOptions {
   std::string strategy = "annealing";  // or another of StrategyNames()
   uint64_t seed = 0;                   // the same seed, results and calls give the same proposals
-  // Experience of other tasks on the same kind of device, one each; part of the state from then on.
-  // What is damaged or of another version is left out.
-  std::vector<std::string> others = {};
+  // One of each of the other tasks; part of the state from then on. What is damaged or of another
+  // version is left out.
+  std::vector<OtherExperience> others = {};
 };
 
 // InvalidArgument names the strategies.

@@ -164,9 +164,7 @@ void JobBook::KeepExperience(const WorkloadId& id, const v1::Experience& learned
 std::vector<Experience> JobBook::LatestExperience(const WorkloadId& id) const {
   std::vector<Experience> others;
   for (const auto& [workload, learned] : experience_) {
-    if (workload.target == id.target && workload.device_key == id.device_key &&
-        workload.key != id.key)
-      others.push_back({workload.key, learned});
+    if (KinshipOf(workload, id) != Kinship::kNone) others.push_back({workload, learned});
   }
   return others;
 }

@@ -80,8 +80,8 @@ class JobBook {
   Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
-  // What the searches of other workloads on the target and device key learned of late, the latest
-  // first: a store that writes behind need not have it yet.
+  // What is kin to a search of the workload and was learned of late, the latest first: a store that
+  // writes behind need not have it yet.
   std::vector<Experience> LatestExperience(const WorkloadId& id) const;
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }

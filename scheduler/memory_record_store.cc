@@ -29,9 +29,7 @@ struct Tables {
   std::map<std::pair<int64_t, int32_t>, TaskRow> tasks;
   std::map<std::pair<int64_t, int32_t>, std::string> states;
   std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
-  // By target, device key and workload: when it was made, and what it is.
-  std::map<std::tuple<std::string, std::string, std::string>, std::pair<int64_t, v1::Experience>>
-      experience;
+  std::map<WorkloadId, std::pair<int64_t, v1::Experience>> experience;  // when it was made, and it
   std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
@@ -65,13 +63,11 @@ class Writer {
     const auto key = std::make_pair(change.job, change.task);
     if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
     if (!t_.workloads.count(change.workload.key)) return absl::OkStatus();
-    const std::tuple<std::string, std::string, std::string> id = {
-        change.workload.target, change.workload.device_key, change.workload.key};
-    const auto old = t_.experience.find(id);
+    const auto old = t_.experience.find(change.workload);
     const bool replaces = Replaces(
         change.experience, old == t_.experience.end() ? v1::Experience() : old->second.second);
     if (!replaces) return absl::OkStatus();
-    return Put(&t_.experience, id, {change.made_unix_ns, change.experience});
+    return Put(&t_.experience, change.workload, {change.made_unix_ns, change.experience});
   }
 
   absl::Status operator()(const InsertCandidate& change) {
@@ -331,17 +327,18 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
                                                            int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::pair<int64_t, Experience>> found;
-    for (const auto& [key, experience] : tables_.experience) {
-      const auto& [target, device, workload] = key;
-      if (target == id.target && device == id.device_key && workload != id.key)
-        found.push_back({experience.first, {workload, experience.second}});
+    std::vector<std::tuple<Kinship, int64_t, Experience>> found;
+    for (const auto& [workload, made] : tables_.experience) {
+      const Kinship kinship = KinshipOf(workload, id);
+      if (kinship != Kinship::kNone)
+        found.push_back({kinship, made.first, {workload, made.second}});
     }
-    std::stable_sort(found.begin(), found.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return std::tie(std::get<0>(a), std::get<1>(a)) > std::tie(std::get<0>(b), std::get<1>(b));
+    });
     if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
     std::vector<Experience> experiences;
-    for (auto& [made, experience] : found) experiences.push_back(std::move(experience));
+    for (auto& one : found) experiences.push_back(std::move(std::get<2>(one)));
     return experiences;
   }
 

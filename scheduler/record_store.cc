@@ -36,6 +36,15 @@ bool Replaces(const v1::Experience& made, const v1::Experience& old) {
   return made.version() != old.version() || made.measured() >= old.measured();
 }
 
+Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search) {
+  if (KindOf(experience.target) != KindOf(search.target)) return Kinship::kNone;
+  if (experience.device_key != search.device_key) return Kinship::kTarget;
+  if (experience.target != search.target) return Kinship::kDevice;
+  return experience.key == search.key ? Kinship::kNone : Kinship::kSame;
+}
+
+std::string KindOf(const std::string& target) { return target.substr(0, target.find(' ')); }
+
 double Median(std::vector<double> samples) {
   if (samples.empty()) return 0;
   std::sort(samples.begin(), samples.end());

@@ -4,6 +4,7 @@
 // to the same promises.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -65,14 +66,23 @@ struct WorkloadId {
   std::string key;
   std::string target;
   std::string device_key;
-  bool operator==(const WorkloadId&) const = default;
+  auto operator<=>(const WorkloadId&) const = default;
 };
 
 // What a search of the workload learned (cost_model/experience.h).
 struct Experience {
-  std::string workload_key;
+  WorkloadId workload;
   v1::Experience learned;
 };
+
+// What experience may be worth to a search.
+enum class Kinship {
+  kNone,    // it is its own, or of another kind of target
+  kTarget,  // of the same kind of target on another device key
+  kDevice,  // on the same device key, but another target: another number of threads, say
+  kSame,    // of another workload on the same target and device key
+};
+Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search);
 
 // ---- changes ----
 struct PutJob {
@@ -164,8 +174,8 @@ class RecordStore {
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // What the latest update stage of the task reported; nothing if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
-  // Experience of the other workloads of the target and device key, the latest first, until there
-  // are `limit` of them.
+  // Experience that is kin to a search of the workload: the nearest first, and of those alike the
+  // latest, until there are `limit` of them.
   virtual absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
                                                                    int64_t limit) = 0;
   // Device keys with records for the target, most records first.
@@ -184,6 +194,9 @@ int64_t ParseJobName(const std::string& name);
 // Whether experience of a workload takes the place of what there is of it: a later search that was
 // short must not.
 bool Replaces(const v1::Experience& made, const v1::Experience& old);
+
+// The first word of a target, "llvm" or "cuda".
+std::string KindOf(const std::string& target);
 
 // Of the samples; 0 if there are none.
 double Median(std::vector<double> samples);

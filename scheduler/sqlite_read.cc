@@ -261,20 +261,28 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
 
 absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
                                                              int64_t limit) {
-  Statement rows(db,
-                 "SELECT w.key, e.samples, e.measured, e.version FROM experience e JOIN workloads "
-                 "w ON w.id=e.workload WHERE "
-                 "e.target=(SELECT id FROM targets WHERE text=?) AND "
-                 "e.device=(SELECT id FROM devices WHERE key=?) AND w.key<>? "
-                 "ORDER BY e.made_ns DESC, w.key LIMIT ?");
-  rows.Bind(id.target, id.device_key, id.key, limit);
+  Statement rows(
+      db,
+      // `near` orders as Kinship does; the samples of those alone are read that are given.
+      "SELECT its_key, its_target, its_device, e.samples, e.measured, e.version FROM "
+      "(SELECT e.workload AS workload, e.target AS target, e.device AS device, "
+      "w.key AS its_key, t.text AS its_target, d.key AS its_device, (d.key=?3) * (1 + (t.text=?2)) "
+      "AS near FROM experience e "
+      "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
+      "JOIN devices d ON d.id=e.device "
+      "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?4 "
+      "AND NOT (w.key=?1 AND t.text=?2 AND d.key=?3) "
+      "ORDER BY near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
+      "JOIN experience e USING(workload, target, device) "
+      "ORDER BY near DESC, e.made_ns DESC, its_key, its_target, its_device");
+  rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
   std::vector<Experience> found;
   while (rows.Step()) {
     Experience& one = found.emplace_back();
-    one.workload_key = rows.Text(0);
-    one.learned.set_samples(rows.Text(1));
-    one.learned.set_measured(static_cast<int32_t>(rows.Int(2)));
-    one.learned.set_version(static_cast<int32_t>(rows.Int(3)));
+    one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
+    one.learned.set_samples(rows.Text(3));
+    one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
+    one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
   }
   if (!rows.status().ok()) return rows.status();
   return found;

@@ -26,8 +26,13 @@ constexpr size_t kMaxUpdateBytes = 3 << 20;
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
 
-// A search that begins learns from what the database holds of its device, if the job wants that:
-// what was learned last is not on disk yet.
+// Of a sample. What was learned elsewhere is told where nearer tasks leave room, and counts less.
+double WeightOf(Kinship kinship) {
+  return kinship == Kinship::kSame ? 1 : kinship == Kinship::kDevice ? 0.5 : 0.25;
+}
+
+// A search that begins learns from what the database holds, if the job wants that: what was learned
+// last is not on disk yet.
 void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook::TaskData& task,
                 const std::string& device_key, RecordStore* store, StageOrder* order,
                 v1::SearchSpec* search) {
@@ -45,7 +50,7 @@ void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook:
   }
   for (const Experience& experience : stored.ok() ? *stored : std::vector<Experience>()) {
     const auto known = std::find_if(others.begin(), others.end(), [&](const Experience& other) {
-      return other.workload_key == experience.workload_key;
+      return other.workload == experience.workload;
     });
     if (known == others.end()) {
       others.push_back(experience);
@@ -53,12 +58,17 @@ void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook:
       known->learned = experience.learned;
     }
   }
+  std::stable_sort(others.begin(), others.end(), [&](const Experience& a, const Experience& b) {
+    return KinshipOf(a.workload, id) > KinshipOf(b.workload, id);
+  });
   size_t bytes = 0;
   for (Experience& experience : others) {
     std::string& samples = *experience.learned.mutable_samples();
     bytes += samples.size();
     if (bytes > kMaxOthersBytes || search->others_size() == kMaxOthers) return;
-    search->add_others(std::move(samples));
+    v1::OtherExperience& told = *search->add_others();
+    told.set_samples(std::move(samples));
+    told.set_weight(WeightOf(KinshipOf(experience.workload, id)));
   }
 }
 

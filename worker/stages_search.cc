@@ -19,10 +19,10 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
                                                                const v1::SearchSpec& spec) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
-  return cost_model::MakeSearch(spec.workload(), info,
-                                {.strategy = spec.strategy(),
-                                 .seed = spec.seed(),
-                                 .others = {spec.others().begin(), spec.others().end()}});
+  cost_model::SearchOptions options{.strategy = spec.strategy(), .seed = spec.seed()};
+  for (const v1::OtherExperience& other : spec.others())
+    options.others.push_back({other.samples(), other.weight()});
+  return cost_model::MakeSearch(spec.workload(), info, options);
 }
 
 // With the state that came along. A state that cannot be used costs what was learned, not the job.

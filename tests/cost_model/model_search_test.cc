@@ -106,7 +106,7 @@ TEST(AnnealingSearch, AnEmptyListOfOthersIsNone) {
 TEST(AnnealingSearch, KeepsWhatOthersTaughtInItsState) {
   const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
   ASSERT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
-  const std::vector<std::string> experience = {teacher->Experience()};
+  const std::vector<OtherExperience> experience = {{teacher->Experience(), 0.5}};
   Task task = MatmulTask({});
   task.others = std::make_shared<const OtherTasks>(JoinExperiences(experience));
   const auto search = MakeAnnealing(std::move(task), 2);
@@ -176,14 +176,18 @@ TEST(Experience, KeepsSamplesSpreadOverAllOfThem) {
   std::vector<Sample> samples = *MakeOthers(1000);
   const std::string packed = PackExperience(samples);
   EXPECT_LE(packed.size(), size_t{64} << 10);
-  const std::vector<std::string> both = {packed, "damaged", PackExperience(*MakeOthers(2))};
+  const std::string two = PackExperience(*MakeOthers(2));
+  const std::vector<OtherExperience> both = {
+      {packed}, {"damaged"}, {packed, 0}, {packed, 2}, {packed, std::nan("")}, {two, 0.25}};
   const OtherTasks joined = JoinExperiences(both);
   ASSERT_EQ(joined.size(), kMaxExperience + 2);
   EXPECT_EQ(joined[0].features, samples[0].features);
   EXPECT_EQ(joined[0].score, samples[0].score);
   EXPECT_EQ(joined[kMaxExperience - 1].features, samples[999].features);
   EXPECT_EQ(joined[0].group, 1);
+  EXPECT_EQ(joined[0].weight, 1);
   EXPECT_EQ(joined[kMaxExperience].group, 2) << "what is damaged takes no group";
+  EXPECT_EQ(joined[kMaxExperience].weight, 0.25);
   EXPECT_EQ(PackExperience(*MakeOthers(1)), "");
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
 #include "scheduler/stage_orders.h"
 #include "tests/scheduler/dispatcher_fixture.h"
@@ -154,8 +155,10 @@ class ExperienceTest : public DispatcherTest {
     StartStage start = Live(v1::STAGE_PROPOSE);
     start.task = TaskIndex{task};
     const StageOrder order = MakeOrder(dispatcher_, book_, store_.get(), start, v1::SCHEDULE_BEST);
-    const auto& others = order.start.propose().search().others();
-    return {others.begin(), others.end()};
+    std::vector<std::string> told;
+    for (const v1::OtherExperience& other : order.start.propose().search().others())
+      told.push_back(absl::StrCat(other.samples(), ", ", other.weight()));
+    return told;
   }
   JobBook book_;
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
@@ -165,7 +168,7 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
   TuneOne();
   EXPECT_THAT(Others(1), ElementsAre());
   Learn("newest of a");
-  EXPECT_THAT(Others(1), ElementsAre("newest of a"));
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1"));
   EXPECT_THAT(Others(0), ElementsAre()) << "it has a state, and knows its own";
   Batch stored;
   for (const char* key : {"a", "c"}) {
@@ -178,11 +181,23 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
     stored.push_back(
         PutLearned{1, *key, {}, {key, kTarget, "key"}, Of("older of " + row.info.key(), 1), 1});
   }
-  ASSERT_TRUE(store_->Apply(stored).ok());
-  EXPECT_THAT(Others(1), ElementsAre("newest of a", "older of c")) << "of each the newest";
-  const Change longer = PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1};
+  ASSERT_TRUE(store_->Apply({stored}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1", "older of c, 1")) << "of each the newest";
+  const Batch longer = {PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1}};
   ASSERT_TRUE(store_->Apply({longer}).ok());
-  EXPECT_THAT(Others(1), ElementsAre("long of a", "older of c")) << "unless that was shorter";
+  EXPECT_THAT(Others(1), ElementsAre("long of a, 1", "older of c, 1")) << "unless that was shorter";
+  const std::string more_threads = absl::StrCat(kTarget, " -threads=2");
+  const auto learned = [&](const std::string& target, const std::string& device,
+                           const std::string& samples) {
+    return PutLearned{1, 'c', {}, {"c", target, device}, Of(samples, 1), 9};
+  };
+  const Batch farther = {learned(kTarget, "another key", "far"),
+                         learned(more_threads, "key", "c of two threads"),
+                         learned("cuda -arch=sm_90", "key", "of another world")};
+  ASSERT_TRUE(store_->Apply({farther}).ok());
+  EXPECT_THAT(Others(1),
+              ElementsAre("long of a, 1", "older of c, 1", "c of two threads, 0.5", "far, 0.25"))
+      << "what is farther counts less";
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
     std::vector<std::string> samples;
     const auto found = store_->OthersExperience({Key(task), "t", "dev"}, limit);
     for (const Experience& other : found.value()) {
-      EXPECT_EQ(other.workload_key, Key(other.learned.samples() == "one" ? 1 : 2));
+      EXPECT_EQ(other.workload.key, Key(other.learned.samples() == "one" ? 1 : 2));
       samples.push_back(other.learned.samples());
     }
     return samples;
@@ -66,6 +66,31 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   ASSERT_TRUE(Apply({PutTask{MakeTask(1, 1)}}).ok());
   EXPECT_EQ((*store_->Report(1, 1))->samples(), 7) << "a task that changes keeps its report";
   EXPECT_FALSE(store_->Report(1, 8)->has_value());
+}
+
+TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
+  AddJob(1, 3, 0);
+  const auto learned = [](int task, const std::string& target, const std::string& device,
+                          const std::string& samples, int64_t at) {
+    PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
+    put.experience.set_samples(samples);
+    return put;
+  };
+  ASSERT_TRUE(
+      Apply({learned(2, "t", "dev", "same", 1), learned(1, "t -threads=2", "dev", "two", 5),
+             learned(0, "t -threads=2", "dev", "itself with two", 4),
+             learned(1, "t", "dev2", "another device", 9),
+             learned(1, "u", "dev", "another kind", 10),
+             learned(1, "tt", "dev", "another kind", 10), learned(0, "t", "dev", "itself", 11)})
+          .ok());
+  const auto others = [&](int64_t limit) {
+    std::vector<std::string> samples;
+    const auto found = store_->OthersExperience({Key(0), "t", "dev"}, limit);
+    for (const Experience& other : found.value()) samples.push_back(other.learned.samples());
+    return samples;
+  };
+  EXPECT_THAT(others(9), ElementsAre("same", "two", "itself with two", "another device"));
+  EXPECT_THAT(others(2), ElementsAre("same", "two"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LearnedTest, kStores, StoreName);

@@ -229,7 +229,9 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
 
   // A search that begins with another's experience has a model for its first batch.
   v1::StageStart begin = propose;
-  begin.mutable_propose()->mutable_search()->add_others(experience);
+  v1::OtherExperience* other = begin.mutable_propose()->mutable_search()->add_others();
+  other->set_samples(experience);
+  other->set_weight(0.5);
   FakeIo began;
   ASSERT_EQ(RunStage(begin, began), absl::OkStatus());
   const v1::CandidateList& first = began.events[0].candidates();
