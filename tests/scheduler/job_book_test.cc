@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/describe.h"
+#include "scheduler/memory_record_store.h"
 #include "scheduler/stage_orders.h"
 #include "tests/scheduler/dispatcher_fixture.h"
 
@@ -106,13 +107,22 @@ class ExperienceTest : public DispatcherTest {
   void Feed(const Event& event, const Payload& payload = {}) {
     book_.Absorb(dispatcher_, event, payload, Step(event), now_, now_);
   }
+  // The live stage of the first task, or of none.
+  StartStage First(v1::StageKind kind) {
+    for (const StartStage& start : started_) {
+      const bool live = dispatcher_.live().count(start.attempt) > 0;
+      if (start.kind == kind && live && (!start.task || start.task->value == 0)) return start;
+    }
+    ADD_FAILURE() << "no live " << v1::StageKind_Name(kind);
+    return {};
+  }
   void Finish(v1::StageKind kind, const Payload& payload,
               decltype(StageFinished::result) result = {}) {
-    Feed(StageFinished{Live(kind).attempt, {}, true, std::move(result)}, payload);
+    Feed(StageFinished{First(kind).attempt, {}, true, std::move(result)}, payload);
   }
   // One candidate of the first of two tasks, "a" and "b", up to its update.
   void TuneOne() {
-    TwoCores();
+    Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
     Payload submitted, imported, proposed;
     submitted.submitted.emplace();
     submitted.submitted->id = 1;
@@ -128,13 +138,13 @@ class ExperienceTest : public DispatcherTest {
     proposed.proposed.resize(1);
     proposed.search_state = "state";
     Finish(v1::STAGE_PROPOSE, proposed, Proposed{1, false});
-    const CandidateId candidate = Live(v1::STAGE_BUILD).candidates.at(0);
-    const AttemptId build = Live(v1::STAGE_BUILD).attempt;
+    const CandidateId candidate = First(v1::STAGE_BUILD).candidates.at(0);
+    const AttemptId build = First(v1::STAGE_BUILD).attempt;
     Feed(CandidateBuilt{build, candidate, v1::OUTCOME_OK, ""});
     Feed(StageFinished{build, {}, true, {}});
     Payload measured;
     measured.measurement.add_samples_ns(100);
-    Feed(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100},
+    Feed(CandidateProfiled{First(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100},
          measured);
     Finish(v1::STAGE_PROFILE, {});
   }
