@@ -28,7 +28,8 @@ POINTS = (50, 100, 200, 400, 800)
 PARTS = (OURS, "annealing:cold_start=0", "annealing:cold_start=0.5", "annealing:without=estimate")
 PARTS += ("regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
 PARTS += ("annealing:epsilon=0", "annealing:smallest=8", "annealing:elites=0", "evolutionary")
-TIMED = ("C2", "C9", "D5", "128x768x768")
+TIMED = (*(f"C{n}" for n in range(1, 13)), "D5", "128x768x768")
+LIVE = ("C2", "C9", "D5", "128x768x768")
 SOURCES = tuple(f"C{n}" for n in range(1, 7))
 CHOSEN_ON = tuple(f"C{n}" for n in range(2, 13, 2))  # our method's numbers were chosen by these operators alone
 PART_TRIALS = 200
@@ -320,8 +321,7 @@ def transfer_between(args, result, program, tables, sources):
 
 
 def time_search(args, result, program):
-    methods = ",".join(args.methods or (OURS, PUBLISHED))
-    lines = run_lines([program, "time", *(args.only or TIMED), "--methods", methods])
+    lines = run_lines([program, "time", *(args.only or TIMED), "--methods", ",".join(args.methods or (OURS,))])
     print(f"{'operator':<15}{'method':<15}{'propose':>9}{'update':>9}{'both':>9}{'candidates/s':>14}   batches of 64 at 1000 records, one core")
     for line in lines:
         both = line["propose_s"] + line["update_s"]
@@ -337,7 +337,7 @@ def live(args, result, program):
     cpus = report.cores_for(args.threads[0])
     if cpus is None:
         raise SideError(f"only {len(os.sched_getaffinity(0))} cores are allowed")
-    argv = [program, "live", *(args.only or TIMED), "--methods", ",".join(methods), "--trials", str(trials), "--cpus", ",".join(map(str, cpus))]
+    argv = [program, "live", *(args.only or LIVE), "--methods", ",".join(methods), "--trials", str(trials), "--cpus", ",".join(map(str, cpus))]
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     for name in dict.fromkeys(line["operator"] for line in lines):
         own = [line for line in lines if line["operator"] == name]

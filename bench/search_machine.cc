@@ -41,6 +41,9 @@ absl::Status RunLives(const LiveFlags& flags) {
           options.method = &*variant;
         }
         HEDDLE_ASSIGN_OR_RETURN(const LiveRun run, RunLive(workloads[0], info, machine, options));
+        const double seconds = run.propose_s + run.build_s + run.measure_s + run.update_s;
+        std::fprintf(stderr, "%s, %s, seed %d: %zu trials in %.0f s\n", name.c_str(),
+                     method.c_str(), seed, run.best_ns.size(), seconds);
         json best = json::array();
         for (const double ns : run.best_ns) best.push_back(std::round(ns));
         std::printf("%s\n", json{{"operator", name},
@@ -72,6 +75,9 @@ absl::Status RunTime(const TimeFlags& flags) {
       HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method variant, ParseVariant(method));
       HEDDLE_ASSIGN_OR_RETURN(const SearchTime time, TimeSearch(workloads[0].text, info, variant,
                                                                 flags.records, flags.batch));
+      std::fprintf(stderr, "%s, %s: %.2f s to propose, %.2f s to update, %.0f candidates/s\n",
+                   name.c_str(), method.c_str(), time.propose_s, time.update_s,
+                   time.candidates_per_s);
       std::printf("%s\n", json{{"operator", name},
                                {"method", method},
                                {"records", flags.records},

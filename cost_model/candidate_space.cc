@@ -35,9 +35,11 @@ std::string PointKey(const Point& point) {
   return std::string(reinterpret_cast<const char*>(point.data()), point.size() * sizeof(point[0]));
 }
 
-std::vector<float> Features(const ir::Program& program, const ir::TargetInfo& target) {
+std::vector<float> Features(const ir::Program& program, const ir::TargetInfo& target,
+                            KnownStatements* known = nullptr) {
   // What is computed when a module is made costs nothing later.
-  std::vector<float> features = ExtractFeatures(pass::HoistConstants(program).kernel, target);
+  std::vector<float> features =
+      ExtractFeatures(pass::HoistConstants(program).kernel, target, known);
   for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
   return features;
 }
@@ -57,7 +59,7 @@ absl::StatusOr<Task> MakeTask(std::string_view workload, const ir::TargetInfo& t
   task.naive = *std::move(naive);
   task.target = target;
   HEDDLE_ASSIGN_OR_RETURN(task.space, schedule::MakeSpace(task.naive, target));
-  HEDDLE_ASSIGN_OR_RETURN(task.default_trace, schedule::DefaultTrace(task.naive, target));
+  HEDDLE_ASSIGN_OR_RETURN(task.default_trace, task.space->Expand(task.space->Preferred()));
   std::string identity = absl::StrCat(std::string(workload), "\n", ir::ToText(target.target), "\n");
   for (int d = 0; d < task.space->NumDecisions(); ++d) {
     absl::StrAppend(&identity, task.space->Describe(d), " ", task.space->Choices(d), "\n");
@@ -73,7 +75,8 @@ absl::StatusOr<Evaluated> EvaluateTrace(const ir::Program& naive, const ir::Targ
   return Evaluated{HashBytes(schedule::ToText(trace)), Features(program, target)};
 }
 
-CandidateSpace::CandidateSpace(Task task, uint64_t seed) : task_(std::move(task)) {
+CandidateSpace::CandidateSpace(Task task, uint64_t seed)
+    : task_(std::move(task)), replayer_(task_.naive) {
   state_.seed = seed;
 }
 
@@ -95,7 +98,7 @@ std::optional<Point> CandidateSpace::DefaultPoint() const {
   return point;
 }
 
-std::vector<float> CandidateSpace::DefaultFeatures() const {
+std::vector<float> CandidateSpace::DefaultFeatures() {
   const absl::StatusOr<Evaluated> found = EvaluateTrace(schedule::ToText(task_.default_trace));
   return found.ok() ? found->features : std::vector<float>(FeatureTable().size());
 }
@@ -107,14 +110,12 @@ const std::vector<float>* CandidateSpace::Known(uint64_t hash) const {
 }
 
 std::optional<Drawn> CandidateSpace::Take(const Point& point) {
-  const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
+  const absl::StatusOr<schedule::Trace> trace = task_.space->ExpandWith(point, replayer_);
   if (!trace.ok()) return std::nullopt;
   Drawn drawn{point, 0, schedule::ToText(*trace)};
   drawn.hash = HashBytes(drawn.trace);
   if (Visited(drawn.hash)) return std::nullopt;
-  if (Known(drawn.hash) == nullptr && !schedule::Replay(task_.naive, *trace).ok()) {
-    return std::nullopt;
-  }
+  if (Known(drawn.hash) == nullptr && !replayer_.Replay(*trace).ok()) return std::nullopt;
   MarkVisited(drawn.hash);
   return drawn;
 }
@@ -143,36 +144,51 @@ void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
 }
 
 const Evaluated* CandidateSpace::Evaluate(const Point& point) {
-  const auto [it, inserted] = evaluated_.try_emplace(PointKey(point));
+  const auto [it, inserted] = seen_.try_emplace(PointKey(point));
   Seen& seen = it->second;
   if (seen.round != round_) {
     seen.round = round_;
     ++fresh_;
   }
   if (inserted) {
-    const absl::StatusOr<schedule::Trace> trace = task_.space->Expand(point);
+    const absl::StatusOr<schedule::Trace> trace = task_.space->ExpandWith(point, replayer_);
     if (!trace.ok()) return nullptr;
-    const uint64_t hash = HashBytes(schedule::ToText(*trace));
+    seen.evaluated = EvaluateReplayed(HashBytes(schedule::ToText(*trace)), *trace);
+  }
+  return seen.evaluated;
+}
+
+const Evaluated* CandidateSpace::EvaluateReplayed(uint64_t hash, const schedule::Trace& trace) {
+  const auto [it, inserted] = evaluated_.try_emplace(hash);
+  std::optional<Evaluated>& evaluated = it->second;
+  if (inserted) {
     if (const std::vector<float>* known = Known(hash)) {
-      seen.evaluated = Evaluated{hash, *known};
-    } else if (const auto program = schedule::Replay(task_.naive, *trace); program.ok()) {
-      seen.evaluated = Evaluated{hash, Features(*program, task_.target)};
+      evaluated = Evaluated{hash, *known};
+    } else if (const auto program = replayer_.Replay(trace); program.ok()) {
+      evaluated = Evaluated{hash, Features(*program, task_.target, &statements_)};
     }
   }
-  return seen.evaluated ? &*seen.evaluated : nullptr;
+  return evaluated ? &*evaluated : nullptr;
 }
 
 void CandidateSpace::ForgetEvaluations() {
   ++round_;
   fresh_ = 0;
   // Where all features are known beforehand, there are few points, and they are asked for often.
-  if (task_.known_features == nullptr) evaluated_.clear();
+  if (task_.known_features != nullptr) return;
+  seen_.clear();
+  evaluated_.clear();
 }
 
-absl::StatusOr<Evaluated> CandidateSpace::EvaluateTrace(std::string_view text) const {
-  const uint64_t hash = HashBytes(text);
-  if (const std::vector<float>* known = Known(hash)) return Evaluated{hash, *known};
-  return cost_model::EvaluateTrace(task_.naive, task_.target, text);
+absl::StatusOr<Evaluated> CandidateSpace::EvaluateTrace(std::string_view text) {
+  const auto found = evaluated_.find(HashBytes(text));
+  if (found != evaluated_.end() && found->second) return *found->second;
+  if (const std::vector<float>* known = Known(HashBytes(text)))
+    return Evaluated{HashBytes(text), *known};
+  HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::ParseTrace(text));
+  const uint64_t hash = HashBytes(schedule::ToText(trace));
+  if (const Evaluated* evaluated = EvaluateReplayed(hash, trace)) return *evaluated;
+  return replayer_.Replay(trace).status();
 }
 
 void CandidateSpace::Save(BlobWriter& w) const {

@@ -14,9 +14,11 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "compiler/schedule/replayer.h"
 #include "compiler/schedule/space.h"
 #include "cost_model/blob.h"
 #include "cost_model/model.h"
+#include "cost_model/nest.h"
 #include "cost_model/search.h"
 
 namespace heddle::cost_model {
@@ -69,7 +71,7 @@ class CandidateSpace {
   const OtherTasks* others() const { return task_.others.get(); }
   const ir::Target& target() const { return task_.target.target; }
   // Of the default schedule; zeros if it does not replay.
-  std::vector<float> DefaultFeatures() const;
+  std::vector<float> DefaultFeatures();
   uint64_t seed() const { return state_.seed; }
 
   // A generator of its own for every call of Propose, from the seed and the number of calls so far:
@@ -98,7 +100,8 @@ class CandidateSpace {
   int fresh_evaluations() const { return fresh_; }
   void ForgetEvaluations();
 
-  absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace) const;
+  // As the free function, and remembered likewise.
+  absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace);
 
   // What has to be kept between calls.
   struct State {
@@ -117,14 +120,20 @@ class CandidateSpace {
  private:
   const std::vector<float>* Known(uint64_t hash) const;
   void Enumerate(int n, schedule::Rng& rng, std::vector<Drawn>& out);
+  // Of a trace whose text has that hash; null if it does not replay.
+  const Evaluated* EvaluateReplayed(uint64_t hash, const schedule::Trace& trace);
 
   Task task_;
+  schedule::Replayer replayer_;  // of the task's naive program
+  KnownStatements statements_;
   State state_;
   struct Seen {
     uint64_t round = 0;  // the last one in which it was asked for
-    std::optional<Evaluated> evaluated;
+    const Evaluated* evaluated = nullptr;
   };
-  std::unordered_map<std::string, Seen> evaluated_;
+  std::unordered_map<std::string, Seen> seen_;
+  std::unordered_map<uint64_t, std::optional<Evaluated>>
+      evaluated_;  // by hash: points share traces
   uint64_t round_ = 1;
   int fresh_ = 0;
 };

@@ -340,14 +340,15 @@ void EmitLadder(const Statement& st, FeatureSink& out) {
   }
 }
 
-void Emit(const ir::Program& program, const ir::TargetInfo& target, FeatureSink& out) {
+void Emit(const ir::Program& program, const ir::TargetInfo& target, KnownStatements* known,
+          FeatureSink& out) {
   static const ir::Buffer kScalar;
   static const Statement kNothing = [] {
     Statement st;
     st.accesses.push_back({&kScalar, true, {1}, {kLineBytes}, {}});
     return st;
   }();
-  const std::vector<Statement> statements = CollectStatements(program);
+  const std::vector<Statement> statements = CollectStatements(program, known);
   const Statement* main = MainStatement(statements);
   Totals all, side;
   for (const Statement& st : statements) {
@@ -369,17 +370,18 @@ std::span<const FeatureInfo> FeatureTable() {
   static const std::vector<FeatureInfo>* const kTable = [] {
     auto* table = new std::vector<FeatureInfo>;
     FeatureSink sink(table);
-    Emit(ir::Program{}, ir::TargetInfo{}, sink);
+    Emit(ir::Program{}, ir::TargetInfo{}, nullptr, sink);
     return table;
   }();
   return *kTable;
 }
 
-std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target) {
+std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target,
+                                   KnownStatements* known) {
   std::vector<float> values;
   values.reserve(FeatureTable().size());
   FeatureSink sink(&values);
-  Emit(program, target, sink);
+  Emit(program, target, known, sink);
   return values;
 }
 

@@ -33,8 +33,10 @@ std::span<const FeatureInfo> FeatureTable();
 //
 // Takes any level. Search gives it scheduled programs: there an unrolled tile still stands as one
 // statement in loops, which says more than hundreds of copies, and lowering costs many times what
-// the features do.
-std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target);
+// the features do. `known`: of programs that share statements at their roots (nest.h).
+class KnownStatements;
+std::vector<float> ExtractFeatures(const ir::Program& program, const ir::TargetInfo& target,
+                                   KnownStatements* known = nullptr);
 
 // Columns of the features that are in none of the groups. InvalidArgument names the groups when one
 // is not there.

@@ -117,8 +117,8 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     ProposeByRoofline(Drafts(missing), rng, out);
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
-  candidates().ForgetEvaluations();
   if (Knows()) HEDDLE_RETURN_IF_ERROR(Predict(out));
+  candidates().ForgetEvaluations();
   return out;
 }
 

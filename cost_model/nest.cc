@@ -279,10 +279,35 @@ double Statement::Traffic(double capacity) const {
   return bytes;
 }
 
-std::vector<Statement> CollectStatements(const ir::Program& program) {
-  Collector collector;
-  if (program.body != nullptr) collector.Visit(program.body);
-  return std::move(collector).Take();
+const std::vector<Statement>* KnownStatements::Find(const ir::Stmt& root) const {
+  const auto it = entries_.find(root.get());
+  return it == entries_.end() ? nullptr : &it->second.found;
+}
+
+void KnownStatements::Add(const ir::Stmt& root, std::vector<Statement> found) {
+  if (entries_.size() >= kMost) entries_.clear();
+  entries_[root.get()] = {root, std::move(found)};
+}
+
+std::vector<Statement> CollectStatements(const ir::Program& program, KnownStatements* known) {
+  std::vector<Statement> all;
+  if (program.body == nullptr) return all;
+  const ir::Stmt* body = &program.body;
+  while (const auto* alloc = ir::As<ir::Alloc>(*body)) body = &alloc->body;
+  const auto* seq = ir::As<ir::Seq>(*body);
+  const std::vector<ir::Stmt> roots = seq != nullptr ? seq->stmts : std::vector<ir::Stmt>{*body};
+  for (const ir::Stmt& root : roots) {
+    if (const auto* found = known == nullptr ? nullptr : known->Find(root)) {
+      all.insert(all.end(), found->begin(), found->end());
+      continue;
+    }
+    Collector collector;
+    collector.Visit(root);
+    std::vector<Statement> found = std::move(collector).Take();
+    all.insert(all.end(), found.begin(), found.end());
+    if (known != nullptr) known->Add(root, std::move(found));
+  }
+  return all;
 }
 
 }  // namespace heddle::cost_model

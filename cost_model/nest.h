@@ -3,7 +3,9 @@
 // of extent one do not count.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/ir/ir.h"
@@ -63,7 +65,25 @@ struct Statement {
 
 inline constexpr int64_t kLineBytes = 64;
 
-// In program order.
-std::vector<Statement> CollectStatements(const ir::Program& program);
+// What was found of statements at the root of programs, by node: those of one search share most.
+class KnownStatements {
+ public:
+  // Null if it is not known.
+  const std::vector<Statement>* Find(const ir::Stmt& root) const;
+  // All are forgotten first where there are kMost.
+  void Add(const ir::Stmt& root, std::vector<Statement> found);
+
+ private:
+  static constexpr size_t kMost = 512;  // some kilobytes each
+  struct Entry {
+    ir::Stmt root;  // kept alive: the key is its address
+    std::vector<Statement> found;
+  };
+  std::unordered_map<const ir::StmtNode*, Entry> entries_;
+};
+
+// In program order. What `known`, if given, has not is added to it.
+std::vector<Statement> CollectStatements(const ir::Program& program,
+                                         KnownStatements* known = nullptr);
 
 }  // namespace heddle::cost_model

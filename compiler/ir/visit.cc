@@ -1,5 +1,6 @@
 #include "compiler/ir/visit.h"
 
+#include <cstddef>
 #include <unordered_set>
 
 namespace heddle::ir {
@@ -49,24 +50,40 @@ void VisitStmtExprs(const Stmt& s, const std::function<void(const Expr&)>& fn) {
   });
 }
 
-Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& fn) {
-  if (e->args.empty()) return fn(e);
+namespace {
+
+// Rebuilds bottom-up with what `fn` makes of a node; null, of either, means that it stays: most of
+// what a rewrite visits it leaves alone, and makes nothing for.
+template <typename F>
+Expr Changed(const Expr& e, const F& fn) {
+  const std::vector<Expr>& old = e->args;
+  size_t k = 0;
+  Expr first;
+  while (k < old.size() && !(first = Changed(old[k], fn))) ++k;
+  if (k == old.size()) return fn(e);
   std::vector<Expr> args;
-  args.reserve(e->args.size());
-  bool changed = false;
-  for (const Expr& a : e->args) {
-    args.push_back(RewriteExpr(a, fn));
-    changed |= args.back() != a;
+  args.reserve(old.size());
+  args.assign(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(k));
+  args.push_back(std::move(first));
+  for (++k; k < old.size(); ++k) {
+    Expr arg = Changed(old[k], fn);
+    args.push_back(arg ? std::move(arg) : old[k]);
   }
-  if (!changed) return fn(e);
-  switch (e->kind) {
-    case ExprKind::kOp:
-      return fn(Make(e->op, std::move(args)));
-    case ExprKind::kCast:
-      return fn(Cast(e->dtype, std::move(args[0])));
-    default:
-      return fn(Load(e->buffer, std::move(args)));
-  }
+  Expr made = e->kind == ExprKind::kOp     ? Make(e->op, std::move(args))
+              : e->kind == ExprKind::kCast ? Cast(e->dtype, std::move(args[0]))
+                                           : Load(e->buffer, std::move(args));
+  Expr result = fn(made);
+  return result ? result : made;
+}
+
+}  // namespace
+
+Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& fn) {
+  Expr result = Changed(e, [&](const Expr& node) {
+    Expr rewritten = fn(node);
+    return rewritten == node ? nullptr : rewritten;
+  });
+  return result ? result : e;
 }
 
 namespace {
@@ -90,12 +107,18 @@ Store RewriteStore(const Store& store, const ExprFn& fn, bool& changed) {
 Stmt RewriteBlock(const Stmt& s, const Block& block, const ExprFn& fn) {
   if (!fn) return s;
   bool changed = false;
+  std::vector<Expr> bindings;
+  for (const BlockIter& iter : block.iters) bindings.push_back(Apply(fn, iter.binding, changed));
+  Expr where = Apply(fn, block.where, changed);
+  Expr init = block.reducer ? Apply(fn, block.reducer->init, changed) : nullptr;
+  Store store = RewriteStore(block.store, fn, changed);
+  if (!changed) return s;
   Block result = block;
-  for (BlockIter& iter : result.iters) iter.binding = Apply(fn, iter.binding, changed);
-  result.where = Apply(fn, block.where, changed);
-  if (result.reducer) result.reducer->init = Apply(fn, block.reducer->init, changed);
-  result.store = RewriteStore(block.store, fn, changed);
-  return changed ? MakeStmt(std::move(result)) : s;
+  for (size_t k = 0; k < bindings.size(); ++k) result.iters[k].binding = std::move(bindings[k]);
+  result.where = std::move(where);
+  if (result.reducer) result.reducer->init = std::move(init);
+  result.store = std::move(store);
+  return MakeStmt(std::move(result));
 }
 
 using StmtFn = std::function<Stmt(const Stmt&)>;
@@ -152,11 +175,12 @@ Stmt RewriteStmt(const Stmt& s, const StmtFn& stmt_fn, const ExprFn& expr_fn) {
 }
 
 Expr Substitute(const Expr& e, const Substitution& map) {
-  return RewriteExpr(e, [&](const Expr& node) {
-    if (node->kind != ExprKind::kVar) return node;
+  Expr result = Changed(e, [&](const Expr& node) -> Expr {
+    if (node->kind != ExprKind::kVar) return nullptr;
     auto it = map.find(node->var.get());
-    return it == map.end() ? node : it->second;
+    return it == map.end() ? nullptr : it->second;
   });
+  return result ? result : e;
 }
 
 Stmt Substitute(const Stmt& s, const Substitution& map) {
@@ -164,11 +188,12 @@ Stmt Substitute(const Stmt& s, const Substitution& map) {
 }
 
 Expr ReplaceBuffers(const Expr& e, const BufferMap& map) {
-  return RewriteExpr(e, [&](const Expr& node) {
-    if (node->kind != ExprKind::kLoad) return node;
+  Expr result = Changed(e, [&](const Expr& node) -> Expr {
+    if (node->kind != ExprKind::kLoad) return nullptr;
     auto it = map.find(node->buffer.get());
-    return it == map.end() ? node : Load(it->second, node->args);
+    return it == map.end() ? nullptr : Load(it->second, node->args);
   });
+  return result ? result : e;
 }
 
 Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {

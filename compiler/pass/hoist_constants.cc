@@ -23,9 +23,8 @@ struct Part {
 };
 
 void AddLoads(const Expr& e, BufferSet* loads) {
-  VisitExpr(e, [&](const Expr& node) {
-    if (node->kind == ExprKind::kLoad) loads->insert(node->buffer.get());
-  });
+  if (e->kind == ExprKind::kLoad) loads->insert(e->buffer.get());
+  for (const Expr& arg : e->args) AddLoads(arg, loads);
 }
 
 Part Describe(Stmt stmt) {

@@ -1,6 +1,7 @@
 #include "compiler/schedule/allocation.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -23,36 +24,56 @@ using ir::Stmt;
 
 namespace {
 
+// Of a buffer, by blocks.
 struct Access {
-  std::vector<Path>* blocks;
-  size_t first;  // index of the first block that uses the buffer
-  size_t depth;  // statements its users share
+  size_t first = 0;        // index of the first block that uses it
+  size_t last = SIZE_MAX;  // of the last one so far
+  size_t depth = 0;        // statements its users share
   int users = 0;
 };
 
-Stmt Wrap(const Stmt& s,
-          const std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>& allocs) {
+using Places = std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>;
+
+// The statement with the allocations of `places` around it and what is inside of it.
+Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
+  const auto found = allocs.originals.find(s.get());
+  const Stmt& original = found == allocs.originals.end() ? s : found->second.second;
+  Stmt old = original;  // without what was allocated around it
+  std::vector<BufferRef> around;
+  while (const auto* alloc = As<ir::Alloc>(old)) {
+    around.push_back(alloc->buffer);
+    Stmt body = alloc->body;
+    old = std::move(body);
+  }
   Stmt result = s;
   if (const auto* loop = As<For>(s)) {
-    Stmt body = Wrap(loop->body, allocs);
-    if (body != loop->body) {
+    Stmt body = Wrap(loop->body, places, allocs);
+    if (body == As<For>(old)->body) {
+      result = old;
+    } else if (body != loop->body) {
       result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
     }
   } else if (const auto* guard = As<ir::If>(s)) {
-    Stmt body = Wrap(guard->body, allocs);
-    if (body != guard->body) result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+    Stmt body = Wrap(guard->body, places, allocs);
+    if (body == As<ir::If>(old)->body) {
+      result = old;
+    } else if (body != guard->body) {
+      result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+    }
   } else if (const auto* seq = As<ir::Seq>(s)) {
     std::vector<Stmt> stmts;
-    bool changed = false;
-    for (const Stmt& child : seq->stmts) {
-      stmts.push_back(Wrap(child, allocs));
-      changed |= stmts.back() != child;
+    for (const Stmt& child : seq->stmts) stmts.push_back(Wrap(child, places, allocs));
+    if (const auto* was = As<ir::Seq>(old); was != nullptr && stmts == was->stmts) {
+      result = old;
+    } else if (stmts != seq->stmts) {
+      result = ir::MakeSeq(std::move(stmts));
     }
-    if (changed) result = ir::MakeSeq(std::move(stmts));
   }
-  auto it = allocs.find(s.get());
-  if (it == allocs.end()) return result;
-  for (auto buffer = it->second.rbegin(); buffer != it->second.rend(); ++buffer) {
+  const auto here = places.find(s.get());
+  const std::vector<BufferRef> wanted =
+      here == places.end() ? std::vector<BufferRef>() : here->second;
+  if (result == old && wanted == around) return original;
+  for (auto buffer = wanted.rbegin(); buffer != wanted.rend(); ++buffer) {
     result = ir::MakeStmt(ir::Alloc{*buffer, std::move(result)});
   }
   return result;
@@ -148,78 +169,91 @@ absl::Status CheckNesting(const For& loop, const Around& around) {
   return absl::OkStatus();
 }
 
-absl::Status CheckUnder(const Stmt& s, Around around) {
+// `known(s)`: the iterations of the loop are independent, surely.
+template <typename Known>
+absl::Status CheckUnder(const Stmt& s, Around around, const Known& known) {
   if (const auto* loop = As<For>(s)) {
     HEDDLE_RETURN_IF_ERROR(CheckNesting(*loop, around));
-    if (Concurrent(loop->kind)) HEDDLE_RETURN_IF_ERROR(CheckIndependent(s, loop->kind));
+    if (Concurrent(loop->kind) && !known(s))
+      HEDDLE_RETURN_IF_ERROR(CheckIndependent(s, loop->kind));
     around.parallel |= loop->kind == LoopKind::kParallel;
     around.vectorized |= loop->kind == LoopKind::kVectorized;
-    return CheckUnder(loop->body, around);
+    return CheckUnder(loop->body, around, known);
   }
-  if (const auto* guard = As<ir::If>(s)) return CheckUnder(guard->body, around);
-  if (const auto* alloc = As<ir::Alloc>(s)) return CheckUnder(alloc->body, around);
+  if (const auto* guard = As<ir::If>(s)) return CheckUnder(guard->body, around, known);
+  if (const auto* alloc = As<ir::Alloc>(s)) return CheckUnder(alloc->body, around, known);
   if (const auto* seq = As<ir::Seq>(s)) {
-    for (const Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(CheckUnder(child, around));
+    for (const Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(CheckUnder(child, around, known));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-Stmt StripAllocs(const Stmt& s, std::vector<BufferRef>* buffers) {
-  if (const auto* alloc = As<ir::Alloc>(s)) {
-    buffers->push_back(alloc->buffer);
-    return StripAllocs(alloc->body, buffers);
-  }
+void CollectConcurrent(const Stmt& s, std::unordered_set<const ir::StmtNode*>& loops) {
   if (const auto* loop = As<For>(s)) {
-    Stmt body = StripAllocs(loop->body, buffers);
-    if (body == loop->body) return s;
-    return ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+    if (Concurrent(loop->kind)) loops.insert(s.get());
+    CollectConcurrent(loop->body, loops);
+  } else if (const auto* guard = As<ir::If>(s)) {
+    CollectConcurrent(guard->body, loops);
+  } else if (const auto* alloc = As<ir::Alloc>(s)) {
+    CollectConcurrent(alloc->body, loops);
+  } else if (const auto* seq = As<ir::Seq>(s)) {
+    for (const Stmt& child : seq->stmts) CollectConcurrent(child, loops);
   }
-  if (const auto* guard = As<ir::If>(s)) {
-    Stmt body = StripAllocs(guard->body, buffers);
-    return body == guard->body ? s : ir::MakeStmt(ir::If{guard->condition, std::move(body)});
-  }
-  if (const auto* seq = As<ir::Seq>(s)) {
-    std::vector<Stmt> stmts;
-    bool changed = false;
-    for (const Stmt& child : seq->stmts) {
-      stmts.push_back(StripAllocs(child, buffers));
-      changed |= stmts.back() != child;
-    }
-    return changed ? ir::MakeSeq(std::move(stmts)) : s;
-  }
-  return s;
 }
 
-Stmt PlaceAllocs(const Stmt& s, const std::vector<BufferRef>& buffers) {
+}  // namespace
+
+Stmt StripAllocs(const Stmt& s, Allocations* allocs) {
+  Stmt result = s;
+  if (const auto* alloc = As<ir::Alloc>(s)) {
+    allocs->buffers.push_back(alloc->buffer);
+    result = StripAllocs(alloc->body, allocs);
+  } else if (const auto* loop = As<For>(s)) {
+    Stmt body = StripAllocs(loop->body, allocs);
+    if (body != loop->body)
+      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+  } else if (const auto* guard = As<ir::If>(s)) {
+    Stmt body = StripAllocs(guard->body, allocs);
+    if (body != guard->body) result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+  } else if (const auto* seq = As<ir::Seq>(s)) {
+    std::vector<Stmt> stmts;
+    for (const Stmt& child : seq->stmts) stmts.push_back(StripAllocs(child, allocs));
+    if (stmts != seq->stmts) result = ir::MakeSeq(std::move(stmts));
+  }
+  // Of allocations around each other the outermost comes last, and stays.
+  if (result != s) allocs->originals[result.get()] = {result, s};
+  return result;
+}
+
+Stmt PlaceAllocs(const Stmt& s, const Allocations& allocs) {
   std::vector<Path> blocks = AllBlocks(s);
   std::unordered_map<const ir::Buffer*, Access> accesses;
-  for (const BufferRef& buffer : buffers) accesses.emplace(buffer.get(), Access{&blocks, 0, 0, 0});
+  for (const BufferRef& buffer : allocs.buffers) accesses.try_emplace(buffer.get());
   for (size_t i = 0; i < blocks.size(); ++i) {
-    std::unordered_set<const ir::Buffer*> used{blocks[i].block().store.buffer.get()};
-    ForEachLoad(blocks[i].block(), [&](const ir::Expr& load) { used.insert(load->buffer.get()); });
-    for (const ir::Buffer* buffer : used) {
-      auto it = accesses.find(buffer);
-      if (it == accesses.end()) continue;
+    const auto use = [&](const ir::Buffer* buffer) {
+      const auto it = accesses.find(buffer);
+      if (it == accesses.end() || it->second.last == i) return;
       Access& access = it->second;
+      access.last = i;
       if (access.users++ == 0) {
         access.first = i;
         access.depth = blocks[i].nodes.size();
       } else {
         access.depth = std::min(access.depth, CommonDepth(blocks[access.first], blocks[i]));
       }
-    }
+    };
+    use(blocks[i].block().store.buffer.get());
+    ForEachLoad(blocks[i].block(), [&](const ir::Expr& load) { use(load->buffer.get()); });
   }
-  std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>> allocs;
-  for (const BufferRef& buffer : buffers) {
+  Places places;
+  for (const BufferRef& buffer : allocs.buffers) {
     const Access& access = accesses.at(buffer.get());
     if (access.users == 0) continue;
     const Stmt& place =
         access.users == 1 ? s : blocks[access.first].nodes[std::max<size_t>(access.depth, 1) - 1];
-    allocs[place.get()].push_back(buffer);
+    places[place.get()].push_back(buffer);
   }
-  return Wrap(s, allocs);
+  return Wrap(s, places, allocs);
 }
 
 absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
@@ -250,24 +284,30 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
       return refuse(*block, "writes a local buffer that they would share");
     }
   }
+  if (SpreadsLocals(kind)) return absl::OkStatus();
   for (const Block* block : blocks) {
     bool shares = false;
     ForEachLoad(*block, [&](const ir::Expr& load) {
       shares |= load->buffer->scope == ir::Scope::kLocal && !allocated.count(load->buffer.get());
     });
-    if (shares && !SpreadsLocals(kind)) {
-      return refuse(*block, "reads a local buffer that they would share");
-    }
+    if (shares) return refuse(*block, "reads a local buffer that they would share");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckConcurrency(const Stmt& root) { return CheckUnder(root, {}); }
+absl::Status CheckConcurrency(const Stmt& root, const Stmt& before) {
+  std::unordered_set<const ir::StmtNode*> checked;
+  CollectConcurrent(before, checked);
+  return CheckUnder(root, {}, [&](const Stmt& loop) { return checked.count(loop.get()) > 0; });
+}
 
-absl::StatusOr<ir::Program> Finish(const ir::Program& p, Stmt body,
-                                   const std::vector<BufferRef>& buffers) {
-  ir::Program result{p.name, p.inputs, p.outputs, PlaceAllocs(body, buffers)};
-  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
+absl::Status CheckKind(const Stmt& root, const Stmt& changed) {
+  return CheckUnder(root, {}, [&](const Stmt& loop) { return loop != changed; });
+}
+
+absl::StatusOr<ir::Program> Finish(const ir::Program& p, Stmt body, const Allocations& allocs) {
+  ir::Program result{p.name, p.inputs, p.outputs, PlaceAllocs(body, allocs)};
+  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body, p.body));
   return result;
 }
 

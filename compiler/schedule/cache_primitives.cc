@@ -52,8 +52,8 @@ size_t DepthOfFinished(const std::vector<Path>& blocks, const Path& reader,
 
 absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block_name,
                                   const std::string& buffer_name, ir::Scope scope) {
-  std::vector<BufferRef> buffers;
-  Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path reader, FindBlock(body, block_name));
   BufferRef source;
   ForEachLoad(reader.block(), [&](const Expr& load) {
@@ -102,14 +102,14 @@ absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block_nam
   Path below{std::vector<Stmt>(reader.nodes.begin() + place, reader.nodes.end())};
   Stmt child = ReplaceTarget(below, ir::MakeStmt(std::move(changed)));
   Stmt both = ir::MakeSeq({Nest(nest.loops, ir::MakeStmt(std::move(nest.block))), child});
-  buffers.push_back(copy);
-  return Finish(p, ReplaceAt(reader, place, both), buffers);
+  allocs.buffers.push_back(copy);
+  return Finish(p, ReplaceAt(reader, place, both), allocs);
 }
 
 absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block_name,
                                    ir::Scope scope) {
-  std::vector<BufferRef> buffers;
-  Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
   const Block& block = path.block();
   if (block.reducer && !block.reducer->init)
@@ -136,8 +136,8 @@ absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block_na
   Path below{std::vector<Stmt>(path.nodes.begin() + nest.top, path.nodes.end())};
   Stmt producer = ReplaceTarget(below, ir::MakeStmt(std::move(changed)));
   Stmt both = ir::MakeSeq({producer, Nest(nest.loops, ir::MakeStmt(std::move(copier)))});
-  buffers.push_back(cache);
-  return Finish(p, ReplaceAt(path, nest.top, both), buffers);
+  allocs.buffers.push_back(cache);
+  return Finish(p, ReplaceAt(path, nest.top, both), allocs);
 }
 
 absl::StatusOr<Program> SetScope(const Program& p, const std::string& block_name, ir::Scope scope) {
@@ -150,7 +150,7 @@ absl::StatusOr<Program> SetScope(const Program& p, const std::string& block_name
   BufferRef changed = NewBuffer(buffer->name, *buffer, scope);
   Program result = p;
   result.body = ir::ReplaceBuffers(p.body, {{buffer.get(), changed}});
-  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
+  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body, p.body));
   return result;
 }
 

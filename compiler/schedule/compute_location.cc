@@ -22,7 +22,7 @@ namespace {
 // Paths without allocations: a stripped body and what is found in it.
 struct Scene {
   Stmt body;
-  std::vector<ir::BufferRef> buffers;
+  Allocations allocs;
   Path block;
   Path loop;
   std::vector<Path> blocks;
@@ -31,7 +31,7 @@ struct Scene {
 absl::StatusOr<Scene> SetScene(const Program& p, const std::string& block,
                                const std::string& loop) {
   Scene scene;
-  scene.body = StripAllocs(p.body, &scene.buffers);
+  scene.body = StripAllocs(p.body, &scene.allocs);
   HEDDLE_ASSIGN_OR_RETURN(scene.block, FindBlock(scene.body, block));
   HEDDLE_ASSIGN_OR_RETURN(scene.loop, FindLoop(scene.body, loop));
   if (scene.block.Contains(scene.loop.target().get())) {
@@ -105,7 +105,7 @@ absl::Status CheckFreshLoops(const Program& p, const std::vector<FreshLoop>& loo
 absl::StatusOr<Program> Move(const Program& p, const Scene& scene, Stmt moved, bool at_head) {
   Stmt without = ReplaceTarget(scene.block, nullptr);
   HEDDLE_ASSIGN_OR_RETURN(Path loop, FindLoop(without, scene.loop.loop().var->name));
-  return Finish(p, ReplaceTarget(loop, Insert(loop, std::move(moved), at_head)), scene.buffers);
+  return Finish(p, ReplaceTarget(loop, Insert(loop, std::move(moved), at_head)), scene.allocs);
 }
 
 std::string FreshName(const Scene& scene, size_t k) {

@@ -30,12 +30,12 @@ class FormSpace : public Space {
     return absl::StrCat(forms_[form].name, ": ", forms_[form].space->Describe(own));
   }
   absl::StatusOr<Trace> Expand(const Point& point) const override {
-    if (static_cast<int>(point.size()) != NumDecisions() || point[0] < 0 ||
-        point[0] >= static_cast<int32_t>(forms_.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("not a point of ", NumDecisions(),
-                                                     " decisions and ", forms_.size(), " forms"));
-    }
+    HEDDLE_RETURN_IF_ERROR(CheckPoint(point));
     return forms_[point[0]].space->Expand(Own(point, point[0]));
+  }
+  absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& known) const override {
+    HEDDLE_RETURN_IF_ERROR(CheckPoint(point));
+    return forms_[point[0]].space->ExpandWith(Own(point, point[0]), known);
   }
   double Size() const override {
     double size = 0;
@@ -78,6 +78,13 @@ class FormSpace : public Space {
   }
 
  private:
+  absl::Status CheckPoint(const Point& point) const {
+    if (static_cast<int>(point.size()) == NumDecisions() && point[0] >= 0 &&
+        point[0] < static_cast<int32_t>(forms_.size()))
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("not a point of ", NumDecisions(),
+                                                   " decisions and ", forms_.size(), " forms"));
+  }
   int Begin(int form) const {
     int begin = 1;
     for (int f = 0; f < form; ++f) begin += forms_[f].space->NumDecisions();

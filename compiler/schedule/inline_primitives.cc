@@ -139,8 +139,8 @@ absl::StatusOr<Block> FoldInto(const Block& consumer, const Block& producer) {
 }  // namespace
 
 absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block_name) {
-  std::vector<ir::BufferRef> buffers;
-  Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
   const Block& block = path.block();
   const ir::Buffer* buffer = block.store.buffer.get();
@@ -167,12 +167,12 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
     return ir::MakeStmt(std::move(changed));
   });
   HEDDLE_RETURN_IF_ERROR(size);
-  return Finish(p, std::move(inlined), buffers);
+  return Finish(p, std::move(inlined), allocs);
 }
 
 absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string& block_name) {
-  std::vector<ir::BufferRef> buffers;
-  Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path consumer_path, FindBlock(body, block_name));
   const Block& consumer = consumer_path.block();
   if (consumer.reducer)
@@ -207,7 +207,7 @@ absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string
     if (s == consumer_path.target()) return nullptr;
     return s == producer_path->target() ? ir::MakeStmt(Block(folded)) : s;
   });
-  return Finish(p, std::move(merged), buffers);
+  return Finish(p, std::move(merged), allocs);
 }
 
 }  // namespace heddle::schedule

@@ -105,8 +105,8 @@ Stmt CopyNest(const std::string& name, const BufferRef& source, const BufferRef&
 
 absl::StatusOr<Program> Pack(const Program& p, const std::string& block_name,
                              const std::string& buffer_name, const std::vector<int64_t>& numbers) {
-  std::vector<BufferRef> buffers;
-  const Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  const Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(const Path reader, FindBlock(body, block_name));
   const Block& block = reader.block();
   BufferRef source;
@@ -145,8 +145,8 @@ absl::StatusOr<Program> Pack(const Program& p, const std::string& block_name,
   const Path below{std::vector<Stmt>(reader.nodes.begin() + place, reader.nodes.end())};
   const Stmt both = ir::MakeSeq({CopyNest(name, source, packed, packing),
                                  ReplaceTarget(below, ir::MakeStmt(std::move(changed)))});
-  buffers.push_back(packed);
-  return Finish(p, ReplaceAt(reader, place, both), buffers);
+  allocs.buffers.push_back(packed);
+  return Finish(p, ReplaceAt(reader, place, both), allocs);
 }
 
 }  // namespace heddle::schedule

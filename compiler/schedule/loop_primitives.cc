@@ -103,7 +103,7 @@ absl::StatusOr<Program> SetKind(const Program& p, const Path& path, LoopKind kin
   if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
   Stmt changed = ir::MakeStmt(For{loop.var, loop.extent, kind, loop.body});
   Program result = WithBody(p, ReplaceTarget(path, changed));
-  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
+  HEDDLE_RETURN_IF_ERROR(CheckKind(result.body, changed));
   return result;
 }
 
@@ -286,7 +286,7 @@ absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>
     body = ir::MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
   }
   Program result = WithBody(p, ReplaceTarget(top, std::move(body)));
-  if (concurrent) HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body));
+  if (concurrent) HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body, p.body));
   return result;
 }
 

@@ -136,15 +136,15 @@ absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& 
   Path below{std::vector<Stmt>(path.nodes.begin() + depth, path.nodes.end())};
   Stmt rest = ReplaceTarget(below, ir::MakeStmt(std::move(update)));
   Stmt both = ir::MakeSeq({Nest(mirror.loops, ir::MakeStmt(std::move(init))), rest});
-  std::vector<BufferRef> buffers;
-  Stmt body = StripAllocs(ReplaceAt(path, depth, both), &buffers);
-  return Finish(p, std::move(body), buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(ReplaceAt(path, depth, both), &allocs);
+  return Finish(p, std::move(body), allocs);
 }
 
 absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block_name,
                                 const std::string& loop_name) {
-  std::vector<BufferRef> buffers;
-  Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
   HEDDLE_ASSIGN_OR_RETURN(Path loop_path, FindLoop(body, loop_name));
   const Block& block = path.block();
@@ -208,8 +208,8 @@ absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block_name,
   Path below{std::vector<Stmt>(path.nodes.begin() + nest.top, path.nodes.end())};
   Stmt first = ReplaceTarget(below, ir::MakeStmt(std::move(partial.block)));
   Stmt both = ir::MakeSeq({first, Nest(nest.loops, ir::MakeStmt(std::move(merge)))});
-  buffers.push_back(partial.buffer);
-  return Finish(p, ReplaceAt(path, nest.top, both), buffers);
+  allocs.buffers.push_back(partial.buffer);
+  return Finish(p, ReplaceAt(path, nest.top, both), allocs);
 }
 
 }  // namespace heddle::schedule

@@ -16,8 +16,17 @@ int Knobs::Add(std::string what, std::vector<int64_t> values, int64_t preferred)
 
 absl::Status Recorder::Do(Primitive primitive, std::vector<std::string> names,
                           std::vector<int64_t> ints) {
-  Step step{primitive, std::move(names), std::move(ints)};
-  HEDDLE_ASSIGN_OR_RETURN(program_, ApplyStep(program_, step));
+  return Do(Step{primitive, std::move(names), std::move(ints)});
+}
+
+absl::Status Recorder::Do(Step step) {
+  if (known_ != nullptr) {
+    Replayer::State* next = known_->Next(at_, step);
+    HEDDLE_RETURN_IF_ERROR(next->status);
+    at_ = next;
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(program_, ApplyStep(program_, step));
+  }
   trace_.steps.push_back(std::move(step));
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "compiler/schedule/access.h"
+#include "compiler/schedule/replayer.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/trace.h"
 
@@ -41,16 +43,23 @@ class Knobs {
 class Recorder {
  public:
   explicit Recorder(ir::Program program) : program_(std::move(program)) {}
+  // On the program of `known`, which remembers the steps. It must outlive the recorder, and begin
+  // nothing else meanwhile.
+  explicit Recorder(Replayer& known) : known_(&known), at_(known.Begin()) {}
   absl::Status Do(Primitive primitive, std::vector<std::string> names,
                   std::vector<int64_t> ints = {});
+  absl::Status Do(Step step);
   // Keeps what a reduction accumulates in registers. The block that takes it out of there: its
   // epilogue, or a copy of its own where that is empty.
   absl::StatusOr<std::string> Accumulate(const std::string& reduction, const std::string& epilogue);
-  const ir::Program& program() const { return program_; }
+  const ir::Program& program() const { return known_ != nullptr ? at_->program : program_; }
   const Trace& trace() const { return trace_; }
+  Trace TakeTrace() && { return std::move(trace_); }
 
  private:
-  ir::Program program_;
+  Replayer* known_ = nullptr;
+  Replayer::State* at_ = nullptr;
+  ir::Program program_;  // without `known_`
   Trace trace_;
 };
 

@@ -31,10 +31,12 @@ class RuleSpace : public Space {
   std::string Describe(int decision) const override { return knobs_.all()[decision].what; }
 
   absl::StatusOr<Trace> Expand(const Point& point) const override {
-    HEDDLE_RETURN_IF_ERROR(CheckPoint(point));
-    Recorder out = base_;
-    for (const auto& rule : rules_) HEDDLE_RETURN_IF_ERROR(rule->Apply(knobs_, point, out));
-    return out.trace();
+    return ApplyRules(point, base_);
+  }
+  absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& known) const override {
+    Recorder out(known);
+    for (const Step& step : base_.trace().steps) HEDDLE_RETURN_IF_ERROR(out.Do(step));
+    return ApplyRules(point, std::move(out));
   }
 
   double Size() const override {
@@ -67,6 +69,7 @@ class RuleSpace : public Space {
  private:
   static constexpr int kMaxDraws = 1000;  // of a random point; cheap, as nothing is scheduled
   absl::Status CheckPoint(const Point& point) const;
+  absl::StatusOr<Trace> ApplyRules(const Point& point, Recorder out) const;
   void InlineInjective();
   void AddReductions();
   void AddPlainStages();
@@ -97,6 +100,12 @@ absl::Status RuleSpace::CheckPoint(const Point& point) const {
                                                    " choices; ", point[k], " is not one of them"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Trace> RuleSpace::ApplyRules(const Point& point, Recorder out) const {
+  HEDDLE_RETURN_IF_ERROR(CheckPoint(point));
+  for (const auto& rule : rules_) HEDDLE_RETURN_IF_ERROR(rule->Apply(knobs_, point, out));
+  return std::move(out).TakeTrace();
 }
 
 std::vector<Path> RuleSpace::Consumers(const std::vector<Path>& blocks,

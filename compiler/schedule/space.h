@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "compiler/schedule/replayer.h"
 #include "compiler/schedule/trace.h"
 
 namespace heddle::schedule {
@@ -37,6 +38,11 @@ class Space {
   // Expands a point. Points may be infeasible (FailedPrecondition: a register tile too large, a
   // primitive that refuses).
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
+  // The same with a replayer of the space's naive program, which then has what the trace makes: of
+  // points that differ little, little is made anew.
+  virtual absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& /*known*/) const {
+    return Expand(point);
+  }
   // Number of points: the product of the choices; where decision 0 is the form, the sum of that
   // over the forms, as decisions of other forms mean nothing.
   virtual double Size() const = 0;

@@ -205,15 +205,16 @@ absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& st
   return absl::InvalidArgumentError("unknown primitive");
 }
 
+absl::Status StepError(size_t index, const Step& step, const absl::Status& error) {
+  return absl::Status(
+      error.code(), absl::StrCat("step ", index + 1, " `", StepText(step), "`: ", error.message()));
+}
+
 absl::StatusOr<ir::Program> Replay(const ir::Program& naive, const Trace& trace) {
   ir::Program program = naive;
   for (size_t i = 0; i < trace.steps.size(); ++i) {
     auto next = ApplyStep(program, trace.steps[i]);
-    if (!next.ok()) {
-      return absl::Status(next.status().code(),
-                          absl::StrCat("step ", i + 1, " `", StepText(trace.steps[i]),
-                                       "`: ", next.status().message()));
-    }
+    if (!next.ok()) return StepError(i, trace.steps[i], next.status());
     program = *std::move(next);
   }
   return program;

@@ -10,10 +10,13 @@
 //   bind conv2d.h.0 blockIdx.x
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 
@@ -59,8 +62,9 @@ std::string ToText(const Trace& trace);
 absl::StatusOr<Trace> ParseTrace(std::string_view text);  // InvalidArgument with the line number
 
 absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& step);
-// Applies every step in order; the error of the first that fails is prefixed with its line number
-// and text.
+// "step 3 `split i 4 2`: .." for the error of step number `index` of a trace, counted from 0.
+absl::Status StepError(size_t index, const Step& step, const absl::Status& error);
+// Applies every step in order; StepError of the first that fails.
 absl::StatusOr<ir::Program> Replay(const ir::Program& naive, const Trace& trace);
 
 }  // namespace heddle::schedule

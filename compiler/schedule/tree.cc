@@ -1,6 +1,8 @@
 #include "compiler/schedule/tree.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
@@ -33,12 +35,23 @@ bool AnyChild(const Stmt& s, const F& fn) {
 }
 
 template <typename Match>
-bool FindPath(const Stmt& s, const Match& match, std::vector<Stmt>& nodes) {
-  nodes.push_back(s);
+bool FindTrail(const Stmt& s, const Match& match, std::vector<const Stmt*>& trail) {
+  trail.push_back(&s);
   if (match(s)) return true;
-  if (AnyChild(s, [&](const Stmt& child) { return FindPath(child, match, nodes); })) return true;
-  nodes.pop_back();
+  if (AnyChild(s, [&](const Stmt& child) { return FindTrail(child, match, trail); })) return true;
+  trail.pop_back();
   return false;
+}
+
+// Down to the first statement that matches; empty if none does.
+template <typename Match>
+Path FindPath(const Stmt& root, const Match& match) {
+  std::vector<const Stmt*> trail;
+  Path path;
+  if (!FindTrail(root, match, trail)) return path;
+  path.nodes.reserve(trail.size());
+  for (const Stmt* s : trail) path.nodes.push_back(*s);
+  return path;
 }
 
 // `parent` with one child replaced; null if it becomes empty.
@@ -75,17 +88,25 @@ void CollectBlocks(const Stmt& s, std::vector<Stmt>& nodes, std::vector<Path>& o
   nodes.pop_back();
 }
 
-void CollectNames(const Stmt& s, std::unordered_set<std::string>& names) {
-  if (const auto* loop = As<For>(s)) names.insert(loop->var->name);
-  if (const auto* alloc = As<ir::Alloc>(s)) names.insert(alloc->buffer->name);
+// Calls fn(name) for every name below a statement.
+template <typename F>
+void ForEachName(const Stmt& s, const F& fn) {
+  if (const auto* loop = As<For>(s)) fn(loop->var->name);
+  if (const auto* alloc = As<ir::Alloc>(s)) fn(alloc->buffer->name);
   if (const auto* block = As<Block>(s)) {
-    names.insert(block->name);
-    for (const ir::BlockIter& iter : block->iters) names.insert(iter.var->name);
+    fn(block->name);
+    for (const ir::BlockIter& iter : block->iters) fn(iter.var->name);
   }
   AnyChild(s, [&](const Stmt& child) {
-    CollectNames(child, names);
+    ForEachName(child, fn);
     return false;
   });
+}
+
+bool Loads(const Expr& e, const ir::Buffer* buffer) {
+  if (e->kind == ExprKind::kLoad && e->buffer.get() == buffer) return true;
+  return std::any_of(e->args.begin(), e->args.end(),
+                     [&](const Expr& arg) { return Loads(arg, buffer); });
 }
 
 void AddConjuncts(const Expr& e, std::vector<Expr>& out) {
@@ -118,22 +139,20 @@ bool Path::Contains(const ir::StmtNode* node) const {
 }
 
 absl::StatusOr<Path> FindLoop(const Stmt& root, const std::string& name) {
-  Path path;
-  auto match = [&](const Stmt& s) {
+  Path path = FindPath(root, [&](const Stmt& s) {
     const auto* loop = As<For>(s);
     return loop != nullptr && loop->var->name == name;
-  };
-  if (FindPath(root, match, path.nodes)) return path;
+  });
+  if (!path.nodes.empty()) return path;
   return absl::NotFoundError(absl::StrCat("no loop ", Quoted(name)));
 }
 
 absl::StatusOr<Path> FindBlock(const Stmt& root, const std::string& name) {
-  Path path;
-  auto match = [&](const Stmt& s) {
+  Path path = FindPath(root, [&](const Stmt& s) {
     const auto* block = As<Block>(s);
     return block != nullptr && block->name == name;
-  };
-  if (FindPath(root, match, path.nodes)) return path;
+  });
+  if (!path.nodes.empty()) return path;
   return absl::NotFoundError(absl::StrCat("no block ", Quoted(name)));
 }
 
@@ -215,9 +234,9 @@ Stmt MapBlocks(const Stmt& s, const std::function<Stmt(const Stmt&)>& fn) {
 }
 
 bool Reads(const Block& block, const ir::Buffer* buffer) {
-  bool found = false;
-  ForEachLoad(block, [&](const Expr& load) { found |= load->buffer.get() == buffer; });
-  return found;
+  return Loads(block.store.value, buffer) ||
+         std::any_of(block.store.indices.begin(), block.store.indices.end(),
+                     [&](const Expr& index) { return Loads(index, buffer); });
 }
 
 bool IsOutput(const ir::Program& p, const ir::Buffer* buffer) {
@@ -231,12 +250,16 @@ bool IsInput(const ir::Program& p, const ir::Buffer* buffer) {
 }
 
 absl::Status CheckNamesFree(const ir::Program& p, const std::vector<std::string>& names) {
-  std::unordered_set<std::string> taken;
-  for (const ir::BufferRef& b : p.inputs) taken.insert(b->name);
-  for (const ir::BufferRef& b : p.outputs) taken.insert(b->name);
-  CollectNames(p.body, taken);
+  std::unordered_map<std::string_view, int> times;  // of the new names
+  for (const std::string& name : names) ++times[name];
+  const auto count = [&](const std::string& name) {
+    if (const auto it = times.find(name); it != times.end()) ++it->second;
+  };
+  for (const ir::BufferRef& b : p.inputs) count(b->name);
+  for (const ir::BufferRef& b : p.outputs) count(b->name);
+  ForEachName(p.body, count);
   for (const std::string& name : names) {
-    if (!taken.insert(name).second) {
+    if (times[name] > 1) {
       return absl::FailedPreconditionError(
           absl::StrCat("name ", Quoted(name), " exists already in the program"));
     }

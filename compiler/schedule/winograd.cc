@@ -258,8 +258,8 @@ absl::StatusOr<Program> Winograd(const Program& p, const std::string& block_name
     return absl::InvalidArgumentError(
         absl::StrCat("a tile of ", m, " x ", m, " results is not one of 2, 4 and 6"));
   }
-  std::vector<BufferRef> buffers;
-  const Stmt body = StripAllocs(p.body, &buffers);
+  Allocations allocs;
+  const Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(body, block_name));
   StageView view;
   const std::optional<Convolution> c = Match(path.block());
@@ -283,8 +283,8 @@ absl::StatusOr<Program> Winograd(const Program& p, const std::string& block_name
     if (name != block_name) fresh.push_back(name);
   }
   HEDDLE_RETURN_IF_ERROR(CheckNamesFree(p, fresh));
-  buffers.insert(buffers.end(), stages.buffers.begin(), stages.buffers.end());
-  return Finish(p, without, buffers);
+  allocs.buffers.insert(allocs.buffers.end(), stages.buffers.begin(), stages.buffers.end());
+  return Finish(p, without, allocs);
 }
 
 }  // namespace heddle::schedule

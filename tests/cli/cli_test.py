@@ -195,6 +195,16 @@ class WholeRoad(unittest.TestCase):
         self.assertEqual(told["best_ns"], sorted(told["best_ns"], reverse=True))
         self.assertIn("it has 1 ", self.h("explain", self.job, "nothing", check=4).stderr)
 
+    def test_a_search_begins_with_what_others_learned(self):
+        """Those of the first job, which had another target on this device."""
+        def predicted(*flags):
+            job = self.h("submit", self.path / "mlp.onnx", "--no-winograd", "--trials", 2, "--batch", 2, "--force", *flags, check=0).stdout.strip()
+            self.h("wait", job, "--timeout", 120, check=0)
+            told = json.loads(self.h("explain", job, 1, "--json", check=0).stdout)
+            return [(batch["samples"], batch["trials"]) for batch in told["batches"] if batch["job"] == job]
+        self.assertEqual(predicted("--no-transfer"), [])
+        self.assertEqual(predicted(), [(0, 2)], "its first batch was not chosen by a model")
+
     def test_the_module_runs_and_is_right(self):
         module = self.path / "mlp.heddle"
         self.h("fetch", self.job, "-o", module, check=0)

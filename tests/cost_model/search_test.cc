@@ -249,6 +249,51 @@ std::string Convolution() {
   return ir::Print(*loops);
 }
 
+// One that has Winograd forms.
+std::string ChannelsLast() {
+  tensor::Builder b("conv");
+  const auto x = b.Input("x", ir::DType::kF32, {1, 14, 14, 8});
+  const auto w = b.Input("w", ir::DType::kF32, {3, 3, 8, 16}, true);
+  const auto conv =
+      b.Reduce("conv", {1, 12, 12, 16}, {3, 3, 8}, ir::ReduceOp::kSum,
+               [&](tensor::Iters i, tensor::Iters r) {
+                 return x(i[0], i[1] + r[0], i[2] + r[1], r[2]) * w(r[0], r[1], r[2], i[3]);
+               });
+  return ir::Print(*tensor::LowerToLoops(*b.Build({conv})));
+}
+
+// What points have in common is evaluated once for all; that changes nothing.
+TEST(CandidateSpace, EvaluatesEachPointAsIfItWereTheFirst) {
+  for (const std::string& workload : {Convolution(), ChannelsLast()}) {
+    absl::StatusOr<Task> task = MakeTask(workload, testing::TestTarget());
+    ASSERT_TRUE(task.ok()) << task.status();
+    const ir::Program naive = task->naive;
+    CandidateSpace candidates(*std::move(task), 1);
+    EXPECT_EQ(candidates.space().Describe(0) == "form", workload == ChannelsLast());
+    schedule::Rng rng = candidates.NextRng();
+    schedule::Point point = candidates.space().Preferred();
+    int feasible = 0;
+    for (int k = 0; k < 120; ++k, point = candidates.space().Mutate(point, rng)) {
+      if (k % 15 == 7) point = candidates.space().Random(rng);
+      if (k == 60) candidates.ForgetEvaluations();
+      const Evaluated* found = candidates.Evaluate(point);
+      const auto trace = candidates.space().Expand(point);
+      const auto expected =
+          trace.ok() ? EvaluateTrace(naive, testing::TestTarget(), schedule::ToText(*trace))
+                     : trace.status();
+      ASSERT_EQ(found != nullptr, expected.ok()) << expected.status();
+      if (found == nullptr) continue;
+      ++feasible;
+      EXPECT_EQ(found->hash, expected->hash);
+      ASSERT_EQ(found->features, expected->features) << schedule::ToText(*trace);
+      EXPECT_EQ(candidates.EvaluateTrace(schedule::ToText(*trace))->features, expected->features);
+    }
+    EXPECT_GT(feasible, 40);
+    EXPECT_EQ(candidates.EvaluateTrace("unroll nothing\n").status(),
+              EvaluateTrace(naive, testing::TestTarget(), "unroll nothing\n").status());
+  }
+}
+
 TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
   const std::string workload = Convolution();
   const ir::TargetInfo target = testing::TestTarget();

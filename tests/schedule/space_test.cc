@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/lower.h"
 #include "compiler/tensor/expression.h"
@@ -88,6 +89,34 @@ TEST(Space, ExpandIsDeterministicAndReplays) {
         EXPECT_TRUE(Replay(*naive, *trace).ok()) << name << "\n" << ToText(*trace);
       }
       EXPECT_GT(feasible, 0) << name;
+    }
+  }
+}
+
+// A replayer that knows other points says of each what one says that knows none.
+TEST(Space, KnownStepsChangeNothing) {
+  for (const char* name : {"C2", "C4", "D3", "M2", "S"}) {
+    SCOPED_TRACE(name);
+    const ir::Program naive = MakeWorkload(name).value();
+    for (const ir::TargetInfo& target : Targets()) {
+      const auto space = MakeSpace(naive, target).value();
+      Replayer known(naive);
+      Rng rng(11);
+      Point point = space->Preferred();
+      size_t steps = 0;
+      for (int k = 0; k < 48; ++k, point = space->Mutate(point, rng)) {
+        if (k % 12 == 6) point = space->Random(rng);
+        const auto expected = space->Expand(point), trace = space->ExpandWith(point, known);
+        ASSERT_EQ(trace.status(), expected.status());
+        if (!expected.ok()) continue;
+        ASSERT_TRUE(*trace == *expected);
+        steps += trace->steps.size();
+        const size_t made = known.made();
+        const auto program = known.Replay(*trace);
+        EXPECT_EQ(known.made(), made) << "it was made when the point was expanded";
+        ASSERT_EQ(ir::Print(*program), ir::Print(*Replay(naive, *expected)));
+      }
+      EXPECT_LT(known.made(), steps * 9 / 10) << "of " << steps << " steps";
     }
   }
 }

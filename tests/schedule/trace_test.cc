@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/ir/text.h"
+#include "compiler/schedule/replayer.h"
 #include "tests/schedule/workloads.h"
 
 namespace heddle::schedule {
@@ -76,6 +78,52 @@ TEST(Replay, PrefixesTheFailingStep) {
   EXPECT_EQ(replayed.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(replayed.status().message()),
               HasSubstr("step 2 `unroll conv2d.i9`: no loop `conv2d.i9`"));
+}
+
+Trace Parsed(const std::string& text) {
+  const auto trace = ParseTrace(text);
+  EXPECT_TRUE(trace.ok()) << trace.status();
+  return *trace;
+}
+
+TEST(Replayer, SaysWhatReplaySays) {
+  const ir::Program naive = *MakeWorkload("C3");
+  Replayer replayer(naive);
+  const std::string first = "split conv2d.i1 28 2\n";
+  const Trace traces[] = {{},
+                          Parsed(first + "unroll conv2d.i1.1"),
+                          Parsed(first + "unroll conv2d.i9"),
+                          Parsed(first + "vectorize conv2d.i1.1"),
+                          Parsed("split conv2d.i1 14 4\nunroll conv2d.i1.1"),
+                          Parsed("split conv2d.i1 2 2")};
+  for (const char* round : {"first", "again"}) {
+    for (const Trace& trace : traces) {
+      const auto expected = Replay(naive, trace), found = replayer.Replay(trace);
+      ASSERT_EQ(found.status(), expected.status()) << round;
+      if (!expected.ok()) continue;
+      EXPECT_EQ(ir::Print(*found), ir::Print(*expected)) << round;
+    }
+    EXPECT_EQ(replayer.made(), 7u) << round << ": what failed is remembered too";
+  }
+}
+
+TEST(Replayer, ForgetsAllWhenItIsTooMuch) {
+  Replayer replayer(*MakeWorkload("C3"));
+  const auto often = [](int n) {
+    Trace trace;
+    for (int i = 0; i < n; ++i) trace.steps.push_back({Primitive::kUnroll, {"conv2d.i1"}, {}});
+    return trace;
+  };
+  const auto cost = [&](const Trace& trace) {
+    const size_t before = replayer.made();
+    EXPECT_TRUE(replayer.Replay(trace).ok());
+    return replayer.made() - before;
+  };
+  EXPECT_EQ(cost(often(4095)), 4095u);
+  EXPECT_EQ(cost(often(4095)), 0u);
+  EXPECT_EQ(cost(often(5000)), 905u);
+  EXPECT_EQ(cost(often(10)), 10u) << "more than 4096 were remembered";
+  EXPECT_EQ(cost(often(12)), 2u);
 }
 
 TEST(Replay, WordsThatAreNoScopeOrAxis) {

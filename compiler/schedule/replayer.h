@@ -1,0 +1,48 @@
+// Replays traces of one program that begin alike, as those of a search do: what a step made is
+// remembered, so that a trace costs the steps only that none before it had in the same place.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/schedule/trace.h"
+
+namespace heddle::schedule {
+
+class Replayer {
+ public:
+  // What some steps made of the naive program.
+  struct State {
+    Step step;            // the last of them; of the naive program itself nothing
+    absl::Status status;  // why that step cannot be made
+    ir::Program program;  // if it can
+    std::vector<State*> next;
+  };
+
+  explicit Replayer(ir::Program naive);
+  Replayer(const Replayer&) = delete;
+  Replayer& operator=(const Replayer&) = delete;
+
+  // As schedule::Replay of the naive program.
+  absl::StatusOr<ir::Program> Replay(const Trace& trace);
+
+  // The naive program. Where more steps than kMost are remembered, all are forgotten: states from
+  // before this call are gone.
+  State* Begin();
+  // One step on. Good until the next Begin.
+  State* Next(State* from, const Step& step);
+  // Steps that were made so far, not remembered.
+  size_t made() const { return made_; }
+
+ private:
+  static constexpr size_t kMost = 4096;  // a few kilobytes each
+
+  std::deque<State> states_;  // the naive program first
+  size_t made_ = 0;
+};
+
+}  // namespace heddle::schedule
