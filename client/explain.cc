@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kDiffers = 1.03;
 constexpr size_t kMostJudged = 1024;  // of a batch, the most a job may ask for: pairs are many
-constexpr size_t kMostLines = 2000;  // of a text that is compared line by line
+constexpr size_t kMostLines = 2000;   // of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
 
