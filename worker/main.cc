@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <string>
 
@@ -136,7 +137,13 @@ int main(int argc, char** argv) {
   if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc, &complaint); found.ok()) {
     options.builds_cuda = true;
     // For the children, which compile.
-    setenv("HEDDLE_CODE_CACHE", code_cache == "off" ? "" : code_cache.c_str(), /*overwrite=*/1);
+    if (code_cache == "off") code_cache.clear();
+    setenv("HEDDLE_CODE_CACHE", code_cache.c_str(), /*overwrite=*/1);
+    std::error_code error;
+    std::filesystem::create_directories(code_cache, error);
+    if (!code_cache.empty() && !std::filesystem::is_directory(code_cache, error))
+      spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
+                   code_cache);
     spdlog::debug("builds for cuda targets with {}", nvrtc);
     if (!complaint.empty()) spdlog::warn("{}", complaint);
   } else if (!cpu_slots.empty()) {
