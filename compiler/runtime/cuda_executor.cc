@@ -27,7 +27,8 @@ int Capability(std::string_view arch, bool* exact) {
 // particulars of one architecture ("sm_90a") on that one alone.
 absl::Status CheckArch(const std::string& target, const CudaInfo& gpu) {
   const size_t at = target.find("sm_");
-  const std::string arch = at == std::string::npos ? "" : target.substr(at);
+  const std::string arch =
+      at == std::string::npos ? "" : target.substr(at, target.find(' ', at) - at);
   bool exact = false, ignored = false;
   const int wanted = Capability(arch, &exact), found = Capability(gpu.arch, &ignored);
   const bool runs = exact ? wanted == found : wanted / 10 == found / 10 && wanted <= found;

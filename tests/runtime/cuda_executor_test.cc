@@ -111,6 +111,16 @@ TEST_F(CudaExecutorTest, AModuleForAnotherGpuSaysSo) {
   Module module = MakeModule();
   module.manifest.target = "cuda -arch=sm_90a";
   EXPECT_TRUE(Executor::Create(module).ok());
+  // A later one of its generation; what follows the architecture is no part of it.
+  fake_->minor = 1;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Executor::Create(module).status()));
+  module.manifest.target = "cuda -arch=sm_90a -tf32=on";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Executor::Create(module).status()));
+  for (const char* target : {"cuda -arch=sm_90", "cuda -arch=sm_90 -tf32=on"}) {
+    module.manifest.target = target;
+    const auto executor = Executor::Create(module);
+    EXPECT_TRUE(executor.ok()) << executor.status();
+  }
 }
 
 TEST_F(CudaExecutorTest, AFileMustNotReachBeyondItsMemory) {

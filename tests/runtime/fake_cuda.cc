@@ -129,9 +129,9 @@ CuResult cuDeviceGetName(char* name, int size, CuDevice) {
   return 0;
 }
 CuResult cuDeviceGetAttribute(int* value, int attribute, CuDevice) {
-  const std::map<int, int> values = {{1, 1024},     {13, 1000000}, {16, 4},
-                                     {36, 2000000}, {37, 256},     {38, 1 << 20},
-                                     {75, 9},       {76, 0},       {97, 232448}};
+  const std::map<int, int> values = {{1, 1024},     {13, 1000000},       {16, 4},
+                                     {36, 2000000}, {37, 256},           {38, 1 << 20},
+                                     {75, 9},       {76, State().minor}, {97, 232448}};
   const auto found = values.find(attribute);
   if (found == values.end()) return 1;
   *value = found->second;

@@ -38,6 +38,7 @@ struct FakeCudaState {
   std::function<double(const FakeLaunch&)> launch_ns;
   int64_t memory_limit = int64_t{1} << 30;
   int devices = 1;
+  int minor = 0;  // of the architecture: sm_90
   // The `nth` call from now on of a function gives this error; a sticky one, all later calls of all
   // functions do.
   struct Failure {
