@@ -1,14 +1,12 @@
 #include "compiler/codegen/code_cache.h"
 
 #define XXH_INLINE_ALL
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -46,10 +44,14 @@ std::string CodeCache::FileOf(const std::string& key) const {
 }
 
 std::optional<CodeCache::Code> CodeCache::Find(const std::string& key) const {
-  std::ifstream file(FileOf(key), std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file(FileOf(key), std::ios::binary | std::ios::ate);
+  const int64_t size = file.tellg();  // of a folder, too
   Header header;
-  if (bytes.size() < sizeof header || bytes.size() > kLargestFile) return std::nullopt;
+  if (size < static_cast<int64_t>(sizeof header) || size > static_cast<int64_t>(kLargestFile))
+    return std::nullopt;
+  std::string bytes(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  if (!file.read(bytes.data(), size)) return std::nullopt;  // throws nothing
   std::memcpy(&header, bytes.data(), sizeof header);
   const uint64_t rest = bytes.size() - sizeof header;
   const bool fits = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
@@ -69,14 +71,16 @@ void CodeCache::Put(const std::string& key, const Code& code) const {
   if (sizeof(Header) + body.size() > kLargestFile) return;
   Header header{{}, Hash(body), key.size(), code.cubin.size(), code.log.size()};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  const std::string name = FileOf(key), mine = absl::StrCat(name, ".", getpid());
-  std::ofstream file(mine, std::ios::binary | std::ios::trunc);
+  // Two that write at once may spoil it: the sum tells then. One that is killed leaves it to the
+  // next.
+  const std::string name = FileOf(key), fresh = name + ".new";
+  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(&header), sizeof header);
   file.write(body.data(), static_cast<std::streamsize>(body.size()));
   file.close();
   std::error_code error;
-  if (file.good()) std::filesystem::rename(mine, name, error);
-  if (!file.good() || error) std::filesystem::remove(mine, error);
+  if (file.good()) std::filesystem::rename(fresh, name, error);
+  if (!file.good() || error) std::filesystem::remove(fresh, error);
 }
 
 }  // namespace heddle::codegen

@@ -10,8 +10,8 @@ namespace heddle::codegen {
 
 class CodeCache {
  public:
-  // So many files at most, of so many bytes each: what does not fit is not kept, and what falls on
-  // the same place takes it.
+  // So many files at most (and as many that were being written when somebody was killed), of so
+  // many bytes each: what does not fit is not kept, and what falls on the same place takes it.
   static constexpr uint64_t kFiles = 1024;
   static constexpr size_t kLargestFile = size_t{1} << 20;
 

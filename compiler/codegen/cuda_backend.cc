@@ -64,9 +64,9 @@ void ReadReport(const std::string& log, Artifact* artifact) {
 absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& source,
                                        const std::vector<std::string>& options) {
   const std::optional<CodeCache> cache = CodeCache::Open();
-  if (!cache) return nvrtc.Compile(source, options);
-  const std::string key = absl::StrCat(nvrtc.Version(), " ", nvrtc.File(), "\n",
-                                       absl::StrJoin(options, " "), "\n", source);
+  const std::string compiler = cache ? nvrtc.Identity() : "";
+  if (compiler.empty()) return nvrtc.Compile(source, options);
+  const std::string key = absl::StrCat(compiler, "\n", absl::StrJoin(options, " "), "\n", source);
   if (std::optional<CodeCache::Code> code = cache->Find(key))
     return Nvrtc::Result{std::move(code->cubin), std::move(code->log)};
   HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result, nvrtc.Compile(source, options));

@@ -147,11 +147,15 @@ std::string Nvrtc::Version() const {
   return absl::StrCat("NVRTC ", major, ".", minor);
 }
 
-std::string Nvrtc::File() const {
+std::string Nvrtc::Identity() const {
   Dl_info found{};
-  std::error_code error;
   if (dladdr(reinterpret_cast<void*>(api_->version), &found) == 0) return "";
-  return std::filesystem::canonical(found.dli_fname, error);
+  std::error_code no_file, no_size, no_time;
+  const std::string file = std::filesystem::canonical(found.dli_fname, no_file);
+  const auto size = std::filesystem::file_size(file, no_size);
+  const auto time = std::filesystem::last_write_time(file, no_time).time_since_epoch().count();
+  if (no_file || no_size || no_time) return "";
+  return absl::StrCat(Version(), " ", file, " ", size, " ", time);
 }
 
 std::string Nvrtc::Complaint() const {

@@ -20,8 +20,9 @@ class Nvrtc {
   static absl::StatusOr<const Nvrtc*> Get();
 
   std::string Version() const;  // "NVRTC 13.0"
-  // The file it was loaded from, its links followed: that of one release.
-  std::string File() const;
+  // The release, and the file it was loaded from with its size and time: others are other
+  // compilers. Empty where that cannot be told.
+  std::string Identity() const;
   // One line where this machine's driver does not load what this compiles; else empty.
   std::string Complaint() const;
   // Architectures it compiles for: 80 for sm_80.

@@ -2,7 +2,9 @@
 // place, fake_nvrtc.cc, which counts).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -92,11 +94,59 @@ TEST_F(CodeCacheTest, WhatIsDamagedIsNotFound) {
   EXPECT_TRUE(cache->Find("key"));
 }
 
+TEST_F(CodeCacheTest, WhatIsNoFileIsNotFound) {
+  const auto cache = CodeCache::Open();
+  cache->Put("key", {"cubin", "log"});
+  const std::string file = OnlyFile();
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_FALSE(cache->Find("key"));
+  cache->Put("key", {"cubin", "log"});
+  EXPECT_FALSE(cache->Find("key"));
+  EXPECT_EQ(OnlyFile(), file) << "nothing is left beside it";
+  std::filesystem::remove(file);
+  // Somebody was killed here.
+  std::ofstream(file + ".new") << "half of it, and longer than all of what is to come, " << file;
+  cache->Put("key", {"cubin", "log"});
+  EXPECT_TRUE(cache->Find("key"));
+  EXPECT_EQ(OnlyFile(), file);
+}
+
 TEST_F(CodeCacheTest, WithoutAFolderNothingIsKept) {
   unsetenv("HEDDLE_CODE_CACHE");
   EXPECT_FALSE(CodeCache::Open());
   setenv("HEDDLE_CODE_CACHE", "/proc/nowhere", 1);
   EXPECT_FALSE(CodeCache::Open());
+}
+
+// y = x + `value`.
+absl::StatusOr<Artifact> CompileSum(const std::string& value, const char* arch) {
+  const auto program = ir::Parse(
+      "program p(x: f32[8]) -> (y: f32[8]) { for b in 1 blockIdx.x { for t in 8 threadIdx.x { "
+      "y[t] = (x[t] + " +
+      value + ") } } }");
+  EXPECT_TRUE(program.ok()) << program.status();
+  return CompileCuda({*program}, *ir::ParseTarget(absl::StrCat("cuda -arch=", arch)));
+}
+
+// Each compilation in a process of its own, which loads what is there then; before this one loads
+// any.
+using CodeCacheDeathTest = CodeCacheTest;
+TEST_F(CodeCacheDeathTest, AnotherCompilerInTheSamePlaceIsAnother) {
+  if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  const std::string file = folder_ + "/libnvrtc.so";
+  std::filesystem::copy_file(HEDDLE_FAKE_NVRTC, file);
+  setenv("HEDDLE_NVRTC", file.c_str(), 1);
+  const auto compilations = [&] {
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const bool compiled = library != nullptr && CompileSum("1.0", "sm_90").ok();
+    _exit(compiled ? reinterpret_cast<int (*)()>(dlsym(library, "fake_nvrtc_compilations"))() : 99);
+  };
+  EXPECT_EXIT(compilations(), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(compilations(), ::testing::ExitedWithCode(0), "");
+  std::filesystem::last_write_time(
+      file, std::filesystem::last_write_time(file) - std::chrono::seconds(1));
+  EXPECT_EXIT(compilations(), ::testing::ExitedWithCode(1), "");
 }
 
 TEST_F(CodeCacheTest, TheSameSourceIsCompiledOnce) {
@@ -105,22 +155,14 @@ TEST_F(CodeCacheTest, TheSameSourceIsCompiledOnce) {
   void* library = dlopen(HEDDLE_FAKE_NVRTC, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   auto* compilations = reinterpret_cast<int (*)()>(dlsym(library, "fake_nvrtc_compilations"));
-  const auto compile = [](const std::string& value, const char* arch) {
-    const auto program = ir::Parse(
-        "program p(x: f32[8]) -> (y: f32[8]) { for b in 1 blockIdx.x { for t in 8 threadIdx.x { "
-        "y[t] = (x[t] + " +
-        value + ") } } }");
-    EXPECT_TRUE(program.ok()) << program.status();
-    return CompileCuda({*program}, *ir::ParseTarget(absl::StrCat("cuda -arch=", arch)));
-  };
-  const auto first = compile("1.0", "sm_90"), again = compile("1.0", "sm_90");
+  const auto first = CompileSum("1.0", "sm_90"), again = CompileSum("1.0", "sm_90");
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(compilations(), 1);
   EXPECT_EQ(first->shared_object, again->shared_object);
   EXPECT_EQ(again->kernels[0].launches[0].registers, 32) << "the report is kept too";
-  ASSERT_TRUE(compile("2.0", "sm_90").ok());
-  ASSERT_TRUE(compile("1.0", "sm_80").ok());
+  ASSERT_TRUE(CompileSum("2.0", "sm_90").ok());
+  ASSERT_TRUE(CompileSum("1.0", "sm_80").ok());
   EXPECT_EQ(compilations(), 3);
 }
 
