@@ -7,5 +7,5 @@ deploy/build.sh
 status=0
 ctest --preset release --timeout 900 "$@" || status=$?
 # What the property tests counted, which ctest itself shows only for tests that fail.
-grep -hE '^(onnx cases:|[0-9]+ (pairs|seeds))' build/release/Testing/Temporary/LastTest.log || true
+grep -hE '^(onnx cases:|[0-9]+ (pairs|seeds|schedules))' build/release/Testing/Temporary/LastTest.log || true
 exit "$status"

@@ -112,7 +112,7 @@ class Overlapper {
     if (buffers.empty() || seq == nullptr || shared_bytes_ + bytes > limit_) return std::nullopt;
     std::vector<Stmt> fetches, rest;
     for (const Stmt& s : seq->stmts) {
-      const bool fetch = rest.empty() && IsFetch(s, own);
+      const bool fetch = rest.empty() && FetchesOnly(s, own);
       (fetch ? fetches : rest).push_back(s);
     }
     if (fetches.empty() || rest.empty()) return std::nullopt;
@@ -131,7 +131,7 @@ class Overlapper {
     return Rebuild(loop, buffers, parts, fetches, MakeSeq(std::move(rest)));
   }
 
-  bool IsFetch(const Stmt& s, const Buffers& own) const {
+  bool FetchesOnly(const Stmt& s, const Buffers& own) const {
     if (!HasThreadLoop(s)) return false;
     for (const Buffer* buffer : Written(s)) {
       if (!own.count(buffer)) return false;

@@ -1,15 +1,18 @@
 // The CUDA C++ of the back end, run on this CPU against the interpreter: schedules with blocks,
 // threads, barriers and asynchronous copies. (The conformance cases:
 // tests/bench/gpu_conformance_test.)
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/cuda_prelude.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda_on_host.h"
 #include "tests/codegen/gpu_testing.h"
+#include "tests/codegen/host_code.h"
 #include "tests/schedule/workloads.h"
 
 namespace heddle::testing {
@@ -60,6 +63,38 @@ TEST(CudaOnHost, SchedulesOfSmallOperators) {
     }
   }
   cases.Run();
+}
+
+// What stands for the hardware complains as that does.
+TEST(CudaOnHost, AccessesThatAreNotAlignedAreCounted) {
+  if (!HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
+  std::string log;
+  const std::string code = CompileForHost(absl::StrCat(codegen::kCudaPrelude, R"(
+extern "C" __global__ void shifted(float* y, const float* x) {
+  const float4 v = *(const float4*)(x + 4 * threadIdx.x);
+  *(float4*)(y + 4 * threadIdx.x) = v;
+}
+)"),
+                                          &log);
+  ASSERT_NE(code, "") << log;
+  void* const library = LoadHostCode(code);
+  ASSERT_NE(library, nullptr);
+  const HostKernel run = FindHostKernel(library, "shifted");
+  ASSERT_NE(run, nullptr);
+  alignas(16) float x[12], y[12];
+  for (int i = 0; i < 12; ++i) x[i] = static_cast<float>(i);
+  const unsigned dims[] = {1, 1, 1, 2, 1, 1};  // two threads, four numbers each
+  const auto misaligned = [&](float* to, float* from) {
+    void* arguments[] = {&to, &from};
+    return run(arguments, dims);
+  };
+  EXPECT_EQ(misaligned(y, x), 0);
+  EXPECT_EQ(misaligned(y, x + 1), 2);
+  EXPECT_EQ(y[7], 8.0f) << "it is done nevertheless";
+  EXPECT_EQ(misaligned(y + 2, x), 2);
+  EXPECT_EQ(misaligned(y + 3, x + 2), 4);
+  EXPECT_EQ(misaligned(y + 4, x + 4), 0);
+  dlclose(library);
 }
 
 }  // namespace
