@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "client/json.h"
 #include "client/model_options.h"
 #include "client/npy.h"
+#include "compiler/codegen/relative_error.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
 #include "compiler/ir/fold.h"
@@ -23,22 +23,6 @@ using runtime::Executor;
 using runtime::TensorSpec;
 
 namespace {
-
-// Largest difference relative to the largest magnitude of the reference; infinite where only one of
-// the two is finite.
-double RelativeError(const std::vector<double>& found, const std::vector<double>& expected) {
-  double scale = 0, difference = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (std::isnan(expected[i]) && std::isnan(found[i])) continue;
-    if (!std::isfinite(expected[i]) || !std::isfinite(found[i])) {
-      if (expected[i] == found[i]) continue;
-      return std::numeric_limits<double>::infinity();
-    }
-    scale = std::max(scale, std::fabs(expected[i]));
-    difference = std::max(difference, std::fabs(found[i] - expected[i]));
-  }
-  return difference == 0 ? 0 : difference / std::max(scale, 1e-30);
-}
 
 // Whether some kernel is of that kind.
 bool Has(const runtime::Manifest& manifest, bool runtime::KernelSpec::*kind) {
@@ -137,8 +121,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                       spec.name, options.check)));
     }
     const double error =
-        RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
-                      ToDoubles((*expected)[i], spec.dtype));
+        codegen::RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
+                               ToDoubles((*expected)[i], spec.dtype));
     const double tolerance = OutputTolerance(executor.manifest(), spec.dtype);
     good = good && error <= tolerance;
     if (output.json) {
