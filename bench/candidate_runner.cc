@@ -1,11 +1,10 @@
 #include "bench/candidate_runner.h"
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "bench/fork_map.h"
 #include "compiler/compile.h"
 #include "compiler/ir/status_macros.h"
@@ -73,13 +72,15 @@ std::vector<absl::StatusOr<std::string>> CandidateRunner::Build(
     const std::vector<std::string>& traces) const {
   std::vector<std::vector<int>> lanes;
   for (const int cpu : options_.build_cpus) lanes.push_back({cpu});
-  return ForkMap(static_cast<int>(traces.size()), lanes, options_.limit,
-                 [&](int i) -> absl::StatusOr<std::string> {
-                   HEDDLE_ASSIGN_OR_RETURN(const codegen::Artifact artifact,
-                                           BuildCandidate(workload_, ScheduleChoice::kTrace,
-                                                          traces[i], target_.target));
-                   return Pack(artifact);
-                 });
+  return ForkMap(
+      static_cast<int>(traces.size()), lanes, options_.limit,
+      [&](int i) -> absl::StatusOr<std::string> {
+        HEDDLE_ASSIGN_OR_RETURN(
+            const codegen::Artifact artifact,
+            BuildCandidate(workload_, ScheduleChoice::kTrace, traces[i], target_.target));
+        return Pack(artifact);
+      },
+      absl::Now() + (options_.deadline - absl::Now()) / 2);
 }
 
 std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
@@ -100,13 +101,13 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
     artifact.winograd = UsesWinograd(traces[i]);
     artifact.tf32 = UsesTf32(traces[i]);
     const absl::StatusOr<Measurement> found = bench->Run(artifact);
-    if (absl::IsAborted(found.status())) _exit(4);  // this process can use the GPU no more
     if (!found.ok()) return found.status();
     return absl::StrCat(found->timing.MedianNs());
   };
   std::vector<absl::StatusOr<double>> times;
   for (const absl::StatusOr<std::string>& text :
-       ForkMap(static_cast<int>(traces.size()), {options_.cpus}, options_.limit, work)) {
+       ForkMap(static_cast<int>(traces.size()), {options_.cpus}, options_.limit, work,
+               options_.deadline)) {
     double ns = 0;
     if (!text.ok()) {
       times.push_back(text.status());

@@ -25,6 +25,8 @@ class CandidateRunner {
     runtime::TimingOptions timing;
     absl::Duration limit = absl::Seconds(20);  // of a build, and of a measurement with its check
     std::string device{};                      // "cuda:0": the GPU that measures; empty: `cpus`
+    // What is not measured then is Cancelled; building gets half of the time.
+    absl::Time deadline = absl::InfiniteFuture();
   };
   // `workload` and `target` must outlive it.
   CandidateRunner(const std::string& workload, const ir::TargetInfo& target, Options options);

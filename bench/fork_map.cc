@@ -69,7 +69,9 @@ class Lane {
       if (getppid() != parent) _exit(1);
       ConfineTo(cpus_);
       for (int i = next_; i < n; i += step_) {
-        if (!WriteResult(ends[1], work(i))) _exit(1);
+        const Result result = work(i);
+        if (!WriteResult(ends[1], result)) _exit(1);
+        if (absl::IsAborted(result.status())) break;
       }
       _exit(0);
     }
@@ -99,7 +101,15 @@ class Lane {
       results[next_] = code == absl::StatusCode::kOk ? Result(text) : absl::Status(code, text);
       next_ += step_;
       deadline_ = absl::Now() + limit;
+      if (code == absl::StatusCode::kAborted) return Stop();
     }
+  }
+
+  // Gives the current item and all after it up.
+  void Cancel(std::vector<Result>& results) {
+    for (; !Done(static_cast<int>(results.size())); next_ += step_)
+      results[next_] = absl::CancelledError("no time was left");
+    Stop();
   }
 
   // Gives the current item up.
@@ -131,7 +141,7 @@ class Lane {
 }  // namespace
 
 std::vector<Result> ForkMap(int n, const std::vector<std::vector<int>>& cpus, absl::Duration limit,
-                            const Work& work) {
+                            const Work& work, absl::Time end) {
   std::vector<Result> results(n, absl::UnknownError("not done"));
   std::vector<std::unique_ptr<Lane>> lanes;
   for (size_t k = 0; k < cpus.size(); ++k) {
@@ -140,8 +150,10 @@ std::vector<Result> ForkMap(int n, const std::vector<std::vector<int>>& cpus, ab
   while (true) {
     std::vector<pollfd> waiting;
     std::vector<Lane*> lane_of;
-    absl::Time first = absl::InfiniteFuture();
+    absl::Time first = end;
+    const bool over = absl::Now() >= end;
     for (const auto& lane : lanes) {
+      if (over) lane->Cancel(results);
       if (lane->Done(n)) continue;
       if (lane->fd() < 0) lane->Start(n, limit, work);
       if (lane->fd() < 0) return results;  // no more processes: all are told "not done"

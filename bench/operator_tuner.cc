@@ -31,7 +31,8 @@ class Tuner {
                 {.cpus = options.cpus,
                  .build_cpus = options.build_cpus,
                  .timing = TrialTiming(),
-                 .device = options.device}) {}
+                 .device = options.device,
+                 .deadline = options.device.empty() ? absl::InfiniteFuture() : options.deadline}) {}
 
   absl::StatusOr<Tuned> Run() {
     const cost_model::Method& method = cost_model::Methods()[0];
@@ -47,6 +48,7 @@ class Tuner {
           search->Propose(std::min(BatchSize(method, done), options_.trials - done)));
       if (batch.empty()) break;
       const std::vector<cost_model::Result> results = Measure(batch);
+      if (results.empty()) break;  // no time was left for any
       HEDDLE_RETURN_IF_ERROR(search->Update(results));
       done += static_cast<int>(batch.size());
       if (options_.progress) {
@@ -63,7 +65,9 @@ class Tuner {
     const std::vector<absl::StatusOr<double>> times =
         runner_.Measure(traces, runner_.Build(traces));
     std::vector<cost_model::Result> results;
-    for (size_t i = 0; i < batch.size(); ++i) results.push_back(Take(traces[i], times[i]));
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (!absl::IsCancelled(times[i].status())) results.push_back(Take(traces[i], times[i]));
+    }
     return results;
   }
 

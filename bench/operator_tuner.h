@@ -22,7 +22,8 @@ struct TuneOptions {
   std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
   std::vector<int> build_cpus;  // cores to build on, while nothing is measured
   std::string device{};         // as CandidateRunner's
-  absl::Time deadline = absl::InfiniteFuture();  // no batch begins after it
+  // No batch begins after it; one on a `device` is cut short.
+  absl::Time deadline = absl::InfiniteFuture();
   int finalists = 6;
   std::vector<Finalist> known;  // what earlier runs found; the search learns from it first
   std::function<void(int done, double best_ns)> progress;  // after each batch, when set

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace heddle::bench {
 namespace {
@@ -42,6 +43,35 @@ TEST(ForkMap, FailuresCrashesAndHangsCostThemselvesAlone) {
   EXPECT_EQ(results[3].value(), "item 3");
   EXPECT_EQ(results[4].status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(results[5].value(), "item 5");
+}
+
+// What a child says last is kept, and a new one does the next item.
+TEST(ForkMap, AChildThatAbortsIsToldAndGone) {
+  int calls = 0;
+  const auto results = ForkMap(4, {{}}, absl::Seconds(20), [&](int i) -> Result {
+    ++calls;
+    if (i == 1) return absl::AbortedError("the cause");
+    return absl::StrCat(calls);
+  });
+  EXPECT_EQ(results[0].value(), "1");
+  EXPECT_EQ(results[1].status(), absl::AbortedError("the cause"));
+  EXPECT_EQ(results[2].value(), "1") << "by a new child";
+  EXPECT_EQ(results[3].value(), "2");
+}
+
+TEST(ForkMap, WhatIsNotDoneInTimeIsCancelled) {
+  const auto work = [](int i) -> Result {
+    if (i == 1) pause();
+    return absl::StrCat("item ", i);
+  };
+  for (const Result& result : ForkMap(3, {{}, {}}, absl::Hours(1), work, absl::Now()))
+    EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+  const auto results =
+      ForkMap(4, {{}, {}}, absl::Hours(1), work, absl::Now() + absl::Milliseconds(500));
+  EXPECT_EQ(results[0].value(), "item 0");
+  EXPECT_TRUE(absl::IsCancelled(results[1].status())) << results[1].status();
+  EXPECT_EQ(results[2].value(), "item 2");
+  EXPECT_TRUE(absl::IsCancelled(results[3].status())) << results[3].status();
 }
 
 TEST(ForkMap, AChildKeepsWhatItsWorkCaptured) {
