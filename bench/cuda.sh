@@ -2,7 +2,7 @@
 # The GPU's part of bench/run.sh: builds heddle-gpu-bench, puts it with every library it needs (the C library and its loader, and
 # NVRTC where it is found) into build/heddle-cuda-bench, and runs it from there. That folder runs on any x86-64 Linux with an NVIDIA
 # GPU and its driver, without this repository or its packages; cuBLAS and cuDNN are compared with where that machine has them.
-# Usage: bench/run.sh cuda [--bundle-only] [--minutes 7] [--only C2,1024x1024x1024] [--json FILE] [--device cuda:0]
+# Usage: bench/run.sh cuda [--bundle-only] [--minutes 7] [--only C2,1024x1024x1024] [--json heddle-cuda.json] [--device cuda:0]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bundle="$root/build/heddle-cuda-bench"

@@ -5,9 +5,9 @@
 // children do, and may crash.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +17,7 @@
 #include "bench/gpu_limits.h"
 #include "bench/gpu_model.h"
 #include "bench/gpu_peers.h"
+#include "bench/gpu_report.h"
 #include "bench/line_server.h"
 #include "bench/operator_tuner.h"
 #include "bench/workloads.h"
@@ -27,7 +28,6 @@
 #include "compiler/ir/text.h"
 #include "compiler/measure.h"
 #include "compiler/runtime/cuda_timing.h"
-#include "compiler/runtime/nvml.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::bench {
@@ -36,9 +36,10 @@ namespace {
 using nlohmann::json;
 
 constexpr absl::Duration kChildLimit = absl::Seconds(60);
-constexpr int kTrials = 1000;        // more than the time allows
-constexpr int kRounds = 5;           // of the comparison with a peer, in turns
-constexpr double kModelPart = 0.25;  // of the time that is left after the conformance
+constexpr double kConformancePart = 0.3;  // of all minutes, at most
+constexpr int kTrials = 1000;             // more than the time allows
+constexpr int kRounds = 5;                // of the comparison with a peer, in turns
+constexpr double kModelPart = 0.25;       // of the time that is left after the conformance
 
 struct Options {
   std::string device = "cuda:0";
@@ -48,76 +49,69 @@ struct Options {
   bool conformance_only = false;
 };
 
-// What `work` gives, done in a child.
-absl::StatusOr<json> InChild(const std::function<absl::StatusOr<json>()>& work,
+// What `work` gives, done in a child that has until `end` and no longer than `limit`.
+absl::StatusOr<json> InChild(absl::Time end, const std::function<absl::StatusOr<json>()>& work,
                              absl::Duration limit = kChildLimit) {
-  const auto text = ForkMap(1, {{}}, limit, [&](int) -> absl::StatusOr<std::string> {
+  const auto child = [&](int) -> absl::StatusOr<std::string> {
     HEDDLE_ASSIGN_OR_RETURN(const json found, work());
     return found.dump();
-  });
+  };
+  const auto text = ForkMap(1, {{}}, limit, child, end);
   HEDDLE_RETURN_IF_ERROR(text[0].status());
   return json::parse(*text[0]);
 }
 
-absl::StatusOr<json> DescribeGpu(const std::string& device, bool measure) {
-  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(device));
-  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaDevice> gpu,
-                          runtime::CudaDevice::Open(ordinal));
-  GpuLimits limits;
-  if (measure) {
-    HEDDLE_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*gpu));
-  }
-  const runtime::CudaInfo& info = gpu->info();
-  const runtime::GpuClimate climate = runtime::ReadGpuClimate(info.pci);
-  return json{{"name", info.name},
-              {"arch", info.arch},
-              {"device_key", info.DeviceKey()},
-              {"driver", info.driver},
-              {"multiprocessors", info.multiprocessors},
-              {"l2_bytes", info.l2_bytes},
-              {"peak_gflops", limits.gflops},
-              {"tensor_peak_gflops", limits.tensor_gflops},
-              {"memory_gbps", limits.gbps},
-              {"sm_mhz", climate.sm_mhz},
-              {"celsius", climate.celsius}};
-}
-
 class Bench {
  public:
-  Bench(const Options& options, ir::TargetInfo target, json gpu)
+  Bench(const Options& options, ir::TargetInfo target, json gpu, absl::Time begin)
       : options_(options),
         target_(std::move(target)),
         peak_(gpu.at("peak_gflops")),
         tensor_peak_(gpu.at("tensor_peak_gflops")),
         cpus_(AllowedCpus()),
-        end_(absl::Now() + absl::Minutes(options.minutes)) {
-    report_["gpu"] = std::move(gpu);
+        begin_(begin),
+        end_(begin + absl::Minutes(options.minutes)),
+        report_(options.conformance_only ? "" : options.json_path) {
+    report_.fields()["gpu"] = std::move(gpu);
   }
 
-  // What is wrong in the end: the conformance alone; everything else is told in its place.
+  // Internal: what is wrong in the end, of the conformance or of the model; everything else is told
+  // in its place. The report is kept after each step.
   absl::Status Run() {
-    const absl::Status conformance = Conformance();
-    if (options_.conformance_only) return conformance;
+    HEDDLE_RETURN_IF_ERROR(report_.Save());  // if it cannot be, before anything is measured
+    absl::Status wrong = Conformance();
+    if (options_.conformance_only) return wrong;
+    HEDDLE_RETURN_IF_ERROR(report_.Save());
     const absl::Duration left = end_ - absl::Now();
-    if (options_.only.empty()) Model("resnet18", absl::Now() + kModelPart * left);
-    Operators();
-    return conformance;
+    if (options_.only.empty()) {
+      wrong.Update(Model("resnet18", absl::Now() + kModelPart * left));
+      HEDDLE_RETURN_IF_ERROR(report_.Save());
+    }
+    HEDDLE_RETURN_IF_ERROR(Operators());
+    std::fprintf(stderr, "all of it, with every trial: %s\n", options_.json_path.c_str());
+    return wrong;
   }
-  json& report() { return report_; }
 
  private:
-  // The conformance suite, and schedules of operators and of small models' tasks.
+  // The conformance suite, and schedules of operators and of small models' tasks; where more is to
+  // come, those that there is time for.
   absl::Status Conformance() {
+    const absl::Time deadline =
+        options_.conformance_only ? end_ : begin_ + kConformancePart * (end_ - begin_);
     int right = 0;
-    json wrong = json::array();
+    json wrong = json::array(), left_out = json::array();
     const auto take = [&](const std::string& name, const absl::Status& status,
                           const std::string& text) {
       right += status.ok();
-      if (!status.ok())
+      if (absl::IsCancelled(status)) {
+        left_out.push_back(name);
+      } else if (!status.ok()) {
         wrong.push_back({{"name", name}, {"error", status.ToString()}, {"of", text}});
+      }
     };
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<ir::Program> programs, ConformancePrograms());
-    const auto statuses = CheckConformance(programs, target_.target, options_.device, cpus_);
+    const auto statuses =
+        CheckConformance(programs, target_.target, options_.device, cpus_, deadline);
     for (size_t k = 0; k < programs.size(); ++k)
       take(programs[k].name, statuses[k], ir::Print(programs[k]));
     std::vector<std::string> names{"mlp", "resnet18", "128x256x512f16", "64x24x48f16"};
@@ -125,13 +119,21 @@ class Bench {
     for (const std::string& name : names) {
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
       for (const Workload& workload : workloads) {
+        if (absl::Now() >= deadline) {
+          left_out.push_back(workload.name);
+          continue;
+        }
         for (const auto& [trace, status] :
-             CheckSchedules(workload, target_, options_.device, cpus_))
+             CheckSchedules(workload, target_, options_.device, cpus_, deadline))
           take(workload.name, status, trace);
       }
     }
-    std::fprintf(stderr, "conformance: %d right, %zu wrong or failed\n", right, wrong.size());
-    report_["conformance"] = {{"right", right}, {"failed", wrong}};
+    std::fprintf(stderr, "conformance: %d right, %zu wrong or failed", right, wrong.size());
+    if (!left_out.empty())
+      std::fprintf(stderr, "; no time was left for %zu, the first %s", left_out.size(),
+                   left_out[0].get<std::string>().c_str());
+    std::fprintf(stderr, "\n");
+    report_.fields()["conformance"] = {{"right", right}, {"failed", wrong}, {"left_out", left_out}};
     if (wrong.empty()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat(
         wrong.size(), " of ", right + wrong.size(), " checks failed; the first: ",
@@ -152,7 +154,7 @@ class Bench {
     absl::StatusOr<Tuned> tuned = Tune(workload.text, target_, tune);
     if (!tuned.ok()) return tuned;
     // What was tried, kept as data.
-    json& log = report_["trials"][workload.name];
+    json& log = report_.fields()["trials"][workload.name];
     for (const Tuned::Trial& trial : tuned->log) {
       json& row = log.emplace_back(json{{"trace", trial.trace}});
       if (trial.median_ns.ok()) row["ns"] = *trial.median_ns;
@@ -161,8 +163,9 @@ class Bench {
     return tuned;
   }
 
-  // A whole model, end to end: its tasks tuned until the deadline.
-  void Model(const std::string& name, absl::Time deadline) {
+  // A whole model, end to end: its tasks tuned until the deadline. Internal if it does not run or
+  // gives something else than on this CPU.
+  absl::Status Model(const std::string& name, absl::Time deadline) {
     std::map<std::string, BestRecord> best;
     const absl::StatusOr<std::vector<Workload>> tasks = FindWorkloads(name);
     for (size_t i = 0; tasks.ok() && i < tasks->size(); ++i) {
@@ -173,39 +176,51 @@ class Bench {
       const Finalist& first = tuned->finalists[0];
       best[tensor::WorkloadKey(task.text)] = {first.trace, first.median_ns};
     }
-    const absl::StatusOr<json> row = InChild(
+    const absl::StatusOr<json> measured = InChild(
+        end_,
         [&]() -> absl::StatusOr<json> {
-          HEDDLE_ASSIGN_OR_RETURN(const ModelTimes times, TimeModel(name, target_.target, best));
-          return json{{"model", name},
-                      {"us", times.tuned_us},
-                      {"default_us", times.default_us},
-                      {"tuned_tasks", best.size()},
-                      {"relative_error", times.relative_error}};
+          HEDDLE_ASSIGN_OR_RETURN(const ModelTimes times,
+                                  TimeModel(name, target_.target, options_.device, best));
+          json row{{"model", name},
+                   {"us", times.tuned_us},
+                   {"default_us", times.default_us},
+                   {"tuned_tasks", best.size()},
+                   {"relative_error", times.relative_error},
+                   {"tolerance", times.tolerance}};
+          if (!(times.relative_error <= times.tolerance))
+            row["error"] =
+                absl::StrCat("is wrong: relative error ", times.relative_error,
+                             " against this CPU, of which ", times.tolerance, " is allowed");
+          return row;
         },
         3 * kChildLimit);
-    report_["models"].push_back(
-        row.ok() ? *row : json{{"model", name}, {"error", row.status().ToString()}});
-    std::fprintf(stderr, "%s\n", report_["models"].back().dump().c_str());
+    const json row =
+        measured.ok() ? *measured : json{{"model", name}, {"error", measured.status().ToString()}};
+    report_.fields()["models"].push_back(row);
+    std::fprintf(stderr, "%s\n", row.dump().c_str());
+    if (!row.contains("error") || absl::IsCancelled(measured.status())) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(name, ": ", row.at("error").get<std::string>()));
   }
 
-  void Operators() {
+  absl::Status Operators() {
     std::vector<std::string> names = options_.only;
     if (names.empty()) {
       for (int i = 1; i <= 12; ++i) names.push_back(absl::StrCat("C", i));
       names.insert(names.end(),
                    {"1024x1024x1024", "4096x4096x4096", "1024x1024x1024f16", "4096x4096x4096f16"});
     }
-    std::printf("%-16s %10s %10s %7s %7s  %s\n", "operator", "ours us", "peer us", "ratio", "peak",
-                "peer");
+    GpuReport::PrintHead();
     for (size_t i = 0; i < names.size(); ++i) {
       // Each gets its part of what is left; the comparison takes a quarter of it.
       const absl::Duration part = (end_ - absl::Now()) / static_cast<double>(names.size() - i);
       json row = OneOperator(names[i], absl::Now() + part * 0.75);
       row["operator"] = names[i];
-      Print(row);
-      report_["operators"].push_back(std::move(row));
+      GpuReport::Print(row);
+      report_.fields()["operators"].push_back(std::move(row));
+      HEDDLE_RETURN_IF_ERROR(report_.Save());
     }
-    Mean("cuDNN", "C");
+    report_.Mean("cuDNN", "C");
+    return report_.Save();
   }
 
   json OneOperator(const std::string& name, absl::Time deadline) {
@@ -216,13 +231,16 @@ class Bench {
     const Workload& workload = (*workloads)[0];
     const absl::StatusOr<Tuned> tuned = TuneFor(workload, deadline);
     if (!tuned.ok()) return {{"error", tuned.status().ToString()}};
+    if (tuned->finalists.empty() && tuned->failed == 0)
+      return {{"error", "no time was left for a candidate"}};
     if (tuned->finalists.empty())
       return {{"error", "no valid candidate; the first failed: " + tuned->first_error}};
     // One that fails may have spoiled its process's use of the GPU: without it, from the start.
     std::vector<Finalist> finalists = tuned->finalists;
     json dropped = json::array(), result;
     while (true) {
-      const absl::StatusOr<json> row = InChild([&] { return Compare(workload, *op, finalists); });
+      const absl::StatusOr<json> row =
+          InChild(end_, [&] { return Compare(workload, *op, finalists); });
       if (!row.ok()) return {{"error", row.status().ToString()}};
       result = *row;
       if (!result.contains("bad_finalist")) break;
@@ -294,55 +312,39 @@ class Bench {
     return row;
   }
 
-  void Print(const json& row) const {
-    const std::string name = row.at("operator");
-    if (row.contains("error")) {
-      std::printf("%-16s not measured: %s\n", name.c_str(),
-                  row.at("error").get<std::string>().c_str());
-    } else {
-      std::printf("%-16s %10.1f %10.1f %7.2f %6.1f%%  %s\n", name.c_str(),
-                  row.at("ns").get<double>() * 1e-3, row.value("peer_ns", 0.0) * 1e-3,
-                  row.value("ratio", 0.0), row.value("part_of_peak", 0.0) * 100,
-                  row.value("peer", row.value("no_peer", "")).c_str());
-    }
-    std::fflush(stdout);
-  }
-
-  // Geometric mean of the ratios of the operators whose name begins so, and which have none.
-  void Mean(const std::string& peer, const std::string& prefix) {
-    double logs = 0;
-    int count = 0;
-    std::string missing;
-    for (const json& row : report_["operators"]) {
-      const std::string name = row.at("operator");
-      if (name.rfind(prefix, 0) != 0) continue;
-      if (!row.contains("ratio")) {
-        absl::StrAppend(&missing, missing.empty() ? " (without " : ", ", name);
-        continue;
-      }
-      logs += std::log(row.at("ratio").get<double>());
-      ++count;
-    }
-    if (count == 0) return;
-    report_["geometric_mean"] = std::exp(logs / count);
-    if (!missing.empty()) missing += ")";
-    std::printf("geometric mean of %d against %s: %.2f%s\n", count, peer.c_str(),
-                std::exp(logs / count), missing.c_str());
-  }
-
   const Options& options_;
   const ir::TargetInfo target_;
   const double peak_, tensor_peak_;  // GFLOP/s
   const std::vector<int> cpus_;
-  const absl::Time end_;
-  json report_;
+  const absl::Time begin_, end_;
+  GpuReport report_;
+};
+
+// Holds the compiled code of this run, so that no other's is taken for it.
+class ScratchFolder {
+ public:
+  ScratchFolder() : path_(std::filesystem::temp_directory_path() / "heddle-gpu-bench-XXXXXX") {
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+    setenv("HEDDLE_CODE_CACHE", path_.c_str(), /*overwrite=*/1);  // empty: none
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+ private:
+  std::string path_;
 };
 
 absl::Status Main(const Options& options) {
+  const absl::Time begin = absl::Now();
+  const ScratchFolder code;
   std::string complaint;
   HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc(nullptr, &complaint));
   if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
-  HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild([&] {
+  HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild(begin + absl::Minutes(options.minutes), [&] {
                             return DescribeGpu(options.device, !options.conformance_only);
                           }));
   std::fprintf(stderr, "%s\n", gpu.dump().c_str());
@@ -351,14 +353,7 @@ absl::Status Main(const Options& options) {
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
   info.multiprocessors = gpu.at("multiprocessors");
-  Bench bench(options, std::move(info), gpu);
-  const absl::Status status = bench.Run();
-  bench.report()["schema_version"] = 1;
-  if (!options.conformance_only) {
-    std::ofstream(options.json_path) << bench.report().dump(1) << "\n";
-    std::fprintf(stderr, "all of it, with every trial: %s\n", options.json_path.c_str());
-  }
-  return status;
+  return Bench(options, std::move(info), gpu, begin).Run();
 }
 
 }  // namespace
@@ -373,7 +368,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.5, 600.0));
   app.add_option("--only", options.only, "operators: C2,1024x1024x1024,1024x1024x1024f16")
       ->delimiter(',');
-  app.add_option("--json", options.json_path, "file for the report and all trials")
+  app.add_option("--json", options.json_path,
+                 "file for the report and all trials, written anew after each step")
       ->capture_default_str();
   app.add_flag("--conformance-only", options.conformance_only,
                "measure nothing; --only: the operators and models whose schedules are checked");

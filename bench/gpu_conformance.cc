@@ -1,12 +1,10 @@
 #include "bench/gpu_conformance.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "bench/candidate_runner.h"
 #include "bench/fork_map.h"
 #include "compiler/codegen/cuda_backend.h"
@@ -171,13 +169,15 @@ absl::StatusOr<std::vector<ir::Program>> ConformancePrograms() {
 
 std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& programs,
                                            const ir::Target& target, const std::string& device,
-                                           const std::vector<int>& build_cpus) {
+                                           const std::vector<int>& build_cpus,
+                                           absl::Time deadline) {
   std::vector<std::vector<int>> lanes;
   for (const int cpu : build_cpus) lanes.push_back({cpu});
   const size_t groups = (programs.size() + kTogether - 1) / kTogether;
-  const auto packed = ForkMap(static_cast<int>(groups), lanes, kCompileLimit, [&](int i) {
-    return Compile(programs, static_cast<size_t>(i) * kTogether, target);
-  });
+  const auto packed = ForkMap(
+      static_cast<int>(groups), lanes, kCompileLimit,
+      [&](int i) { return Compile(programs, static_cast<size_t>(i) * kTogether, target); },
+      absl::Now() + (deadline - absl::Now()) / 2);
   std::vector<codegen::Artifact> artifacts(groups);
   for (size_t i = 0; i < groups; ++i) {
     if (packed[i].ok()) artifacts[i] = Unpack(*packed[i]);
@@ -189,15 +189,11 @@ std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& progr
         const size_t k = static_cast<size_t>(i), group = k / kTogether;
         if (!packed[group].ok()) return packed[group].status();
         const codegen::Artifact& artifact = artifacts[group];
-        const absl::Status status =
-            runner.Check(programs[k], artifact.kernels[k % kTogether], artifact.shared_object);
-        if (absl::IsAborted(status)) {  // this process can use the GPU no more
-          std::fprintf(stderr, "%s: %s\n", programs[k].name.c_str(), status.ToString().c_str());
-          _exit(4);
-        }
-        if (!status.ok()) return status;
+        HEDDLE_RETURN_IF_ERROR(
+            runner.Check(programs[k], artifact.kernels[k % kTogether], artifact.shared_object));
         return std::string();
-      });
+      },
+      deadline);
   std::vector<absl::Status> statuses;
   for (const auto& result : results) statuses.push_back(result.status());
   return statuses;
@@ -205,7 +201,8 @@ std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& progr
 
 std::vector<CheckedSchedule> CheckSchedules(const Workload& workload, const ir::TargetInfo& target,
                                             const std::string& device,
-                                            const std::vector<int>& build_cpus) {
+                                            const std::vector<int>& build_cpus,
+                                            absl::Time deadline) {
   constexpr int kRandom = 3;
   std::vector<std::string> traces;
   const auto naive = ir::Parse(workload.text);
@@ -221,9 +218,12 @@ std::vector<CheckedSchedule> CheckSchedules(const Workload& workload, const ir::
   runtime::TimingOptions timing;
   timing.repeats = 1;
   timing.min_repeat = absl::ZeroDuration();
-  const CandidateRunner runner(
-      workload.text, target,
-      {.cpus = {}, .build_cpus = build_cpus, .timing = timing, .device = device});
+  const CandidateRunner runner(workload.text, target,
+                               {.cpus = {},
+                                .build_cpus = build_cpus,
+                                .timing = timing,
+                                .device = device,
+                                .deadline = deadline});
   const auto times = runner.Measure(traces, runner.Build(traces));
   std::vector<CheckedSchedule> checked;
   for (size_t i = 0; i < times.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "bench/workloads.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
@@ -31,10 +32,11 @@ absl::StatusOr<std::vector<ir::Program>> ConformancePrograms();
 // What became of each program: OK, or why it does not compile, load or run, or the first element
 // that differs by more than tolerance.h allows. Compiles on the cores `build_cpus`, a child for
 // each, and runs in children, one at a time: one that spoils its process's use of the GPU costs
-// itself alone.
+// itself alone. What there is no time for until `deadline` is Cancelled.
 std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& programs,
                                            const ir::Target& target, const std::string& device,
-                                           const std::vector<int>& build_cpus);
+                                           const std::vector<int>& build_cpus,
+                                           absl::Time deadline = absl::InfiniteFuture());
 
 // The default and some random schedules of a workload, likewise. Those beyond the architecture's
 // limits are left out.
@@ -44,6 +46,7 @@ struct CheckedSchedule {
 };
 std::vector<CheckedSchedule> CheckSchedules(const Workload& workload, const ir::TargetInfo& target,
                                             const std::string& device,
-                                            const std::vector<int>& build_cpus);
+                                            const std::vector<int>& build_cpus,
+                                            absl::Time deadline = absl::InfiniteFuture());
 
 }  // namespace heddle::bench

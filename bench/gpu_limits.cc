@@ -4,6 +4,7 @@
 #include "compiler/codegen/nvrtc.h"
 #include "compiler/ir/status_macros.h"
 #include "compiler/runtime/cuda_timing.h"
+#include "compiler/runtime/nvml.h"
 
 namespace heddle::bench {
 namespace {
@@ -103,6 +104,29 @@ absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device) {
                          blocks / tensor_time.MinNs();
   limits.gbps = static_cast<double>(bytes) / read_time.MinNs();
   return limits;
+}
+
+absl::StatusOr<nlohmann::json> DescribeGpu(const std::string& device, bool measure) {
+  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(device));
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaDevice> gpu,
+                          runtime::CudaDevice::Open(ordinal));
+  GpuLimits limits;
+  if (measure) {
+    HEDDLE_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*gpu));
+  }
+  const runtime::CudaInfo& info = gpu->info();
+  const runtime::GpuClimate climate = runtime::ReadGpuClimate(info.pci);
+  return nlohmann::json{{"name", info.name},
+                        {"arch", info.arch},
+                        {"device_key", info.DeviceKey()},
+                        {"driver", info.driver},
+                        {"multiprocessors", info.multiprocessors},
+                        {"l2_bytes", info.l2_bytes},
+                        {"peak_gflops", limits.gflops},
+                        {"tensor_peak_gflops", limits.tensor_gflops},
+                        {"memory_gbps", limits.gbps},
+                        {"sm_mhz", climate.sm_mhz},
+                        {"celsius", climate.celsius}};
 }
 
 }  // namespace heddle::bench

@@ -1,6 +1,9 @@
 // The physical limits of a GPU, measured: what every speed is to be compared with.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "compiler/runtime/cuda_device.h"
 
@@ -14,5 +17,9 @@ struct GpuLimits {
 
 // Errors as codegen::FindNvrtc, and CudaStatus.
 absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device);
+
+// For the report: what that GPU ("cuda:0") is and how warm; its limits where they are to be
+// measured, else zeros.
+absl::StatusOr<nlohmann::json> DescribeGpu(const std::string& device, bool measure);
 
 }  // namespace heddle::bench

@@ -3,10 +3,16 @@
 // children.
 #include "bench/gpu_conformance.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
+#include "absl/time/clock.h"
+#include "bench/gpu_model.h"
+#include "bench/gpu_report.h"
 #include "bench/line_server.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/text.h"
@@ -16,6 +22,8 @@
 
 namespace heddle::bench {
 namespace {
+
+using ::testing::HasSubstr;
 
 class GpuConformance : public ::testing::Test {
  protected:
@@ -72,6 +80,7 @@ TEST_F(GpuConformance, AnErrorCostsItsProgramAlone) {
   ASSERT_EQ(statuses.size(), 3u);
   EXPECT_TRUE(statuses[0].ok()) << statuses[0];
   EXPECT_TRUE(absl::IsAborted(statuses[1])) << statuses[1];
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_TRUE(statuses[2].ok()) << statuses[2];
 }
 
@@ -82,6 +91,45 @@ TEST_F(GpuConformance, SchedulesOfAnOperator) {
       CheckSchedules(FindWorkloads("32x16x32f16")->at(0), *info, "cuda:0", AllowedCpus());
   EXPECT_GE(checked.size(), 2u);
   for (const auto& [trace, status] : checked) EXPECT_TRUE(status.ok()) << status << "\n" << trace;
+}
+
+TEST_F(GpuConformance, WhatThereIsNoTimeForIsLeftOut) {
+  for (const absl::Status& status : CheckConformance(Few(), Sm90(), "cuda:0", {0}, absl::Now()))
+    EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+TEST_F(GpuConformance, AModelOnTheGpuThatIsAskedFor) {
+  const auto times = TimeModel("mlp", Sm90(), "cuda:0", {});
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_LE(times->relative_error, times->tolerance);
+  EXPECT_GT(times->tolerance, 0);
+  EXPECT_GT(times->tuned_us, 0);
+  const auto other = TimeModel("mlp", Sm90(), "cuda:1", {});
+  EXPECT_FALSE(other.ok()) << "there is one GPU";
+  fake_->on_launch = [](const test::FakeLaunch& launch) {  // what is written comes first
+    reinterpret_cast<float*>(*static_cast<runtime::CuPointer*>(launch.arguments[0]))[0] += 10.0f;
+  };
+  const auto wrong = TimeModel("mlp", Sm90(), "cuda:0", {});
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  EXPECT_GT(wrong->relative_error, wrong->tolerance);
+}
+
+// As it is after each step; and no half of it in its place.
+TEST(GpuReport, IsKept) {
+  std::string folder = std::filesystem::temp_directory_path() / "heddle-report-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  GpuReport report(folder + "/x.json");
+  for (const int step : {1, 2}) {
+    report.fields()["step"] = step;
+    ASSERT_TRUE(report.Save().ok());
+    std::ifstream file(folder + "/x.json");
+    EXPECT_EQ(nlohmann::json::parse(file).at("step"), step);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder + "/x.json.tmp"));
+  const absl::Status nowhere = GpuReport(folder + "/no/x.json").Save();
+  EXPECT_THAT(std::string(nowhere.message()), HasSubstr("no/x.json"));
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(GpuReport("").Save().ok()) << "of no file";
 }
 
 }  // namespace
