@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/dispatcher.h"
+#include "scheduler/task_choice.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -68,7 +69,12 @@ void Dispatcher::JoinGroups(Job& job) {
     task.behind = true;
     task.curve.clear();
     if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
-    task.budget = Allowance(job, task);
+    // A round may have been granted before there was a device, and may be proposed just now.
+    const int granted =
+        job.params.allocation == Allocation::kGradient
+            ? std::min(task.budget, GradientCap(job.params.trials_per_task) - task.known)
+            : 0;
+    task.budget = std::max(granted, Allowance(job, task));
     Emit(TaskChanged{job.id, index});
   }
   for (size_t i = 0; i < job.tasks.size(); ++i) {

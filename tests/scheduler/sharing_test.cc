@@ -142,6 +142,36 @@ TEST_F(SharingTest, EqualTasksAreBegunOnceBeforeThereIsADevice) {
   for (int64_t id : {2, 3}) EXPECT_EQ(job(id).tasks[0].known, 2) << id;
 }
 
+// What was granted before the device came is not lost with what is known of its key.
+class GrantTest : public SharingTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(GrantTest, OutlastsTheComingOfTheDevice) {
+  const bool proposing = GetParam();
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1})}, ""});
+  JobParams params = Params();
+  params.target = params.record_target = "cuda -arch=sm_90";
+  params.threads = 0;
+  Step(JobSubmitted{JobId{1}, params});
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  Step(JobSubmitted{JobId{2}, params});
+  End(v1::STAGE_IMPORT, Imported{{{4, 4, 100, "a", 1}}, "key"});
+  ASSERT_EQ(Live(v1::STAGE_PROPOSE).job, JobId{1});
+  ASSERT_EQ(job(1).tasks[0].budget, 4);
+  if (!proposing) Break(v1::STAGE_PROPOSE);  // and it is tried again in a while
+  SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), gpu}, ""});
+  EXPECT_EQ(job(1).params.device_key, "key");
+  EXPECT_EQ(job(1).tasks[0].known, 4);
+  EXPECT_EQ(job(1).tasks[0].budget, 4);
+  if (!proposing) Wait(absl::Seconds(10));
+  ASSERT_EQ(Live(v1::STAGE_PROPOSE).job, JobId{1});
+  EXPECT_EQ(Live(v1::STAGE_PROPOSE).count, 4);
+  End(v1::STAGE_PROPOSE, Proposed{4, false});
+  EXPECT_EQ(job(1).tasks[0].open.size(), 4u);
+  EXPECT_FALSE(job(1).tasks[0].exhausted);
+}
+INSTANTIATE_TEST_SUITE_P(ProposingOrNot, GrantTest, ::testing::Bool());
+
 TEST_F(SharingTest, WhoWaitsForNoPartnerGoesOnOnceItIsKnown) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1})}, ""});
   JobParams params = Params();
