@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -327,18 +326,18 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
                                                            int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::tuple<Kinship, int64_t, Experience>> found;
+    std::vector<std::pair<int64_t, Experience>> found;  // when it was made, and it
     for (const auto& [workload, made] : tables_.experience) {
-      const Kinship kinship = KinshipOf(workload, id);
-      if (kinship != Kinship::kNone)
-        found.push_back({kinship, made.first, {workload, made.second}});
+      if (KinshipOf(workload, id) != Kinship::kNone)
+        found.push_back({made.first, {workload, made.second}});
     }
-    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a)) > std::tie(std::get<0>(b), std::get<1>(b));
+    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+      const WorkloadId &x = a.second.workload, &y = b.second.workload;
+      return Nearer(x, y, id) || (!Nearer(y, x, id) && a.first > b.first);
     });
     if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
     std::vector<Experience> experiences;
-    for (auto& one : found) experiences.push_back(std::move(std::get<2>(one)));
+    for (auto& one : found) experiences.push_back(std::move(one.second));
     return experiences;
   }
 

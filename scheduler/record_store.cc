@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -33,7 +34,8 @@ int64_t QueryLimit(const v1::RecordQuery& query) {
 
 bool Replaces(const v1::Experience& made, const v1::Experience& old) {
   if (made.samples().empty()) return false;
-  return made.version() != old.version() || made.measured() >= old.measured();
+  if (made.version() < old.version()) return made.measured() > old.measured();
+  return made.version() > old.version() || made.measured() >= old.measured();
 }
 
 Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search) {
@@ -41,6 +43,13 @@ Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search) {
   if (experience.device_key != search.device_key) return Kinship::kTarget;
   if (experience.target != search.target) return Kinship::kDevice;
   return experience.key == search.key ? Kinship::kNone : Kinship::kSame;
+}
+
+bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search) {
+  const auto nearness = [&](const WorkloadId& id) {
+    return std::make_pair(id.key == search.key, KinshipOf(id, search));
+  };
+  return nearness(a) > nearness(b);
 }
 
 std::string KindOf(const std::string& target) { return target.substr(0, target.find(' ')); }

@@ -83,6 +83,10 @@ enum class Kinship {
   kSame,    // of another workload on the same target and device key
 };
 Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search);
+// Whether a search begins with experience of `a` rather than of `b`: that of its own workload
+// first, then by kinship. (Of one network's other tasks alone there are more than a search is
+// told.)
+bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search);
 
 // ---- changes ----
 struct PutJob {
@@ -174,8 +178,8 @@ class RecordStore {
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // What the latest update stage of the task reported; nothing if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
-  // Experience that is kin to a search of the workload: the nearest first, and of those alike the
-  // latest, until there are `limit` of them.
+  // Experience that is kin to a search of the workload: the nearest first, as Nearer says, and of
+  // those alike the latest, until there are `limit` of them.
   virtual absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
                                                                    int64_t limit) = 0;
   // Device keys with records for the target, most records first.
@@ -192,7 +196,7 @@ std::string JobName(int64_t id);
 int64_t ParseJobName(const std::string& name);
 
 // Whether experience of a workload takes the place of what there is of it: a later search that was
-// short must not.
+// shorter must not, nor one of an older version that was no longer.
 bool Replaces(const v1::Experience& made, const v1::Experience& old);
 
 // The first word of a target, "llvm" or "cuda".

@@ -263,18 +263,18 @@ absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const 
                                                              int64_t limit) {
   Statement rows(
       db,
-      // `near` orders as Kinship does; the samples of those alone are read that are given.
+      // `own` and `near` order as Nearer does; the samples of those alone are read that are given.
       "SELECT its_key, its_target, its_device, e.samples, e.measured, e.version FROM "
       "(SELECT e.workload AS workload, e.target AS target, e.device AS device, "
-      "w.key AS its_key, t.text AS its_target, d.key AS its_device, (d.key=?3) * (1 + (t.text=?2)) "
-      "AS near FROM experience e "
+      "w.key AS its_key, t.text AS its_target, d.key AS its_device, w.key=?1 AS own, "
+      "(d.key=?3) * (1 + (t.text=?2)) AS near FROM experience e "
       "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
       "JOIN devices d ON d.id=e.device "
       "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?4 "
       "AND NOT (w.key=?1 AND t.text=?2 AND d.key=?3) "
-      "ORDER BY near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
+      "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
       "JOIN experience e USING(workload, target, device) "
-      "ORDER BY near DESC, e.made_ns DESC, its_key, its_target, its_device");
+      "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
   rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
   std::vector<Experience> found;
   while (rows.Step()) {

@@ -102,7 +102,8 @@ class Writer {
                "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
                "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
                "measured=excluded.measured, version=excluded.version "
-               "WHERE excluded.version<>version OR excluded.measured>=measured")
+               "WHERE excluded.version>version "
+               "OR excluded.measured>=measured+(excluded.version<version)")
         .Bind(*target, *device, change.made_unix_ns, Blob{change.experience.samples()},
               change.experience.measured(), change.experience.version(), change.workload.key)
         .Run();

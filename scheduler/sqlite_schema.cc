@@ -10,7 +10,8 @@ namespace {
 
 // Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
 // the Unix epoch.
-constexpr std::array<const char*, 4> kMigrations = {R"sql(
+constexpr std::array<const char*, kSchemaVersion> kMigrations = {
+    R"sql(
 CREATE TABLE workloads(
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
 CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
@@ -56,13 +57,13 @@ CREATE INDEX stages_open ON stages(attempt) WHERE end_ns = 0;
 CREATE TABLE fences(
   worker TEXT NOT NULL, slot TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY(worker, slot)) WITHOUT ROWID;
 )sql",
-                                                    // The fastest record of a workload, without
-                                                    // reading the others.
-                                                    R"sql(
+    // The fastest record of a workload, without
+    // reading the others.
+    R"sql(
 CREATE INDEX records_best ON records(workload, target, device, outcome, median_ns);
 )sql",
-                                                    // What searches predicted, learned, and taught.
-                                                    R"sql(
+    // What searches predicted, learned, and taught.
+    R"sql(
 ALTER TABLE candidates ADD COLUMN predicted REAL;  -- null: there was no model
 ALTER TABLE candidates ADD COLUMN predicted_from INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN report BLOB NOT NULL DEFAULT x'';
@@ -72,33 +73,32 @@ CREATE TABLE experience(
   PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
 CREATE INDEX experience_latest ON experience(target, device, made_ns);
 )sql",
-                                                    // Of how many measurements it is.
-                                                    R"sql(
+    // Of how many measurements it is.
+    R"sql(
 ALTER TABLE experience ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 }  // namespace
 
-absl::Status Migrate(sqlite3* db) {
+absl::Status Migrate(sqlite3* db, int version) {
   if (absl::Status begun = Execute(db, "BEGIN IMMEDIATE"); !begun.ok()) return begun;
-  int64_t version = 0;
+  int64_t found = 0;
   {
     Statement query(db, "PRAGMA user_version");
-    if (query.Step()) version = query.Int(0);
+    if (query.Step()) found = query.Int(0);
     if (!query.status().ok()) return query.status();
   }
   absl::Status status;
-  if (version > static_cast<int64_t>(kMigrations.size())) {
-    status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", version,
-                                                        ", this program knows ", kMigrations.size(),
+  if (found > version) {
+    status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,
+                                                        ", this program knows ", version,
                                                         ": use the newer program"));
   }
-  for (size_t i = static_cast<size_t>(version); status.ok() && i < kMigrations.size(); ++i) {
-    status = Execute(db, kMigrations[i]);
+  for (int64_t i = found; status.ok() && i < version; ++i) {
+    status = Execute(db, kMigrations[static_cast<size_t>(i)]);
   }
-  if (status.ok())
-    status = Execute(db, absl::StrCat("PRAGMA user_version=", kMigrations.size()).c_str());
+  if (status.ok()) status = Execute(db, absl::StrCat("PRAGMA user_version=", version).c_str());
   if (!status.ok()) {
     (void)Execute(db, "ROLLBACK");
     return status;

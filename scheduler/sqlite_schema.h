@@ -8,7 +8,10 @@ struct sqlite3;
 
 namespace heddle::scheduler {
 
-// Runs what is missing, in one transaction. FailedPrecondition for a database of a newer version.
-absl::Status Migrate(sqlite3* db);
+inline constexpr int kSchemaVersion = 4;
+
+// Runs what is missing up to that version, in one transaction. FailedPrecondition for a database of
+// a newer version.
+absl::Status Migrate(sqlite3* db, int version = kSchemaVersion);
 
 }  // namespace heddle::scheduler

@@ -1,4 +1,7 @@
 // What searches predicted, learned and taught, in both record stores.
+#include <sqlite3.h>
+
+#include "scheduler/sqlite_schema.h"
 #include "tests/scheduler/record_store_fixture.h"
 
 namespace heddle::scheduler {
@@ -63,6 +66,10 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   EXPECT_EQ(store_->OthersExperience({Key(0), "t", "dev"}, 9)->front().learned.measured(), 5);
   ASSERT_TRUE(Apply({learned(2, "t", "another form of two", 4, 2)}).ok());
   EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "the old one is no use";
+  ASSERT_TRUE(Apply({learned(2, "t", "the old form", 4, 1)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "of an older worker";
+  ASSERT_TRUE(Apply({learned(2, "t", "the old form, longer", 6, 1)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("the old form, longer", "one")) << "it learned more";
   ASSERT_TRUE(Apply({PutTask{MakeTask(1, 1)}}).ok());
   EXPECT_EQ((*store_->Report(1, 1))->samples(), 7) << "a task that changes keeps its report";
   EXPECT_FALSE(store_->Report(1, 8)->has_value());
@@ -89,8 +96,69 @@ TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
     for (const Experience& other : found.value()) samples.push_back(other.learned.samples());
     return samples;
   };
-  EXPECT_THAT(others(9), ElementsAre("same", "two", "itself with two", "another device"));
-  EXPECT_THAT(others(2), ElementsAre("same", "two"));
+  EXPECT_THAT(others(9), ElementsAre("itself with two", "same", "two", "another device"));
+  EXPECT_THAT(others(2), ElementsAre("itself with two", "same"));
+}
+
+// A network has more other tasks than a search is told.
+TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
+  AddJob(1, 8, 0);
+  const auto learned = [](int task, const std::string& target, const std::string& device,
+                          const std::string& samples, int64_t at) {
+    PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
+    put.experience.set_samples(samples);
+    return put;
+  };
+  Batch batch = {learned(0, "t", "dev2", "elsewhere", 1),
+                 learned(0, "t -threads=2", "dev", "two", 2),
+                 learned(0, "t -threads=4", "dev", "four", 3)};
+  for (int task = 1; task < 8; ++task) batch.push_back(learned(task, "t", "dev", "other", 10));
+  ASSERT_TRUE(Apply(batch).ok());
+  std::vector<std::string> told;
+  const auto found = store_->OthersExperience({Key(0), "t", "dev"}, 5);
+  for (const Experience& e : found.value()) told.push_back(e.learned.samples());
+  EXPECT_THAT(told, ElementsAre("four", "two", "elsewhere", "other", "other"));
+}
+
+// Its rows say neither of how many measurements they are nor of which version.
+TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsExperience) {
+  const std::string path = TempDirectory() + "/old.db";
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_TRUE(Migrate(db, 3).ok());
+  const std::string rows =
+      absl::StrCat("INSERT INTO workloads VALUES(1,'", Key(1),
+                   "','workload 1','conv',1);"
+                   "INSERT INTO workloads VALUES(2,'",
+                   Key(2),
+                   "','workload 2','conv',1);"
+                   "INSERT INTO targets VALUES(1,'t'); INSERT INTO devices VALUES(1,'dev');"
+                   "INSERT INTO experience VALUES(1,1,1,7,x'6f6e65'); INSERT INTO experience "
+                   "VALUES(2,1,1,8,x'74776f');");
+  ASSERT_EQ(sqlite3_exec(db, rows.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  RecordStore& store = **opened;
+  const auto others = [&] {
+    std::vector<std::string> found;
+    const auto experiences = store.OthersExperience({Key(0), "t", "dev"}, 9);
+    for (const Experience& e : experiences.value()) {
+      found.push_back(
+          absl::StrCat(e.learned.samples(), " ", e.learned.measured(), " ", e.learned.version()));
+    }
+    return found;
+  };
+  EXPECT_THAT(others(), ElementsAre("two 0 0", "one 0 0"));
+  Batch batch = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 1)}};
+  PutLearned put{1, 1, {}, {Key(1), "t", "dev"}, {}, 9};
+  put.experience.set_samples("newer");
+  put.experience.set_measured(16);
+  put.experience.set_version(1);
+  batch.push_back(put);
+  const auto applied = store.Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok());
+  EXPECT_THAT(others(), ElementsAre("newer 16 1", "two 0 0"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LearnedTest, kStores, StoreName);
