@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <numeric>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -45,6 +47,12 @@ std::vector<float> SeenOf(const ReplayProblem& problem, size_t row,
 bool OneTask(const ReplayProblem& a, const ReplayProblem& b) {
   const ReplayHeader &x = a.table().header, &y = b.table().header;
   return x.workload == y.workload && ir::ToText(x.target.target) == ir::ToText(y.target.target);
+}
+
+// How much a sample of another table counts, as in scheduler/stage_orders.cc.
+float WeightOf(const ReplayHeader& source, const ReplayHeader& target) {
+  if (source.device_key != target.device_key) return 0.25f;
+  return ir::ToText(source.target.target) == ir::ToText(target.target.target) ? 1 : 0.5f;
 }
 
 // The first `n` of the rows as samples of one group.
@@ -134,9 +142,12 @@ std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
   auto others = std::make_shared<cost_model::OtherTasks>();
   for (size_t p = 0; p < sources.size(); ++p) {
     if (OneTask(*sources[p], target)) continue;
+    const size_t before = others->size();
     AddSamples(*sources[p], Shuffled(*sources[p], seed), static_cast<size_t>(each),
                static_cast<int>(p) + 1, cost_model::kScoreLevels, *cost_model::ColumnsWithout({}),
                relative, *others);
+    const float weight = WeightOf(sources[p]->table().header, target.table().header);
+    for (size_t i = before; i < others->size(); ++i) (*others)[i].weight = weight;
   }
   return others;
 }
@@ -198,9 +209,13 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload, const ir::Tar
   HEDDLE_ASSIGN_OR_RETURN(cost_model::Task task, cost_model::MakeTask(workload, target));
   cost_model::CandidateSpace points(std::move(task), 1);
   schedule::Rng rng = points.NextRng();
+  std::unordered_set<uint64_t> feasible;
   const absl::Time extracting = absl::Now();
-  for (int i = 0; i < kPoints; ++i) points.Evaluate(points.space().Random(rng));
-  time.candidates_per_s = points.fresh_evaluations() / SecondsSince(extracting);
+  for (int i = 0; i < kPoints; ++i) {
+    const cost_model::Evaluated* found = points.Evaluate(points.space().Random(rng));
+    if (found != nullptr) feasible.insert(found->hash);
+  }
+  time.candidates_per_s = static_cast<double>(feasible.size()) / SecondsSince(extracting);
   // Times that depend on the program as real ones do, with some noise.
   const auto measure = [&](const std::vector<cost_model::Candidate>& candidates)
       -> absl::StatusOr<std::vector<cost_model::Result>> {
@@ -218,18 +233,29 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload, const ir::Tar
   const auto random = cost_model::MakeRandomSearch(std::move(task), 1);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Candidate> known, random->Propose(records));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Result> results, measure(known));
-  HEDDLE_ASSIGN_OR_RETURN(task, cost_model::MakeTask(workload, target));
-  const auto search = cost_model::MakeModelSearch(std::move(task), method, 1);
-  HEDDLE_RETURN_IF_ERROR(search->Update(results));
+  // As worker/stages_search.cc runs them, the way of the state's bytes left out.
+  std::string state;
+  const auto stage =
+      [&](const std::function<absl::Status(cost_model::Search&)>& work) -> absl::StatusOr<double> {
+    const absl::Time begin = absl::Now();
+    HEDDLE_ASSIGN_OR_RETURN(cost_model::Task own, cost_model::MakeTask(workload, target));
+    const auto search = cost_model::MakeModelSearch(std::move(own), method, 1);
+    if (!state.empty()) HEDDLE_RETURN_IF_ERROR(search->Restore(state));
+    HEDDLE_RETURN_IF_ERROR(work(*search));
+    state = search->Save();
+    return SecondsSince(begin);
+  };
+  const auto learn = [&](cost_model::Search& search) { return search.Update(results); };
+  const auto ask = [&](cost_model::Search& search) -> absl::Status {
+    HEDDLE_ASSIGN_OR_RETURN(known, search.Propose(batch));
+    return absl::OkStatus();
+  };
+  HEDDLE_RETURN_IF_ERROR(stage(learn).status());
   std::vector<double> propose, update;
   for (int i = 0; i < kBatches; ++i) {
-    const absl::Time proposing = absl::Now();
-    HEDDLE_ASSIGN_OR_RETURN(known, search->Propose(batch));
-    propose.push_back(SecondsSince(proposing));
+    HEDDLE_ASSIGN_OR_RETURN(propose.emplace_back(), stage(ask));
     HEDDLE_ASSIGN_OR_RETURN(results, measure(known));
-    const absl::Time updating = absl::Now();
-    HEDDLE_RETURN_IF_ERROR(search->Update(results));
-    update.push_back(SecondsSince(updating));
+    HEDDLE_ASSIGN_OR_RETURN(update.emplace_back(), stage(learn));
   }
   std::sort(propose.begin(), propose.end());
   std::sort(update.begin(), update.end());

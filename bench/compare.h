@@ -37,8 +37,9 @@ struct SearchRun {
   double update_s = 0;
 };
 
-// `each` records of each of the tables, drawn by the seed; none of tables of the target's own
-// workload and target, which would tell it what it is to find.
+// `each` records of each of the tables, drawn by the seed and weighed as the service weighs those
+// of another number of threads; none of tables of the target's own workload and target, which would
+// tell it what it is to find.
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
     int each, uint64_t seed, bool relative = true);
@@ -47,9 +48,13 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
 
 // What the search itself costs, on the real space of a workload and one thread.
 struct SearchTime {
-  double propose_s = 0;  // medians of batches
+  // Medians over batches, of what a stage of the service does: it makes the search anew, restores
+  // its state, proposes or learns, and saves the state.
+  double propose_s = 0;
   double update_s = 0;
-  double candidates_per_s = 0;  // of random points: expanded, replayed, their features extracted
+  // Different feasible candidates of random points: expanded, replayed, their features extracted.
+  // The time of points that turn out infeasible, or as candidates that were seen, is in it.
+  double candidates_per_s = 0;
 };
 // With `records` samples of made-up times and batches of `batch`.
 absl::StatusOr<SearchTime> TimeSearch(const std::string& workload, const ir::TargetInfo& target,

@@ -18,6 +18,7 @@ import sys
 import operators
 import records
 import report
+from search_plot import plot
 from side import Side, SideError
 
 OURS, PUBLISHED = "annealing", "published"
@@ -25,9 +26,13 @@ PLAIN = ("random", "genetic")  # without a model; also run with twice the trials
 METHODS = (OURS, PUBLISHED, *PLAIN)
 POINTS = (50, 100, 200, 400, 800)
 # Ours with one part changed: what each is worth.
-PARTS = (OURS, "annealing:cold_start=0", "annealing:cold_start=0.5", "annealing:without=estimate")
+PARTS = (OURS, "annealing:beside=0", "annealing:beside_steps=1", "annealing:drafts=8", "annealing:drafts=128", "annealing:cold_start=0")
+PARTS += ("annealing:cold_start=0.5", "annealing:without=estimate", "annealing:smallest=8", "annealing:beside=0:smallest=8")
 PARTS += ("regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
-PARTS += ("annealing:epsilon=0", "annealing:smallest=8", "annealing:elites=0", "evolutionary")
+PARTS += ("annealing:epsilon=0", "annealing:elites=0", "evolutionary", "attention")
+# Models of all the other operators.
+RANKED = (OURS, "annealing:rounds=100", "annealing:depth=5", "annealing:relative=0", "annealing:with=relation", "attention")
+RANKED_RECORDS = 4096
 TIMED = (*(f"C{n}" for n in range(1, 13)), "D5", "128x768x768")
 LIVE = ("C2", "C9", "D5", "128x768x768")
 SOURCES = tuple(f"C{n}" for n in range(1, 7))
@@ -139,45 +144,6 @@ def print_group(title, names, of, rows):
         print(f"to 95 % of the best known {OURS} needs {ratio:.2f} of the trials of the published method (geometric mean)")
 
 
-COLOURS = ("#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#999999", "#000000")
-
-
-def plot(rows, path):
-    """A panel for each operator: mean curves, bands from the worst to the best seed."""
-    names = list(dict.fromkeys(row["name"] for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    width, height, across = 300, 200, 4
-    parts = []
-    for k, method in enumerate(methods):
-        colour = COLOURS[k % len(COLOURS)]
-        parts.append(f'<rect x="{20 + 130 * k}" y="10" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{36 + 130 * k}" y="20" font-size="12">{method}</text>')
-    for n, name in enumerate(names):
-        left, top = 40 + n % across * (width + 40), 50 + n // across * (height + 50)
-        own = [row for row in rows if row["name"] == name]
-        trials = len(own[0]["curve"])
-        floor = min(row["curve"][min(15, trials - 1)] for row in own)
-
-        def at(t, value):
-            x = left + width * t / trials
-            return f"{x:.1f},{top + height * (1 - max(value - floor, 0) / max(1 - floor, 1e-9)):.1f}"
-
-        parts.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#cccccc"/>')
-        parts.append(f'<text x="{left}" y="{top - 6}" font-size="13">{name}: {100 * floor:.0f} to 100 % of the best known, {trials} trials</text>')
-        steps = range(0, trials, max(1, trials // 200))
-        for row in own:
-            colour = COLOURS[methods.index(row["method"]) % len(COLOURS)]
-            band = [at(t, row["high"][t]) for t in steps] + [at(t, row["low"][t]) for t in reversed(steps)]
-            parts.append(f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.08"/>')
-            line = " ".join(at(t, row["curve"][t]) for t in steps)
-            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-    rows_of_panels = (len(names) + across - 1) // across
-    size = f'width="{60 + across * (width + 40)}" height="{60 + rows_of_panels * (height + 50)}"'
-    with open(path, "w") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">\n')
-        file.write('<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
-
-
 def run_lines(argv):
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -218,9 +184,9 @@ def collect(args, program):
 
 def ablate(args, result, program):
     """How well models rank what they were not fitted to, with and without each group of features."""
-    lines = run_lines([program, "rank", *find_tables(args), "--seeds", str(args.seeds or DEFAULT_SEEDS)])
-    result.rows += [{"threads": 1, "name": line["operator"], "disturbed": False, **line} for line in lines]
-    result._save()
+    tables = find_tables(args)
+    argv = [program, "rank", *tables]
+    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     sizes = sorted({line["records"] for line in lines})
     for across in sorted({line["across"] for line in lines}):
         print("fitted to the other operators" if across else "fitted to the operator itself, judged by candidates it has not seen")
@@ -232,6 +198,18 @@ def ablate(args, result, program):
                 pairs, recall = (100 * statistics.fmean(line[what] for line in own) for what in ("pairs", "recall"))
                 cells += f"{f'{pairs:.1f} / {recall:.1f}':>22}"
             print(f"{model:<24}{cells}")
+    if len(tables) > 1:
+        argv += ["--methods", ",".join(RANKED), "--records", str(RANKED_RECORDS), "--sources", ",".join(tables), "--seeds", "1"]
+        ranked = run_lines(argv)
+        lines += ranked
+        print(f"\nfitted to {RANKED_RECORDS} records of the other operators, one seed; candidates: in the model's order until one has 95 % of the best speed")
+        print(f"{'model':<26}{'candidates':>11}{'pairs, %':>10}")
+        for model in RANKED:
+            own = [line for line in ranked if line["model"] == model]
+            first = statistics.geometric_mean(line["first"] for line in own)
+            print(f"{model:<26}{first:>11.1f}{100 * statistics.fmean(line['pairs'] for line in own):>10.1f}")
+    result.rows += [{"threads": 1, "name": line["operator"], "disturbed": False, **line} for line in lines]
+    result._save()
 
 
 def trials_of(tables):
@@ -249,24 +227,32 @@ def judge_parts(args, result, program):
     trials = args.trials or trials_of(tables)
     argv = [program, "compare", *tables, "--methods", ",".join(PARTS), "--trials", str(trials), "--seeds", seeds]
     lines = run_lines(argv)
-    areas = {}  # of each part and operator, over the seeds
+    areas, curves = {}, {}  # of each part and operator, over the seeds
     for line in lines:
         curve = mean_curve([line], trials)
         areas.setdefault(line["method"], {}).setdefault(line["operator"], []).append(statistics.fmean(curve))
+        curves.setdefault((line["method"], line["operator"]), []).append(line)
     names = list(areas[OURS])
-    print(f"\narea under the curve of {trials} trials, %, the mean of {seeds} seeds; better, worse: operators beyond the seeds' standard error")
-    print(f"{'part changed':<26}{'mean':>8}{'change':>8}{'better':>8}{'worse':>8}")
+    print(f"\nruns of {trials} trials, {seeds} seeds: trials until the mean curve reaches 95 % of what {OURS} finds (geometric mean), area under it, %;")
+    print("better, worse: operators whose area is, beyond the seeds' standard error")
+    print(f"{'part changed':<31}{'trials':>8}{'area':>8}{'change':>8}{'better':>8}{'worse':>8}")
+    goals = {name: GOOD * mean_curve(curves[OURS, name], trials)[-1] for name in names}
     own = statistics.fmean(statistics.fmean(areas[OURS][name]) for name in names)
     for part in PARTS:
         mean = statistics.fmean(statistics.fmean(areas[part][name]) for name in names)
+        to = {name: trials_to(mean_curve(curves[part, name], trials), goals[name]) or trials for name in names}
         better = sum(margin(areas[part][name], areas[OURS][name]) > 0 for name in names)
         worse = sum(margin(areas[OURS][name], areas[part][name]) > 0 for name in names)
-        print(f"{part:<26}{100 * mean:>8.1f}{100 * (mean - own):>+8.1f}{better:>8}{worse:>8}")
-        result.rows += [{"name": name, "method": part, "threads": 1, "disturbed": False, "areas": areas[part][name]} for name in names]
+        needed = statistics.geometric_mean(to.values())
+        print(f"{part:<31}{needed:>8.1f}{100 * mean:>8.1f}{100 * (mean - own):>+8.1f}{better:>8}{worse:>8}")
+        for name in names:
+            result.rows.append({"name": name, "method": part, "threads": 1, "disturbed": False, "areas": areas[part][name], "trials_to": to[name]})
     result._save()
 
 
-KNOWING = (OURS + "+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
+KNOWING = (OURS + "+others", "annealing:hedge=0+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
+ASKED = 3  # times fewer trials, of those who know others
+GROUPS = (("C7, C8, C9", ("C7", "C8", "C9")), ("C7-C12", tuple(f"C{n}" for n in range(7, 13))), *operators.CLASSES[1:])
 
 
 def name_of(path):
@@ -301,28 +287,39 @@ def transfer_between(args, result, program, tables, sources):
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     threads = os.path.dirname(tables[0]).endswith("-2") and 2 or 1
     print(f"\nlearning from {', '.join(map(name_of, sources))}; with {threads} threads trials to {100 * GOOD:.0f} % of what {trials} from scratch find")
-    print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
-    ratios = {}
+    print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'no drafts':>11}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
+    rows = []
     for name in dict.fromkeys(line["operator"] for line in lines):
         curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *KNOWING)}
         goal = GOOD * curves[OURS][-1]
         to = {method: trials_to(curve, goal) or trials for method, curve in curves.items()}
-        end = curves[KNOWING[0]][-1] / curves[OURS][-1]
-        for method in KNOWING:
-            ratios.setdefault(method, {})[name] = to[OURS] / to[method]
-        print(f"{name:<16}{to[OURS]:>9}{to[KNOWING[0]]:>9}{to[OURS] / to[KNOWING[0]]:>7.1f}x{to[KNOWING[1]]:>15}{to[KNOWING[2]]:>10}{to[KNOWING[3]]:>7}{end:>8.3f}")
-        result.rows.append({"name": name, "method": "transfer", "threads": threads, "disturbed": False, "trials_to": to, "end": end})
+        ends = {method: curve[-1] / curves[OURS][-1] for method, curve in curves.items()}
+        rows.append({"name": name, "method": "transfer", "threads": threads, "disturbed": False, "trials_to": to, "ends": ends})
+        cells = "".join(f"{to[method]:>{width}}" for method, width in zip(KNOWING[1:], (11, 15, 10, 7)))
+        print(f"{name:<16}{to[OURS]:>9}{to[KNOWING[0]]:>9}{to[OURS] / to[KNOWING[0]]:>7.1f}x{cells}{ends[KNOWING[0]]:>8.3f}")
+    result.rows += rows
     result._save()
-    classes = [(title, [name for name in names if name in ratios[KNOWING[0]]]) for title, names in operators.CLASSES]
-    for title, names in classes:
-        for method in KNOWING if names else ():
-            mean = statistics.geometric_mean(ratios[method][name] for name in names)
-            print(f"{method}: {mean:.1f} times fewer trials for {title} (geometric mean of {len(names)})")
+    print_groups(rows, GROUPS if threads == 1 else [("one thread to two", [row["name"] for row in rows])])
+
+
+def print_groups(rows, groups):
+    """Geometric means of trials to 95 %, how many times fewer, and the worst end as a share of that from scratch."""
+    print(f"\n{'operators':<19}{'who knows others':<32}{'scratch':>8}{'knowing':>9}{'fewer':>8}{'worst end':>11}")
+    for title, names in groups:
+        own = [row for row in rows if row["name"] in names]
+        for method in KNOWING if own else ():
+            scratch, knowing = (statistics.geometric_mean(row["trials_to"][m] for row in own) for m in (OURS, method))
+            worst = min(row["ends"][method] for row in own)
+            print(f"{title:<19}{method:<32}{scratch:>8.1f}{knowing:>9.1f}{scratch / knowing:>7.1f}x{worst:>11.3f}")
+        if own:
+            fewer = statistics.geometric_mean(row["trials_to"][OURS] / row["trials_to"][KNOWING[0]] for row in own)
+            print(f"{title}: {'' if fewer >= ASKED else 'not '}{ASKED} times fewer trials")
 
 
 def time_search(args, result, program):
     lines = run_lines([program, "time", *(args.only or TIMED), "--methods", ",".join(args.methods or (OURS,))])
     print(f"{'operator':<15}{'method':<15}{'propose':>9}{'update':>9}{'both':>9}{'candidates/s':>14}   batches of 64 at 1000 records, one core")
+    print("with what a stage does besides: the search made, its state restored and saved; candidates: different and feasible ones of random points")
     for line in lines:
         both = line["propose_s"] + line["update_s"]
         seconds = "".join(f"{value:>7.2f} s" for value in (line["propose_s"], line["update_s"], both))

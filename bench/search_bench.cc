@@ -31,6 +31,7 @@
 #include "bench/workloads.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/experience.h"
 #include "cost_model/features.h"
 
 namespace heddle::bench {
@@ -94,7 +95,7 @@ struct CompareFlags {
   std::vector<std::string> tables;
   std::vector<std::string> methods;
   std::vector<std::string> sources;
-  int each = 700;  // a fit takes no more of six tables
+  int each = static_cast<int>(cost_model::kMaxExperience);  // what the service tells of a task
   int seeds = 5;
   int trials = 800;
   std::vector<int> records = {64, 256, 1024};

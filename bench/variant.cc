@@ -1,5 +1,6 @@
 #include "bench/variant.h"
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <vector>
@@ -15,31 +16,48 @@ namespace {
 
 using cost_model::Method;
 
-const std::map<std::string, std::function<void(Method&, double)>>& Fields() {
-  static const auto* const kFields =
-      new std::map<std::string, std::function<void(Method&, double)>>{
-          {"batch", [](Method& m, double v) { m.smallest_batch = m.largest_batch = int(v); }},
-          {"beside", [](Method& m, double v) { m.beside_default = v; }},
-          {"others_rounds", [](Method& m, double v) { m.others.rounds = int(v); }},
-          {"others_depth", [](Method& m, double v) { m.others.depth = int(v); }},
-          {"batch_share", [](Method& m, double v) { m.batch_share = v; }},
-          {"chains", [](Method& m, double v) { m.chains = size_t(v); }},
-          {"cold_start", [](Method& m, double v) { m.cold_start = v; }},
-          {"depth", [](Method& m, double v) { m.model.depth = int(v); }},
-          {"diversity", [](Method& m, double v) { m.diversity = v; }},
-          {"drafts", [](Method& m, double v) { m.drafts = int(v); }},
-          {"elites", [](Method& m, double v) { m.elites = size_t(v); }},
-          {"epsilon", [](Method& m, double v) { m.epsilon = v; }},
-          {"evaluations", [](Method& m, double v) { m.evaluations = int(v); }},
-          {"levels", [](Method& m, double v) { m.score_levels = int(v); }},
-          {"members", [](Method& m, double v) { m.model.members = int(v); }},
-          {"patience", [](Method& m, double v) { m.patience = int(v); }},
-          {"relative", [](Method& m, double v) { m.relative = v > 0; }},
-          {"rounds", [](Method& m, double v) { m.model.rounds = int(v); }},
-          {"shortlist", [](Method& m, double v) { m.shortlist = int(v); }},
-          {"smallest", [](Method& m, double v) { m.smallest_batch = int(v); }},
-          {"steps", [](Method& m, double v) { m.steps = int(v); }},
-      };
+struct Field {
+  std::function<void(Method&, double)> set;
+  double least = 0;
+  double most = 1e5;
+  bool whole = true;
+
+  bool Takes(double v) const { return v >= least && v <= most && (!whole || v == std::floor(v)); }
+};
+
+Field Share(double Method::*member) {
+  return {[=](Method& m, double v) { m.*member = v; }, 0, 1, false};
+}
+Field Count(int Method::*member, double least = 0) {
+  return {[=](Method& m, double v) { m.*member = int(v); }, least};
+}
+
+const std::map<std::string, Field>& Fields() {
+  static const auto* const kFields = new std::map<std::string, Field>{
+      {"batch", {[](Method& m, double v) { m.smallest_batch = m.largest_batch = int(v); }, 1}},
+      {"batch_share", Share(&Method::batch_share)},
+      {"beside", Share(&Method::beside_default)},
+      {"beside_steps", Count(&Method::beside_steps, 1)},
+      {"chains", {[](Method& m, double v) { m.chains = size_t(v); }, 1}},
+      {"cold_start", Share(&Method::cold_start)},
+      {"depth", {[](Method& m, double v) { m.model.depth = int(v); }, 1}},
+      {"diversity", {[](Method& m, double v) { m.diversity = v; }, 0, 1e5, false}},
+      {"drafts", Count(&Method::drafts, 1)},
+      {"elites", {[](Method& m, double v) { m.elites = size_t(v); }}},
+      {"epsilon", Share(&Method::epsilon)},
+      {"evaluations", Count(&Method::evaluations)},
+      {"hedge", Share(&Method::hedge)},
+      {"levels", Count(&Method::score_levels)},
+      {"members", {[](Method& m, double v) { m.model.members = int(v); }, 1}},
+      {"others_depth", {[](Method& m, double v) { m.others.depth = int(v); }, 1}},
+      {"others_rounds", {[](Method& m, double v) { m.others.rounds = int(v); }}},
+      {"patience", Count(&Method::patience)},
+      {"relative", {[](Method& m, double v) { m.relative = v > 0; }, 0, 1}},
+      {"rounds", {[](Method& m, double v) { m.model.rounds = int(v); }}},
+      {"shortlist", Count(&Method::shortlist, 1)},
+      {"smallest", Count(&Method::smallest_batch, 1)},
+      {"steps", Count(&Method::steps)},
+  };
   return *kFields;
 }
 
@@ -69,14 +87,19 @@ absl::StatusOr<Method> ParseVariant(const std::string& text) {
     }
     const auto field = Fields().find(pair[0]);
     double value = 0;
-    if (field == Fields().end() || pair.size() != 2 || !absl::SimpleAtod(pair[1], &value) ||
-        !(value >= 0 && value <= 1e5)) {
+    if (field == Fields().end() || pair.size() != 2 || !absl::SimpleAtod(pair[1], &value)) {
       std::string names = "with, without";
-      for (const auto& [name, set] : Fields()) absl::StrAppend(&names, ", ", name);
+      for (const auto& [name, known] : Fields()) absl::StrAppend(&names, ", ", name);
       return absl::InvalidArgumentError(
           absl::StrCat("'", parts[k], "' is no FIELD=NUMBER; the fields are ", names));
     }
-    field->second(method, value);
+    const Field& known = field->second;
+    if (!known.Takes(value)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", parts[k], "': ", pair[0], " is a ",
+                                                     known.whole ? "whole " : "", "number from ",
+                                                     known.least, " to ", known.most));
+    }
+    known.set(method, value);
   }
   return method;
 }

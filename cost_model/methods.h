@@ -53,9 +53,13 @@ struct Method {
   // so many random drafts. On CPUs: it knows no others.
   double cold_start = 0;
   int drafts = 32;
-  // Share of the drafts, and of the chains that begin beside nothing measured, that are mutations
-  // of the default schedule.
+  // Share of the drafts, and of the chains that begin beside nothing measured, that are one to
+  // beside_steps mutations of the default schedule.
   double beside_default = 0;
+  int beside_steps = 3;
+  // Share of drafts, times cold_start, in batches that only other tasks know about: they may
+  // mislead.
+  double hedge = 0.25;
   // Of the model that is fitted to samples of other tasks (transfer.h): once, so it may take
   // longer.
   ModelSpec others = {.rounds = 100};

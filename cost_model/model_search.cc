@@ -23,8 +23,6 @@ using schedule::Rng;
 
 constexpr size_t kReported = 16;   // features of a report
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
-constexpr double kHedge = 0.25;    // share of drafts in batches that only other tasks know about
-constexpr int kMaxSteps = 3;       // mutations between the default schedule and what is beside it
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
@@ -110,7 +108,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
-    const int drafts = model_->trained() ? 0 : Drafts(kHedge * missing);
+    const int drafts = model_->trained() ? 0 : Drafts(method_.hedge * missing);
     HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random - drafts, rng, out));
     ProposeByRoofline(drafts, rng, out);
   } else {
@@ -266,7 +264,8 @@ Point ModelSearch::Draft(Rng& rng) {
     return space.Random(rng);
   }
   Point point = space.Preferred();
-  for (int steps = std::uniform_int_distribution<int>(1, kMaxSteps)(rng); steps > 0; --steps) {
+  std::uniform_int_distribution<int> any(1, method_.beside_steps);
+  for (int steps = any(rng); steps > 0; --steps) {
     point = space.Mutate(point, rng);
   }
   return point;

@@ -186,6 +186,21 @@ class SearchTest(unittest.TestCase):
         self.assertLess(search.margin([0.7, 0.99], [0.6, 0.98]), 0)
         self.assertEqual(search.margin([1.0], [1.0]), 0)
 
+    def test_transfer_is_told_by_groups_with_the_worst_end(self):
+        def row(name, scratch, knowing, end):
+            ends = {method: 1.0 for method in search.KNOWING} | {search.KNOWING[0]: end}
+            return {"name": name, "trials_to": {search.OURS: scratch} | {method: knowing for method in search.KNOWING}, "ends": ends}
+
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            search.print_groups([row("C7", 8, 2, 1.01), row("C9", 32, 8, 0.95), row("D1", 6, 3, 1.0)], search.GROUPS)
+        lines = told.getvalue().splitlines()
+        (ours,) = [line.split() for line in lines if line.startswith("C7, C8, C9 ") and search.KNOWING[0] + " " in line]
+        self.assertEqual(ours[-4:], ["16.0", "4.0", "4.0x", "0.950"])
+        self.assertIn("C7, C8, C9: 3 times fewer trials", lines)
+        self.assertIn("D1-D9: not 3 times fewer trials", lines)
+        self.assertNotIn("matrix products", told.getvalue())
+
     def test_operators_whose_default_is_the_best_are_named(self):
         def rows(name, untuned):
             runs = [{"best": [0, 1.0], "untuned": untuned, "propose_s": 1, "update_s": 2}]

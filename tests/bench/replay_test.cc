@@ -274,7 +274,8 @@ TEST(ReplayProblem, KnowsTracesInAnyForm) {
 class EveryMethod : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod,
                          ::testing::Values("annealing", "evolutionary", "regression", "ensemble-ei",
-                                           "genetic", "grid", "random", "published"));
+                                           "ensemble-ucb", "attention", "genetic", "grid", "random",
+                                           "published"));
 
 TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
   const auto problem = ReplayProblem::Make(MakeTable(60));
@@ -305,12 +306,38 @@ TEST(Variant, ChangesAMethodByName) {
   EXPECT_EQ(variant->model.rounds, 7);
   EXPECT_EQ(variant->without, (std::vector<std::string>{"relation", "loop", "main"}));
   EXPECT_TRUE(ParseVariant("annealing:with=relation")->without.empty());
+  EXPECT_FALSE(ParseVariant("annealing:relative=0")->relative);
+  const auto beside = ParseVariant("annealing:beside=0.1:beside_steps=2:hedge=0.5");
+  ASSERT_TRUE(beside.ok()) << beside.status();
+  EXPECT_EQ(beside->beside_default, 0.1);
+  EXPECT_EQ(beside->beside_steps, 2);
+  EXPECT_EQ(beside->hedge, 0.5);
   EXPECT_EQ(variant->chains, cost_model::FindMethod("annealing")->chains);
   for (const char* wrong :
        {"magic", "annealing:magic=1", "annealing:diversity", "annealing:rounds=x",
-        "annealing:without=magic", "annealing:rounds=-1"}) {
+        "annealing:without=magic", "annealing:rounds=-1", "annealing:rounds=1.5",
+        "annealing:relative=2", "annealing:relative=0.5", "annealing:beside=1.1",
+        "annealing:beside_steps=0"}) {
     EXPECT_EQ(ParseVariant(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
+}
+
+// As the service does.
+TEST(Transfer, OthersOfAnotherTargetCountLess) {
+  std::vector<std::unique_ptr<ReplayProblem>> problems;
+  for (const int threads : {1, 2, 3}) {
+    ReplayTable table = MakeTable(20);
+    table.header.target.target.threads = threads;
+    if (threads == 3) table.header.device_key = "elsewhere";
+    problems.push_back(*ReplayProblem::Make(std::move(table)));
+  }
+  ReplayTable other = MakeTable(20, 128);
+  other.header.target.target.threads = 1;
+  problems.push_back(*ReplayProblem::Make(std::move(other)));
+  std::map<int, float> weights;
+  for (const auto& sample : *TakeOthers(problems, *problems[0], 5, 1))
+    weights[sample.group] = sample.weight;
+  EXPECT_EQ(weights, (std::map<int, float>{{2, 0.5f}, {3, 0.25f}, {4, 1.0f}}));
 }
 
 // What other tasks know saves trials; what misleads is switched off.
