@@ -22,10 +22,11 @@ namespace {
 constexpr std::string_view kMagic = "HDLMODEL";
 constexpr uint32_t kVersion = 2;
 
-constexpr float kBase = 0.5f;  // XGBoost's prediction without any tree
+constexpr float kBase = 0.5f;  // the prediction without any tree
 
-constexpr std::array<std::pair<const char*, const char*>, 8> kParameters = {{
-    {"nthread", "1"},  // threads would spin under contention, and change the result
+constexpr std::array<std::pair<const char*, const char*>, 9> kParameters = {{
+    {"base_score", "0.5"},  // kBase; some versions would estimate one
+    {"nthread", "1"},       // threads would spin under contention, and change the result
     {"tree_method", "hist"},
     {"max_bin", "64"},
     {"eta", "0.3"},
