@@ -32,9 +32,12 @@ ir::Stmt PlaceAllocs(const ir::Stmt& s, const Allocations& allocs);
 // may where each element is touched by one of them, which the interpreter checks.
 absl::Status CheckIndependent(const ir::Stmt& loop, ir::LoopKind kind);
 
-// CheckIndependent for every parallel, vectorized and GPU loop that is no node of `before`, which
-// was checked, and their nesting: nothing parallel or vectorized inside a vectorized loop, nothing
-// parallel inside a parallel one.
+// CheckIndependent for every parallel, vectorized and GPU loop that is no node of `before`, and
+// their nesting: nothing parallel or vectorized inside a vectorized loop, nothing parallel inside a
+// parallel one. What is a node of `before` was found independent when its kind was set or its
+// blocks moved; since then steps that do not ask again (split and fuse inside of it, reorder of
+// serial loops) may have made it anew. That leaves its iterations what they were, also where
+// CheckIndependent, which reckons with no guards, could not tell any more.
 absl::Status CheckConcurrency(const ir::Stmt& root, const ir::Stmt& before);
 // The same where all that changed is the kind of one loop: on kinds of other loops independence
 // does not depend.
