@@ -22,7 +22,8 @@ constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little 
 // Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
-// A search takes 1024 samples of others: some of each of so many tasks, the latest to learn.
+// Tasks whose experience a search is told of: 128 samples each are as many as it takes
+// (cost_model/transfer.h).
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
 
@@ -31,19 +32,19 @@ double WeightOf(Kinship kinship) {
   return kinship == Kinship::kSame ? 1 : kinship == Kinship::kDevice ? 0.5 : 0.25;
 }
 
-// A search that begins learns from what the database holds, if the job wants that: what was learned
-// last is not on disk yet.
+// A search that begins, or whose state the worker refuses, learns from what the database holds, if
+// the job wants that: what was learned last is not on disk yet.
 void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook::TaskData& task,
                 const std::string& device_key, RecordStore* store, StageOrder* order,
                 v1::SearchSpec* search) {
   search->set_workload(task.info.workload());
   search->set_strategy(job.row.job.spec().strategy());
   search->set_seed(job.row.job.spec().seed());
-  if (!task.search_state.empty() || job.row.job.spec().no_transfer()) return;
+  if (job.row.job.spec().no_transfer()) return;
   const WorkloadId id{task.info.key(), job.row.job.spec().target(), device_key};
   std::vector<Experience> others = book.LatestExperience(id);
   const absl::StatusOr<std::vector<Experience>> stored = store->OthersExperience(id, kMaxOthers);
-  if (!stored.ok()) {
+  if (!stored.ok() && task.search_state.empty()) {
     order->warnings.push_back(absl::StrCat(
         "task ", task.info.label(),
         " begins without what other tasks learned before: ", stored.status().message()));
@@ -59,7 +60,7 @@ void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook:
     }
   }
   std::stable_sort(others.begin(), others.end(), [&](const Experience& a, const Experience& b) {
-    return KinshipOf(a.workload, id) > KinshipOf(b.workload, id);
+    return Nearer(a.workload, b.workload, id);
   });
   size_t bytes = 0;
   for (Experience& experience : others) {

@@ -15,13 +15,17 @@
 namespace heddle::worker {
 namespace {
 
+// One that begins learns from other tasks; in a state that is part of it.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageStart& start,
-                                                               const v1::SearchSpec& spec) {
+                                                               const v1::SearchSpec& spec,
+                                                               bool begins) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
   cost_model::SearchOptions options{.strategy = spec.strategy(), .seed = spec.seed()};
-  for (const v1::OtherExperience& other : spec.others())
-    options.others.push_back({other.samples(), other.weight()});
+  if (begins) {
+    for (const v1::OtherExperience& other : spec.others())
+      options.others.push_back({other.samples(), other.weight()});
+  }
   return cost_model::MakeSearch(spec.workload(), info, options);
 }
 
@@ -29,14 +33,15 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
 absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::StageStart& start,
                                                                  const v1::SearchSpec& spec,
                                                                  StageIo& io) {
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search, MakeSearch(start, spec));
   HEDDLE_ASSIGN_OR_RETURN(const std::optional<std::string> state, ReadChunks(io, "state"));
-  if (!state.has_value()) return search;
+  if (!state.has_value()) return MakeSearch(start, spec, /*begins=*/true);
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
+                          MakeSearch(start, spec, /*begins=*/false));
   const absl::Status restored = search->Restore(*state);
   if (restored.ok()) return search;
   if (!absl::IsDataLoss(restored)) return restored;
   io.Warn(absl::StrCat("the search starts afresh: ", restored.message()));
-  return MakeSearch(start, spec);
+  return MakeSearch(start, spec, /*begins=*/true);
 }
 
 v1::SearchReport ToProto(const cost_model::SearchReport& report) {

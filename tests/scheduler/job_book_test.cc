@@ -179,7 +179,7 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
   EXPECT_THAT(Others(1), ElementsAre());
   Learn("newest of a");
   EXPECT_THAT(Others(1), ElementsAre("newest of a, 1"));
-  EXPECT_THAT(Others(0), ElementsAre()) << "it has a state, and knows its own";
+  EXPECT_THAT(Others(0), ElementsAre()) << "nothing of its own";
   Batch stored;
   for (const char* key : {"a", "c"}) {
     TaskRow row;
@@ -193,21 +193,26 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
   }
   ASSERT_TRUE(store_->Apply({stored}).ok());
   EXPECT_THAT(Others(1), ElementsAre("newest of a, 1", "older of c, 1")) << "of each the newest";
+  EXPECT_THAT(Others(0), ElementsAre("older of c, 1")) << "should its state be refused";
   const Batch longer = {PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1}};
   ASSERT_TRUE(store_->Apply({longer}).ok());
   EXPECT_THAT(Others(1), ElementsAre("long of a, 1", "older of c, 1")) << "unless that was shorter";
   const std::string more_threads = absl::StrCat(kTarget, " -threads=2");
-  const auto learned = [&](const std::string& target, const std::string& device,
-                           const std::string& samples) {
-    return PutLearned{1, 'c', {}, {"c", target, device}, Of(samples, 1), 9};
+  const auto learned = [&](const std::string& key, const std::string& target,
+                           const std::string& device, const std::string& samples) {
+    return PutLearned{1, 'c', {}, {key, target, device}, Of(samples, 1), 9};
   };
-  const Batch farther = {learned(kTarget, "another key", "far"),
-                         learned(more_threads, "key", "c of two threads"),
-                         learned("cuda -arch=sm_90", "key", "of another world")};
+  const Batch farther = {learned("c", kTarget, "another key", "far"),
+                         learned("c", more_threads, "key", "c of two threads"),
+                         learned("c", "cuda -arch=sm_90", "key", "of another world")};
   ASSERT_TRUE(store_->Apply({farther}).ok());
   EXPECT_THAT(Others(1),
               ElementsAre("long of a, 1", "older of c, 1", "c of two threads, 0.5", "far, 0.25"))
       << "what is farther counts less";
+  ASSERT_TRUE(store_->Apply({{learned("a", more_threads, "key", "two threads")}}).ok());
+  EXPECT_THAT(Others(0), ElementsAre("two threads, 0.5", "older of c, 1", "c of two threads, 0.5",
+                                     "far, 0.25"))
+      << "what it learned itself comes first";
 }
 
 }  // namespace

@@ -241,6 +241,13 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
     EXPECT_EQ(candidate.prediction().samples(), 0);
   }
 
+  // So has one whose state is refused.
+  FakeIo damaged;
+  damaged.Feed("state", "no state at all");
+  ASSERT_EQ(RunStage(begin, damaged), absl::OkStatus());
+  EXPECT_THAT(damaged.warnings, ::testing::ElementsAre(HasSubstr("starts afresh")));
+  EXPECT_TRUE(damaged.events[0].candidates().candidates(1).has_prediction());
+
   for (const v1::Candidate& candidate : list.candidates())
     EXPECT_FALSE(candidate.has_prediction()) << "nothing was known when it was proposed";
 
