@@ -134,6 +134,8 @@ class Bench {
                    left_out[0].get<std::string>().c_str());
     std::fprintf(stderr, "\n");
     report_.fields()["conformance"] = {{"right", right}, {"failed", wrong}, {"left_out", left_out}};
+    if (right == 0 && wrong.empty())
+      return absl::DeadlineExceededError("no time was left for any check: give more --minutes");
     if (wrong.empty()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat(
         wrong.size(), " of ", right + wrong.size(), " checks failed; the first: ",

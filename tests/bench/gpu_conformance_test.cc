@@ -99,6 +99,9 @@ TEST_F(GpuConformance, WhatThereIsNoTimeForIsLeftOut) {
 }
 
 TEST_F(GpuConformance, AModelOnTheGpuThatIsAskedFor) {
+  std::string code = std::filesystem::temp_directory_path() / "heddle-code-XXXXXX";
+  ASSERT_NE(mkdtemp(code.data()), nullptr);
+  setenv("HEDDLE_CODE_CACHE", code.c_str(), 1);  // compiled once
   const auto times = TimeModel("mlp", Sm90(), "cuda:0", {});
   ASSERT_TRUE(times.ok()) << times.status();
   EXPECT_LE(times->relative_error, times->tolerance);
@@ -112,6 +115,8 @@ TEST_F(GpuConformance, AModelOnTheGpuThatIsAskedFor) {
   const auto wrong = TimeModel("mlp", Sm90(), "cuda:0", {});
   ASSERT_TRUE(wrong.ok()) << wrong.status();
   EXPECT_GT(wrong->relative_error, wrong->tolerance);
+  unsetenv("HEDDLE_CODE_CACHE");
+  std::filesystem::remove_all(code);
 }
 
 // As it is after each step; and no half of it in its place.
