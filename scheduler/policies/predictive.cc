@@ -12,8 +12,7 @@
 //     stage is never interrupted, and would stand in its way.
 //     Then turns that have begun (see round_robin.cc), then jobs that would make everything end
 //     later if they waited longer (alone they take nearly as long as all that is left takes
-//     together, and cannot keep the slots busy by themselves), least slack first, or in turns where
-//     faults are common.
+//     together, and cannot keep the slots busy by themselves), least slack first.
 //  5. A profile stage is not started while its builds are so far behind that it would hold its
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
@@ -50,13 +49,13 @@ constexpr double kAmple = 10;
 constexpr double kGaps = 1.1;
 // Faults hold up a job that is alone, where others would go on: it takes longer by so many times
 // the share of slot seconds that builds and measurements had which ended with candidates
-// unanswered, up to so much. What must not wait then takes turns, as nobody knows whom the next
-// fault delays.
-constexpr double kTrouble = 20, kMostTrouble = 4;
+// unanswered, up to so much: what is taken for critical too early goes before shorter jobs, which
+// costs the mean completion.
+constexpr double kTrouble = 20, kMostTrouble = 0.5;
 // The share is that of about the latest kMemory seconds of each slot; kNoTrouble seconds of each
-// without a fault are taken to have gone before. Jobs are ranked anew when it has made so much of a
-// difference.
-constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 0.1;
+// without a fault are taken to have gone before. Jobs are ranked anew when they are taken to be by
+// so many times longer or shorter.
+constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 1.1;
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
@@ -90,10 +89,7 @@ class Predictive : public Policy {
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
     if (turn && group.urgency == kOrdinary) group.urgency = kCriticalPath;
     rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
-    if (group.urgency == kCriticalPath && alone_ > 1) {
-      rank.key[1] = work.device ? known.device_turn : known.cpu_turn;
-      if (!work.device) group.lane = group.path = 0;
-    } else if (group.urgency != kOrdinary) {
+    if (group.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
       if (!work.device) group.lane = group.path = 0;
     } else {
@@ -153,11 +149,6 @@ class Predictive : public Policy {
     PlannedJob& known = jobs_[job.id.value];
     ++known.live;
     if (work.kind == v1::STAGE_BUILD) ++builds_[job.lane];
-    if (work.device) {
-      known.device_turn = ++turns_;
-    } else if (!known.turn) {
-      known.cpu_turn = ++turns_;
-    }
     if (!work.device && work.task)
       known.turn = work.kind != v1::STAGE_BUILD ||
                    HasUnbuilt(job.tasks[static_cast<size_t>(work.task->value)]);
@@ -207,8 +198,8 @@ class Predictive : public Policy {
     if (worked_ + lost_ > kMemory * slots) worked_ /= 2, lost_ /= 2;
     const double share = lost_ / (worked_ + lost_ + kNoTrouble * slots);
     const double alone = 1 + std::min(kMostTrouble, kTrouble * share);
-    if (std::abs(alone - alone_) < kTroubleStep) return;
-    alone_ = alone;
+    if (alone < alone_ * kTroubleStep && alone > alone_ / kTroubleStep) return;
+    alone_ = alone < kTroubleStep ? 1 : alone;
     for (const auto& [id, job] : jobs_) {
       if (job.runs) stale_.push_back(JobId{id});
     }
@@ -353,7 +344,6 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
-  double turns_ = 0;              // begun
   double worked_ = 0, lost_ = 0;  // slot seconds: see kTrouble
   double alone_ = 1;              // by how much faults lengthen what a job takes that is alone
   DeadlineWatch deadlines_;       // of running jobs

@@ -150,5 +150,57 @@ TEST(PolicyTest, FaultsLetWhatWouldBeLeftAloneGoFirst) {
   }
 }
 
+// The same two jobs, and long quiet work after the hang: the larger one can wait again.
+TEST(PolicyTest, WhatFaultsToldIsForgotten) {
+  for (const bool quiet : {false, true}) {
+    absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    for (const auto& [id, trials] :
+         {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48), std::pair(4, 1)}) {
+      Job job;
+      job.id = JobId{id};
+      job.params = Params();
+      job.params.device_key = "key";
+      job.params.trials_per_task = trials;
+      job.params.batch = 16;
+      job.params.pipeline_depth = 1;
+      job.params.allocation = Allocation::kUniform;
+      job.phase = Tuning{};
+      job.paused = id != 1;
+      job.tasks.resize(1);
+      dispatcher.Restore(job);
+    }
+    StartStage latest{};
+    auto step = [&](const Event& event) {
+      for (const Decision& decision : dispatcher.Step(event, now)) {
+        if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
+      }
+    };
+    const FaultInfo fault = {v1::FAULT_INFRASTRUCTURE, "it broke"};
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+    ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+    now += absl::Seconds(60);
+    step(StageFinished{latest.attempt, fault, true, {}});
+    step(PauseRequested{JobId{1}, ""});
+    step(ResumeRequested{JobId{4}});
+    for (int i = 0; i < (quiet ? 50 : 0); ++i) {  // nobody is held up by candidates that broke
+      ASSERT_EQ(latest.job, JobId{4});
+      now += absl::Minutes(20);
+      step(StageFinished{latest.attempt, fault, true, {}});
+      now += absl::Minutes(1);
+      step(Tick{});
+    }
+    for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
+      step(PauseRequested{JobId{id}, ""});
+      step(ResumeRequested{JobId{id}});
+    }
+    ASSERT_EQ(latest.job, JobId{4});
+    step(StageFinished{latest.attempt, fault, true, {}});
+    EXPECT_EQ(latest.kind, v1::STAGE_PROPOSE);
+    EXPECT_EQ(latest.job, JobId{quiet ? 3 : 2});
+  }
+}
+
 }  // namespace
 }  // namespace heddle::scheduler
