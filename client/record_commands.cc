@@ -129,6 +129,13 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   if (!status.ok()) return Fail(status);
   if (Interrupted()) return kInterrupted;
   fmt::print(stderr, "{} records exported\n", count);
+  if (count >= kMostRecords && full.limit() > count) {
+    fmt::print(
+        stderr,
+        "warning: an export has at most {} records, the newest; where there are more, export "
+        "them in parts by --task, --target, --device or --job\n",
+        kMostRecords);
+  }
   return kDone;
 }
 

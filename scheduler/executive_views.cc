@@ -1,4 +1,6 @@
 // What the executive shows of jobs: which are to be shown anew after an event, and their snapshots.
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 
 #include "absl/synchronization/mutex.h"
@@ -87,6 +89,9 @@ void Executive::Publish(bool at_once) {
   absl::MutexLock lock(&view_mutex_);
   for (auto& [id, view] : views) {
     Snapshot& snapshot = snapshots_[id];
+    const bool same = snapshot.job != nullptr &&
+                      google::protobuf::util::MessageDifferencer::Equals(*snapshot.job, *view);
+    if (same) continue;
     ++snapshot.version;
     snapshot.job = std::move(view);
   }

@@ -20,7 +20,6 @@ struct PlannedJob {
   int64_t tenant = 0;
   int live = 0;                          // stages
   bool turn = false;                     // on the CPU, not over
-  double cpu_turn = 0, device_turn = 0;  // when the latest began: the number of that turn
   const Forecast::Load* load = nullptr;  // as long as it runs
   // Of jobs with a deadline.
   JobParams params;
