@@ -13,6 +13,11 @@ constexpr int kCap = 8;  // uniform shares; GradientCap
 
 int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known; }
 
+bool Wants(const Task& task) {
+  return std::holds_alternative<WantsPropose>(task.phase) ||
+         std::holds_alternative<Proposing>(task.phase);
+}
+
 bool Tunes(const Job& job) { return std::holds_alternative<Tuning>(job.phase); }
 
 bool Uniform(const Job& job) { return job.params.allocation == Allocation::kUniform; }
@@ -66,6 +71,8 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       seen.device_key = job.params.device_key;
       seen.known = task.known;
       seen.trials = task.trials;
+      seen.budget = task.budget;
+      seen.granted = !Uniform(job) && Wants(task);
       seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
                        std::holds_alternative<Proposing>(task.phase);
       before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
@@ -108,7 +115,13 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher,
   }
   for (const auto& [key, seen] : before_) {
     const Job& job = *dispatcher.FindJob(key.first);
-    const int known = job.tasks[static_cast<size_t>(key.second.value)].known;
+    const Task& task = job.tasks[static_cast<size_t>(key.second.value)];
+    const int known = task.known;
+    const int most = kCap * job.params.trials_per_task - Reused(job, task);
+    if (seen.granted && Wants(task) && job.stop.empty() && Tunes(job) &&
+        task.budget < std::min(seen.budget, most))
+      return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)),
+                          "lost what it was granted, ", seen.budget, " trials, now ", task.budget);
     if (!seen.what.empty() && !seen.device_key.empty() && known != seen.known)
       return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
                           " records, there are ", seen.known);

@@ -30,7 +30,8 @@ class BudgetCheck {
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
   struct Seen {
     std::string what, device_key;  // workload and target, empty: shared with nobody
-    int known = 0, trials = 0;
+    int known = 0, trials = 0, budget = 0;
+    bool granted = false;    // by the gradient, and not proposed yet
     bool measuring = false;  // a round is in flight, in a job that runs
   };
   static bool Shares(const Seen& a, const Seen& b);
