@@ -198,7 +198,7 @@ class WholeRoad(unittest.TestCase):
     def test_a_search_begins_with_what_others_learned(self):
         """Those of the first job, which had another target on this device."""
         def predicted(*flags):
-            job = self.h("submit", self.path / "mlp.onnx", "--no-winograd", "--trials", 2, "--batch", 2, "--force", *flags, check=0).stdout.strip()
+            job = self.h("submit", self.path / "mlp.onnx", "--no-winograd", "--trials", 2, "--batch", 2, "--allocation", "uniform", "--force", *flags, check=0).stdout.strip()
             self.h("wait", job, "--timeout", 120, check=0)
             told = json.loads(self.h("explain", job, 1, "--json", check=0).stdout)
             return [(batch["samples"], batch["trials"]) for batch in told["batches"] if batch["job"] == job]
