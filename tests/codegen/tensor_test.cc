@@ -1,15 +1,12 @@
 // Tensor cores: schedules that use them against the plain program, by the interpreter and by the
-// CUDA C++ that the back end writes, run on this CPU; what is refused; what the compiler makes of
-// them. 16-bit floats too.
+// CUDA C++ that the back end writes, run on this CPU; how exact they are; what the compiler makes
+// of them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <set>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -18,76 +15,18 @@
 #include "compiler/codegen/target_info.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/compile.h"
-#include "compiler/graph/fuse.h"
-#include "compiler/graph/ops.h"
-#include "compiler/ir/fold.h"
 #include "compiler/ir/simplify.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda_on_host.h"
 #include "tests/codegen/gpu_testing.h"
+#include "tests/codegen/tensor_programs.h"
 
 namespace heddle::testing {
 namespace {
 
 using ir::DType;
-
-struct Shape {
-  DType type = DType::kF16;  // of a and b
-  int64_t m = 32, n = 16, k = 32;
-  bool a_transposed = false, b_transposed = false;  // [k, m], [n, k]
-  bool half_result = false;
-};
-
-// y = max(a b + c, 0), summed in f32.
-ir::Program Product(const Shape& s) {
-  const std::string type(ir::Name(s.type));
-  const bool half = s.type != DType::kF32;
-  const std::string result = s.half_result ? type : "f32";
-  const auto single = [&](const std::string& load) { return half ? "f32(" + load + ")" : load; };
-  const std::string sum = "max((s[x2, z2] + c[z2]), 0.0)";
-  const std::string text = absl::StrCat(
-      "program p(a: ", type, "[", s.a_transposed ? s.k : s.m, ", ", s.a_transposed ? s.m : s.k,
-      "], b: ", type, "[", s.b_transposed ? s.n : s.k, ", ", s.b_transposed ? s.k : s.n,
-      "] const, c: f32[", s.n, "]) -> (y: ", result, "[", s.m, ", ", s.n, "]) {\n alloc s: f32[",
-      s.m, ", ", s.n, "] global {\n for i in ", s.m, " { for j in ", s.n, " { for r in ", s.k,
-      " { block dot(x < ", s.m, " spatial = i, z < ", s.n, " spatial = j, q < ", s.k,
-      " reduce = r) sum init 0.0 { s[x, z] = (", single(s.a_transposed ? "a[q, x]" : "a[x, q]"),
-      " * ", single(s.b_transposed ? "b[z, q]" : "b[q, z]"), ") } } } }\n for i2 in ", s.m,
-      " { for j2 in ", s.n, " { block add(x2 < ", s.m, " spatial = i2, z2 < ", s.n,
-      " spatial = j2) { y[x2, z2] = ", s.half_result ? type + "(" + sum + ")" : sum, " } } } } }");
-  auto program = ir::Parse(text);
-  EXPECT_TRUE(program.ok()) << program.status() << text;
-  EXPECT_TRUE(ir::Verify(*program).ok()) << ir::Verify(*program);
-  return *program;
-}
-
-// A convolution of one image with padding, channels last.
-struct Image {
-  DType type = DType::kF16;
-  int64_t size = 16, inputs = 16, outputs = 16, kernel = 3, stride = 1;
-};
-ir::Program Convolution(const Image& c) {
-  const std::vector<graph::TensorType> types = {
-      {c.type, {1, c.size, c.size, c.inputs}}, {c.type, {c.kernel, c.kernel, c.inputs, c.outputs}}};
-  const int64_t pad = c.kernel / 2;
-  const graph::Attrs attrs = {{"layout", std::string("channels_last")},
-                              {"strides", std::vector<int64_t>{c.stride, c.stride}},
-                              {"pads", std::vector<int64_t>{pad, pad, pad, pad}}};
-  graph::Graph graph;
-  graph.values = {{"x", types[0]},
-                  {"w", types[1]},
-                  {"y", graph::FindOp("conv2d")->infer(types, attrs).value()[0]}};
-  graph.inputs = {0};
-  graph.constants[1] = {types[1], nullptr};
-  graph.outputs = {2};
-  graph.nodes = {{"conv2d", "conv2d", {0, 1}, {2}, attrs}};
-  const auto fused = graph::Fuse(std::move(graph));
-  EXPECT_TRUE(fused.ok()) << fused.status();
-  return *ir::Parse(fused->groups[0].workload);
-}
 
 Shape DrawShape(schedule::Rng& rng) {
   const auto among = [&](std::initializer_list<int64_t> values) {
@@ -105,43 +44,11 @@ Shape DrawShape(schedule::Rng& rng) {
   return s;
 }
 
-ir::TargetInfo Tf32Target() {
-  return *codegen::DescribeTarget(*ir::ParseTarget("cuda -arch=sm_90 -tf32=on"));
-}
-
 // A point of the form with tensor cores.
 schedule::Point TensorPoint(const schedule::Space& space, schedule::Rng& rng) {
   schedule::Point point = space.Random(rng);
   while (point[0] == 0) point = space.Random(rng);
   return point;
-}
-
-bool HasTensorLoop(const ir::Program& program) {
-  return ir::Print(program).find(" tensor {") != std::string::npos;
-}
-
-// A program for tests that want one: the default schedule.
-ir::Program Default(const Shape& shape) {
-  const ir::Program naive = Product(shape);
-  const auto trace = schedule::DefaultTrace(naive, Tf32Target());
-  EXPECT_TRUE(trace.ok()) << trace.status();
-  auto lowered = LowerForGpu(naive, *trace);
-  EXPECT_TRUE(lowered.ok()) << lowered.status();
-  EXPECT_TRUE(HasTensorLoop(*lowered)) << ir::Print(*lowered);
-  return *lowered;
-}
-
-// Numbers that f16, bf16 and tf32 have not.
-std::vector<HostTensor> FineInputs(const ir::Program& program) {
-  std::vector<HostTensor> inputs = MakeInputs(program, 1);
-  uint32_t state = 1;
-  for (HostTensor& tensor : inputs) {
-    for (int64_t i = 0; i < tensor.size(); ++i) {
-      state = state * 1664525 + 1013904223;
-      tensor.Set(i, static_cast<double>(state >> 8) / (1 << 23) - 1);
-    }
-  }
-  return inputs;
 }
 
 // ---- Schedules
@@ -403,131 +310,6 @@ TEST(Tensor, NoMoreFetchesMayComeLate) {
   EXPECT_NE(with(1).message().find("without a barrier"), absl::string_view::npos) << with(1);
 }
 
-// ---- What a tensor loop has to be
-
-// One warp: 16 x 8 sums of 16 terms. $ stands for what a test changes.
-std::string OneProduct(const std::string& a_index, const std::string& b_index,
-                       const std::string& loop, const std::string& before = "",
-                       const std::string& type = "f16") {
-  return absl::StrCat("program p(a: ", type, "[16, 16], b: ", type,
-                      "[16, 8]) -> (y: f32[16, 8]) {\n"
-                      " for g in 1 blockIdx.x { alloc c: f32[16, 8] local { alloc s: ",
-                      type,
-                      "[16, 16] shared {\n"
-                      " for t0 in 32 threadIdx.x { for r in 8 {\n"
-                      "  s[(((t0 * 8) + r) // 16), (((t0 * 8) + r) % 16)] = a[(((t0 * 8) + r) // "
-                      "16), (((t0 * 8) + r) % 16)] } }\n"
-                      " barrier\n"
-                      " for t1 in 32 threadIdx.x { for i0 in 2 { for j0 in 2 {\n"
-                      "  c[((i0 * 8) + (t1 // 4)), (((t1 % 4) * 2) + j0)] = 0.0 } } }\n"
-                      " for t in 32 threadIdx.x { ",
-                      before, " ", loop,
-                      "\n"
-                      "  c[((i * 8) + (t // 4)), (((t % 4) * 2) + j)] = (c[((i * 8) + (t // 4)), "
-                      "(((t % 4) * 2) + j)]"
-                      " + (f32(s[",
-                      a_index, "]) * f32(b[", b_index, "]))) } } } ", before.empty() ? "" : "}",
-                      " }\n"
-                      " for t2 in 32 threadIdx.x { for i2 in 2 { for j2 in 2 {\n"
-                      "  y[((i2 * 8) + (t2 // 4)), (((t2 % 4) * 2) + j2)] ="
-                      " c[((i2 * 8) + (t2 // 4)), (((t2 % 4) * 2) + j2)] } } }\n } } } }");
-}
-constexpr char kRow[] = "((i * 8) + (t // 4)), k", kColumn[] = "k, (((t % 4) * 2) + j)";
-constexpr char kLoops[] = "for i in 2 tensor { for j in 2 { for k in 16 {";
-
-std::string Refusal(const std::string& text) {
-  const auto program = ir::Parse(text);
-  EXPECT_TRUE(program.ok()) << program.status() << text;
-  return std::string(ir::Verify(*program, ir::Level::kLowered).message());
-}
-
-TEST(Tensor, VerifierKnowsWhatOneIs) {
-  EXPECT_EQ(Refusal(OneProduct(kRow, kColumn, kLoops)), "");
-  EXPECT_EQ(Refusal(OneProduct(kRow, kColumn, kLoops, "", "bf16")), "");
-  const auto expect = [&](const std::string& text, const std::string& why) {
-    const std::string refusal = Refusal(text);
-    EXPECT_EQ(refusal.rfind("tensor: ", 0), 0) << refusal;
-    EXPECT_NE(refusal.find(why), std::string::npos) << refusal;
-  };
-  expect(OneProduct(kRow, kColumn, "for i in 1 tensor { for j in 2 { for k in 16 {"), "1 rows");
-  expect(OneProduct(kRow, kColumn, "for i in 2 tensor { for j in 2 { for k in 8 {"),
-         "no plain loop of 16");
-  expect(OneProduct(kRow, kColumn,
-                    "for i in 2 tensor { for j in 2 unrolled { for k in 16 vectorized {"),
-         "no plain loop of 16");
-  expect(OneProduct(kRow, kColumn, kLoops, "if (t < 31) {"), "a condition");
-  expect(OneProduct("((i * 8) + (t % 4)), k", kColumn, kLoops), "not of rows and of columns");
-  expect(OneProduct(kRow, "k, ((t // 4) + 0)", kLoops), "not of rows and of columns");
-  expect(OneProduct("((i * 8) + ((j * 4) + (t // 8))), k", kColumn, kLoops),
-         "not of rows and of columns");
-  std::string two = OneProduct(kRow, kColumn, kLoops);
-  for (size_t at; (at = two.find("(((t % 4) * 2) + j)] ")) != std::string::npos;)
-    two.replace(at, 21, "((t % 4) * 2)] ");
-  expect(two, "not one sum for each");
-  // The same row for all: the factors may be anything of their own.
-  EXPECT_EQ(Refusal(OneProduct("(15 - ((i * 8) + (t // 4))), k", "(15 - k), 0", kLoops)), "");
-}
-
-TEST(Tensor, VerifierWantsOperandsThatOthersMayRead) {
-  std::string text = OneProduct(kRow, kColumn, kLoops);
-  const size_t shared = text.find("[16, 16] shared");
-  std::string local = text;
-  local.replace(shared, 15, "[16, 16] local");
-  EXPECT_NE(Refusal(local).find("is local"), std::string::npos) << Refusal(local);
-  // Each thread would write what it reads; on a GPU another thread of the warp reads it.
-  const std::string same =
-      OneProduct(kRow, kColumn, kLoops, "for w in 1 { s[(t // 2), ((t % 2) * 8)] = f16(1.0)");
-  EXPECT_NE(Refusal(same).find("written in the same thread loop"), std::string::npos)
-      << Refusal(same);
-}
-
-// Each thread reads what it wrote itself, as the loops have it; tensor cores give each element of b
-// to other threads, too. (In shared memory a thread would wait for what it fetched itself.)
-TEST(Tensor, RaceDetectorKnowsThatOthersRead) {
-  const auto message = [](const std::string& kind, const std::string& barrier) {
-    const auto program = ir::Parse(absl::StrCat(
-        R"(program p(a: f16[16, 16], b: f16[8, 16, 8]) -> (y: f32[16, 8]) {
-    for g in 1 blockIdx.x { alloc s: f16[8, 16, 8] global { alloc c: f32[16, 8] local {
-      for t0 in 32 threadIdx.x {
-        for k0 in 16 { for j0 in 2 {
-          s[(t0 // 4), k0, (((t0 % 4) * 2) + j0)] = b[(t0 // 4), k0, (((t0 % 4) * 2) + j0)] } }
-        for i1 in 2 { for j1 in 2 { c[((i1 * 8) + (t0 // 4)), (((t0 % 4) * 2) + j1)] = 0.0 } } } )",
-        barrier, " for t in 32 threadIdx.x { for i in 2 ", kind, R"( { for j in 2 { for k in 16 {
-        c[((i * 8) + (t // 4)), (((t % 4) * 2) + j)] =
-          (c[((i * 8) + (t // 4)), (((t % 4) * 2) + j)] + (f32(a[((i * 8) + (t // 4)), k]) *
-            f32(s[(t // 4), k, (((t % 4) * 2) + j)]))) } } } }
-      for t2 in 32 threadIdx.x { for i2 in 2 { for j2 in 2 {
-        y[((i2 * 8) + (t2 // 4)), (((t2 % 4) * 2) + j2)] =
-          c[((i2 * 8) + (t2 // 4)), (((t2 % 4) * 2) + j2)] } } } } } } })"));
-    EXPECT_TRUE(program.ok()) << program.status();
-    const std::vector<HostTensor> inputs = MakeInputs(*program, 1);
-    std::vector<HostTensor> outputs = MakeOutputs(*program);
-    return std::string(RunInterpreter(*program, inputs, outputs, {.check_races = true}).message());
-  };
-  EXPECT_EQ(message("", ""), "");
-  EXPECT_EQ(message("tensor", "barrier"), "");
-  EXPECT_NE(message("tensor", "").find("without a barrier"), std::string::npos);
-}
-
-TEST(Tensor, TensorizeRefusesWhatIsNoProduct) {
-  const ir::Program naive = Product({});
-  const auto refused = [&](const std::string& steps) {
-    const auto trace = schedule::ParseTrace(steps);
-    EXPECT_TRUE(trace.ok()) << trace.status();
-    const auto program = schedule::Replay(naive, *trace);
-    EXPECT_FALSE(program.ok()) << ir::Print(*program);
-    EXPECT_TRUE(absl::IsFailedPrecondition(program.status())) << program.status();
-    return std::string(program.status().message());
-  };
-  EXPECT_NE(refused("tensorize i\n").find("threadIdx.x"), std::string::npos);
-  EXPECT_NE(refused("unroll i\nvectorize i\ntensorize i\n").find("kind"), std::string::npos);
-  EXPECT_NE(refused("tf32 dot\n").find("f32 elements"), std::string::npos);
-  EXPECT_NE(refused("split i 32 1\nbind j blockIdx.x\nreorder j i.0 i.1\nbind i.0 threadIdx.x\n"
-                    "tensorize i.1\n")
-                .find("rows"),
-            std::string::npos);
-}
-
 // ---- Precision
 
 // And is no more tolerant than that, however long the sums: a tenth of it is too little.
@@ -579,71 +361,6 @@ TEST(Tensor, OnlyTargetsThatAllowTf32RoundToIt) {
                                       *ir::ParseTarget("cuda -arch=sm_90"));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
   EXPECT_NE(refused.status().message().find("-tf32=on"), absl::string_view::npos);
-}
-
-// ---- 16-bit floats
-
-// Every number between two neighbours goes to the nearer one, and one half way to the even one.
-TEST(Halves, RoundToTheNearest) {
-  for (const DType type : {DType::kF16, DType::kBF16}) {
-    const int largest = type == DType::kF16 ? 0x7bff : 0x7f7f;
-    for (int bits = 0; bits < largest; ++bits) {
-      const double low = ir::HalfValue(static_cast<uint16_t>(bits), type);
-      const double high = ir::HalfValue(static_cast<uint16_t>(bits + 1), type);
-      ASSERT_LT(low, high);
-      const auto half = static_cast<float>((low + high) / 2);
-      ASSERT_EQ(half, (low + high) / 2);
-      const auto check = [&](float value, int expected) {
-        for (const int sign : {0, 0x8000}) {
-          const float signed_value = sign ? -value : value;
-          ASSERT_EQ(ir::HalfBits(signed_value, type), expected | sign) << signed_value;
-        }
-      };
-      check(static_cast<float>(low), bits);
-      check(half, bits % 2 == 0 ? bits : bits + 1);
-      check(std::nextafter(half, 0.0f), bits);
-      check(std::nextafter(half, std::numeric_limits<float>::infinity()), bits + 1);
-    }
-    const float inf = std::numeric_limits<float>::infinity();
-    EXPECT_EQ(ir::HalfValue(ir::HalfBits(inf, type), type), inf);
-    EXPECT_EQ(ir::HalfValue(ir::HalfBits(-inf, type), type), -inf);
-    EXPECT_TRUE(std::isnan(ir::HalfValue(ir::HalfBits(std::nanf(""), type), type)));
-  }
-  EXPECT_EQ(ir::HalfBits(65519.996f, DType::kF16), 0x7bff);
-  EXPECT_EQ(ir::HalfBits(65520.0f, DType::kF16), 0x7c00);
-}
-
-TEST(Halves, LiteralsAndCastsRoundTrip) {
-  const std::string text =
-      "program p(x: f16[4], z: bf16[4]) -> (y: bf16[4], w: f16[4]) {\n"
-      "  for i in 4 {\n"
-      "    y[i] = select((i < 2), bf16(f32(x[i])), 1.5bf16)\n"
-      "    w[i] = select((i < 3), f16(tf32(f32(z[i]))), f16(-inf))\n"
-      "  }\n}\n";
-  const auto program = ir::Parse(text);
-  ASSERT_TRUE(program.ok()) << program.status();
-  EXPECT_TRUE(ir::Verify(*program).ok()) << ir::Verify(*program);
-  EXPECT_EQ(ir::Print(*program), text);
-  const std::vector<HostTensor> inputs = MakeInputs(*program, 1);
-  std::vector<HostTensor> outputs = MakeOutputs(*program);
-  ASSERT_TRUE(RunInterpreter(*program, inputs, outputs).ok());
-  EXPECT_EQ(outputs[0].Get(1), inputs[0].Get(1));
-  EXPECT_EQ(outputs[0].Get(2), 1.5);
-  EXPECT_EQ(outputs[1].Get(3), -std::numeric_limits<double>::infinity());
-  for (const char* wrong : {"(x[0] + x[1])", "max(x[0], x[1])", "exp(x[0])"}) {
-    const auto arithmetic =
-        ir::Parse(absl::StrCat("program p(x: f16[2]) -> (y: f16[1]) { y[0] = ", wrong, " }"));
-    ASSERT_TRUE(arithmetic.ok()) << arithmetic.status();
-    EXPECT_FALSE(ir::Verify(*arithmetic).ok()) << wrong;
-  }
-}
-
-TEST(Halves, CpusRefuseThemInOneLine) {
-  const auto built = BuildCandidate(ir::Print(Product({})), ScheduleChoice::kNaive, "",
-                                    *ir::ParseTarget("llvm -mcpu=x86-64"));
-  EXPECT_TRUE(absl::IsUnimplemented(built.status())) << built.status();
-  EXPECT_NE(built.status().message().find("f16"), absl::string_view::npos);
-  EXPECT_EQ(built.status().message().find('\n'), absl::string_view::npos);
 }
 
 // ---- What the compiler makes of it

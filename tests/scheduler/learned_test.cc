@@ -75,20 +75,22 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   EXPECT_FALSE(store_->Report(1, 8)->has_value());
 }
 
+// What a task of job 1 taught, by the time `at`.
+PutLearned Learned(int task, const std::string& target, const std::string& device,
+                   const std::string& samples, int64_t at) {
+  PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
+  put.experience.set_samples(samples);
+  return put;
+}
+
 TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
   AddJob(1, 3, 0);
-  const auto learned = [](int task, const std::string& target, const std::string& device,
-                          const std::string& samples, int64_t at) {
-    PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
-    put.experience.set_samples(samples);
-    return put;
-  };
   ASSERT_TRUE(
-      Apply({learned(2, "t", "dev", "same", 1), learned(1, "t -threads=2", "dev", "two", 5),
-             learned(0, "t -threads=2", "dev", "itself with two", 4),
-             learned(1, "t", "dev2", "another device", 9),
-             learned(1, "u", "dev", "another kind", 10),
-             learned(1, "tt", "dev", "another kind", 10), learned(0, "t", "dev", "itself", 11)})
+      Apply({Learned(2, "t", "dev", "same", 1), Learned(1, "t -threads=2", "dev", "two", 5),
+             Learned(0, "t -threads=2", "dev", "itself with two", 4),
+             Learned(1, "t", "dev2", "another device", 9),
+             Learned(1, "u", "dev", "another kind", 10),
+             Learned(1, "tt", "dev", "another kind", 10), Learned(0, "t", "dev", "itself", 11)})
           .ok());
   const auto others = [&](int64_t limit) {
     std::vector<std::string> samples;
@@ -103,16 +105,10 @@ TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
 // A network has more other tasks than a search is told.
 TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
   AddJob(1, 8, 0);
-  const auto learned = [](int task, const std::string& target, const std::string& device,
-                          const std::string& samples, int64_t at) {
-    PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
-    put.experience.set_samples(samples);
-    return put;
-  };
-  Batch batch = {learned(0, "t", "dev2", "elsewhere", 1),
-                 learned(0, "t -threads=2", "dev", "two", 2),
-                 learned(0, "t -threads=4", "dev", "four", 3)};
-  for (int task = 1; task < 8; ++task) batch.push_back(learned(task, "t", "dev", "other", 10));
+  Batch batch = {Learned(0, "t", "dev2", "elsewhere", 1),
+                 Learned(0, "t -threads=2", "dev", "two", 2),
+                 Learned(0, "t -threads=4", "dev", "four", 3)};
+  for (int task = 1; task < 8; ++task) batch.push_back(Learned(task, "t", "dev", "other", 10));
   ASSERT_TRUE(Apply(batch).ok());
   std::vector<std::string> told;
   const auto found = store_->OthersExperience({Key(0), "t", "dev"}, 5);

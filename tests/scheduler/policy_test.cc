@@ -1,5 +1,9 @@
 // What policies and the dispatcher owe each other: work that is held back starts when its time is
 // up, and says so until then.
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "tests/scheduler/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -107,32 +111,42 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
   }
 }
 
+// A job of one task that is being tuned; all but job 1 are paused.
+Job OneTask(int64_t id, int trials) {
+  Job job;
+  job.id = JobId{id};
+  job.params = Params();
+  job.params.device_key = "key";
+  job.params.trials_per_task = trials;
+  job.params.batch = 16;
+  job.params.pipeline_depth = 1;
+  job.params.allocation = Allocation::kUniform;
+  job.phase = Tuning{};
+  job.paused = id != 1;
+  job.tasks.resize(1);
+  return job;
+}
+
+std::optional<StartStage> LastStart(const std::vector<Decision>& decisions) {
+  std::optional<StartStage> latest;
+  for (const Decision& decision : decisions) {
+    if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
+  }
+  return latest;
+}
+
 // Two jobs that keep the device busy, with 64 and 48 seconds for it: the larger one is to be done
 // last, and can wait a little. What hangs tells that it will not get through alone as fast as that.
 TEST(PolicyTest, FaultsLetWhatWouldBeLeftAloneGoFirst) {
   for (const bool hangs : {false, true}) {
     absl::Time now = absl::FromUnixSeconds(1000);
     Dispatcher dispatcher(*MakePolicy("predictive"));
-    for (const auto& [id, trials] : {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48)}) {
-      Job job;
-      job.id = JobId{id};
-      job.params = Params();
-      job.params.device_key = "key";
-      job.params.trials_per_task = trials;
-      job.params.batch = 16;
-      job.params.pipeline_depth = 1;
-      job.params.allocation = Allocation::kUniform;
-      job.phase = Tuning{};
-      job.paused = id != 1;
-      job.tasks.resize(1);
-      dispatcher.Restore(job);
-    }
     StartStage latest{};
     auto step = [&](const Event& event) {
-      for (const Decision& decision : dispatcher.Step(event, now)) {
-        if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
-      }
+      if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
     };
+    for (const auto& [id, trials] : {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48)})
+      dispatcher.Restore(OneTask(id, trials));
     step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
     ASSERT_EQ(latest.job, JobId{1});
     for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
@@ -155,27 +169,13 @@ TEST(PolicyTest, WhatFaultsToldIsForgotten) {
   for (const bool quiet : {false, true}) {
     absl::Time now = absl::FromUnixSeconds(1000);
     Dispatcher dispatcher(*MakePolicy("predictive"));
-    for (const auto& [id, trials] :
-         {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48), std::pair(4, 1)}) {
-      Job job;
-      job.id = JobId{id};
-      job.params = Params();
-      job.params.device_key = "key";
-      job.params.trials_per_task = trials;
-      job.params.batch = 16;
-      job.params.pipeline_depth = 1;
-      job.params.allocation = Allocation::kUniform;
-      job.phase = Tuning{};
-      job.paused = id != 1;
-      job.tasks.resize(1);
-      dispatcher.Restore(job);
-    }
     StartStage latest{};
     auto step = [&](const Event& event) {
-      for (const Decision& decision : dispatcher.Step(event, now)) {
-        if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
-      }
+      if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
     };
+    for (const auto& [id, trials] :
+         {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48), std::pair(4, 1)})
+      dispatcher.Restore(OneTask(id, trials));
     const FaultInfo fault = {v1::FAULT_INFRASTRUCTURE, "it broke"};
     step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
     step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <deque>
 
 #include "compiler/runtime/cuda_driver.h"
 #include "tests/codegen/host_code.h"
+#include "tests/worker/fake_io.h"
 #include "worker/stages.h"
 
 namespace heddle::worker {
@@ -28,21 +28,6 @@ constexpr char kThreads[] = "split i 16 256\nbind i.0 blockIdx.x\nbind i.1 threa
 constexpr char kTooManyThreads[] =
     "split i 1 64 64\nbind i.0 blockIdx.x\nbind i.1 threadIdx.x\nbind i.2 threadIdx.y\n";
 
-class Io final : public StageIo {
- public:
-  bool Read(v1::StageInput* input) override {
-    if (inputs.empty()) return false;
-    *input = inputs.front();
-    inputs.pop_front();
-    return true;
-  }
-  void Write(const v1::StageEvent& event) override { events.push_back(event); }
-  void Warn(const std::string&) override {}
-
-  std::deque<v1::StageInput> inputs;
-  std::vector<v1::StageEvent> events;
-};
-
 TEST(GpuStages, WhatIsBuiltRunsAndIsMeasured) {
   if (!heddle::testing::HasHostCompiler()) GTEST_SKIP() << "the C++ compiler of the build is gone";
   setenv("HEDDLE_NVRTC", HEDDLE_LIB_DIR "/libheddle_fake_nvrtc.so", 1);
@@ -52,7 +37,7 @@ TEST(GpuStages, WhatIsBuiltRunsAndIsMeasured) {
   build.set_kind(v1::STAGE_BUILD);
   build.set_target("cuda -arch=sm_90");
   build.mutable_build()->set_workload(kWorkload);
-  Io building;
+  FakeIo building;
   for (const char* trace : {kThreads, kTooManyThreads}) {
     v1::Candidate* candidate = building.inputs.emplace_back().mutable_build()->mutable_candidate();
     candidate->set_id(static_cast<int64_t>(building.inputs.size()));
@@ -67,7 +52,7 @@ TEST(GpuStages, WhatIsBuiltRunsAndIsMeasured) {
   profile.mutable_profile()->set_repeats(3);
   profile.mutable_profile()->set_min_repeat_us(10);
   profile.mutable_profile()->set_device("cuda:0");
-  Io profiling;
+  FakeIo profiling;
   for (const v1::StageEvent& event : building.events) {
     if (!event.has_built()) continue;
     if (event.built().candidate() == 2) {
