@@ -36,7 +36,7 @@ def parse():
     parser.add_argument("--direct", action="store_true", help="operators: no Winograd on either side")
     parser.add_argument("--records", metavar="FILE", help="read and kept up to date; else bench/records/<device key>.jsonl")
     parser.add_argument("--seed", type=bounded(0, 2**31), default=0, help="of the search")
-    parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn")
+    parser.add_argument("--rounds", type=bounded(5, 1000), default=11, help="how often each side has its turn; operators, models: up to three times as often while their ratio is not settled")
     parser.add_argument("--patience", type=bounded(0, 1000), default=30, help="how often a turn is repeated that others disturb")
     parser.add_argument("--programs", metavar="DIR", default=os.path.join(ROOT, "build", "release", "bin"), help="where the binaries are")
     parser.add_argument("--strategy", default="random", help="scheduling: of the jobs' search; one that learns has updates")

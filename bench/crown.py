@@ -30,8 +30,13 @@ def load(side, name, candidates):
 
 
 def crown(side, loaded, cpus):
-    """`loaded`, each with the times of its rounds as "samples_ns", fastest first."""
-    contenders = {i: (side, {"id": kernel["id"]}) for i, kernel in enumerate(loaded)}
-    times = turns.measure(contenders, ROUNDS, cpus, PATIENCE).times if loaded else {}
+    """`loaded`, each with the times of its rounds as "samples_ns", fastest first: by the median, over the rounds, of its time
+    beside that of the last one, the same moment's. Medians of times would say which had the quiet moments."""
+    contenders = {i: (side, {"id": loaded[i]["id"]}) for i in reversed(range(len(loaded)))}
+    times = turns.measure(contenders, ROUNDS, cpus, PATIENCE, settle=True).times if loaded else {}
     measured = [{**kernel, "samples_ns": times[i]} for i, kernel in enumerate(loaded)]
-    return sorted(measured, key=lambda kernel: statistics.median(kernel["samples_ns"]))
+
+    def slowness(kernel):
+        return statistics.median(ours / last for ours, last in zip(kernel["samples_ns"], measured[-1]["samples_ns"]))
+
+    return sorted(measured, key=slowness)

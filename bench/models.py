@@ -111,7 +111,7 @@ class Models:
             contenders = self.open_all(name, onnx, made, sides)
             self.result.add_peak(1, self.gauge.ask("peak", cores=1)["gflops"])
             peak = self.gauge.ask("peak")["gflops"]
-            measured = turns.measure(contenders, self.args.rounds, self.cpus)
+            measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
             peak = max(peak, self.gauge.ask("peak")["gflops"])
         finally:
             for side in sides.values():

@@ -86,7 +86,7 @@ class Operators:
         if not implementations:
             raise SideError("no peer is installed: run deploy/setup.sh --bench and build again")
         peak = self.measure_peak()
-        measured = turns.measure(contenders, self.args.rounds, self.cpus)
+        measured = turns.measure(contenders, self.args.rounds, self.cpus, settle=True)
         times = measured.times
         peak = max(peak, self.measure_peak())
         ours_ns = statistics.median(times["Heddle"])

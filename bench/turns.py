@@ -13,6 +13,11 @@ PAUSE_S = 1.0
 # The kernel counts who used a core in ticks, and a turn is only some six of them: this many say nothing. What our threads
 # waited is known to the nanosecond.
 TICKS = 2
+# Rounds go on while a ratio of the first contender and another is not settled: while its quartiles are further apart than
+# that share of it, or the ratio of medians is not between them; so many times the rounds asked for at most. Which side is
+# ahead has no part in it.
+SPREAD = 0.1
+MOST_ROUNDS = 3
 
 
 @dataclasses.dataclass
@@ -63,15 +68,28 @@ def _ask_round(side, fields, cpus):
     return statistics.median(samples), disturbed
 
 
-def measure(contenders, rounds, cpus, patience=None):
-    """Round times of all contenders, taken A, B, C, A, B, C, .. on the cores `cpus`.
+def is_settled(times):
+    """Whether more rounds would say little more about how the first contender compares with each of the others."""
+    first, *others = times.values()
+    found = [compare(first, other) for other in others]
+    return all(c["ratio_low"] <= c["ratio"] <= c["ratio_high"] <= c["ratio_low"] + SPREAD * c["ratio"] for c in found)
+
+
+def measure(contenders, rounds, cpus, patience=None, settle=False):
+    """Round times of all contenders, taken A, B, C, A, B, C, .. on the cores `cpus`: `rounds`, and more until they are settled
+    if `settle` says so.
 
     `contenders` maps a label to (side, fields of its request "round"). A round's time is the median of its samples.
     Several contenders may share a side. `patience`: how many disturbed turns are repeated, at most `most_repeated`.
     """
     limit = most_repeated if patience is None else min(patience, most_repeated)
     result = Measured({label: [] for label in contenders})
-    while len(next(iter(result.times.values()))) < rounds:
+
+    def is_enough():
+        taken = len(next(iter(result.times.values())))
+        return taken >= rounds and (not settle or taken >= MOST_ROUNDS * rounds or is_settled(result.times))
+
+    while not is_enough():
         turn = {label: _ask_round(side, fields, cpus) for label, (side, fields) in contenders.items()}
         if any(disturbed for _, disturbed in turn.values()):
             if result.repeated < limit:

@@ -5,6 +5,7 @@ Usage: bench_test.py BIN_DIR [unittest arguments]
 """
 import contextlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -243,6 +244,49 @@ class PartsTest(unittest.TestCase):
             turns._busy_ticks = Busy(disturbed_turns)
             found = turns.measure({"a": (Quick(), {})}, 5, [0])
             self.assertEqual((found.times, found.repeated, found.disturbed), ({"a": [2] * 5}, repeated, disturbed))
+
+    def test_rounds_go_on_until_the_ratios_are_settled(self):
+        class Timed:
+            def __init__(self, *times):
+                self.times = itertools.chain(times, itertools.repeat(times[-1]))
+
+            def ask(self, do, **fields):
+                return {"samples_ns": [next(self.times)]}
+
+            def cpu_seconds(self):
+                return 0, 0
+
+        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        turns._busy_ticks = lambda cpus: 0
+        for other, settle, rounds in [
+            (Timed(200), True, 5),  # twice as slow, always: nothing more to learn
+            (Timed(300, 300, 200), False, 5),
+            (Timed(300, 300, 200), True, 9),  # until fewer than a quarter of the rounds were the slow ones
+            (Timed(*[200, 300] * 20), True, 15),  # never settled, but it ends
+        ]:
+            times = turns.measure({"a": (Timed(100), {}), "b": (other, {})}, 5, [0], settle=settle).times
+            self.assertEqual((len(times["a"]), len(times["b"])), (rounds, rounds))
+
+    def test_the_crown_goes_by_the_moment(self):
+        class Machine:
+            """Kernel 0 takes nine tenths of what kernel 1 takes at that moment; in one round of five the machine slows down
+            between them."""
+
+            def __init__(self):
+                self.times = {0: itertools.cycle([180, 180, 180, 90, 90]), 1: itertools.cycle([100, 200, 200, 100, 100])}
+
+            def ask(self, do, id):
+                return {"samples_ns": [next(self.times[id])]}
+
+            def cpu_seconds(self):
+                return 0, 0
+
+        self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
+        turns._busy_ticks = lambda cpus: 0
+        found = crown.crown(Machine(), [{"id": 0}, {"id": 1}], [0])
+        self.assertEqual([kernel["id"] for kernel in found], [0, 1])
+        medians = [statistics.median(kernel["samples_ns"]) for kernel in found]
+        self.assertGreater(medians[0], medians[1])  # by which the other would have won
 
     def test_the_default_schedule_is_always_in_the_finals(self):
         class Loader:
