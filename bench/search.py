@@ -338,10 +338,11 @@ def live(args, result, program):
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     for name in dict.fromkeys(line["operator"] for line in lines):
         own = [line for line in lines if line["operator"] == name]
-        best = min(ns for line in own for ns in line["best_ns"] if ns)
+        # Each run in the default schedule's time when it began: another run's moment had another speed.
+        best = min(ns / line["untuned_ns"] for line in own for ns in line["best_ns"] if ns)
         for line in own:
-            line["best"] = [best / ns if ns else 0 for ns in line["best_ns"]]
-            line["untuned"] = best / line["untuned_ns"]
+            line["best"] = [best * line["untuned_ns"] / ns if ns else 0 for ns in line["best_ns"]]
+            line["untuned"] = best
         for method in methods:
             result.add_rows([make_row(name, method, [line for line in own if line["method"] == method], trials)])
     print_table(result.rows, trials)

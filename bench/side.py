@@ -38,6 +38,8 @@ class Side:
             answer = json.loads(self._read_line(do, limit_s))
         except BrokenPipeError:
             raise SideError(f"{self.name} has ended") from None
+        except ValueError as error:
+            raise SideError(f"{self.name}: '{do}' was answered by no JSON: {error}") from None
         self._process.send_signal(signal.SIGSTOP)
         if "error" in answer:
             raise SideError(f"{self.name}: {answer['error']}")

@@ -236,6 +236,9 @@ def time_round(call):
 
 
 def main():
+    # What a runtime prints is no answer: TVM's tuner reports its progress on the standard output.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
     opened = []
 
@@ -263,7 +266,7 @@ def main():
             text = json.dumps(answer(json.loads(line)))
         except Exception as error:  # whatever a runtime throws is its answer
             text = json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:400]})
-        print(text, flush=True)
+        print(text, file=answers, flush=True)
 
 
 if __name__ == "__main__":
