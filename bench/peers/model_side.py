@@ -190,7 +190,8 @@ class Tvm:
             work_dir=records,
             cpu_weight_prepack=True,
         )
-        return pipeline(program)
+        with self._target:  # where its default rules look for it
+            return pipeline(program)
 
     def tune(self, path, trials):
         self._tuned(self._import(path)[0], path, trials)
