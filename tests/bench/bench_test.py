@@ -364,20 +364,23 @@ class PartsTest(unittest.TestCase):
 
     def test_a_side_that_waits_for_its_core_is_disturbed(self):
         class Waiting:
-            def __init__(self):
-                self.reads = 0
+            def __init__(self, used):
+                self.reads, self.used = 0, used
 
             def ask(self, do, **fields):
                 return {"samples_ns": [1]}
 
             def cpu_seconds(self):
                 self.reads += 1
-                return 0, self.reads if self.reads < 6 else 6  # a second more in each of the first turns
+                waited = min(self.reads, 6)  # a second more in each of the first turns
+                return self.used * waited, waited
 
         self.addCleanup(setattr, turns, "_busy_ticks", turns._busy_ticks)
         self.addCleanup(setattr, turns, "PAUSE_S", turns.PAUSE_S)
         turns._busy_ticks, turns.PAUSE_S = lambda cpus: 0, 0
-        self.assertEqual(turns.measure({"a": (Waiting(), {})}, 5, [0]).repeated, 3)
+        self.assertEqual(turns.measure({"a": (Waiting(used=0), {})}, 5, [0]).repeated, 3)
+        # One of its threads had the core all the time: they waited for one another.
+        self.assertEqual(turns.measure({"a": (Waiting(used=1), {})}, 5, [0]).repeated, 0)
 
     def test_records_are_kept_by_device_and_sorted(self):
         with tempfile.TemporaryDirectory() as folder:
