@@ -4,6 +4,7 @@ import argparse
 import os
 
 BENCHMARKS = ("operators", "models", "scheduling", "search")
+ABLATIONS = ("all", "rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -48,7 +49,13 @@ def parse():
     parser.add_argument("--methods", type=lambda text: text.split(","), metavar="M,..", help="search: these alone; annealing:diversity=0 is one with a change, annealing@3 one whose model lags two batches behind")
     parser.add_argument("--seeds", type=bounded(1, 1000), help="search: how often each method runs")
     parser.add_argument("--live", action="store_true", help="search: on this machine instead of replay tables; what each stage takes")
-    parser.add_argument("--ablate", action="store_true", help="search: how well models rank; what groups of features and parts of the method are worth")
+    parser.add_argument(
+        "--ablate",
+        nargs="?",
+        const="all",
+        choices=ABLATIONS,
+        help="search: how well models rank, each group of features left out; models of the other operators; what parts of the method are worth; else all three",
+    )
     parser.add_argument("--transfer", action="store_true", help="search: trials saved by knowing the tables of --sources, else of C1 to C6")
     parser.add_argument("--time", action="store_true", help="search: what proposing and learning take at 1000 records; candidates a second")
     args = parser.parse_args()

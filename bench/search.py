@@ -8,7 +8,6 @@ schedule is everybody's first trial and counts in neither; what it reaches stand
 
 import argparse
 import glob
-import gzip
 import json
 import os
 import statistics
@@ -19,6 +18,7 @@ import operators
 import records
 import report
 from search_plot import plot
+from search_tables import PART_TRIALS, find_tables, name_of, tables_in, trials_of
 from side import Side, SideError
 
 OURS, PUBLISHED = "annealing", "published"
@@ -37,7 +37,6 @@ TIMED = (*(f"C{n}" for n in range(1, 13)), "D5", "128x768x768")
 LIVE = ("C2", "C9", "D5", "128x768x768")
 SOURCES = tuple(f"C{n}" for n in range(1, 7))
 CHOSEN_ON = tuple(f"C{n}" for n in range(2, 13, 2))  # our method's numbers were chosen by these operators alone
-PART_TRIALS = 200
 STAGES = ("propose", "build", "measure", "update")
 GOOD = 0.95
 DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 400, 5, 1600  # a table has twice as many as the longest run has trials
@@ -151,22 +150,6 @@ def run_lines(argv):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def find_tables(args, every=False):
-    """The tables of a device, in the order of the operator table: those of --only; else C1 to C12 where there are any, or every one."""
-    directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
-    if not directories:
-        raise SideError("there are no replay tables: bench/run.sh search --collect makes them")
-    found = {os.path.basename(path)[: -len(".jsonl.gz")]: path for path in glob.glob(os.path.join(directories[0], "*.jsonl.gz"))}
-    order = [name for _, names in operators.CLASSES for name in names]
-    usual = [name for name in operators.CLASSES[0][1] if name in found]
-    ordered = sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
-    names = args.only or (ordered if every or not usual else usual)
-    missing = [name for name in names if name not in found]
-    if missing or not names:
-        raise SideError(f"no table of {', '.join(missing) or 'any operator'} in {directories[0]}: bench/run.sh search --collect makes it")
-    return [found[name] for name in names]
-
-
 def collect(args, program):
     for threads in args.threads[:1]:
         cpus = report.cores_for(threads)
@@ -182,11 +165,14 @@ def collect(args, program):
         return subprocess.run(argv).returncode
 
 
-def ablate(args, result, program):
+def keep_ranks(result, lines):
+    result.rows += [{"threads": 1, "name": line["operator"], "disturbed": False, **line} for line in lines]
+    result._save()
+
+
+def judge_ranks(args, result, program):
     """How well models rank what they were not fitted to, with and without each group of features."""
-    tables = find_tables(args)
-    argv = [program, "rank", *tables]
-    lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
+    lines = run_lines([program, "rank", *find_tables(args), "--seeds", str(args.seeds or DEFAULT_SEEDS)])
     sizes = sorted({line["records"] for line in lines})
     for across in sorted({line["across"] for line in lines}):
         print("fitted to the other operators" if across else "fitted to the operator itself, judged by candidates it has not seen")
@@ -198,34 +184,33 @@ def ablate(args, result, program):
                 pairs, recall = (100 * statistics.fmean(line[what] for line in own) for what in ("pairs", "recall"))
                 cells += f"{f'{pairs:.1f} / {recall:.1f}':>22}"
             print(f"{model:<24}{cells}")
-    if len(tables) > 1:
-        argv += ["--methods", ",".join(RANKED), "--records", str(RANKED_RECORDS), "--sources", ",".join(tables), "--seeds", "1"]
-        ranked = run_lines(argv)
-        lines += ranked
-        print(f"\nfitted to {RANKED_RECORDS} records of the other operators, one seed; candidates: in the model's order until one has 95 % of the best speed")
-        print(f"{'model':<26}{'candidates':>11}{'pairs, %':>10}")
-        for model in RANKED:
-            own = [line for line in ranked if line["model"] == model]
-            first = statistics.geometric_mean(line["first"] for line in own)
-            print(f"{model:<26}{first:>11.1f}{100 * statistics.fmean(line['pairs'] for line in own):>10.1f}")
-    result.rows += [{"threads": 1, "name": line["operator"], "disturbed": False, **line} for line in lines]
-    result._save()
+    keep_ranks(result, lines)
 
 
-def trials_of(tables):
-    """Of short runs: as many as the smallest table allows."""
-    rows = []
-    for path in tables:
-        with gzip.open(path, "rt") as file:
-            rows.append(sum(1 for _ in file) - 1)
-    return min([PART_TRIALS] + [n // 2 for n in rows])
+def judge_others(args, result, program):
+    """How soon models of all the other operators come to a good candidate."""
+    tables, models, seeds = find_tables(args), args.methods or RANKED, args.seeds or 1
+    if len(tables) < 2 and args.ablate == "all":
+        return
+    if len(tables) < 2:
+        raise SideError("a model of the other operators needs more than one table")
+    argv = [program, "rank", *tables, "--methods", ",".join(models), "--records", str(RANKED_RECORDS), "--sources", ",".join(tables)]
+    lines = run_lines(argv + ["--seeds", str(seeds)])
+    print(f"\nfitted to {RANKED_RECORDS} records of the other operators, {seeds} seed{'s'[:seeds > 1]}; candidates: in the model's order until one has 95 % of the best speed")
+    print(f"{'model':<26}{'candidates':>11}{'pairs, %':>10}")
+    for model in models:
+        own = [line for line in lines if line["model"] == model]
+        first = statistics.geometric_mean(line["first"] for line in own)
+        print(f"{model:<26}{first:>11.1f}{100 * statistics.fmean(line['pairs'] for line in own):>10.1f}")
+    keep_ranks(result, lines)
 
 
 def judge_parts(args, result, program):
     """Ours against itself with one part changed, in short runs: that is where parts differ."""
     tables, seeds = find_tables(args), str(args.seeds or DEFAULT_SEEDS)
     trials = args.trials or trials_of(tables)
-    argv = [program, "compare", *tables, "--methods", ",".join(PARTS), "--trials", str(trials), "--seeds", seeds]
+    parts = (OURS, *(part for part in args.methods or PARTS if part != OURS))
+    argv = [program, "compare", *tables, "--methods", ",".join(parts), "--trials", str(trials), "--seeds", seeds]
     lines = run_lines(argv)
     areas, curves = {}, {}  # of each part and operator, over the seeds
     for line in lines:
@@ -238,7 +223,7 @@ def judge_parts(args, result, program):
     print(f"{'part changed':<31}{'trials':>8}{'area':>8}{'change':>8}{'better':>8}{'worse':>8}")
     goals = {name: GOOD * mean_curve(curves[OURS, name], trials)[-1] for name in names}
     own = statistics.fmean(statistics.fmean(areas[OURS][name]) for name in names)
-    for part in PARTS:
+    for part in parts:
         mean = statistics.fmean(statistics.fmean(areas[part][name]) for name in names)
         to = {name: trials_to(mean_curve(curves[part, name], trials), goals[name]) or trials for name in names}
         better = sum(margin(areas[part][name], areas[OURS][name]) > 0 for name in names)
@@ -250,17 +235,12 @@ def judge_parts(args, result, program):
     result._save()
 
 
+# What those who know others are called above a column.
+SHORT = {"annealing:hedge=0+others": "no drafts", "annealing:with=relation+others": "with relation", "annealing:relative=0+others": "absolute"}
+SHORT[OURS + "+others+knobs"] = "knobs"
 KNOWING = (OURS + "+others", "annealing:hedge=0+others", "annealing:with=relation+others", "annealing:relative=0+others", OURS + "+others+knobs")
 ASKED = 3  # times fewer trials, of those who know others
 GROUPS = (("C7, C8, C9", ("C7", "C8", "C9")), ("C7-C12", tuple(f"C{n}" for n in range(7, 13))), *operators.CLASSES[1:])
-
-
-def name_of(path):
-    return os.path.basename(path)[: -len(".jsonl.gz")]
-
-
-def tables_in(directory):
-    return sorted(glob.glob(os.path.join(directory, "*.jsonl.gz")))
 
 
 def transfer(args, result, program):
@@ -282,37 +262,38 @@ def transfer(args, result, program):
 
 
 def transfer_between(args, result, program, tables, sources):
-    trials = args.trials or trials_of(tables)
-    argv = [program, "compare", *tables, "--methods", ",".join((OURS, *KNOWING)), "--trials", str(trials), "--sources", ",".join(sources)]
+    trials, knowing = args.trials or trials_of(tables), args.methods or KNOWING
+    argv = [program, "compare", *tables, "--methods", ",".join((OURS, *knowing)), "--trials", str(trials), "--sources", ",".join(sources)]
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     threads = os.path.dirname(tables[0]).endswith("-2") and 2 or 1
     print(f"\nlearning from {', '.join(map(name_of, sources))}; with {threads} threads trials to {100 * GOOD:.0f} % of what {trials} from scratch find")
-    print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'no drafts':>11}{'with relation':>15}{'absolute':>10}{'knobs':>7}{'end':>8}")
+    titles = [SHORT.get(method, method) for method in knowing[1:]]
+    print(f"{'operator':<16}{'scratch':>9}{'knowing':>9}{'fewer':>8}{'end':>8}" + "".join(f"  {title:>9}" for title in titles))
     rows = []
     for name in dict.fromkeys(line["operator"] for line in lines):
-        curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *KNOWING)}
+        curves = {m: mean_curve([line for line in lines if (line["operator"], line["method"]) == (name, m)], trials) for m in (OURS, *knowing)}
         goal = GOOD * curves[OURS][-1]
         to = {method: trials_to(curve, goal) or trials for method, curve in curves.items()}
         ends = {method: curve[-1] / curves[OURS][-1] for method, curve in curves.items()}
         rows.append({"name": name, "method": "transfer", "threads": threads, "disturbed": False, "trials_to": to, "ends": ends})
-        cells = "".join(f"{to[method]:>{width}}" for method, width in zip(KNOWING[1:], (11, 15, 10, 7)))
-        print(f"{name:<16}{to[OURS]:>9}{to[KNOWING[0]]:>9}{to[OURS] / to[KNOWING[0]]:>7.1f}x{cells}{ends[KNOWING[0]]:>8.3f}")
+        cells = "".join(f"  {to[method]:>{max(9, len(title))}}" for method, title in zip(knowing[1:], titles))
+        print(f"{name:<16}{to[OURS]:>9}{to[knowing[0]]:>9}{to[OURS] / to[knowing[0]]:>7.1f}x{ends[knowing[0]]:>8.3f}{cells}")
     result.rows += rows
     result._save()
-    print_groups(rows, GROUPS if threads == 1 else [("one thread to two", [row["name"] for row in rows])])
+    print_groups(rows, GROUPS if threads == 1 else [("one thread to two", [row["name"] for row in rows])], knowing)
 
 
-def print_groups(rows, groups):
+def print_groups(rows, groups, methods=KNOWING):
     """Geometric means of trials to 95 %, how many times fewer, and the worst end as a share of that from scratch."""
     print(f"\n{'operators':<19}{'who knows others':<32}{'scratch':>8}{'knowing':>9}{'fewer':>8}{'worst end':>11}")
     for title, names in groups:
         own = [row for row in rows if row["name"] in names]
-        for method in KNOWING if own else ():
+        for method in methods if own else ():
             scratch, knowing = (statistics.geometric_mean(row["trials_to"][m] for row in own) for m in (OURS, method))
             worst = min(row["ends"][method] for row in own)
             print(f"{title:<19}{method:<32}{scratch:>8.1f}{knowing:>9.1f}{scratch / knowing:>7.1f}x{worst:>11.3f}")
         if own:
-            fewer = statistics.geometric_mean(row["trials_to"][OURS] / row["trials_to"][KNOWING[0]] for row in own)
+            fewer = statistics.geometric_mean(row["trials_to"][OURS] / row["trials_to"][methods[0]] for row in own)
             print(f"{title}: {'' if fewer >= ASKED else 'not '}{ASKED} times fewer trials")
 
 
@@ -385,8 +366,9 @@ def run(args, result):
         elif args.live:
             live(args, result, program)
         elif args.ablate:
-            ablate(args, result, program)
-            judge_parts(args, result, program)
+            for part, judge in (("rank", judge_ranks), ("others", judge_others), ("parts", judge_parts)):
+                if args.ablate in ("all", part):
+                    judge(args, result, program)
         elif args.transfer:
             transfer(args, result, program)
         elif args.time:

@@ -238,21 +238,27 @@ absl::Status RunRank(const CompareFlags& flags) {
     bool knobs = false;
   };
   std::vector<Variant> variants(3);
-  // What is shipped, with all features; a search does not see the relation ones.
+  // What is shipped, then each group of features left out, or seen that it does not see.
   const cost_model::Method& ours = cost_model::Methods()[0];
   const cost_model::Method& regression = *cost_model::FindMethod("regression");
   variants[0].name = "rank";
   variants[0].options = {.model = ours.model, .score_levels = ours.score_levels};
+  variants[0].options.without = ours.without;
   variants[1].name = "regression";
   variants[1].options = {.model = regression.model, .score_levels = regression.score_levels};
+  variants[1].options.without = regression.without;
   variants[2].name = "roofline";
   variants[2].options.roofline = true;
   for (const std::string& group : cost_model::FeatureGroups()) {
-    variants.push_back({"rank without " + group, variants[0].options});
-    variants.back().options.without = {group};
+    const bool seen =
+        std::find(ours.without.begin(), ours.without.end(), group) == ours.without.end();
+    variants.push_back({(seen ? "rank without " : "rank with ") + group, variants[0].options});
+    std::vector<std::string>& without = variants.back().options.without;
+    seen ? without.push_back(group) : static_cast<void>(std::erase(without, group));
   }
   variants.push_back({"knobs", variants[0].options, true});
   variants.back().options.relative = false;
+  variants.back().options.without.clear();
   if (!flags.methods.empty()) variants.clear();
   for (const std::string& name : flags.methods) {
     HEDDLE_ASSIGN_OR_RETURN(const cost_model::Method method, ParseVariant(name));

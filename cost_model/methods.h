@@ -57,8 +57,12 @@ struct Method {
   // beside_steps mutations of the default schedule.
   double beside_default = 0;
   int beside_steps = 3;
-  // Share of drafts, times cold_start, in batches that only other tasks know about: they may
-  // mislead.
+  // In batches that only other tasks know about their model picks the best of so many drafts for
+  // each place, this share of them beside the default schedule. A walk after what it says would
+  // find what it is most wrong about: it has seen other tasks, and those mostly beside theirs.
+  int others_drafts = 12;
+  double others_beside = 1;
+  // Share of the estimate's drafts, times cold_start, in such batches: others may mislead.
   double hedge = 0.25;
   // Of the model that is fitted to samples of other tasks (transfer.h): once, so it may take
   // longer.

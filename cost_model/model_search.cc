@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <utility>
 
@@ -59,8 +60,14 @@ class ModelSearch final : public StrategySearch {
 
  private:
   absl::Status ProposeByModel(int n, Rng& rng, std::vector<Candidate>& out);
-  void ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
-  absl::StatusOr<std::vector<float>> Score(const std::vector<Point>& points);
+  absl::Status ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out);
+  absl::Status ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
+  // The best of these, if they are feasible and not visited.
+  using Scores = absl::StatusOr<std::vector<float>>;
+  absl::Status ProposeBest(int n, std::vector<Point> drafts, std::string_view origin,
+                           const std::function<Scores(const std::vector<Point>&)>& score,
+                           std::vector<Candidate>& out);
+  Scores Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
   absl::Status LearnFromOthers();
   // Whether there is more than the estimate to go by.
@@ -71,7 +78,8 @@ class ModelSearch final : public StrategySearch {
   absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
   // How many of so many candidates the estimate picks.
   int Drafts(double n) const;
-  Point Draft(Rng& rng);
+  // Beside the default schedule with that probability, else from anywhere.
+  Point Draft(double beside, Rng& rng);
   // As the model sees them.
   std::vector<float> Seen(const std::vector<float>& features) const;
   std::vector<Sample> Training() const;
@@ -109,10 +117,12 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
     const int drafts = model_->trained() ? 0 : Drafts(method_.hedge * missing);
-    HEDDLE_RETURN_IF_ERROR(ProposeByModel(n - random - drafts, rng, out));
-    ProposeByRoofline(drafts, rng, out);
+    HEDDLE_RETURN_IF_ERROR(model_->trained()
+                               ? ProposeByModel(n - random, rng, out)
+                               : ProposeByOthers(missing - random - drafts, rng, out));
+    HEDDLE_RETURN_IF_ERROR(ProposeByRoofline(drafts, rng, out));
   } else {
-    ProposeByRoofline(Drafts(missing), rng, out);
+    HEDDLE_RETURN_IF_ERROR(ProposeByRoofline(Drafts(missing), rng, out));
   }
   for (const Drawn& d : FillWithRandom(n, rng, out)) pending_.Add(d);
   if (Knows()) HEDDLE_RETURN_IF_ERROR(Predict(out));
@@ -125,7 +135,7 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
                             candidates(),
                             [this](const std::vector<Point>& points) { return Score(points); },
                             samples_.BestPoints(method_.chains / 2),
-                            [this](Rng& r) { return Draft(r); },
+                            [this](Rng& r) { return Draft(method_.beside_default, r); },
                             chains_,
                             rng};
   const size_t capacity = static_cast<size_t>(method_.shortlist) * static_cast<size_t>(n);
@@ -142,25 +152,51 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
   return absl::OkStatus();
 }
 
-// The best of some random candidates, by what needs no measurement.
-void ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
+absl::Status ModelSearch::ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out) {
+  std::vector<Point> drafts;
+  for (int i = 0; i < method_.others_drafts * n; ++i) {
+    drafts.push_back(Draft(method_.others_beside, rng));
+  }
+  const auto score = [this](const std::vector<Point>& points) { return Score(points); };
+  return ProposeBest(n, std::move(drafts), "others", score, out);
+}
+
+absl::Status ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
+  std::vector<Point> drafts;
+  for (int i = 0; i < method_.drafts * n; ++i) drafts.push_back(Draft(method_.beside_default, rng));
+  const auto score = [this](const std::vector<Point>& points) -> Scores {
+    std::vector<float> scores;
+    for (const Point& p : points) {
+      scores.push_back(RooflineScore(candidates().Evaluate(p)->features));
+    }
+    return scores;
+  };
+  return ProposeBest(n, std::move(drafts), "roofline", score, out);
+}
+
+absl::Status ModelSearch::ProposeBest(int n, std::vector<Point> drafts, std::string_view origin,
+                                      const std::function<Scores(const std::vector<Point>&)>& score,
+                                      std::vector<Candidate>& out) {
+  std::erase_if(drafts, [this](const Point& p) {
+    const Evaluated* evaluated = candidates().Evaluate(p);
+    return evaluated == nullptr || candidates().Visited(evaluated->hash);
+  });
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> scores, score(drafts));
   Shortlist best(static_cast<size_t>(std::max(n, 0)));
-  for (int draw = 0; draw < method_.drafts * n; ++draw) {
-    const Point point = Draft(rng);
-    const Evaluated* evaluated = candidates().Evaluate(point);
-    if (evaluated == nullptr || candidates().Visited(evaluated->hash)) continue;
-    best.Offer(point, evaluated->hash, RooflineScore(evaluated->features));
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    best.Offer(drafts[i], candidates().Evaluate(drafts[i])->hash, scores[i]);
   }
   for (const Shortlist::Entry& entry : best.entries()) {
     std::optional<Drawn> drawn = candidates().Take(entry.point);
     if (!drawn) continue;
     pending_.Add(*drawn);
-    out.push_back({std::move(drawn->trace), "roofline"});
+    out.push_back({std::move(drawn->trace), std::string(origin)});
   }
+  return absl::OkStatus();
 }
 
 // Of feasible points.
-absl::StatusOr<std::vector<float>> ModelSearch::Score(const std::vector<Point>& points) {
+ModelSearch::Scores ModelSearch::Score(const std::vector<Point>& points) {
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
   for (const Point& p : points) features.push_back(Seen(candidates().Evaluate(p)->features));
@@ -256,13 +292,10 @@ int ModelSearch::Drafts(double n) const {
   return static_cast<int>(std::lround(method_.cold_start * n));
 }
 
-// Anywhere, or beside the default schedule.
-Point ModelSearch::Draft(Rng& rng) {
+Point ModelSearch::Draft(double beside, Rng& rng) {
   const schedule::Space& space = candidates().space();
   std::uniform_real_distribution<double> uniform(0, 1);
-  if (method_.beside_default == 0 || uniform(rng) >= method_.beside_default) {
-    return space.Random(rng);
-  }
+  if (beside == 0 || uniform(rng) >= beside) return space.Random(rng);
   Point point = space.Preferred();
   std::uniform_int_distribution<int> any(1, method_.beside_steps);
   for (int steps = any(rng); steps > 0; --steps) {

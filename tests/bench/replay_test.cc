@@ -307,11 +307,14 @@ TEST(Variant, ChangesAMethodByName) {
   EXPECT_EQ(variant->without, (std::vector<std::string>{"relation", "loop", "main"}));
   EXPECT_TRUE(ParseVariant("annealing:with=relation")->without.empty());
   EXPECT_FALSE(ParseVariant("annealing:relative=0")->relative);
-  const auto beside = ParseVariant("annealing:beside=0.1:beside_steps=2:hedge=0.5");
+  const auto beside = ParseVariant(
+      "annealing:beside=0.1:beside_steps=2:hedge=0.5:others_drafts=3:others_beside=0.5");
   ASSERT_TRUE(beside.ok()) << beside.status();
   EXPECT_EQ(beside->beside_default, 0.1);
   EXPECT_EQ(beside->beside_steps, 2);
   EXPECT_EQ(beside->hedge, 0.5);
+  EXPECT_EQ(beside->others_drafts, 3);
+  EXPECT_EQ(beside->others_beside, 0.5);
   EXPECT_EQ(variant->chains, cost_model::FindMethod("annealing")->chains);
   for (const char* wrong :
        {"magic", "annealing:magic=1", "annealing:diversity", "annealing:rounds=x",
