@@ -16,6 +16,25 @@ namespace heddle::codegen {
 using llvm::Type;
 using llvm::Value;
 
+namespace {
+
+// A sum's term that is a product with the literal zero: a window's place in the padding. It counts
+// as nothing (tolerance.h).
+bool AddsPadding(const ir::Store& store) {
+  const ir::Expr& sum = store.value;
+  if (sum->kind != ir::ExprKind::kOp || sum->op != ir::Op::kAdd || !ir::IsFloat(sum->dtype))
+    return false;
+  const ir::Expr& term = sum->args[1];
+  if (!ir::StructuralEqual(sum->args[0], ir::Load(store.buffer, store.indices)) ||
+      term->kind != ir::ExprKind::kOp || term->op != ir::Op::kMul)
+    return false;
+  return std::any_of(term->args.begin(), term->args.end(), [](const ir::Expr& factor) {
+    return factor->kind == ir::ExprKind::kFloat && factor->float_value == 0;
+  });
+}
+
+}  // namespace
+
 ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir::Linear& linear,
                                               bool inside) {
   const bool in_index = std::exchange(in_index_, true);
@@ -299,6 +318,7 @@ Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
 }
 
 void ExprEmitter::EmitStore(const ir::Store& store) {
+  if (AddsPadding(store)) return;
   Value* value = Emit(store.value);
   Address address =
       MakeAddress(*store.buffer, LinearIndex(*store.buffer, store.indices, c_.ranges));

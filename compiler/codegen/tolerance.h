@@ -18,7 +18,8 @@ struct Tolerance {
 // is at most some 10^4 here, which makes 1e-5: the relative 1e-4 leaves an order to spare, for a
 // single operator and, whose errors partly cancel, for a whole model. The absolute part covers sums
 // that cancel: random inputs in [-1, 1] give partial sums of order sqrt(K), whose rounding error
-// does not shrink with the result.
+// does not shrink with the result. Where a window lies in the padding known when code is made, its
+// term is left out: an infinite weight there gives no NaN.
 inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 
 // Winograd's form of a convolution, F(m x m, 3 x 3) (Lavin and Gray, Fast Algorithms for

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "compiler/ir/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/region.h"
 
@@ -75,6 +76,22 @@ std::vector<Expr> DistinctLoads(const ir::Block& block) {
     if (!seen) loads.push_back(load);
   });
   return loads;
+}
+
+int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
+                  int64_t size) {
+  for (const ir::Expr& load : DistinctLoads(block)) {
+    for (const ir::Expr& index : load->args) {
+      int64_t step = 0, window = 1;
+      for (const auto& [term, coefficient] : ir::ToLinear(index).terms) {
+        if (term->kind != ir::ExprKind::kVar) continue;
+        if (term->var.get() == axis.iter) step = std::abs(coefficient);
+        for (const Axis& r : reduce) window *= term->var.get() == r.iter ? r.extent : 1;
+      }
+      if (step > 0 && window > 1) return std::min(size * window, (size - 1) * step + window);
+    }
+  }
+  return size;
 }
 
 VectorFit FitOf(const ir::Block& block, const ir::Var* iter) {

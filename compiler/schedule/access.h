@@ -41,6 +41,11 @@ int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
 // Loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 
+// How many places along the axis the windows of `size` neighbours touch: those that some index
+// with the axis and a reduce axis in it takes. `size` if there is none.
+int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
+                  int64_t size);
+
 // How badly a block is vectorized along an iterator: accesses that are neither contiguous nor
 // invariant; the store counts double.
 struct VectorFit {

@@ -27,6 +27,9 @@ constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking
 constexpr int64_t kBlockBytes = 512;        // one after another of a place: pleases the prefetcher
 constexpr int64_t kStreamBytes = 1 << 10;   // of a row: shorter pieces than this stream badly
 constexpr int64_t kFewColumns = 4;          // of two patches: their windows fit the registers
+// Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
+// 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
+constexpr int64_t kMaxPlaces = 64;
 
 // Of the loops over blocks of vectors, rows and columns.
 enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
@@ -108,6 +111,9 @@ class WindowRule : public Rule {
   const Axis& vector() const { return stage_.view.spatial[v_]; }
   const Axis& column() const { return stage_.view.spatial[column_]; }
   const Axis& row() const { return stage_.view.spatial[row_]; }
+  int64_t Touched(const Axis& axis, int64_t size) const {
+    return TouchedBy(*stage_.block, stage_.view.reduce, axis, size);
+  }
   int64_t ElementBytes() const { return ir::SizeOf(stage_.block->store.buffer->dtype); }
 
   void Declare(Knobs& knobs);
@@ -117,6 +123,7 @@ class WindowRule : public Rule {
   bool Beyond2ndLevel() const;
   int64_t StripBytes(int64_t columns) const;
   int64_t PreferredOrder(int64_t columns) const;
+  int64_t PreferredRows(int64_t columns) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status Check(const Decided& decided) const;
   absl::Status SplitAll(const Decided& decided, Loops* loops, Recorder& out) const;
@@ -194,20 +201,27 @@ int64_t WindowRule::PreferredOrder(int64_t columns) const {
   return close ? kBlocksColumnsRows : kRowsBlocksColumns;
 }
 
+int64_t WindowRule::PreferredRows(int64_t columns) const {
+  int64_t rows = Beyond2ndLevel() ? 4 : 2;
+  if (steps_ > kUnrolledWindow) return rows;
+  while (rows > 1 && Touched(row(), rows) * Touched(column(), columns) > kMaxPlaces) --rows;
+  return rows;
+}
+
 void WindowRule::DeclarePatch(Knobs& knobs) {
   const bool small = steps_ <= kUnrolledWindow, far = Beyond2ndLevel();
   unroll_knob_ =
       knobs.Add(absl::StrCat("whole window unrolled of ", stage_.view.block), {1, 0}, small);
-  if (row_ >= 0) {
-    rows_knob_ = knobs.Add(absl::StrCat("rows of a patch of ", row().loop),
-                           PatchSizes(row().extent, 8), far ? 4 : 2);
-  }
   const int64_t extent = column().extent;
   std::vector<int64_t> sizes = PatchSizes(extent, kMaxPatch);
   // Where the registers do not hold the weights, more columns share each.
   int64_t columns = small ? 2 : kFewColumns;
   if (extent % columns != 0) columns = LargestDivisorUpTo(extent, 7);
   if (columns == 1) columns = 2;
+  if (row_ >= 0) {
+    rows_knob_ = knobs.Add(absl::StrCat("rows of a patch of ", row().loop),
+                           PatchSizes(row().extent, 8), PreferredRows(columns));
+  }
   columns_knob_ = knobs.Add(absl::StrCat("columns of a patch of ", column().loop), sizes, columns);
   const int64_t rest = (extent + columns - 1) / columns;
   int64_t patches =

@@ -11,6 +11,7 @@
 #include <limits>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "compiler/codegen/target_info.h"
@@ -343,6 +344,33 @@ program kernel(A: f32[20, 8], B: f32[3, 8, 32]) -> (C: f32[20, 32]) {
   int jumps = 0;
   for (const auto line : absl::StrSplit(assembly, '\n')) jumps += line.substr(0, 2) == "\tj";
   EXPECT_LE(jumps, 8) << assembly;
+}
+
+// Of the twelve terms of four windows over four places and padding, two lie in the padding.
+TEST(Registers, PaddingIsNotMultiplied) {
+  const ir::Program lowered = Lowered(R"(
+program kernel(A: f32[4, 16], W: f32[3, 16]) -> (C: f32[4, 16]) {
+  alloc acc : f32[4, 16] local {
+    for r in 3 unrolled { for i in 4 unrolled { for j in 16 vectorized {
+      block conv(vi < 4 spatial = i, vj < 16 spatial = j, vr < 3 reduce = r) sum init 0.0 {
+        acc[vi, vj] = (select(((1 <= (vi + vr)) && ((vi + vr) < 5)), A[((vi + vr) - 1), vj], 0.0) * W[vr, vj])
+      }
+    } } }
+    for ci in 4 unrolled { for cj in 16 vectorized {
+      block copy(wi < 4 spatial = ci, wj < 16 spatial = cj) { C[wi, wj] = acc[wi, wj] }
+    } }
+  }
+})");
+  std::string assembly;
+  LlvmOptions options;
+  options.assembly = &assembly;
+  const auto artifact = CompileLlvm({lowered}, Target("llvm -mcpu=x86-64-v4"), options);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  int products = 0;
+  for (const auto line : absl::StrSplit(assembly, '\n'))
+    products += absl::StrContains(line, "vfmadd") || absl::StrContains(line, "vmulps");
+  EXPECT_EQ(products, 10) << assembly;
+  EXPECT_THAT(assembly, Not(HasSubstr("vaddps")));
 }
 
 }  // namespace

@@ -254,6 +254,23 @@ TEST(Default, OrderOfADepthwiseConvolution) {
   }
 }
 
+// Rows of a patch: one where two would read more places than the caches keep up with (of D8, 5 x
+// 15).
+TEST(Default, RowsOfADepthwiseConvolution) {
+  for (const int threads : {1, 2}) {
+    ir::TargetInfo target = Wide();
+    target.target.threads = threads;
+    target.l1_bytes = 48 << 10;
+    target.l2_bytes = 2 << 20;
+    for (const auto& [name, rows] :
+         std::map<std::string, std::string>{{"D6", "7 2"}, {"D8", "7 1"}, {"D9", "4 2"}}) {
+      const auto trace = DefaultTrace(MakeWorkload(name).value(), target);
+      ASSERT_TRUE(trace.ok()) << trace.status();
+      EXPECT_THAT(ToText(*trace), HasSubstr("split depthwise.i1 " + rows + "\n")) << name;
+    }
+  }
+}
+
 // Channels that fill no whole register: one not quite full, or fewer with a guarded tail; halves
 // where they go up exactly.
 TEST(Default, DepthwiseLanesOfOddChannels) {
