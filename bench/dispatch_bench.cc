@@ -26,6 +26,7 @@ struct Flags {
   int tasks = 10;
   int trials = 64;
   int batch = 16;
+  int models = 0;     // 0: as many as jobs
   int deadlines = 5;  // % of the jobs
   int64_t events = 1'000'000;
   std::string policy = kDefaultPolicy;
@@ -51,7 +52,8 @@ class Bench {
     Feed(slots);
     for (int64_t id = 1; id <= flags_.jobs; ++id) {
       JobParams params;
-      params.target = absl::StrCat("llvm -mcpu=", id % 4);
+      params.target = absl::StrCat("llvm -mcpu=", ModelOf(JobId{id}) % 4);
+      params.record_target = params.target;
       params.trials_per_task = flags_.trials;
       params.batch = flags_.batch;
       params.pipeline_depth = 2;
@@ -68,6 +70,9 @@ class Bench {
     }
   }
 
+  int64_t ModelOf(JobId job) const {
+    return flags_.models > 0 ? job.value % flags_.models : job.value;
+  }
   int64_t steps() const { return static_cast<int64_t>(ns_.size()); }
 
   int Print() {
@@ -82,22 +87,27 @@ class Bench {
     const double rate = static_cast<double>(ns_.size()) / (total / 1e9);
     const double mib = static_cast<double>(usage.ru_maxrss) / 1024;
     if (flags_.json) {
-      std::printf("%s\n", nlohmann::json{{"schema_version", 1},
-                                         {"policy", flags_.policy},
-                                         {"jobs", flags_.jobs},
-                                         {"workers", flags_.workers},
-                                         {"events", ns_.size()},
-                                         {"events_per_s", rate},
-                                         {"step_p50_us", at(0.5)},
-                                         {"step_p99_us", at(0.99)},
-                                         {"step_max_us", at(1)},
-                                         {"peak_rss_mib", mib}}
-                              .dump()
-                              .c_str());
+      std::printf("%s\n",
+                  nlohmann::json{{"schema_version", 1},
+                                 {"policy", flags_.policy},
+                                 {"jobs", flags_.jobs},
+                                 {"models", flags_.models > 0 ? flags_.models : flags_.jobs},
+                                 {"workers", flags_.workers},
+                                 {"events", ns_.size()},
+                                 {"events_per_s", rate},
+                                 {"step_p50_us", at(0.5)},
+                                 {"step_p99_us", at(0.99)},
+                                 {"step_max_us", at(1)},
+                                 {"peak_rss_mib", mib}}
+                      .dump()
+                      .c_str());
       return 0;
     }
-    std::printf("%s, %d jobs on %d workers, %zu events, %lld stages\n", flags_.policy.c_str(),
-                flags_.jobs, flags_.workers, ns_.size(), static_cast<long long>(stages_));
+    const std::string models =
+        flags_.models > 0 ? absl::StrCat(" of ", flags_.models, " models") : "";
+    std::printf("%s, %d jobs%s on %d workers, %zu events, %lld stages\n", flags_.policy.c_str(),
+                flags_.jobs, models.c_str(), flags_.workers, ns_.size(),
+                static_cast<long long>(stages_));
     std::printf("events/s %.0f   Step p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us\n", rate,
                 at(0.5), at(0.99), at(0.999), at(1));
     std::printf("peak memory %.0f MiB\n", mib);
@@ -163,6 +173,8 @@ class Bench {
       run.inputs.assign(start->candidates.begin(), start->candidates.end());
       run.closed = start->kind == v1::STAGE_BUILD;
       Begin(start->attempt, &run);
+    } else if (const auto* find = std::get_if<FindRecords>(&decision)) {
+      agenda_.emplace(now_, ++order_, RecordsFound{find->job, find->device_key, {}});
     }
   }
 
@@ -172,7 +184,7 @@ class Bench {
         Imported imported;
         for (int i = 0; i < flags_.tasks; ++i) {
           TaskPlan plan;
-          plan.key = absl::StrCat(run->start.job.value, "/", i);
+          plan.key = absl::StrCat(ModelOf(run->start.job), "/", i);
           imported.tasks.push_back(plan);
         }
         return At(1, StageFinished{id, {}, true, imported});
@@ -233,6 +245,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--tasks", flags.tasks, "of a job")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--models", flags.models,
+                 "jobs of one model share their tasks; 0: each job has a model of its own")
+      ->check(CLI::Range(0, 100'000))
       ->capture_default_str();
   app.add_option("--trials", flags.trials, "of a task")
       ->check(CLI::Range(1, 100'000))

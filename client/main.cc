@@ -348,7 +348,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "heddle: %s (see `heddle --help`)\n", e.what());
+    std::string help = "heddle";
+    for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      help += " " + at->get_name();
+    }
+    std::fprintf(stderr, "heddle: %s (see `%s --help`)\n", e.what(), help.c_str());
     return client::kUsage;
   }
   return code;

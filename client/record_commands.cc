@@ -7,6 +7,7 @@
 #include "client/json.h"
 #include "client/npy.h"
 #include "client/record_file.h"
+#include "proto/limits.h"
 
 namespace heddle::client {
 namespace {
@@ -129,12 +130,12 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   if (!status.ok()) return Fail(status);
   if (Interrupted()) return kInterrupted;
   fmt::print(stderr, "{} records exported\n", count);
-  if (count >= kMostRecords && full.limit() > count) {
+  if (count >= kMaxQueryLimit && full.limit() > count) {
     fmt::print(
         stderr,
         "warning: an export has at most {} records, the newest; where there are more, export "
         "them in parts by --task, --target, --device or --job\n",
-        kMostRecords);
+        kMaxQueryLimit);
   }
   return kDone;
 }

@@ -16,11 +16,8 @@
 
 namespace heddle::client {
 
-// RecordQuery.limit for all that the service gives.
+// RecordQuery.limit for all that the service gives, which is no more than kMaxQueryLimit.
 inline constexpr int64_t kAllRecords = std::numeric_limits<int64_t>::max();
-
-// What it gives at most: kMaxQueryLimit of scheduler/record_store.h.
-inline constexpr int64_t kMostRecords = 1'000'000;
 
 // Every call ends within a limit: unary calls after 30 s, transfers when nothing moves for that
 // long. A service that cannot be reached is Unavailable, with the address and the way out in the

@@ -32,7 +32,8 @@
 // the known records. Nobody owns the task: when one job ends, stops or is paused, the others go on.
 // A job that builds before there is a device (for GPUs) has no device key yet, and may become a
 // partner of any that has the same workload and target: of these, too, one at a time has a round in
-// flight. Jobs with `force` share nothing.
+// flight. Once there is a device it asks what is known of its key (FindRecords); until that is
+// answered it has none, and begins no round. Jobs with `force` share nothing.
 //
 // Under uniform allocation a task may measure trials_per_task less what is known. Under gradient
 // the job may measure trials_per_task x tasks less what is known (GradientBudget), and each round
@@ -126,6 +127,7 @@ class Dispatcher {
   void On(const CandidateBuilt& event);
   void On(const CandidateProfiled& event);
   void On(const StageFinished& event);
+  void On(const RecordsFound& event);
   void On(const PauseRequested& event);
   void On(const ResumeRequested& event);
   void On(const CancelRequested& event);
@@ -175,9 +177,12 @@ class Dispatcher {
   void LeaveGroups(Job& job);
   void LeaveGroup(Job& job, TaskIndex index);
   void ShareTrial(Job& job, TaskIndex index, bool valid, double median_ns);
+  // Others' records of the task that it did not count yet.
+  void TakeKnown(Job& job, TaskIndex index, const TaskPlan& known);
   // A partner, or what may become one, has a round in flight in an unpaused job.
   bool PartnerInFlight(const Job& job, TaskIndex index) const;
-  void TouchGroups(const Job& job);         // jobs that may wait for a round of this one
+  void TouchGroup(const Job& job, TaskIndex index);  // jobs that may wait for a round of the task
+  void TouchGroups(const Job& job);  // the same of all tasks, with those that are no partners now
   void CatchUp(Job& job, TaskIndex index);  // takes over a search state, or learns again
   template <typename F>
   void ForPartners(const Job& job, TaskIndex index, F f);
@@ -215,7 +220,7 @@ class Dispatcher {
   std::vector<CandidateId> TakeUnbuilt(Task& task, AttemptId attempt, int lane);
   std::vector<CandidateId> TakeBuilt(Task& task, AttemptId attempt, int lane);
   size_t ShareOf(int candidates, int lane) const;
-  bool MayTakeDevice(const Job& job) const;  // max_devices
+  bool MayTakeDevice(const Job& job) const;  // by its key and max_devices
   void TakeSlots(const SlotsChanged& event);
 
   template <typename T>
@@ -239,8 +244,12 @@ class Dispatcher {
     std::string refusal;  // what the latest stage sent there was told; empty: it ran
   };
   std::map<SlotId, SlotTrouble> trouble_;
+  struct Group {
+    std::set<std::pair<JobId, TaskIndex>> tasks;
+    std::pair<JobId, TaskIndex> latest;  // the last to begin a round: in flight, most likely
+  };
   // Unfinished tasks of jobs in phase Tuning by workload and target.
-  std::map<std::string, std::set<std::pair<JobId, TaskIndex>>> groups_;
+  std::map<std::string, Group> groups_;
   int64_t next_attempt_ = 1;
   std::set<std::pair<absl::Time, JobId>> wakes_;
   SlotIndex slot_index_;
@@ -258,6 +267,7 @@ class Dispatcher {
   std::set<std::pair<JobId, TaskIndex>> feeding_;  // whose builds or profile stages changed
   absl::Time now_;
   std::set<JobId> touched_;           // to be looked at anew
+  std::set<JobId> told_;              // of others' trials, which may end their tuning
   std::optional<JobId> streamed_;     // the event was a candidate's of this job
   std::optional<JobId> subject_;      // the job the event is about
   std::optional<TaskIndex> of_task_;  // and its task

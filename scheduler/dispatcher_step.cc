@@ -1,5 +1,6 @@
 // One Step: the event is taken in, the jobs it touched go on, slots are given out.
 #include <algorithm>
+#include <utility>
 
 #include "scheduler/dispatcher.h"
 
@@ -89,6 +90,12 @@ void Dispatcher::Proceed() {
       Activate(job);
     }
     if (!touched_.count(job.id)) UpdateReady(job, false);
+  }
+  for (JobId id : std::exchange(told_, {})) {
+    Job& job = jobs_.at(id);
+    if (touched_.count(id) || !Is<Tuning>(job.phase)) continue;
+    FinishTuningIfDone(job);
+    if (Is<Tuning>(job.phase) && !job.paused) FinishIdle(job);
   }
   while (!touched_.empty()) {
     const JobId id = *touched_.begin();

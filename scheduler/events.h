@@ -67,6 +67,12 @@ struct StageFinished {
   // attempt either.
   bool interrupted = false;
 };
+// The answer to FindRecords: what the database knows of the job's tasks, in their order.
+struct RecordsFound {
+  JobId job;
+  std::string device_key;
+  std::vector<TaskPlan> tasks;
+};
 struct PauseRequested {
   JobId job;
   std::string reason;
@@ -89,9 +95,10 @@ struct StoreBlocked {
   std::string reason;
 };               // empty: it takes writes again
 struct Tick {};  // NextWake() has come
-using Event = std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt,
-                           CandidateProfiled, StageFinished, PauseRequested, ResumeRequested,
-                           CancelRequested, FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
+using Event =
+    std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt, CandidateProfiled,
+                 StageFinished, RecordsFound, PauseRequested, ResumeRequested, CancelRequested,
+                 FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
 // ---- decisions ----
 // To be made durable, in order, before or together with what follows.
@@ -128,6 +135,12 @@ struct TaskChanged {
 };
 struct JobChanged {
   JobId job;
+};
+// The job was imported without a device, and now there is one: it measures there once RecordsFound,
+// which must follow, says what is known.
+struct FindRecords {
+  JobId job;
+  std::string device_key;
 };
 // The job's deadline cannot be met as things stand (`late`), or can; said after the import or a
 // restart, when it is over, and whenever the estimate changes materially.
@@ -171,7 +184,7 @@ struct EndFetch {
   FaultInfo fault;
 };
 using Decision = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
-                              JobChanged, DeadlineEstimate, TakeSearch, StartStage, FeedProfile,
-                              CloseProfile, CancelStage, EndFetch>;
+                              JobChanged, FindRecords, DeadlineEstimate, TakeSearch, StartStage,
+                              FeedProfile, CloseProfile, CancelStage, EndFetch>;
 
 }  // namespace heddle::scheduler

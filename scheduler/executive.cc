@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
+constexpr int kFindsAtATime = 16;  // jobs; thousands may have waited for one device
 
 }  // namespace
 
@@ -126,6 +127,7 @@ void Executive::Run() {
     {
       const absl::Time now = MonotonicNow();
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
+      if (!finds_.empty()) sleep = absl::ZeroDuration();
       if (ToPublish()) sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !inbox_.empty() || !leased_.empty() || !ended_.empty() || store_problem_ || stop_;
@@ -141,6 +143,11 @@ void Executive::Run() {
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
     if (inputs.empty()) inputs.push_back({Tick{}, {}, {}, {}});
     for (Input& input : inputs) Handle(std::move(input));
+    for (int i = 0; i < kFindsAtATime && !finds_.empty(); ++i) {
+      const FindRecords find = std::move(finds_.front());
+      finds_.pop_front();
+      AnswerFind(find);
+    }
     ReapRunners();
     Publish(false);
   }
@@ -183,6 +190,19 @@ void Executive::Prepare(Input* input) {
   }
 }
 
+TaskPlan Executive::PlanTask(const v1::TaskInfo& task, const std::string& target,
+                             const std::string& device_key, Payload* payload) {
+  absl::StatusOr<KnownRecords> known = store_->Known({task.key(), target, device_key});
+  payload->known.push_back(known.ok() ? *known : KnownRecords{});
+  const KnownRecords& found = payload->known.back();
+  return {static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
+          static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
+          found.best_ns,
+          task.key(),
+          std::max(1, task.weight()),
+          task.flops()};
+}
+
 // Looks up what the database already knows of the tasks an import found.
 void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   const LiveStage& stage = dispatcher_.live().at(end->attempt);
@@ -206,17 +226,12 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   imported.device_key = key;
   std::vector<int> totals;
   for (const v1::TaskInfo& task : payload->imported.tasks()) {
-    absl::StatusOr<KnownRecords> known = store_->Known({task.key(), spec.target(), key});
-    payload->known.push_back(known.ok() ? *known : KnownRecords{});
-    const KnownRecords& found = payload->known.back();
-    imported.tasks.push_back({static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
-                              static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
-                              found.best_ns, task.key(), std::max(1, task.weight()), task.flops()});
+    imported.tasks.push_back(PlanTask(task, spec.target(), key, payload));
     totals.push_back(spec.force() ? 0 : imported.tasks.back().known);
   }
   const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
   // No such device is here, and the records do not suffice without one: wait for whichever device
-  // comes.
+  // comes (and look again: AnswerFind).
   if (wait) imported.device_key.clear();
   if (wait || spec.force()) {  // with --force nothing known teaches the search or ends it
     for (TaskPlan& plan : imported.tasks) plan.known = plan.known_valid = 0, plan.known_best_ns = 0;
@@ -225,9 +240,24 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   end->result = std::move(imported);
 }
 
+void Executive::AnswerFind(const FindRecords& find) {
+  const JobBook::JobData& job = book_.data(find.job);
+  const v1::JobSpec& spec = job.row.job.spec();
+  RecordsFound found{find.job, find.device_key, {}};
+  Input input;
+  for (const JobBook::TaskData& task : job.tasks) {
+    if (!spec.force())
+      found.tasks.push_back(PlanTask(task.info, spec.target(), find.device_key, &input.payload));
+  }
+  input.event = std::move(found);
+  Handle(std::move(input));
+}
+
 void Executive::Perform(const Decision& decision) {
   if (const auto* start = std::get_if<StartStage>(&decision)) {
     PerformStart(*start);
+  } else if (const auto* find = std::get_if<FindRecords>(&decision)) {
+    finds_.push_back(*find);
   } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
     if (auto row = spans_.find(feed->attempt); row != spans_.end())
       row->second.span.set_candidates(row->second.span.candidates() + 1);

@@ -43,6 +43,10 @@ void JobBook::TakeIn(const Dispatcher& dispatcher, const Event& event, const Pay
       return;
     candidate->second.artifact = payload.artifact;
     candidate->second.build_ns = payload.build_ns;
+  } else if (const auto* found = std::get_if<RecordsFound>(&event)) {
+    std::vector<TaskData>& tasks = jobs_.at(found->job).tasks;
+    for (size_t i = 0; i < std::min(tasks.size(), payload.known.size()); ++i)
+      tasks[i].known = payload.known[i];
   }
 }
 

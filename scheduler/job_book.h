@@ -22,7 +22,7 @@ namespace heddle::scheduler {
 struct Payload {
   std::optional<JobRow> submitted;               // JobSubmitted
   v1::ImportResult imported;                     // end of import
-  std::vector<KnownRecords> known;               // end of import: per task
+  std::vector<KnownRecords> known;               // end of import, RecordsFound: per task
   std::vector<v1::Candidate> proposed;           // end of propose
   std::optional<std::string> search_state;       // end of propose and update
   v1::SearchReport report;                       // end of update

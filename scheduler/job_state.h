@@ -165,6 +165,7 @@ struct Job {
   absl::Time not_before = absl::InfinitePast();
   std::string last_fault;  // the latest infrastructure fault, for people
   int lane = 0;            // of its profile stages, see slot_index.h; set by placement
+  bool finding = false;    // FindRecords was said and not answered yet
 
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||

@@ -107,6 +107,7 @@ void Dispatcher::AddTuningWork(const Job& job, std::vector<ReadyIndex::Item>* wo
 }
 
 bool Dispatcher::MayTakeDevice(const Job& job) const {
+  if (job.finding) return false;
   if (job.params.max_devices == 0) return true;
   size_t held = 0;
   // Of finished tasks too: a stage may end after its last answer.

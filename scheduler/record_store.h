@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/jobs.pb.h"
+#include "proto/limits.h"
 #include "proto/worker.pb.h"
 #include "scheduler/ids.h"
 
@@ -186,9 +187,8 @@ class RecordStore {
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };
 
-// The most that Query gives: an answer is held in memory.
-inline constexpr int64_t kMaxQueryLimit = 1'000'000;
-// How many it gives for the query's limit, of which 0 is a thousand.
+// How many Query gives for the query's limit, of which 0 is a thousand, and more than
+// kMaxQueryLimit that.
 int64_t QueryLimit(const v1::RecordQuery& query);
 
 // "j12", and back (0 for anything else).

@@ -33,7 +33,7 @@ template <typename F>
 void Dispatcher::ForPartners(const Job& job, TaskIndex index, F f) {
   const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
   if (group == groups_.end()) return;
-  for (const auto& [id, task] : group->second) {
+  for (const auto& [id, task] : group->second.tasks) {
     if (id == job.id && task == index) continue;
     if (Job& other = jobs_.at(id); Partners(job, other)) f(other, task);
   }
@@ -44,8 +44,25 @@ void Dispatcher::EnterGroups(const Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const std::string group = GroupOf(job, job.tasks[i]);
     if (group.empty() || Is<Finished>(job.tasks[i].phase)) continue;
-    groups_[group].insert({job.id, TaskIndex{static_cast<int>(i)}});
+    groups_[group].tasks.insert({job.id, TaskIndex{static_cast<int>(i)}});
   }
+}
+
+void Dispatcher::TakeKnown(Job& job, TaskIndex index, const TaskPlan& known) {
+  Task& task = job.tasks[index.value];
+  task.known = known.known;
+  task.known_valid = known.known_valid;
+  task.best_ns = task.known_best_ns = known.known_best_ns;
+  task.behind = true;
+  task.curve.clear();
+  if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+  // A round may have been granted before there was a device, and may be proposed just now.
+  const int granted =
+      job.params.allocation == Allocation::kGradient
+          ? std::min(task.budget, GradientCap(job.params.trials_per_task) - task.known)
+          : 0;
+  task.budget = std::max(granted, Allowance(job, task));
+  Emit(TaskChanged{job.id, index});
 }
 
 // What partners know and have measured is known to the newcomer, be it on disk yet or not. What it
@@ -53,29 +70,16 @@ void Dispatcher::EnterGroups(const Job& job) {
 void Dispatcher::JoinGroups(Job& job) {
   EnterGroups(job);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    Task& task = job.tasks[i];
+    const Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
     if (Is<Finished>(task.phase)) continue;
-    bool more = false;
     ForPartners(job, index, [&](const Job& other, TaskIndex at) {
       const Task& partner = other.tasks[at.value];
       if (other.id == job.id || partner.known + partner.trials <= task.known) return;
-      more = true;
-      task.known = partner.known + partner.trials;
-      task.known_valid = partner.known_valid + partner.valid();
-      task.best_ns = task.known_best_ns = partner.best_ns;
+      TakeKnown(
+          job, index,
+          {partner.known + partner.trials, partner.known_valid + partner.valid(), partner.best_ns});
     });
-    if (!more) continue;
-    task.behind = true;
-    task.curve.clear();
-    if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
-    // A round may have been granted before there was a device, and may be proposed just now.
-    const int granted =
-        job.params.allocation == Allocation::kGradient
-            ? std::min(task.budget, GradientCap(job.params.trials_per_task) - task.known)
-            : 0;
-    task.budget = std::max(granted, Allowance(job, task));
-    Emit(TaskChanged{job.id, index});
   }
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     if (Is<Finished>(job.tasks[i].phase)) continue;
@@ -84,36 +88,65 @@ void Dispatcher::JoinGroups(Job& job) {
   }
 }
 
+void Dispatcher::On(const RecordsFound& event) {
+  auto it = jobs_.find(event.job);
+  if (it == jobs_.end() || it->second.final() || !it->second.finding) return;
+  Job& job = it->second;
+  job.finding = false;
+  job.params.device_key = event.device_key;
+  job.lane = slot_index_.DeviceLane(job.params);
+  for (size_t i = 0; i < std::min(job.tasks.size(), event.tasks.size()); ++i) {
+    const Task& task = job.tasks[i];
+    const TaskPlan& found = event.tasks[i];
+    if (!Is<Finished>(task.phase) && !job.params.force && found.known > task.known)
+      TakeKnown(job, TaskIndex{static_cast<int>(i)}, found);
+  }
+  JoinGroups(job);
+  TouchGroups(job);  // whose partner it has not become waits for it no more
+  Emit(JobChanged{job.id});
+}
+
 void Dispatcher::LeaveGroup(Job& job, TaskIndex index) {
   const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
   if (group == groups_.end()) return;
-  group->second.erase({job.id, index});
-  for (const auto& [other, task] : group->second) Touch(other);
-  if (group->second.empty()) groups_.erase(group);
+  TouchGroup(job, index);
+  group->second.tasks.erase({job.id, index});
+  if (group->second.tasks.empty()) groups_.erase(group);
 }
 
 void Dispatcher::LeaveGroups(Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) LeaveGroup(job, TaskIndex{static_cast<int>(i)});
 }
 
+void Dispatcher::TouchGroup(const Job& job, TaskIndex index) {
+  const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
+  if (group == groups_.end()) return;
+  for (const auto& [id, task] : group->second.tasks) {
+    if (id != job.id && MayBePartners(job, jobs_.at(id))) Touch(id);
+  }
+}
+
 void Dispatcher::TouchGroups(const Job& job) {
   for (const Task& task : job.tasks) {
     const auto group = groups_.find(GroupOf(job, task));
     if (group == groups_.end()) continue;
-    for (const auto& [other, index] : group->second) {
+    for (const auto& [other, index] : group->second.tasks) {
       if (other != job.id) Touch(other);
     }
   }
 }
 
 bool Dispatcher::PartnerInFlight(const Job& job, TaskIndex index) const {
-  const auto group = groups_.find(GroupOf(job, job.tasks[index.value]));
-  if (group == groups_.end()) return false;
-  return std::any_of(group->second.begin(), group->second.end(), [&](const auto& member) {
+  const auto found = groups_.find(GroupOf(job, job.tasks[index.value]));
+  if (found == groups_.end()) return false;
+  const Group& group = found->second;
+  auto blocks = [&](const std::pair<JobId, TaskIndex>& member) {
     const Job& other = jobs_.at(member.first);
     return member != std::pair{job.id, index} && !other.paused && MayBePartners(job, other) &&
            InFlight(other.tasks[member.second.value]);
-  });
+  };
+  if (group.tasks.count(group.latest) > 0 && blocks(group.latest)) return true;
+  return std::any_of(group.tasks.begin(), group.tasks.end(), blocks);
 }
 
 // Counted in the same step as the trial itself, so that both are durable or neither is.
@@ -132,13 +165,20 @@ void Dispatcher::ShareTrial(Job& job, TaskIndex index, bool valid, double median
                  median_ns);
     }
     if (other.params.allocation == Allocation::kUniform) partner.budget = Allowance(other, partner);
-    Emit(TaskChanged{other.id, at});
-    Touch(other.id);
+    // Its forecast is renewed once a round; what the trial may end, at once.
+    decisions_.emplace_back(std::in_place_type<TaskChanged>, TaskChanged{other.id, at});
+    if (partner.known % std::max(1, other.params.batch) == 0) {
+      Touch(other.id);
+    } else {
+      told_.insert(other.id);
+    }
   });
 }
 
 void Dispatcher::CatchUp(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
+  if (const auto group = groups_.find(GroupOf(job, task)); group != groups_.end())
+    group->second.latest = {job.id, index};
   if (!task.behind && !task.warm_pending) return;
   const Job* source = nullptr;
   TaskIndex from;

@@ -169,7 +169,7 @@ void Dispatcher::Requeue(Job& job, TaskIndex index) {
   job.tasks[index.value].phase = Waiting{};
   std::erase(job.in_flight, index);
   job.queue.push_back(index);
-  TouchGroups(job);
+  TouchGroup(job, index);
   Emit(TaskChanged{job.id, index});
 }
 
@@ -179,9 +179,10 @@ bool Dispatcher::MoreDepth(const Job& job) const {
 }
 
 // Lets tasks of the queue begin a round while the pipeline has room and there is a device to
-// measure on. The first device the job finds pins its device key: records are comparable within one
-// only. For GPUs (which ask for no threads) the first rounds are built before there is one: workers
-// without a GPU have nothing else to do for such a job, and whoever brings one finds code to run.
+// measure on. The first device the job finds pins its device key, as soon as it is known what is on
+// record for that (RecordsFound): records are comparable within one only. For GPUs (which ask for
+// no threads) the first rounds are built before there is one: workers without a GPU have nothing
+// else to do for such a job, and whoever brings one finds code to run.
 void Dispatcher::Activate(Job& job) {
   BeginRounds(job);
   if (job.params.pipeline_depth <= 1) return;
@@ -200,13 +201,9 @@ void Dispatcher::BeginRounds(Job& job) {
   if (!room && !begun_without_device) return;
   const SlotInfo* device = slot_index_.First(job.lane);
   if (device == nullptr && job.params.threads != 0) return;
-  if (device != nullptr && job.params.device_key.empty()) {
-    job.params.device_key = device->device_key;
-    job.lane = slot_index_.DeviceLane(job.params);
-    JoinGroups(job);
-    TouchGroups(job);  // whose partner it has not become waits for it no more
-    Emit(JobChanged{job.id});
-    FinishIdle(job);
+  if (job.params.device_key.empty() && device != nullptr && !device->device_key.empty()) {
+    if (!std::exchange(job.finding, true)) Emit(FindRecords{job.id, device->device_key});
+    return;
   }
   while (Is<Tuning>(job.phase) && MoreDepth(job)) {
     std::optional<TaskIndex> next;

@@ -187,6 +187,24 @@ int RunFuzz(const Flags& flags) {
         });
     if (terminal) std::fprintf(stderr, "\r");
     if (!totals.ok()) return Fail(totals.status());
+    if (flags.json) {
+      nlohmann::json json = {{"schema_version", 1},
+                             {"policy", policy},
+                             {"seeds", totals->seeds},
+                             {"violation", totals->violation},
+                             {"events", totals->steps},
+                             {"trials", totals->trials},
+                             {"restarts", totals->restarts},
+                             {"infrastructure_faults", totals->faults},
+                             {"stale_answers", totals->stale},
+                             {"lost_trials", totals->lost},
+                             {"jobs_done", totals->done_jobs},
+                             {"seconds", spent()}};
+      if (!totals->violation.empty()) json["seed"] = totals->seed;
+      std::printf("%s\n", json.dump().c_str());
+      if (!totals->violation.empty()) return 1;
+      continue;
+    }
     if (!totals->violation.empty()) {
       std::printf("%s: VIOLATION: %s\nreplay: heddle-sim --fuzz 1 --seed %llu --policy %s%s\n",
                   policy.c_str(), totals->violation.c_str(),

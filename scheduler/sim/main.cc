@@ -15,10 +15,10 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--plot", flags.plot, "draw Gantt chart and utilisation into this SVG file");
   app.add_option("--window", flags.window, "BEGIN END: seconds the plot shows")->expected(2);
-  app.add_flag("--json", flags.json, "one JSON object a policy");
+  app.add_flag("--json", flags.json, "JSON: one object a policy, of --thesis one a row");
   CLI::Option* seed =
       app.add_option("--seed", flags.seed, "instead of the scenario's; with --fuzz the first one")
-          ->check(CLI::NonNegativeNumber);
+          ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
   CLI::Option* depth = app.add_option("--depth", flags.depth,
                                       "pipeline_depth of every job, instead of the scenario's")
                            ->check(CLI::Range(1, 64));
@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
                  "so many seeds of random worlds with faults; stops at the first broken promise")
       ->check(CLI::Range(1, 1'000'000'000));
   CLI::Option* planted = app.add_option("--planted", flags.planted, "with --fuzz: a bug to find");
-  app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
-      ->check(CLI::Range(1, 1024));
+  CLI::Option* threads = app.add_option("--threads", flags.threads, "of --fuzz; default: all cores")
+                             ->check(CLI::Range(1, 1024));
   app.set_version_flag("--version", "heddle-sim 0.1.0");
   try {
     app.parse(argc, argv);
@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
           "give one of: a scenario file, --replay FILE, --thesis, --deadlines N, --fuzz N");
     if (planted->count() > 0 && flags.fuzz == 0)
       throw CLI::ValidationError("--planted: only with --fuzz N");
+    if (threads->count() > 0 && flags.fuzz == 0)
+      throw CLI::ValidationError("--threads: only with --fuzz N");
     if (depth->count() > 0 && flags.scenario.empty() && flags.replay.empty())
       throw CLI::ValidationError("--depth: only with a scenario file or --replay FILE");
     if (!flags.plot.empty() && flags.scenario.empty() && flags.replay.empty())

@@ -10,33 +10,50 @@
 
 namespace heddle::sim {
 
+// As the scheduler's PlanTask.
+TaskPlan World::Plan(const Process& process, JobId id, size_t index, const std::string& device_key,
+                     Payload* payload) const {
+  const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(id))];
+  const SimTask& task = job.tasks[index];
+  const std::string key =
+      !task.key.empty() ? task.key : WorkloadKey(absl::StrCat("job ", id.value, " task ", index));
+  KnownRecords known;
+  if (options_.durable && !job.force)
+    known = *store_->Known({key, process.book.data(id).row.job.spec().target(), device_key});
+  payload->known.push_back(known);
+  return {static_cast<int>(known.total),
+          static_cast<int>(known.valid),
+          known.best_ns,
+          key,
+          task.weight,
+          task.flops};
+}
+
 Imported World::Import(const Process& process, const StartStage& start, Payload* payload) {
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
   Imported imported;
   std::vector<std::string> keys;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    const SimTask& task = job.tasks[i];
+    imported.tasks.push_back(Plan(process, start.job, i, job.device_key, payload));
     v1::TaskInfo& info = *payload->imported.add_tasks();
-    info.set_key(!task.key.empty()
-                     ? task.key
-                     : WorkloadKey(absl::StrCat("job ", start.job.value, " task ", i)));
+    info.set_key(imported.tasks.back().key);
     info.set_workload("w");
-    info.set_weight(task.weight);
-    info.set_flops(task.flops);
-    KnownRecords known;
-    if (options_.durable && !job.force) {  // as the scheduler's PlanTasks
-      const v1::JobSpec& spec = process.book.data(start.job).row.job.spec();
-      known = *store_->Known({info.key(), spec.target(), spec.device_key()});
-    }
-    payload->known.push_back(known);
+    info.set_weight(job.tasks[i].weight);
+    info.set_flops(job.tasks[i].flops);
     keys.push_back(info.key());
-    imported.tasks.push_back({static_cast<int>(known.total), static_cast<int>(known.valid),
-                              known.best_ns, info.key(), task.weight, task.flops});
     if (options_.planted == Planted::kOverrun) imported.tasks.back().key.clear();
   }
   budgets_.Imported(start.job, std::move(keys));
   payload->imported.add_inputs("x: f32[1]");
   return imported;
+}
+
+RecordsFound World::Find(const Process& process, const FindRecords& find, Payload* payload) {
+  RecordsFound found{find.job, find.device_key, {}};
+  const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(find.job))];
+  for (size_t i = 0; i < job.tasks.size(); ++i)
+    found.tasks.push_back(Plan(process, find.job, i, find.device_key, payload));
+  return found;
 }
 
 World::SearchState World::StateOf(const Process& process, const StartStage& start) const {

@@ -39,7 +39,7 @@ class OneLineErrors(unittest.TestCase):
 
     def test_usage(self):
         self.refused(2, "frobnicate", says="heddle --help")
-        self.refused(2, "submit", says="model")
+        self.refused(2, "submit", says=("model", "heddle submit --help"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "", says=("--deadline", "empty"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="over already")
         self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
@@ -65,6 +65,7 @@ class OneLineErrors(unittest.TestCase):
         sim(2, "--fuzz", "-5", says=("--fuzz", "-5"))
         sim(2, "--fuzz", "1", "--seed", "-1", says=("--seed", "-1"))
         sim(2, "--fuzz", "1", "--policy", "uncoordinated", says=("uncoordinated",))
+        sim(2, "none.json", "--threads", "2", says=("--threads", "--fuzz"))
         sim(2, "none.json", "--planted", "starve", says=("--planted", "--fuzz"))
         sim(2, "none.json", "--plot", "x.svg", "--window", "10", "5", says=("--window", "larger"))
 

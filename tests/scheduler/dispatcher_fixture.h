@@ -38,11 +38,17 @@ class DispatcherTest : public ::testing::Test {
  protected:
   explicit DispatcherTest(std::string_view policy = "round_robin")
       : dispatcher_(*MakePolicy(policy)) {}
-  // Every decision of the step, and the started stages in order in `started_`.
+  // Every decision of the step, and of the answers to what it asks; the started stages in order in
+  // `started_`.
   std::vector<Decision> Step(const Event& event) {
     std::vector<Decision> decisions = dispatcher_.Step(event, now_);
-    for (const Decision& decision : decisions) {
-      if (const auto* start = std::get_if<StartStage>(&decision)) started_.push_back(*start);
+    for (size_t i = 0; i < decisions.size(); ++i) {
+      if (const auto* start = std::get_if<StartStage>(&decisions[i])) started_.push_back(*start);
+      const auto* find = std::get_if<FindRecords>(&decisions[i]);
+      if (find == nullptr || !answer_finds_) continue;
+      const RecordsFound answer{find->job, find->device_key, found_};
+      const std::vector<Decision> more = dispatcher_.Step(answer, now_);
+      decisions.insert(decisions.end(), more.begin(), more.end());
     }
     return decisions;
   }
@@ -116,6 +122,8 @@ class DispatcherTest : public ::testing::Test {
   Dispatcher dispatcher_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<StartStage> started_;
+  bool answer_finds_ = true;
+  std::vector<TaskPlan> found_;  // the answer
 };
 
 // Jobs whose rounds are gone through as a whole, one at a time.

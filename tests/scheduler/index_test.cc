@@ -48,7 +48,8 @@ std::set<WorkItem> PlainReady(const Dispatcher& dispatcher,
     int devices = 0;
     for (const auto& [attempt, stage] : dispatcher.live())
       devices += stage.job == id && stage.kind == v1::STAGE_PROFILE;
-    const bool more = job.params.max_devices == 0 || devices < job.params.max_devices;
+    const bool more =
+        !job.finding && (job.params.max_devices == 0 || devices < job.params.max_devices);
     for (TaskIndex index : job.in_flight) {
       const Task& task = job.tasks[static_cast<size_t>(index.value)];
       if (task.not_before > now) continue;
@@ -88,7 +89,9 @@ class Course {
   void Run(int steps) {
     for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
       now_ += absl::Milliseconds(Below(800));
-      const Event event = i == 0 ? Event(Slots()) : Any();
+      const Event event = i == 0                             ? Event(Slots())
+                          : !finds_.empty() && Below(3) == 0 ? Answer()
+                                                             : Any();
       NoteEnd(event);
       const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
       for (const Decision& decision : decisions) Note(decision);
@@ -107,6 +110,7 @@ class Course {
  private:
   void Note(const Decision& decision) {
     started_ += std::holds_alternative<StartStage>(decision);
+    if (const auto* find = std::get_if<FindRecords>(&decision)) finds_.push_back(*find);
     if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
       for (const auto& [id, job] : dispatcher_.jobs()) {
         for (const Task& task : job.tasks) shared_ += id != done->job && task.known > 0;
@@ -205,6 +209,14 @@ class Course {
     }
   }
 
+  Event Answer() {
+    const FindRecords find = finds_.back();
+    finds_.pop_back();
+    std::vector<TaskPlan> found(dispatcher_.FindJob(find.job)->tasks.size());
+    for (TaskPlan& task : found) task.known = task.known_valid = Below(3);
+    return RecordsFound{find.job, find.device_key, std::move(found)};
+  }
+
   Event OfStage() {
     const auto& live = dispatcher_.live();
     if (live.empty()) return Tick{};
@@ -289,6 +301,7 @@ class Course {
   absl::Time now_ = absl::FromUnixSeconds(1000);
   int jobs_ = 0, started_ = 0, asked_ = 0, fetched_ = 0, shared_ = 0;
   bool refused_ = false;  // the fetch of this event was
+  std::vector<FindRecords> finds_;
   std::map<FetchId, AskedFor> fetches_;
 };
 

@@ -167,6 +167,39 @@ TEST_F(ServiceTest, WithoutADeviceTheJobWaitsAndSaysWhy) {
   EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
 }
 
+// Jobs are imported while there is no device, and the records do not suffice without one.
+TEST_F(ServiceTest, ADeviceThatComesLaterFindsWhatIsOnRecord) {
+  v1::JobSpec spec = Spec(8);
+  spec.set_target("llvm -mcpu=x -threads=2");
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->add_cores(2);
+  cluster_.tracker.SetWorkers(workers);
+  spec.set_trials_per_task(6);
+  ASSERT_EQ(WaitFinal(MustSubmit(spec)).trials(), 12);
+  cluster_.tracker.SetWorkers(cluster_.DefaultWorkers());
+  spec.set_trials_per_task(8);
+  auto waits = [](const v1::Job& now) { return now.reason().starts_with("no device with target"); };
+  spec.set_force(true);
+  const std::string forced = MustSubmit(spec);
+  Wait(forced, waits);
+  spec.set_force(false);
+  const std::string job = MustSubmit(spec);
+  Wait(job, waits);
+  EXPECT_EQ(Get(job).tasks(0).known_records(), 0);
+  v1::Job paused;  // or the one would have the other's trials
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, forced, &paused).ok());
+  const int learned = cluster_.worker.warm_results;
+  cluster_.tracker.SetWorkers(workers);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_EQ(done.trials(), 4) << "two more for each of two tasks";
+  EXPECT_EQ(done.tasks(0).known_records(), 6);
+  EXPECT_GT(done.tasks(0).untuned_ns(), 0);
+  EXPECT_EQ(cluster_.worker.warm_results - learned, 12) << "the known ones are learned first";
+  ASSERT_TRUE(Act(&v1::JobService::Stub::ResumeJob, forced, &paused).ok());
+  EXPECT_EQ(WaitFinal(forced).trials(), 16);
+}
+
 // More than are looked at with one event; that the workers have gone happens to none of them.
 TEST_F(ServiceTest, WhatJobsWaitForIsShownOfAll) {
   v1::JobSpec spec = Spec();

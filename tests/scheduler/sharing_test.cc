@@ -1,4 +1,5 @@
 // Tasks that jobs have in common: who measures what, and what the others know of it.
+#include "absl/strings/str_cat.h"
 #include "tests/scheduler/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
@@ -140,6 +141,45 @@ TEST_F(SharingTest, EqualTasksAreBegunOnceBeforeThereIsADevice) {
   }
   Profiled(round[0]);
   for (int64_t id : {2, 3}) EXPECT_EQ(job(id).tasks[0].known, 2) << id;
+}
+
+// Six records of the device that comes, where eight trials are wanted: what is being built is
+// measured, and nothing more. The answer may come when much has happened.
+TEST_F(SharingTest, WhatIsOnRecordCountsOnceThereIsADevice) {
+  for (const int on_record : {0, 6}) {
+    const int64_t id = on_record + 1;
+    Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+    JobParams params = Params();
+    params.target = params.record_target = absl::StrCat("cuda -arch=sm_", id);
+    params.threads = 0;
+    Step(JobSubmitted{JobId{id}, params});
+    End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+    End(v1::STAGE_PROPOSE, Proposed{4, false});
+    answer_finds_ = false;
+    const SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);
+    const Event come = SlotsChanged{{CpuSlot("cpu0", {0}), gpu}, ""};
+    EXPECT_EQ(Count<FindRecords>(Step(come)), 1);
+    const std::vector<CandidateId> round = Live(v1::STAGE_BUILD).candidates;
+    EXPECT_EQ(Count<FindRecords>(Built(round[0])), 0) << "it is asked once";
+    EXPECT_EQ(job(id).params.device_key, "");
+    EXPECT_FALSE(IsLive(v1::STAGE_PROFILE)) << "a record has a device key";
+    Step(RecordsFound{JobId{id}, "key", {{on_record, on_record, 100, "a", 1}}});
+    EXPECT_EQ(job(id).params.device_key, "key");
+    EXPECT_EQ(job(id).tasks[0].known, on_record);
+    EXPECT_EQ(job(id).tasks[0].best_ns, on_record > 0 ? 100 : 0);
+    EXPECT_TRUE(IsLive(v1::STAGE_PROFILE));
+    for (size_t i = 1; i < round.size(); ++i) Built(round[i]);
+    Step(StageFinished{Live(v1::STAGE_BUILD).attempt, {}, true, {}});
+    for (CandidateId candidate : round) Profiled(candidate);
+    End(v1::STAGE_PROFILE);
+    answer_finds_ = true;
+    EXPECT_EQ(Compiling(id), on_record > 0);
+    EXPECT_EQ(job(id).tasks[0].trials, 4);
+    Step(CancelRequested{JobId{id}, ""});
+    for (v1::StageKind kind : {v1::STAGE_COMPILE, v1::STAGE_UPDATE}) {
+      if (IsLive(kind)) End(kind);
+    }
+  }
 }
 
 // What was granted before the device came is not lost with what is known of its key.
