@@ -199,6 +199,9 @@ void World::Feed(int index, const Event& event, Payload payload) {
   if (options_.checks) Check(process);
   if (options_.waiting) CountWaiting();
   SetWake(index);
+  for (const Decision& decision : decisions) {
+    if (const auto* find = std::get_if<FindRecords>(&decision)) AnswerFind(index, *find);
+  }
 }
 
 void World::SetWake(int index) {

@@ -190,7 +190,7 @@ class World {
   void Propose(const Process& process, const StartStage& start, Payload* payload, Proposed* out);
   void Learn(const Process& process, const StartStage& start, Payload* payload);
   Imported Import(const Process& process, const StartStage& start, Payload* payload);
-  RecordsFound Find(const Process& process, const FindRecords& find, Payload* payload);
+  void AnswerFind(int process, const FindRecords& find);
   TaskPlan Plan(const Process& process, JobId job, size_t task, const std::string& device_key,
                 Payload* payload) const;
   double TrueMedian(JobId job, int task, int ordinal) const;

@@ -48,12 +48,15 @@ Imported World::Import(const Process& process, const StartStage& start, Payload*
   return imported;
 }
 
-RecordsFound World::Find(const Process& process, const FindRecords& find, Payload* payload) {
+void World::AnswerFind(int process, const FindRecords& find) {
   RecordsFound found{find.job, find.device_key, {}};
+  Payload payload;
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(find.job))];
-  for (size_t i = 0; i < job.tasks.size(); ++i)
-    found.tasks.push_back(Plan(process, find.job, i, find.device_key, payload));
-  return found;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    found.tasks.push_back(
+        Plan(processes_[static_cast<size_t>(process)], find.job, i, find.device_key, &payload));
+  }
+  Feed(process, std::move(found), std::move(payload));
 }
 
 World::SearchState World::StateOf(const Process& process, const StartStage& start) const {

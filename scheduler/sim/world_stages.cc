@@ -48,12 +48,6 @@ void World::Perform(int index, const Decision& decision) {
     result_.lost += done->outcome == v1::OUTCOME_LOST;
     ordinals_.erase({done->job.value, done->candidate.value});
     if (options_.checks) CheckRecord(*done, *payload_);
-  } else if (const auto* find = std::get_if<FindRecords>(&decision)) {
-    Later(absl::ZeroDuration(), [this, index, find = *find] {
-      Payload payload;
-      RecordsFound found = Find(processes_[static_cast<size_t>(index)], find, &payload);
-      Feed(index, std::move(found), std::move(payload));
-    });
   } else if (std::holds_alternative<JobChanged>(decision)) {
     NoteEnds(index);
   }
