@@ -20,6 +20,7 @@ struct PlannedJob {
   int64_t tenant = 0;
   int live = 0;                          // stages
   bool turn = false;                     // on the CPU, not over
+  bool shared = false;                   // in the group of kShared
   const Forecast::Load* load = nullptr;  // as long as it runs
   // Of jobs with a deadline.
   JobParams params;

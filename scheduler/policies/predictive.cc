@@ -12,7 +12,8 @@
 //     stage is never interrupted, and would stand in its way.
 //     Then turns that have begun (see round_robin.cc), then jobs that would make everything end
 //     later if they waited longer (alone they take nearly as long as all that is left takes
-//     together, and cannot keep the slots busy by themselves), least slack first.
+//     together, and cannot keep the slots busy by themselves), least slack first. After faults,
+//     those that would be such if faults held them up get a part of the slots.
 //  5. A profile stage is not started while its builds are so far behind that it would hold its
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
@@ -49,9 +50,12 @@ constexpr double kAmple = 10;
 constexpr double kGaps = 1.1;
 // Faults hold up a job that is alone, where others would go on: it takes longer by so many times
 // the share of slot seconds that builds and measurements had which ended with candidates
-// unanswered, up to so much: what is taken for critical too early goes before shorter jobs, which
-// costs the mean completion.
-constexpr double kTrouble = 20, kMostTrouble = 0.5;
+// unanswered, up to twice as long. What would be critical if it took that long shares the slots
+// with the shorter jobs; going before them, it would cost them too much.
+constexpr double kTrouble = 40, kMostTrouble = 1;
+// Of such jobs in a lane, the part of its slot seconds that they are of the running jobs, or at
+// most so much; what they got too much or too little is remembered up to so many seconds.
+constexpr double kMostShared = 0.9, kMostOwed = 60;
 // The share is that of about the latest kMemory seconds of each slot; kNoTrouble seconds of each
 // without a fault are taken to have gone before. Jobs are ranked anew when they are taken to be by
 // so many times longer or shorter.
@@ -87,7 +91,8 @@ class Predictive : public Policy {
     // A turn that has begun goes on: see round_robin.cc.
     const bool turn =
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
-    if (turn && group.urgency == kOrdinary) group.urgency = kCriticalPath;
+    PutShared(group.urgency == kShared, &jobs_[job.id.value]);
+    if (turn && group.urgency >= kShared) group.urgency = kCriticalPath;
     rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
     if (group.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
@@ -105,6 +110,10 @@ class Predictive : public Policy {
     if (InTheWay(group)) return kHeldBack;
     const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
     double urgency = static_cast<double>(group.urgency * 8);
+    if (group.urgency == kShared) {
+      const auto owed = owed_.find(static_cast<int>(group.lane));
+      if (owed != owed_.end() && owed->second < 0) urgency = (kOrdinary + 1) * 8;
+    }
     if (group.urgency == kOrdinary) {
       const int lane = static_cast<int>(group.lane);
       if (group.path >= kCpuHeavy) {
@@ -142,6 +151,7 @@ class Predictive : public Policy {
       deadlines_.Look();
     }
     known.runs = runs;
+    if (!runs) PutShared(false, &known);
     if (job.final() && known.live == 0) jobs_.erase(job.id.value);
   }
 
@@ -156,7 +166,9 @@ class Predictive : public Policy {
     const double seconds =
         absl::ToDoubleSeconds(view_.forecast->Stage(job, work.kind, work.task, units));
     charged_[stage.id] = {job.lane, seconds};
-    Serve(known.tenant, work.device ? job.lane : SlotIndex::kCpuLane, seconds);
+    const int lane = work.device ? job.lane : SlotIndex::kCpuLane;
+    Serve(known.tenant, lane, seconds);
+    CountShared(known.shared, lane, seconds);
   }
 
   void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
@@ -190,6 +202,18 @@ class Predictive : public Policy {
     double served = 0;  // seconds of all slots of a lane
     int running = 0;    // jobs
   };
+
+  void PutShared(bool shared, PlannedJob* job) {
+    if (shared != job->shared) shared_ += shared ? 1 : -1;
+    job->shared = shared;
+  }
+
+  void CountShared(bool shared, int lane, double seconds) {
+    if (shared_ == 0 || shared_ >= running_) return owed_.clear();
+    const double part = std::min(kMostShared, static_cast<double>(shared_) / running_);
+    double& owed = owed_[lane];
+    owed = std::clamp(owed + (shared ? part - 1 : part) * seconds, -kMostOwed, kMostOwed);
+  }
 
   void CountTrouble(const LiveStage& stage, absl::Time now) {
     // Candidates without an answer: something broke. What breaks of other stages counts as work.
@@ -262,12 +286,15 @@ class Predictive : public Policy {
       }
     }
     const absl::Time end = now + absl::Seconds(view_.forecast->Horizon());
-    const absl::Time critical = end - absl::Seconds(alone_ * span + kGaps * (span - load.share_s));
+    const double gaps = kGaps * (span - load.share_s);
+    const absl::Time critical = end - absl::Seconds(span + gaps);
+    const absl::Time shared = end - absl::Seconds(alone_ * span + gaps);
     if (critical <= now) {
       group->urgency = kCriticalPath;
     } else {
+      if (shared <= now) group->urgency = kShared;
       // Not at once again: until something happens the horizon keeps its distance.
-      *until = std::min(*until, std::max(critical, now + kAgain));
+      *until = std::min(*until, std::max(shared <= now ? critical : shared, now + kAgain));
     }
     return end - absl::Seconds(span);
   }
@@ -344,6 +371,8 @@ class Predictive : public Policy {
   std::map<int, int> builds_;       // running ones, by the lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
+  int shared_ = 0;                // running jobs in kShared
+  std::map<int, double> owed_;    // to these, by lane, slot seconds
   double worked_ = 0, lost_ = 0;  // slot seconds: see kTrouble
   double alone_ = 1;              // by how much faults lengthen what a job takes that is alone
   DeadlineWatch deadlines_;       // of running jobs

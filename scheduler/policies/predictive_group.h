@@ -6,7 +6,7 @@
 namespace heddle::scheduler {
 
 // What kind of urgency a group of items has.
-enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kOrdinary };
+enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kShared, kOrdinary };
 // How soon a stage gives its device work.
 enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
 

@@ -163,7 +163,7 @@ TEST(PolicyTest, PredictionsHoldUnderFaults) {
   const absl::StatusOr<Scenario> faults = ReadScenario(absl::StrCat(kScenarios, "/faults.json"));
   ASSERT_TRUE(faults.ok()) << faults.status();
   for (const Bound& bound :
-       {Bound{"faults.json", 20, 1.015, 0.9}, Bound{"mix_single_machine.json", 6, 1.1, 0.95}}) {
+       {Bound{"faults.json", 60, 1.03, 0.92}, Bound{"mix_one_large.json", 30, 1.1, 1.15}}) {
     double turns = 0, best = 0, turns_mean = 0, best_mean = 0;
     for (uint64_t seed = 1; seed <= bound.seeds; ++seed) {
       absl::StatusOr<Scenario> scenario = ReadScenario(absl::StrCat(kScenarios, "/", bound.mix));
