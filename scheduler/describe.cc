@@ -201,6 +201,7 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
       if (entry.second > 1) absl::StrAppend(out, " x", entry.second);
     });
   }
+  if (job.finding) return "looking up what is on record for the device";
   for (TaskIndex index : job.in_flight) return DescribeTask(dispatcher, job, index, now);
   for (TaskIndex index : job.queue) return DescribeTask(dispatcher, job, index, now);
   return "tuning";

@@ -108,7 +108,6 @@ void Dispatcher::Proceed() {
       FinishTuningIfDone(job);
       Activate(job);
     }
-    job.lane = slot_index_.DeviceLane(job.params);
     forecast_.SetSlots(job.lane, slot_index_.Count(job.lane), slot_index_.Displaced(job.lane));
     int left = TrialBudget(job);
     for (const Task& task : job.tasks) left -= task.trials;

@@ -16,7 +16,11 @@ namespace {
 
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
-constexpr int kFindsAtATime = 16;  // jobs; thousands may have waited for one device
+constexpr char kUnread[] = "what is on record could not be read: ";
+// Thousands of jobs may have waited for one device: so many tasks between other events. After a
+// failed read it is tried again in a while.
+constexpr size_t kFindsAtATime = 256;
+constexpr absl::Duration kFindAgain = absl::Seconds(1);
 
 }  // namespace
 
@@ -127,7 +131,8 @@ void Executive::Run() {
     {
       const absl::Time now = MonotonicNow();
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
-      if (!finds_.empty()) sleep = absl::ZeroDuration();
+      if (!finds_.empty())
+        sleep = std::min(sleep, std::max(absl::ZeroDuration(), find_after_ - now));
       if (ToPublish()) sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !inbox_.empty() || !leased_.empty() || !ended_.empty() || store_problem_ || stop_;
@@ -143,11 +148,7 @@ void Executive::Run() {
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
     if (inputs.empty()) inputs.push_back({Tick{}, {}, {}, {}});
     for (Input& input : inputs) Handle(std::move(input));
-    for (int i = 0; i < kFindsAtATime && !finds_.empty(); ++i) {
-      const FindRecords find = std::move(finds_.front());
-      finds_.pop_front();
-      AnswerFind(find);
-    }
+    AnswerFinds();
     ReapRunners();
     Publish(false);
   }
@@ -190,17 +191,17 @@ void Executive::Prepare(Input* input) {
   }
 }
 
-TaskPlan Executive::PlanTask(const v1::TaskInfo& task, const std::string& target,
-                             const std::string& device_key, Payload* payload) {
-  absl::StatusOr<KnownRecords> known = store_->Known({task.key(), target, device_key});
-  payload->known.push_back(known.ok() ? *known : KnownRecords{});
-  const KnownRecords& found = payload->known.back();
-  return {static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
-          static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
-          found.best_ns,
-          task.key(),
-          std::max(1, task.weight()),
-          task.flops()};
+absl::StatusOr<TaskPlan> Executive::PlanTask(const v1::TaskInfo& task, const std::string& target,
+                                             const std::string& device_key, Payload* payload) {
+  const absl::StatusOr<KnownRecords> found = store_->Known({task.key(), target, device_key});
+  if (!found.ok()) return found.status();
+  payload->known.push_back(*found);
+  return TaskPlan{static_cast<int>(std::min<int64_t>(found->total, 1 << 30)),
+                  static_cast<int>(std::min<int64_t>(found->valid, 1 << 30)),
+                  found->best_ns,
+                  task.key(),
+                  std::max(1, task.weight()),
+                  task.flops()};
 }
 
 // Looks up what the database already knows of the tasks an import found.
@@ -226,7 +227,13 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   imported.device_key = key;
   std::vector<int> totals;
   for (const v1::TaskInfo& task : payload->imported.tasks()) {
-    imported.tasks.push_back(PlanTask(task, spec.target(), key, payload));
+    absl::StatusOr<TaskPlan> plan = PlanTask(task, spec.target(), key, payload);
+    if (!plan.ok()) {
+      book_.AddWarnings(stage.job, {absl::StrCat(kUnread, plan.status().message())});
+      payload->known.emplace_back();
+      plan = TaskPlan{0, 0, 0, task.key(), std::max(1, task.weight()), task.flops()};
+    }
+    imported.tasks.push_back(*std::move(plan));
     totals.push_back(spec.force() ? 0 : imported.tasks.back().known);
   }
   const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
@@ -240,17 +247,38 @@ void Executive::PlanTasks(StageFinished* end, Payload* payload) {
   end->result = std::move(imported);
 }
 
-void Executive::AnswerFind(const FindRecords& find) {
+// Not while nothing can be written: what follows could not be remembered.
+void Executive::AnswerFinds() {
+  for (size_t tasks = 0; tasks < kFindsAtATime && !finds_.empty();) {
+    if (!dispatcher_.store_problem().empty()) find_after_ = MonotonicNow() + kFindAgain;
+    if (MonotonicNow() < find_after_) return;
+    const FindRecords find = finds_.front();
+    tasks += 1 + book_.data(find.job).tasks.size();
+    if (absl::Status status = AnswerFind(find); !status.ok()) {
+      book_.AddWarnings(find.job, {absl::StrCat(kUnread, status.message())});
+      find_after_ = MonotonicNow() + kFindAgain;
+      return;
+    }
+    finds_.pop_front();
+  }
+}
+
+absl::Status Executive::AnswerFind(const FindRecords& find) {
+  if (dispatcher_.FindJob(find.job)->final()) return absl::OkStatus();
   const JobBook::JobData& job = book_.data(find.job);
   const v1::JobSpec& spec = job.row.job.spec();
   RecordsFound found{find.job, find.device_key, {}};
   Input input;
   for (const JobBook::TaskData& task : job.tasks) {
-    if (!spec.force())
-      found.tasks.push_back(PlanTask(task.info, spec.target(), find.device_key, &input.payload));
+    if (spec.force()) break;
+    absl::StatusOr<TaskPlan> plan =
+        PlanTask(task.info, spec.target(), find.device_key, &input.payload);
+    if (!plan.ok()) return plan.status();
+    found.tasks.push_back(*std::move(plan));
   }
   input.event = std::move(found);
   Handle(std::move(input));
+  return absl::OkStatus();
 }
 
 void Executive::Perform(const Decision& decision) {

@@ -99,9 +99,10 @@ class Executive {
   void Prepare(Input* input);
   void PlanTasks(StageFinished* end, Payload* payload);
   // What the database has of a task on devices of that key; all of it is added to payload->known.
-  TaskPlan PlanTask(const v1::TaskInfo& task, const std::string& target,
-                    const std::string& device_key, Payload* payload);
-  void AnswerFind(const FindRecords& find);
+  absl::StatusOr<TaskPlan> PlanTask(const v1::TaskInfo& task, const std::string& target,
+                                    const std::string& device_key, Payload* payload);
+  void AnswerFinds();
+  absl::Status AnswerFind(const FindRecords& find);
   void Perform(const Decision& decision);
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
@@ -128,7 +129,8 @@ class Executive {
   Dispatcher dispatcher_;
   JobBook book_;
   std::map<AttemptId, StageRow> spans_;
-  std::map<JobId, int> running_;   // stages
+  std::map<JobId, int> running_;  // stages
+  absl::Time find_after_ = absl::InfinitePast();
   std::deque<FindRecords> finds_;  // to be answered
   std::set<JobId> dirty_;          // to be shown anew: something happened to them
   // What one job does may be what another waits for: unfinished ones are shown anew in turn, the

@@ -53,6 +53,8 @@ void Dispatcher::TakeKnown(Job& job, TaskIndex index, const TaskPlan& known) {
   task.known = known.known;
   task.known_valid = known.known_valid;
   task.best_ns = task.known_best_ns = known.known_best_ns;
+  Emit(TaskChanged{job.id, index});
+  if (Is<Finished>(task.phase)) return;
   task.behind = true;
   task.curve.clear();
   if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
@@ -62,7 +64,6 @@ void Dispatcher::TakeKnown(Job& job, TaskIndex index, const TaskPlan& known) {
           ? std::min(task.budget, GradientCap(job.params.trials_per_task) - task.known)
           : 0;
   task.budget = std::max(granted, Allowance(job, task));
-  Emit(TaskChanged{job.id, index});
 }
 
 // What partners know and have measured is known to the newcomer, be it on disk yet or not. What it
@@ -93,13 +94,15 @@ void Dispatcher::On(const RecordsFound& event) {
   if (it == jobs_.end() || it->second.final() || !it->second.finding) return;
   Job& job = it->second;
   job.finding = false;
+  JobParams pinned = job.params;
+  pinned.device_key = event.device_key;
+  const int lane = slot_index_.DeviceLane(pinned);
+  if (slot_index_.Count(lane) == 0) return;  // it has left meanwhile: the next one is asked about
   job.params.device_key = event.device_key;
-  job.lane = slot_index_.DeviceLane(job.params);
+  job.lane = lane;
   for (size_t i = 0; i < std::min(job.tasks.size(), event.tasks.size()); ++i) {
-    const Task& task = job.tasks[i];
-    const TaskPlan& found = event.tasks[i];
-    if (!Is<Finished>(task.phase) && !job.params.force && found.known > task.known)
-      TakeKnown(job, TaskIndex{static_cast<int>(i)}, found);
+    if (!job.params.force && event.tasks[i].known > job.tasks[i].known)
+      TakeKnown(job, TaskIndex{static_cast<int>(i)}, event.tasks[i]);
   }
   JoinGroups(job);
   TouchGroups(job);  // whose partner it has not become waits for it no more

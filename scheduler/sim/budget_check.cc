@@ -80,8 +80,29 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
   }
 }
 
-std::string BudgetCheck::After(const Dispatcher& dispatcher,
-                               const std::vector<Decision>& decisions) {
+std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<Decision>& decisions,
+                               const Event& event) {
+  // A job that has got its device knows what is on record for that, or what partners know.
+  if (const auto* found = std::get_if<RecordsFound>(&event)) {
+    const Job& job = *dispatcher.FindJob(found->job);
+    for (auto& [key, seen] : before_) {
+      if (key.first != job.id || !seen.device_key.empty() || job.params.device_key.empty())
+        continue;
+      const size_t index = static_cast<size_t>(key.second.value);
+      int known = seen.known, twins = 0;
+      if (!job.params.force && index < found->tasks.size())
+        known = std::max(known, found->tasks[index].known);
+      for (const auto& [other, its] : before_) {
+        if (other == key || seen.what.empty() || its.what != seen.what) continue;
+        if (other.first == job.id) twins += its.trials;
+        if (other.first != job.id && its.device_key == job.params.device_key)
+          known = std::max(known, its.known + its.trials);
+      }
+      if (job.tasks[index].known != known + twins)
+        return absl::StrCat(Name(job, index), "knows ", job.tasks[index].known,
+                            " records once it has a device, there are ", known + twins);
+    }
+  }
   // Every trial of a partner, and nothing else, is a known record more; those that a job made
   // before it had a device, once it has.
   for (const auto& [key, seen] : before_) {

@@ -22,7 +22,8 @@ class BudgetCheck {
   void Before(const scheduler::Dispatcher& dispatcher);
   // Empty, or what was violated.
   std::string After(const scheduler::Dispatcher& dispatcher,
-                    const std::vector<scheduler::Decision>& decisions);
+                    const std::vector<scheduler::Decision>& decisions,
+                    const scheduler::Event& event);
   // Of a job that is done.
   std::string End(const scheduler::Job& job) const;
 

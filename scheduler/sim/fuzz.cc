@@ -19,7 +19,7 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
     {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
     {Planted::kSkipUpdate, "skip-update"},   {Planted::kLearnEarly, "learn-early"},
-    {Planted::kOverrun, "overrun"}};
+    {Planted::kForgetFind, "forget-find"},   {Planted::kOverrun, "overrun"}};
 const char* const kTargets[] = {"llvm -mcpu=a", "llvm -mcpu=b"};
 constexpr char kGpuTarget[] = "cuda -arch=sm_90";
 

@@ -182,9 +182,12 @@ void World::Feed(int index, const Event& event, Payload payload) {
   ++result_.steps;
   Process& process = processes_[static_cast<size_t>(index)];
   if (options_.checks) budgets_.Before(*process.dispatcher);
-  std::vector<Decision> decisions = process.dispatcher->Step(event, now_);
+  const auto* found = std::get_if<RecordsFound>(&event);
+  const bool forget = found != nullptr && options_.planted == Planted::kForgetFind;
+  std::vector<Decision> decisions = process.dispatcher->Step(
+      forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, now_);
   if (options_.checks) {
-    const std::string wrong = budgets_.After(*process.dispatcher, decisions);
+    const std::string wrong = budgets_.After(*process.dispatcher, decisions, event);
     if (!wrong.empty()) Violation(wrong);
   }
   if (options_.planted != Planted::kNone) Mutate(&decisions);
@@ -200,7 +203,11 @@ void World::Feed(int index, const Event& event, Payload payload) {
   if (options_.waiting) CountWaiting();
   SetWake(index);
   for (const Decision& decision : decisions) {
-    if (const auto* find = std::get_if<FindRecords>(&decision)) AnswerFind(index, *find);
+    const auto* find = std::get_if<FindRecords>(&decision);
+    if (find == nullptr) continue;
+    if (!scenario_.faults.any()) AnswerFind(index, *find);
+    if (scenario_.faults.any())
+      Later(Between(0, 3), [this, index, find = *find] { AnswerFind(index, find); });
   }
 }
 

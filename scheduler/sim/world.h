@@ -43,6 +43,7 @@ enum class Planted {
   kStarve,       // one job's work is passed over
   kSkipUpdate,   // an update counts as done, and nothing was learned
   kLearnEarly,   // an update takes in results of rounds that it does not mark as learned
+  kForgetFind,   // what is on record of a device that came later is taken for nothing
   kOverrun,      // a job's tasks are not known to be those of others: each spends the whole budget
 };
 

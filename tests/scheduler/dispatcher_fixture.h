@@ -46,7 +46,7 @@ class DispatcherTest : public ::testing::Test {
       if (const auto* start = std::get_if<StartStage>(&decisions[i])) started_.push_back(*start);
       const auto* find = std::get_if<FindRecords>(&decisions[i]);
       if (find == nullptr || !answer_finds_) continue;
-      const RecordsFound answer{find->job, find->device_key, found_};
+      const RecordsFound answer{find->job, find->device_key, {}};
       const std::vector<Decision> more = dispatcher_.Step(answer, now_);
       decisions.insert(decisions.end(), more.begin(), more.end());
     }
@@ -123,7 +123,6 @@ class DispatcherTest : public ::testing::Test {
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<StartStage> started_;
   bool answer_finds_ = true;
-  std::vector<TaskPlan> found_;  // the answer
 };
 
 // Jobs whose rounds are gone through as a whole, one at a time.

@@ -164,9 +164,11 @@ TEST(PolicyTest, FaultsLetWhatWouldBeLeftAloneGoFirst) {
   }
 }
 
-// The same two jobs, and long quiet work after the hang: the larger one can wait again.
+// The same two jobs, and long quiet work after the hang: the larger one can wait again. However
+// long it was quiet, the next hang tells as much as the first.
 TEST(PolicyTest, WhatFaultsToldIsForgotten) {
-  for (const bool quiet : {false, true}) {
+  enum Then { kNothing, kQuiet, kQuietAndAHang };
+  for (const Then then : {kNothing, kQuiet, kQuietAndAHang}) {
     absl::Time now = absl::FromUnixSeconds(1000);
     Dispatcher dispatcher(*MakePolicy("predictive"));
     StartStage latest{};
@@ -184,21 +186,29 @@ TEST(PolicyTest, WhatFaultsToldIsForgotten) {
     step(StageFinished{latest.attempt, fault, true, {}});
     step(PauseRequested{JobId{1}, ""});
     step(ResumeRequested{JobId{4}});
-    for (int i = 0; i < (quiet ? 50 : 0); ++i) {  // nobody is held up by candidates that broke
+    for (int i = 0; i < (then == kNothing ? 0 : 50);
+         ++i) {  // nobody is held up by candidates that broke
       ASSERT_EQ(latest.job, JobId{4});
       now += absl::Minutes(20);
       step(StageFinished{latest.attempt, fault, true, {}});
       now += absl::Minutes(1);
       step(Tick{});
     }
+    if (then == kQuietAndAHang) {
+      step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+      ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+      now += absl::Seconds(60);
+      step(StageFinished{latest.attempt, fault, true, {}});
+      step(ResumeRequested{JobId{1}});
+    }
     for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
       step(PauseRequested{JobId{id}, ""});
       step(ResumeRequested{JobId{id}});
     }
-    ASSERT_EQ(latest.job, JobId{4});
+    ASSERT_EQ(latest.job, JobId{then == kQuietAndAHang ? 1 : 4});
     step(StageFinished{latest.attempt, fault, true, {}});
     EXPECT_EQ(latest.kind, v1::STAGE_PROPOSE);
-    EXPECT_EQ(latest.job, JobId{quiet ? 3 : 2});
+    EXPECT_EQ(latest.job, JobId{then == kQuiet ? 3 : 2});
   }
 }
 
