@@ -182,6 +182,26 @@ TEST_F(SharingTest, WhatIsOnRecordCountsOnceThereIsADevice) {
   }
 }
 
+// While it was looked up what is on record, the device has left, and one of another key has come.
+TEST_F(SharingTest, ADeviceThatHasLeftMeanwhilePinsNothing) {
+  JobParams params = Params();
+  Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
+  Step(JobSubmitted{JobId{1}, params});
+  answer_finds_ = false;
+  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  SlotInfo device = DeviceSlot("p1", {1});
+  EXPECT_EQ(Count<FindRecords>(Step(SlotsChanged{{CpuSlot("cpu0", {0}), device}, ""})), 1);
+  device.device_key = "other";
+  Step(SlotsChanged{{CpuSlot("cpu0", {0}), device}, ""});
+  const auto decisions = Step(RecordsFound{JobId{1}, "key", {{8, 8, 100, "a", 1}}});
+  EXPECT_EQ(job(1).params.device_key, "");
+  EXPECT_EQ(job(1).tasks[0].known, 0);
+  EXPECT_EQ(Count<FindRecords>(decisions), 1) << "of the other key";
+  Step(RecordsFound{JobId{1}, "other", {{8, 8, 100, "a", 1}}});
+  EXPECT_EQ(job(1).params.device_key, "other");
+  EXPECT_TRUE(Compiling(1)) << "all is known";
+}
+
 // What was granted before the device came is not lost with what is known of its key.
 class GrantTest : public SharingTest, public ::testing::WithParamInterface<bool> {};
 
