@@ -4,7 +4,7 @@ import argparse
 import os
 
 BENCHMARKS = ("operators", "models", "scheduling", "search")
-ABLATIONS = ("all", "rank", "others", "parts")
+ABLATIONS = ("rank", "others", "parts")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -51,14 +51,18 @@ def parse():
     parser.add_argument("--live", action="store_true", help="search: on this machine instead of replay tables; what each stage takes")
     parser.add_argument(
         "--ablate",
-        nargs="?",
-        const="all",
-        choices=ABLATIONS,
-        help="search: how well models rank, each group of features left out; models of the other operators; what parts of the method are worth; else all three",
+        action="store_true",
+        help="search: how well models rank, each group of features left out; models of the other operators; what parts of the method are worth",
     )
+    parser.add_argument("--ablation", choices=ABLATIONS, help="search --ablate: the first, second or third of these alone")
+    parser.add_argument("--each", type=bounded(2, 100000), help="search: records of each of the tables that are learned from; else 128, as the service tells")
     parser.add_argument("--transfer", action="store_true", help="search: trials saved by knowing the tables of --sources, else of C1 to C6")
     parser.add_argument("--time", action="store_true", help="search: what proposing and learning take at 1000 records; candidates a second")
     args = parser.parse_args()
+    if args.ablation and not args.ablate:
+        parser.error("--ablation goes with --ablate")
+    if args.ablate and (args.sources or (args.methods and args.ablation not in ("others", "parts"))):
+        parser.error("--ablate takes no --sources, and --methods with --ablation others or parts alone")
     if args.json:
         try:
             open(args.json, "a").close()

@@ -50,7 +50,7 @@ const std::map<std::string, Field>& Fields() {
       {"levels", Count(&Method::score_levels)},
       {"members", {[](Method& m, double v) { m.model.members = int(v); }, 1}},
       {"others_beside", Share(&Method::others_beside)},
-      {"others_drafts", Count(&Method::others_drafts)},
+      {"others_drafts", Count(&Method::others_drafts, 1)},
       {"others_depth", {[](Method& m, double v) { m.others.depth = int(v); }, 1}},
       {"others_rounds", {[](Method& m, double v) { m.others.rounds = int(v); }}},
       {"patience", Count(&Method::patience)},

@@ -62,7 +62,7 @@ struct Method {
   // find what it is most wrong about: it has seen other tasks, and those mostly beside theirs.
   int others_drafts = 12;
   double others_beside = 1;
-  // Share of the estimate's drafts, times cold_start, in such batches: others may mislead.
+  // Share of the estimate's picks, times cold_start, in such batches: others may mislead.
   double hedge = 0.25;
   // Of the model that is fitted to samples of other tasks (transfer.h): once, so it may take
   // longer.

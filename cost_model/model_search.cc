@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/status_macros.h"
+#include "cost_model/drafts.h"
 #include "cost_model/experience.h"
 #include "cost_model/features.h"
 #include "cost_model/methods.h"
@@ -62,9 +63,9 @@ class ModelSearch final : public StrategySearch {
   absl::Status ProposeByModel(int n, Rng& rng, std::vector<Candidate>& out);
   absl::Status ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out);
   absl::Status ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
-  // The best of these, if they are feasible and not visited.
   using Scores = absl::StatusOr<std::vector<float>>;
-  absl::Status ProposeBest(int n, std::vector<Point> drafts, std::string_view origin,
+  // The n best of feasible points.
+  absl::Status ProposeBest(int n, const std::vector<Point>& drafts, std::string_view origin,
                            const std::function<Scores(const std::vector<Point>&)>& score,
                            std::vector<Candidate>& out);
   Scores Score(const std::vector<Point>& points);
@@ -78,8 +79,6 @@ class ModelSearch final : public StrategySearch {
   absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
   // How many of so many candidates the estimate picks.
   int Drafts(double n) const;
-  // Beside the default schedule with that probability, else from anywhere.
-  Point Draft(double beside, Rng& rng);
   // As the model sees them.
   std::vector<float> Seen(const std::vector<float>& features) const;
   std::vector<Sample> Training() const;
@@ -131,13 +130,14 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
 }
 
 absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>& out) {
-  const WalkContext context{method_,
-                            candidates(),
-                            [this](const std::vector<Point>& points) { return Score(points); },
-                            samples_.BestPoints(method_.chains / 2),
-                            [this](Rng& r) { return Draft(method_.beside_default, r); },
-                            chains_,
-                            rng};
+  const WalkContext context{
+      method_,
+      candidates(),
+      [this](const std::vector<Point>& points) { return Score(points); },
+      samples_.BestPoints(method_.chains / 2),
+      [this](Rng& r) { return Draft(method_, candidates().space(), method_.beside_default, r); },
+      chains_,
+      rng};
   const size_t capacity = static_cast<size_t>(method_.shortlist) * static_cast<size_t>(n);
   const bool evolve = method_.walk == Walk::kEvolution;
   HEDDLE_ASSIGN_OR_RETURN(const Shortlist best,
@@ -153,17 +153,21 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
 }
 
 absl::Status ModelSearch::ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out) {
-  std::vector<Point> drafts;
-  for (int i = 0; i < method_.others_drafts * n; ++i) {
-    drafts.push_back(Draft(method_.others_beside, rng));
-  }
   const auto score = [this](const std::vector<Point>& points) { return Score(points); };
-  return ProposeBest(n, std::move(drafts), "others", score, out);
+  // Where there is no estimate to hedge with, some come from anywhere; where few are to be found
+  // beside the default schedule, what is missing.
+  const double beside = Drafts(1) > 0 ? method_.others_beside : method_.beside_default;
+  const size_t whole = out.size() + static_cast<size_t>(std::max(n, 0));
+  for (const double share : {beside, method_.beside_default}) {
+    const int missing = static_cast<int>(whole - out.size());
+    HEDDLE_RETURN_IF_ERROR(ProposeBest(
+        missing, MakeDrafts(method_, candidates(), missing, method_.others_drafts, share, rng),
+        "others", score, out));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out) {
-  std::vector<Point> drafts;
-  for (int i = 0; i < method_.drafts * n; ++i) drafts.push_back(Draft(method_.beside_default, rng));
   const auto score = [this](const std::vector<Point>& points) -> Scores {
     std::vector<float> scores;
     for (const Point& p : points) {
@@ -171,16 +175,15 @@ absl::Status ModelSearch::ProposeByRoofline(int n, Rng& rng, std::vector<Candida
     }
     return scores;
   };
-  return ProposeBest(n, std::move(drafts), "roofline", score, out);
+  return ProposeBest(
+      n, MakeDrafts(method_, candidates(), n, method_.drafts, method_.beside_default, rng),
+      "roofline", score, out);
 }
 
-absl::Status ModelSearch::ProposeBest(int n, std::vector<Point> drafts, std::string_view origin,
+absl::Status ModelSearch::ProposeBest(int n, const std::vector<Point>& drafts,
+                                      std::string_view origin,
                                       const std::function<Scores(const std::vector<Point>&)>& score,
                                       std::vector<Candidate>& out) {
-  std::erase_if(drafts, [this](const Point& p) {
-    const Evaluated* evaluated = candidates().Evaluate(p);
-    return evaluated == nullptr || candidates().Visited(evaluated->hash);
-  });
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> scores, score(drafts));
   Shortlist best(static_cast<size_t>(std::max(n, 0)));
   for (size_t i = 0; i < drafts.size(); ++i) {
@@ -290,18 +293,6 @@ absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
 int ModelSearch::Drafts(double n) const {
   if (candidates().target().kind != ir::TargetKind::kLlvm) return 0;
   return static_cast<int>(std::lround(method_.cold_start * n));
-}
-
-Point ModelSearch::Draft(double beside, Rng& rng) {
-  const schedule::Space& space = candidates().space();
-  std::uniform_real_distribution<double> uniform(0, 1);
-  if (beside == 0 || uniform(rng) >= beside) return space.Random(rng);
-  Point point = space.Preferred();
-  std::uniform_int_distribution<int> any(1, method_.beside_steps);
-  for (int steps = any(rng); steps > 0; --steps) {
-    point = space.Mutate(point, rng);
-  }
-  return point;
 }
 
 absl::Status ModelSearch::Fit() {

@@ -18,7 +18,7 @@ import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-ROW = "4x32x16"
+ROW, OTHER_ROW = "4x32x16", "8x16x32"
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
@@ -128,8 +128,8 @@ class SearchTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             tables, out, plot = f"{folder}/tables", f"{folder}/out.json", f"{folder}/out.svg"
 
-            def run(*flags):
-                argv = [sys.executable, str(BENCH / "run.py"), "search", "--programs", str(BIN), "--tables", tables, "--only", ROW, *flags]
+            def run(*flags, only=ROW):
+                argv = [sys.executable, str(BENCH / "run.py"), *flags, "search", "--programs", str(BIN), "--tables", tables, "--only", only]
                 return subprocess.run(argv, capture_output=True, text=True, timeout=120)
 
             done = run()
@@ -162,14 +162,29 @@ class SearchTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             for row in ("rank without loop", "rank with relation", "regression", "knobs", "annealing:diversity=1", "ensemble-ucb", "annealing:cold_start=0"):
                 self.assertIn(f"\n{row} ", done.stdout)
-            done = run("--ablate", "parts", "--methods", "annealing:diversity=4", "--seeds", "1")
+            done = run("--methods", "annealing:diversity=4", "--seeds", "1", "--ablation", "parts", "--ablate")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout.count("\nannealing"), 2, "it stands beside what it is compared with, and nothing else")
-            done = run("--ablate", "others")
-            self.assertIn("needs more than one table", done.stderr)
+            self.assertIn("needs more than one table", run("--ablate", "--ablation", "others").stderr)
+            for wrong in (("--ablate", "--methods", "annealing"), ("--ablate", "--sources", tables), ("--ablation", "parts")):
+                self.assertEqual(run(*wrong).returncode, 2, wrong)
             done = run("--transfer", "--seeds", "1")
             self.assertEqual(done.returncode, 1)
             self.assertIn("transfer needs tables to learn from", done.stderr)
+            done = run("--collect", "--trials", "64", "--threads", "1", only=OTHER_ROW)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            done = run("--ablate", "--ablation", "others", "--methods", "annealing,annealing:depth=2", "--json", out, only=f"{ROW},{OTHER_ROW}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ranked = json.loads(pathlib.Path(out).read_text())["rows"]
+            self.assertEqual({(row["name"], row["model"]) for row in ranked}, {(n, m) for n in (ROW, OTHER_ROW) for m in ("annealing", "annealing:depth=2")})
+            self.assertTrue(all(row["first"] >= 1 and row["across"] for row in ranked))
+            done = run("--transfer", "--sources", tables, "--methods", "annealing+others", "--seeds", "2", "--each", "40", "--trials", "24", "--json", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (row,) = json.loads(pathlib.Path(out).read_text())["rows"]
+            self.assertEqual((row["name"], list(row["trials_to"])), (ROW, ["annealing", "annealing+others"]))
+            for method, share in row["first"].items():
+                self.assertTrue(0 < share <= 1, method)
+                self.assertTrue(2 <= row["trials_to"][method] <= 24, method)
 
     def test_curves(self):
         runs = [{"best": [0.5, 1.0], "untuned": 0.4, "propose_s": 1, "update_s": 2}, {"best": [0.5, 0.5, 0.5, 0.96], "propose_s": 3, "update_s": 4}]
@@ -195,16 +210,21 @@ class SearchTest(unittest.TestCase):
     def test_transfer_is_told_by_groups_with_the_worst_end(self):
         def row(name, scratch, knowing, end):
             ends = {method: 1.0 for method in search.KNOWING} | {search.KNOWING[0]: end}
-            return {"name": name, "trials_to": {search.OURS: scratch} | {method: knowing for method in search.KNOWING}, "ends": ends}
+            to = {search.OURS: scratch} | {method: knowing for method in search.KNOWING}
+            first = {search.OURS: 0.5} | {method: 0.75 for method in search.KNOWING}
+            return {"name": name, "trials_to": to, "ends": ends, "first": first, "never": [search.KNOWING[0]] if scratch < knowing else []}
 
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            search.print_groups([row("C7", 8, 2, 1.01), row("C9", 32, 8, 0.95), row("D1", 6, 3, 1.0)], search.GROUPS)
+            search.print_groups([row("C7", 8, 2, 1.01), row("C9", 32, 8, 0.95), row("D1", 6, 3, 1.0), row("D2", 6, 60, 1.0)], search.GROUPS)
         lines = told.getvalue().splitlines()
         (ours,) = [line.split() for line in lines if line.startswith("C7, C8, C9 ") and search.KNOWING[0] + " " in line]
-        self.assertEqual(ours[-4:], ["16.0", "4.0", "4.0x", "0.950"])
+        self.assertEqual(ours[-7:], ["16.0", "4.0", "4.0x", "50.0", "/", "75.0", "0.950"])
         self.assertIn("C7, C8, C9: 3 times fewer trials", lines)
-        self.assertIn("D1-D9: not 3 times fewer trials", lines)
+        self.assertIn("D2, D4, D6, D8: not 3 times fewer trials", lines)
+        self.assertNotIn("odd of D1-D9: ", told.getvalue(), "no verdict on what was chosen by it")
+        (never,) = [line.split() for line in lines if line.startswith("D2, D4, D6, D8 ") and search.KNOWING[0] + " " in line]
+        self.assertIn(">60.0", never)
         self.assertNotIn("matrix products", told.getvalue())
 
     def test_operators_whose_default_is_the_best_are_named(self):

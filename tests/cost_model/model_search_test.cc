@@ -305,6 +305,27 @@ TEST(AnnealingSearch, DraftsBesideTheDefaultSchedule) {
   }
 }
 
+// A large batch that only others know about is their model's and the estimate's, as far as the
+// space goes; and what it costs is bounded.
+TEST(AnnealingSearch, FillsALargeBatchThatOnlyOthersKnowAbout) {
+  int expansions = 0;
+  Method method = *FindMethod("annealing");
+  method.epsilon = 0;
+  method.beside_steps = 1;  // few are to be found beside the default schedule then
+  for (const int n : {64, 128}) {
+    Task task = MatmulTask({}, &expansions);
+    task.others = MakeOthers(64);
+    const auto search = MakeModelSearch(std::move(task), method, 3);
+    expansions = 0;
+    std::map<std::string, int> from;
+    for (const Candidate& c : *search->Propose(n)) ++from[c.origin];
+    EXPECT_EQ(from["random"], 0);
+    EXPECT_EQ(from["roofline"], std::lround((n - 1) * method.hedge));
+    EXPECT_EQ(from["others"], n - 1 - from["roofline"]);
+    EXPECT_LE(expansions, 2 * method.evaluations + 2 * n);
+  }
+}
+
 // The default schedule is a point to start from once it is measured, where the space has it.
 TEST(CandidateSpace, KnowsThePointOfTheDefaultSchedule) {
   EXPECT_FALSE(CandidateSpace(MatmulTask({}), 1).DefaultPoint().has_value());
