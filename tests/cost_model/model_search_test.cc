@@ -273,17 +273,25 @@ TEST(AnnealingSearch, ProposesByTheModelOnceThereIsOne) {
   EXPECT_GE(random, 1);  // epsilon
 }
 
-// A draft is up to three mutations away from the preferred decisions, which are all zero here: the
-// estimate's, and those that a model of other tasks judges.
-TEST(AnnealingSearch, DraftsBesideTheDefaultSchedule) {
+// Traces of points that differ from the preferred decisions, which are all zero here, in at most so
+// many.
+std::set<std::string> BesideDefault(size_t most) {
   const MatmulSpace space({});
   std::set<std::string> beside;
   schedule::Point point = space.Preferred();
   do {
-    const auto changed =
-        point.size() - static_cast<size_t>(std::count(point.begin(), point.end(), 0));
-    if (changed <= 3) beside.insert(schedule::ToText(*space.Expand(point)));
+    const auto same = std::count(point.begin(), point.end(), 0);
+    if (point.size() - static_cast<size_t>(same) <= most) {
+      beside.insert(schedule::ToText(*space.Expand(point)));
+    }
   } while (space.Next(point));
+  return beside;
+}
+
+// A draft is up to three mutations away from the preferred decisions: the estimate's, and those
+// that a model of other tasks judges.
+TEST(AnnealingSearch, DraftsBesideTheDefaultSchedule) {
+  const std::set<std::string> beside = BesideDefault(3);
   Method method = *FindMethod("annealing");
   method.hedge = method.epsilon = 0;
   for (const bool others : {false, true}) {
@@ -305,6 +313,23 @@ TEST(AnnealingSearch, DraftsBesideTheDefaultSchedule) {
   }
 }
 
+// On a GPU there is no estimate to hedge with: some drafts come from anywhere then.
+TEST(AnnealingSearch, WithoutAnEstimateNotAllDraftsAreBesideTheDefault) {
+  const std::set<std::string> beside = BesideDefault(3);
+  Method method = *FindMethod("annealing");
+  method.epsilon = 0;
+  for (const double cold_start : {0.0, 1.0}) {
+    method.cold_start = cold_start;
+    Task task = MatmulTask({});
+    task.others = MakeOthers(64);
+    const auto search = MakeModelSearch(std::move(task), method, 3);
+    int far = 0;
+    const std::vector<Candidate> proposed = *search->Propose(16);
+    for (const Candidate& c : proposed) far += c.origin == "others" && !beside.contains(c.trace);
+    EXPECT_EQ(far == 0, cold_start == 1) << far;
+  }
+}
+
 // A large batch that only others know about is their model's and the estimate's, as far as the
 // space goes; and what it costs is bounded.
 TEST(AnnealingSearch, FillsALargeBatchThatOnlyOthersKnowAbout) {
@@ -318,21 +343,13 @@ TEST(AnnealingSearch, FillsALargeBatchThatOnlyOthersKnowAbout) {
     const auto search = MakeModelSearch(std::move(task), method, 3);
     expansions = 0;
     std::map<std::string, int> from;
-    for (const Candidate& c : *search->Propose(n)) ++from[c.origin];
+    const std::vector<Candidate> proposed = *search->Propose(n);
+    for (const Candidate& c : proposed) ++from[c.origin];
     EXPECT_EQ(from["random"], 0);
     EXPECT_EQ(from["roofline"], std::lround((n - 1) * method.hedge));
     EXPECT_EQ(from["others"], n - 1 - from["roofline"]);
     EXPECT_LE(expansions, 2 * method.evaluations + 2 * n);
   }
-}
-
-// The default schedule is a point to start from once it is measured, where the space has it.
-TEST(CandidateSpace, KnowsThePointOfTheDefaultSchedule) {
-  EXPECT_FALSE(CandidateSpace(MatmulTask({}), 1).DefaultPoint().has_value());
-  Task task = MatmulTask({});
-  task.default_trace = *task.space->Expand(task.space->Preferred());
-  const schedule::Point preferred = task.space->Preferred();
-  EXPECT_EQ(CandidateSpace(std::move(task), 1).DefaultPoint(), preferred);
 }
 
 TEST(AnnealingSearch, WorkOfAProposalIsBounded) {

@@ -356,5 +356,14 @@ TEST(MakeSearch, StatesOfOtherTasksAreRefused) {
             absl::StatusCode::kDataLoss);
 }
 
+// The default schedule is a point to start from once it is measured, where the space has it.
+TEST(CandidateSpace, KnowsThePointOfTheDefaultSchedule) {
+  EXPECT_FALSE(CandidateSpace(MatmulTask({}), 1).DefaultPoint().has_value());
+  Task task = MatmulTask({});
+  task.default_trace = *task.space->Expand(task.space->Preferred());
+  const schedule::Point preferred = task.space->Preferred();
+  EXPECT_EQ(CandidateSpace(std::move(task), 1).DefaultPoint(), preferred);
+}
+
 }  // namespace
 }  // namespace heddle::cost_model
