@@ -344,13 +344,13 @@ def live(args, result, program):
             result.add_rows([make_row(name, method, [line for line in own if line["method"] == method], trials)])
     print_table(result.rows, trials)
     print_summary(result.rows, trials)
-    print(f"\n{'method':<15}{'trials/s':>10}" + "".join(f"{stage:>10}" for stage in STAGES) + "   share of the time, one after the other")
+    print(f"\n{'method':<15}{'trials/s':>10}" + "".join(f"{stage:>10}" for stage in STAGES) + f"{'update beside measure':>24}   shares of the time, one after the other")
     for method in methods:
         own = [line for line in lines if line["method"] == method]
         seconds = {stage: sum(line[f"{stage}_s"] for line in own) for stage in STAGES}
         every = sum(seconds.values())
         shares = "".join(f"{100 * seconds[stage] / every:>8.1f} %" for stage in STAGES)
-        print(f"{method:<15}{sum(len(line['best_ns']) for line in own) / every:>10.1f}{shares}")
+        print(f"{method:<15}{sum(len(line['best_ns']) for line in own) / every:>10.1f}{shares}{100 * seconds['update'] / seconds['measure']:>22.1f} %")
     if args.plot:
         plot(result.rows, args.plot)
 

@@ -10,6 +10,7 @@
 #include "client/npy.h"
 #include "client/profile.h"
 #include "client/scatter_plot.h"
+#include "client/timeline_view.h"
 #include "compiler/ir/text.h"
 
 namespace heddle::client {
@@ -24,6 +25,7 @@ struct Explained {
   std::vector<v1::Record> trials;  // of the task on its device, oldest first
   const v1::Record* best = nullptr;
   const v1::Record* untuned = nullptr;  // the default schedule
+  std::vector<v1::StageSpan> stages;    // of the job and task
 };
 
 // Inputs and outputs, each once; 0 where the workload is not known.
@@ -76,6 +78,11 @@ absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string
   });
   if (!status.ok()) return status;
   std::reverse(e.trials.begin(), e.trials.end());
+  absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(job);
+  if (!timeline.ok()) return timeline.status();
+  for (v1::StageSpan& span : *timeline->mutable_spans()) {
+    if (span.task() == e.task.task().info().key()) e.stages.push_back(std::move(span));
+  }
   for (const v1::Record& trial : e.trials) {
     if (trial.median_ns() <= 0) continue;
     if (e.best == nullptr || trial.median_ns() < e.best->median_ns()) e.best = &trial;
@@ -120,6 +127,18 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
   fmt::print("\nwhat the model of {} samples looks at:\n{}", search.samples(), table.ToText(plain));
 }
 
+std::string Count(int64_t n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+// What is kept for tasks that begin.
+void PrintOthersModel(const v1::OthersModel& model) {
+  fmt::print(
+      "\nkept for new tasks on this target and device: a model of {} of {}, fitted {}, {} ago\n",
+      Count(model.samples(), "sample"), Count(model.tasks(), "task"),
+      FormatWallTime(model.made_unix_ns()), Count(model.since(), "trial"));
+}
+
 void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
   const KernelProfile kernel = ProfileOf(e, trial);
   const MachineLimits limits = LimitsOf(trial);
@@ -147,7 +166,8 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   const auto own = std::count_if(e.trials.begin(), e.trials.end(),
                                  [&](const v1::Record& t) { return t.job() == job; });
   fmt::print("task     {}  {}\ndevice   {}  {}\ntrials   {}, {} of them by {}\n",
-             task.info().label(), task.info().key(), e.task.device_key(), e.task.target(),
+             task.info().label(), task.info().key(),
+             e.task.device_key().empty() ? "(none yet)" : e.task.device_key(), e.task.target(),
              e.trials.size(), own, job);
   if (e.best == nullptr) {
     fmt::print("nothing valid was measured yet\n");
@@ -166,6 +186,9 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
     fmt::print("\nno model has predicted any of these trials\n");
   }
   PrintSearch(e.task.search(), output.plain);
+  if (e.task.has_others_model()) PrintOthersModel(e.task.others_model());
+  if (const std::string times = StageTimes(e.stages, output.plain); !times.empty())
+    fmt::print("\nits stages in {}:\n{}", job, times);
   fmt::print("\n");
   PrintBound(e, *e.best, "best");
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");

@@ -119,6 +119,8 @@ int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& ids, b
   }
   if (global.output.json) return kDone;
   fmt::print("\n{}", DrawTimeline(spans, std::clamp(TerminalWidth() - 40, 40, 120)));
+  fmt::print("\n{}", StageTimes(spans, global.output.plain));
+  if (ids.size() == 1) fmt::print("{}", Throughput(spans));
   if (stages) fmt::print("\n{}", ListTimeline(spans, global.output.plain));
   return kDone;
 }

@@ -58,7 +58,6 @@ std::string DrawTimeline(const std::vector<v1::StageSpan>& spans, int width) {
   // slot -> cell -> job letter -> nanoseconds held
   std::map<std::string, std::vector<std::map<char, double>>> rows;
   std::map<std::string, double> busy;
-  std::map<std::string, std::pair<int, double>> stages;
   for (const v1::StageSpan& span : spans) {
     const auto [letter, fresh] = letters.try_emplace(
         span.job(), static_cast<char>(letters.size() < 26 ? 'A' + letters.size() : '*'));
@@ -67,9 +66,6 @@ std::string DrawTimeline(const std::vector<v1::StageSpan>& spans, int width) {
     const double begin = static_cast<double>(span.start_unix_ns() - range.begin);
     const double end = static_cast<double>(EndOf(span) - range.begin);
     busy[slot] += end - begin;
-    auto& [count, sum] = stages[StageWord(span.kind())];
-    ++count;
-    sum += end - begin;
     for (int c = static_cast<int>(begin / cell); c < width && c * cell < end; ++c) {
       row[c][letter->second] += std::min(end, (c + 1) * cell) - std::max(begin, c * cell);
     }
@@ -94,12 +90,54 @@ std::string DrawTimeline(const std::vector<v1::StageSpan>& spans, int width) {
   text += fmt::format("{:<{}}  0{:>{}}\n", "", name_width, HumanDuration(absl::Nanoseconds(total)),
                       width - 1);
   for (const auto& [job, letter] : letters) text += fmt::format("{} = {}  ", letter, job);
-  text += "\n";
-  for (const auto& [stage, use] : stages) {
-    text +=
-        fmt::format("{} {} ({})  ", use.first, stage, HumanDuration(absl::Nanoseconds(use.second)));
-  }
   return text + "\n";
+}
+
+std::string StageTimes(const std::vector<v1::StageSpan>& spans, bool plain) {
+  struct Use {
+    int count = 0;
+    double ns = 0;
+  };
+  std::map<v1::StageKind, Use> uses;
+  double all = 0;
+  for (const v1::StageSpan& span : spans) {
+    if (span.end_unix_ns() == 0) continue;
+    const auto ns = static_cast<double>(span.end_unix_ns() - span.start_unix_ns());
+    ++uses[span.kind()].count;
+    uses[span.kind()].ns += ns;
+    all += ns;
+  }
+  if (uses.empty()) return "";
+  const double profile = uses.contains(v1::STAGE_PROFILE) ? uses[v1::STAGE_PROFILE].ns : 0;
+  Table table({"stage", "times", "held a slot", "share", "beside profile"});
+  for (const v1::StageKind kind : {v1::STAGE_IMPORT, v1::STAGE_PROPOSE, v1::STAGE_BUILD,
+                                   v1::STAGE_PROFILE, v1::STAGE_UPDATE, v1::STAGE_COMPILE}) {
+    if (!uses.contains(kind)) continue;
+    const Use& use = uses[kind];
+    const bool of_a_round = kind != v1::STAGE_IMPORT && kind != v1::STAGE_COMPILE;
+    table.Add({StageWord(kind), fmt::format("{}", use.count),
+               HumanDuration(absl::Nanoseconds(use.ns)),
+               all > 0 ? fmt::format("{:.1f} %", 100 * use.ns / all) : "-",
+               of_a_round && profile > 0 ? fmt::format("{:.1f} %", 100 * use.ns / profile) : "-"});
+  }
+  return table.ToText(plain);
+}
+
+std::string Throughput(const std::vector<v1::StageSpan>& spans) {
+  Range rounds;
+  int candidates = 0;
+  for (const v1::StageSpan& span : spans) {
+    if (span.end_unix_ns() == 0 || span.kind() == v1::STAGE_IMPORT ||
+        span.kind() == v1::STAGE_COMPILE)
+      continue;
+    rounds.begin = std::min(rounds.begin, span.start_unix_ns());
+    rounds.end = std::max(rounds.end, span.end_unix_ns());
+    if (span.kind() == v1::STAGE_PROFILE) candidates += span.candidates();
+  }
+  const auto wall = static_cast<double>(rounds.end - rounds.begin);
+  if (candidates == 0 || wall <= 0) return "";
+  return fmt::format("{} candidates profiled in {}, {:.1f} a second\n", candidates,
+                     HumanDuration(absl::Nanoseconds(wall)), candidates / (wall / 1e9));
 }
 
 std::string ListTimeline(const std::vector<v1::StageSpan>& spans, bool plain) {

@@ -26,6 +26,9 @@ using schedule::Rng;
 constexpr size_t kReported = 16;   // features of a report
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 
+constexpr std::string_view kOthersMagic = "HDLOTHERS";
+constexpr uint32_t kOthersVersion = 1;
+
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
       {reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(size_t)});
@@ -48,12 +51,15 @@ class ModelSearch final : public StrategySearch {
         transfer_(method.others, seed),
         model_(MakeModel(method.model, seed)) {
     learned_ = LearnFromOthers();
+    fitted_others_ = learned_.ok() && transfer_.tasks() > 0;
   }
 
   absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
   absl::Status Update(const std::vector<Result>& results) override;
   SearchReport Report() const override;
   std::string Experience() const override;
+  std::string OthersModel() const override;
+  absl::Status BeginWith(std::string_view others_model) override;
 
  protected:
   void SaveOwn(BlobWriter& writer) const override;
@@ -91,7 +97,8 @@ class ModelSearch final : public StrategySearch {
   const std::vector<float> origin_;    // what features are differences to
   const std::vector<size_t> columns_;  // of the features the model sees
   Transfer transfer_;
-  absl::Status learned_;  // from others
+  absl::Status learned_;        // from others
+  bool fitted_others_ = false;  // transfer_'s model is this search's own work
   std::unique_ptr<Model> model_;
   SampleSet samples_;
   PendingPoints pending_;
@@ -333,6 +340,32 @@ std::string ModelSearch::Experience() const {
   return PackExperience(samples);
 }
 
+std::string ModelSearch::OthersModel() const {
+  if (!fitted_others_) return {};
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
+  w.Fixed64(HashOf(columns_));
+  transfer_.Save(w);
+  return Seal(kOthersMagic, kOthersVersion, std::move(w).Take());
+}
+
+absl::Status ModelSearch::BeginWith(std::string_view others_model) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
+                          Unseal(kOthersMagic, kOthersVersion, others_model));
+  BlobReader r(payload);
+  const uint64_t features = r.Unsigned();
+  if (features != static_cast<uint64_t>(kFeatureVersion) || r.Fixed64() != HashOf(columns_)) {
+    return absl::DataLossError("model of others: of other features");
+  }
+  Transfer transfer(method_.others, candidates().seed());
+  HEDDLE_RETURN_IF_ERROR(transfer.Load(r));
+  if (!r.AtEnd()) return absl::DataLossError("model of others: malformed");
+  transfer.ForgetJudgement();
+  transfer_ = std::move(transfer);
+  fitted_others_ = false;
+  return absl::OkStatus();
+}
+
 void ModelSearch::SaveOwn(BlobWriter& w) const {
   w.Unsigned(columns_.size());
   w.Fixed64(HashOf(columns_));
@@ -374,6 +407,7 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   samples_ = std::move(samples);
   pending_ = std::move(pending);
   transfer_ = std::move(transfer);
+  fitted_others_ = false;
   chains_ = std::move(chains);
   return absl::OkStatus();
 }

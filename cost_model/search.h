@@ -70,6 +70,14 @@ class Search {
   // What searches of other tasks may learn from this one, for their SearchOptions.others (see
   // experience.h); empty if there is nothing to learn.
   virtual std::string Experience() const { return {}; }
+  // The model of the others that this search fitted when it began, for BeginWith of searches of
+  // other tasks; empty if it fitted none, or goes on with a state.
+  virtual std::string OthersModel() const { return {}; }
+  // Begins with such a model in place of one of its own; that becomes part of the state. For a
+  // search that was neither restored nor updated. DataLoss for one that is damaged, of another
+  // version, or of another strategy's kind; nothing has changed then. Strategies without a model
+  // have no use for it.
+  virtual absl::Status BeginWith(std::string_view /*others_model*/) { return absl::OkStatus(); }
 };
 
 // Experience of another task.

@@ -58,6 +58,9 @@ class Transfer {
   // switched off.
   absl::Status Judge(const std::vector<Sample>& own);
 
+  // As if it had never been judged: for another task than the one it was judged by.
+  void ForgetJudgement() { judged_ = 0, misleads_ = false; }
+
   void Save(BlobWriter& writer) const;
   // DataLoss when malformed, or of another kind of model; changes nothing then.
   absl::Status Load(BlobReader& reader);

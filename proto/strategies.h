@@ -9,6 +9,7 @@
 
 namespace heddle {
 
+// The first one is the default.
 inline constexpr std::string_view kStrategies[] = {
     "annealing", "regression", "evolutionary", "ensemble-ei", "ensemble-ucb",
     "attention", "published",  "genetic",      "grid",        "random"};

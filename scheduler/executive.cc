@@ -86,6 +86,9 @@ absl::Status Executive::LoadJobs() {
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     MarkDirty(JobId{stored.row.id});
   }
+  const auto models = store_->AllOthersModels();
+  if (!models.ok()) return models.status();
+  book_.LoadOthersModels(*models);
   absl::StatusOr<int64_t> last = store_->LastAttempt();
   if (!last.ok()) return last.status();
   dispatcher_.SetNextAttempt(AttemptId{*last + 1});

@@ -8,8 +8,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kMaxExperiences = 32;  // of no more than 64 KiB each
-constexpr int kMaxWarnings = 100;       // of one job; more would hide the first
+constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -72,6 +71,17 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
                       const std::vector<Decision>& decisions, absl::Time now, absl::Time wall) {
   Batch batch;
   TakeIn(dispatcher, event, payload);
+  if (payload.others_model) {
+    PutOthersModel put = *payload.others_model;
+    put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
+    // What it learned from was gathered when its stage began (FillSearch).
+    put.model.set_since(others_models_.counted() - put.model.since());
+    const v1::OthersModel* kept = others_models_.Find(put.id);
+    if (kept == nullptr || put.model.since() <= kept->since()) {
+      others_models_.Put(put.id, put.model);
+      batch.push_back(std::move(put));
+    }
+  }
   auto put_state = [&](JobId job, TaskIndex task) {
     if (!payload.search_state) return;
     jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = *payload.search_state;
@@ -110,9 +120,12 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       jobs_.at(take->job).tasks[static_cast<size_t>(take->task.value)].search_state = state;
       batch.push_back(PutSearchState{take->job.value, take->task.value, state});
     } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
+      int32_t results = 0;  // that are new to it
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
         if (id >= learned->before) break;
-        if (candidate.task == learned->task.value && candidate.outcome) candidate.learned = true;
+        if (candidate.task != learned->task.value || !candidate.outcome) continue;
+        results += !candidate.learned && candidate.outcome != v1::OUTCOME_LOST;
+        candidate.learned = true;
       }
       batch.push_back(LearnTask{learned->job.value, learned->task.value, learned->before.value});
       put_state(learned->job, learned->task);
@@ -124,9 +137,10 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
       // Without a device there are failed builds alone: they are no experience of any device.
       const v1::Experience experience =
           workload.device_key.empty() ? v1::Experience() : payload.experience;
-      KeepExperience(workload, experience);
+      experience_.Keep(workload, experience);
+      others_models_.Count(workload.device_key, results);
       batch.push_back(PutLearned{learned->job.value, learned->task.value, payload.report, workload,
-                                 experience, absl::ToUnixNanos(wall)});
+                                 experience, absl::ToUnixNanos(wall), results});
     } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty()) {
@@ -154,23 +168,6 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
     }
   }
   return batch;
-}
-
-void JobBook::KeepExperience(const WorkloadId& id, const v1::Experience& learned) {
-  const auto old = std::find_if(experience_.begin(), experience_.end(),
-                                [&](const auto& known) { return known.first == id; });
-  if (!Replaces(learned, old == experience_.end() ? v1::Experience() : old->second)) return;
-  if (old != experience_.end()) experience_.erase(old);
-  experience_.emplace_front(id, learned);
-  if (experience_.size() > kMaxExperiences) experience_.pop_back();
-}
-
-std::vector<Experience> JobBook::LatestExperience(const WorkloadId& id) const {
-  std::vector<Experience> others;
-  for (const auto& [workload, learned] : experience_) {
-    if (KinshipOf(workload, id) != Kinship::kNone) others.push_back({workload, learned});
-  }
-  return others;
 }
 
 // What nobody needs once a job is over. Search states are the bulk of a database.
@@ -311,6 +308,10 @@ void JobBook::CountBusy(JobId id, bool busy, absl::Time now) {
 }
 
 // ---- restart ----
+
+void JobBook::LoadOthersModels(const std::map<OthersModelId, v1::OthersModel>& stored) {
+  for (const auto& [id, model] : stored) others_models_.Put(id, model);
+}
 
 Job JobBook::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   JobData& data = jobs_[JobId{stored.row.id}];

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,19 +13,22 @@
 #include <vector>
 
 #include "scheduler/dispatcher.h"
+#include "scheduler/learned.h"
 #include "scheduler/record_store.h"
 
 namespace heddle::scheduler {
 
 // What comes with an event and is of no interest to decisions.
 struct Payload {
-  std::optional<JobRow> submitted;               // JobSubmitted
-  v1::ImportResult imported;                     // end of import
-  std::vector<KnownRecords> known;               // end of import, RecordsFound: per task
-  std::vector<v1::Candidate> proposed;           // end of propose
-  std::optional<std::string> search_state;       // end of propose and update
-  v1::SearchReport report;                       // end of update
-  v1::Experience experience;                     // end of update
+  std::optional<JobRow> submitted;          // JobSubmitted
+  v1::ImportResult imported;                // end of import
+  std::vector<KnownRecords> known;          // end of import, RecordsFound: per task
+  std::vector<v1::Candidate> proposed;      // end of propose
+  std::optional<std::string> search_state;  // end of propose and update
+  v1::SearchReport report;                  // end of update
+  v1::Experience experience;                // end of update
+  // End of propose and update; since: counted() at its start.
+  std::optional<PutOthersModel> others_model;
   std::string module_digest;                     // end of compile
   std::vector<std::string> warnings;             // end of any stage
   std::shared_ptr<const v1::Artifact> artifact;  // CandidateBuilt, when it did
@@ -80,9 +82,11 @@ class JobBook {
   Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
-  // What is kin to a search of the workload and was learned of late, the latest first: a store that
-  // writes behind need not have it yet.
-  std::vector<Experience> LatestExperience(const WorkloadId& id) const;
+  // What was learned of late.
+  const RecentExperience& experience() const { return experience_; }
+  // All that the store has, and newer ones.
+  const OthersModels& others_models() const { return others_models_; }
+  void LoadOthersModels(const std::map<OthersModelId, v1::OthersModel>& stored);
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
   // Keeps the time the job spends with running stages.
@@ -113,11 +117,9 @@ class JobBook {
   void FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
                 v1::TaskStatus* out) const;
 
-  void KeepExperience(const WorkloadId& id, const v1::Experience& learned);
-
   std::map<JobId, JobData> jobs_;
-  // Of a workload once, the latest first; no more than kMaxExperiences.
-  std::deque<std::pair<WorkloadId, v1::Experience>> experience_;
+  RecentExperience experience_;
+  OthersModels others_models_;
 };
 
 }  // namespace heddle::scheduler

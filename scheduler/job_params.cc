@@ -53,7 +53,7 @@ absl::StatusOr<JobParams> JobBook::ParamsFrom(const v1::JobSpec& spec, absl::Tim
   JobParams params;
   params.target = needs->device_target;
   params.record_target = spec.target();
-  params.strategy = strategy.empty() ? "annealing" : strategy;
+  params.strategy = strategy.empty() ? std::string(kStrategies[0]) : strategy;
   params.threads = needs->threads;
   params.device_key = spec.device_key();
   params.trials_per_task = spec.trials_per_task();

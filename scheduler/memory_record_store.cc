@@ -1,170 +1,15 @@
 #include "scheduler/memory_record_store.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <set>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "scheduler/memory_tables.h"
 
 namespace heddle::scheduler {
 namespace {
-
-struct StoredRecord {
-  v1::Record record;
-  bool imported = false;
-};
-
-struct Workload {
-  std::string text, label;
-  double flops = 0;
-};
-
-// Everything there is.
-struct Tables {
-  std::map<int64_t, JobRow> jobs;
-  std::map<std::pair<int64_t, int32_t>, TaskRow> tasks;
-  std::map<std::pair<int64_t, int32_t>, std::string> states;
-  std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
-  std::map<WorkloadId, std::pair<int64_t, v1::Experience>> experience;  // when it was made, and it
-  std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
-  std::map<std::string, Workload> workloads;
-  std::vector<StoredRecord> records;
-  std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // job, candidate
-  std::set<std::string> digests;
-  std::map<int64_t, StageRow> stages;
-  std::map<std::pair<std::string, std::string>, uint64_t> fences;
-};
-
-// Applies the changes of one batch and notes how to take them back.
-class Writer {
- public:
-  explicit Writer(Tables* tables) : t_(*tables) {}
-
-  absl::Status operator()(const PutJob& change) { return Put(&t_.jobs, change.row.id, change.row); }
-
-  absl::Status operator()(const PutTask& change) {
-    if (!t_.jobs.count(change.row.job))
-      return absl::AlreadyExistsError("the task's job is not there");
-    AddWorkload(change.row.info.key(),
-                {change.row.info.workload(), change.row.info.label(), change.row.info.flops()});
-    return Put(&t_.tasks, std::make_pair(change.row.job, change.row.index), change.row);
-  }
-
-  absl::Status operator()(const PutSearchState& change) {
-    const auto key = std::make_pair(change.job, change.task);
-    return t_.tasks.count(key) ? Put(&t_.states, key, change.state) : absl::OkStatus();
-  }
-
-  absl::Status operator()(const PutLearned& change) {
-    const auto key = std::make_pair(change.job, change.task);
-    if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
-    if (!t_.workloads.count(change.workload.key)) return absl::OkStatus();
-    const auto old = t_.experience.find(change.workload);
-    const bool replaces = Replaces(
-        change.experience, old == t_.experience.end() ? v1::Experience() : old->second.second);
-    if (!replaces) return absl::OkStatus();
-    return Put(&t_.experience, change.workload, {change.made_unix_ns, change.experience});
-  }
-
-  absl::Status operator()(const InsertCandidate& change) {
-    const auto key = std::make_pair(change.row.job, change.row.id);
-    if (!t_.tasks.count({change.row.job, change.row.task})) {
-      return absl::AlreadyExistsError("the candidate's task is not there");
-    }
-    if (t_.candidates.count(key)) return absl::AlreadyExistsError("the candidate is there already");
-    return Put(&t_.candidates, key, change.row);
-  }
-
-  absl::Status operator()(const PutAttempts& change) {
-    auto it = t_.candidates.find({change.job, change.candidate});
-    if (it == t_.candidates.end()) return absl::OkStatus();
-    CandidateRow row = it->second;
-    row.attempts = change.attempts;
-    return Put(&t_.candidates, it->first, std::move(row));
-  }
-
-  absl::Status operator()(const LearnTask& change) {
-    for (auto& [key, candidate] : t_.candidates) {
-      if (key.first != change.job || key.second >= change.before || candidate.task != change.task ||
-          !t_.record_of.count(key))
-        continue;
-      CandidateRow row = candidate;
-      row.learned = true;
-      (void)Put(&t_.candidates, key, std::move(row));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status operator()(const InsertRecord& change) {
-    StoredRecord stored{change.record, change.imported};
-    v1::Record& record = stored.record;
-    const std::string digest = RecordDigest(record);
-    if (change.imported) {
-      if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
-    } else {
-      if (absl::Status fenced = Fence(change); !fenced.ok()) return fenced;
-      const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
-      if (t_.record_of.count(key)) return absl::AlreadyExistsError("the candidate has its record");
-      (void)Put(&t_.record_of, key, t_.records.size());
-    }
-    record.set_median_ns(Median(
-        {record.measurement().samples_ns().begin(), record.measurement().samples_ns().end()}));
-    AddWorkload(record.workload_key(), {record.workload(), record.label(), record.flops()});
-    if (t_.digests.insert(digest).second) {
-      undo_.push_back([this, digest] { t_.digests.erase(digest); });
-    }
-    t_.records.push_back(std::move(stored));
-    undo_.push_back([this] { t_.records.pop_back(); });
-    return absl::OkStatus();
-  }
-
-  absl::Status operator()(const PutStage& change) {
-    return Put(&t_.stages, change.row.span.attempt_id(), change.row);
-  }
-
-  void Undo() {
-    for (auto step = undo_.rbegin(); step != undo_.rend(); ++step) (*step)();
-  }
-
- private:
-  template <typename Map>
-  absl::Status Put(Map* map, typename Map::key_type key, typename Map::mapped_type value) {
-    auto it = map->find(key);
-    if (it == map->end()) {
-      undo_.push_back([map, key] { map->erase(key); });
-      map->emplace(std::move(key), std::move(value));
-    } else {
-      undo_.push_back([map, key, before = it->second] { (*map)[key] = before; });
-      it->second = std::move(value);
-    }
-    return absl::OkStatus();
-  }
-
-  void AddWorkload(const std::string& key, Workload workload) {
-    auto it = t_.workloads.find(key);
-    const bool brings_text =
-        it != t_.workloads.end() && it->second.text.empty() && !workload.text.empty();
-    if (it == t_.workloads.end() || brings_text) (void)Put(&t_.workloads, key, std::move(workload));
-  }
-
-  absl::Status Fence(const InsertRecord& change) {
-    const v1::Evidence& evidence = change.record.measurement().evidence();
-    if (evidence.slot().empty()) return absl::OkStatus();
-    const auto key = std::make_pair(evidence.worker(), evidence.slot());
-    auto seen = t_.fences.find(key);
-    if (seen != t_.fences.end() && change.fencing_token < seen->second) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("fencing token ", change.fencing_token, " is older than ", seen->second));
-    }
-    return Put(&t_.fences, key, change.fencing_token);
-  }
-
-  Tables& t_;
-  std::vector<std::function<void()>> undo_;
-};
 
 class MemoryRecordStore : public RecordStore {
  public:
@@ -172,7 +17,7 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
-      Writer writer(&tables_);
+      MemoryWriter writer(&tables_);
       absl::Status status;
       for (const Change& change : batch) {
         status = std::visit(writer, change);
@@ -271,7 +116,7 @@ class MemoryRecordStore : public RecordStore {
     std::vector<v1::Record> records;
     for (size_t index : found) {
       v1::Record record = tables_.records[index].record;
-      const Workload& workload = tables_.workloads.at(record.workload_key());
+      const MemoryTables::Workload& workload = tables_.workloads.at(record.workload_key());
       record.set_workload(query.with_workload() ? workload.text : "");
       record.set_label(workload.label);
       record.set_flops(workload.flops);
@@ -296,7 +141,7 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     KnownRecords known;
     auto faster = [](double best, double now) { return best == 0 ? now : std::min(best, now); };
-    for (const StoredRecord& stored : tables_.records) {
+    for (const MemoryTables::StoredRecord& stored : tables_.records) {
       const v1::Record& record = stored.record;
       const v1::Outcome outcome = record.measurement().outcome();
       if (record.workload_key() != id.key || record.target() != id.target ||
@@ -341,10 +186,15 @@ class MemoryRecordStore : public RecordStore {
     return experiences;
   }
 
+  absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() override {
+    absl::MutexLock lock(&mutex_);
+    return tables_.others_models.all();
+  }
+
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&mutex_);
     std::map<std::string, int> counts;
-    for (const StoredRecord& stored : tables_.records) {
+    for (const MemoryTables::StoredRecord& stored : tables_.records) {
       if (stored.record.target() == target) ++counts[stored.record.device_key()];
     }
     std::vector<std::string> keys;
@@ -356,7 +206,7 @@ class MemoryRecordStore : public RecordStore {
   }
 
  private:
-  static bool Matches(const v1::RecordQuery& query, const StoredRecord& stored) {
+  static bool Matches(const v1::RecordQuery& query, const MemoryTables::StoredRecord& stored) {
     const v1::Record& record = stored.record;
     auto field = [](const std::string& wanted, const std::string& is) {
       return wanted.empty() || wanted == is;
@@ -386,7 +236,7 @@ class MemoryRecordStore : public RecordStore {
   }
 
   absl::Mutex mutex_;
-  Tables tables_ ABSL_GUARDED_BY(mutex_);
+  MemoryTables tables_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

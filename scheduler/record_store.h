@@ -76,6 +76,14 @@ struct Experience {
   v1::Experience learned;
 };
 
+// Searches of which the model of the others serves which.
+struct OthersModelId {
+  std::string target;
+  std::string device_key;
+  std::string strategy;
+  auto operator<=>(const OthersModelId&) const = default;
+};
+
 // What experience may be worth to a search.
 enum class Kinship {
   kNone,    // it is its own, or of another kind of target
@@ -110,6 +118,12 @@ struct PutLearned {
   WorkloadId workload;
   v1::Experience experience;
   int64_t made_unix_ns;
+  int32_t results = 0;  // that it learned of: OthersModel.since of the device key grows by so many
+};
+// As OthersModels::Put (learned.h).
+struct PutOthersModel {
+  OthersModelId id;
+  v1::OthersModel model;
 };
 struct InsertCandidate {
   CandidateRow row;
@@ -136,8 +150,8 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
-using Change = std::variant<PutJob, PutTask, PutSearchState, PutLearned, InsertCandidate,
-                            PutAttempts, LearnTask, InsertRecord, PutStage>;
+using Change = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
+                            InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
 using Batch = std::vector<Change>;
 
 // A job as it is loaded at the start.
@@ -183,6 +197,7 @@ class RecordStore {
   // those alike the latest, until there are `limit` of them.
   virtual absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
                                                                    int64_t limit) = 0;
+  virtual absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() = 0;
   // Device keys with records for the target, most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };

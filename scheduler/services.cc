@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/grpc_util.h"
+#include "proto/strategies.h"
 #include "scheduler/monotonic.h"
 
 namespace heddle::scheduler {
@@ -245,6 +246,15 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
     response->mutable_task()->mutable_info()->set_workload(records->front().workload());
   }
   if (*report) *response->mutable_search() = **std::move(report);
+  const auto models = store_->AllOthersModels();
+  if (!models.ok()) return ToGrpc(models.status());
+  const std::string& strategy = snapshot->job->spec().strategy();
+  const auto model = models->find({response->target(), response->device_key(),
+                                   strategy.empty() ? std::string(kStrategies[0]) : strategy});
+  if (model != models->end()) {
+    *response->mutable_others_model() = model->second;
+    response->mutable_others_model()->clear_model();
+  }
   return grpc::Status::OK;
 }
 

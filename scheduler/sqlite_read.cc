@@ -1,6 +1,9 @@
 #include "scheduler/sqlite_read.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/sqlite_util.h"
@@ -286,6 +289,24 @@ absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const 
   }
   if (!rows.status().ok()) return rows.status();
   return found;
+}
+
+absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite3* db) {
+  Statement rows(db,
+                 "SELECT t.text, d.key, m.strategy, m.since, m.model FROM others_models m "
+                 "JOIN targets t ON t.id=m.target JOIN devices d ON d.id=m.device");
+  std::map<OthersModelId, v1::OthersModel> models;
+  while (rows.Step()) {
+    v1::OthersModel model;
+    if (!model.ParseFromString(rows.Text(4))) {  // the next search fits another one
+      spdlog::warn("a kept model of other tasks, of {}, is not readable", rows.Text(0));
+      continue;
+    }
+    model.set_since(rows.Int(3));
+    models[{rows.Text(0), rows.Text(1), rows.Text(2)}] = std::move(model);
+  }
+  if (!rows.status().ok()) return rows.status();
+  return models;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {

@@ -77,6 +77,14 @@ CREATE INDEX experience_latest ON experience(target, device, made_ns);
     R"sql(
 ALTER TABLE experience ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+)sql",
+    // The models that searches begin with.
+    R"sql(
+CREATE TABLE others_models(
+  target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),
+  strategy TEXT NOT NULL, made_ns INTEGER NOT NULL, since INTEGER NOT NULL,
+  model BLOB NOT NULL,  -- an OthersModel message, whose `since` is that of the column
+  PRIMARY KEY(target, device, strategy));
 )sql"};
 
 }  // namespace

@@ -8,7 +8,7 @@ struct sqlite3;
 
 namespace heddle::scheduler {
 
-inline constexpr int kSchemaVersion = 4;
+inline constexpr int kSchemaVersion = 5;
 
 // Runs what is missing up to that version, in one transaction. FailedPrecondition for a database of
 // a newer version.

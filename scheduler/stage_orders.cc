@@ -32,45 +32,79 @@ double WeightOf(Kinship kinship) {
   return kinship == Kinship::kSame ? 1 : kinship == Kinship::kDevice ? 0.5 : 0.25;
 }
 
-// A search that begins, or whose state the worker refuses, learns from what the database holds, if
-// the job wants that: what was learned last is not on disk yet.
-void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook::TaskData& task,
-                const std::string& device_key, RecordStore* store, StageOrder* order,
-                v1::SearchSpec* search) {
-  search->set_workload(task.info.workload());
-  search->set_strategy(job.row.job.spec().strategy());
-  search->set_seed(job.row.job.spec().seed());
-  if (job.row.job.spec().no_transfer()) return;
-  const WorkloadId id{task.info.key(), job.row.job.spec().target(), device_key};
-  std::vector<Experience> others = book.LatestExperience(id);
-  const absl::StatusOr<std::vector<Experience>> stored = store->OthersExperience(id, kMaxOthers);
-  if (!stored.ok() && task.search_state.empty()) {
-    order->warnings.push_back(absl::StrCat(
-        "task ", task.info.label(),
-        " begins without what other tasks learned before: ", stored.status().message()));
-  }
-  for (const Experience& experience : stored.ok() ? *stored : std::vector<Experience>()) {
+// Experience that is kin to a search of the workload, the nearest first: of the store, and what is
+// not on disk yet. `stored` is whether the store could be asked.
+std::vector<Experience> OthersOf(const JobBook& book, RecordStore* store, const WorkloadId& id,
+                                 int64_t limit, absl::Status* stored) {
+  std::vector<Experience> others = book.experience().Of(id);
+  absl::StatusOr<std::vector<Experience>> found = store->OthersExperience(id, limit);
+  *stored = found.status();
+  for (Experience& experience : found.ok() ? *found : std::vector<Experience>()) {
     const auto known = std::find_if(others.begin(), others.end(), [&](const Experience& other) {
       return other.workload == experience.workload;
     });
     if (known == others.end()) {
-      others.push_back(experience);
+      others.push_back(std::move(experience));
     } else if (!Replaces(known->learned, experience.learned)) {
-      known->learned = experience.learned;
+      known->learned = std::move(experience.learned);
     }
   }
   std::stable_sort(others.begin(), others.end(), [&](const Experience& a, const Experience& b) {
     return Nearer(a.workload, b.workload, id);
   });
-  size_t bytes = 0;
-  for (Experience& experience : others) {
-    std::string& samples = *experience.learned.mutable_samples();
-    bytes += samples.size();
-    if (bytes > kMaxOthersBytes || search->others_size() == kMaxOthers) return;
-    v1::OtherExperience& told = *search->add_others();
-    told.set_samples(std::move(samples));
-    told.set_weight(WeightOf(KinshipOf(experience.workload, id)));
+  if (others.size() > static_cast<size_t>(limit)) others.resize(static_cast<size_t>(limit));
+  return others;
+}
+
+// A search that begins learns from what the database holds, if the job wants that: from the model
+// that is kept, or, where that is old or would be the wrong one, from the experience itself; then
+// it hands on the model it fits, unless it would be the wrong one for others. A worker that cannot
+// use the model falls back to the experience; beside an update's results there is no room for both.
+void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook::TaskData& task,
+                const JobParams& params, RecordStore* store, StageOrder* order,
+                v1::SearchSpec* search) {
+  search->set_workload(task.info.workload());
+  search->set_strategy(params.strategy);
+  search->set_seed(job.row.job.spec().seed());
+  if (job.row.job.spec().no_transfer() || !task.search_state.empty()) return;
+  const WorkloadId id{task.info.key(), job.row.job.spec().target(), params.device_key};
+  absl::Status stored;
+  const std::vector<Experience> others = OthersOf(book, store, id, kMaxOthers, &stored);
+  if (!stored.ok()) {
+    order->warnings.push_back(
+        absl::StrCat("task ", task.info.label(),
+                     " begins without what other tasks learned before: ", stored.message()));
   }
+  PutOthersModel made{{id.target, id.device_key, params.strategy}, {}};
+  made.model.set_since(book.others_models().counted());
+  const v1::OthersModel* kept = book.others_models().Find(made.id);
+  const bool fresh = kept != nullptr && !IsStale(*kept);
+  if (fresh && Suits(*kept, id, others.empty() ? nullptr : &others[0])) {
+    search->set_others_model(kept->model());
+    if (order->start.kind() == v1::STAGE_UPDATE) return;
+  }
+  size_t bytes = 0;
+  int own = 0;
+  for (const Experience& experience : others) {
+    const std::string& samples = experience.learned.samples();
+    bytes += samples.size();
+    if (bytes > kMaxOthersBytes) break;
+    v1::OtherExperience& told = *search->add_others();
+    told.set_samples(samples);
+    told.set_weight(WeightOf(KinshipOf(experience.workload, id)));
+    v1::OthersModel::Teacher& teacher = *made.model.add_teachers();
+    teacher.set_workload_key(experience.workload.key);
+    teacher.set_target(experience.workload.target);
+    teacher.set_device_key(experience.workload.device_key);
+    teacher.set_measured(experience.learned.measured());
+    own += experience.workload.key == id.key;
+  }
+  // Others get none that lacks one of its teachers for being this task's own, or that is mostly of
+  // this task's workload elsewhere.
+  const bool for_others =
+      (kept == nullptr || !Taught(*kept, id)) && 2 * own <= made.model.teachers_size();
+  const bool asked = !fresh || !search->others_model().empty();
+  if (asked && for_others && !id.device_key.empty()) order->others_model = std::move(made);
 }
 
 // False when the message is full.
@@ -211,14 +245,12 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobBook& book, RecordSt
       order.model_digest = job.row.job.model_digest();
       break;
     case v1::STAGE_PROPOSE:
-      FillSearch(book, job, *task, params.device_key, store, &order,
-                 out.mutable_propose()->mutable_search());
+      FillSearch(book, job, *task, params, store, &order, out.mutable_propose()->mutable_search());
       out.mutable_propose()->set_count(start.count);
       order.search_state = task->search_state;
       break;
     case v1::STAGE_UPDATE:
-      FillSearch(book, job, *task, params.device_key, store, &order,
-                 out.mutable_update()->mutable_search());
+      FillSearch(book, job, *task, params, store, &order, out.mutable_update()->mutable_search());
       FillUpdate(dispatcher, job, store, start, out.mutable_update());
       order.search_state = task->search_state;
       break;

@@ -19,6 +19,7 @@ bool MayTell(v1::Outcome outcome) {
 constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr size_t kMaxExperienceBytes = 64 << 10;
+constexpr size_t kMaxOthersModelBytes = 512 << 10;
 constexpr int kMaxFeatures = 16;  // of the SearchReport message's contract
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
 // A message of gRPC is at most 4 MiB; the rest is for lease and framing.
@@ -48,6 +49,7 @@ struct StageRunner::Results {
   bool state_complete = false;
   v1::SearchReport report;
   v1::Experience experience;
+  std::optional<v1::OthersModel> others_model;
   std::vector<std::string> warnings;  // besides the worker's
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
@@ -119,6 +121,14 @@ void StageRunner::Run() {
     if (results.state_complete) payload.search_state = std::move(results.state);
     payload.report = std::move(results.report);
     payload.experience = std::move(results.experience);
+    if (results.others_model && !results.others_model->model().empty() && order_.others_model) {
+      payload.others_model = order_.others_model;
+      v1::OthersModel& kept = payload.others_model->model;
+      kept.set_model(std::move(*results.others_model->mutable_model()));
+      kept.set_version(results.others_model->version());
+      kept.set_tasks(results.others_model->tasks());
+      kept.set_samples(results.others_model->samples());
+    }
     payload.module_digest = results.module_digest;
   }
   if (results.finished) {
@@ -292,6 +302,15 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
         results->warnings.push_back(absl::StrCat("the experience that a worker made is over ",
                                                  kMaxExperienceBytes,
                                                  " bytes: other tasks do not learn from it"));
+      }
+      break;
+    case v1::StageEvent::kOthersModel:
+      if (event.others_model().model().size() <= kMaxOthersModelBytes) {
+        results->others_model = event.others_model();
+      } else {
+        results->warnings.push_back(absl::StrCat("the model of other tasks that a worker made is ",
+                                                 "over ", kMaxOthersModelBytes,
+                                                 " bytes: every new task fits its own"));
       }
       break;
     case v1::StageEvent::kFinished:

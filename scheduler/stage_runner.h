@@ -28,6 +28,8 @@ struct StageOrder {
   std::string model_digest;  // import, compile: streamed from the blob store
   std::string search_state;  // propose, update
   std::vector<v1::StageInput> inputs;
+  // Where a model of other tasks that comes back belongs, and what it is of; nullopt: nowhere.
+  std::optional<PutOthersModel> others_model;
   bool input_open = false;            // profile: more may be fed
   std::vector<std::string> warnings;  // of what could not be gathered; the job gets them at the end
 };

@@ -15,18 +15,44 @@
 namespace heddle::worker {
 namespace {
 
-// One that begins learns from other tasks; in a state that is part of it.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageStart& start,
                                                                const v1::SearchSpec& spec,
-                                                               bool begins) {
+                                                               bool with_others) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
   cost_model::SearchOptions options{.strategy = spec.strategy(), .seed = spec.seed()};
-  if (begins) {
+  if (with_others) {
     for (const v1::OtherExperience& other : spec.others())
       options.others.push_back({other.samples(), other.weight()});
   }
   return cost_model::MakeSearch(spec.workload(), info, options);
+}
+
+// Learns from other tasks, by the model that another search made of them or by one of its own,
+// which it hands on; in a state that is part of it.
+absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageStart& start,
+                                                                const v1::SearchSpec& spec,
+                                                                StageIo& io) {
+  if (!spec.others_model().empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
+                            MakeSearch(start, spec, /*with_others=*/false));
+    const absl::Status taken = search->BeginWith(spec.others_model());
+    if (taken.ok()) return search;
+    if (!absl::IsDataLoss(taken)) return taken;
+    io.Warn(absl::StrCat("the model of other tasks that the service keeps is not used: ",
+                         taken.message()));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
+                          MakeSearch(start, spec, /*with_others=*/true));
+  v1::StageEvent event;
+  v1::OthersModel& others = *event.mutable_others_model();
+  others.set_model(search->OthersModel());
+  if (others.model().empty()) return search;
+  others.set_version(cost_model::ExperienceVersion());
+  others.set_tasks(search->Report().other_tasks);
+  others.set_samples(search->Report().other_samples);
+  io.Write(event);
+  return search;
 }
 
 // With the state that came along. A state that cannot be used costs what was learned, not the job.
@@ -34,14 +60,14 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::Stage
                                                                  const v1::SearchSpec& spec,
                                                                  StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::optional<std::string> state, ReadChunks(io, "state"));
-  if (!state.has_value()) return MakeSearch(start, spec, /*begins=*/true);
+  if (!state.has_value()) return BeginSearch(start, spec, io);
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
-                          MakeSearch(start, spec, /*begins=*/false));
+                          MakeSearch(start, spec, /*with_others=*/false));
   const absl::Status restored = search->Restore(*state);
   if (restored.ok()) return search;
   if (!absl::IsDataLoss(restored)) return restored;
   io.Warn(absl::StrCat("the search starts afresh: ", restored.message()));
-  return MakeSearch(start, spec, /*begins=*/true);
+  return BeginSearch(start, spec, io);
 }
 
 v1::SearchReport ToProto(const cost_model::SearchReport& report) {

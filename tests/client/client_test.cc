@@ -224,6 +224,35 @@ TEST(Timeline, ShowsWhoHeldEachSlotWhen) {
   EXPECT_EQ(DrawTimeline({}, 10), "no stage has run yet\n");
 }
 
+TEST(Timeline, TellsWhatEachStageTook) {
+  const auto span = [](v1::StageKind kind, int64_t begin_ms, int64_t end_ms, int candidates = 0) {
+    v1::StageSpan s = Span("j1", "cpu0", begin_ms, end_ms);
+    s.set_kind(kind);
+    s.set_candidates(candidates);
+    return s;
+  };
+  const std::vector<v1::StageSpan> spans = {
+      span(v1::STAGE_IMPORT, 0, 1000),         span(v1::STAGE_PROPOSE, 1000, 1500, 16),
+      span(v1::STAGE_BUILD, 1500, 2500, 16),   span(v1::STAGE_PROFILE, 2000, 4000, 15),
+      span(v1::STAGE_UPDATE, 4000, 4100),      span(v1::STAGE_PROPOSE, 4100, 4400, 16),
+      span(v1::STAGE_PROFILE, 4500, 5500, 15), span(v1::STAGE_UPDATE, 5500, 5550),
+      span(v1::STAGE_COMPILE, 9000, 9050)};
+  EXPECT_EQ(StageTimes(spans, /*plain=*/true),
+            "stage\ttimes\theld a slot\tshare\tbeside profile\n"
+            "import\t1\t1.0s\t16.7 %\t-\n"
+            "propose\t2\t800ms\t13.3 %\t26.7 %\n"
+            "build\t1\t1.0s\t16.7 %\t33.3 %\n"
+            "profile\t2\t3.0s\t50.0 %\t100.0 %\n"
+            "update\t2\t150ms\t2.5 %\t5.0 %\n"
+            "compile\t1\t50ms\t0.8 %\t-\n");
+  EXPECT_EQ(StageTimes({}, true), "");
+  EXPECT_EQ(Throughput(spans), "30 candidates profiled in 4.5s, 6.6 a second\n");
+  EXPECT_EQ(Throughput({spans[0], spans[1]}), "");
+  v1::StageSpan running = span(v1::STAGE_PROPOSE, 0, 0);
+  running.set_end_unix_ns(0);
+  EXPECT_EQ(StageTimes({running}, true), "") << "nobody knows what it will take";
+}
+
 TEST(Table, AlignsByColumnsNotBytes) {
   Table table({"a", "b"});
   table.Add({"ä", "1"});

@@ -123,20 +123,25 @@ class ExperienceTest : public DispatcherTest {
   // One candidate of the first of two tasks, "a" and "b", up to its update.
   void TuneOne() {
     Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
-    Payload submitted, imported, proposed;
+    Payload submitted, imported;
     submitted.submitted.emplace();
     submitted.submitted->id = 1;
     v1::JobSpec& spec = *submitted.submitted->job.mutable_spec();
     spec.set_target(kTarget);
-    spec.set_trials_per_task(8);
+    spec.set_trials_per_task(64);
     spec.set_batch(1);
     Feed(JobSubmitted{JobId{1}, *JobBook::ParamsFrom(spec, now_, now_)}, submitted);
     imported.imported.add_tasks()->set_key("a");
     imported.imported.add_tasks()->set_key("b");
     imported.known.resize(2);
     Finish(v1::STAGE_IMPORT, imported, Imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"});
+    Round();
+  }
+  // The next candidate of the first task, up to its update.
+  void Round() {
+    Payload proposed;
     proposed.proposed.resize(1);
-    proposed.search_state = "state";
+    proposed.search_state = state_;
     Finish(v1::STAGE_PROPOSE, proposed, Proposed{1, false});
     const CandidateId candidate = First(v1::STAGE_BUILD).candidates.at(0);
     const AttemptId build = First(v1::STAGE_BUILD).attempt;
@@ -150,7 +155,7 @@ class ExperienceTest : public DispatcherTest {
   }
   void Learn(const std::string& samples) {
     Payload learned;
-    learned.search_state = "state";
+    learned.search_state = state_;
     learned.experience = Of(samples, 2);
     Finish(v1::STAGE_UPDATE, learned);
   }
@@ -160,16 +165,20 @@ class ExperienceTest : public DispatcherTest {
     experience.set_measured(measured);
     return experience;
   }
-  // What a new search of the task is told.
-  std::vector<std::string> Others(int task) {
+  StageOrder Order(int task) {
     StartStage start = Live(v1::STAGE_PROPOSE);
     start.task = TaskIndex{task};
-    const StageOrder order = MakeOrder(dispatcher_, book_, store_.get(), start, v1::SCHEDULE_BEST);
+    return MakeOrder(dispatcher_, book_, store_.get(), start, v1::SCHEDULE_BEST);
+  }
+  // What a new search of the task is told.
+  std::vector<std::string> Others(int task) {
+    const StageOrder order = Order(task);
     std::vector<std::string> told;
     for (const v1::OtherExperience& other : order.start.propose().search().others())
       told.push_back(absl::StrCat(other.samples(), ", ", other.weight()));
     return told;
   }
+  std::string state_;  // of searches; empty: each stage begins one
   JobBook book_;
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
 };
@@ -193,7 +202,7 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
   }
   ASSERT_TRUE(store_->Apply({stored}).ok());
   EXPECT_THAT(Others(1), ElementsAre("newest of a, 1", "older of c, 1")) << "of each the newest";
-  EXPECT_THAT(Others(0), ElementsAre("older of c, 1")) << "should its state be refused";
+  EXPECT_THAT(Others(0), ElementsAre("older of c, 1"));
   const Batch longer = {PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1}};
   ASSERT_TRUE(store_->Apply({longer}).ok());
   EXPECT_THAT(Others(1), ElementsAre("long of a, 1", "older of c, 1")) << "unless that was shorter";
@@ -213,6 +222,83 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
   EXPECT_THAT(Others(0), ElementsAre("two threads, 0.5", "older of c, 1", "c of two threads, 0.5",
                                      "far, 0.25"))
       << "what it learned itself comes first";
+}
+
+// Who goes on with a state has what it needs.
+TEST_F(ExperienceTest, IsToldToThoseWhoBegin) {
+  state_ = "state";
+  TuneOne();
+  Learn("of a");
+  const auto of_c = Batch{PutJob{book_.data(JobId{1}).row}, PutTask{[] {
+                            TaskRow row;
+                            row.job = 1;
+                            row.info.set_key("c");
+                            return row;
+                          }()},
+                          PutLearned{1, 0, {}, {"c", kTarget, "key"}, Of("of c", 1), 1}};
+  ASSERT_TRUE(store_->Apply({of_c}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("of a, 1", "of c, 1"));
+  EXPECT_THAT(Others(0), ElementsAre());
+}
+
+// The model that one search fitted serves the others until a good part of what is known is new.
+TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
+  TuneOne();
+  Learn("newest of a");
+  StageOrder order = Order(1);
+  ASSERT_TRUE(order.others_model.has_value());
+  const OthersModelId id{kTarget, "key", "annealing"};
+  EXPECT_EQ(order.others_model->id, id);
+  ASSERT_EQ(order.others_model->model.teachers_size(), 1);
+  EXPECT_EQ(order.others_model->model.teachers(0).workload_key(), "a");
+  EXPECT_EQ(order.others_model->model.teachers(0).measured(), 2);
+  const auto finish = [&](const std::string& model, int64_t since) {
+    Payload made;
+    made.others_model = order.others_model;
+    made.others_model->model.set_model(model);
+    made.others_model->model.set_since(order.others_model->model.since() - since);
+    return book_.Absorb(dispatcher_, Tick{}, made, {}, now_, now_);
+  };
+  const Batch batch = finish("fitted", 0);
+  ASSERT_EQ(batch.size(), 1u);
+  const v1::OthersModel& put = std::get<PutOthersModel>(batch[0]).model;
+  EXPECT_EQ(put.model(), "fitted");
+  EXPECT_EQ(put.made_unix_ns(), absl::ToUnixNanos(now_));
+  EXPECT_EQ(put.since(), 0);
+  EXPECT_THAT(finish("of less", 3), ::testing::IsEmpty()) << "it was ordered before the other";
+
+  const auto told = [&](int task) { return Order(task).start.propose().search().others_model(); };
+  EXPECT_EQ(told(1), "fitted");
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1")) << "for a worker that cannot use the model";
+  EXPECT_TRUE(Order(1).others_model.has_value()) << "which hands on another one";
+  EXPECT_EQ(told(0), "") << "it was taught by itself";
+  EXPECT_FALSE(Order(0).others_model.has_value()) << "what it fits without itself is for it alone";
+
+  // After a restart.
+  ASSERT_TRUE(store_->Apply({batch}).ok());
+  JobBook restarted;
+  restarted.LoadOthersModels(*store_->AllOthersModels());
+  EXPECT_EQ(restarted.others_models().Find(id)->model(), "fitted");
+
+  // Fifteen trials change nothing, the sixteenth one does.
+  finish("older", -1);
+  EXPECT_EQ(told(1), "older") << "and newer than the other";
+  for (int trial = 0; trial < 15; ++trial) {
+    EXPECT_EQ(told(1), "older") << trial;
+    Round();
+    Learn("still newer of a");
+  }
+  EXPECT_EQ(book_.others_models().Find(id)->since(), 14);
+  Round();
+  Learn("the newest of a");
+  Round();
+  Learn("the very newest of a");
+  EXPECT_EQ(told(1), "");
+  EXPECT_THAT(Others(1), ElementsAre("the very newest of a, 1"));
+  order = Order(1);
+  ASSERT_TRUE(order.others_model.has_value());
+  finish("new", 0);
+  EXPECT_EQ(told(1), "new");
 }
 
 }  // namespace

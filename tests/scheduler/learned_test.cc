@@ -1,6 +1,7 @@
 // What searches predicted, learned and taught, in both record stores.
 #include <sqlite3.h>
 
+#include "scheduler/learned.h"
 #include "scheduler/sqlite_schema.h"
 #include "tests/scheduler/record_store_fixture.h"
 
@@ -114,6 +115,114 @@ TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
   const auto found = store_->OthersExperience({Key(0), "t", "dev"}, 5);
   for (const Experience& e : found.value()) told.push_back(e.learned.samples());
   EXPECT_THAT(told, ElementsAre("four", "two", "elsewhere", "other", "other"));
+}
+
+v1::OthersModel Model(const std::string& bytes, int64_t made) {
+  v1::OthersModel model;
+  model.set_model(bytes);
+  model.set_samples(7);
+  model.set_made_unix_ns(made);
+  return model;
+}
+
+TEST_P(LearnedTest, KeepsTheModelsThatSearchesBeginWith) {
+  AddJob(1, 2, 0);
+  const auto models = [&] {
+    std::vector<std::string> found;
+    const auto all = store_->AllOthersModels();
+    for (const auto& [id, model] : all.value()) {
+      found.push_back(absl::StrCat(id.target, " ", id.device_key, " ", id.strategy, ": ",
+                                   model.model(), " ", model.samples(), " ", model.made_unix_ns(),
+                                   " ", model.since()));
+    }
+    return found;
+  };
+  EXPECT_THAT(models(), ElementsAre());
+  const OthersModelId id{"t", "dev", "annealing"};
+  ASSERT_TRUE(Apply({PutOthersModel{id, Model("a", 5)},
+                     PutOthersModel{{"t", "dev2", "annealing"}, Model("b", 6)},
+                     PutOthersModel{{"t", "dev", "regression"}, Model("c", 7)}})
+                  .ok());
+  PutLearned learned = Learned(1, "t -threads=2", "dev", "samples", 9);
+  learned.results = 15;
+  ASSERT_TRUE(Apply({learned}).ok());
+  learned.experience.clear_samples();
+  learned.results = 1;
+  ASSERT_TRUE(Apply({learned}).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: a 7 5 16", "t dev regression: c 7 7 16",
+                                    "t dev2 annealing: b 7 6 0"))
+      << "what was measured on a device counts for its models";
+  ASSERT_TRUE(Apply({PutOthersModel{id, Model("newer", 8)}}).ok());
+  ASSERT_TRUE(Apply({PutOthersModel{{"t", "dev", "regression"}, {}}}).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
+  const Batch refused = {PutOthersModel{id, Model("never", 9)},
+                         InsertCandidate{MakeCandidate(9, 1, 0, "no such job")}};
+  EXPECT_FALSE(Apply(refused).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
+  for (size_t i = 0; i < OthersModels::kMost - 1; ++i) {
+    const OthersModelId more{"t", absl::StrCat("dev1", i), "annealing"};
+    ASSERT_TRUE(Apply({PutOthersModel{more, Model("m", 20 + static_cast<int64_t>(i))}}).ok());
+  }
+  EXPECT_THAT(models(), SizeIs(OthersModels::kMost));
+  EXPECT_THAT(models(), ::testing::Not(::testing::Contains("t dev2 annealing: b 7 6 0")))
+      << "the oldest one goes";
+}
+
+// It can be made again; whatever else is in the database cannot.
+TEST(LearnedModels, OneThatIsNotReadableIsLeftOut) {
+  const std::string path = TempDirectory() + "/damaged.db";
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const Batch batch = {PutOthersModel{{"t", "dev", "annealing"}, Model("a", 5)},
+                       PutOthersModel{{"t", "dev", "regression"}, Model("b", 6)}};
+  const auto applied = (*opened)->Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok());
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  constexpr char kDamage[] = "UPDATE others_models SET model=x'ff' WHERE strategy='annealing'";
+  ASSERT_EQ(sqlite3_exec(db, kDamage, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  const auto models = (*opened)->AllOthersModels();
+  ASSERT_TRUE(models.ok()) << models.status();
+  ASSERT_THAT(*models, SizeIs(1));
+  EXPECT_EQ(models->begin()->second.model(), "b");
+}
+
+TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
+  v1::OthersModel model = Model("m", 1);
+  const auto stale_at = [&] {
+    for (int64_t since = 0;; ++since) {
+      model.set_since(since);
+      if (IsStale(model)) return since;
+    }
+  };
+  EXPECT_EQ(stale_at(), 16);
+  v1::OthersModel::Teacher& one = *model.add_teachers();
+  one.set_measured(100);
+  model.add_teachers()->set_measured(300);
+  EXPECT_EQ(stale_at(), 100);
+  one.set_measured(1'000'000);
+  EXPECT_EQ(stale_at(), kRefresh);
+}
+
+TEST(OthersModels, SuitWhomTheirTeachersDo) {
+  v1::OthersModel model = Model("m", 1);
+  const auto taught = [&](const WorkloadId& id) {
+    v1::OthersModel::Teacher& teacher = *model.add_teachers();
+    teacher.set_workload_key(id.key);
+    teacher.set_target(id.target);
+    teacher.set_device_key(id.device_key);
+  };
+  taught({"a", "t", "dev"});
+  taught({"b", "t -threads=2", "dev"});
+  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, nullptr));
+  EXPECT_FALSE(Suits(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
+  const Experience a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
+      elsewhere{{"c", "t", "dev2"}, {}};
+  EXPECT_TRUE(Suits(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
+  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, &a));
+  EXPECT_FALSE(Suits(model, {"c", "t", "dev"}, &elsewhere)) << "the best teacher is not among them";
+  EXPECT_TRUE(Suits(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
 }
 
 // Its rows say neither of how many measurements they are nor of which version.

@@ -192,14 +192,21 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   EXPECT_EQ(report.other_tasks(), 0);
   EXPECT_NE(experience, "");
 
-  // A search that begins with another's experience has a model for its first batch.
+  // A search that begins with another's experience has a model for its first batch, and hands it
+  // on.
   v1::StageStart begin = propose;
   v1::OtherExperience* other = begin.mutable_propose()->mutable_search()->add_others();
   other->set_samples(experience);
   other->set_weight(0.5);
   FakeIo began;
   ASSERT_EQ(RunStage(begin, began), absl::OkStatus());
-  const v1::CandidateList& first = began.events[0].candidates();
+  const v1::OthersModel& made = began.events[0].others_model();
+  EXPECT_NE(made.model(), "");
+  EXPECT_LT(made.model().size(), 512u << 10);
+  EXPECT_EQ(made.tasks(), 1);
+  EXPECT_EQ(made.samples(), list.candidates_size());
+  EXPECT_GT(made.version(), 0);
+  const v1::CandidateList& first = began.events[1].candidates();
   ASSERT_GT(first.candidates_size(), 1);
   for (const v1::Candidate& candidate : first.candidates()) {
     EXPECT_TRUE(candidate.has_prediction());
@@ -211,7 +218,27 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   damaged.Feed("state", "no state at all");
   ASSERT_EQ(RunStage(begin, damaged), absl::OkStatus());
   EXPECT_THAT(damaged.warnings, ::testing::ElementsAre(HasSubstr("starts afresh")));
-  EXPECT_TRUE(damaged.events[0].candidates().candidates(1).has_prediction());
+  EXPECT_TRUE(damaged.events[1].candidates().candidates(1).has_prediction());
+
+  // The next one begins with that model and proposes as if it had fitted it itself.
+  v1::StageStart given = propose;
+  given.mutable_propose()->mutable_search()->set_others_model(made.model());
+  FakeIo next;
+  ASSERT_EQ(RunStage(given, next), absl::OkStatus());
+  ASSERT_TRUE(next.events[0].has_candidates()) << "it fitted nothing";
+  EXPECT_EQ(next.events[0].candidates().SerializeAsString(), first.SerializeAsString());
+  // Where it cannot be used, the experience beside it serves, and gives one that can be.
+  given.mutable_propose()->mutable_search()->set_others_model("no model at all");
+  FakeIo without;
+  ASSERT_EQ(RunStage(given, without), absl::OkStatus());
+  EXPECT_THAT(without.warnings, ::testing::ElementsAre(HasSubstr("is not used")));
+  ASSERT_TRUE(without.events[0].has_candidates());
+  EXPECT_FALSE(without.events[0].candidates().candidates(1).has_prediction());
+  *given.mutable_propose()->mutable_search()->mutable_others() = begin.propose().search().others();
+  FakeIo fallen_back;
+  ASSERT_EQ(RunStage(given, fallen_back), absl::OkStatus());
+  EXPECT_EQ(fallen_back.events[0].others_model().model(), made.model());
+  EXPECT_EQ(fallen_back.events[1].candidates().SerializeAsString(), first.SerializeAsString());
 
   for (const v1::Candidate& candidate : list.candidates())
     EXPECT_FALSE(candidate.has_prediction()) << "nothing was known when it was proposed";

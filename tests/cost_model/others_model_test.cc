@@ -1,0 +1,87 @@
+// The model of other tasks that one search hands to the next.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cost_model/experience.h"
+#include "cost_model/methods.h"
+#include "cost_model/strategies.h"
+#include "tests/cost_model/matmul_space.h"
+
+namespace heddle::cost_model {
+namespace {
+
+using testing::MatmulTask;
+using testing::Measure;
+using testing::Traces;
+
+std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
+  return MakeModelSearch(std::move(task), *FindMethod("annealing"), seed);
+}
+
+// Told of 48 measurements of another task.
+Task TaughtTask() {
+  const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
+  EXPECT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
+  EXPECT_EQ(teacher->OthersModel(), "") << "it knew no others";
+  const std::vector<OtherExperience> experience = {{teacher->Experience(), 0.5}};
+  Task task = MatmulTask({});
+  task.others = std::make_shared<const OtherTasks>(JoinExperiences(experience));
+  return task;
+}
+
+// What one search fitted to others serves the next one as if it had fitted it itself.
+TEST(OthersModel, ServesTheNextSearch) {
+  const auto fitting = MakeAnnealing(TaughtTask(), 2);
+  const std::string model = fitting->OthersModel();
+  const auto given = MakeAnnealing(MatmulTask({}), 2);
+  ASSERT_TRUE(given->BeginWith(model).ok());
+  EXPECT_EQ(given->OthersModel(), "") << "not its own work";
+  EXPECT_EQ(given->Report().other_tasks, 1);
+  EXPECT_EQ(given->Report().other_samples, 48);
+  const std::vector<Candidate> first = *fitting->Propose(16);
+  EXPECT_EQ(Traces(*given->Propose(16)), Traces(first));
+  EXPECT_EQ(given->Save(), fitting->Save());
+  const auto resumed = MakeAnnealing(MatmulTask({}), 2);
+  ASSERT_TRUE(resumed->Restore(fitting->Save()).ok());
+  EXPECT_EQ(resumed->OthersModel(), "") << "who fitted it is long past";
+
+  // What is slow is said to be fast: for this task the others mislead, for the next they need not.
+  std::vector<Result> lies = Measure(first);
+  for (Result& lie : lies) lie.seconds = 1e-6 / lie.seconds;
+  ASSERT_TRUE(fitting->Update(lies).ok());
+  ASSERT_TRUE(fitting->Report().others_mislead);
+  const auto next = MakeAnnealing(MatmulTask({.tiles = 3}), 5);
+  ASSERT_TRUE(next->BeginWith(fitting->OthersModel()).ok());
+  EXPECT_FALSE(next->Report().others_mislead);
+  EXPECT_EQ(next->Report().other_weight, 1);
+  EXPECT_TRUE(next->Propose(8)->at(1).prediction.has_value());
+}
+
+TEST(OthersModel, OfAnotherKindIsRefused) {
+  const std::string model = MakeAnnealing(TaughtTask(), 2)->OthersModel();
+  ASSERT_NE(model, "");
+  const auto refused = [](Search& search, const std::string& blob) {
+    const std::string before = search.Save();
+    EXPECT_EQ(search.BeginWith(blob).code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(search.Save(), before) << "nothing has changed";
+  };
+  const auto annealing = MakeAnnealing(MatmulTask({}), 2);
+  std::string damaged = model;
+  damaged[model.size() / 2] = static_cast<char>(damaged[model.size() / 2] ^ 1);
+  refused(*annealing, "");
+  refused(*annealing, damaged);
+  refused(*annealing, annealing->Save());
+  refused(*MakeModelSearch(MatmulTask({}), *FindMethod("regression"), 2), model);
+  Method other_features = *FindMethod("annealing");
+  other_features.without = {"side"};
+  refused(*MakeModelSearch(MatmulTask({}), other_features, 2), model);
+  const auto random = MakeRandomSearch(MatmulTask({}), 2);
+  EXPECT_TRUE(random->BeginWith(model).ok());
+  EXPECT_EQ(random->OthersModel(), "");
+}
+
+}  // namespace
+}  // namespace heddle::cost_model
