@@ -241,7 +241,8 @@ SHORT |= {"annealing:others_drafts=1+others": "in order", "annealing:with=relati
 KNOWING = (OURS + "+others", *SHORT)
 ASKED = 3  # times fewer trials, of those who know others
 FIRST_BATCH = 16
-# Odd ones of D1-D9 are among those on which the first batch of who knows others was chosen: no verdict there.
+# Odd ones of D1-D9 are those on which the first batch of who knows others was chosen: no verdict there. The others were
+# looked at, and decided where those told nothing (docs/search.md).
 HELD_OUT = (("C7, C8, C9", ("C7", "C8", "C9")), ("C7-C12", tuple(f"C{n}" for n in range(7, 13))))
 HELD_OUT += (("D2, D4, D6, D8", ("D2", "D4", "D6", "D8")), operators.CLASSES[2])
 GROUPS = (*HELD_OUT, ("odd of D1-D9", ("D1", "D3", "D5", "D7", "D9")))

@@ -79,9 +79,10 @@ absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string
   if (!status.ok()) return status;
   std::reverse(e.trials.begin(), e.trials.end());
   absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(job);
-  if (!timeline.ok()) return timeline.status();
-  for (v1::StageSpan& span : *timeline->mutable_spans()) {
-    if (span.task() == e.task.task().info().key()) e.stages.push_back(std::move(span));
+  if (timeline.ok()) {  // else the rest is worth telling all the same
+    for (v1::StageSpan& span : *timeline->mutable_spans()) {
+      if (span.task() == e.task.task().info().key()) e.stages.push_back(std::move(span));
+    }
   }
   for (const v1::Record& trial : e.trials) {
     if (trial.median_ns() <= 0) continue;

@@ -75,7 +75,7 @@ Batch JobBook::Absorb(const Dispatcher& dispatcher, const Event& event, const Pa
     PutOthersModel put = *payload.others_model;
     put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
     // What it learned from was gathered when its stage began (FillSearch).
-    put.model.set_since(others_models_.counted() - put.model.since());
+    put.model.set_since(others_models_.counted(put.id.device_key) - put.model.since());
     const v1::OthersModel* kept = others_models_.Find(put.id);
     if (kept == nullptr || put.model.since() <= kept->since()) {
       others_models_.Put(put.id, put.model);

@@ -27,7 +27,7 @@ struct Payload {
   std::optional<std::string> search_state;  // end of propose and update
   v1::SearchReport report;                  // end of update
   v1::Experience experience;                // end of update
-  // End of propose and update; since: counted() at its start.
+  // End of propose and update; since: counted(device key) at its start.
   std::optional<PutOthersModel> others_model;
   std::string module_digest;                     // end of compile
   std::vector<std::string> warnings;             // end of any stage

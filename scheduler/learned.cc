@@ -37,10 +37,15 @@ void OthersModels::Put(const OthersModelId& id, const v1::OthersModel& model) {
 }
 
 void OthersModels::Count(const std::string& device_key, int64_t trials) {
-  counted_ += trials;
+  counted_[device_key] += trials;
   for (auto& [id, model] : models_) {
     if (id.device_key == device_key) model.set_since(model.since() + trials);
   }
+}
+
+int64_t OthersModels::counted(const std::string& device_key) const {
+  const auto found = counted_.find(device_key);
+  return found == counted_.end() ? 0 : found->second;
 }
 
 const v1::OthersModel* OthersModels::Find(const OthersModelId& id) const {

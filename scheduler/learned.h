@@ -38,15 +38,15 @@ class OthersModels {
   void Put(const OthersModelId& id, const v1::OthersModel& model);
   // Searches on the device key learned so many trials.
   void Count(const std::string& device_key, int64_t trials);
-  // Trials counted in this process, of all device keys.
-  int64_t counted() const { return counted_; }
+  // Trials counted in this process on the device key.
+  int64_t counted(const std::string& device_key) const;
   // Null if there is none.
   const v1::OthersModel* Find(const OthersModelId& id) const;
   const std::map<OthersModelId, v1::OthersModel>& all() const { return models_; }
 
  private:
   std::map<OthersModelId, v1::OthersModel> models_;
-  int64_t counted_ = 0;
+  std::map<std::string, int64_t> counted_;  // by device key
 };
 
 // Whether a new search should rather fit one of its own: since it was made a quarter was learned of

@@ -69,14 +69,19 @@ void FillSearch(const JobBook& book, const JobBook::JobData& job, const JobBook:
   if (job.row.job.spec().no_transfer() || !task.search_state.empty()) return;
   const WorkloadId id{task.info.key(), job.row.job.spec().target(), params.device_key};
   absl::Status stored;
-  const std::vector<Experience> others = OthersOf(book, store, id, kMaxOthers, &stored);
+  std::vector<Experience> others = OthersOf(book, store, id, kMaxOthers, &stored);
+  // A job that has no device yet may get the very one that its workload taught on: it learns from
+  // those records once it has.
+  if (id.device_key.empty()) {
+    std::erase_if(others, [&](const Experience& e) { return e.workload.key == id.key; });
+  }
   if (!stored.ok()) {
     order->warnings.push_back(
         absl::StrCat("task ", task.info.label(),
                      " begins without what other tasks learned before: ", stored.message()));
   }
   PutOthersModel made{{id.target, id.device_key, params.strategy}, {}};
-  made.model.set_since(book.others_models().counted());
+  made.model.set_since(book.others_models().counted(id.device_key));
   const v1::OthersModel* kept = book.others_models().Find(made.id);
   const bool fresh = kept != nullptr && !IsStale(*kept);
   if (fresh && Suits(*kept, id, others.empty() ? nullptr : &others[0])) {

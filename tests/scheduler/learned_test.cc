@@ -205,6 +205,21 @@ TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
   EXPECT_EQ(stale_at(), kRefresh);
 }
 
+TEST(OthersModels, CountWhatTheirDeviceKeyLearned) {
+  OthersModels models;
+  v1::OthersModel model;
+  model.set_model("m");
+  models.Put({"t", "dev", "annealing"}, model);
+  models.Put({"t", "other", "annealing"}, model);
+  models.Count("dev", 16);
+  models.Count("other", 512);
+  models.Count("dev", 3);
+  EXPECT_EQ(models.counted("dev"), 19);
+  EXPECT_EQ(models.counted("other"), 512);
+  EXPECT_EQ(models.counted("none"), 0);
+  EXPECT_EQ(models.Find({"t", "dev", "annealing"})->since(), 19);
+}
+
 TEST(OthersModels, SuitWhomTheirTeachersDo) {
   v1::OthersModel model = Model("m", 1);
   const auto taught = [&](const WorkloadId& id) {
