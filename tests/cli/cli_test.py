@@ -327,17 +327,16 @@ class WholeRoad(unittest.TestCase):
         self.assertIn("will be missed by", done.stderr)
         self.assertIn("cannot be met", done.stderr)
 
-    def test_two_jobs_interleave(self):
+    def test_two_jobs_are_tuned_at_once(self):
         ids = [self.h("submit", self.path / "mlp.onnx", "--trials", 16, "--batch", 2, "--force", "--seed", seed, check=0).stdout.strip()
                for seed in (1, 2)]
         for job in ids:
             self.h("wait", job, "--timeout", 200, check=0)
         shown = [json.loads(line) for line in self.h("show", *ids, "--json", check=0).stdout.splitlines()]
-        spans = [(span["start_unix_ns"], span["end_unix_ns"]) for job in shown for span in job["timeline"]]
-        owners = [job["id"] for job in shown for span in job["timeline"]]
-        in_order = [owner for _, owner in sorted(zip(spans, owners))]
-        changes = sum(a != b for a, b in zip(in_order, in_order[1:]))
-        self.assertGreaterEqual(changes, 4, "the jobs ran one after the other")
+        begins = [min(span["start_unix_ns"] for span in job["timeline"] if span["kind"] == "propose") for job in shown]
+        ends = [max(span["end_unix_ns"] for span in job["timeline"]) for job in shown]
+        # How much of the second is done before the first is over is the policy's business (scheduler_dispatcher_test).
+        self.assertLess(max(begins), min(ends), "a job waited for the other one's end")
         text = self.h("show", *ids, check=0).stdout
         self.assertIn("A = ", text)
         self.assertIn("B = ", text)
