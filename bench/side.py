@@ -37,7 +37,9 @@ class Side:
             self._process.stdin.flush()
             answer = json.loads(self._read_line(do, limit_s))
         except BrokenPipeError:
-            raise SideError(f"{self.name} has ended") from None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+            raise SideError(f"{self.name} has ended (status {self._process.returncode}) before '{do}'") from None
         except ValueError as error:
             raise SideError(f"{self.name}: '{do}' was answered by no JSON: {error}") from None
         self._process.send_signal(signal.SIGSTOP)

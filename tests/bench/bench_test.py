@@ -76,7 +76,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual((row["name"], row["threads"], row["peer"], row["peer_ms"]), (ROW, 1, "oneDNN", 5))
         self.assertAlmostEqual(row["ratio"], row["peer_ms"] / row["ours_ms"])
         self.assertGreater(row["ratio"], 10)  # 4096 operations do not take half a millisecond
-        self.assertEqual(len(row["ours_rounds_ms"]), 5)
+        self.assertIn(len(row["ours_rounds_ms"]), range(5, 16))  # more than asked for while the ratio is not settled
         self.assertGreater(out["meta"]["cores"], 0)
         self.assertEqual(out["meta"]["versions"]["oneDNN"], "made up 1.0")
         (record,) = [json.loads(line) for line in (self.dir / "records.jsonl").read_text().splitlines()]
