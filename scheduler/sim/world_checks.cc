@@ -162,6 +162,7 @@ void World::CheckHeldBack(const Process& process) {
   const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;
+    if (job.finding) continue;  // held back until what is on record is known
     size_t held = 0;
     for (const Task& task : job.tasks) held += task.profiles.size();
     if (job.params.max_devices > 0 && held >= static_cast<size_t>(job.params.max_devices)) continue;
