@@ -23,7 +23,7 @@ def find_tables(args, every=False):
     directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
     if not directories:
         raise SideError("there are no replay tables: bench/run.sh search --collect makes them")
-    found = {os.path.basename(path)[: -len(".jsonl.gz")]: path for path in glob.glob(os.path.join(directories[0], "*.jsonl.gz"))}
+    found = {name_of(path): path for path in tables_in(directories[0])}
     order = [name for _, names in operators.CLASSES for name in names]
     usual = [name for name in operators.CLASSES[0][1] if name in found]
     ordered = sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))

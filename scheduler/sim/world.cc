@@ -205,9 +205,11 @@ void World::Feed(int index, const Event& event, Payload payload) {
   for (const Decision& decision : decisions) {
     const auto* find = std::get_if<FindRecords>(&decision);
     if (find == nullptr) continue;
-    if (!scenario_.faults.any()) AnswerFind(index, *find);
-    if (scenario_.faults.any())
+    if (scenario_.faults.any()) {
       Later(Between(0, 3), [this, index, find = *find] { AnswerFind(index, find); });
+    } else {
+      AnswerFind(index, *find);
+    }
   }
 }
 

@@ -278,6 +278,15 @@ TEST(Math, SinglePrecisionFunctionsAreAccurateToTheLastBits) {
 // ---- Registers
 // ---------------------------------------------------------------------------------------------------------
 
+std::string AssemblyOf(const ir::Program& lowered) {
+  std::string assembly;
+  LlvmOptions options;
+  options.assembly = &assembly;
+  const auto artifact = CompileLlvm({lowered}, Target("llvm -mcpu=x86-64-v4"), options);
+  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  return assembly;
+}
+
 // An 8 x 32 tile of a product with `columns` columns; fewer than 32 leave a guard in the lanes.
 std::string TileAssembly(const std::string& columns) {
   std::string text = R"(
@@ -293,12 +302,8 @@ program kernel(A: f32[512, 8], B: f32[512, COLUMNS]) -> (C: f32[8, COLUMNS]) {
     } }
   }
 })";
-  std::string assembly;
-  LlvmOptions options;
-  options.assembly = &assembly;
-  auto artifact = CompileLlvm({Lowered(absl::StrReplaceAll(text, {{"COLUMNS", columns}}))},
-                              Target("llvm -mcpu=x86-64-v4"), options);
-  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  const std::string assembly =
+      AssemblyOf(Lowered(absl::StrReplaceAll(text, {{"COLUMNS", columns}})));
   return assembly.substr(0,
                          assembly.find(".globl"));  // the loops; the entry that calls them follows
 }
@@ -331,11 +336,7 @@ program kernel(A: f32[20, 8], B: f32[3, 8, 32]) -> (C: f32[20, 32]) {
     }
   }
 })");
-  std::string assembly;
-  LlvmOptions options;
-  options.assembly = &assembly;
-  const auto artifact = CompileLlvm({lowered}, Target("llvm -mcpu=x86-64-v4"), options);
-  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  std::string assembly = AssemblyOf(lowered);
   const size_t begin = assembly.find("kernel.parallel0.loops:");
   ASSERT_NE(begin, std::string::npos);
   assembly = assembly.substr(begin, assembly.find(".Lfunc_end", begin) - begin);
@@ -361,11 +362,7 @@ program kernel(A: f32[4, 16], W: f32[3, 16]) -> (C: f32[4, 16]) {
     } }
   }
 })");
-  std::string assembly;
-  LlvmOptions options;
-  options.assembly = &assembly;
-  const auto artifact = CompileLlvm({lowered}, Target("llvm -mcpu=x86-64-v4"), options);
-  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  std::string assembly = AssemblyOf(lowered);
   int products = 0;
   for (const auto line : absl::StrSplit(assembly, '\n'))
     products += absl::StrContains(line, "vfmadd") || absl::StrContains(line, "vmulps");
