@@ -25,7 +25,11 @@ class Side:
         if cpus is not None:
             argv = ["taskset", "-c", ",".join(map(str, cpus))] + argv
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,  # so that what it starts can be ended with it
         )
         self._buffer = b""
 
@@ -65,7 +69,13 @@ class Side:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._end_children()
         self._process.stdout.close()
+
+    def _end_children(self):
+        """What it started and left behind: the workers of TVM's builder, when it is killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _read_line(self, do, limit_s):
         end = time.monotonic() + limit_s

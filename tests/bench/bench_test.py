@@ -371,21 +371,32 @@ class PartsTest(unittest.TestCase):
         side = Side("echo", ["sh", "-c", "while read line; do echo '{\"a\": 1}'; done"])
         self.assertEqual(side.ask("x"), {"a": 1})
         end = time.monotonic() + 10
-        while self.state_of(side) != "T":
+        while self.state_of(side._process.pid) != "T":
             self.assertLess(time.monotonic(), end, "it was never stopped")
         self.assertEqual(side.ask("x"), {"a": 1})
         side.close()
 
     @staticmethod
-    def state_of(side):
-        with open(f"/proc/{side._process.pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
+    def state_of(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return None
 
     def test_a_side_that_hangs_is_given_up(self):
         side = Side("sleeper", ["sleep", "100"])
         with self.assertRaisesRegex(SideError, "took longer than 0 s"):
             side.ask("x", limit_s=0.2)
         side.close()
+
+    def test_what_a_side_started_ends_with_it(self):
+        side = Side("parent", ["sh", "-c", 'sleep 100 & read line; echo "{\\"child\\": $!}"; read line'])
+        child = side.ask("x")["child"]
+        side.close()
+        end = time.monotonic() + 10
+        while self.state_of(child) not in ("Z", None):
+            self.assertLess(time.monotonic(), end, "the child lives on")
 
     def test_a_side_that_waits_for_its_core_is_disturbed(self):
         class Waiting:
