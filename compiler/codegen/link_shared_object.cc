@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "lld/Common/Driver.h"
+#include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/raw_ostream.h"
 
 LLD_HAS_DRIVER(elf)
@@ -51,11 +52,16 @@ absl::StatusOr<std::string> LinkSharedObject(std::string_view object) {
                         "-o",     output.c_str()};
   {
     static std::mutex linker;
+    static bool damaged = false;
     std::lock_guard lock(linker);
-    lld::Result result = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
-    if (result.retCode != 0)
+    if (damaged) return absl::InternalError("lld: an earlier failure left its state damaged");
+    // Where lld gives up it ends the process, without a word, unless someone recovers.
+    llvm::CrashRecoveryContext::Enable();
+    const absl::Cleanup disable = [] { llvm::CrashRecoveryContext::Disable(); };
+    const lld::Result result = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
+    damaged = !result.canRunAgain;
+    if (result.retCode != 0 || damaged)
       return absl::InternalError(absl::StrCat("lld: ", stream.str().c_str()));
-    if (!result.canRunAgain) return absl::InternalError("lld: left its state damaged");
   }
   std::ifstream linked(output, std::ios::binary);
   std::ostringstream bytes;

@@ -10,7 +10,7 @@ namespace heddle::codegen {
 
 // The bytes of an ELF shared object made of one relocatable ELF object. Reproducible: equal input
 // gives equal output. Thread-safe (calls take turns: the linker has global state). Internal with
-// the linker's message when it refuses.
+// the linker's message when it refuses; if that damaged its state, so is every later call.
 absl::StatusOr<std::string> LinkSharedObject(std::string_view object);
 
 }  // namespace heddle::codegen

@@ -16,6 +16,7 @@
 #include "compiler/pass/prefetch_ahead.h"
 #include "compiler/pass/prefetch_epilogue.h"
 #include "compiler/pass/unroll.h"
+#include "compiler/pass/widen_copies.h"
 
 namespace heddle::pass {
 
@@ -47,6 +48,7 @@ constexpr Pass kPasses[] = {
     {"insert_barriers", InsertBarriers, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", PartitionLoops, true, Pass::kCpu},
+    {"widen_copies", WidenCopies, true, Pass::kCpu},
     // While what a loop reads of a buffer is still one load in loop variables.
     {"prefetch_ahead", PrefetchAhead, true, Pass::kCpu},
     {"prefetch_epilogue", PrefetchEpilogue, true, Pass::kCpu},

@@ -15,8 +15,21 @@ constexpr int64_t kMaxRows = 16;  // of one axis in the register tile
 // Latency of a multiply-add: one accumulator cannot be updated sooner.
 constexpr double kMinChainCycles = 4;
 constexpr double kSmallImage = 8;  // times smaller than the weights
-// Loads that hit do not always find a port when they want one.
-constexpr double kLoadPressure = 0.15;
+// What an instruction costs beside what bounds the tile: a core seldom has its issue slots for
+// itself, as it shares them with another thread. Measured where it does (C1: 28 multiply-adds that
+// read their scalars themselves were 1.16 times faster than 14 pairs, each behind a broadcast).
+constexpr double kIssueCycles = 0.16;
+// What a byte costs that is not in the first-level cache, beside what bounds the tile: scalars come
+// from many places at a time, which the hardware's own prefetching does not follow; vectors of one
+// panel do not.
+constexpr double kScalarByteCycles = 0.03;
+constexpr double kStreamedByteCycles = 0.005;
+constexpr double kLoopInstructions = 3;  // that count and branch
+// A register too many is put away and taken back in each step.
+constexpr int64_t kMostSpilled = 1;
+constexpr int64_t kSpillInstructions = 4;
+// Each row of a tile more makes guarded loads of a border's corner more.
+constexpr double kGuardedRowPenalty = 1.015;
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
 // A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
 // set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
@@ -80,6 +93,10 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
     if (static_cast<int>(k) != v_ && spatial_[k].extent > 1) row_axis_ = static_cast<int>(k);
   }
   if (!stage.view.reduce.empty()) run_ = stage.view.reduce.back().extent;
+  for (const Axis& axis : spatial_) {
+    const int64_t one = TouchedBy(*stage.block, stage.view.reduce, axis, 1);
+    windows_.push_back({one, TouchedBy(*stage.block, stage.view.reduce, axis, 2) - one});
+  }
   // A small image is padded for nothing: beside large weights, or while its padded copy stays
   // close.
   guarded_ = !stage.producers.empty() && !streaming_ &&
@@ -135,6 +152,13 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   return permuted + std::min(vectors, scalars) + 1;
 }
 
+int64_t TileModel::Spilled(const RegisterTile& tile) const {
+  // Without a broadcast operand of its own, an instruction needs one register more.
+  const int64_t spare = target_.vector_bytes >= 64 ? 0 : 1;
+  return std::max<int64_t>(
+      Accumulators(tile) + OperandRegisters(tile) + spare - target_.vector_registers, 0);
+}
+
 bool TileModel::Batch(size_t axis) const {
   return !streaming_ && static_cast<int>(axis) != v_ && !loads_.empty() &&
          std::all_of(loads_.begin(), loads_.end(),
@@ -147,6 +171,20 @@ double TileModel::scalars_used() const {
     if (!load.vector) elements += std::min(load.elements, load.used);
   }
   return elements;
+}
+
+double TileModel::ScalarsTouched(const RegisterTile& tile) const {
+  auto steps = static_cast<double>(reduce_steps_);  // at one place of its window
+  double places = 1;
+  for (size_t k = 0; k < tile.sizes.size(); ++k) {
+    const bool moves = std::any_of(loads_.begin(), loads_.end(), [&](const LoadShape& load) {
+      return !load.vector && load.depends[k];
+    });
+    if (static_cast<int>(k) == v_ || !moves) continue;
+    steps /= static_cast<double>(windows_[k].size);
+    places *= static_cast<double>(windows_[k].size + (tile.sizes[k] - 1) * windows_[k].step);
+  }
+  return steps * places;
 }
 
 int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
@@ -166,6 +204,21 @@ int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile
   int64_t most = 0;
   for (int64_t line : lines) most = std::max(most, ++sets[line % (kSetPeriod / ir::kLineBytes)]);
   return most;
+}
+
+double TileModel::Instructions(const RegisterTile& tile) const {
+  const int64_t accumulators = Accumulators(tile);
+  int64_t instructions = accumulators;
+  for (const LoadShape& load : loads_) {
+    const int64_t count = CountOf(load, tile);
+    // An operand that is used once comes with its multiply-add: a scalar does so to 64 bytes only,
+    // and narrower vectors are not worth losing their reuse.
+    const bool comes = count >= accumulators && target_.vector_bytes >= 64;
+    if (!comes) instructions += count;
+  }
+  instructions += kSpillInstructions * Spilled(tile);
+  const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
+  return static_cast<double>(instructions) + kLoopInstructions / unrolled;
 }
 
 // Cycles for one reduce step of the tile. `passes`: of the rows over a panel of the vector operand.
@@ -199,10 +252,17 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
       streamed * unrolled / passes <= static_cast<double>(ir::kMaxLinesAtOnce * ir::kLineBytes);
   const double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
-  cycles += kLoadPressure * loads / 2;
-  const double from_l2 =
-      (panel > l1 / 2 ? streamed : 0) + (4 * ElementsOf(false) > l1 ? scalars : 0);
-  cycles = std::max(cycles, from_l2 / kL2BytesPerCycle) + again / kL2BytesPerCycle;
+  cycles += kIssueCycles * Instructions(tile);
+  const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
+  double scalars_of_l2 = 4 * ElementsOf(false) > l1 ? scalars : 0;
+  // What a tile reads of the image comes once if that is little beside the first-level cache, which
+  // it shares with the vectors that go by; from half of it on, more and more of it comes again.
+  const double touched = 4 * ScalarsTouched(tile),
+               once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
+  scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
+  cycles = std::max(cycles, (vectors_of_l2 + scalars_of_l2) / kL2BytesPerCycle);
+  cycles += kStreamedByteCycles * vectors_of_l2 + kScalarByteCycles * scalars_of_l2;
+  cycles += again / kL2BytesPerCycle;
   // An operand larger than the second-level cache comes from beyond it once for all passes: while
   // the one before is used (pass/prefetch_ahead.h), or in the first of its own.
   if (operand > static_cast<double>(target_.l2_bytes)) {
@@ -245,6 +305,8 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       cut.back().tile.sizes[k] = extent % size;
     }
     if (extent % size != 0) waste *= kRowGuardPenalty;
+    if (guarded_ && !StripsOfPadding() && static_cast<int>(k) != row_axis_)
+      waste *= std::pow(kGuardedRowPenalty, size - 1);
     all = std::move(cut);
   }
   double cycles = 0;
@@ -283,8 +345,6 @@ RegisterTile TileModel::BestTile() const {
   };
   double best = INFINITY;
   int64_t best_registers = 0;
-  // Without a broadcast operand of its own, an instruction needs one register more.
-  const int64_t spare = target_.vector_bytes >= 64 ? 0 : 1;
   for (int64_t lanes : lane_choices) {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
@@ -296,7 +356,7 @@ RegisterTile TileModel::BestTile() const {
           if (!rows.empty()) tile.sizes[rows[0]] = a;
           if (rows.size() > 1) tile.sizes[rows[1]] = b;
           int64_t registers = Accumulators(tile);
-          if (registers + OperandRegisters(tile) + spare > target_.vector_registers) continue;
+          if (Spilled(tile) > kMostSpilled) continue;
           double cost = CyclesPerElement(tile);
           if (cost > best * 1.001 || (cost > best * 0.999 && registers <= best_registers)) continue;
           best = std::min(best, cost);

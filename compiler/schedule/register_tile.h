@@ -51,6 +51,11 @@ class TileModel {
 
   // Vector registers that hold the tile.
   int64_t Accumulators(const RegisterTile& tile) const;
+  // Instructions of one reduce step: multiply-adds, loads that do not come with one, the share of
+  // the loop's own, registers put away and taken back.
+  double Instructions(const RegisterTile& tile) const;
+  // Elements that a tile reads as scalars in its whole reduction, each counted once.
+  double ScalarsTouched(const RegisterTile& tile) const;
   // The tile that fits the registers and costs least by CyclesPerElement.
   RegisterTile BestTile() const;
 
@@ -74,6 +79,7 @@ class TileModel {
   // Different vectors or scalars of the load in one step of the tile.
   int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
   int64_t OperandRegisters(const RegisterTile& tile) const;
+  int64_t Spilled(const RegisterTile& tile) const;  // registers too many
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;
   // Lines of the scalars of one step that fall into one set of the first-level cache.
@@ -89,6 +95,13 @@ class TileModel {
 
   std::vector<Axis> spatial_;
   int v_;  // vector axis
+  // Places along a spatial axis that one element of the result reads, and how far the next one's
+  // begin behind them.
+  struct Window {
+    int64_t size = 1;
+    int64_t step = 1;
+  };
+  std::vector<Window> windows_;  // per spatial axis
   int row_axis_ = -1;
   int64_t run_ = 1;  // extent of the last reduce axis
   ir::TargetInfo target_;

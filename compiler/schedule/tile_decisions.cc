@@ -16,6 +16,7 @@ constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
 constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
 constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
+constexpr int64_t kStripsPerThread = 4;     // of padded rows: enough to even out
 constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
 
 Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
@@ -161,6 +162,32 @@ bool TileDecisions::PrefersWaitingResult() const {
          4 * model_.vector_elements() > static_cast<double>(target_.l2_bytes);
 }
 
+// Whether the axis is the innermost one around the rows' one.
+bool TileDecisions::IsAboveRows(size_t axis) const {
+  for (int k = model_.row_axis() - 1; k >= 0; --k) {
+    if (k != v_ && spatial()[k].extent > 1) return k == static_cast<int>(axis);
+  }
+  return false;
+}
+
+// How many tiles of the axis above the rows' one are a strip, for which padding is computed at
+// once. Each strip computes what it shares with the next one too: so it is as large as leaves it
+// close, beside all else, and each thread several.
+int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) const {
+  const int64_t all = (spatial()[axis].extent + tile.sizes[axis] - 1) / tile.sizes[axis];
+  double rows = 1;  // of the result
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (static_cast<int>(k) != v_ && static_cast<int>(k) != model_.row_axis())
+      rows *= static_cast<double>(spatial()[k].extent);
+  }
+  const double bytes = 4 * model_.scalar_elements() / rows * static_cast<double>(tile.sizes[axis]);
+  int64_t tiles = 1;
+  while (2 * tiles * kStripsPerThread * target_.target.threads <= all &&
+         2 * static_cast<double>(tiles) * bytes <= static_cast<double>(target_.l2_bytes) / 16)
+    tiles *= 2;
+  return tiles;
+}
+
 // The middle tile to prefer for an axis of `groups` rows.
 int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
                                        int64_t groups) const {
@@ -168,6 +195,7 @@ int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
   if (static_cast<int>(axis) == v_) return 1;
   if (PrefersReductionBlocks(tile)) return groups;
   const bool row = static_cast<int>(axis) == model_.row_axis();
+  if (model_.StripsOfPadding() && IsAboveRows(axis)) return TilesOfAStrip(axis, tile);
   if (!row) return 1;
   if (model_.StripsOfPadding()) return groups;
   if (BlocksOfRows() == 1) return 1;

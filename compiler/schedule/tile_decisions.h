@@ -78,6 +78,8 @@ class TileDecisions {
   bool CutsIntoBlocks(int64_t steps) const;
   bool PrefersReductionBlocks(const RegisterTile& tile) const;
   bool PrefersWaitingResult() const;
+  bool IsAboveRows(size_t axis) const;
+  int64_t TilesOfAStrip(size_t axis, const RegisterTile& tile) const;
   int64_t PreferredMiddle(size_t axis, const RegisterTile& tile, int64_t groups) const;
   bool PrefersVectorFirst(const RegisterTile& tile) const;
   int64_t PreferredPlace() const;

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -14,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "compiler/codegen/link_shared_object.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/lower.h"
@@ -94,6 +97,24 @@ TEST(Artifact, HoldsSeveralKernelsAndRefusesTwoOfOneName) {
   EXPECT_TRUE((*library)->Find("other").ok());
   EXPECT_EQ(CompileLlvm({other, other}, Target("llvm -mcpu=native")).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// The linker's way to give up is to end the process.
+TEST(Link, WhatIsNoObjectIsAnErrorAndNotTheEnd) {
+  std::string bad(256, '\0');
+  bad.replace(0, SELFMAG, ELFMAG);
+  bad[EI_CLASS] = ELFCLASS64;
+  bad[EI_DATA] = 7;  // no byte order
+  bad[EI_NIDENT] = ET_REL;
+  const auto link_twice = [&] {
+    for (int i = 0; i < 2; ++i) {
+      const absl::StatusOr<std::string> linked = LinkSharedObject(bad);
+      std::fprintf(stderr, "%s\n", linked.status().ToString().c_str());
+      if (linked.status().code() != absl::StatusCode::kInternal) std::exit(1);
+    }
+    std::exit(7);
+  };
+  EXPECT_EXIT(link_twice(), ::testing::ExitedWithCode(7), "lld: .*kernel.o: ");
 }
 
 TEST(CrossCompile, MakesCodeForAnotherArchitecture) {

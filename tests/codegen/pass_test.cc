@@ -15,6 +15,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/pass/lower.h"
 #include "compiler/pass/overwrite.h"
+#include "compiler/pass/widen_copies.h"
 #include "tests/codegen/kernel_runner.h"
 
 namespace heddle::pass {
@@ -32,8 +33,8 @@ ir::Program Parsed(const std::string& text) {
 }
 
 std::vector<std::string> OptionalPasses() {
-  return {"compact_buffers", "lift_lane_buffers", "simplify", "partition_loops",
-          "prefetch_ahead",  "prefetch_epilogue", "unroll"};
+  return {"compact_buffers", "lift_lane_buffers", "simplify",          "partition_loops",
+          "widen_copies",    "prefetch_ahead",    "prefetch_epilogue", "unroll"};
 }
 
 TEST(Passes, KeepTheMeaningWhicheverIsLeftOut) {
@@ -75,8 +76,8 @@ TEST(Passes, AreObservedAndCanBeDisabled) {
   };
   ASSERT_TRUE(Lower(program, options).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
-                                            "simplify", "partition_loops", "prefetch_ahead",
-                                            "prefetch_epilogue"}));
+                                            "simplify", "partition_loops", "widen_copies",
+                                            "prefetch_ahead", "prefetch_epilogue"}));
 }
 
 TEST(LowerBlocks, InitialisesOutsideTheReduction) {
@@ -150,6 +151,77 @@ TEST(PartitionLoops, TheInteriorIsCutBeforeItsBorders) {
     return false;
   });
   EXPECT_EQ(interiors, 1) << ir::Print(*lowered);
+}
+
+// Store of vectors and of single elements, with the loops around them counted as iterations.
+std::map<int64_t, int64_t> StoresByLanes(const ir::Stmt& s, int64_t times = 1, int64_t lanes = 1) {
+  std::map<int64_t, int64_t> stores;
+  const auto add = [&](const std::map<int64_t, int64_t>& more) {
+    for (const auto& [width, count] : more) stores[width] += count;
+  };
+  if (auto* loop = ir::As<ir::For>(s)) {
+    const bool vectorized = loop->kind == ir::LoopKind::kVectorized;
+    add(StoresByLanes(loop->body, vectorized ? times : times * loop->extent,
+                      vectorized ? loop->extent : lanes));
+  } else if (auto* seq = ir::As<ir::Seq>(s)) {
+    for (const ir::Stmt& child : seq->stmts) add(StoresByLanes(child, times, lanes));
+  } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
+    add(StoresByLanes(alloc->body, times, lanes));
+  } else if (auto* branch = ir::As<ir::If>(s)) {
+    add(StoresByLanes(branch->body, times, lanes));
+  } else if (ir::As<ir::Store>(s)) {
+    stores[lanes] += times;
+  }
+  return stores;
+}
+
+// An image of `channels` padded by two rows and columns on each side; what it reads there.
+std::string Padded(int64_t channels, const std::string& read, const std::string& kind = "") {
+  const std::string c = std::to_string(channels);
+  return "program p(A: f32[20, 40, " + c + "]) -> (O: f32[24, 44, " + c + "]) { for i in 24 " +
+         kind + " { for j in 44 { for k in " + c +
+         " { block b(u < 24 spatial = i, v < 44 spatial = j, w < " + c +
+         " spatial = k) { O[u, v, w] = select(((2 <= u) && ((u < 22) && ((2 <= v) && (v < "
+         "42)))), " +
+         read + ", 0.0) } } } } }";
+}
+
+// Rows of pixels of any width are copied in vectors, with what is left in a shorter one, and give
+// what the definition gives: also where a condition on the row stays, since threads share the rows.
+TEST(WidenCopies, RowsOfNarrowPixels) {
+  for (const int64_t channels : {1, 2, 3, 5, 7, 12, 16, 19}) {
+    for (const std::string kind : {"", "parallel"}) {
+      const ir::Program program = Parsed(Padded(channels, "A[(u - 2), (v - 2), w]", kind));
+      const auto lowered = Lower(program);
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      int64_t elements = 0, whole = 0, single = 0;
+      for (const auto& [lanes, count] : StoresByLanes(lowered->body)) {
+        elements += lanes * count;
+        if (lanes == 16) whole += count;
+        if (lanes < kMinWidenedElements) single += count * lanes;
+      }
+      EXPECT_EQ(elements, 24 * 44 * channels) << ir::Print(*lowered);
+      EXPECT_GE(whole, 20 * (40 * channels / 16)) << channels << ir::Print(*lowered);
+      EXPECT_LE(single, 24 * 4) << channels << ir::Print(*lowered);
+      std::vector<testing::HostTensor> inputs = testing::MakeInputs(program, 7),
+                                       expected = testing::MakeOutputs(program),
+                                       actual = testing::MakeOutputs(program);
+      ASSERT_TRUE(testing::RunInterpreter(program, inputs, expected).ok());
+      ASSERT_TRUE(testing::RunInterpreter(*lowered, inputs, actual).ok());
+      const absl::Status status = testing::Compare(program, expected, actual);
+      EXPECT_TRUE(status.ok()) << status << ir::Print(*lowered);
+    }
+  }
+}
+
+// Neither what does not lie side by side nor what is more than a copy.
+TEST(WidenCopies, NothingElse) {
+  for (const char* read : {"A[(u - 2), (v - 2), (2 - w)]", "A[(u - 2), (41 - v), w]",
+                           "(A[(u - 2), (v - 2), w] + 1.0)"}) {
+    const auto lowered = Lower(Parsed(Padded(3, read)));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    EXPECT_EQ(StoresByLanes(lowered->body)[1], 20 * 40 * 3) << ir::Print(*lowered);
+  }
 }
 
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {
