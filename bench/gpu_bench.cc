@@ -117,7 +117,8 @@ class Bench {
     std::vector<std::string> names{"mlp", "resnet18", "128x256x512f16", "64x24x48f16"};
     if (options_.conformance_only && !options_.only.empty()) names = options_.only;
     for (const std::string& name : names) {
-      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads,
+                              FindWorkloads(name, {.target = target_.target}));
       for (const Workload& workload : workloads) {
         if (absl::Now() >= deadline) {
           left_out.push_back(workload.name);
@@ -169,7 +170,8 @@ class Bench {
   // gives something else than on this CPU.
   absl::Status Model(const std::string& name, absl::Time deadline) {
     std::map<std::string, BestRecord> best;
-    const absl::StatusOr<std::vector<Workload>> tasks = FindWorkloads(name);
+    const absl::StatusOr<std::vector<Workload>> tasks =
+        FindWorkloads(name, {.target = target_.target});
     for (size_t i = 0; tasks.ok() && i < tasks->size(); ++i) {
       const Workload& task = (*tasks)[i];
       const absl::Duration part = (deadline - absl::Now()) / static_cast<double>(tasks->size() - i);
@@ -226,7 +228,8 @@ class Bench {
   }
 
   json OneOperator(const std::string& name, absl::Time deadline) {
-    const absl::StatusOr<std::vector<Workload>> workloads = FindWorkloads(name);
+    const absl::StatusOr<std::vector<Workload>> workloads =
+        FindWorkloads(name, {.target = target_.target});
     const std::optional<Operator> op = FindOperator(name);
     if (!workloads.ok() || workloads->size() != 1 || !op.has_value())
       return {{"error", "no such operator"}};

@@ -32,6 +32,7 @@ struct Flags {
   bool print_workload = false;
   bool errors = false;
   bool warm = false;
+  bool free_layout = false;
   std::string trace_file;
 };
 
@@ -146,7 +147,9 @@ absl::Status RunAll(const Flags& flags) {
               runtime::MeasureFmaPeak());
   Runner runner(flags, std::move(info));
   for (const std::string& name : flags.names) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Workload> workloads, FindWorkloads(name));
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Workload> workloads,
+        FindWorkloads(name, {.target = target, .free_layout = flags.free_layout}));
     for (const Workload& workload : workloads) HEDDLE_RETURN_IF_ERROR(runner.Run(workload));
   }
   return absl::OkStatus();
@@ -173,6 +176,8 @@ int main(int argc, char** argv) {
   app.add_flag("--print-default", flags.print_default, "print the default trace");
   app.add_flag("--print-workload", flags.print_workload, "print the workload");
   app.add_flag("--warm", flags.warm, "leave the caches as the last call left them");
+  app.add_flag("--free-layout", flags.free_layout,
+               "convolutions in the layout that is cheapest for each");
   app.add_flag("--errors", flags.errors, "print failed points with their traces");
   CLI11_PARSE(app, argc, argv);
   if (flags.names.empty()) flags.names = heddle::bench::OperatorNames();

@@ -66,7 +66,7 @@ absl::Status Make(const Flags& flags) {
   options.share_memory = flags.memory_plan;
   std::optional<graph::MeasuredLayoutCosts> costs;
   if (flags.measured_layout) {
-    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(onnx, options, best));
+    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(onnx, options, target, best));
     options.passes.layout.costs = &*costs;
   }
   CompileOptions compile;
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
   app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
   app.add_flag("--measured-layout", flags.measured_layout,
-               "choose layouts by the records where they hold an operator in both");
+               "choose layouts by the records where they hold an operator in two or all three");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = heddle::bench::Make(flags);
   if (status.ok()) return 0;

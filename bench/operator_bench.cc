@@ -2,7 +2,7 @@
 //   {"do": "version"} -> {"version", "target"}
 //   {"do": "peak", "cores": 1} -> {"gflops"}          of an FMA loop on so many cores of a kernel
 //   at once; without a number: on all
-//   {"do": "open", "name": "C2"} -> {"key", "label", "flops"}   timed on warm caches
+//   {"do": "open", "name": "C2"} -> {"key", "label", "layout", "flops"}   timed on warm caches
 //   {"do": "open", "workload": TEXT} -> {"key"}                 timed on cold ones, as in a model
 //   {"do": "tune", "trials": 500, "seed": 0, "known": [{"trace", "median_ns"}]}
 //     -> {"finalists": [{"trace", "median_ns"}], ..}
@@ -60,7 +60,9 @@ class Ours {
     if (request.contains("workload")) {
       workloads.push_back({"", "", request.at("workload"), 0});
     } else {
-      HEDDLE_ASSIGN_OR_RETURN(workloads, FindWorkloads(request.at("name")));
+      HEDDLE_ASSIGN_OR_RETURN(
+          workloads,
+          FindWorkloads(request.at("name"), {.target = target_.target, .free_layout = true}));
       options.timing = RoundTiming();
     }
     if (workloads.size() != 1) return absl::InvalidArgumentError("that is a model");
@@ -71,6 +73,7 @@ class Ours {
     loaded_.clear();
     return json{{"key", tensor::WorkloadKey(workload_.text)},
                 {"label", workload_.label},
+                {"layout", workload_.layout},
                 {"flops", workload_.flops}};
   }
 

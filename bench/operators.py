@@ -97,6 +97,7 @@ class Operators:
                 {
                     "name": name,
                     "threads": self.threads,
+                    "layout": about["layout"],
                     "direct": self.args.direct,
                     "ours_ms": ours_ns * 1e-6,
                     "default_ms": default_ns * 1e-6,
@@ -167,7 +168,7 @@ def print_row(rows):
     line = f"{best['name']:<15}{best['threads']:>3}{best['ours_ms']:>10.4f}{best['ours_gflops']:>9.1f}{share:>7}"
     line += f"{best['default_ratio']:>9.2f}  {best['peer']:<9}{best['peer_ms']:>9.4f}{best['ratio']:>7.2f}  {best['ratio_low']:.2f}-{best['ratio_high']:.2f}"
     others = "".join(f"; {row['peer']} {row['peer_ms']:.4f} ms" for row in rows[1:])
-    print(f"{line}  {best['schedule'] + best['winograd'] * ', winograd':<12}  {best['peer_implementation']}{others}", flush=True)
+    print(f"{line}  {best['schedule'] + best['winograd'] * ', winograd':<12}  {best['layout']:<24}  {best['peer_implementation']}{others}", flush=True)
 
 
 def run(args, result):
@@ -182,7 +183,7 @@ def run(args, result):
         except SideError as error:
             result.add_failure(f"{threads} threads", error)
             continue
-        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule")
+        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule      layout")
         try:
             for name in names:
                 try:

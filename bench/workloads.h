@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/target.h"
 
 namespace heddle::bench {
 
@@ -13,10 +14,19 @@ struct Workload {
   std::string label;  // of the fused operator
   std::string text;   // tensor::WorkloadKey's argument
   double flops = 0;
+  std::string layout{};  // of a convolution: "channels last", "channels in blocks of 16"
+};
+
+struct WorkloadOptions {
+  ir::Target target{};  // what layouts are for
+  // A convolution works in the layout that is cheapest for it alone, by the estimates, as if what
+  // is around it had that layout too; else channels are last.
+  bool free_layout = false;
 };
 
 // `name` is an operator (FindOperator), or a model of the zoo, which gives all its tasks, heaviest
 // first. NotFound says so.
-absl::StatusOr<std::vector<Workload>> FindWorkloads(const std::string& name);
+absl::StatusOr<std::vector<Workload>> FindWorkloads(const std::string& name,
+                                                    const WorkloadOptions& options = {});
 
 }  // namespace heddle::bench

@@ -13,7 +13,19 @@ namespace heddle::client {
 namespace {
 
 const char* NameOf(graph::Layout layout) {
-  return layout == graph::Layout::kChannelsFirst ? "channels first" : "channels last";
+  switch (layout) {
+    case graph::Layout::kChannelsFirst:
+      return "channels first";
+    case graph::Layout::kChannelsLast:
+      return "channels last";
+    case graph::Layout::kChannelsBlocked:
+      return "channels blocked";
+  }
+  return "";
+}
+
+bool HasBlocked(const graph::LayoutPlan::Operator& op) {
+  return op.cost.ns.blocked_ns < graph::LayoutProblem::kNever;
 }
 
 std::string ShapeOf(const graph::TensorType& type) {
@@ -21,19 +33,24 @@ std::string ShapeOf(const graph::TensorType& type) {
 }
 
 void PrintJson(const graph::LayoutPlan& plan) {
-  nlohmann::json object = {
-      {"schema_version", kJsonSchemaVersion},   {"ns", plan.ns},
-      {"all_channels_first_ns", plan.first_ns}, {"all_channels_last_ns", plan.last_ns},
-      {"operators", nlohmann::json::array()},   {"transposes", nlohmann::json::array()}};
+  nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                           {"ns", plan.ns},
+                           {"all_channels_first_ns", plan.first_ns},
+                           {"all_channels_last_ns", plan.last_ns},
+                           {"block", plan.block},
+                           {"operators", nlohmann::json::array()},
+                           {"transposes", nlohmann::json::array()}};
   for (const graph::LayoutPlan::Operator& op : plan.operators) {
     if (!op.free) continue;
-    object["operators"].push_back({{"name", op.name},
-                                   {"operator", op.op},
-                                   {"shape", op.type.shape},
-                                   {"layout", NameOf(op.layout)},
-                                   {"channels_first_ns", op.cost.ns.first_ns},
-                                   {"channels_last_ns", op.cost.ns.last_ns},
-                                   {"measured", op.cost.measured}});
+    nlohmann::json row = {{"name", op.name},
+                          {"operator", op.op},
+                          {"shape", op.type.shape},
+                          {"layout", NameOf(op.layout)},
+                          {"channels_first_ns", op.cost.ns.first_ns},
+                          {"channels_last_ns", op.cost.ns.last_ns},
+                          {"measured", op.cost.measured}};
+    if (HasBlocked(op)) row["channels_blocked_ns"] = op.cost.ns.blocked_ns;
+    object["operators"].push_back(std::move(row));
   }
   for (const graph::LayoutPlan::Move& move : plan.moves) {
     object["transposes"].push_back({{"value", move.value},
@@ -52,18 +69,19 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path,
   if (!model.ok()) return Fail(model.status());
   const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
   if (!options.ok()) return Fail(options.status());
-  const absl::StatusOr<graph::LayoutPlan> plan = ExplainLayouts(*model, FromProto(*options));
+  const absl::StatusOr<graph::LayoutPlan> plan = ExplainLayouts(*model, FromProto(*options), {});
   if (!plan.ok()) return Fail(plan.status());
   if (global.output.json) {
     PrintJson(*plan);
     return kDone;
   }
-  Table table({"operator", "result", "layout", "first", "last", "by"});
+  Table table({"operator", "result", "layout", "first", "last", "blocked", "by"});
   for (const graph::LayoutPlan::Operator& op : plan->operators) {
     if (!op.free) continue;
     table.Add({op.op, ShapeOf(op.type), NameOf(op.layout),
                FormatNs(static_cast<double>(op.cost.ns.first_ns)),
                FormatNs(static_cast<double>(op.cost.ns.last_ns)),
+               HasBlocked(op) ? FormatNs(static_cast<double>(op.cost.ns.blocked_ns)) : "-",
                op.cost.measured ? "record" : "estimate"});
   }
   fmt::print("{}\n", table.ToText(global.output.plain));
@@ -76,6 +94,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path,
   fmt::print("chosen {}, all channels first {}, all channels last {}; {} transposes left\n",
              FormatNs(static_cast<double>(plan->ns)), FormatNs(static_cast<double>(plan->first_ns)),
              FormatNs(static_cast<double>(plan->last_ns)), plan->moves.size());
+  if (plan->block > 0) fmt::print("a block of channels is {}\n", plan->block);
   return kDone;
 }
 

@@ -161,8 +161,9 @@ absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
                           const std::string& model, const std::string& path) {
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, ReadRecordFile(path, &warnings));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(spec.target()));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
-                          PrepareModel(model, FromProto(spec.options())));
+                          PrepareModel(model, FromProto(spec.options()), target));
   const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
   records = MatchingRecords(records, spec.target(), DeviceKeysFor(client, spec), &warnings);
   records = ReplayingRecords(records, tasks, &warnings);

@@ -24,10 +24,11 @@ constexpr absl::Duration kImportWait = absl::Seconds(30);
 constexpr absl::Duration kImportPoll = absl::Milliseconds(100);
 
 int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::string& model) {
-  const absl::StatusOr<graph::FusedGraph> fused = PrepareModel(model, FromProto(spec.options()));
-  if (!fused.ok()) return Fail(fused.status());
   const absl::StatusOr<ir::Target> target = ir::ParseTarget(spec.target());
   if (!target.ok()) return Fail(target.status());
+  const absl::StatusOr<graph::FusedGraph> fused =
+      PrepareModel(model, FromProto(spec.options()), *target);
+  if (!fused.ok()) return Fail(fused.status());
   const absl::StatusOr<ir::TargetInfo> info = codegen::DescribeTarget(*target);
   if (!info.ok()) return Fail(info.status());
   const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);

@@ -116,9 +116,11 @@ bool UsesTf32(std::string_view trace) {
   return steps.ok() && internal::IsTf32(*steps);
 }
 
-absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options) {
+absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
+                                               const ir::Target& target) {
+  HEDDLE_ASSIGN_OR_RETURN(const ModelOptions chosen, internal::ForTarget(options, target));
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
-  HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, options.passes));
+  HEDDLE_ASSIGN_OR_RETURN(graph::Graph optimised, graph::Optimize(imported, chosen.passes));
   return graph::Fuse(std::move(optimised), options.fuse);
 }
 

@@ -25,8 +25,11 @@ struct ModelOptions {
   bool share_memory = true;
 };
 
-// Import, optimise, fuse. Deterministic: the same bytes and options give the same groups and keys.
-absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options);
+// Import, optimise, fuse, in layouts for `target` (this machine's unless said). Deterministic: the
+// same bytes, options, width of the target's vectors and threads give the same groups and keys.
+// InvalidArgument: the model, or what ResolveTarget says of the target.
+absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
+                                               const ir::Target& target = {});
 
 // ---- One candidate
 // -------------------------------------------------------------------------------------------------

@@ -11,6 +11,9 @@
 
 namespace heddle::internal {
 
+// The options with what is left open chosen for the target: BlockFor, and its threads.
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const ir::Target& target);
+
 // Parses and verifies the text of a workload. InvalidArgument for anything wrong with it.
 absl::StatusOr<ir::Program> ParseWorkload(std::string_view workload);
 

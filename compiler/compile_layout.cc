@@ -1,53 +1,94 @@
 #include "compiler/compile_layout.h"
 
+#include <algorithm>
+
+#include "compiler/codegen/target_info.h"
+#include "compiler/compile_internal.h"
 #include "compiler/graph/ops.h"
+#include "compiler/ir/cache_lines.h"
 #include "compiler/ir/status_macros.h"
 
 namespace heddle {
 namespace {
 
-// Time of each kernel with a record, by the node it is there for. Passes keep names of nodes.
-absl::StatusOr<std::map<std::string, double>> NsByAnchor(
-    std::string_view onnx, ModelOptions options, graph::Layout layout,
+struct Timed {
+  std::string key;  // of the kernel
+  double ns = 0;
+};
+
+// Each kernel with a record, by the node it is there for. Passes keep names of nodes.
+absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
+    std::string_view onnx, ModelOptions options, const ir::Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {
   options.passes.layout.all = layout;
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
-  std::map<std::string, double> ns;
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options, target));
+  std::map<std::string, Timed> timed;
   for (const graph::Group& group : fused.groups) {
     const auto record = best.find(group.key);
     if (record == best.end()) continue;
     for (int n : group.nodes) {
       const graph::Node& node = fused.graph.nodes[static_cast<size_t>(n)];
       if (graph::FindOp(node.op)->fusion == graph::FusionClass::kInjective) continue;
-      ns[node.name] = record->second.median_ns;
+      timed[node.name] = {group.key, record->second.median_ns};
     }
   }
-  return ns;
+  return timed;
 }
 
 }  // namespace
 
-absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
-    std::string_view onnx, const ModelOptions& options,
-    const std::map<std::string, BestRecord>& best) {
-  std::map<std::string, graph::LayoutProblem::Operator> both;
-  if (best.empty()) return graph::MeasuredLayoutCosts(both);
-  using graph::Layout;
-  HEDDLE_ASSIGN_OR_RETURN(const auto first,
-                          NsByAnchor(onnx, options, Layout::kChannelsFirst, best));
-  HEDDLE_ASSIGN_OR_RETURN(const auto last, NsByAnchor(onnx, options, Layout::kChannelsLast, best));
-  for (const auto& [node, ns] : first) {
-    const auto other = last.find(node);
-    if (other == last.end()) continue;
-    both[node] = {static_cast<int64_t>(ns), static_cast<int64_t>(other->second)};
-  }
-  return graph::MeasuredLayoutCosts(std::move(both));
+absl::StatusOr<int64_t> BlockFor(const ir::Target& target) {
+  if (target.kind == ir::TargetKind::kCuda) return 0;
+  constexpr int64_t kHalfLine = ir::kLineBytes / 2;
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
+  return std::max<int64_t>(kHalfLine, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
 }
 
-absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx,
-                                                 const ModelOptions& options) {
+absl::StatusOr<ModelOptions> internal::ForTarget(ModelOptions options, const ir::Target& target) {
+  std::optional<int64_t>& block = options.passes.layout.block;
+  if (!block.has_value()) {
+    HEDDLE_ASSIGN_OR_RETURN(block, BlockFor(target));
+  }
+  options.passes.layout.threads = target.threads;
+  return options;
+}
+
+absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
+    std::string_view onnx, const ModelOptions& options, const ir::Target& target,
+    const std::map<std::string, BestRecord>& best) {
+  std::map<std::string, graph::LayoutProblem::Operator> ns_by_node;
+  if (best.empty()) return graph::MeasuredLayoutCosts(ns_by_node);
+  constexpr int64_t kNever = graph::LayoutProblem::kNever;
+  std::map<std::string, Timed> last;
+  for (const graph::Layout layout : graph::kLayouts) {
+    HEDDLE_ASSIGN_OR_RETURN(const auto timed, ByAnchor(onnx, options, target, layout, best));
+    for (const auto& [node, kernel] : timed) {
+      graph::LayoutProblem::Operator& op =
+          ns_by_node.try_emplace(node, graph::LayoutProblem::Operator{kNever, kNever, kNever})
+              .first->second;
+      const auto ns = static_cast<int64_t>(kernel.ns);
+      switch (layout) {
+        case graph::Layout::kChannelsFirst:
+          op.first_ns = ns;
+          break;
+        case graph::Layout::kChannelsLast:
+          op.last_ns = ns;
+          last[node] = kernel;
+          break;
+        case graph::Layout::kChannelsBlocked:  // what has no such form is channels last there
+          if (!last.contains(node) || last.at(node).key != kernel.key) op.blocked_ns = ns;
+          break;
+      }
+    }
+  }
+  return graph::MeasuredLayoutCosts(std::move(ns_by_node), target.threads);
+}
+
+absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
+                                                 const ir::Target& target) {
   graph::LayoutPlan plan;
-  ModelOptions explained = options;
+  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, internal::ForTarget(options, target));
   explained.passes.layout.plan = &plan;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_RETURN_IF_ERROR(graph::Optimize(imported, explained.passes).status());

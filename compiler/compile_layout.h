@@ -6,15 +6,20 @@
 
 namespace heddle {
 
-// The model with every operator channels first, and last where it can be, fused: an operator's time
-// is that of the kernel it anchors, where `best` has it in both forms; all others are estimated.
+// Channels in a block of the blocked layout for a target: as many as a vector has f32 lanes, but at
+// least half a line of memory; 0, none, on GPUs. InvalidArgument: what ResolveTarget says.
+absl::StatusOr<int64_t> BlockFor(const ir::Target& target);
+
+// The model fused with every operator channels first; last; and blocked; where it can be: an
+// operator's time in a layout is that of the kernel it anchors, where `best` has it
+// (MeasuredLayoutCosts); all others are estimated.
 // Errors: of the import.
 absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
-    std::string_view onnx, const ModelOptions& options,
+    std::string_view onnx, const ModelOptions& options, const ir::Target& target,
     const std::map<std::string, BestRecord>& best);
 
 // What PrepareModel chooses for this model.
-absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx,
-                                                 const ModelOptions& options);
+absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
+                                                 const ir::Target& target);
 
 }  // namespace heddle

@@ -305,7 +305,7 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
                                          std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(resolved));
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options, resolved));
   std::set<std::string> wrong;
   std::vector<std::string> found;
   absl::StatusOr<std::string> module =

@@ -47,8 +47,9 @@ void Report(StageIo& io, int done, int total, const std::string& message) {
 
 absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
-                          PrepareModel(model, FromProto(start.import().options())));
+                          PrepareModel(model, FromProto(start.import().options()), target));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
   for (const graph::Task& task : graph::ExtractTasks(fused)) {

@@ -39,11 +39,16 @@ absl::StatusOr<std::optional<ValueId>> Fold(GraphBuilder& out, const Node& node)
   const TensorData* matrix = out.ConstantData(node.inputs[1]);
   const Node* reshape = out.ProducerOf(flat);
   if (matrix == nullptr || reshape == nullptr || reshape->op != "reshape") return std::nullopt;
-  const Node* transpose = out.ProducerOf(reshape->inputs[0]);
+  ValueId source = reshape->inputs[0];
+  const Node* transpose = out.ProducerOf(source);
+  while (transpose != nullptr && transpose->op == "reshape") {  // that joins blocks of channels
+    source = transpose->inputs[0];
+    transpose = out.ProducerOf(source);
+  }
   if (transpose == nullptr || transpose->op != "transpose") return std::nullopt;
   const ValueId x = transpose->inputs[0];
   const Shape perm = IntsAttr(transpose->attrs, "perm"), flat_shape = out.Type(flat).shape,
-              shape = out.Type(reshape->inputs[0]).shape;
+              shape = out.Type(source).shape;
   if (perm.empty() || perm[0] != 0 || flat_shape != Shape{shape[0], Product(shape) / shape[0]} ||
       matrix->type.shape.size() != 2) {
     return std::nullopt;

@@ -1,9 +1,12 @@
 #include "compiler/graph/layout.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/graph/graph_builder.h"
+#include "compiler/graph/layout_moves.h"
 #include "compiler/graph/layout_plan.h"
 #include "compiler/graph/op_util.h"
 #include "compiler/graph/window.h"
@@ -12,81 +15,26 @@
 namespace heddle::graph {
 namespace {
 
-// Where dimension `axis` of a channels-first tensor lies when channels are last.
-int64_t LastAxis(int64_t axis, int64_t rank) {
-  return axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1;
-}
-
-Shape ToLast(int64_t rank) {
-  Shape perm(rank);
-  for (int64_t d = 0; d < rank; ++d) perm[LastAxis(d, rank)] = d;
-  return perm;
-}
-
-Shape ToFirst(int64_t rank) {
-  Shape perm(rank);
-  for (int64_t d = 0; d < rank; ++d) perm[d] = LastAxis(d, rank);
-  return perm;
-}
-
-Shape Permuted(const Shape& values) {
-  Shape out(values.size());
-  for (size_t d = 0; d < values.size(); ++d)
-    out[LastAxis(static_cast<int64_t>(d), static_cast<int64_t>(values.size()))] = values[d];
-  return out;
-}
-
 bool OneOf(const std::string& op, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), op) != names.end();
-}
-
-// How many groups of a convolution become one: so many that a group's outputs fill a vector of 64
-// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it:
-// of small groups that fill vectors of the image evenly, code permutes such a vector instead.
-int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs) {
-  constexpr int64_t kChannels = 16, kMost = 4, kSmall = 4;
-  if (group_inputs == group_outputs && group_outputs <= kSmall && kChannels % group_outputs == 0 &&
-      groups * group_outputs % kChannels == 0)
-    return 1;
-  int64_t merged = 1;
-  for (int64_t m = 2; m <= kMost && merged * group_outputs < kChannels; ++m) {
-    if (groups % m == 0) merged = m;
-  }
-  return merged;
-}
-
-// Weights [O, I/groups, k..] of a convolution in groups / merged groups: each output channel reads
-// the inputs of `merged` groups, those of the others through zeros.
-TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged) {
-  TensorData out{weights.type, nullptr};
-  const int64_t outputs = weights.type.shape[0], group_outputs = outputs / groups;
-  out.type.shape[1] *= merged;
-  const size_t row = weights.bytes->size() / static_cast<size_t>(outputs);  // of one output
-  std::string bytes(weights.bytes->size() * static_cast<size_t>(merged), '\0');
-  for (int64_t o = 0; o < outputs; ++o) {
-    const size_t slot = static_cast<size_t>(o * merged + o / group_outputs % merged);
-    bytes.replace(slot * row, row, *weights.bytes, static_cast<size_t>(o) * row, row);
-  }
-  out.bytes = std::make_shared<const std::string>(std::move(bytes));
-  return out;
 }
 
 class LayoutPass {
  public:
   LayoutPass(const Graph& graph, const LayoutPlan& plan)
-      : graph_(graph),
-        plan_(plan),
-        first_(graph.values.size(), -1),
-        last_(graph.values.size(), -1) {}
+      : graph_(graph), plan_(plan), made_(graph.values.size(), Layout::kChannelsFirst) {
+    for (std::vector<ValueId>& in : in_) in.assign(graph.values.size(), -1);
+  }
 
   absl::StatusOr<Graph> Run() {
     for (ValueId v : graph_.inputs)
-      first_[v] = out_.Input(graph_.values[v].name, graph_.values[v].type);
+      In(Layout::kChannelsFirst)[v] = out_.Input(graph_.values[v].name, graph_.values[v].type);
     for (const auto& [v, data] : graph_.constants)
-      first_[v] = out_.Constant(graph_.values[v].name, data);
+      In(Layout::kChannelsFirst)[v] = out_.Constant(graph_.values[v].name, data);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const bool last = plan_.operators[i].layout == Layout::kChannelsLast;
-      HEDDLE_RETURN_IF_ERROR(last ? Place(graph_.nodes[i]) : Unmoved(graph_.nodes[i]));
+      const Node& node = graph_.nodes[i];
+      layout_ = plan_.operators[i].layout;
+      HEDDLE_RETURN_IF_ERROR(layout_ == Layout::kChannelsFirst ? Unmoved(node) : Place(node));
     }
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (ValueId v : graph_.outputs) {
@@ -101,54 +49,75 @@ class LayoutPass {
   const Shape& ShapeOf(ValueId v) const { return graph_.values[v].type.shape; }
   int64_t Rank(ValueId v) const { return static_cast<int64_t>(ShapeOf(v).size()); }
 
-  absl::StatusOr<ValueId> First(ValueId v) {
-    if (first_[v] < 0) {
-      HEDDLE_ASSIGN_OR_RETURN(first_[v],
-                              out_.Add("transpose", {last_[v]}, {{"perm", ToFirst(Rank(v))}},
-                                       graph_.values[v].name + "/channels_first"));
+  bool Blocked() const { return layout_ == Layout::kChannelsBlocked; }
+  // Whether the operator at hand has this value in blocks.
+  bool InBlocks(ValueId v) const { return Blocked() && Blocks(graph_.values[v].type, plan_.block); }
+
+  std::vector<ValueId>& In(Layout layout) { return in_[static_cast<size_t>(layout)]; }
+
+  absl::StatusOr<ValueId> As(Layout layout, ValueId v) {
+    ValueId& x = In(layout)[v];
+    if (x < 0) {
+      const Value& value = graph_.values[v];
+      HEDDLE_ASSIGN_OR_RETURN(x, MoveLayout(out_, In(made_[v])[v], value.type, made_[v], layout,
+                                            plan_.block, value.name));
     }
-    return first_[v];
+    return x;
+  }
+  absl::StatusOr<ValueId> First(ValueId v) { return As(Layout::kChannelsFirst, v); }
+  // In the form it has in the layout of the operator at hand.
+  absl::StatusOr<ValueId> Here(ValueId v) {
+    return As(InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast, v);
   }
 
-  absl::StatusOr<ValueId> Last(ValueId v) {
-    if (last_[v] < 0) {
-      HEDDLE_ASSIGN_OR_RETURN(last_[v],
-                              out_.Add("transpose", {first_[v]}, {{"perm", ToLast(Rank(v))}},
-                                       graph_.values[v].name + "/channels_last"));
+  // An operand of an elementwise operator or a concat of rank `rank`, aligned with the others here.
+  absl::StatusOr<ValueId> Aligned(ValueId v, int64_t rank) {
+    if (InBlocks(v) || (!Blocked() && Rank(v) == rank)) return Here(v);
+    if (Rank(v) == rank && ShapeOf(v)[1] == plan_.block) {  // a part of a concat
+      HEDDLE_ASSIGN_OR_RETURN(const ValueId x, Here(v));
+      Shape one_block = out_.Type(x).shape;
+      one_block.insert(one_block.begin() + 1, 1);
+      return out_.Add("reshape", {x}, {{"shape", one_block}}, out_.Name(x) + "/aligned");
     }
-    return last_[v];
-  }
-
-  // An operand of an elementwise operator of rank `rank`, aligned with channels-last ones.
-  absl::StatusOr<ValueId> LastAligned(ValueId v, int64_t rank) {
-    if (Rank(v) == rank) return Last(v);
     HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
     if (NumElements(graph_.values[v].type) == 1) return x;
-    Shape full(rank - Rank(v), 1);
-    full.insert(full.end(), ShapeOf(v).begin(), ShapeOf(v).end());
+    TensorType full{graph_.values[v].type.dtype, Shape(rank - Rank(v), 1)};
+    full.shape.insert(full.shape.end(), ShapeOf(v).begin(), ShapeOf(v).end());
     const std::string name = graph_.values[v].name + "/aligned";
-    HEDDLE_ASSIGN_OR_RETURN(x, out_.Add("reshape", {x}, {{"shape", full}}, name));
-    return out_.Add("transpose", {x}, {{"perm", ToLast(rank)}}, name);
+    HEDDLE_ASSIGN_OR_RETURN(x, out_.Add("reshape", {x}, {{"shape", full.shape}}, name));
+    if (Blocked() && full.shape[1] == 1) {
+      full.shape.push_back(1);
+      return out_.Add("reshape", {x}, {{"shape", full.shape}}, name);
+    }
+    return MoveLayout(out_, x, full, Layout::kChannelsFirst, layout_, plan_.block, name);
   }
 
-  // A node that works channels last (HasChannelsLastForm).
+  // A node that does not work channels first.
   absl::Status Place(const Node& node) {
-    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"})) return Convolution(node);
+    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"})) {
+      return Blocked() ? BlockedConvolution(node) : Convolution(node);
+    }
     if (node.op.compare(0, 14, "conv_transpose") == 0) return Transposed(node);
     if (node.op.compare(0, 7, "reduce_") == 0 || node.op.compare(0, 4, "arg_") == 0) {
       return Reduction(node);
     }
     if (node.op == "batch_norm") return BatchNorm(node);
-    if (FindOp(node.op)->elementwise) return Elementwise(node);
-    return Moved(node, MovedAttrs(node));
+    if (FindOp(node.op)->elementwise) return Elementwise(node, node.attrs);
+    if (node.op == "concat") return Elementwise(node, MovedAttrs(node));
+    return Moved(node, Blocked() ? BlockedAttrs(node) : MovedAttrs(node));
   }
 
   absl::Status Emit(const Node& node, const std::string& op, std::vector<ValueId> inputs,
                     const Attrs& attrs) {
     HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(op, std::move(inputs), attrs, node.name));
-    last_[node.outputs[0]] = y;
+    const ValueId v = node.outputs[0];
+    made_[v] = InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast;
+    In(made_[v])[v] = y;
     return absl::OkStatus();
   }
+
+  // A result in the model's own layout.
+  void EmitFirst(const Node& node, ValueId y) { In(Layout::kChannelsFirst)[node.outputs[0]] = y; }
 
   absl::Status Unmoved(const Node& node) {
     std::vector<ValueId> inputs;
@@ -156,15 +125,30 @@ class LayoutPass {
       HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
       inputs.push_back(x);
     }
-    HEDDLE_ASSIGN_OR_RETURN(first_[node.outputs[0]],
+    HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
                             out_.Add(node.op, std::move(inputs), node.attrs, node.name));
+    EmitFirst(node, y);
     return absl::OkStatus();
+  }
+
+  absl::Status BlockedConvolution(const Node& node) {
+    HEDDLE_ASSIGN_OR_RETURN(const ValueId x, Here(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
+    Attrs attrs = node.attrs;
+    attrs.erase("groups");
+    if (IntAttr(node.attrs, "groups", 1) == 1) {
+      HEDDLE_ASSIGN_OR_RETURN(w, BlockWeights(out_, w, InBlocks(node.inputs[0]),
+                                              InBlocks(node.outputs[0]), plan_.block));
+      return Emit(node, "blocked_" + node.op, {x, w}, attrs);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(w, BlockDepthwiseWeights(out_, w, plan_.block));
+    return Emit(node, "blocked_depthwise_" + node.op, {x, w}, attrs);
   }
 
   absl::Status Convolution(const Node& node) {
     const Shape& weights = ShapeOf(node.inputs[1]);
     const int64_t n = static_cast<int64_t>(weights.size()) - 2;
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
     HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
     const std::string name = out_.Name(w) + "/channels_last";
     Attrs attrs = node.attrs;
@@ -197,7 +181,7 @@ class LayoutPass {
   absl::Status Transposed(const Node& node) {
     const Shape& weights = ShapeOf(node.inputs[1]);
     const int64_t n = static_cast<int64_t>(weights.size()) - 2;
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
     HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
     Attrs attrs = node.attrs;
     const std::string name = out_.Name(w) + "/channels_last";
@@ -223,7 +207,7 @@ class LayoutPass {
   }
 
   absl::Status BatchNorm(const Node& node) {
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
     std::vector<ValueId> inputs{x};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       HEDDLE_ASSIGN_OR_RETURN(ValueId v, First(node.inputs[i]));
@@ -234,13 +218,36 @@ class LayoutPass {
     return Emit(node, node.op, inputs, attrs);
   }
 
-  absl::Status Elementwise(const Node& node) {
+  // Also a concat, whose operands have its rank.
+  absl::Status Elementwise(const Node& node, const Attrs& attrs) {
     std::vector<ValueId> inputs;
     for (ValueId v : node.inputs) {
-      HEDDLE_ASSIGN_OR_RETURN(ValueId x, LastAligned(v, Rank(node.outputs[0])));
+      HEDDLE_ASSIGN_OR_RETURN(ValueId x, Aligned(v, Rank(node.outputs[0])));
       inputs.push_back(x);
     }
-    return Emit(node, node.op, inputs, node.attrs);
+    return Emit(node, node.op, inputs, attrs);
+  }
+
+  // The attributes, blocked, of operators whose spatial axes keep their places.
+  Attrs BlockedAttrs(const Node& node) const {
+    Attrs attrs = node.attrs;
+    const auto extend = [&](const char* name, int64_t inner, bool in_channels) {
+      Shape values = IntsAttr(attrs, name);
+      if (in_channels) values[1] /= plan_.block;
+      values.push_back(inner);
+      attrs[name] = values;
+    };
+    if (node.op == "pad") {
+      extend("begin", 0, false);
+      extend("end", 0, false);
+    } else if (node.op == "slice") {
+      extend("starts", 0, true);
+      extend("steps", 1, false);
+      extend("sizes", plan_.block, true);
+    } else {  // pools
+      attrs["layout"] = std::string(kChannelsBlocked);
+    }
+    return attrs;
   }
 
   // The attributes of operators that work in any layout once their axes are renamed.
@@ -256,11 +263,12 @@ class LayoutPass {
       attrs["axes"] = axes;
     } else if (OneOf(node.op, {"pad", "slice", "tile", "expand"})) {
       for (const char* name : {"begin", "end", "starts", "steps", "sizes", "repeats", "shape"}) {
-        if (HasAttr(attrs, name)) attrs[name] = Permuted(IntsAttr(attrs, name));
+        if (HasAttr(attrs, name)) attrs[name] = ToLastOrder(IntsAttr(attrs, name));
       }
     } else {  // concat, lrn, cum_sum, gather
       const int64_t axis = IntAttr(attrs, "axis", node.op == "lrn" ? 1 : 0);
-      attrs["axis"] = LastAxis(*NormalizeAxis(axis, static_cast<int>(rank)), rank);
+      const int64_t first = *NormalizeAxis(axis, static_cast<int>(rank));
+      attrs["axis"] = Blocked() ? first : LastAxis(first, rank);
     }
     return attrs;
   }
@@ -269,8 +277,7 @@ class LayoutPass {
   absl::Status Moved(const Node& node, const Attrs& attrs) {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool data = i == 0 || node.op == "concat";
-      HEDDLE_ASSIGN_OR_RETURN(ValueId x, data ? Last(node.inputs[i]) : First(node.inputs[i]));
+      HEDDLE_ASSIGN_OR_RETURN(ValueId x, i == 0 ? Here(node.inputs[i]) : First(node.inputs[i]));
       inputs.push_back(x);
     }
     return Emit(node, node.op, inputs, attrs);
@@ -280,29 +287,41 @@ class LayoutPass {
     const int64_t rank = Rank(node.inputs[0]);
     Attrs attrs = node.attrs;
     Shape axes = IntsAttr(attrs, "axes");
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Last(node.inputs[0]));
-    for (int64_t& a : axes) a = LastAxis(a, rank);
-    std::sort(axes.begin(), axes.end());
+    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
+    if (!Blocked()) {  // else spatial axes only, which keep their places
+      for (int64_t& a : axes) a = LastAxis(a, rank);
+      std::sort(axes.begin(), axes.end());
+    }
     attrs["axes"] = axes;
     if (MakesItsLayout(node)) return Emit(node, node.op, {x}, attrs);
-    HEDDLE_ASSIGN_OR_RETURN(first_[node.outputs[0]], out_.Add(node.op, {x}, attrs, node.name));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(node.op, {x}, attrs, node.name));
+    if (Blocked()) {
+      const Shape flat = ShapeOf(node.outputs[0]);
+      HEDDLE_ASSIGN_OR_RETURN(y, out_.Add("reshape", {y}, {{"shape", flat}}, node.name + "/flat"));
+    }
+    EmitFirst(node, y);
     return absl::OkStatus();
   }
 
   const Graph& graph_;
   const LayoutPlan& plan_;
   GraphBuilder out_;
-  // The value in the new graph that holds each old one, in either layout; -1 until somebody needs
-  // it.
-  std::vector<ValueId> first_, last_;
+  // The value in the new graph that holds each old one, by layout; -1 until somebody needs it.
+  std::array<std::vector<ValueId>, kLayouts.size()> in_;
+  std::vector<Layout> made_;  // of each old value: the layout that is there from the beginning
+  Layout layout_ = Layout::kChannelsFirst;  // of the operator at hand
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options) {
-  const LayoutCosts estimates;
+  const LayoutCosts estimates(options.threads);
   const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
-  LayoutPlan plan = PlanLayouts(graph, costs, options.all);
+  const int64_t block = options.block.value_or(0);
+  if (block < 0 || block == 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a block of ", block, " channels is no block"));
+  }
+  LayoutPlan plan = PlanLayouts(graph, costs, block, options.all);
   absl::StatusOr<Graph> assigned = LayoutPass(graph, plan).Run();
   if (options.plan != nullptr) *options.plan = std::move(plan);
   return assigned;

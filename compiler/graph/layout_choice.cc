@@ -79,49 +79,112 @@ Layout LayoutOf(int who, const std::vector<Layout>& layouts) {
   return who == LayoutProblem::kModel ? Layout::kChannelsFirst : layouts[who];
 }
 
+// The cheapest choice in which each operator keeps its layout or takes `to`: a minimum cut between
+// those that keep and those that take. A value adds a node for each layout but `to`, on the side
+// of those that keep as soon as one that has it now does, and one for `to` on the other side
+// likewise. Of equally good ones that with most operators channels last, or fewest in the others.
+std::vector<Layout> Expanded(const LayoutProblem& problem, std::vector<Layout> layouts, Layout to) {
+  const int operators = static_cast<int>(problem.operators.size());
+  const int values = static_cast<int>(problem.values.size());
+  const int keeps = operators, takes = keeps + 1, layout_count = static_cast<int>(kLayouts.size());
+  FlowNetwork network(takes + 1 + layout_count * values);
+  // The cut has the fewest nodes on its source's side.
+  const bool most = to == Layout::kChannelsLast;
+  const auto add = [&](int from, int onto, int64_t capacity) {
+    most ? network.Add(from, onto, capacity) : network.Add(onto, from, capacity);
+  };
+  for (int i = 0; i < operators; ++i) {
+    if (layouts[i] == to) continue;
+    add(keeps, i, problem.operators[i].Cost(to));
+    add(i, takes, problem.operators[i].Cost(layouts[i]));
+  }
+  for (int v = 0; v < values; ++v) {
+    const LayoutProblem::Value& value = problem.values[v];
+    const Layout target = value.Form(to);
+    const auto node_for = [&](Layout layout) {
+      return takes + 1 + layout_count * v + static_cast<int>(layout);
+    };
+    std::vector<int> members = value.readers;
+    members.push_back(value.maker);
+    std::array<bool, kLayouts.size()> present{};
+    for (int who : members) {
+      const Layout now = value.Form(LayoutOf(who, layouts));
+      const int node = now == target ? takes : who == LayoutProblem::kModel ? keeps : who;
+      add(node_for(target), node, kInfinite);
+      present[static_cast<size_t>(now)] = true;
+      if (now != target) add(node, node_for(now), kInfinite);
+    }
+    add(keeps, node_for(target), value.move_ns);
+    for (Layout layout : kLayouts) {
+      if (layout != target && present[static_cast<size_t>(layout)])
+        add(node_for(layout), takes, value.move_ns);
+    }
+  }
+  const std::vector<bool> at_source = most ? network.Cut(keeps, takes) : network.Cut(takes, keeps);
+  for (int i = 0; i < operators; ++i) {
+    if (at_source[i] != most) layouts[i] = to;
+  }
+  return layouts;
+}
+
+// Expansions in turn until none lowers the cost. The first is made even if it only keeps it.
+std::vector<Layout> Descend(const LayoutProblem& problem, Layout from,
+                            const std::array<Layout, kLayouts.size()>& order) {
+  std::vector<Layout> layouts(problem.operators.size(), from);
+  layouts = Expanded(problem, std::move(layouts), order[0]);
+  int64_t cost = CostOf(problem, layouts);
+  for (size_t k = 1, in_vain = 1; in_vain < order.size(); k = (k + 1) % order.size()) {
+    std::vector<Layout> next = Expanded(problem, layouts, order[k]);
+    const int64_t next_cost = CostOf(problem, next);
+    ++in_vain;
+    if (next_cost >= cost) continue;
+    in_vain = 1;
+    cost = next_cost;
+    layouts = std::move(next);
+  }
+  return layouts;
+}
+
 }  // namespace
 
-bool IsMoved(const LayoutProblem::Value& value, const std::vector<Layout>& layouts) {
-  return std::any_of(value.readers.begin(), value.readers.end(), [&](int reader) {
-    return LayoutOf(reader, layouts) != LayoutOf(value.maker, layouts);
-  });
+std::vector<Layout> MovesOf(const LayoutProblem::Value& value, const std::vector<Layout>& layouts) {
+  std::vector<Layout> moves;
+  const Layout made = value.Form(LayoutOf(value.maker, layouts));
+  for (Layout layout : kLayouts) {
+    const bool read = std::any_of(value.readers.begin(), value.readers.end(), [&](int reader) {
+      return value.Form(LayoutOf(reader, layouts)) == layout;
+    });
+    if (read && layout != made) moves.push_back(layout);
+  }
+  return moves;
 }
 
 int64_t CostOf(const LayoutProblem& problem, const std::vector<Layout>& layouts) {
   int64_t cost = 0;
   for (size_t i = 0; i < layouts.size(); ++i) cost += problem.operators[i].Cost(layouts[i]);
   for (const LayoutProblem::Value& value : problem.values) {
-    if (IsMoved(value, layouts)) cost += value.move_ns;
+    cost += static_cast<int64_t>(MovesOf(value, layouts).size()) * value.move_ns;
   }
   return cost;
 }
 
 std::vector<Layout> ChooseLayouts(const LayoutProblem& problem) {
-  const int operators = static_cast<int>(problem.operators.size());
-  const int values = static_cast<int>(problem.values.size());
-  const int source = operators + 2 * values, sink = source + 1;
-  FlowNetwork network(sink + 1);
-  for (int i = 0; i < operators; ++i) {
-    network.Add(source, i, problem.operators[i].last_ns);
-    network.Add(i, sink, problem.operators[i].first_ns);
+  constexpr Layout kFirst = Layout::kChannelsFirst, kLast = Layout::kChannelsLast,
+                   kBlocked = Layout::kChannelsBlocked;
+  const bool two = std::all_of(
+      problem.operators.begin(), problem.operators.end(),
+      [](const LayoutProblem::Operator& op) { return op.blocked_ns >= LayoutProblem::kNever; });
+  if (two) {
+    return Expanded(problem, std::vector<Layout>(problem.operators.size(), kFirst), kLast);
   }
-  for (int v = 0; v < values; ++v) {
-    const LayoutProblem::Value& value = problem.values[v];
-    const int some_last = operators + 2 * v, some_first = some_last + 1;
-    const auto node = [&](int who) { return who == LayoutProblem::kModel ? source : who; };
-    network.Add(node(value.maker), some_last, value.move_ns);
-    network.Add(some_first, node(value.maker), value.move_ns);
-    for (int reader : value.readers) {
-      network.Add(some_last, node(reader), kInfinite);
-      network.Add(node(reader), some_first, kInfinite);
-    }
+  // The first expansion of each is the best choice of the two layouts it begins with.
+  std::vector<Layout> best = Descend(problem, kFirst, {kLast, kBlocked, kFirst});
+  for (const auto& [from, next, other] :
+       {std::array{kFirst, kBlocked, kLast}, std::array{kLast, kBlocked, kFirst}}) {
+    std::vector<Layout> layouts = Descend(problem, from, {next, other, from});
+    if (CostOf(problem, layouts) < CostOf(problem, best)) best = std::move(layouts);
   }
-  const std::vector<bool> first = network.Cut(source, sink);
-  std::vector<Layout> layouts;
-  for (int i = 0; i < operators; ++i) {
-    layouts.push_back(first[i] ? Layout::kChannelsFirst : Layout::kChannelsLast);
-  }
-  return layouts;
+  return best;
 }
 
 }  // namespace heddle::graph

@@ -1,4 +1,4 @@
-// What an operator costs channels first and channels last: what the choice of layouts goes by.
+// What an operator costs in each layout: what the choice of layouts goes by.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,37 @@
 namespace heddle::graph {
 
 struct LayoutCost {
-  LayoutProblem::Operator ns;  // both finite
+  LayoutProblem::Operator ns;
   bool measured = false;
 };
 
 // One channel or one pixel: the elements are in the same order in both layouts.
 bool LooksTheSame(const TensorType& type);
 
-// Costs on one core. Deterministic.
+// Costs on one core, of kernels of so many threads. Deterministic.
 class LayoutCosts {
  public:
+  explicit LayoutCosts(int threads = 1) : threads_(threads) {}
   virtual ~LayoutCosts() = default;
-  // Of a node of the imported (channels-first) graph that works in either layout.
+  // Of a node of the imported (channels-first) graph that works channels last, too; blocked as if
+  // it did. All finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Of a transpose of such a tensor between the layouts. Next to nothing if it looks the same in
+  // Of a transpose of such a tensor between two layouts. Next to nothing if it looks the same in
   // both: a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
+
+ private:
+  int threads_;
 };
 
-// Times by node name where both layouts were measured, estimates for all else: a measured time and
-// an estimated one do not compare.
+// Times by node name, kNever for a layout that was not measured. Where two were, the third is what
+// its estimate says in proportion; all else are estimates: a measured time and an estimated one do
+// not compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
-  explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node)
-      : ns_by_node_(std::move(ns_by_node)) {}
+  explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,
+                               int threads = 1)
+      : LayoutCosts(threads), ns_by_node_(std::move(ns_by_node)) {}
   LayoutCost OperatorCost(const Graph& graph, const Node& node) const override;
 
  private:

@@ -65,8 +65,8 @@ std::vector<bool> FlattenedForConstants(const Graph& graph) {
 // The nodes that have a choice, and the values between them.
 class Planner {
  public:
-  Planner(const Graph& graph, const LayoutCosts& costs)
-      : graph_(graph), costs_(costs), flattened_(FlattenedForConstants(graph)) {
+  Planner(const Graph& graph, const LayoutCosts& costs, int64_t block)
+      : graph_(graph), costs_(costs), block_(block), flattened_(FlattenedForConstants(graph)) {
     value_of_.assign(graph.values.size(), -1);
     for (ValueId v : graph.inputs) AddValue(v, LayoutProblem::kModel);
     for (const Node& node : graph.nodes) AddNode(node);
@@ -75,7 +75,12 @@ class Planner {
 
   LayoutPlan Plan(std::optional<Layout> all) {
     const auto everywhere = [&](Layout layout) {
-      return std::vector<Layout>(problem_.operators.size(), layout);
+      std::vector<Layout> layouts;
+      for (const LayoutProblem::Operator& op : problem_.operators) {
+        const bool has = op.Cost(layout) < LayoutProblem::kNever;
+        layouts.push_back(has ? layout : Layout::kChannelsLast);
+      }
+      return layouts;
     };
     const std::vector<Layout> chosen = all ? everywhere(*all) : ChooseLayouts(problem_);
     LayoutPlan plan = std::move(plan_);
@@ -84,16 +89,12 @@ class Planner {
       if (op.free) op.layout = chosen[next++];
     }
     for (size_t i = 0; i < problem_.values.size(); ++i) {
-      const LayoutProblem::Value& value = problem_.values[i];
-      if (!IsMoved(value, chosen)) continue;
-      const bool made_first =
-          value.maker == LayoutProblem::kModel || chosen[value.maker] == Layout::kChannelsFirst;
       const Value& of = graph_.values[values_[i]];
       if (LooksTheSame(of.type)) continue;
-      plan.moves.push_back({of.name, of.type,
-                            made_first ? Layout::kChannelsLast : Layout::kChannelsFirst,
-                            value.move_ns});
+      for (const Layout to : MovesOf(problem_.values[i], chosen))
+        plan.moves.push_back({of.name, of.type, to, problem_.values[i].move_ns});
     }
+    plan.block = block_;
     plan.ns = CostOf(problem_, chosen);
     plan.first_ns = CostOf(problem_, everywhere(Layout::kChannelsFirst));
     plan.last_ns = CostOf(problem_, everywhere(Layout::kChannelsLast));
@@ -110,6 +111,8 @@ class Planner {
     int index = LayoutProblem::kModel;
     if (op.free) {
       op.cost = costs_.OperatorCost(graph_, node);
+      if (!HasChannelsBlockedForm(graph_, node, block_))
+        op.cost.ns.blocked_ns = LayoutProblem::kNever;
       index = static_cast<int>(problem_.operators.size());
       problem_.operators.push_back(op.cost.ns);
     }
@@ -127,7 +130,8 @@ class Planner {
   void AddValue(ValueId v, int maker) {
     value_of_[v] = static_cast<int>(problem_.values.size());
     values_.push_back(v);
-    problem_.values.push_back({maker, {}, costs_.MoveNs(graph_.values[v].type)});
+    const TensorType& type = graph_.values[v].type;
+    problem_.values.push_back({maker, {}, costs_.MoveNs(type), Blocks(type, block_)});
   }
 
   // Transposes of constants are folded.
@@ -137,6 +141,7 @@ class Planner {
 
   const Graph& graph_;
   const LayoutCosts& costs_;
+  const int64_t block_;
   const std::vector<bool> flattened_;
   LayoutProblem problem_;
   std::vector<int> value_of_;    // index in the problem by ValueId; -1 for constants
@@ -173,8 +178,46 @@ bool HasChannelsLastForm(const Graph& graph, const Node& node) {
                {"batch_norm", "concat", "lrn", "cum_sum", "softmax", "log_softmax", "normalize"});
 }
 
-LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, std::optional<Layout> all) {
-  return Planner(graph, costs).Plan(all);
+bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block) {
+  if (!HasChannelsLastForm(graph, node)) return false;
+  const TensorType &in = graph.values[node.inputs[0]].type,
+                   &out = graph.values[node.outputs[0]].type;
+  const bool in_blocks = Blocks(in, block), out_blocks = Blocks(out, block);
+  if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"})) {
+    const int64_t groups = IntAttr(node.attrs, "groups", 1);
+    if (groups == 1) return in_blocks || out_blocks;
+    return in_blocks && groups == in.shape[1] && groups == out.shape[1];
+  }
+  if (FindOp(node.op)->elementwise) return out_blocks && node.op != "batch_norm";
+  if (node.op == "concat") {
+    return out_blocks && std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+             return graph.values[v].type.shape[1] % block == 0;
+           });
+  }
+  if (!in_blocks) return false;
+  const size_t rank = in.shape.size();
+  if (StartsWith(node.op, "reduce_")) {
+    const Shape axes = IntsAttr(node.attrs, "axes");
+    const bool spatial =
+        std::all_of(axes.begin(), axes.end(), [](int64_t axis) { return axis >= 2; });
+    return spatial && (MakesItsLayout(node) || axes.size() == rank - 2);
+  }
+  if (!out_blocks) return false;
+  if (OneOf(node.op, {"max_pool", "avg_pool", "lp_pool"})) return true;
+  if (node.op == "pad") {
+    return IntsAttr(node.attrs, "begin")[1] == 0 && IntsAttr(node.attrs, "end")[1] == 0;
+  }
+  return node.op == "slice" && IntsAttr(node.attrs, "steps")[1] == 1 &&
+         IntsAttr(node.attrs, "starts")[1] % block == 0;
+}
+
+bool Blocks(const TensorType& type, int64_t block) {
+  return block > 0 && type.shape.size() >= 3 && type.shape[1] % block == 0 && type.shape[1] > block;
+}
+
+LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
+                       std::optional<Layout> all) {
+  return Planner(graph, costs, block).Plan(all);
 }
 
 }  // namespace heddle::graph

@@ -69,6 +69,7 @@ absl::Status BadInput(std::string_view what);
 void AppendElementwiseOps(std::vector<OpDef>& ops);
 void AppendReductionOps(std::vector<OpDef>& ops);
 void AppendConvolutionOps(std::vector<OpDef>& ops);
+void AppendBlockedConvolutionOps(std::vector<OpDef>& ops);
 void AppendTransposedConvolutionOps(std::vector<OpDef>& ops);
 void AppendPoolingOps(std::vector<OpDef>& ops);
 void AppendMatmulOps(std::vector<OpDef>& ops);

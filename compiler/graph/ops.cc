@@ -13,6 +13,7 @@ const std::map<std::string_view, OpDef>& Registry() {
     AppendElementwiseOps(ops);
     AppendReductionOps(ops);
     AppendConvolutionOps(ops);
+    AppendBlockedConvolutionOps(ops);
     AppendTransposedConvolutionOps(ops);
     AppendPoolingOps(ops);
     AppendMatmulOps(ops);

@@ -1,4 +1,5 @@
-// Convolutions: conv1d..3d, depthwise_conv1d..3d (channels last).
+// Convolutions: conv1d..3d, depthwise_conv1d..3d (channels last). Those of blocked channels are in
+// ops_convolution_blocked.cc.
 //
 // Weights: conv, channels first: [O, I/groups, k..]; channels last: [k.., I/groups, O]; depthwise:
 // [k.., C]. There is no bias operand: a bias is an addition, which fuses.
@@ -87,7 +88,7 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
 OpDef ConvOp(std::string_view name, int n) {
   OpDef op{name, FusionClass::kComplexOutFusable};
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseConv(in[0].shape, in[1].shape, attrs, n));
     return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };
@@ -125,7 +126,7 @@ absl::StatusOr<ConvShape> ParseDepthwise(const Shape& x, const Shape& weights, A
 OpDef DepthwiseOp(std::string_view name, int n) {
   OpDef op{name, FusionClass::kComplexOutFusable};
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
     return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };

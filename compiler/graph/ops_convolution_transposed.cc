@@ -170,7 +170,7 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
 OpDef TransposedOp(std::string_view name, int n) {
   OpDef op{name, FusionClass::kComplexOutFusable};
   op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(TransposedShape c, ParseTransposed(in[0].shape, in[1].shape, attrs, n));
     return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
   };

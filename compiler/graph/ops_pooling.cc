@@ -29,7 +29,7 @@ absl::StatusOr<PoolShape> ParsePool(const Shape& x, const Attrs& attrs) {
     if (spatial.back() < 1)
       return BadInput(absl::StrCat("the window does not fit into input ", ShapeText(x)));
   }
-  p.out = p.w.Arrange(x[0], x[p.w.ChannelAxis()], spatial);
+  p.out = p.w.WithSpatial(x, spatial);
   return p;
 }
 
@@ -47,7 +47,7 @@ tensor::Tensor OverWindow(tensor::Builder& b, const std::string& name, const ten
   const Window& w = p.w;
   tensor::Tensor padded = PadForWindow(b, x, w, p.out, fill);
   return b.Reduce(name, p.out, w.kernel, op, [&](tensor::Iters s, tensor::Iters k) {
-    return value(padded.At(w.Arrange(s[0], s[w.ChannelAxis()], TapIndex(w, SpatialOf(w, s), k))));
+    return value(padded.At(w.WithSpatial(s, TapIndex(w, SpatialOf(w, s), k))));
   });
 }
 

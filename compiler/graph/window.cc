@@ -19,12 +19,14 @@ int64_t Window::Positions(int i, int64_t extent, bool ceil) const {
 
 absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_rank) {
   Window w;
-  w.n = input_rank - 2;
+  const std::string layout = StringAttr(attrs, "layout", kChannelsFirst);
+  w.channels_last = layout == kChannelsLast;
+  w.channels_blocked = layout == kChannelsBlocked;
+  w.n = input_rank - (w.channels_blocked ? 3 : 2);
   if (w.n < 1 || w.n > 3) {
     return BadInput(
         absl::StrCat("needs 1 to 3 spatial dimensions, the input has rank ", input_rank));
   }
-  w.channels_last = StringAttr(attrs, "layout", kChannelsFirst) == kChannelsLast;
   const size_t n = static_cast<size_t>(w.n);
   const auto list = [&](std::string_view name, size_t length, int64_t fallback) {
     return HasAttr(attrs, name) ? IntsAttr(attrs, name) : Shape(length, fallback);
@@ -82,10 +84,10 @@ std::vector<Expr> SpatialOf(const Window& w, tensor::Iters s) {
   return out;
 }
 
-absl::Status CheckConvOperands(Types in, int n) {
+absl::Status CheckConvOperands(Types in, int input_rank) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
-  if (static_cast<int>(in[0].shape.size()) != n + 2) {
-    return BadInput(absl::StrCat("needs an input of rank ", n + 2, ", got ", ToText(in[0])));
+  if (static_cast<int>(in[0].shape.size()) != input_rank) {
+    return BadInput(absl::StrCat("needs an input of rank ", input_rank, ", got ", ToText(in[0])));
   }
   if (in[0].dtype != in[1].dtype || in[0].dtype == ir::DType::kBool) {
     return BadInput(absl::StrCat("cannot multiply ", ToText(in[0]), " by ", ToText(in[1])));

@@ -30,6 +30,7 @@ constexpr int64_t kMostSpilled = 1;
 constexpr int64_t kSpillInstructions = 4;
 // Each row of a tile more makes guarded loads of a border's corner more.
 constexpr double kGuardedRowPenalty = 1.015;
+constexpr int64_t kMaxPanels = 4;          // each is a stream of its own
 constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
 // A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
 // set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
@@ -91,6 +92,9 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis, const ir::Tar
   }
   for (size_t k = 0; k < spatial_.size(); ++k) {
     if (static_cast<int>(k) != v_ && spatial_[k].extent > 1) row_axis_ = static_cast<int>(k);
+  }
+  for (size_t k = 0; k < spatial_.size(); ++k) {
+    if (TellsPanels(k)) panel_axis_ = static_cast<int>(k);
   }
   if (!stage.view.reduce.empty()) run_ = stage.view.reduce.back().extent;
   for (const Axis& axis : spatial_) {
@@ -163,6 +167,13 @@ bool TileModel::Batch(size_t axis) const {
   return !streaming_ && static_cast<int>(axis) != v_ && !loads_.empty() &&
          std::all_of(loads_.begin(), loads_.end(),
                      [&](const LoadShape& load) { return load.depends[axis]; });
+}
+
+bool TileModel::TellsPanels(size_t axis) const {
+  if (streaming_ || static_cast<int>(axis) == v_ || spatial_[axis].extent < 2) return false;
+  return std::all_of(loads_.begin(), loads_.end(), [&](const LoadShape& load) {
+    return load.vector ? load.constant && load.depends[axis] : !load.depends[axis];
+  });
 }
 
 double TileModel::scalars_used() const {
@@ -296,7 +307,8 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       continue;
     }
     elements *= static_cast<double>(extent);
-    if (!Batch(k)) passes *= static_cast<double>((extent + size - 1) / size);
+    if (!Batch(k) && static_cast<int>(k) != panel_axis_)
+      passes *= static_cast<double>((extent + size - 1) / size);
     std::vector<Tiles> cut;
     for (const Tiles& tiles : all) {
       cut.push_back({tiles.tile, tiles.count * static_cast<double>(extent / size)});
@@ -322,6 +334,13 @@ RegisterTile TileModel::BestTile() const {
   std::vector<size_t> rows;
   for (size_t k = n; k > 0 && rows.size() < 2; --k) {
     if (static_cast<int>(k - 1) != v_ && spatial_[k - 1].extent > 1) rows.push_back(k - 1);
+  }
+  // Vectors of several panels are as good as several of one.
+  std::vector<int64_t> panels{1};
+  if (panel_axis_ >= 0 &&
+      std::count(rows.begin(), rows.end(), static_cast<size_t>(panel_axis_)) == 0) {
+    panels = Divisors(spatial_[panel_axis_].extent);
+    std::erase_if(panels, [](int64_t size) { return size > kMaxPanels; });
   }
   const int64_t vector_extent = spatial_[v_].extent;
   std::vector<int64_t> lane_choices{PowerOfTwoDivisor(vector_extent, full_lanes_)};
@@ -349,20 +368,24 @@ RegisterTile TileModel::BestTile() const {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
       const int64_t even = LargestDivisorUpTo(groups, vectors);  // what the rule makes of it
-      for (int64_t a : sizes(0)) {
-        for (int64_t b : sizes(1)) {
-          RegisterTile tile{std::vector<int64_t>(n, 1), lanes};
-          tile.sizes[v_] = even;
-          if (!rows.empty()) tile.sizes[rows[0]] = a;
-          if (rows.size() > 1) tile.sizes[rows[1]] = b;
-          int64_t registers = Accumulators(tile);
-          if (Spilled(tile) > kMostSpilled) continue;
-          double cost = CyclesPerElement(tile);
-          if (cost > best * 1.001 || (cost > best * 0.999 && registers <= best_registers)) continue;
-          best = std::min(best, cost);
-          best_registers = registers;
-          best_tile = tile;
-          best_tile.sizes[v_] = vectors;
+      for (int64_t panel : panels) {
+        for (int64_t a : sizes(0)) {
+          for (int64_t b : sizes(1)) {
+            RegisterTile tile{std::vector<int64_t>(n, 1), lanes};
+            tile.sizes[v_] = even;
+            if (panels.size() > 1) tile.sizes[panel_axis_] = panel;
+            if (!rows.empty()) tile.sizes[rows[0]] = a;
+            if (rows.size() > 1) tile.sizes[rows[1]] = b;
+            int64_t registers = Accumulators(tile);
+            if (Spilled(tile) > kMostSpilled) continue;
+            double cost = CyclesPerElement(tile);
+            if (cost > best * 1.001 || (cost > best * 0.999 && registers <= best_registers))
+              continue;
+            best = std::min(best, cost);
+            best_registers = registers;
+            best_tile = tile;
+            best_tile.sizes[v_] = vectors;
+          }
         }
       }
     }

@@ -41,6 +41,9 @@ class TileModel {
   bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
   // Every load depends on the axis and not all on all axes: it tells products apart.
   bool Batch(size_t axis) const;
+  // The axis that tells panels of a constant vector operand apart, whose vectors are rows of their
+  // own: blocks of channels. -1 if there is none.
+  int panel_axis() const { return panel_axis_; }
   // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
   double vector_elements() const { return ElementsOf(true); }
   double scalar_elements() const { return ElementsOf(false); }
@@ -82,6 +85,7 @@ class TileModel {
   int64_t Spilled(const RegisterTile& tile) const;  // registers too many
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;
+  bool TellsPanels(size_t axis) const;
   // Lines of the scalars of one step that fall into one set of the first-level cache.
   int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 
@@ -102,7 +106,7 @@ class TileModel {
     int64_t step = 1;
   };
   std::vector<Window> windows_;  // per spatial axis
-  int row_axis_ = -1;
+  int row_axis_ = -1, panel_axis_ = -1;
   int64_t run_ = 1;  // extent of the last reduce axis
   ir::TargetInfo target_;
   int64_t full_lanes_ = 1;

@@ -124,17 +124,24 @@ absl::Status TiledRule::SplitReduce(const DecidedTiles& decided, Loops& loops,
 }
 
 absl::Status TiledRule::SplitAll(const DecidedTiles& decided, Loops& loops, Recorder& out) const {
-  // The vector axis goes first or last among the outer loops, the others keep their order; but axes
-  // that tell products apart, which share nothing, stay outside.
+  // The vector axis, with the one that tells its panels apart, goes first or last among the outer
+  // loops, the others keep their order; but axes that tell products apart, which share nothing,
+  // stay outside.
+  const int panels = decisions_.model().panel_axis();
   std::vector<size_t> order;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (decisions_.model().Batch(k)) order.push_back(k);
   }
-  if (decided.vector_first) order.push_back(static_cast<size_t>(v_));
+  const auto add_vectors = [&] {
+    if (panels >= 0) order.push_back(static_cast<size_t>(panels));
+    order.push_back(static_cast<size_t>(v_));
+  };
+  if (decided.vector_first) add_vectors();
   for (size_t k = 0; k < spatial().size(); ++k) {
-    if (static_cast<int>(k) != v_ && !decisions_.model().Batch(k)) order.push_back(k);
+    const int axis = static_cast<int>(k);
+    if (axis != v_ && axis != panels && !decisions_.model().Batch(k)) order.push_back(k);
   }
-  if (!decided.vector_first) order.push_back(static_cast<size_t>(v_));
+  if (!decided.vector_first) add_vectors();
   for (size_t k : order) {
     const Factors& f = decided.spatial[k];
     const std::string& loop = spatial()[k].loop;
@@ -149,10 +156,13 @@ absl::Status TiledRule::SplitAll(const DecidedTiles& decided, Loops& loops, Reco
     loops.middle.push_back(loop + ".1");
   }
   HEDDLE_RETURN_IF_ERROR(SplitReduce(decided, loops, out));
+  // Vectors innermost, of all panels, so that registers hold them while the rows go by.
   for (size_t k = 0; k < spatial().size(); ++k) {
-    if (spatial()[k].extent > 1 && static_cast<int>(k) != v_)
+    const int axis = static_cast<int>(k);
+    if (spatial()[k].extent > 1 && axis != v_ && axis != panels)
       loops.unrolled.push_back(spatial()[k].loop + ".2");
   }
+  if (panels >= 0) loops.unrolled.push_back(spatial()[panels].loop + ".2");
   loops.unrolled.push_back(spatial()[v_].loop + ".2");
   loops.lanes = spatial()[v_].loop + ".3";
   std::vector<std::string> all = loops.outer;
@@ -165,9 +175,13 @@ absl::Status TiledRule::SplitAll(const DecidedTiles& decided, Loops& loops, Reco
 
 // The innermost outer loop that all vectors of a row share; the vector axis' own if it is alone.
 std::string TiledRule::OuterRowLoop(const std::vector<std::string>& outer) const {
-  const std::string& vector = spatial()[v_].loop;
-  const bool last = outer.back() == vector || outer.back() == vector + ".0";
-  return last && outer.size() > 1 ? outer[outer.size() - 2] : outer.back();
+  size_t last = outer.size() - 1;
+  for (const int axis : {v_, decisions_.model().panel_axis()}) {
+    if (axis < 0) continue;
+    const std::string& loop = spatial()[axis].loop;
+    if (last > 0 && (outer[last] == loop || outer[last] == loop + ".0")) --last;
+  }
+  return outer[last];
 }
 
 absl::Status TiledRule::PlaceProducers(const DecidedTiles& decided, const std::string& outer_loop,

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Named>> ProgramsOf(const std::string& name) {
     programs.push_back({name, *workload});
     return programs;
   }
-  const auto prepared = PrepareModel(*model, {});
+  const auto prepared = PrepareModel(*model, {}, GpuTarget().target);
   if (!prepared.ok()) return prepared.status();
   for (const graph::Task& task : graph::ExtractTasks(*prepared)) {
     const auto program = internal::ParseWorkload(task.workload);

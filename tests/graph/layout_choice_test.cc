@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 
 namespace heddle::graph {
@@ -16,9 +17,9 @@ int64_t Draw(Rng& rng, int64_t low, int64_t high) {
 }
 
 // Operators in topological order; each makes a value that some later ones or the model read.
-LayoutProblem RandomProblem(Rng& rng) {
+LayoutProblem RandomProblem(Rng& rng, int most_operators = 10) {
   LayoutProblem problem;
-  const int operators = static_cast<int>(Draw(rng, 1, 10));
+  const int operators = static_cast<int>(Draw(rng, 1, most_operators));
   const int64_t most = Draw(rng, 1, 3) == 1 ? 2 : 1000;  // small costs: many ties
   for (int i = 0; i < operators; ++i) {
     LayoutProblem::Operator op{Draw(rng, 0, most), Draw(rng, 0, most)};
@@ -71,6 +72,88 @@ TEST(LayoutChoice, CostsWhatTheBestOfAllChoicesCosts) {
     ASSERT_EQ(CostOf(problem, chosen), best) << "seed " << seed;
     ASSERT_EQ(CountLast(chosen), most_last) << "seed " << seed;
   }
+}
+
+// What the operators cost, and the transposes.
+struct Parts {
+  int64_t operators = 0, moves = 0;
+};
+
+Parts PartsOf(LayoutProblem problem, const std::vector<Layout>& layouts) {
+  const int64_t all = CostOf(problem, layouts);
+  for (LayoutProblem::Value& value : problem.values) value.move_ns = 0;
+  const int64_t operators = CostOf(problem, layouts);
+  return {operators, all - operators};
+}
+
+// The least cost of all choices among some layouts; `parts` of a best one.
+int64_t LeastAmong(const LayoutProblem& problem, const std::vector<Layout>& among, Parts* parts) {
+  const size_t count = problem.operators.size();
+  std::vector<size_t> digits(count, 0);
+  int64_t best = INT64_MAX;
+  for (bool more = true; more;) {
+    std::vector<Layout> layouts;
+    for (size_t digit : digits) layouts.push_back(among[digit]);
+    const int64_t cost = CostOf(problem, layouts);
+    if (cost < best) {
+      best = cost;
+      if (parts != nullptr) *parts = PartsOf(problem, layouts);
+    }
+    more = false;
+    for (size_t& digit : digits) {
+      digit = (digit + 1) % among.size();
+      if (digit != 0) {
+        more = true;
+        break;
+      }
+    }
+  }
+  return best;
+}
+
+TEST(LayoutChoice, OfThreeLayoutsIsNeverWorseThanTheBestOfTwoAndKeepsItsBound) {
+  constexpr Layout kFirst = Layout::kChannelsFirst, kLast = Layout::kChannelsLast,
+                   kBlocked = Layout::kChannelsBlocked;
+  constexpr int kSeeds = 1500;
+  int optimal = 0, blocked = 0;
+  double worst = 1;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Rng rng(seed);
+    LayoutProblem problem = RandomProblem(rng, 6);
+    for (LayoutProblem::Operator& op : problem.operators) {
+      const int64_t most = std::max<int64_t>(problem.values[0].move_ns, 2);
+      if (Draw(rng, 0, 4) != 0) op.blocked_ns = Draw(rng, 0, most);
+    }
+    for (LayoutProblem::Value& value : problem.values) value.blocks = Draw(rng, 0, 4) != 0;
+    const std::vector<Layout> chosen = ChooseLayouts(problem);
+    const int64_t cost = CostOf(problem, chosen);
+    Parts best;
+    const int64_t least = LeastAmong(problem, {kFirst, kLast, kBlocked}, &best);
+    ASSERT_GE(cost, least) << "seed " << seed;
+    ASSERT_LE(cost, best.operators + 2 * best.moves) << "seed " << seed;
+    for (const auto& two : {std::vector{kFirst, kLast}, std::vector{kFirst, kBlocked},
+                            std::vector{kLast, kBlocked}}) {
+      ASSERT_LE(cost, LeastAmong(problem, two, nullptr)) << "seed " << seed;
+    }
+    optimal += cost == least;
+    blocked += std::count(chosen.begin(), chosen.end(), kBlocked) > 0;
+    if (least > 0) worst = std::max(worst, static_cast<double>(cost) / static_cast<double>(least));
+  }
+  std::printf("best of all choices in %d of %d, at worst %.3f times as dear\n", optimal, kSeeds,
+              worst);
+  EXPECT_GE(optimal, kSeeds * 95 / 100);
+  EXPECT_GE(blocked, kSeeds / 4);
+}
+
+TEST(LayoutChoice, WhatBlocksDoNotDivideIsMovedAsChannelsLast) {
+  LayoutProblem problem;
+  problem.operators = {{90, 0, 90}, {90, 90, 0}};
+  problem.values = {{0, {1}, 40, false}};  // channels last either way
+  EXPECT_EQ(CostOf(problem, ChooseLayouts(problem)), 0);
+  problem.values[0].blocks = true;
+  EXPECT_EQ(CostOf(problem, ChooseLayouts(problem)), 40);
+  EXPECT_EQ(MovesOf(problem.values[0], {Layout::kChannelsLast, Layout::kChannelsBlocked}),
+            std::vector{Layout::kChannelsBlocked});
 }
 
 TEST(LayoutChoice, OneTransposeServesAllReaders) {

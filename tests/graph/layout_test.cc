@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/evaluate.h"
 #include "compiler/graph/fuse.h"
@@ -39,7 +41,7 @@ double ConvolutionFlops(const Graph& graph) {
   const FusedGraph fused = *Fuse(graph);
   double flops = 0;
   for (const Group& group : fused.groups) {
-    if (group.label.find("conv2d") != std::string::npos) flops += group.flops;
+    if (group.label.find("conv") != std::string::npos) flops += group.flops;
   }
   return flops;
 }
@@ -89,14 +91,14 @@ TEST(Layout, RandomGraphsAgreeInAnyChoiceOfLayouts) {
     explicit RandomCosts(uint64_t seed) : rng_(seed) {}
     LayoutCost OperatorCost(const Graph&, const Node&) const override {
       std::uniform_int_distribution<int64_t> ns(0, 2000);
-      return {{ns(rng_), ns(rng_)}};
+      return {{ns(rng_), ns(rng_), ns(rng_)}};
     }
 
    private:
     mutable TestRng rng_;
   };
-  int mixed = 0;
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  int mixed = 0, blocked = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
     TestRng rng(seed);
     const Graph first = RandomGraph(rng, 12);
     LayoutPlan plan;
@@ -104,7 +106,9 @@ TEST(Layout, RandomGraphsAgreeInAnyChoiceOfLayouts) {
     PassOptions options;
     options.layout.costs = &costs;
     options.layout.plan = &plan;
-    if (seed % 3 == 0) options.layout.all = Layout::kChannelsLast;
+    if (seed % 5 == 0) options.layout.all = Layout::kChannelsLast;
+    if (seed % 5 == 1) options.layout.all = Layout::kChannelsBlocked;
+    if (seed % 4 != 0) options.layout.block = seed % 4 == 1 ? 3 : 2;
     const auto assigned = Optimize(first, options);
     ASSERT_TRUE(assigned.ok()) << assigned.status() << "\n" << Print(first);
     ExpectSame(rng, first, *assigned, absl::StrCat("seed ", seed));
@@ -112,13 +116,78 @@ TEST(Layout, RandomGraphsAgreeInAnyChoiceOfLayouts) {
     for (const LayoutPlan::Operator& op : plan.operators) {
       free += op.free;
       last += op.layout == Layout::kChannelsLast;
+      blocked += op.layout == Layout::kChannelsBlocked;
       EXPECT_TRUE(op.free || op.layout == Layout::kChannelsFirst);
     }
     mixed += last > 0 && last < free;
     if (options.layout.all) continue;
     EXPECT_LE(plan.ns, std::min(plan.first_ns, plan.last_ns)) << "seed " << seed;
   }
-  EXPECT_GE(mixed, 50);
+  EXPECT_GE(mixed, 60);
+  EXPECT_GE(blocked, 60);
+}
+
+// Of channels a block divides and others, of any window; the operators before and behind move.
+TEST(Layout, BlockedConvolutionsAndPoolsOfAnyWindowAgree) {
+  int inside = 0, outside = 0, whole = 0, depthwise = 0, pools = 0;
+  for (uint64_t seed = 0; seed < 250; ++seed) {
+    TestRng rng(seed);
+    const auto draw = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(rng);
+    };
+    const int64_t n = draw(1, 3), block = draw(2, 4);
+    const auto channels = [&] { return draw(0, 2) == 0 ? draw(1, 9) : block * draw(1, 3); };
+    const bool per_channel = draw(0, 2) == 0;
+    const int64_t in = channels(), out = per_channel ? in : channels();
+    Shape x{draw(1, 2), in}, weights{out, per_channel ? 1 : in}, strides, dilations, pads(2 * n);
+    for (int64_t i = 0; i < n; ++i) {
+      x.push_back(draw(1, 5));
+      weights.push_back(draw(1, 3));
+      strides.push_back(draw(1, 2));
+      dilations.push_back(draw(1, 2));
+      pads[i] = draw(0, 2);
+      pads[n + i] = draw(0, 2);
+    }
+    const std::string op = absl::StrCat("conv", n, "d");
+    GraphBuilder b;
+    ValueId v = b.Input("x", {ir::DType::kF32, x});
+    if (draw(0, 1) == 0) {
+      const auto pool = b.Add(draw(0, 1) == 0 ? "max_pool" : "avg_pool", {v},
+                              {{"kernel", Shape(n, 2)}, {"pads", Shape(2 * n, 1)}}, "pool");
+      if (pool.ok()) v = *pool;
+    }
+    const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, weights}));
+    const auto y = b.Add(op, {v, w},
+                         {{"strides", strides},
+                          {"dilations", dilations},
+                          {"pads", pads},
+                          {"groups", per_channel ? in : int64_t{1}}},
+                         "conv");
+    if (!y.ok()) continue;  // the kernel does not fit
+    const Graph first = *b.Build({{"y", *b.Add("relu", {*y}, {}, "relu")}});
+    const auto blocked = AssignLayouts(first, {.all = Layout::kChannelsBlocked, .block = block});
+    ASSERT_TRUE(blocked.ok()) << blocked.status() << "\n" << Print(first);
+    ExpectSame(rng, first, *blocked, absl::StrCat("seed ", seed));
+    if (const Node* pool = FindNode(*blocked, "max_pool"))
+      pools += StringAttr(pool->attrs, "layout") == "channels_blocked";
+    depthwise += FindNode(*blocked, "blocked_depthwise_" + op) != nullptr;
+    const Node* node = FindNode(*blocked, "blocked_" + op);
+    const bool in_blocks = in % block == 0 && in > block,
+               out_blocks = out % block == 0 && out > block;
+    EXPECT_EQ(node != nullptr, !per_channel && (in_blocks || out_blocks)) << "seed " << seed;
+    (in_blocks && out_blocks ? whole : in_blocks ? inside : outside) += node != nullptr;
+    EXPECT_EQ(ConvolutionFlops(first), ConvolutionFlops(*blocked)) << "seed " << seed;
+  }
+  EXPECT_GE(std::min({inside, outside, whole, depthwise, pools}), 10);
+}
+
+TEST(Layout, ABlockHasAtLeastTwoChannels) {
+  TestRng rng(1);
+  const Graph first = *OneConvolution(rng, "conv2d", {1, 4, 3, 3}, {4, 4, 1, 1}, {});
+  for (const int64_t block : {-1, 1}) {
+    EXPECT_EQ(AssignLayouts(first, {.block = block}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
@@ -131,19 +200,47 @@ TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
   const ValueId flat =
       *b.Add("reshape", {*b.Add("relu", {y}, {}, "relu")}, {{"shape", Shape{2, 36}}}, "flat");
   const Graph first = *b.Build({{"y", *b.Add("matmul", {flat, m}, {}, "product")}});
-  for (const bool last : {false, true}) {
-    const MeasuredLayoutCosts costs({{"conv", {last ? 100000 : 10, last ? 10 : 100000}}});
+  for (const Layout wanted : kLayouts) {
+    LayoutProblem::Operator ns{100000, 100000, 100000};
+    (wanted == Layout::kChannelsFirst  ? ns.first_ns
+     : wanted == Layout::kChannelsLast ? ns.last_ns
+                                       : ns.blocked_ns) = 10;
+    const MeasuredLayoutCosts costs({{"conv", ns}});
     PassOptions options;
     options.layout.costs = &costs;
+    options.layout.block = 2;
     const auto assigned = Optimize(first, options);
     ASSERT_TRUE(assigned.ok()) << assigned.status();
     ExpectSame(rng, first, *assigned, "flattened");
-    EXPECT_EQ(StringAttr(FindNode(*assigned, "conv2d")->attrs, "layout", "channels_first"),
-              last ? "channels_last" : "channels_first");
+    const Node* plain = FindNode(*assigned, "conv2d");
+    EXPECT_EQ(FindNode(*assigned, "blocked_conv2d") != nullptr, wanted == Layout::kChannelsBlocked);
+    if (wanted != Layout::kChannelsBlocked) {
+      ASSERT_NE(plain, nullptr);
+      EXPECT_EQ(StringAttr(plain->attrs, "layout", "channels_first"),
+                wanted == Layout::kChannelsLast ? "channels_last" : "channels_first");
+    }
     int transposes = 0;
     for (const Node& node : assigned->nodes) transposes += node.op == "transpose";
-    EXPECT_EQ(transposes, last ? 1 : 0) << Print(*assigned);  // of the input
+    EXPECT_EQ(transposes, wanted == Layout::kChannelsFirst ? 0 : 1) << Print(*assigned);  // of x
   }
+}
+
+TEST(Layout, WhatTwoLayoutsWereMeasuredInIsEstimatedForTheThirdInProportion) {
+  TestRng rng(4);
+  const Graph graph = *OneConvolution(rng, "conv2d", {1, 8, 5, 4}, {6, 8, 3, 3}, {});
+  const Node& conv = graph.nodes[0];
+  const LayoutProblem::Operator estimate = LayoutCosts().OperatorCost(graph, conv).ns;
+  constexpr int64_t kNever = LayoutProblem::kNever;
+  const MeasuredLayoutCosts two(
+      {{"conv", {kNever, 3 * estimate.last_ns, 3 * estimate.blocked_ns}}});
+  const LayoutCost cost = two.OperatorCost(graph, conv);
+  EXPECT_TRUE(cost.measured);
+  EXPECT_EQ(cost.ns.last_ns, 3 * estimate.last_ns);
+  EXPECT_NEAR(static_cast<double>(cost.ns.first_ns), 3.0 * static_cast<double>(estimate.first_ns),
+              1);
+  const MeasuredLayoutCosts one({{"conv", {kNever, 3 * estimate.last_ns, kNever}}});
+  EXPECT_FALSE(one.OperatorCost(graph, conv).measured);
+  EXPECT_EQ(one.OperatorCost(graph, conv).ns.last_ns, estimate.last_ns);
 }
 
 TEST(Layout, AReshapeIsNoTranspose) {
@@ -151,10 +248,10 @@ TEST(Layout, AReshapeIsNoTranspose) {
   const Graph one_channel = *OneConvolution(rng, "conv2d", {1, 1, 5, 4}, {6, 1, 3, 2}, {}),
               one_pixel = *OneConvolution(rng, "conv2d", {1, 8, 1, 1}, {6, 8, 1, 1}, {});
   const LayoutCosts costs;
-  const LayoutPlan plan = PlanLayouts(one_channel, costs, Layout::kChannelsLast);
+  const LayoutPlan plan = PlanLayouts(one_channel, costs, 0, Layout::kChannelsLast);
   ASSERT_EQ(plan.moves.size(), 1u);
   EXPECT_EQ(plan.moves[0].type.shape, (Shape{1, 6, 3, 3}));  // the result
-  EXPECT_EQ(PlanLayouts(one_pixel, costs, Layout::kChannelsLast).moves.size(), 0u);
+  EXPECT_EQ(PlanLayouts(one_pixel, costs, 0, Layout::kChannelsLast).moves.size(), 0u);
 }
 
 TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {

@@ -132,9 +132,9 @@ TEST(Passes, ZooModelsKeepOneTransposeAndNoBatchNorm) {
 TEST(Passes, TransposesOfTheModelCancelThoseOfLayout) {
   TestRng rng(3);
   GraphBuilder b;
-  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 6, 6, 4}});
+  const ValueId x = b.Input("x", {ir::DType::kF32, {1, 30, 30, 4}});
   const ValueId first = *b.Add("transpose", {x}, {{"perm", Shape{0, 3, 1, 2}}}, "in");
-  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {8, 4, 3, 3}}));
+  const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {16, 4, 3, 3}}));
   const ValueId y = *b.Add("relu", {*b.Add("conv2d", {first, w}, {}, "conv")}, {}, "relu");
   const ValueId last = *b.Add("transpose", {y}, {{"perm", Shape{0, 2, 3, 1}}}, "out");
   const Graph graph = *b.Build({{"y", last}});

@@ -215,6 +215,33 @@ TEST(Default, ResultsWaitWhereNothingElseFits) {
   }
 }
 
+// Of channels in blocks of a vector, those of several blocks are innermost in a tile: were rows
+// inside them, the scalars of all rows would wait in registers for the next block. So are the loops
+// over blocks where the weights are what is read again.
+TEST(Default, OfAProductOfBlockedChannels) {
+  for (const int64_t size : {28, 224}) {
+    tensor::Builder b("blocked");
+    const tensor::Tensor x = b.Input("x", ir::DType::kF32, {8, size, size, 16}),
+                         w = b.Input("w", ir::DType::kF32, {16, 8, 16, 16}, /*constant=*/true);
+    const tensor::Tensor y =
+        b.Reduce("y", {16, size, size, 16}, {8, 16}, ir::ReduceOp::kSum,
+                 [&](tensor::Iters s, tensor::Iters r) {
+                   return x(r[0], s[1], s[2], r[1]) * w(s[0], r[0], r[1], s[3]);
+                 });
+    const ir::Program naive = tensor::LowerToLoops(b.Build({y}).value()).value();
+    ir::TargetInfo target = Wide();
+    target.target.threads = 1;
+    target.l1_bytes = 48 << 10;
+    target.l2_bytes = 2 << 20;
+    const auto trace = DefaultTrace(naive, target);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    const std::string text = ToText(*trace);
+    EXPECT_THAT(text, HasSubstr(" y.i1.2 y.i2.2 y.i0.2 y.i3.2 y.i3.3\n"));
+    EXPECT_THAT(text, HasSubstr(size == 28 ? "reorder y.i0.0 y.i3.0 y.i1.0 y.i2.0 "
+                                           : "reorder y.i1.0 y.i2.0 y.i0.0 y.i3.0 "));
+  }
+}
+
 // Windows of a patch share registers only if patches and window are unrolled around the lanes, and
 // threads share lines of memory unless each has rows of its own.
 TEST(Default, OfADepthwiseConvolution) {
