@@ -18,6 +18,9 @@ namespace heddle::codegen {
 
 namespace {
 
+// Codes from here on stand for signals.
+constexpr int kSignalled = 128;
+
 absl::StatusOr<std::string> MakePrivateDirectory() {
   std::error_code error;
   std::string pattern =
@@ -54,12 +57,20 @@ absl::StatusOr<std::string> LinkSharedObject(std::string_view object) {
     static std::mutex linker;
     static bool damaged = false;
     std::lock_guard lock(linker);
-    if (damaged) return absl::InternalError("lld: an earlier failure left its state damaged");
-    // Where lld gives up it ends the process, without a word, unless someone recovers.
+    if (damaged) {
+      return absl::UnavailableError(
+          "lld: an earlier failure left its state damaged; start the process again");
+    }
+    // Where lld gives up it ends the process, without a word, unless someone recovers; that works
+    // on the thread that called it, hence its one thread.
     llvm::CrashRecoveryContext::Enable();
     const absl::Cleanup disable = [] { llvm::CrashRecoveryContext::Disable(); };
     const lld::Result result = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
     damaged = !result.canRunAgain;
+    if (result.retCode >= kSignalled) {
+      return absl::UnavailableError(
+          absl::StrCat("lld: ended by signal ", result.retCode - kSignalled));
+    }
     if (result.retCode != 0 || damaged)
       return absl::InternalError(absl::StrCat("lld: ", stream.str().c_str()));
   }

@@ -43,9 +43,16 @@ std::optional<Copy> AsCopy(const For& outermost) {
   }
   if (value->dtype == DType::kBool) return std::nullopt;
   if (IsConstant(value) && copy.condition == nullptr) return copy;
-  if (value->kind != ExprKind::kLoad || value->buffer == copy.store->buffer) return std::nullopt;
+  if (value->kind != ExprKind::kLoad) return std::nullopt;
   copy.load = value.get();
-  return copy;
+  // What is stored must not be read: by the value, its condition or an index.
+  bool reads = false;
+  VisitStmtExprs(MakeStmt(*copy.store), [&](const Expr& e) {
+    VisitExpr(e, [&](const Expr& x) {
+      reads |= x->kind == ExprKind::kLoad && x->buffer == copy.store->buffer;
+    });
+  });
+  return reads ? std::nullopt : std::optional(copy);
 }
 
 class Widener {
@@ -99,7 +106,8 @@ class Widener {
     for (const For* loop : copy.loops) ranges_[loop->var.get()] = {0, loop->extent - 1};
     size_t first = copy.loops.size();
     int64_t elements = 1;
-    while (first > 0 && AllMove(copy, copy.loops[first - 1]->var.get(), elements))
+    while (first > 0 && (copy.loops[first - 1]->extent == 1 ||
+                         AllMove(copy, copy.loops[first - 1]->var.get(), elements)))
       elements *= copy.loops[--first]->extent;
     if (elements < kMinWidenedElements) return s;
     const std::vector<const For*> flat(copy.loops.begin() + static_cast<int64_t>(first),
@@ -139,8 +147,10 @@ class Widener {
       below *= loop.extent;
     }
     Stmt body = Substitute(MakeStmt(*copy.store), at);
-    const Copy moved = *AsCopy(For{lane, lanes, LoopKind::kSerial, body});
-    if (!AllMove(moved, lane.get(), 1) || (count > 1 && !AllMove(moved, vector.get(), lanes)))
+    const For one{lane, lanes, LoopKind::kSerial, body};
+    const Copy moved = *AsCopy(one);  // substitution leaves a copy one
+    if ((lanes > 1 && !AllMove(moved, lane.get(), 1)) ||
+        (count > 1 && !AllMove(moved, vector.get(), lanes)))
       return nullptr;
     body = MakeStmt(For{lane, lanes, LoopKind::kVectorized, std::move(body)});
     return MakeStmt(For{vector, count, LoopKind::kSerial, std::move(body)});

@@ -8,13 +8,12 @@ namespace heddle::pass {
 // Fewer elements are copied one by one.
 inline constexpr int64_t kMinWidenedElements = 4;
 
-// Before: no blocks. After: the same, but where a nest of serial loops does nothing but store a
-// constant or what it loads, or either by a condition, and its innermost loops, on which that does
-// not depend, together walk both buffers element by element
-// without a gap, these loops are one over vectors of a cache line, and one shorter vector for what
-// is left. So the rows of an image with three channels are padded about as fast as those of one
-// with sixteen: a schedule can make vectors of whole dimensions only. It is after the loops were
-// cut where guards change that such a nest is without them.
+// Before: no blocks. After: the same, but for nests of serial loops around one store of a constant,
+// of an element, or of an element where a condition holds and a constant elsewhere. Where the
+// innermost loops of such a nest together walk both buffers element by element, and the condition
+// does not depend on them, they become one loop over vectors of a cache line, and one shorter
+// vector for what is left. So the rows of an image with three channels are padded about as fast as
+// those of one with sixteen, which a schedule makes vectors of.
 ir::Program WidenCopies(const ir::Program& program);
 
 }  // namespace heddle::pass

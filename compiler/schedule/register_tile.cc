@@ -24,6 +24,10 @@ constexpr double kIssueCycles = 0.16;
 // panel do not.
 constexpr double kScalarByteCycles = 0.03;
 constexpr double kStreamedByteCycles = 0.005;
+// What a step costs for each page its scalars lie in: the hardware fetches ahead within few.
+constexpr double kPageCycles = 0.08;
+// A line that is written without its neighbour, which the hardware fetches with it.
+constexpr double kLoneLineCycles = 5;
 constexpr double kLoopInstructions = 3;  // that count and branch
 // A register too many is put away and taken back in each step.
 constexpr int64_t kMostSpilled = 1;
@@ -198,7 +202,7 @@ double TileModel::ScalarsTouched(const RegisterTile& tile) const {
   return steps * places;
 }
 
-int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
+std::vector<int64_t> TileModel::AddressesOf(const LoadShape& load, const RegisterTile& tile) const {
   std::vector<int64_t> addresses{0};
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
     if (!load.depends[k] || static_cast<int>(k) == v_ || load.strides[k] == kIrregular) continue;
@@ -209,23 +213,37 @@ int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile
     }
     addresses = std::move(moved);
   }
+  return addresses;
+}
+
+int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
   std::set<int64_t> lines;
-  for (int64_t address : addresses) lines.insert(address / ir::kLineBytes);
+  for (int64_t address : AddressesOf(load, tile)) lines.insert(address / ir::kLineBytes);
   std::map<int64_t, int64_t> sets;
   int64_t most = 0;
   for (int64_t line : lines) most = std::max(most, ++sets[line % (kSetPeriod / ir::kLineBytes)]);
   return most;
 }
 
+int64_t TileModel::Pages(const LoadShape& load, const RegisterTile& tile) const {
+  std::set<int64_t> pages;
+  for (int64_t address : AddressesOf(load, tile)) pages.insert(address / kSetPeriod);
+  return static_cast<int64_t>(pages.size());
+}
+
 double TileModel::Instructions(const RegisterTile& tile) const {
   const int64_t accumulators = Accumulators(tile);
   int64_t instructions = accumulators;
+  bool taken = false;  // an instruction has one operand in memory
   for (const LoadShape& load : loads_) {
     const int64_t count = CountOf(load, tile);
     // An operand that is used once comes with its multiply-add: a scalar does so to 64 bytes only,
     // and narrower vectors are not worth losing their reuse.
-    const bool comes = count >= accumulators && target_.vector_bytes >= 64;
-    if (!comes) instructions += count;
+    if (count >= accumulators && target_.vector_bytes >= 64 && !taken) {
+      taken = true;
+    } else {
+      instructions += count;
+    }
   }
   instructions += kSpillInstructions * Spilled(tile);
   const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
@@ -237,6 +255,7 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   const auto l1 = static_cast<double>(target_.l1_bytes);
   double accumulators = static_cast<double>(Accumulators(tile));
   double loads = 0, streamed = 0, scalars = 0, operand = 0, again = 0;
+  int64_t pages = 0;
   bool fetched_ahead = true;
   for (const LoadShape& load : loads_) {
     const auto count = static_cast<double>(CountOf(load, tile));
@@ -247,6 +266,7 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
     loads += count;
     if (!load.vector) {
       scalars += count * 4;
+      pages += Pages(load, tile);
       if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod)
         again += count * static_cast<double>(ir::kLineBytes) / kStepsPerVisit;
     }
@@ -264,6 +284,9 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   const double panel = static_cast<double>(reduce_steps_) * streamed;
   double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
   cycles += kIssueCycles * Instructions(tile);
+  cycles += kPageCycles * static_cast<double>(pages);
+  if (tile.sizes[v_] == 1 && spatial_[v_].extent > tile.lanes)
+    cycles += kLoneLineCycles * accumulators / static_cast<double>(reduce_steps_);
   const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
   double scalars_of_l2 = 4 * ElementsOf(false) > l1 ? scalars : 0;
   // What a tile reads of the image comes once if that is little beside the first-level cache, which

@@ -44,6 +44,8 @@ class TileModel {
   // The axis that tells panels of a constant vector operand apart, whose vectors are rows of their
   // own: blocks of channels. -1 if there is none.
   int panel_axis() const { return panel_axis_; }
+  // Neighbours along the axis read some of the same places.
+  bool Overlaps(size_t axis) const { return windows_[axis].size > windows_[axis].step; }
   // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
   double vector_elements() const { return ElementsOf(true); }
   double scalar_elements() const { return ElementsOf(false); }
@@ -86,6 +88,10 @@ class TileModel {
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;
   bool TellsPanels(size_t axis) const;
+  // Bytes from the first one, of the scalars of one step.
+  std::vector<int64_t> AddressesOf(const LoadShape& load, const RegisterTile& tile) const;
+  // Pages that these lie in.
+  int64_t Pages(const LoadShape& load, const RegisterTile& tile) const;
   // Lines of the scalars of one step that fall into one set of the first-level cache.
   int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 

@@ -15,6 +15,7 @@ constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first
 constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
 constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
+constexpr int64_t kMaxMiddle = 64;          // or all
 constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
 constexpr int64_t kStripsPerThread = 4;     // of padded rows: enough to even out
 constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
@@ -32,7 +33,7 @@ Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
 
 std::vector<int64_t> MiddleSizes(int64_t extent) {
   std::vector<int64_t> sizes{1};
-  for (int64_t size = 2; size <= std::min<int64_t>(extent, 64); size *= 2) sizes.push_back(size);
+  for (int64_t size = 2; size <= std::min(extent, kMaxMiddle); size *= 2) sizes.push_back(size);
   if (std::find(sizes.begin(), sizes.end(), extent) == sizes.end()) sizes.push_back(extent);
   return sizes;
 }
@@ -182,7 +183,7 @@ int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) cons
   }
   const double bytes = 4 * model_.scalar_elements() / rows * static_cast<double>(tile.sizes[axis]);
   int64_t tiles = 1;
-  while (2 * tiles * kStripsPerThread * target_.target.threads <= all &&
+  while (2 * tiles <= kMaxMiddle && 2 * tiles * kStripsPerThread * target_.target.threads <= all &&
          2 * static_cast<double>(tiles) * bytes <= static_cast<double>(target_.l2_bytes) / 16)
     tiles *= 2;
   return tiles;
@@ -195,7 +196,8 @@ int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
   if (static_cast<int>(axis) == v_) return 1;
   if (PrefersReductionBlocks(tile)) return groups;
   const bool row = static_cast<int>(axis) == model_.row_axis();
-  if (model_.StripsOfPadding() && IsAboveRows(axis)) return TilesOfAStrip(axis, tile);
+  if (model_.StripsOfPadding() && IsAboveRows(axis) && model_.Overlaps(axis))
+    return TilesOfAStrip(axis, tile);
   if (!row) return 1;
   if (model_.StripsOfPadding()) return groups;
   if (BlocksOfRows() == 1) return 1;

@@ -107,14 +107,12 @@ TEST(Link, WhatIsNoObjectIsAnErrorAndNotTheEnd) {
   bad[EI_DATA] = 7;  // no byte order
   bad[EI_NIDENT] = ET_REL;
   const auto link_twice = [&] {
-    for (int i = 0; i < 2; ++i) {
-      const absl::StatusOr<std::string> linked = LinkSharedObject(bad);
-      std::fprintf(stderr, "%s\n", linked.status().ToString().c_str());
-      if (linked.status().code() != absl::StatusCode::kInternal) std::exit(1);
-    }
+    for (int i = 0; i < 2; ++i)
+      std::fprintf(stderr, "%s;", LinkSharedObject(bad).status().ToString().c_str());
     std::exit(7);
   };
-  EXPECT_EXIT(link_twice(), ::testing::ExitedWithCode(7), "lld: .*kernel.o: ");
+  EXPECT_EXIT(link_twice(), ::testing::ExitedWithCode(7),
+              "INTERNAL: lld: .*kernel.o: .*UNAVAILABLE: lld: .*damaged");
 }
 
 TEST(CrossCompile, MakesCodeForAnotherArchitecture) {

@@ -153,7 +153,7 @@ TEST(PartitionLoops, TheInteriorIsCutBeforeItsBorders) {
   EXPECT_EQ(interiors, 1) << ir::Print(*lowered);
 }
 
-// Store of vectors and of single elements, with the loops around them counted as iterations.
+// Stores of vectors and of single elements, with the loops around them counted as iterations.
 std::map<int64_t, int64_t> StoresByLanes(const ir::Stmt& s, int64_t times = 1, int64_t lanes = 1) {
   std::map<int64_t, int64_t> stores;
   const auto add = [&](const std::map<int64_t, int64_t>& more) {
@@ -175,53 +175,72 @@ std::map<int64_t, int64_t> StoresByLanes(const ir::Stmt& s, int64_t times = 1, i
   return stores;
 }
 
-// An image of `channels` padded by two rows and columns on each side; what it reads there.
-std::string Padded(int64_t channels, const std::string& read, const std::string& kind = "") {
-  const std::string c = std::to_string(channels);
-  return "program p(A: f32[20, 40, " + c + "]) -> (O: f32[24, 44, " + c + "]) { for i in 24 " +
-         kind + " { for j in 44 { for k in " + c +
-         " { block b(u < 24 spatial = i, v < 44 spatial = j, w < " + c +
-         " spatial = k) { O[u, v, w] = select(((2 <= u) && ((u < 22) && ((2 <= v) && (v < "
-         "42)))), " +
-         read + ", 0.0) } } } } }";
-}
+// An image padded by two rows and columns on each side; what it reads there.
+struct Padded {
+  std::string type = "f32";
+  std::string zero = "0.0";
+  int64_t columns = 40;
+  int64_t channels = 3;
+  std::string rows{};  // the kind of their loop
+  std::string read = "A[(u - 2), (v - 2), w]";
 
-// Rows of pixels of any width are copied in vectors, with what is left in a shorter one, and give
-// what the definition gives: also where a condition on the row stays, since threads share the rows.
-TEST(WidenCopies, RowsOfNarrowPixels) {
-  for (const int64_t channels : {1, 2, 3, 5, 7, 12, 16, 19}) {
-    for (const std::string kind : {"", "parallel"}) {
-      const ir::Program program = Parsed(Padded(channels, "A[(u - 2), (v - 2), w]", kind));
-      const auto lowered = Lower(program);
-      ASSERT_TRUE(lowered.ok()) << lowered.status();
-      int64_t elements = 0, whole = 0, single = 0;
-      for (const auto& [lanes, count] : StoresByLanes(lowered->body)) {
-        elements += lanes * count;
-        if (lanes == 16) whole += count;
-        if (lanes < kMinWidenedElements) single += count * lanes;
-      }
-      EXPECT_EQ(elements, 24 * 44 * channels) << ir::Print(*lowered);
-      EXPECT_GE(whole, 20 * (40 * channels / 16)) << channels << ir::Print(*lowered);
-      EXPECT_LE(single, 24 * 4) << channels << ir::Print(*lowered);
-      std::vector<testing::HostTensor> inputs = testing::MakeInputs(program, 7),
-                                       expected = testing::MakeOutputs(program),
-                                       actual = testing::MakeOutputs(program);
-      ASSERT_TRUE(testing::RunInterpreter(program, inputs, expected).ok());
-      ASSERT_TRUE(testing::RunInterpreter(*lowered, inputs, actual).ok());
-      const absl::Status status = testing::Compare(program, expected, actual);
-      EXPECT_TRUE(status.ok()) << status << ir::Print(*lowered);
-    }
+  ir::Program Make() const {
+    const std::string c = std::to_string(channels), n = std::to_string(columns),
+                      all = std::to_string(columns + 4), end = std::to_string(columns + 2);
+    return Parsed("program p(A: " + type + "[20, " + n + ", " + c + "]) -> (O: " + type + "[24, " +
+                  all + ", " + c + "]) { for i in 24 " + rows + " { for j in " + all +
+                  " { for k in " + c + " { block b(u < 24 spatial = i, v < " + all +
+                  " spatial = j, w < " + c + " spatial = k) { O[u, v, w] = select(((2 <= u) && " +
+                  "((u < 22) && ((2 <= v) && (v < " + end + ")))), " + read + ", " + zero +
+                  ") } } } } }");
   }
+};
+
+// Rows of pixels of any width and type are copied in vectors, with what is left in a shorter one or
+// alone, and give what the definition gives: also where a condition on the row stays, since threads
+// share the rows.
+TEST(WidenCopies, RowsOfNarrowPixels) {
+  const auto check = [](const Padded& image, int64_t lanes) {
+    const ir::Program program = image.Make();
+    const auto lowered = Lower(program);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    SCOPED_TRACE(ir::Print(*lowered));
+    int64_t elements = 0, whole = 0, narrow = 0;
+    for (const auto& [width, count] : StoresByLanes(lowered->body)) {
+      elements += width * count;
+      if (width == lanes) whole += count;
+      if (width < kMinWidenedElements) narrow += count * width;
+    }
+    EXPECT_EQ(elements, 24 * (image.columns + 4) * image.channels);
+    EXPECT_GE(whole, 20 * (image.columns * image.channels / lanes));
+    EXPECT_LE(narrow, 24 * (4 + kMinWidenedElements));
+    for (const std::string target : {"llvm -mcpu=native -threads=4", "llvm -mcpu=x86-64-v3"}) {
+      const absl::Status status = testing::CheckConformance(program, {.target = target});
+      EXPECT_TRUE(status.ok()) << target << ": " << status;
+    }
+  };
+  for (const int64_t channels : {1, 2, 3, 5, 7, 12, 16, 19}) {
+    for (const std::string rows : {"", "parallel"}) check({.channels = channels, .rows = rows}, 16);
+  }
+  for (const int64_t columns : {11, 17, 33}) check({.columns = columns}, 16);
+  check({.columns = 33, .channels = 1}, 16);
+  check({.type = "f64", .zero = "0.0f64", .columns = 35}, 8);
+  check({.type = "i8", .zero = "0i8", .columns = 43}, 64);
 }
 
 // Neither what does not lie side by side nor what is more than a copy.
 TEST(WidenCopies, NothingElse) {
   for (const char* read : {"A[(u - 2), (v - 2), (2 - w)]", "A[(u - 2), (41 - v), w]",
                            "(A[(u - 2), (v - 2), w] + 1.0)"}) {
-    const auto lowered = Lower(Parsed(Padded(3, read)));
+    const auto lowered = Lower(Padded{.read = read}.Make());
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     EXPECT_EQ(StoresByLanes(lowered->body)[1], 20 * 40 * 3) << ir::Print(*lowered);
   }
+  const auto itself = Lower(Parsed(
+      "program p(A: f32[32]) -> (O: f32[32]) { O[0] = A[0] for j in 31 { O[(j + 1)] = select((O[0] "
+      "< 1.0), A[j], 5.0) } }"));
+  ASSERT_TRUE(itself.ok()) << itself.status();
+  EXPECT_EQ(StoresByLanes(itself->body)[1], 32) << ir::Print(*itself);
 }
 
 TEST(Unroll, KeepsALoopThatWouldGrowTooLarge) {

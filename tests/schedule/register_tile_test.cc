@@ -55,6 +55,7 @@ TEST(Tiles, InstructionsOfAStep) {
   EXPECT_EQ(model.Instructions(Tile(1, 1, 4)), 4 + 1 + loop) << "the vectors come with theirs";
   EXPECT_EQ(model.Instructions(Tile(1, 7, 4)), 28 + 7 + 4 + loop + 4)
       << "of 33 registers, one waits";
+  EXPECT_EQ(model.Instructions(Tile(1, 1, 1)), 1 + 1 + loop) << "only one of two can";
   ir::TargetInfo narrow = Cpu();
   narrow.vector_bytes = 32;
   EXPECT_EQ(Convolution("C1").Model(narrow).Instructions({{1, 1, 8, 1}, 8}), 8 + 8 + 1 + loop);
@@ -133,7 +134,7 @@ int64_t StoresTo(const std::string& buffer, const ir::Stmt& s, int64_t times = 1
 // the next one: a strip of a single row of results would make each padded row three and a half
 // times, for a fifth of the whole time. So strips have many rows, but each thread has several.
 TEST(Tiles, PaddedStripsShareLittle) {
-  for (const char* name : {"C1", "224x3-32k3s2", "224x3-64k5s2", "230x4-32k7s1"}) {
+  for (const char* name : {"C1", "224x3-32k3s2", "224x3-64k5s2", "230x4-32k7s1", "480x3-32k3s1"}) {
     for (const int threads : {1, 2, 4}) {
       const ir::TargetInfo target = Cpu(threads);
       const ir::Program naive = MakeWorkload(name).value();
