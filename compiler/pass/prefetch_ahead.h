@@ -8,7 +8,7 @@ namespace heddle::pass {
 // A panel: what one iteration of a loop reads of a const input, if it lies in one piece. Smaller
 // ones come as fast as the hardware's own prefetching finds them; of larger ones two do not fit
 // into a second-level cache.
-inline constexpr int64_t kMinPanelBytes = 16 << 10;
+inline constexpr int64_t kMinPanelBytes = 8 << 10;
 inline constexpr int64_t kMaxPanelBytes = 1 << 20;
 
 // Before: no blocks, no `prefetch`. After: the same, but where iterations of a loop read panels

@@ -282,11 +282,6 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   fetched_ahead &=
       streamed * unrolled / passes <= static_cast<double>(ir::kMaxLinesAtOnce * ir::kLineBytes);
   const double panel = static_cast<double>(reduce_steps_) * streamed;
-  double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles});
-  cycles += kIssueCycles * Instructions(tile);
-  cycles += kPageCycles * static_cast<double>(pages);
-  if (tile.sizes[v_] == 1 && spatial_[v_].extent > tile.lanes)
-    cycles += kLoneLineCycles * accumulators / static_cast<double>(reduce_steps_);
   const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
   double scalars_of_l2 = 4 * ElementsOf(false) > l1 ? scalars : 0;
   // What a tile reads of the image comes once if that is little beside the first-level cache, which
@@ -294,7 +289,12 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   const double touched = 4 * ScalarsTouched(tile),
                once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
   scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
-  cycles = std::max(cycles, (vectors_of_l2 + scalars_of_l2) / kL2BytesPerCycle);
+  double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles,
+                            (vectors_of_l2 + scalars_of_l2) / kL2BytesPerCycle});
+  cycles += kIssueCycles * Instructions(tile);
+  cycles += kPageCycles * static_cast<double>(pages);
+  if (tile.sizes[v_] == 1 && spatial_[v_].extent > tile.lanes)
+    cycles += kLoneLineCycles * accumulators / static_cast<double>(reduce_steps_);
   cycles += kStreamedByteCycles * vectors_of_l2 + kScalarByteCycles * scalars_of_l2;
   cycles += again / kL2BytesPerCycle;
   // An operand larger than the second-level cache comes from beyond it once for all passes: while
