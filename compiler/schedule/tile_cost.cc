@@ -9,13 +9,15 @@ namespace heddle::schedule {
 
 namespace {
 
-// Where nothing else is said, measured on the CPU of register_tile.h; on others these only order
-// tiles that both bounds leave about equal.
+// Where nothing else is said, fitted to times of tiles in turns on the CPU of register_tile.h; the
+// reasons given are what would explain them, no counter has shown them. On other CPUs these only
+// order tiles that the bounds leave about equal.
 // Latency of a multiply-add: one accumulator cannot be updated sooner.
 constexpr double kMinChainCycles = 4;
-// What an instruction costs beside what bounds the tile: a core seldom has its issue slots for
-// itself, as it shares them with another thread. Measured where it does (C1: 28 multiply-adds that
-// read their scalars themselves were 1.16 times faster than 14 pairs, each behind a broadcast).
+// What an instruction costs beside what bounds the tile: nothing on a core that is alone, but a
+// core may share its issue slots with another thread (C1: 28 multiply-adds that read their scalars
+// themselves took as long as 14 pairs, each behind a broadcast, where an FMA loop reached its peak,
+// and were 1.16 times faster where it reached 60 to 80 % of that).
 constexpr double kIssueCycles = 0.16;
 // What a byte costs that is not in the first-level cache, beside what bounds the tile: scalars come
 // from many places at a time, which the hardware's own prefetching does not follow; vectors of one
@@ -24,9 +26,9 @@ constexpr double kScalarByteCycles = 0.03;
 constexpr double kStreamedByteCycles = 0.005;
 // What comes from memory without being asked for ahead comes so much slower.
 constexpr double kUnaskedFactor = 2;
-// What a step costs for each page its scalars lie in: the hardware fetches ahead within few.
+// What a step costs for each page its scalars lie in: fetching ahead goes on within few.
 constexpr double kPageCycles = 0.08;
-// A line that is written without its neighbour, which the hardware fetches with it.
+// A line that is written without its neighbour: lines come in pairs.
 constexpr double kLoneLineCycles = 5;
 constexpr double kLoopInstructions = 3;  // that count and branch
 // A register too many is put away and taken back in each step.
