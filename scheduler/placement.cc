@@ -193,8 +193,17 @@ size_t Dispatcher::ShareOf(int candidates, int lane) const {
   return static_cast<size_t>((candidates + free_slots - 1) / std::max(1, free_slots));
 }
 
+// Where nothing else of the lane waits, slots that come free will build for this task as well: then
+// each takes its part of a round among all slots, so that none, and no slow host least of all,
+// keeps the round waiting, and a round needs no more stages than there are slots.
 std::vector<CandidateId> Dispatcher::TakeUnbuilt(Task& task, AttemptId attempt, int lane) {
-  const size_t share = ShareOf(CountWhere<Unbuilt>(task), lane);
+  const int unbuilt = CountWhere<Unbuilt>(task);
+  size_t share = ShareOf(unbuilt, lane);
+  if (ready_.Count(lane) <= 1) {
+    const int slots = std::max(1, slot_index_.Usable(lane));
+    const int round = task.rounds.empty() ? unbuilt : std::max(unbuilt, task.rounds.back().size);
+    share = static_cast<size_t>((round + slots - 1) / slots);
+  }
   std::vector<CandidateId> taken;
   for (auto& [id, candidate] : task.open) {
     if (taken.size() == share) break;

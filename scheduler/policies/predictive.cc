@@ -18,7 +18,8 @@
 //     device idle: as late as it can without ending later.
 //     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
 //     more than the device; where a device is the bottleneck and is about to run dry: the CPU stage
-//     whose end soonest gives it work (build, then propose, then update).
+//     whose end soonest gives it work (build, then propose, then update); of several such lanes,
+//     the one with the most left to do first, which is where lost time makes all end later.
 //  6. The job with the least work left, which is what makes the mean completion short.
 #include <algorithm>
 #include <cmath>
@@ -60,6 +61,10 @@ constexpr double kMostShared = 0.9, kMostOwed = 60;
 // without a fault are taken to have gone before. Jobs are ranked anew when they are taken to be by
 // so many times longer or shorter.
 constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 1.1;
+// CPU stages whose urgency is alike: first imports and compiles, then those for the lane with the
+// most to do if it is about to run dry, by their Path, then for other such lanes, then the rest.
+constexpr int64_t kOtherLane = 4, kNotHungry = 8, kLevels = 16;
+static_assert(kUpdate < kOtherLane && kOtherLane + kUpdate < kNotHungry && kNotHungry < kLevels);
 // Work that is held back is not looked at again sooner.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
 // Candidates built or being built for every device slot before the lane counts as fed.
@@ -109,17 +114,18 @@ class Predictive : public Policy {
     if (group.urgency == kOverdue) return {-1, 0, 0};
     if (InTheWay(group)) return kHeldBack;
     const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
-    double urgency = static_cast<double>(group.urgency * 8);
+    double urgency = static_cast<double>(group.urgency * kLevels);
     if (group.urgency == kShared) {
       const auto owed = owed_.find(static_cast<int>(group.lane));
-      if (owed != owed_.end() && owed->second < 0) urgency = (kOrdinary + 1) * 8;
+      if (owed != owed_.end() && owed->second < 0) urgency = (kOrdinary + 1) * kLevels;
     }
     if (group.urgency == kOrdinary) {
       const int lane = static_cast<int>(group.lane);
       if (group.path >= kCpuHeavy) {
         urgency += CpuHungry(lane) ? static_cast<double>(group.path) : 0;
-      } else if (Hungry(lane)) {
-        urgency += static_cast<double>(group.path);
+      } else if (group.path != kUser) {
+        const int64_t level = Longest(lane) ? group.path : kOtherLane + group.path;
+        urgency += static_cast<double>(Hungry(lane) ? level : kNotHungry);
       }
     }
     return {std::max(0.0, served), static_cast<double>(group.priority), urgency};
@@ -333,6 +339,11 @@ class Predictive : public Policy {
     return supply < kSupply * view_.slots->Count(lane) &&
            view_.forecast->LaneSeconds(lane) >=
                0.9 * view_.forecast->LaneSeconds(SlotIndex::kCpuLane);
+  }
+
+  // No lane has more left to do.
+  bool Longest(int lane) const {
+    return view_.forecast->LaneSeconds(lane) >= view_.forecast->Horizon();
   }
 
   // The same for the CPU slots, of jobs whose devices are in this lane.
