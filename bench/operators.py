@@ -1,4 +1,5 @@
-"""Single operators against oneDNN and OpenBLAS, warm, weights known ahead of time (not those of attention)."""
+"""Single operators against oneDNN and OpenBLAS, warm, weights known ahead of time (not those of attention). Each side has its
+activations in the layout it likes best, and getting there is not timed."""
 
 import os
 import statistics
@@ -183,7 +184,7 @@ def run(args, result):
         except SideError as error:
             result.add_failure(f"{threads} threads", error)
             continue
-        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule      layout")
+        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule      layout (each side its own, the way there is not timed)")
         try:
             for name in names:
                 try:

@@ -95,6 +95,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path,
              FormatNs(static_cast<double>(plan->ns)), FormatNs(static_cast<double>(plan->first_ns)),
              FormatNs(static_cast<double>(plan->last_ns)), plan->moves.size());
   if (plan->block > 0) fmt::print("a block of channels is {}\n", plan->block);
+  fmt::print("for this machine and one thread: other targets may get other layouts\n");
   return kDone;
 }
 

@@ -295,9 +295,10 @@ int main(int argc, char** argv) {
       command("inspect", "Show what a module file holds, or how a model would be laid out");
   inspect_app->add_option("file", inspected, "Module file; with --explain-layout an ONNX file")
       ->required();
-  CLI::Option* explain = inspect_app->add_flag(
-      "--explain-layout", explain_layout,
-      "Of an ONNX file: the layout of each operator, and what the other one would cost");
+  CLI::Option* explain =
+      inspect_app->add_flag("--explain-layout", explain_layout,
+                            "Of an ONNX file: the layout of each operator, and what the others "
+                            "would cost, for this machine and one thread");
   inspect_app->add_option("--shape", inspected_shapes, "Shape of a dynamic input (repeatable)")
       ->needs(explain);
   inspect_app->callback([&] {

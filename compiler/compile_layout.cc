@@ -45,12 +45,16 @@ absl::StatusOr<int64_t> BlockFor(const ir::Target& target) {
   return std::max<int64_t>(kHalfLine, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
 }
 
+graph::KernelOptions KernelsFor(const ir::Target& target) {
+  return {target.threads, target.winograd};
+}
+
 absl::StatusOr<ModelOptions> internal::ForTarget(ModelOptions options, const ir::Target& target) {
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) {
     HEDDLE_ASSIGN_OR_RETURN(block, BlockFor(target));
   }
-  options.passes.layout.threads = target.threads;
+  options.passes.layout.kernels = KernelsFor(target);
   return options;
 }
 
@@ -58,7 +62,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
     std::string_view onnx, const ModelOptions& options, const ir::Target& target,
     const std::map<std::string, BestRecord>& best) {
   std::map<std::string, graph::LayoutProblem::Operator> ns_by_node;
-  if (best.empty()) return graph::MeasuredLayoutCosts(ns_by_node);
+  if (best.empty()) return graph::MeasuredLayoutCosts(ns_by_node, KernelsFor(target));
   constexpr int64_t kNever = graph::LayoutProblem::kNever;
   std::map<std::string, Timed> last;
   for (const graph::Layout layout : graph::kLayouts) {
@@ -82,7 +86,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
       }
     }
   }
-  return graph::MeasuredLayoutCosts(std::move(ns_by_node), target.threads);
+  return graph::MeasuredLayoutCosts(std::move(ns_by_node), KernelsFor(target));
 }
 
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,

@@ -72,7 +72,7 @@ class LayoutPass {
 
   // An operand of an elementwise operator or a concat of rank `rank`, aligned with the others here.
   absl::StatusOr<ValueId> Aligned(ValueId v, int64_t rank) {
-    if (InBlocks(v) || (!Blocked() && Rank(v) == rank)) return Here(v);
+    if (Rank(v) == rank && (InBlocks(v) || !Blocked())) return Here(v);
     if (Rank(v) == rank && ShapeOf(v)[1] == plan_.block) {  // a part of a concat
       HEDDLE_ASSIGN_OR_RETURN(const ValueId x, Here(v));
       Shape one_block = out_.Type(x).shape;
@@ -315,7 +315,7 @@ class LayoutPass {
 }  // namespace
 
 absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options) {
-  const LayoutCosts estimates(options.threads);
+  const LayoutCosts estimates(options.kernels);
   const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
   const int64_t block = options.block.value_or(0);
   if (block < 0 || block == 1) {

@@ -14,7 +14,7 @@ struct LayoutOptions {
   // Channels of a block of the third layout, at least 2; 0: there are two. Unset, PrepareModel
   // takes what suits the target, and AssignLayouts 0.
   std::optional<int64_t> block{};
-  int threads = 1;             // of a kernel, for the estimates; PrepareModel takes the target's
+  KernelOptions kernels{};     // for the estimates; PrepareModel takes the target's
   LayoutPlan* plan = nullptr;  // receives what was chosen, when set
 };
 

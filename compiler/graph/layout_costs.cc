@@ -37,7 +37,7 @@ constexpr double kBlockedWithoutWinograd = 2.2;
 // A strip of a depthwise convolution is read and written in one piece, where channels last, pixels
 // are apart by all channels, which often fall into few sets of a cache: 1.1 to 1.5 times as fast
 // where the images fit a second-level cache, the same where they come from beyond it.
-constexpr double kBlockedDepthwise = 1 / 1.2;
+constexpr double kDepthwiseGain = 0.17;
 constexpr double kNearBytes = 2 << 20;
 constexpr double kNearBandwidth = 2 * kBandwidth;
 // Windows along a row of a plane do not fill vectors; times more than channels last.
@@ -59,22 +59,23 @@ int64_t Bytes(const TensorType& type) {
 int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e14))); }
 
 // Of a convolution in one group, of an image of so many channels.
-double TimesOfLast(int64_t inputs, const Shape& kernel, const Attrs& attrs, int threads) {
+double TimesOfLast(int64_t inputs, const Shape& kernel, const Attrs& attrs,
+                   const KernelOptions& kernels, bool single) {
   const auto all = [](const Shape& values, int64_t wanted) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == wanted; });
   };
   if (inputs <= kFewInputs) return 1;
   if (all(kernel, 1)) {
     if (!all(IntsAttr(attrs, "strides"), 1)) return kBlockedStridedPixels;
-    return threads > 1 ? kBlockedThreads : 1;
+    return kernels.threads > 1 ? kBlockedThreads : 1;
   }
-  const bool winograd = kernel.size() == 2 && all(kernel, 3) &&
+  const bool winograd = kernels.winograd && single && kernel.size() == 2 && all(kernel, 3) &&
                         all(IntsAttr(attrs, "strides"), 1) && all(IntsAttr(attrs, "dilations"), 1);
   return winograd ? kBlockedWithoutWinograd : kBlockedWindow;
 }
 
 LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, double memory_ns,
-                                      int threads) {
+                                      const KernelOptions& kernels) {
   const Shape& weights = graph.values[node.inputs[1]].type.shape;
   const TensorType& out = graph.values[node.outputs[0]].type;
   const std::vector<TensorType> in = {graph.values[node.inputs[0]].type,
@@ -86,22 +87,24 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
   Efficiency share = transposed ? kTransposed : kConvolution;
   // Channels last, a vector lies within a group, unless each group is one channel.
   int64_t channels = out.shape[1] / groups;
-  double blocked =
-      TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), node.attrs, threads);
+  bool near = false;  // a depthwise one within the second-level cache
+  const bool single = out.dtype == ir::DType::kF32;  // what was measured
+  double blocked = TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), node.attrs,
+                               kernels, single);
   if (!transposed && groups > 1 && weights[1] == 1) {
     const bool strided = !strides.empty() && strides.back() > 1;
     share = strided ? kStridedDepthwise : kDepthwise;
     channels = out.shape[1];
-    if (memory_ns * kBandwidth <= kNearBytes) {
-      blocked = kBlockedDepthwise;
-      memory_ns *= kBandwidth / kNearBandwidth;
-    }
+    near = single && memory_ns * kBandwidth <= kNearBytes;
   }
-  const auto time = [&](double efficiency, int64_t lanes) {
-    return Ns(std::max(flops / (kPeak * efficiency * LaneUse(lanes)), memory_ns));
+  const auto time = [&](double efficiency, int64_t lanes, double memory) {
+    return Ns(std::max(flops / (kPeak * efficiency * LaneUse(lanes)), memory));
   };
-  const int64_t last = time(share.last, channels);
-  return {time(share.first, out.shape.back()), last, Ns(static_cast<double>(last) * blocked)};
+  const int64_t first = time(share.first, out.shape.back(), memory_ns),
+                last = time(share.last, channels, memory_ns);
+  if (!near) return {first, last, Ns(static_cast<double>(last) * blocked)};
+  const int64_t all = time(share.last, channels, memory_ns * kBandwidth / kNearBandwidth);
+  return {first, last, last - Ns(static_cast<double>(all) * kDepthwiseGain)};
 }
 
 }  // namespace
@@ -112,7 +115,7 @@ LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const
   bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
   const double memory_ns = bytes / kBandwidth;
   if (node.op.compare(0, 4, "conv") == 0 && node.op != "concat") {
-    return {ConvolutionNs(graph, node, memory_ns, threads_)};
+    return {ConvolutionNs(graph, node, memory_ns, kernels_)};
   }
   const bool pool = node.op.size() > 5 && node.op.compare(node.op.size() - 5, 5, "_pool") == 0;
   return {{Ns(pool ? memory_ns * kPoolOfPlanes : memory_ns), Ns(memory_ns), Ns(memory_ns)}};
@@ -134,18 +137,17 @@ LayoutCost MeasuredLayoutCosts::OperatorCost(const Graph& graph, const Node& nod
   const LayoutCost estimate = LayoutCosts::OperatorCost(graph, node);
   const auto found = ns_by_node_.find(node.name);
   if (found == ns_by_node_.end()) return estimate;
-  double measured = 0, estimated = 0;
-  int known = 0;
-  for (Layout layout : kLayouts) {
-    if (found->second.Cost(layout) == LayoutProblem::kNever) continue;
-    measured += static_cast<double>(found->second.Cost(layout));
-    estimated += static_cast<double>(estimate.ns.Cost(layout));
-    ++known;
-  }
+  const auto is_known = [&](Layout layout) {
+    return found->second.Cost(layout) != LayoutProblem::kNever;
+  };
+  const auto known = std::count_if(kLayouts.begin(), kLayouts.end(), is_known);
   if (known < 2) return estimate;
+  const Layout by =
+      is_known(Layout::kChannelsLast) ? Layout::kChannelsLast : Layout::kChannelsFirst;
+  const auto measured = static_cast<double>(found->second.Cost(by)),
+             estimated = static_cast<double>(estimate.ns.Cost(by));
   const auto ns = [&](Layout layout) {
-    const int64_t cost = found->second.Cost(layout);
-    if (cost != LayoutProblem::kNever) return cost;
+    if (is_known(layout)) return found->second.Cost(layout);
     return Ns(static_cast<double>(estimate.ns.Cost(layout)) * measured / std::max(estimated, 1.0));
   };
   return {{ns(Layout::kChannelsFirst), ns(Layout::kChannelsLast), ns(Layout::kChannelsBlocked)},

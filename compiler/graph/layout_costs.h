@@ -18,10 +18,17 @@ struct LayoutCost {
 // One channel or one pixel: the elements are in the same order in both layouts.
 bool LooksTheSame(const TensorType& type);
 
-// Costs on one core, of kernels of so many threads. Deterministic.
+// What is known of kernels before there are any.
+struct KernelOptions {
+  int threads = 1;
+  bool winograd = true;  // whether convolutions may take Winograd's form
+};
+
+// Costs on one core. Deterministic.
 class LayoutCosts {
  public:
-  explicit LayoutCosts(int threads = 1) : threads_(threads) {}
+  LayoutCosts() = default;
+  explicit LayoutCosts(const KernelOptions& kernels) : kernels_(kernels) {}
   virtual ~LayoutCosts() = default;
   // Of a node of the imported (channels-first) graph that works channels last, too; blocked as if
   // it did. All finite.
@@ -31,17 +38,17 @@ class LayoutCosts {
   int64_t MoveNs(const TensorType& type) const;
 
  private:
-  int threads_;
+  KernelOptions kernels_;
 };
 
 // Times by node name, kNever for a layout that was not measured. Where two were, the third is what
-// its estimate says in proportion; all else are estimates: a measured time and an estimated one do
-// not compare.
+// its estimate says in proportion to channels last, or first; all else are estimates: a measured
+// time and an estimated one do not compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,
-                               int threads = 1)
-      : LayoutCosts(threads), ns_by_node_(std::move(ns_by_node)) {}
+                               const KernelOptions& kernels = {})
+      : LayoutCosts(kernels), ns_by_node_(std::move(ns_by_node)) {}
   LayoutCost OperatorCost(const Graph& graph, const Node& node) const override;
 
  private:

@@ -58,7 +58,9 @@ TEST(LayoutTarget, OptionsDecideTheBlock) {
   ModelOptions options;
   options.passes.layout.block = 0;
   const std::string onnx = *graph::MakeZooModel("mobilenet_v1", 0);
-  const auto two = PrepareModel(onnx, options);
+  const ir::Target target = TargetOf("llvm -mcpu=skylake-avx512");
+  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), "blocked_conv2d"), 0);
+  const auto two = PrepareModel(onnx, options, target);
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_EQ(Count(*two, "blocked_conv2d"), 0);
 }
@@ -67,21 +69,23 @@ TEST(LayoutTarget, OptionsDecideTheBlock) {
 // taken.
 TEST(LayoutTarget, RecordsDecideAmongThreeLayouts) {
   const std::string onnx = *graph::MakeZooModel("mobilenet_v1", 0);
+  const ir::Target target = TargetOf("llvm -mcpu=skylake-avx512");
+  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), "blocked_conv2d"), 0);
   std::map<std::string, BestRecord> best;
   for (const graph::Layout layout :
        {graph::Layout::kChannelsLast, graph::Layout::kChannelsBlocked}) {
     ModelOptions options;
     options.passes.layout.all = layout;
-    const auto fused = PrepareModel(onnx, options);
+    const auto fused = PrepareModel(onnx, options, target);
     ASSERT_TRUE(fused.ok()) << fused.status();
     for (const graph::Group& group : fused->groups)
       best[group.key] = {"", layout == graph::Layout::kChannelsLast ? 1000.0 : 1500.0};
   }
-  const auto costs = LayoutCostsFromRecords(onnx, {}, {}, best);
+  const auto costs = LayoutCostsFromRecords(onnx, {}, target, best);
   ASSERT_TRUE(costs.ok()) << costs.status();
   ModelOptions measured;
   measured.passes.layout.costs = &*costs;
-  const auto plan = ExplainLayouts(onnx, measured, {});
+  const auto plan = ExplainLayouts(onnx, measured, target);
   ASSERT_TRUE(plan.ok()) << plan.status();
   int known = 0;
   for (const graph::LayoutPlan::Operator& op : plan->operators) {

@@ -181,6 +181,23 @@ TEST(Layout, BlockedConvolutionsAndPoolsOfAnyWindowAgree) {
   EXPECT_GE(std::min({inside, outside, whole, depthwise, pools}), 10);
 }
 
+// Of lower rank, a second dimension is one of space, whatever its extent.
+TEST(Layout, OperandsOfLowerRankAreAlignedFromTheRight) {
+  for (const Shape& shape :
+       {Shape{4, 4, 4}, {1, 4, 4}, {4, 1, 1}, {4, 4}, {1, 4}, {4, 1}, {4}, {1, 4, 1}, {4, 4, 1}}) {
+    TestRng rng(2);
+    GraphBuilder b;
+    const ValueId x = b.Input("x", {ir::DType::kF32, {2, 4, 4, 4}});
+    const ValueId c = b.Constant("c", RandomTensor(rng, {ir::DType::kF32, shape}));
+    const Graph first = *b.Build({{"y", *b.Add("sub", {c, x}, {}, "sub")}});
+    for (const Layout layout : kLayouts) {
+      const auto moved = AssignLayouts(first, {.all = layout, .block = 2});
+      ASSERT_TRUE(moved.ok()) << moved.status() << " " << ShapeText(shape);
+      ExpectSame(rng, first, *moved, ShapeText(shape));
+    }
+  }
+}
+
 TEST(Layout, ABlockHasAtLeastTwoChannels) {
   TestRng rng(1);
   const Graph first = *OneConvolution(rng, "conv2d", {1, 4, 3, 3}, {4, 4, 1, 1}, {});

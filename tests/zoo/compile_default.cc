@@ -50,7 +50,7 @@ absl::Status Run(const Flags& flags) {
   const std::string onnx{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 
   auto start = std::chrono::steady_clock::now();
-  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, {}));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, {}, target));
   const double import_seconds = SecondsSince(start);
   const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
   size_t longest = 0;
