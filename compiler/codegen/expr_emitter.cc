@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler/codegen/index.h"
 #include "compiler/codegen/math_emitter.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Intrinsics.h"
 

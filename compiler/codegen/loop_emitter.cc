@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/codegen/index.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Module.h"
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "compiler/codegen/expr_emitter.h"
-#include "compiler/codegen/index.h"
 #include "compiler/codegen/workspace.h"
 #include "compiler/ir/fold.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Module.h"
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "compiler/ir/analyzer.h"
 #include "compiler/ir/cache_lines.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/linear.h"
 #include "compiler/ir/visit.h"
 
@@ -82,11 +82,7 @@ class Planner {
   }
 
   void Plan(const Expr& load) {
-    Expr address = Int(0);
-    for (size_t d = 0; d < load->args.size(); ++d) {
-      address = address * Int(load->buffer->shape[d]) + load->args[d];
-    }
-    const Linear linear = Analyzer(&ranges_).SimplifyToLinear(address);
+    const Linear linear = LinearIndex(*load->buffer, load->args, ranges_);
     const std::optional<std::vector<Term>> terms = TermsOf(linear);
     if (!terms) return;
     int64_t panel = 1;  // elements that the terms so far reach

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ir/analyzer.h"
 #include "compiler/ir/cache_lines.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/linear.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
@@ -40,10 +40,7 @@ int64_t CountRequests(const Stmt& s) {
 int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
   int64_t iterations = INT64_MAX;
   VisitStmtExprs(s, [&](const Expr& element) {
-    Expr address = Int(0);
-    for (size_t d = 0; d < element->args.size(); ++d)
-      address = address * Int(element->buffer->shape[d]) + element->args[d];
-    const Linear linear = Analyzer().SimplifyToLinear(address);
+    const Linear linear = LinearIndex(*element->buffer, element->args, {});
     int64_t bytes = kLineBytes;  // if the variable is within a quotient, say
     for (const auto& [term, stride] : linear.terms) {
       if (term->kind == ExprKind::kVar && term->var == var && stride > 0)

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/ir/analyzer.h"
 #include "compiler/ir/cache_lines.h"
+#include "compiler/ir/index.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 
@@ -75,13 +75,6 @@ class Widener {
   }
 
  private:
-  Linear AddressOf(const Buffer& buffer, const std::vector<Expr>& indices) const {
-    Expr address = Int(0);
-    for (size_t d = 0; d < indices.size(); ++d)
-      address = address * Int(buffer.shape[d]) + indices[d];
-    return Analyzer(&ranges_).SimplifyToLinear(address);
-  }
-
   // Whether a step of the variable, and of no other way that it occurs, moves the access that far.
   static bool Moves(const Linear& address, const Var* var, int64_t elements) {
     int64_t stride = 0;
@@ -96,9 +89,9 @@ class Widener {
   }
 
   bool AllMove(const Copy& copy, const Var* var, int64_t elements) const {
-    return Moves(AddressOf(*copy.store->buffer, copy.store->indices), var, elements) &&
+    return Moves(LinearIndex(*copy.store->buffer, copy.store->indices, ranges_), var, elements) &&
            (copy.load == nullptr ||
-            Moves(AddressOf(*copy.load->buffer, copy.load->args), var, elements)) &&
+            Moves(LinearIndex(*copy.load->buffer, copy.load->args, ranges_), var, elements)) &&
            (copy.condition == nullptr || !UsesVar(copy.condition, var));
   }
 

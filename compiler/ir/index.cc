@@ -1,11 +1,9 @@
-#include "compiler/codegen/index.h"
+#include "compiler/ir/index.h"
 
 #include "compiler/ir/analyzer.h"
 #include "compiler/ir/visit.h"
 
-namespace heddle::codegen {
-
-using namespace ir;
+namespace heddle::ir {
 
 Linear LinearIndex(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges) {
   Expr index = Int(0);
@@ -36,4 +34,4 @@ bool DependsOn(const Linear& linear, const Var* var) {
   return false;
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::ir
