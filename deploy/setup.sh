@@ -16,7 +16,7 @@ packages=(
 check=false
 for argument in "$@"; do
   case "$argument" in
-    --bench) packages+=(libdnnl-dev libopenblas-pthread-dev libopenblas-dev python3-venv) ;;
+    --bench) packages+=(libdnnl-dev ocl-icd-opencl-dev libopenblas-pthread-dev libopenblas-dev python3-venv) ;;
     --check) check=true ;;
     *)
       echo "setup.sh: '$argument' is not understood; there are --bench and --check" >&2

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/memory_record_store.h"
+#include "scheduler/sim/decision_text.h"
 
 namespace heddle::sim {
 namespace {
@@ -190,6 +191,7 @@ void World::Feed(int index, const Event& event, Payload payload) {
     const std::string wrong = budgets_.After(*process.dispatcher, decisions, event);
     if (!wrong.empty()) Violation(wrong);
   }
+  result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
   if (options_.planted != Planted::kNone) Mutate(&decisions);
   if (options_.durable) {
     Batch batch = process.book.Absorb(*process.dispatcher, event, payload, decisions, now_, now_);

@@ -93,7 +93,7 @@ struct WorldResult {
   WaitSeconds waiting;
   int64_t steps = 0, trials = 0, lost = 0, restarts = 0, infrastructure_faults = 0, done_jobs = 0;
   int64_t measurements = 0, disturbed = 0, stale_answers = 0;
-  uint64_t fingerprint = 0;          // of all decisions, to show that the same seed repeats
+  uint64_t fingerprint = 0;          // of all decisions (decision_text.h): the same seed repeats
   std::vector<std::string> records;  // sorted; of done jobs, when durable
 };
 

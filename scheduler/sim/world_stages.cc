@@ -1,7 +1,6 @@
 // What workers do with the stages they are given, and how long it takes.
 #include <algorithm>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/sim/world.h"
 
@@ -13,7 +12,6 @@ constexpr double kTimeLimit = 60;  // a hung stage ends so many seconds after it
 }  // namespace
 
 void World::Perform(int index, const Decision& decision) {
-  result_.fingerprint = absl::HashOf(result_.fingerprint, decision.index()) * 31;
   if (const auto* start = std::get_if<StartStage>(&decision)) {
     Begin(index, *start);
   } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
@@ -68,8 +66,6 @@ uint64_t World::KeyOf(const StartStage& start, uint64_t what) const {
 }
 
 void World::Begin(int index, const StartStage& start) {
-  result_.fingerprint = absl::HashOf(result_.fingerprint, start.attempt.value, start.slot.worker,
-                                     start.slot.slot, start.kind);
   Process& process = processes_[static_cast<size_t>(index)];
   process.next_attempt = std::max(process.next_attempt, start.attempt.value + 1);
   Stage stage;
