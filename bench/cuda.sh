@@ -24,7 +24,7 @@ ldd "$binary" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | while read -r librar
 for library in libdl.so.2 librt.so.1 libpthread.so.0; do
   [ -e "$bundle/lib/$library" ] || cp -L "$(dirname "$(ldd "$binary" | awk '/libc\.so/ {print $3}')")/$library" "$bundle/lib/"
 done
-# Where the compiler looks for NVRTC, too (compiler/codegen/nvrtc.h): the first of each CUDA, of which it takes the newest that the
+# Where the compiler looks for NVRTC, too (compiler/codegen/cuda/nvrtc.h): the first of each CUDA, of which it takes the newest that the
 # driver loads code of.
 IFS=: read -ra folders <<<"${LD_LIBRARY_PATH:-}:${CUDA_HOME:+$CUDA_HOME/lib64:}/usr/local/cuda/lib64"
 if [ -n "${VIRTUAL_ENV:-}" ]; then folders+=("$VIRTUAL_ENV"/lib/python3*/site-packages/nvidia/*/lib); fi

@@ -1,4 +1,4 @@
-"""Search methods against each other on replay tables (bench/replay_table.h): candidates that were measured once, so that a
+"""Search methods against each other on replay tables (bench/search/replay_table.h): candidates that were measured once, so that a
 comparison takes seconds and always gives the same result. --collect makes the tables, --ablate judges models and each part of the
 method, --transfer what other operators teach, --live runs methods on the machine itself, --time what the search itself costs.
 

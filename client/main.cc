@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
-#include "client/commands.h"
-#include "client/sweep_command.h"
-#include "proto/strategies.h"
+#include "base/strategies.h"
+#include "client/commands/commands.h"
+#include "client/commands/sweep_command.h"
 
 using heddle::client::GlobalOptions;
 

@@ -10,11 +10,11 @@
 #include <set>
 
 #include "absl/time/clock.h"
-#include "client/json.h"
-#include "client/model_options.h"
-#include "client/terminal.h"
-#include "compiler/compile.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
+#include "client/commands/model_options.h"
+#include "client/views/json.h"
+#include "client/views/terminal.h"
+#include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
 
@@ -161,7 +161,7 @@ absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
                           const std::string& model, const std::string& path) {
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, ReadRecordFile(path, &warnings));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Target target, ir::ParseTarget(spec.target()));
+  HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(spec.target()));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
                           PrepareModel(model, FromProto(spec.options()), target));
   const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/service_client.h"
-#include "compiler/graph/fuse.h"
+#include "compiler/graph/fusion/fuse.h"
 #include "proto/jobs.pb.h"
 
 namespace heddle::client {

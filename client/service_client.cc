@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "client/digest.h"
+#include "base/sha256.h"
 #include "proto/jobs.grpc.pb.h"
 
 namespace heddle::client {

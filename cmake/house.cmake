@@ -1,10 +1,39 @@
 # The three kinds of target. A library is named after its folder: compiler/ir is heddle_ir.
 
+# What nearly every file includes is compiled once: the standard library's containers and Abseil's status. Tests add GoogleTest.
+# A file still includes what it uses: tests/house/headers.sh compiles each header alone, without these.
+function(heddle_precompile name flags)
+  file(WRITE ${CMAKE_BINARY_DIR}/precompiled/${name}.cc "")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE ${flags})
+  target_precompile_headers(${name} PRIVATE <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <string> <string_view>
+    <unordered_map> <utility> <variant> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>
+    <absl/time/time.h> ${ARGN})
+endfunction()
+heddle_precompile(heddle_precompiled -fPIC)
+heddle_precompile(heddle_precompiled_test -fPIE <gtest/gtest.h> <gmock/gmock.h>)
+target_link_libraries(heddle_precompiled_test PRIVATE GTest::gmock GTest::gtest)  # the same macros as the tests
+
+# heddle_library(name [FOLDERS ..] [EXCLUDE ..] [SOURCES ..] LINK .. PRIVATE_LINK ..): without SOURCES, every .cc of this folder and
+# of FOLDERS below it but main.cc and EXCLUDE, so that a new file needs no line here.
 function(heddle_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;FOLDERS;EXCLUDE;LINK;PRIVATE_LINK" ${ARGN})
+  if(NOT arg_SOURCES)
+    set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+    foreach(folder ${arg_FOLDERS})
+      list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+    endforeach()
+    file(GLOB arg_SOURCES CONFIGURE_DEPENDS ${patterns})
+    list(REMOVE_ITEM arg_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/main.cc)
+    foreach(file ${arg_EXCLUDE})
+      list(REMOVE_ITEM arg_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    endforeach()
+  endif()
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
+  target_precompile_headers(${name} REUSE_FROM heddle_precompiled)
 endfunction()
 
 function(heddle_binary name)
@@ -20,6 +49,7 @@ function(heddle_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_precompile_headers(${name} REUSE_FROM heddle_precompiled_test)
   target_compile_definitions(${name} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HEDDLE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)

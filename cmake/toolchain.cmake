@@ -10,7 +10,9 @@ set(CMAKE_C_FLAGS_RELEASE "-O2")
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE)
   # base_dir and hash_dir make hits independent of the build directory and of the place of the clone.
-  set(launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 ${HEDDLE_CCACHE})
+  # The sloppiness is what precompiled headers ask for (ccache's manual).
+  set(launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${HEDDLE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -20,6 +22,8 @@ if(HEDDLE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# Lets ccache see through precompiled headers.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Werror=return-type)
 
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize takes them")

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "compiler/ir/status_macros.h"
-#include "cost_model/experience.h"
-#include "cost_model/features.h"
-#include "cost_model/methods.h"
-#include "cost_model/strategies.h"
+#include "base/status_macros.h"
+#include "cost_model/features/features.h"
+#include "cost_model/search/methods.h"
+#include "cost_model/search/strategies.h"
+#include "cost_model/transfer/transfer_samples.h"
 
 namespace heddle::cost_model {
 namespace {
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view
 }
 
 absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
-                                                   const ir::TargetInfo& target,
+                                                   const machine::TargetInfo& target,
                                                    const SearchOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
   task.others = std::make_shared<const OtherTasks>(JoinExperiences(options.others));

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/machine/target_info.h"
 #include "compiler/schedule/space.h"
 
 namespace heddle::cost_model {
@@ -96,7 +96,7 @@ struct SearchOptions {
 
 // InvalidArgument names the strategies.
 absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
-                                                   const ir::TargetInfo& target,
+                                                   const machine::TargetInfo& target,
                                                    const SearchOptions& options);
 std::vector<std::string> StrategyNames();
 

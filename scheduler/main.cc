@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <string>
 
-#include "scheduler/policy.h"
-#include "scheduler/server.h"
+#include "scheduler/core/policy.h"
+#include "scheduler/service/server.h"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 extern char** environ;
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 namespace {

@@ -14,14 +14,14 @@
 #include <set>
 #include <string>
 
-#include "compiler/codegen/cuda_backend.h"
+#include "base/target.h"
+#include "compiler/codegen/cuda/backend.h"
 #include "compiler/codegen/target_info.h"
-#include "compiler/ir/target.h"
-#include "compiler/runtime/cuda_device.h"
-#include "compiler/runtime/nvml.h"
+#include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/cuda/nvml.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
-#include "worker/stages.h"
+#include "worker/stages/stages.h"
 #include "worker/worker_server.h"
 
 namespace {
@@ -126,12 +126,12 @@ int main(int argc, char** argv) {
     spdlog::error("no slots: give --cpu-slots, --device-slots, --profile, or several of them");
     return 2;
   }
-  const auto target = heddle::codegen::ResolveTarget(heddle::ir::Target{});
+  const auto target = heddle::codegen::ResolveTarget(heddle::Target{});
   if (!target.ok()) {
     spdlog::error("{}", std::string(target.status().message()));
     return 2;
   }
-  options.target = heddle::ir::ToText(*target);
+  options.target = heddle::ToText(*target);
   if (options.device_key.empty()) options.device_key = target->cpu;
   std::string nvrtc, complaint;
   if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc, &complaint); found.ok()) {

@@ -1,6 +1,6 @@
 #include "worker/stage_call.h"
 
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 namespace {

@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 namespace {

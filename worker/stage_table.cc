@@ -1,7 +1,7 @@
 #include "worker/stage_table.h"
 
 #include "absl/strings/str_cat.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 

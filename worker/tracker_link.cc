@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 namespace {

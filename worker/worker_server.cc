@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "proto/grpc_util.h"
-#include "worker/monotonic.h"
 
 namespace heddle::worker {
 namespace {

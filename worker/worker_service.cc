@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 #include "worker/stage_call.h"
 
 namespace heddle::worker {

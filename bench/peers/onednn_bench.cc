@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
-#include "bench/line_server.h"
-#include "bench/operator_table.h"
+#include "bench/common/line_server.h"
+#include "bench/operators/operator_table.h"
 
 namespace heddle::bench {
 namespace {

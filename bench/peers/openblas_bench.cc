@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/line_server.h"
-#include "bench/operator_table.h"
+#include "bench/common/line_server.h"
+#include "bench/operators/operator_table.h"
 #include "compiler/runtime/aligned_buffer.h"
 
 namespace heddle::bench {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compiler/codegen/gpu_arch.h"
-#include "compiler/codegen/llvm_target.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
+#include "compiler/codegen/cuda/gpu_arch.h"
+#include "compiler/codegen/llvm/llvm_target.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -21,8 +21,6 @@
 namespace heddle::codegen {
 
 namespace {
-
-using ir::Target;
 
 std::unique_ptr<llvm::MCSubtargetInfo> Subtarget(const std::string& triple, const std::string& cpu,
                                                  const std::string& attrs) {
@@ -99,8 +97,8 @@ int64_t CacheBytes(int name, int64_t otherwise) {
 }  // namespace
 
 absl::StatusOr<Target> ResolveTarget(const Target& target) {
-  if (target.kind == ir::TargetKind::kCuda) {
-    ir::TargetInfo info;
+  if (target.kind == TargetKind::kCuda) {
+    machine::TargetInfo info;
     info.target = target;
     HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
     return target;
@@ -123,10 +121,10 @@ absl::StatusOr<Target> ResolveTarget(const Target& target) {
   return resolved;
 }
 
-absl::StatusOr<ir::TargetInfo> DescribeTarget(const Target& resolved) {
-  ir::TargetInfo info;
+absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved) {
+  machine::TargetInfo info;
   info.target = resolved;
-  if (resolved.kind == ir::TargetKind::kCuda) {
+  if (resolved.kind == TargetKind::kCuda) {
     HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
     return info;
   }
@@ -143,7 +141,7 @@ absl::StatusOr<ir::TargetInfo> DescribeTarget(const Target& resolved) {
 }
 
 bool RunsHere(const Target& resolved) {
-  if (resolved.kind != ir::TargetKind::kLlvm || !IsHostArchitecture(resolved) ||
+  if (resolved.kind != TargetKind::kLlvm || !IsHostArchitecture(resolved) ||
       !CheckTarget(resolved).ok())
     return false;
   if (llvm::Triple(TripleOf(resolved)).getOS() != llvm::Triple(HostTriple()).getOS()) return false;
@@ -159,7 +157,7 @@ bool RunsHere(const Target& resolved) {
 
 std::vector<std::string> TargetFeatures(const Target& resolved) {
   std::vector<std::string> features;
-  if (resolved.kind != ir::TargetKind::kLlvm || !IsHostArchitecture(resolved)) return features;
+  if (resolved.kind != TargetKind::kLlvm || !IsHostArchitecture(resolved)) return features;
   const auto info = Subtarget(TripleOf(resolved), resolved.cpu, resolved.attrs);
   if (!info) return features;
   for (const auto& [name, present] : HostFeatures()) {

@@ -5,25 +5,26 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/target.h"
+#include "base/target.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::codegen {
 
 // Replaces `native` by this machine's CPU name and the features in which this machine differs from
 // that name, checks that CPU name, features and triple exist (InvalidArgument listing near names),
 // and returns the canonical target.
-absl::StatusOr<ir::Target> ResolveTarget(const ir::Target& target);
+absl::StatusOr<Target> ResolveTarget(const Target& target);
 
 // Vector width, registers and cache sizes for schedules. Caches are those of this machine when the
 // target is this machine's, else defaults.
-absl::StatusOr<ir::TargetInfo> DescribeTarget(const ir::Target& resolved);
+absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved);
 
 // True when code for `target` can run on this machine (same architecture, every feature present).
-bool RunsHere(const ir::Target& resolved);
+bool RunsHere(const Target& resolved);
 
 // LLVM's names of the features code for `target` may use, sorted; of those that machines report
 // about themselves. Empty for a target of another architecture.
-std::vector<std::string> TargetFeatures(const ir::Target& resolved);
+std::vector<std::string> TargetFeatures(const Target& resolved);
 
 // All CPU names for this machine's architecture.
 std::vector<std::string> KnownCpus();

@@ -28,7 +28,7 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 // down again cancel. Rounding errors grow at most by the square of |A^T| |G| |B^T| (largest
 // absolute row sums), with the points of schedule/winograd.cc: 9^2 for m = 2, 190^2 for m = 4,
 // 1252^2 for m = 6; far less in practice, as errors are random and the largest entries meet rarely.
-// Measured against double precision (tests/compiler/tolerance_test.cc), largest difference over all
+// Measured against double precision (tests/measure/tolerance_test.cc), largest difference over all
 // elements relative to the largest, inputs and weights in [-1, 1]:
 //
 //             C2 (K = 576)   C6 (1152)   C9 (2304)   C12 (4608)

@@ -5,10 +5,10 @@
 #include <unordered_map>
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "compiler/ir/lexer.h"
 #include "compiler/ir/literal.h"
 #include "compiler/ir/scoped.h"
-#include "compiler/ir/status_macros.h"
 #include "compiler/ir/text.h"
 
 namespace heddle::ir {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "compiler/ir/analyzer.h"
-#include "compiler/ir/simplify.h"
+#include "compiler/ir/analysis/analyzer.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::pass {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <unordered_set>
 
-#include "compiler/ir/analyzer.h"
+#include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::pass {

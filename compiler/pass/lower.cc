@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/simplify.h"
-#include "compiler/ir/status_macros.h"
-#include "compiler/ir/verifier.h"
+#include "base/status_macros.h"
+#include "compiler/ir/analysis/simplify.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/compact_buffers.h"
 #include "compiler/pass/insert_barriers.h"
 #include "compiler/pass/lift_lane_buffers.h"

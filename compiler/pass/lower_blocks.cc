@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "compiler/ir/simplify.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "compiler/ir/analysis/linear.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/fold.h"
-#include "compiler/ir/linear.h"
-#include "compiler/ir/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 

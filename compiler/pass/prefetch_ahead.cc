@@ -5,9 +5,9 @@
 #include <set>
 #include <unordered_map>
 
-#include "compiler/ir/cache_lines.h"
-#include "compiler/ir/index.h"
-#include "compiler/ir/linear.h"
+#include "compiler/ir/analysis/cache_lines.h"
+#include "compiler/ir/analysis/index.h"
+#include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::pass {

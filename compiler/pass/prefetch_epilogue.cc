@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ir/cache_lines.h"
-#include "compiler/ir/index.h"
-#include "compiler/ir/linear.h"
+#include "compiler/ir/analysis/cache_lines.h"
+#include "compiler/ir/analysis/index.h"
+#include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 

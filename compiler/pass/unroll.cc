@@ -1,6 +1,6 @@
 #include "compiler/pass/unroll.h"
 
-#include "compiler/ir/simplify.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/ir/cache_lines.h"
-#include "compiler/ir/index.h"
+#include "compiler/ir/analysis/cache_lines.h"
+#include "compiler/ir/analysis/index.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 

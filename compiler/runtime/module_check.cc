@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/runtime/aligned_buffer.h"
-#include "compiler/runtime/cuda_kernel.h"
+#include "compiler/runtime/cuda/kernel.h"
 
 namespace heddle::runtime {
 namespace {

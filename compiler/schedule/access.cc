@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "compiler/ir/simplify.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/region.h"
 

@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/allocation.h"
 #include "compiler/schedule/copy_out.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/required_region.h"
+#include "compiler/schedule/rules/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

@@ -1,7 +1,7 @@
 #include "compiler/schedule/copy_out.h"
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::schedule {

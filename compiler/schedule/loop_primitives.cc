@@ -3,10 +3,10 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/allocation.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/schedule/rules/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/space.h"

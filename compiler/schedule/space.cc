@@ -4,12 +4,12 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
-#include "compiler/schedule/form_choice.h"
-#include "compiler/schedule/form_space.h"
-#include "compiler/schedule/gpu_rules.h"
+#include "base/status_macros.h"
 #include "compiler/schedule/primitives.h"
-#include "compiler/schedule/rules.h"
+#include "compiler/schedule/rules/form_choice.h"
+#include "compiler/schedule/rules/form_space.h"
+#include "compiler/schedule/rules/gpu_rules.h"
+#include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -18,7 +18,7 @@ namespace {
 
 class RuleSpace : public Space {
  public:
-  RuleSpace(const ir::Program& naive, const ir::TargetInfo& target)
+  RuleSpace(const ir::Program& naive, const machine::TargetInfo& target)
       : target_(target), base_(naive) {}
 
   // The space of the program in Winograd form; false if it has none, or the form does not apply.
@@ -73,14 +73,14 @@ class RuleSpace : public Space {
   void InlineInjective();
   void AddReductions();
   void AddPlainStages();
-  bool TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int, const ir::TargetInfo&,
+  bool TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int, const machine::TargetInfo&,
                                              Knobs&),
                const ReductionStage& stage, int axis);
   void AddReduction(const ReductionStage& stage);
   void AddPlain(const Path& path);
   std::vector<Path> Consumers(const std::vector<Path>& blocks, const Path& producer) const;
 
-  ir::TargetInfo target_;
+  machine::TargetInfo target_;
   Recorder base_;                  // the naive program with what is injective inlined
   Recorder tried_{ir::Program{}};  // base_ with the preferred decisions of all rules so far
   Knobs knobs_;
@@ -235,7 +235,7 @@ void RuleSpace::AddReductions() {
 
 // Keeps the rule if its preferred decisions work on top of those before it.
 bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int,
-                                                      const ir::TargetInfo&, Knobs&),
+                                                      const machine::TargetInfo&, Knobs&),
                         const ReductionStage& stage, int axis) {
   Knobs knobs = knobs_;
   std::unique_ptr<Rule> rule = make(stage, axis, target_, knobs);
@@ -254,7 +254,7 @@ bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int
 }
 
 void RuleSpace::AddReduction(const ReductionStage& stage) {
-  if (target_.target.kind == ir::TargetKind::kCuda) {
+  if (target_.target.kind == TargetKind::kCuda) {
     for (const GpuRuleMaker make : GpuRulesFor(stage, target_, tensor_)) {
       if (!TryRule(make, stage, 0)) continue;
       took_tensor_ |= make == MakeGpuTensor;
@@ -296,7 +296,7 @@ void RuleSpace::AddPlainStages() {
   for (const Path& path : blocks) {
     const ir::Block& block = path.block();
     StageView view;
-    if (target_.target.kind == ir::TargetKind::kCuda) {
+    if (target_.target.kind == TargetKind::kCuda) {
       if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
       AddReduction({view, &block, "", {}, {}});
       continue;
@@ -347,13 +347,13 @@ bool RuleSpace::BuildWinograd(const std::string& block, int64_t m) {
   return taken_.count(block + ".product") > 0;
 }
 
-std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo& target) {
+std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const machine::TargetInfo& target) {
   auto direct = std::make_unique<RuleSpace>(naive, target);
   direct->Build();
   std::vector<Form> forms;
   forms.push_back({"direct", std::move(direct)});
   int preferred = 0;
-  if (target.target.kind != ir::TargetKind::kLlvm) {
+  if (target.target.kind != TargetKind::kLlvm) {
     auto tensor = std::make_unique<RuleSpace>(naive, target);
     if (!target.tensor_cores || !tensor->Build(true)) return std::move(forms[0].space);
     forms.push_back({"tensor cores", std::move(tensor)});
@@ -377,11 +377,11 @@ std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const ir::TargetInfo
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
-                                                 const ir::TargetInfo& target) {
+                                                 const machine::TargetInfo& target) {
   return BuildSpace(naive, target);
 }
 
-absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const ir::TargetInfo& target) {
+absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const machine::TargetInfo& target) {
   std::unique_ptr<Space> space = BuildSpace(naive, target);
   return space->Expand(space->Preferred());
 }

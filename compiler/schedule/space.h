@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/machine/target_info.h"
 #include "compiler/schedule/replayer.h"
 #include "compiler/schedule/trace.h"
 
@@ -66,11 +66,11 @@ class Space {
 // Never fails for a verified naive program: a program no rule fits gets a space of one point, the
 // default.
 absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
-                                                 const ir::TargetInfo& target);
+                                                 const machine::TargetInfo& target);
 
 // A good schedule without any measurement, by the same rules with fixed decisions from cache and
 // register sizes.
-absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const ir::TargetInfo& target);
+absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const machine::TargetInfo& target);
 
 // For tests: applies up to `max_steps` random primitives that do not refuse; the result is legal by
 // construction.

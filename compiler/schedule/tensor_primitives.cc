@@ -1,8 +1,8 @@
 // Primitives for tensor cores.
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/analyzer.h"
-#include "compiler/ir/status_macros.h"
-#include "compiler/ir/tensor_product.h"
+#include "base/status_macros.h"
+#include "compiler/ir/analysis/analyzer.h"
+#include "compiler/ir/analysis/tensor_product.h"
 #include "compiler/schedule/primitives.h"
 #include "compiler/schedule/tree.h"
 

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/schedule/primitives.h"
 
 namespace heddle::schedule {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::schedule {

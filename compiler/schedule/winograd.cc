@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ir/status_macros.h"
+#include "base/status_macros.h"
 #include "compiler/schedule/access.h"
-#include "compiler/schedule/allocation.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/schedule/rules/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

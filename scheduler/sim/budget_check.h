@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/dispatcher.h"
+#include "scheduler/core/dispatcher.h"
 
 namespace heddle::sim {
 

@@ -56,14 +56,12 @@ struct ChangeText {
 // Empty for a change.
 struct OrderText {
   std::string operator()(const StartStage& d) const {
-    return absl::StrCat("start ", d.attempt.value, " ", d.job.value, " ", static_cast<int>(d.kind),
-                        " ", Maybe(d.task), " ", Maybe(d.fetch), " ", d.slot.worker, "/",
-                        d.slot.slot, " [",
-                        absl::StrJoin(d.candidates, ",",
-                                      [](std::string* out, CandidateId id) {
-                                        absl::StrAppend(out, id.value);
-                                      }),
-                        "] ", d.count, " ", d.before.value);
+    return absl::StrCat(
+        "start ", d.attempt.value, " ", d.job.value, " ", static_cast<int>(d.kind), " ",
+        Maybe(d.task), " ", Maybe(d.fetch), " ", d.slot.worker, "/", d.slot.slot, " [",
+        absl::StrJoin(d.candidates, ",",
+                      [](std::string* out, CandidateId id) { absl::StrAppend(out, id.value); }),
+        "] ", d.count, " ", d.before.value);
   }
   std::string operator()(const FeedProfile& d) const {
     return absl::StrCat("feed ", d.attempt.value, " ", d.job.value, " ", d.candidate.value);

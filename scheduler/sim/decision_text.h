@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/dispatcher.h"
+#include "scheduler/core/dispatcher.h"
 
 namespace heddle::sim {
 

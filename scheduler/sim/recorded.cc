@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/policy.h"
+#include "scheduler/core/policy.h"
+#include "scheduler/core/target_match.h"
 #include "scheduler/sim/json_reader.h"
-#include "scheduler/target_match.h"
 
 namespace heddle::sim {
 namespace {

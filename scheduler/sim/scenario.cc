@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "scheduler/core/slot_index.h"
 #include "scheduler/sim/chance.h"
-#include "scheduler/slot_index.h"
 
 namespace heddle::sim {
 

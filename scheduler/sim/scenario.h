@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "scheduler/job_state.h"
+#include "scheduler/core/job_state.h"
 
 namespace heddle::sim {
 

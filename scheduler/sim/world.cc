@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/memory_record_store.h"
 #include "scheduler/sim/decision_text.h"
+#include "scheduler/store/memory_record_store.h"
 
 namespace heddle::sim {
 namespace {
@@ -134,7 +134,7 @@ void World::Boot() {
     process.dispatcher = std::make_unique<Dispatcher>(
         options_.planted == Planted::kStarve ? std::make_unique<Starving>(PolicyOf(policy_))
                                              : PolicyOf(policy_));
-    process.book = JobBook();
+    process.book = JobLedger();
     process.wake = absl::InfinitePast();
     if (options_.durable) {
       auto jobs = store_->LoadJobs();
@@ -257,7 +257,7 @@ void World::SubmitJob(int index) {
   spec.set_plateau_trials(job.plateau);
   spec.set_allocation(job.gradient ? "gradient" : "uniform");
   spec.set_max_devices(job.max_devices);
-  absl::StatusOr<JobParams> params = JobBook::ParamsFrom(spec, now_, now_);
+  absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, now_, now_);
   if (!params.ok())
     return Violation(absl::StrCat("job ", job.name, ": ", params.status().message()));
   result_.jobs[static_cast<size_t>(index)].arrival = Since(now_);

@@ -19,12 +19,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "scheduler/dispatcher.h"
-#include "scheduler/job_book.h"
-#include "scheduler/record_store.h"
+#include "scheduler/core/dispatcher.h"
+#include "scheduler/ledger/job_ledger.h"
 #include "scheduler/sim/budget_check.h"
 #include "scheduler/sim/chance.h"
 #include "scheduler/sim/scenario.h"
+#include "scheduler/store/record_store.h"
 
 namespace heddle::sim {
 
@@ -113,7 +113,7 @@ class World {
   // A scheduler's process; only `uncoordinated` has more than one.
   struct Process {
     std::unique_ptr<Dispatcher> dispatcher;
-    JobBook book;
+    JobLedger book;
     std::vector<Batch> pending;  // written, not durable yet
     absl::Time wake;
     int64_t next_attempt = 1;

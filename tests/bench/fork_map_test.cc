@@ -1,5 +1,5 @@
 // Work in disposable children: what crashes or hangs costs itself alone.
-#include "bench/fork_map.h"
+#include "bench/common/fork_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

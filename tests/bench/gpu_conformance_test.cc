@@ -1,7 +1,7 @@
 // What `bench/run.sh cuda` checks before it measures, with a compiler and a driver without a GPU in
-// place (tests/codegen/fake_nvrtc.cc, tests/runtime/fake_cuda.h): code for this CPU, run in
+// place (tests/codegen/cuda/fake_nvrtc.cc, tests/runtime/fake_cuda.h): code for this CPU, run in
 // children.
-#include "bench/gpu_conformance.h"
+#include "bench/cuda/conformance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
-#include "bench/gpu_model.h"
-#include "bench/gpu_report.h"
-#include "bench/line_server.h"
+#include "bench/common/line_server.h"
+#include "bench/cuda/model.h"
+#include "bench/cuda/report.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/ir/text.h"
-#include "compiler/runtime/cuda_driver.h"
-#include "tests/codegen/host_code.h"
+#include "compiler/runtime/cuda/driver.h"
+#include "tests/codegen/cuda/host_code.h"
 #include "tests/runtime/fake_cuda.h"
 
 namespace heddle::bench {
@@ -36,7 +36,7 @@ class GpuConformance : public ::testing::Test {
     *fake_ = {};
   }
 
-  static ir::Target Sm90() { return *ir::ParseTarget("cuda -arch=sm_90"); }
+  static Target Sm90() { return *ParseTarget("cuda -arch=sm_90"); }
   // Of one launch each.
   static std::vector<ir::Program> Few() {
     std::vector<ir::Program> all = OperatorPrograms();

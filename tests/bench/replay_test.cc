@@ -6,11 +6,11 @@
 #include <fstream>
 #include <set>
 
-#include "bench/compare.h"
-#include "bench/replay_table.h"
-#include "bench/variant.h"
-#include "cost_model/features.h"
-#include "cost_model/transfer.h"
+#include "bench/common/compare.h"
+#include "bench/common/variant.h"
+#include "bench/search/replay_table.h"
+#include "cost_model/features/features.h"
+#include "cost_model/transfer/transfer.h"
 #include "tests/cost_model/matmul_space.h"
 
 namespace heddle::bench {
@@ -78,7 +78,7 @@ TEST(ReplayTable, ReadsWhatWasWrittenInPortions) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->header.workload, table.header.workload);
   EXPECT_EQ(read->header.decisions, table.header.decisions);
-  EXPECT_EQ(ir::ToText(read->header.target.target), ir::ToText(table.header.target.target));
+  EXPECT_EQ(ToText(read->header.target.target), ToText(table.header.target.target));
   EXPECT_EQ(read->header.target.l1_bytes, table.header.target.l1_bytes);
   ASSERT_EQ(read->rows.size(), table.rows.size());
   for (size_t i = 0; i < table.rows.size(); ++i) {

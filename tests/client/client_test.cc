@@ -6,17 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "client/evaluate.h"
-#include "client/explain.h"
-#include "client/job_options.h"
-#include "client/json.h"
-#include "client/model_options.h"
-#include "client/npy.h"
-#include "client/output_check.h"
-#include "client/profile.h"
-#include "client/progress_view.h"
-#include "client/terminal.h"
-#include "client/timeline_view.h"
+#include "client/commands/job_options.h"
+#include "client/commands/model_options.h"
+#include "client/modules/evaluate.h"
+#include "client/modules/npy.h"
+#include "client/modules/output_check.h"
+#include "client/modules/profile.h"
+#include "client/views/explain.h"
+#include "client/views/json.h"
+#include "client/views/progress_view.h"
+#include "client/views/terminal.h"
+#include "client/views/timeline_view.h"
 #include "proto/jobs.pb.h"
 
 namespace heddle::client {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "client/json.h"
-#include "compiler/compile.h"
-#include "compiler/graph/zoo.h"
+#include "client/views/json.h"
+#include "client/zoo/zoo.h"
+#include "compiler/driver/compile.h"
 
 namespace heddle::client {
 namespace {
@@ -92,7 +92,7 @@ TEST(MatchingRecords, WantTheTargetTheDeviceAndAValidResult) {
 }
 
 TEST(ReplayingRecords, AreOfTheTasksAndStillReplay) {
-  const auto fused = PrepareModel(graph::MakeZooModel("mlp", 0).value(), {});
+  const auto fused = PrepareModel(zoo::MakeZooModel("mlp", 0).value(), {});
   ASSERT_TRUE(fused.ok()) << fused.status();
   const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);
   const std::vector<v1::Record> records = {

@@ -10,13 +10,13 @@
 
 #include "absl/time/clock.h"
 #include "client/service_client.h"
+#include "client/zoo/zoo.h"
 #include "compiler/codegen/target_info.h"
-#include "compiler/compile.h"
-#include "compiler/graph/zoo.h"
+#include "compiler/driver/compile.h"
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/module.h"
 #include "tests/cluster/mini_cluster.h"
-#include "tests/compiler/run_model.h"
+#include "tests/driver/run_model.h"
 
 namespace heddle {
 namespace {
@@ -29,7 +29,7 @@ constexpr int kTrialsPerTask = 12;
 
 class ClusterTest : public ::testing::Test {
  protected:
-  ClusterTest() : model_(graph::MakeZooModel("mlp", 1).value()), limit_(absl::Now() + kLimit) {
+  ClusterTest() : model_(zoo::MakeZooModel("mlp", 1).value()), limit_(absl::Now() + kLimit) {
     cluster_.StartTracker();
     cluster_.StartWorker();
     cluster_.StartScheduler();
@@ -44,7 +44,7 @@ class ClusterTest : public ::testing::Test {
   std::string Submit(const std::string& allocation, int trials_per_task = kTrialsPerTask) {
     v1::JobSpec spec;
     spec.set_name("mlp");
-    spec.set_target(ir::ToText(codegen::ResolveTarget(ir::Target{}).value()));
+    spec.set_target(ToText(codegen::ResolveTarget(Target{}).value()));
     spec.set_trials_per_task(trials_per_task);
     spec.set_allocation(allocation);
     spec.set_batch(4);

@@ -10,9 +10,9 @@
 
 #include "absl/time/clock.h"
 #include "client/service_client.h"
-#include "compiler/codegen/cuda_backend.h"
-#include "compiler/graph/zoo.h"
-#include "compiler/runtime/cuda_driver.h"
+#include "client/zoo/zoo.h"
+#include "compiler/codegen/cuda/backend.h"
+#include "compiler/runtime/cuda/driver.h"
 #include "tests/cluster/mini_cluster.h"
 
 namespace heddle {
@@ -47,7 +47,7 @@ class GpuJobTest : public ::testing::Test {
     spec.set_batch(4);
     spec.set_strategy("random");
     spec.set_seed(1);
-    const auto job = client_->Submit(spec, graph::MakeZooModel("mlp", 1).value());
+    const auto job = client_->Submit(spec, zoo::MakeZooModel("mlp", 1).value());
     EXPECT_TRUE(job.ok()) << job.status();
     return job.value_or("");
   }

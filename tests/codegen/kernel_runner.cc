@@ -5,9 +5,9 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/ir/fold.h"
-#include "compiler/ir/status_macros.h"
 #include "compiler/pass/lower.h"
 #include "compiler/pass/overwrite.h"
 #include "compiler/runtime/kernel_library.h"
@@ -157,7 +157,7 @@ absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTe
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
                      std::vector<HostTensor>& outputs, const LlvmRun& run) {
   HEDDLE_ASSIGN_OR_RETURN(ir::Program lowered, pass::Lower(program));
-  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(run.target));
+  HEDDLE_ASSIGN_OR_RETURN(Target target, ParseTarget(run.target));
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
                           codegen::CompileLlvm({lowered}, target, run.options));
   HEDDLE_ASSIGN_OR_RETURN(auto library, runtime::KernelLibrary::Load(artifact.shared_object));

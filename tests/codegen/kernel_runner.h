@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/interpreter.h"
-#include "compiler/codegen/llvm_backend.h"
+#include "base/target.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
 
 namespace heddle::testing {
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <tuple>
 
-#include "cost_model/attention_network.h"
-#include "cost_model/features.h"
-#include "cost_model/model.h"
+#include "cost_model/features/features.h"
+#include "cost_model/model/attention_network.h"
+#include "cost_model/model/model.h"
 
 namespace heddle::cost_model {
 namespace {

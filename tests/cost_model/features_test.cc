@@ -1,5 +1,5 @@
 // Features against numbers computed by hand, and the identities that tie them together.
-#include "cost_model/features.h"
+#include "cost_model/features/features.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,18 +11,18 @@
 #include <string>
 
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/space.h"
-#include "cost_model/nest.h"
+#include "cost_model/features/statements.h"
 
 namespace heddle::cost_model {
 namespace {
 
 using ::testing::DoubleNear;
 
-ir::TargetInfo Avx2() {
-  ir::TargetInfo info;
+machine::TargetInfo Avx2() {
+  machine::TargetInfo info;
   info.vector_bytes = 32;
   info.vector_registers = 16;
   info.target.threads = 4;
@@ -36,7 +36,8 @@ ir::Program ParseOrDie(const std::string& text) {
 }
 
 // Features by name; magnitudes as the number they stand for.
-std::map<std::string, double> Named(const ir::Program& p, const ir::TargetInfo& target = Avx2()) {
+std::map<std::string, double> Named(const ir::Program& p,
+                                    const machine::TargetInfo& target = Avx2()) {
   const std::vector<float> values = ExtractFeatures(p, target);
   const auto table = FeatureTable();
   EXPECT_EQ(values.size(), table.size());
@@ -308,7 +309,8 @@ program copy(X: f32[10, 12]) -> (Y: f32[10, 12]) {
 }
 
 TEST(Features, EmptyProgramHasFiniteFeatures) {
-  for (float v : ExtractFeatures(ir::Program{}, ir::TargetInfo{})) EXPECT_TRUE(std::isfinite(v));
+  for (float v : ExtractFeatures(ir::Program{}, machine::TargetInfo{}))
+    EXPECT_TRUE(std::isfinite(v));
 }
 
 // Identities of the table, on many schedules.

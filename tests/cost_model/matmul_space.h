@@ -9,8 +9,8 @@
 
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
-#include "cost_model/candidate_space.h"
-#include "cost_model/features.h"
+#include "cost_model/features/features.h"
+#include "cost_model/search/candidate_space.h"
 
 namespace heddle::cost_model::testing {
 
@@ -94,8 +94,8 @@ class MatmulSpace : public schedule::Space {
   int* expansions_;
 };
 
-inline ir::TargetInfo TestTarget() {
-  ir::TargetInfo info;
+inline machine::TargetInfo TestTarget() {
+  machine::TargetInfo info;
   info.vector_bytes = 32;
   info.target.threads = 4;
   info.l1_bytes = 8 << 10;

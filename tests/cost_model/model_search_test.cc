@@ -9,11 +9,11 @@
 #include <set>
 #include <string>
 
-#include "cost_model/experience.h"
-#include "cost_model/methods.h"
-#include "cost_model/samples.h"
-#include "cost_model/strategies.h"
-#include "cost_model/transfer.h"
+#include "cost_model/model/samples.h"
+#include "cost_model/search/methods.h"
+#include "cost_model/search/strategies.h"
+#include "cost_model/transfer/transfer.h"
+#include "cost_model/transfer/transfer_samples.h"
 #include "tests/cost_model/matmul_space.h"
 
 namespace heddle::cost_model {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/experience.h"
-#include "cost_model/methods.h"
-#include "cost_model/strategies.h"
+#include "cost_model/search/methods.h"
+#include "cost_model/search/strategies.h"
+#include "cost_model/transfer/transfer_samples.h"
 #include "tests/cost_model/matmul_space.h"
 
 namespace heddle::cost_model {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "cost_model/model.h"
+#include "cost_model/model/model.h"
 
 namespace heddle::cost_model {
 namespace {

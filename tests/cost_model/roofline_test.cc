@@ -1,5 +1,5 @@
 // The analytic estimate, against numbers computed by hand.
-#include "cost_model/roofline.h"
+#include "cost_model/features/roofline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/text.h"
-#include "cost_model/estimate.h"
-#include "cost_model/features.h"
+#include "cost_model/features/estimate.h"
+#include "cost_model/features/features.h"
 
 namespace heddle::cost_model {
 namespace {
 
-ir::TargetInfo Avx2(int threads = 1) {
-  ir::TargetInfo info;
+machine::TargetInfo Avx2(int threads = 1) {
+  machine::TargetInfo info;
   info.vector_bytes = 32;
   info.vector_registers = 16;
   info.target.threads = threads;
@@ -39,7 +39,7 @@ program mm(A: f32[64, 32], B: f32[32, 64]) -> (C: f32[64, 64]) {
       {{"OUTER", std::to_string(64 / rows)}, {"ROWS", std::to_string(rows)}});
 }
 
-CycleEstimate Estimate(const std::string& text, const ir::TargetInfo& target) {
+CycleEstimate Estimate(const std::string& text, const machine::TargetInfo& target) {
   const absl::StatusOr<ir::Program> program = ir::Parse(text);
   EXPECT_TRUE(program.ok()) << program.status();
   const std::vector<Statement> statements = CollectStatements(*program);

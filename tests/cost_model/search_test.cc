@@ -10,8 +10,8 @@
 #include <string>
 
 #include "compiler/tensor/expression.h"
-#include "cost_model/methods.h"
-#include "cost_model/strategies.h"
+#include "cost_model/search/methods.h"
+#include "cost_model/search/strategies.h"
 #include "tests/cost_model/matmul_space.h"
 
 namespace heddle::cost_model {
@@ -296,7 +296,7 @@ TEST(CandidateSpace, EvaluatesEachPointAsIfItWereTheFirst) {
 
 TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
   const std::string workload = Convolution();
-  const ir::TargetInfo target = testing::TestTarget();
+  const machine::TargetInfo target = testing::TestTarget();
   const ir::Program naive = *ir::Parse(workload);
   const std::string default_trace = schedule::ToText(*schedule::DefaultTrace(naive, target));
   EXPECT_THAT(StrategyNames(),
@@ -334,7 +334,7 @@ TEST(MakeSearch, EveryStrategyWorksOnAGeneratedSpace) {
 }
 
 TEST(MakeSearch, SaysWhatIsWrong) {
-  const ir::TargetInfo target = testing::TestTarget();
+  const machine::TargetInfo target = testing::TestTarget();
   const absl::Status unknown = MakeSearch(testing::kMatmul, target, {"magic", 1}).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; there are: annealing, "));
@@ -345,8 +345,8 @@ TEST(MakeSearch, SaysWhatIsWrong) {
 }
 
 TEST(MakeSearch, StatesOfOtherTasksAreRefused) {
-  const ir::TargetInfo target = testing::TestTarget();
-  ir::TargetInfo other = target;
+  const machine::TargetInfo target = testing::TestTarget();
+  machine::TargetInfo other = target;
   other.target.threads = 3;
   const std::string state = (*MakeSearch(testing::kMatmul, target, {}))->Save();
   EXPECT_TRUE((*MakeSearch(testing::kMatmul, target, {}))->Restore(state).ok());

@@ -1,5 +1,5 @@
 // What a search keeps: the best candidates of a walk, and what was measured.
-#include "cost_model/shortlist.h"
+#include "cost_model/search/shortlist.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "cost_model/features.h"
-#include "cost_model/samples.h"
+#include "cost_model/features/features.h"
+#include "cost_model/model/samples.h"
 
 namespace heddle::cost_model {
 namespace {

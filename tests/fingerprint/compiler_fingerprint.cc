@@ -3,19 +3,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/codegen/cuda_emitter.h"
-#include "compiler/codegen/llvm_backend.h"
+#include "base/status_macros.h"
+#include "client/zoo/zoo.h"
+#include "compiler/codegen/cuda/emitter.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/codegen/target_info.h"
-#include "compiler/compile.h"
-#include "compiler/graph/fuse.h"
-#include "compiler/graph/zoo.h"
-#include "compiler/ir/status_macros.h"
+#include "compiler/driver/compile.h"
+#include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/hoist_constants.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/trace.h"
-#include "cost_model/features.h"
+#include "cost_model/features/features.h"
 #include "cost_model/search.h"
 #include "tests/fingerprint/fingerprint.h"
 
@@ -23,10 +23,10 @@ namespace heddle::fingerprint {
 namespace {
 
 // The target's numbers, with caches of a fixed size: those of the machine this runs on would show.
-absl::StatusOr<ir::TargetInfo> Describe(const std::string& text) {
-  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(text));
+absl::StatusOr<machine::TargetInfo> Describe(const std::string& text) {
+  HEDDLE_ASSIGN_OR_RETURN(Target target, ParseTarget(text));
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(ir::TargetInfo info, codegen::DescribeTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(machine::TargetInfo info, codegen::DescribeTarget(target));
   info.l1_bytes = 48 << 10;
   info.l2_bytes = 2 << 20;
   return info;
@@ -41,7 +41,7 @@ std::string GraphText(const graph::Graph& graph) {
 
 class TaskFingerprint {
  public:
-  TaskFingerprint(const CompilerOptions& options, const ir::TargetInfo& target,
+  TaskFingerprint(const CompilerOptions& options, const machine::TargetInfo& target,
                   const std::string& name, const Sink& sink)
       : options_(options), target_(target), name_(name), sink_(sink) {}
 
@@ -95,7 +95,7 @@ class TaskFingerprint {
     if (hoisted.prepack) programs.push_back(*hoisted.prepack);
     std::string text;
     pass::LowerOptions lower;
-    lower.gpu = target_.target.kind == ir::TargetKind::kCuda;
+    lower.gpu = target_.target.kind == TargetKind::kCuda;
     lower.verify_each = false;
     for (size_t i = 0; i < programs.size(); ++i) {
       const absl::StatusOr<ir::Program> lowered = pass::Lower(programs[i], lower);
@@ -112,7 +112,7 @@ class TaskFingerprint {
   }
 
   absl::Status Code(const std::vector<ir::Program>& programs, const std::string& what) {
-    if (target_.target.kind == ir::TargetKind::kCuda) {
+    if (target_.target.kind == TargetKind::kCuda) {
       std::string source;
       for (const ir::Program& program : programs) {
         const auto kernel = codegen::EmitCuda(program, "kernel");
@@ -149,7 +149,7 @@ class TaskFingerprint {
   }
 
   const CompilerOptions& options_;
-  const ir::TargetInfo& target_;
+  const machine::TargetInfo& target_;
   const std::string name_;
   const Sink& sink_;
 };
@@ -159,9 +159,9 @@ class TaskFingerprint {
 absl::Status FingerprintCompiler(const CompilerOptions& options, const Sink& sink) {
   std::set<std::pair<std::string, std::string>> seen;  // target and task
   for (const std::string& model : options.models) {
-    HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, graph::MakeZooModel(model, 1));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, zoo::MakeZooModel(model, 1));
     for (const std::string& text : options.targets) {
-      HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo target, Describe(text));
+      HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo target, Describe(text));
       const std::string name = absl::StrCat(model, " {", text, "}");
       ModelOptions prepare;
       prepare.passes.observer = [&](const std::string& pass, const graph::Graph& graph, double) {

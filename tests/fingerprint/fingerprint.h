@@ -17,10 +17,10 @@ namespace heddle::fingerprint {
 using Sink = std::function<void(const std::string& name, std::string_view text)>;
 
 struct CompilerOptions {
-  std::vector<std::string> models;   // of the zoo; seed 1
-  std::vector<std::string> targets;  // canonical texts
-  int points = 4;                    // random points of each task's search space
-  bool machine_code = true;          // of default schedules: LLVM's object code, or CUDA C++
+  std::vector<std::string> models;      // of the zoo; seed 1
+  std::vector<std::string> targets;     // canonical texts
+  int points = 4;                       // random points of each task's search space
+  bool machine_code = true;             // of default schedules: LLVM's object code, or CUDA C++
   std::vector<std::string> strategies;  // searches that are run for a few rounds on each task
 };
 

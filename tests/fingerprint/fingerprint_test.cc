@@ -22,9 +22,9 @@ TEST(FingerprintTest, BehaviourIsWhatItWas) {
   compiler.points = 2;
   compiler.machine_code = false;  // another release of LLVM gives other code
   ASSERT_EQ(FingerprintCompiler(compiler, Lines(&lines)), absl::OkStatus());
-  ASSERT_EQ(FingerprintDispatcher({"predictive", "round_robin", "sequential"}, 1, 10,
-                                  Lines(&lines)),
-            absl::OkStatus());
+  ASSERT_EQ(
+      FingerprintDispatcher({"predictive", "round_robin", "sequential"}, 1, 10, Lines(&lines)),
+      absl::OkStatus());
   if (std::getenv("HEDDLE_BLESS") != nullptr) {
     std::ofstream out(kFile);
     for (const std::string& line : lines) out << line << "\n";

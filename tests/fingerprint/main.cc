@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "compiler/graph/zoo.h"
+#include "client/zoo/zoo.h"
 #include "tests/fingerprint/fingerprint.h"
 
 int main(int argc, char** argv) {
   heddle::fingerprint::CompilerOptions compiler;
-  compiler.models = heddle::graph::ZooNames();
+  compiler.models = heddle::zoo::ZooNames();
   compiler.targets = {"llvm -mcpu=sapphirerapids", "llvm -mcpu=sapphirerapids -threads=2",
                       "llvm -mcpu=znver3", "llvm -mcpu=znver3 -threads=2", "cuda -arch=sm_90"};
   std::vector<std::string> policies = {"predictive", "round_robin", "sequential"};

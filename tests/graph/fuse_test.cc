@@ -1,20 +1,20 @@
 // Fusion: legality on random graphs, fused results against unfused ones, canonical workloads.
-#include "compiler/graph/fuse.h"
+#include "compiler/graph/fusion/fuse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/onnx_import.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/passes.h"
-#include "compiler/graph/tensor_data.h"
-#include "compiler/graph/zoo.h"
+#include "client/zoo/zoo.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/passes.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
+#include "compiler/onnx/import.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {
@@ -231,8 +231,8 @@ TEST(Fuse, LabelsFitIntoALine) {
 }
 
 TEST(Fuse, WorkloadsDoNotDependOnNamesOrSeeds) {
-  const FusedGraph one = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("mlp", 1))));
-  const FusedGraph two = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("mlp", 2))));
+  const FusedGraph one = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("mlp", 1))));
+  const FusedGraph two = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("mlp", 2))));
   ASSERT_EQ(one.groups.size(), two.groups.size());
   for (size_t i = 0; i < one.groups.size(); ++i) EXPECT_EQ(one.groups[i].key, two.groups[i].key);
   for (const Group& group : one.groups) {
@@ -241,7 +241,7 @@ TEST(Fuse, WorkloadsDoNotDependOnNamesOrSeeds) {
 }
 
 TEST(Fuse, TasksAreDistinctWeightedAndHeaviestFirst) {
-  const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("resnet18", 1))));
+  const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1))));
   const std::vector<Task> tasks = ExtractTasks(fused);
   int groups = 0;
   std::set<std::string> keys;

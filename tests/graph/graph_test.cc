@@ -1,12 +1,12 @@
 // Graphs: the checker's refusals, the builder's promises, the printer.
-#include "compiler/graph/graph.h"
+#include "compiler/graph/core/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
 namespace {

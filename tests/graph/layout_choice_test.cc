@@ -1,5 +1,5 @@
 // The chosen layouts against every choice there is, on random small graphs.
-#include "compiler/graph/layout_choice.h"
+#include "compiler/graph/layout/layout_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,17 @@
 // Channels-last forms that are more than a transpose, against the channels-first operators.
-#include "compiler/graph/layout.h"
+#include "compiler/graph/layout/layout.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/fuse.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/ops.h"
-#include "compiler/graph/passes.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
+#include "compiler/graph/fusion/fuse.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/graph/passes/passes.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

@@ -1,14 +1,14 @@
 // Memory planning: values that are alive together never overlap.
-#include "compiler/graph/memory_plan.h"
+#include "compiler/graph/fusion/memory_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "compiler/graph/onnx_import.h"
-#include "compiler/graph/passes.h"
-#include "compiler/graph/zoo.h"
+#include "client/zoo/zoo.h"
+#include "compiler/graph/passes/passes.h"
+#include "compiler/onnx/import.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {
@@ -121,7 +121,7 @@ TEST(MemoryPlanProperty, LiveValuesNeverOverlap) {
 }
 
 TEST(MemoryPlan, SharingSavesMostOfAResNet) {
-  const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*MakeZooModel("resnet18", 1))));
+  const FusedGraph fused = *Fuse(*Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1))));
   const MemoryPlan plan = PlanMemory(fused);
   EXPECT_LT(plan.arena_bytes, plan.unshared_bytes / 2);
 }

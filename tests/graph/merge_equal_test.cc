@@ -1,13 +1,13 @@
 // Equal nodes, and those that only look equal.
-#include "compiler/graph/merge_equal.h"
+#include "compiler/graph/passes/merge_equal.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

@@ -1,14 +1,14 @@
 // Products that share an operand, against the same graph unmerged.
-#include "compiler/graph/merge_products.h"
+#include "compiler/graph/passes/merge_products.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

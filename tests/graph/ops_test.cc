@@ -1,16 +1,16 @@
 // Operators: completeness of the tables, refusals, and references written independently of the
 // expressions.
-#include "compiler/graph/ops.h"
+#include "compiler/graph/core/operator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
-#include "compiler/graph/window.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/ops/window.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

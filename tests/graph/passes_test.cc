@@ -1,5 +1,5 @@
 // The passes against direct evaluation of the graph they start from.
-#include "compiler/graph/passes.h"
+#include "compiler/graph/passes/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/onnx_import.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
-#include "compiler/graph/zoo.h"
+#include "client/zoo/zoo.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/onnx/import.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {
@@ -108,7 +108,7 @@ TEST(Passes, NamesAreDistinct) {
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   PassOptions options;
   options.disabled = {"fold-constants"};
-  auto graph = Optimize(*ImportOnnx(*MakeZooModel("resnet18", 1)), options);
+  auto graph = Optimize(*ImportOnnx(*zoo::MakeZooModel("resnet18", 1)), options);
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(CountOps(*graph, "transpose"), 1) << "the weights' transposes stay";
 }
@@ -116,7 +116,7 @@ TEST(Passes, NamesAreDistinct) {
 // In the networks that the project is measured on, one transpose is left: of the image.
 TEST(Passes, ZooModelsKeepOneTransposeAndNoBatchNorm) {
   for (const char* name : {"resnet18", "mobilenet_v1", "mobilenet_v2"}) {
-    auto graph = ImportOnnx(*MakeZooModel(name, 1));
+    auto graph = ImportOnnx(*zoo::MakeZooModel(name, 1));
     ASSERT_TRUE(graph.ok()) << graph.status();
     EXPECT_GT(CountOps(*graph, "batch_norm"), 10);
     auto optimized = Optimize(*graph);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
 namespace {

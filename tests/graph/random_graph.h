@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "compiler/graph/graph.h"
+#include "compiler/graph/core/graph.h"
 
 namespace heddle::graph {
 

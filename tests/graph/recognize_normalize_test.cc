@@ -1,14 +1,14 @@
 // Layer normalisation spelled out, in the variants exporters write, and what only looks like it.
-#include "compiler/graph/recognize_normalize.h"
+#include "compiler/graph/passes/recognize_normalize.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

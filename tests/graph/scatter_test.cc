@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/op_util.h"
-#include "compiler/graph/tensor_data.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

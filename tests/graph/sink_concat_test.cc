@@ -1,13 +1,13 @@
 // Concatenations behind pools and inside convolutions, against the graph as it was.
-#include "compiler/graph/sink_concat.h"
+#include "compiler/graph/passes/sink_concat.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "compiler/graph/evaluate.h"
-#include "compiler/graph/graph_builder.h"
-#include "compiler/graph/op_util.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/passes/evaluate.h"
 #include "tests/graph/random_graph.h"
 
 namespace heddle::graph {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::tensor {

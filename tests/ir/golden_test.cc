@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/interpreter.h"
-#include "compiler/ir/simplify.h"
+#include "compiler/interpreter/interpreter.h"
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "tests/ir/run_program.h"
 
 namespace heddle::ir {

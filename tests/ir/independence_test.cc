@@ -1,5 +1,5 @@
 // WritesApart against all iterations, one by one.
-#include "compiler/ir/independence.h"
+#include "compiler/ir/analysis/independence.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/simplify.h"
 
 namespace heddle::ir {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/interpreter.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/ir.h"
 

@@ -1,12 +1,12 @@
-#include "compiler/ir/simplify.h"
+#include "compiler/ir/analysis/simplify.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "compiler/ir/analyzer.h"
+#include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "tests/ir/random_ir.h"
 #include "tests/ir/run_program.h"
 

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
 #include "tests/ir/random_ir.h"
 #include "tests/ir/run_program.h"

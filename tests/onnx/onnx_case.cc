@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/status_macros.h"
 #include "compiler/codegen/target_info.h"
 #include "compiler/codegen/tolerance.h"
-#include "compiler/compile.h"
-#include "compiler/ir/status_macros.h"
+#include "compiler/driver/compile.h"
 #include "compiler/runtime/executor.h"
 #include "onnx/onnx_pb.h"
 
@@ -140,8 +140,8 @@ onnx::ModelProto BindInputs(const onnx::ModelProto& model,
 absl::Status RunData(const std::string& bytes, const onnx::ModelProto& bound,
                      const onnx::ModelProto& model, const std::vector<onnx::TensorProto>& inputs,
                      const std::vector<onnx::TensorProto>& outputs) {
-  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget("llvm -mcpu=native"));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Target resolved, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(Target target, ParseTarget("llvm -mcpu=native"));
+  HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
   CompileOptions compile;
   compile.choice = ScheduleChoice::kDefault;
   compile.model_name = "case";

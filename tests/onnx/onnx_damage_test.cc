@@ -8,9 +8,9 @@
 #include <random>
 #include <sstream>
 
-#include "compiler/graph/fuse.h"
-#include "compiler/graph/onnx_import.h"
-#include "compiler/graph/passes.h"
+#include "compiler/graph/fusion/fuse.h"
+#include "compiler/graph/passes/passes.h"
+#include "compiler/onnx/import.h"
 #include "onnx/onnx_pb.h"
 #include "tests/onnx/onnx_case.h"
 

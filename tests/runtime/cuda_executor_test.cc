@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "compiler/runtime/cuda_driver.h"
+#include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/executor.h"
 #include "tests/runtime/fake_cuda.h"
 

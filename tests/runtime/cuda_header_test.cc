@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "compiler/runtime/cuda_api.h"
+#include "compiler/runtime/cuda/api.h"
 
 namespace heddle::runtime {
 namespace {

@@ -9,11 +9,11 @@
 #include <regex>
 #include <thread>
 
-#include "compiler/runtime/cuda_device.h"
-#include "compiler/runtime/cuda_driver.h"
-#include "compiler/runtime/cuda_kernel.h"
-#include "compiler/runtime/cuda_timing.h"
-#include "compiler/runtime/nvml.h"
+#include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/cuda/driver.h"
+#include "compiler/runtime/cuda/kernel.h"
+#include "compiler/runtime/cuda/nvml.h"
+#include "compiler/runtime/cuda/timing.h"
 #include "tests/runtime/fake_cuda.h"
 
 namespace heddle::runtime {

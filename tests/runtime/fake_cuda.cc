@@ -6,8 +6,8 @@
 #include <cstring>
 #include <set>
 
-#include "compiler/runtime/cuda_api.h"
-#include "tests/codegen/host_code.h"
+#include "compiler/runtime/cuda/api.h"
+#include "tests/codegen/cuda/host_code.h"
 
 namespace {
 

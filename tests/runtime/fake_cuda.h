@@ -4,9 +4,9 @@
 // library of its own, loaded in place of libcuda.so.1 (HEDDLE_CUDA_DRIVER); a test in the same
 // process controls it through FakeCuda().
 //
-// Code of the fake NVRTC (tests/codegen/fake_nvrtc.cc) it runs, on this CPU, before `on_launch`
-// sees the launch; the device's clock then goes on as long as that takes, and accesses that a GPU
-// would not align are its error.
+// Code of the fake NVRTC (tests/codegen/cuda/fake_nvrtc.cc) it runs, on this CPU, before
+// `on_launch` sees the launch; the device's clock then goes on as long as that takes, and accesses
+// that a GPU would not align are its error.
 //
 // Without a test in the same process, HEDDLE_FAKE_CUDA_FAIL="cuLaunchKernel:3:700" makes the third
 // call of a function fail; HEDDLE_FAKE_CUDA_VERSION=12040 makes it a driver that knows CUDA 12.4.
@@ -85,7 +85,7 @@ inline FakeCudaState& FakeCuda(const char* path) {
 }
 
 // The smallest file that passes for a cubin: an ELF header; after it code that the driver runs, if
-// there is any (a HostKernel of each kernel, tests/codegen/host_code.h).
+// there is any (a HostKernel of each kernel, tests/codegen/cuda/host_code.h).
 inline std::string FakeCubin(const std::string& code = "") {
   std::string header(64, '\0');
   header.replace(0, 7, "\177ELF\2\1\1");

@@ -6,13 +6,13 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/interpreter.h"
+#include "base/status_macros.h"
 #include "compiler/codegen/tolerance.h"
-#include "compiler/ir/status_macros.h"
+#include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/lower.h"
-#include "compiler/schedule/allocation.h"
+#include "compiler/schedule/rules/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

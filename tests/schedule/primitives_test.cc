@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verifier.h"
+#include "compiler/ir/verify/verifier.h"
 #include "compiler/schedule/trace.h"
 #include "compiler/tensor/expression.h"
 

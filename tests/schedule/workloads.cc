@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/operator_table.h"
+#include "bench/operators/operator_table.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::schedule {
@@ -141,14 +141,14 @@ absl::StatusOr<ir::Program> MakeWorkload(const std::string& name) {
   return tensor::LowerToLoops(*program);
 }
 
-ir::TargetInfo Wide() {
-  ir::TargetInfo wide;
+machine::TargetInfo Wide() {
+  machine::TargetInfo wide;
   wide.vector_bytes = 64;
   wide.vector_registers = 32;
   wide.target.threads = 2;
   return wide;
 }
 
-std::vector<ir::TargetInfo> Targets() { return {ir::TargetInfo{}, Wide()}; }
+std::vector<machine::TargetInfo> Targets() { return {machine::TargetInfo{}, Wide()}; }
 
 }  // namespace heddle::schedule

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::schedule {
 
@@ -20,8 +20,8 @@ std::vector<std::string> WorkloadNames();
 absl::StatusOr<ir::Program> MakeWorkload(const std::string& name);
 
 // The widest CPU, a machine with threads.
-ir::TargetInfo Wide();
+machine::TargetInfo Wide();
 // The narrowest, and Wide().
-std::vector<ir::TargetInfo> Targets();
+std::vector<machine::TargetInfo> Targets();
 
 }  // namespace heddle::schedule

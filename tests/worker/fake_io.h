@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/chunks.h"
 #include "worker/stage_child.h"
+#include "worker/stages/chunks.h"
 
 namespace heddle::worker {
 

@@ -1,15 +1,15 @@
 // build and profile for a GPU in this process, with a compiler, a driver and a management library
-// without a GPU in place (tests/codegen/fake_nvrtc.cc, tests/runtime/fake_cuda.h, fake_nvml.cc):
-// what is built is run, on this CPU, and checked.
+// without a GPU in place (tests/codegen/cuda/fake_nvrtc.cc, tests/runtime/fake_cuda.h,
+// fake_nvml.cc): what is built is run, on this CPU, and checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "compiler/runtime/cuda_driver.h"
-#include "tests/codegen/host_code.h"
+#include "compiler/runtime/cuda/driver.h"
+#include "tests/codegen/cuda/host_code.h"
 #include "tests/worker/fake_io.h"
-#include "worker/stages.h"
+#include "worker/stages/stages.h"
 
 namespace heddle::worker {
 namespace {

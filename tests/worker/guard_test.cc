@@ -15,7 +15,7 @@
 #include <memory>
 
 #include "absl/time/clock.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 #include "worker/slot_guard.h"
 #include "worker/slots.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 #include "worker/slots.h"
 
 namespace heddle::worker {

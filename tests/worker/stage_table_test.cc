@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "worker/monotonic.h"
+#include "base/clock.h"
 
 namespace heddle::worker {
 namespace {

@@ -1,17 +1,17 @@
 // The real stages in this process, with the pipes left out: messages in, messages out.
-#include "worker/stages.h"
+#include "worker/stages/stages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 
+#include "base/strategies.h"
+#include "base/target.h"
+#include "client/zoo/zoo.h"
 #include "compiler/codegen/target_info.h"
-#include "compiler/graph/zoo.h"
-#include "compiler/ir/target.h"
 #include "compiler/runtime/module.h"
 #include "cost_model/search.h"
-#include "proto/strategies.h"
 #include "tests/worker/fake_io.h"
 
 namespace heddle::worker {
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string NativeTarget() { return ir::ToText(codegen::ResolveTarget(ir::Target{}).value()); }
+std::string NativeTarget() { return ToText(codegen::ResolveTarget(Target{}).value()); }
 
 v1::StageStart Base(v1::StageKind kind) {
   v1::StageStart start;
@@ -29,7 +29,7 @@ v1::StageStart Base(v1::StageKind kind) {
 }
 
 const std::string& Mlp() {
-  static const std::string* const model = new std::string(graph::MakeZooModel("mlp", 1).value());
+  static const std::string* const model = new std::string(zoo::MakeZooModel("mlp", 1).value());
   return *model;
 }
 

@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "tracker/tracker_service.h"
-#include "worker/monotonic.h"
 
 extern char** environ;
 

@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/target.h"
 #include "compiler/codegen/target_info.h"
-#include "compiler/compile.h"
-#include "compiler/graph/fuse.h"
-#include "compiler/ir/status_macros.h"
-#include "compiler/ir/target.h"
+#include "compiler/driver/compile.h"
+#include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"
+#include "compiler/machine/target_info.h"
 #include "compiler/schedule/space.h"
 
 namespace heddle {
@@ -33,7 +34,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-absl::Status PrintDetails(const std::string& workload, const ir::TargetInfo& target) {
+absl::Status PrintDetails(const std::string& workload, const machine::TargetInfo& target) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ir::Parse(workload));
   HEDDLE_ASSIGN_OR_RETURN(const schedule::Trace trace, schedule::DefaultTrace(naive, target));
   std::printf("%s\n%s\n", workload.c_str(), schedule::ToText(trace).c_str());
@@ -41,10 +42,10 @@ absl::Status PrintDetails(const std::string& workload, const ir::TargetInfo& tar
 }
 
 absl::Status Run(const Flags& flags) {
-  HEDDLE_ASSIGN_OR_RETURN(ir::Target target, ir::ParseTarget(flags.target));
+  HEDDLE_ASSIGN_OR_RETURN(Target target, ParseTarget(flags.target));
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const ir::TargetInfo info, codegen::DescribeTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
   std::ifstream file(flags.model, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", flags.model));
   const std::string onnx{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

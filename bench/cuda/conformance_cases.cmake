@@ -1,0 +1,11 @@
+# The conformance cases as C++, so that a program can carry them: cmake -DOUT=FILE.cc -DCASES=tests/cases -P conformance_cases.cmake
+file(GLOB files ${CASES}/conformance/*.ir ${CASES}/conformance_gpu/*.ir)
+list(SORT files)
+set(text "#include \"bench/cuda/conformance.h\"\n\nnamespace heddle::bench {\n\nconst std::vector<ConformanceText>& ConformanceTexts() {\n  static const auto& texts = *new std::vector<ConformanceText>{\n")
+foreach(file ${files})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} program)
+  string(APPEND text "      {\"${name}\", R\"ir(${program})ir\"},\n")
+endforeach()
+string(APPEND text "  };\n  return texts;\n}\n\n}  // namespace heddle::bench\n")
+file(WRITE ${OUT} "${text}")

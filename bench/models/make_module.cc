@@ -1,0 +1,121 @@
+// heddle-bench-module: a model compiled from records in a file, or from default schedules, without
+// a service; with parts of the compiler left out on request, to show what they are worth. Prints
+// one JSON object about the module.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/record_file.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/model_layout.h"
+#include "compiler/runtime/module.h"
+
+namespace heddle::bench {
+namespace {
+
+using nlohmann::json;
+
+struct Flags {
+  std::string model, output, records;
+  int threads = 1;
+  bool fusion = true;
+  bool memory_plan = true;
+  bool measured_layout = false;
+};
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+// The fastest record of each task for exactly `target`, measured cold on such a CPU.
+absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string& path,
+                                                              const Target& target,
+                                                              std::vector<std::string>* warnings) {
+  std::map<std::string, BestRecord> best;
+  if (path.empty()) return best;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records,
+                          client::ReadRecordFile(path, warnings));
+  std::vector<std::string> others;  // are no news here: a file may hold several targets
+  for (const v1::Record& record :
+       client::MatchingRecords(records, ToText(target), {target.cpu}, &others)) {
+    BestRecord& known = best[record.workload_key()];
+    if (known.median_ns == 0 || record.median_ns() < known.median_ns)
+      known = {record.trace(), record.median_ns()};
+  }
+  return best;
+}
+
+absl::Status Make(const Flags& flags) {
+  Target target;
+  target.threads = flags.threads;
+  HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, ReadAll(flags.model));
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, target, &warnings));
+  ModelOptions options;
+  options.fuse.enabled = flags.fusion;
+  options.share_memory = flags.memory_plan;
+  std::optional<graph::MeasuredLayoutCosts> costs;
+  if (flags.measured_layout) {
+    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(onnx, options, target, best));
+    options.passes.layout.costs = &*costs;
+  }
+  CompileOptions compile;
+  compile.model_name = flags.model;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
+                          CompileModel(onnx, options, target, best, compile, &warnings));
+  std::ofstream(flags.output, std::ios::binary) << bytes;
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::Module module, runtime::ReadModuleFile(flags.output));
+  double flops = 0;  // of one inference
+  for (const runtime::CallSpec& call : module.manifest.calls) {
+    if (call.kernel >= 0) flops += module.manifest.kernels[call.kernel].flops;
+  }
+  int tuned = 0;
+  bool winograd = false;
+  for (const runtime::KernelSpec& kernel : module.manifest.kernels) {
+    tuned += kernel.schedule == "tuned";
+    winograd |= kernel.winograd;
+  }
+  std::printf("%s\n", json{{"target", ToText(target)},
+                           {"kernels", module.manifest.kernels.size()},
+                           {"calls", module.manifest.calls.size()},
+                           {"flops", flops},
+                           {"tuned", tuned},
+                           {"winograd", winograd},
+                           {"arena_bytes", module.manifest.arena_bytes},
+                           {"unshared_bytes", module.manifest.unshared_bytes},
+                           {"warnings", warnings}}
+                          .dump()
+                          .c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  heddle::bench::Flags flags;
+  CLI::App app("Compiles a model from a file of records; bench/run.sh models calls it.");
+  app.add_option("model", flags.model, "ONNX file")->required();
+  app.add_option("-o,--output", flags.output, "module to write")->required();
+  app.add_option("--records", flags.records, "JSON lines; without: default schedules");
+  app.add_option("--threads", flags.threads, "threads of a kernel")->check(CLI::Range(1, 256));
+  app.add_flag("!--no-fusion", flags.fusion, "one kernel for each operator");
+  app.add_flag("!--no-memory-plan", flags.memory_plan, "every value has memory of its own");
+  app.add_flag("--measured-layout", flags.measured_layout,
+               "choose layouts by the records where they hold an operator in two or all three");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = heddle::bench::Make(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "heddle-bench-module: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

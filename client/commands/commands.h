@@ -1,0 +1,121 @@
+// The subcommands of `heddle`: options in, exit code out. main.cc turns flags into these options
+// and does nothing else. Every command prints data on stdout, messages and progress on stderr.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/commands/job_options.h"
+#include "client/service_client.h"
+#include "client/views/terminal.h"
+
+namespace heddle::client {
+
+struct GlobalOptions {
+  std::string server = "127.0.0.1:9190";
+  OutputOptions output;
+};
+
+// ---- Jobs (job_commands.cc, submit_command.cc)
+// ---------------------------------------------------------------------------
+
+struct SubmitOptions {
+  std::string model;  // path of an ONNX file
+  std::string target = "llvm -mcpu=native";
+  std::string device_key;
+  std::string name;
+  int trials = 64;  // per task
+  int batch = 16;
+  int depth = 0;
+  std::string strategy = "annealing";
+  uint64_t seed = 0;
+  std::vector<std::string> shapes;  // "name=1x3x224x224"
+  std::vector<std::string> disabled_passes;
+  bool winograd = true;  // false: the target gets -winograd=off
+  bool transfer = true;  // false: searches learn nothing from other tasks
+  bool force = false;
+  bool dry_run = false;
+  JobOptions job;
+  std::string records;  // file of records to start with (record_file.h); empty: none
+};
+
+// Reads and checks what can be checked without the service; fills the spec. The model's bytes go to
+// *model.
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model);
+int Submit(const GlobalOptions& global, const SubmitOptions& options);
+
+int ListJobs(const GlobalOptions& global, bool all);
+int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& jobs, bool stages);
+// Finished jobs, their stages and the slots there are, as one JSON file for heddle-sim.
+int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
+              const std::string& output);
+// How the search of one of the job's tasks went and what it found (explain_command.cc); `plot`: an
+// SVG file to write, or empty.
+int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
+                const std::string& plot);
+int WatchJob(const GlobalOptions& global, const std::string& job);
+int WaitForJob(const GlobalOptions& global, const std::string& job, const std::string& what,
+               absl::Duration timeout);
+enum class JobAction { kCancel, kPause, kResume };
+int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& job);
+int FetchModule(const GlobalOptions& global, const std::string& job, const std::string& output,
+                const std::string& schedules);
+int ListDevices(const GlobalOptions& global);
+
+// Shows the job until it ends or Ctrl-C detaches; returns the exit code that suits its end. An
+// error of `service_alive` (optional, asked about ten times a second) ends it too. Used by watch
+// and tune.
+int FollowJob(const ServiceClient& client, const std::string& job, const OutputOptions& output,
+              v1::Job* last, const std::function<absl::Status()>& service_alive = nullptr);
+int ExitCodeOf(const v1::Job& job);
+
+// ---- All in one (tune_command.cc)
+// --------------------------------------------------------------------------------------
+
+struct TuneOptions {
+  SubmitOptions submit;
+  std::string output;  // module file
+  std::string data;    // data directory of an embedded service; empty: the service's default
+};
+// Submits, watches and fetches; starts an embedded service for its own duration where none is
+// running.
+int Tune(const GlobalOptions& global, const TuneOptions& options);
+
+// ---- Records (record_commands.cc)
+// --------------------------------------------------------------------------------------
+
+int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query);
+int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+                  const std::string& output);
+int ImportRecords(const GlobalOptions& global, const std::string& input);
+
+// ---- Modules, without a service (run_command.cc, local_commands.cc)
+// -----------------------------------------------------------
+
+struct RunOptions {
+  std::string module;
+  std::vector<std::string> inputs;  // "x.npy" in order, or "name=x.npy"; missing ones are random
+  std::string output;  // .npy file (one output) or directory; empty: a summary is printed
+  int threads = 0;
+  uint64_t seed = 0;  // of random inputs
+  bool evaluate = false;
+  bool profile = false;
+  std::vector<std::string>
+      against;  // other modules of the same model, timed in turns with this one
+  int rounds = 5;
+  std::string check;  // ONNX file: compare the outputs with the interpreter's
+  std::vector<std::string> shapes;
+};
+int RunModule(const GlobalOptions& global, const RunOptions& options);
+int ShowModule(const GlobalOptions& global, const std::string& module);
+// Which operator of an ONNX model works in which layout, what the other would cost, and what is
+// left to transpose (layout_view.cc). `shapes` as in SubmitOptions.
+int ExplainLayout(const GlobalOptions& global, const std::string& model,
+                  const std::vector<std::string>& shapes);
+int WriteZooModel(const GlobalOptions& global, const std::string& name, const std::string& output,
+                  uint64_t seed);
+
+}  // namespace heddle::client

@@ -1,0 +1,88 @@
+// Commands that need no service: zoo and inspect.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/commands/commands.h"
+#include "client/modules/npy.h"
+#include "client/views/json.h"
+#include "client/zoo/zoo.h"
+#include "compiler/runtime/module.h"
+
+namespace heddle::client {
+
+int WriteZooModel(const GlobalOptions& global, const std::string& name, const std::string& output,
+                  uint64_t seed) {
+  if (name.empty()) {
+    for (const std::string& known : zoo::ZooNames()) {
+      if (global.output.json)
+        fmt::print("{}\n",
+                   nlohmann::json{{"schema_version", kJsonSchemaVersion}, {"name", known}}.dump());
+      else
+        fmt::print("{}\n", known);
+    }
+    return kDone;
+  }
+  const absl::StatusOr<std::string> model = zoo::MakeZooModel(name, seed);
+  if (!model.ok()) return Fail(absl::InvalidArgumentError(model.status().message()));
+  const std::string path = output.empty() ? name + ".onnx" : output;
+  if (const absl::Status written = WriteFile(path, *model); !written.ok()) return Fail(written);
+  if (global.output.json) {
+    fmt::print("{}\n", nlohmann::json{{"schema_version", kJsonSchemaVersion},
+                                      {"name", name},
+                                      {"file", path},
+                                      {"bytes", model->size()}}
+                           .dump());
+  }
+  fmt::print(stderr, "{}: {}, {}, seed {}; next: heddle tune {} -o {}.heddle\n", path, name,
+             FormatBytes(static_cast<int64_t>(model->size())), seed, path, name);
+  return kDone;
+}
+
+int ShowModule(const GlobalOptions& global, const std::string& path) {
+  const absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
+  if (!module.ok()) return Fail(module.status());
+  const runtime::Manifest& manifest = module->manifest;
+  if (global.output.json) {
+    nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion},  {"model", manifest.model},
+        {"model_digest", manifest.model_digest}, {"target", manifest.target},
+        {"threads", manifest.threads},           {"producer", manifest.producer},
+        {"arena_bytes", manifest.arena_bytes},   {"unshared_bytes", manifest.unshared_bytes},
+        {"calls", manifest.calls.size()}};
+    for (const runtime::KernelSpec& kernel : manifest.kernels) {
+      object["kernels"].push_back({{"symbol", kernel.symbol},
+                                   {"task", kernel.task},
+                                   {"label", kernel.label},
+                                   {"schedule", kernel.schedule},
+                                   {"winograd", kernel.winograd},
+                                   {"record_ms", kernel.record_ms}});
+    }
+    fmt::print("{}\n", object.dump());
+    return kDone;
+  }
+  fmt::print("model    {} ({})\ntarget   {}\nmade by  {}\n", manifest.model,
+             manifest.model_digest.substr(0, 12), manifest.target, manifest.producer);
+  for (const runtime::TensorSpec& t : manifest.inputs)
+    fmt::print("input    {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
+  for (const runtime::TensorSpec& t : manifest.outputs)
+    fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
+  fmt::print("memory   {} parameters, {} activations ({} without sharing), {} code\n\n",
+             FormatBytes(static_cast<int64_t>(module->params.size())),
+             FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
+             FormatBytes(static_cast<int64_t>(module->code.size())));
+  Table table({"kernel", "calls", "schedule", "recorded", "task"});
+  for (size_t k = 0; k < manifest.kernels.size(); ++k) {
+    const runtime::KernelSpec& kernel = manifest.kernels[k];
+    int calls = 0;
+    for (const runtime::CallSpec& call : manifest.calls)
+      calls += call.kernel == static_cast<int>(k);
+    table.Add({kernel.label, fmt::format("{}", calls),
+               kernel.schedule + (kernel.winograd ? ", winograd" : ""),
+               FormatNs(kernel.record_ms * 1e6), kernel.task});
+  }
+  fmt::print("{}", table.ToText(global.output.plain));
+  return kDone;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,58 @@
+#include "client/commands/model_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heddle::client {
+namespace {
+
+absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      fmt::format("'{}' is no shape; write --shape name=1x3x224x224", text));
+  const size_t equals = text.find_last_of('=');  // names may hold '='
+  if (equals == std::string::npos || equals == 0) return bad;
+  shape->set_input(text.substr(0, equals));
+  for (size_t start = equals + 1; start <= text.size();) {
+    const size_t end = std::min(text.find('x', start), text.size());
+    const std::string word = text.substr(start, end - start);
+    if (word.empty() || word.size() > 12 ||
+        word.find_first_not_of("0123456789") != std::string::npos)
+      return bad;
+    const int64_t extent = std::stoll(word);
+    if (extent <= 0) return bad;
+    shape->add_extents(extent);
+    start = end + 1;
+  }
+  return shape->extents().empty() ? bad : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>& shapes,
+                                                  const std::vector<std::string>& disabled_passes) {
+  v1::ModelOptions options;
+  for (const std::string& text : shapes) {
+    if (absl::Status s = ParseShape(text, options.add_shapes()); !s.ok()) return s;
+  }
+  const std::vector<std::string> known = graph::PassNames();
+  for (const std::string& pass : disabled_passes) {
+    if (std::find(known.begin(), known.end(), pass) == known.end()) {
+      return absl::InvalidArgumentError(
+          fmt::format("unknown pass '{}'; there are {}", pass, fmt::join(known, ", ")));
+    }
+    options.add_disabled_passes(pass);
+  }
+  return options;
+}
+
+heddle::ModelOptions FromProto(const v1::ModelOptions& options) {
+  heddle::ModelOptions result;
+  for (const v1::ModelOptions::Shape& shape : options.shapes()) {
+    result.import.shapes[shape.input()] = {shape.extents().begin(), shape.extents().end()};
+  }
+  result.passes.disabled = {options.disabled_passes().begin(), options.disabled_passes().end()};
+  return result;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,18 @@
+// How a model is to be imported, as flags, as a message, and as the compiler wants it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/driver/compile.h"
+#include "proto/worker.pb.h"
+
+namespace heddle::client {
+
+// shapes: "name=1x3x224x224". InvalidArgument shows the form; an unknown pass lists the passes.
+absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>& shapes,
+                                                  const std::vector<std::string>& disabled_passes);
+heddle::ModelOptions FromProto(const v1::ModelOptions& options);
+
+}  // namespace heddle::client

@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "base/limits.h"
+#include "client/commands/commands.h"
+#include "client/modules/npy.h"
+#include "client/record_file.h"
+#include "client/views/json.h"
+
+namespace heddle::client {
+namespace {
+
+std::string OutcomeWord(v1::Outcome outcome) {
+  switch (outcome) {
+    case v1::OUTCOME_OK:
+      return "ok";
+    case v1::OUTCOME_BUILD_ERROR:
+      return "build error";
+    case v1::OUTCOME_BUILD_TIMEOUT:
+      return "build timeout";
+    case v1::OUTCOME_WRONG_RESULT:
+      return "wrong result";
+    case v1::OUTCOME_RUN_CRASH:
+      return "crash";
+    case v1::OUTCOME_RUN_TIMEOUT:
+      return "run timeout";
+    case v1::OUTCOME_EXCEEDS_LIMITS:
+      return "over limits";
+    case v1::OUTCOME_LOST:
+      return "lost";
+    default:
+      return "unknown";
+  }
+}
+
+// Where it was measured and how quiet it was there; see Evidence in proto/common.proto.
+const std::vector<std::string> kEvidenceHeader = {"slot",   "steal", "others",   "switches",
+                                                  "canary", "taken", "disturbed"};
+
+std::vector<std::string> EvidenceCells(const v1::Record& record) {
+  const v1::Evidence& evidence = record.measurement().evidence();
+  // What was not measured by a worker's guard has no shares to show.
+  if (evidence.times_measured() == 0) {
+    const std::string where = evidence.command().empty()
+                                  ? fmt::format("{}/{}", evidence.worker(), evidence.slot())
+                                  : evidence.command();
+    return {where == "/" ? "-" : where, "-", "-", "-", "-", "-", "-"};
+  }
+  const std::string canary =
+      evidence.canary_before() > 0
+          ? fmt::format("{:.2f} {:.2f}", evidence.canary_before(), evidence.canary_after())
+          : "-";
+  return {fmt::format("{}/{}", evidence.worker(), evidence.slot()),
+          fmt::format("{:.1f} %", 100 * evidence.steal_share()),
+          fmt::format("{:.1f} %", 100 * evidence.other_share()),
+          fmt::format("{}", evidence.involuntary_switches()),
+          canary,
+          fmt::format("{}x", evidence.times_measured()),
+          evidence.disturbance().empty() ? "no" : evidence.disturbance()};
+}
+
+}  // namespace
+
+int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query) {
+  const ServiceClient client(global.server);
+  const bool evidence = global.output.verbosity > 0;
+  std::vector<std::string> header = {"task",    "device", "outcome", "median",
+                                     "GFLOP/s", "job",    "when",    "key"};
+  if (evidence) header.insert(header.end(), kEvidenceHeader.begin(), kEvidenceHeader.end());
+  Table table(header);
+  int64_t count = 0;
+  const absl::Status status = client.QueryRecords(query, [&](const v1::Record& record) {
+    ++count;
+    if (global.output.json) {
+      fmt::print("{}\n", ToJsonLine(record));
+    } else {
+      std::vector<std::string> cells = {record.label(),
+                                        record.device_key(),
+                                        OutcomeWord(record.measurement().outcome()),
+                                        FormatNs(record.median_ns()),
+                                        FormatGflops(record.flops(), record.median_ns()),
+                                        record.job(),
+                                        FormatWallTime(record.created_unix_ns()),
+                                        record.workload_key()};
+      if (evidence) {
+        const std::vector<std::string> how = EvidenceCells(record);
+        cells.insert(cells.end(), how.begin(), how.end());
+      }
+      table.Add(cells);
+    }
+    return !Interrupted();
+  });
+  if (!status.ok()) return Fail(status);
+  if (!global.output.json && count > 0) fmt::print("{}", table.ToText(global.output.plain));
+  if (count == 0) fmt::print(stderr, "no records match\n");
+  return Interrupted() ? kInterrupted : kDone;
+}
+
+int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
+                  const std::string& output) {
+  const ServiceClient client(global.server);
+  v1::RecordQuery full = query;
+  full.set_with_workload(true);
+  if (full.limit() == 0) full.set_limit(kAllRecords);  // an export is whole unless asked otherwise
+  const bool to_file = !output.empty() && output != "-";
+  const std::string temporary = output + ".part";
+  std::ofstream file;
+  if (to_file) file.open(temporary);
+  std::ostream& out = to_file ? file : std::cout;
+  int64_t count = 0;
+  const absl::Status status = client.QueryRecords(full, [&](const v1::Record& record) {
+    ++count;
+    out << ToJsonLine(record) << '\n';
+    return out.good() && !Interrupted();
+  });
+  out.flush();
+  const bool complete = status.ok() && out.good() && !Interrupted();
+  if (to_file) {
+    file.close();
+    if (!complete || std::rename(temporary.c_str(), output.c_str()) != 0) {
+      std::remove(temporary.c_str());
+      if (status.ok() && !Interrupted()) {
+        return Fail(absl::InvalidArgumentError(
+            fmt::format("cannot write '{}'; free space or choose another place", output)));
+      }
+    }
+  }
+  if (!status.ok()) return Fail(status);
+  if (Interrupted()) return kInterrupted;
+  fmt::print(stderr, "{} records exported\n", count);
+  if (count >= kMaxQueryLimit && full.limit() > count) {
+    fmt::print(
+        stderr,
+        "warning: an export has at most {} records, the newest; where there are more, export "
+        "them in parts by --task, --target, --device or --job\n",
+        kMaxQueryLimit);
+  }
+  return kDone;
+}
+
+int ImportRecords(const GlobalOptions& global, const std::string& input) {
+  // The whole file is checked before the first record is sent: a typo in line 1000 does not leave
+  // 999.
+  absl::StatusOr<std::vector<v1::Record>> records = ReadRecordFile(input);
+  if (!records.ok()) {
+    return Fail(absl::Status(
+        records.status().code(),
+        fmt::format("{}; nothing was imported", std::string(records.status().message()))));
+  }
+  size_t next = 0;
+  const absl::StatusOr<v1::ImportRecordsResponse> response =
+      ServiceClient(global.server).ImportRecords([&](v1::Record* record) -> absl::StatusOr<bool> {
+        if (Interrupted())
+          return absl::CancelledError(
+              "interrupted; import the file again, what is there already is skipped");
+        if (next == records->size()) return false;
+        *record = std::move((*records)[next++]);
+        return true;
+      });
+  if (!response.ok()) {
+    Fail(response.status());
+    return Interrupted() ? static_cast<int>(kInterrupted) : ExitCodeFor(response.status());
+  }
+  if (global.output.json) fmt::print("{}\n", ToJsonLine(*response));
+  fmt::print(stderr, "{} records imported, {} known already, {} rejected\n", response->imported(),
+             response->skipped(), response->rejected());
+  if (response->rejected() > 0)
+    return Fail(absl::InvalidArgumentError("first rejected: " + response->first_error()));
+  return kDone;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,315 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "client/commands/commands.h"
+#include "client/modules/evaluate.h"
+#include "client/modules/npy.h"
+#include "client/modules/output_check.h"
+#include "client/modules/profile.h"
+#include "client/views/json.h"
+#include "compiler/ir/fold.h"
+
+namespace heddle::client {
+namespace {
+
+using runtime::Executor;
+using runtime::TensorSpec;
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
+// Of `wanted` threads (0: as tuned). A kernel never uses more than it was made for.
+int UsedThreads(int wanted, const runtime::Manifest& manifest) {
+  return wanted > 0 ? std::min(wanted, manifest.threads) : manifest.threads;
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, int threads) {
+  absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
+  if (!module.ok()) return module.status();
+  Executor::Options options;
+  options.threads = UsedThreads(threads, module->manifest);
+  if (threads > options.threads) {
+    fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path, options.threads,
+               options.threads == 1 ? "" : "s", options.threads == 1 ? "1 is" : "these are",
+               threads);
+  }
+  absl::StatusOr<std::unique_ptr<Executor>> executor =
+      Executor::Create(std::move(*module), options);
+  if (!executor.ok()) {
+    return absl::Status(executor.status().code(),
+                        fmt::format("{}: {}", path, std::string(executor.status().message())));
+  }
+  return executor;
+}
+
+// Uniform in [-1, 1) for floats, small for integers.
+std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
+  std::string bytes(static_cast<size_t>(spec.SizeBytes()), '\0');
+  std::mt19937_64 rng(seed);
+  const auto unit = [&rng] { return static_cast<double>(rng() >> 11) * 0x1p-52 - 1.0; };
+  const auto fill = [&]<typename T>(T, auto draw) {
+    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
+      const T value = static_cast<T>(draw());
+      std::memcpy(bytes.data() + i, &value, sizeof value);
+    }
+  };
+  const auto small = [&rng] { return rng() % 8; };
+  if (spec.dtype == "f32")
+    fill(float{}, unit);
+  else if (spec.dtype == "f64")
+    fill(double{}, unit);
+  else if (const auto half = ir::DTypeFromName(spec.dtype); half && ir::IsHalf(*half))
+    fill(uint16_t{}, [&] { return ir::HalfBits(static_cast<float>(unit()), *half); });
+  else if (spec.dtype == "i32")
+    fill(int32_t{}, small);
+  else if (spec.dtype == "i64")
+    fill(int64_t{}, small);
+  else if (spec.dtype == "bool")
+    fill(uint8_t{}, [&rng] { return rng() & 1; });
+  else
+    fill(uint8_t{}, small);
+  return bytes;
+}
+
+// Inputs in the module's order: from files where given, else random.
+absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
+                                                      const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> paths(specs.size());
+  size_t next = 0;
+  for (const std::string& argument : options.inputs) {
+    size_t index = next;
+    std::string path = argument;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (argument.rfind(specs[i].name + "=", 0) == 0) {
+        index = i;
+        path = argument.substr(specs[i].name.size() + 1);
+      }
+    }
+    if (path == argument) ++next;
+    if (index >= specs.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("too many inputs: the model has {}", specs.size()));
+    }
+    paths[index] = path;
+  }
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (paths[i].empty()) {
+      inputs.push_back(RandomTensor(specs[i], options.seed + i));
+      continue;
+    }
+    absl::StatusOr<NpyArray> array = ReadNpyFile(paths[i]);
+    if (!array.ok()) return array.status();
+    if (array->dtype != specs[i].dtype || array->shape != specs[i].shape) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: {}{} where input '{}' is {}{}", paths[i], array->dtype, ShapeText(array->shape),
+          specs[i].name, specs[i].dtype, ShapeText(specs[i].shape)));
+    }
+    inputs.push_back(std::move(array->bytes));
+  }
+  return inputs;
+}
+
+absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
+  const std::vector<TensorSpec>& specs = executor.manifest().outputs;
+  const bool directory = specs.size() > 1 || std::filesystem::is_directory(output);
+  if (directory) {
+    std::error_code error;
+    std::filesystem::create_directories(output, error);
+    if (error)
+      return absl::InvalidArgumentError(
+          fmt::format("cannot make directory '{}': {}", output, error.message()));
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    std::string name = specs[i].name;
+    std::replace(name.begin(), name.end(), '/', '_');
+    const std::string path = directory ? output + "/" + name + ".npy" : output;
+    const NpyArray array{specs[i].dtype, specs[i].shape,
+                         OutputBytes(executor, static_cast<int>(i))};
+    if (absl::Status s = WriteFile(path, SerializeNpy(array)); !s.ok()) return s;
+    fmt::print(stderr, "{}: {}{}\n", path, specs[i].dtype, ShapeText(specs[i].shape));
+  }
+  return absl::OkStatus();
+}
+
+void Summarise(const Executor& executor, const OutputOptions& output) {
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t i = 0; i < executor.manifest().outputs.size(); ++i) {
+    const TensorSpec& spec = executor.manifest().outputs[i];
+    const std::vector<double> values =
+        ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype);
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    const int64_t argmax = high - values.begin();
+    if (output.json) {
+      list.push_back({{"name", spec.name},
+                      {"dtype", spec.dtype},
+                      {"shape", spec.shape},
+                      {"min", *low},
+                      {"max", *high},
+                      {"argmax", argmax}});
+    } else {
+      fmt::print("{}: {}{}  min {:.6g}  max {:.6g} at {}\n", spec.name, spec.dtype,
+                 ShapeText(spec.shape), *low, *high, argmax);
+    }
+  }
+  if (output.json)
+    fmt::print("{}\n",
+               nlohmann::json{{"schema_version", kJsonSchemaVersion}, {"outputs", list}}.dump());
+}
+
+// Short names for the columns: what sets the modules apart.
+std::string ColumnName(const runtime::Manifest& manifest, const std::string& path,
+                       std::map<std::string, int>& taken) {
+  std::map<std::string, int> kinds;
+  for (const runtime::KernelSpec& kernel : manifest.kernels) ++kinds[kernel.schedule];
+  std::string name = kinds.contains("tuned") ? "tuned"
+                     : kinds.size() == 1     ? kinds.begin()->first
+                                             : "mixed";
+  if (++taken[name] > 1) name = std::filesystem::path(path).filename().string();
+  return name;
+}
+
+int Evaluate(const GlobalOptions& global, const RunOptions& options,
+             std::vector<std::unique_ptr<Executor>> owned, const std::vector<std::string>& inputs) {
+  std::vector<Executor*> executors;
+  std::vector<std::string> paths = {options.module};
+  paths.insert(paths.end(), options.against.begin(), options.against.end());
+  std::vector<std::string> names;
+  std::map<std::string, int> taken;
+  for (size_t m = 0; m < owned.size(); ++m) {
+    const runtime::Manifest& manifest = owned[m]->manifest();
+    if (manifest.model_digest != owned[0]->manifest().model_digest) {
+      fmt::print(stderr, "warning: {} holds another model than {}\n", paths[m], paths[0]);
+    }
+    names.push_back(ColumnName(manifest, paths[m], taken));
+    for (size_t i = 0; i < inputs.size() && i < manifest.inputs.size(); ++i) {
+      if (static_cast<size_t>(manifest.inputs[i].SizeBytes()) == inputs[i].size()) {
+        std::memcpy(owned[m]->InputData(static_cast<int>(i)), inputs[i].data(), inputs[i].size());
+      }
+    }
+    executors.push_back(owned[m].get());
+  }
+  const std::vector<ModuleTiming> timings = TimeInTurns(executors, options.rounds);
+  for (const runtime::Executor* executor : executors) {
+    if (!executor->status().ok()) return Fail(executor->status());
+  }
+  if (timings[0].samples_ns.empty()) return kInterrupted;
+  const std::vector<TaskTiming> tasks = TimeByTask(executors, timings);
+  const runtime::Manifest& manifest = executors[0]->manifest();
+  const int threads = UsedThreads(options.threads, manifest);
+  if (global.output.json) {
+    nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                             {"model", manifest.model},
+                             {"target", manifest.target},
+                             {"threads", threads},
+                             {"cpu", CpuName()},
+                             {"rounds", options.rounds}};
+    for (size_t m = 0; m < executors.size(); ++m) {
+      object["modules"].push_back({{"file", paths[m]},
+                                   {"schedules", names[m]},
+                                   {"min_ns", timings[m].Percentile(0)},
+                                   {"median_ns", timings[m].Median()},
+                                   {"p90_ns", timings[m].Percentile(90)},
+                                   {"p99_ns", timings[m].Percentile(99)},
+                                   {"samples_ns", timings[m].samples_ns}});
+    }
+    for (const TaskTiming& task : tasks) {
+      object["tasks"].push_back({{"key", task.task},
+                                 {"label", task.label},
+                                 {"uses", task.uses},
+                                 {"flops", task.flops},
+                                 {"ns", task.ns}});
+    }
+    fmt::print("{}\n", object.dump());
+    return kDone;
+  }
+  // Slowest first reads as a story: naive, default, tuned.
+  std::vector<size_t> order(executors.size());
+  for (size_t m = 0; m < order.size(); ++m) order[m] = m;
+  std::rotate(order.begin(), order.begin() + 1, order.end());
+  std::vector<std::string> header = {"task", "uses"};
+  for (size_t m : order) header.push_back(names[m]);
+  header.push_back("GFLOP/s");
+  if (order.size() > 1) header.push_back(fmt::format("{} / {}", names[order[0]], names[0]));
+  Table table(header);
+  const auto add_row = [&](const std::string& label, const std::string& uses,
+                           const std::vector<double>& ns, double flops) {
+    std::vector<std::string> row = {label, uses};
+    for (size_t m : order) row.push_back(FormatNs(ns[m]));
+    row.push_back(FormatGflops(flops, ns[0]));
+    if (order.size() > 1) row.push_back(ns[0] > 0 ? FormatRatio(ns[order[0]] / ns[0]) : "-");
+    table.Add(row);
+  };
+  double flops = 0;
+  for (const TaskTiming& task : tasks) {
+    add_row(task.label, fmt::format("{}", task.uses), task.ns, task.flops);
+    flops += task.flops * task.uses;
+  }
+  table.AddRule();
+  std::vector<double> medians;
+  for (const ModuleTiming& timing : timings) medians.push_back(timing.Median());
+  add_row("whole model " + manifest.model, "1", medians, flops);
+  fmt::print("{}\n", table.ToText(global.output.plain));
+  for (size_t m : order) {
+    fmt::print("{}: min {}  median {}  p90 {}  p99 {}\n", names[m],
+               FormatNs(timings[m].Percentile(0)), FormatNs(timings[m].Median()),
+               FormatNs(timings[m].Percentile(90)), FormatNs(timings[m].Percentile(99)));
+  }
+  fmt::print(
+      "{} rounds in turns, samples of at least 50 ms after one warm-up run; {} thread{}; {}; {}\n",
+      options.rounds, threads, threads == 1 ? "" : "s", CpuName(), manifest.target);
+  fmt::print("memory: {} activations ({} without sharing), {} workspace\n",
+             FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
+             FormatBytes(manifest.workspace_bytes));
+  return kDone;
+}
+
+}  // namespace
+
+int RunModule(const GlobalOptions& global, const RunOptions& options) {
+  absl::StatusOr<std::unique_ptr<Executor>> first = LoadExecutor(options.module, options.threads);
+  if (!first.ok()) return Fail(first.status());
+  std::vector<std::unique_ptr<Executor>> executors;
+  executors.push_back(std::move(*first));
+  for (const std::string& path : options.against) {
+    absl::StatusOr<std::unique_ptr<Executor>> other = LoadExecutor(path, options.threads);
+    if (!other.ok()) return Fail(other.status());
+    executors.push_back(std::move(*other));
+  }
+  Executor& executor = *executors[0];
+  const absl::StatusOr<std::vector<std::string>> inputs =
+      GatherInputs(options, executor.manifest().inputs);
+  if (!inputs.ok()) return Fail(inputs.status());
+  for (size_t i = 0; i < inputs->size(); ++i) {
+    std::memcpy(executor.InputData(static_cast<int>(i)), (*inputs)[i].data(), (*inputs)[i].size());
+  }
+  if (const absl::Status ran = executor.Run(); !ran.ok()) return Fail(ran);
+  if (!options.output.empty()) {
+    if (const absl::Status written = WriteOutputs(executor, options.output); !written.ok())
+      return Fail(written);
+  } else if (!options.evaluate && !options.profile && options.check.empty()) {
+    Summarise(executor, global.output);
+  }
+  if (!options.check.empty()) {
+    const int code = CheckAgainstInterpreter(options, *inputs, executor, global.output);
+    if (code != kDone) return code;
+  }
+  if (options.profile) {
+    const int threads = UsedThreads(options.threads, executor.manifest());
+    const int code = PrintProfile(executor, threads, options.rounds, global.output);
+    if (code != kDone) return code;
+  }
+  return options.evaluate || !options.against.empty()
+             ? Evaluate(global, options, std::move(executors), *inputs)
+             : kDone;
+}
+
+}  // namespace heddle::client

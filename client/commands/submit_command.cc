@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/strategies.h"
+#include "client/commands/commands.h"
+#include "client/commands/job_options.h"
+#include "client/commands/model_options.h"
+#include "client/modules/npy.h"
+#include "client/record_file.h"
+#include "client/views/json.h"
+#include "compiler/codegen/target_info.h"
+#include "compiler/driver/compile.h"
+#include "compiler/ir/text.h"
+#include "compiler/schedule/space.h"
+
+namespace heddle::client {
+namespace {
+
+constexpr absl::Duration kImportWait = absl::Seconds(30);
+constexpr absl::Duration kImportPoll = absl::Milliseconds(100);
+
+int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::string& model) {
+  const absl::StatusOr<Target> target = ParseTarget(spec.target());
+  if (!target.ok()) return Fail(target.status());
+  const absl::StatusOr<graph::FusedGraph> fused =
+      PrepareModel(model, FromProto(spec.options()), *target);
+  if (!fused.ok()) return Fail(fused.status());
+  const absl::StatusOr<machine::TargetInfo> info = codegen::DescribeTarget(*target);
+  if (!info.ok()) return Fail(info.status());
+  const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);
+  Table table({"task", "uses", "MFLOP", "schedules", "key"});
+  nlohmann::json list = nlohmann::json::array();
+  double flops = 0;
+  int64_t trials = 0;
+  for (const graph::Task& task : tasks) {
+    double size = 1;
+    if (const auto program = ir::Parse(task.workload); program.ok()) {
+      if (const auto space = schedule::MakeSpace(*program, *info); space.ok())
+        size = (*space)->Size();
+    }
+    flops += task.flops * task.weight;
+    trials += static_cast<int64_t>(std::min<double>(spec.trials_per_task(), size));
+    table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
+               fmt::format("{:.2g}", size), task.key});
+    list.push_back({{"key", task.key},
+                    {"label", task.label},
+                    {"weight", task.weight},
+                    {"flops", task.flops},
+                    {"space_size", size}});
+  }
+  int matching = -1;
+  const absl::StatusOr<v1::ListWorkersResponse> devices =
+      ServiceClient(global.server).ListDevices();
+  if (devices.ok()) {
+    matching = 0;
+    Target any_threads = *target;
+    any_threads.threads = 1;
+    any_threads.winograd = true;
+    any_threads.tf32 = false;
+    for (const v1::WorkerStatus& worker : devices->workers()) {
+      for (const v1::SlotStatus& slot : worker.slots()) {
+        if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
+          continue;
+        const absl::StatusOr<Target> offered = ParseTarget(slot.slot().target());
+        if (offered.ok() && ToText(*offered) == ToText(any_threads)) ++matching;
+      }
+    }
+  }
+  if (global.output.json) {
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"target", spec.target()}, {"tasks", list},
+        {"kernels", fused->groups.size()},      {"flops", flops},          {"trials", trials},
+        {"matching_device_slots", matching}};
+    fmt::print("{}\n", object.dump());
+    return kDone;
+  }
+  fmt::print("{}", table.ToText(global.output.plain));
+  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", tasks.size(),
+             fused->groups.size(), flops / 1e9, trials, spec.target());
+  if (matching < 0) {
+    fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
+  } else {
+    // A trial takes about a fifth of a second on a device slot: build, warm-up, repeats and the
+    // check.
+    fmt::print("{} matching device slots; about {}\n", matching,
+               matching == 0 ? "never, until one registers"
+                             : HumanDuration(absl::Milliseconds(200) * trials / matching));
+  }
+  return kDone;
+}
+
+// Whether the deadline can be met is known once the model is imported, which takes a moment. The
+// job is submitted, whatever comes of this: kDone unless interrupted.
+int TellDeadline(const ServiceClient& client, const std::string& id) {
+  const absl::Time give_up = absl::Now() + kImportWait;
+  while (!Interrupted()) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(id);
+    if (!job.ok()) return kDone;
+    if (job->state() != v1::JOB_IMPORTING) {
+      fmt::print(stderr, "deadline {}\n", DeadlineText(*job, absl::Now()));
+      for (const std::string& warning : job->warnings()) fmt::print(stderr, "{}\n", warning);
+      return kDone;
+    }
+    if (absl::Now() > give_up) {
+      fmt::print(stderr,
+                 "not imported yet; `heddle show {}` tells whether its deadline will be met\n", id);
+      return kDone;
+    }
+    absl::SleepFor(kImportPoll);
+  }
+  return kInterrupted;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model) {
+  absl::StatusOr<std::string> bytes = ReadFile(options.model);
+  if (!bytes.ok()) return bytes.status();
+  if (bytes->empty())
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is empty; an ONNX model is expected", options.model));
+  *model = std::move(*bytes);
+  absl::StatusOr<Target> target = ParseTarget(options.target);
+  if (!target.ok()) return target.status();
+  if (!options.winograd) target->winograd = false;
+  target = codegen::ResolveTarget(*target);
+  if (!target.ok()) return target.status();
+  if (!IsStrategy(options.strategy)) {
+    return absl::InvalidArgumentError(
+        fmt::format("unknown strategy '{}'; it must be {}", options.strategy, StrategyList()));
+  }
+  v1::JobSpec spec;
+  const absl::StatusOr<v1::ModelOptions> model_options =
+      MakeModelOptions(options.shapes, options.disabled_passes);
+  if (!model_options.ok()) return model_options.status();
+  *spec.mutable_options() = *model_options;
+  spec.set_name(options.name.empty() ? std::filesystem::path(options.model).stem().string()
+                                     : options.name);
+  spec.set_target(ToText(*target));
+  spec.set_device_key(options.device_key);
+  spec.set_trials_per_task(options.trials);
+  spec.set_batch(options.batch);
+  spec.set_pipeline_depth(options.depth);
+  spec.set_strategy(options.strategy);
+  spec.set_seed(options.seed);
+  spec.set_no_transfer(!options.transfer);
+  spec.set_force(options.force);
+  if (const absl::Status s = FillJobOptions(options.job, absl::Now(), &spec); !s.ok()) return s;
+  if (const char* user = std::getenv("USER")) spec.set_user(user);
+  return spec;
+}
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options) {
+  std::string model;
+  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options, &model);
+  if (!spec.ok()) return Fail(spec.status());
+  if (options.dry_run) return DryRun(global, *spec, model);
+  const ServiceClient client(global.server);
+  if (!options.records.empty()) {
+    const absl::Status offered = OfferRecords(client, *spec, model, options.records);
+    if (!offered.ok()) return Fail(offered);
+  }
+  const absl::StatusOr<std::string> job = client.Submit(*spec, model);
+  if (!job.ok()) return Fail(job.status());
+  if (global.output.json) {
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"job", *job}, {"target", spec->target()}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{}\n", *job);
+    fmt::print(stderr, "submitted {} for {}; next: heddle watch {}\n", spec->name(), spec->target(),
+               *job);
+  }
+  if (spec->deadline_unix_ns() > 0) {
+    std::fflush(stdout);
+    return TellDeadline(client, *job);
+  }
+  return kDone;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,399 @@
+#include "client/commands/sweep_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_split.h"
+#include "client/embedded_service.h"
+#include "client/modules/npy.h"
+#include "client/views/json.h"
+#include "client/views/scatter_plot.h"
+
+namespace heddle::client {
+namespace {
+
+using nlohmann::json;
+
+// Nobody wants to wait for more, and a slip of the keyboard should not start days of work.
+constexpr size_t kMaxCombinations = 1000;
+constexpr auto kPoll = std::chrono::milliseconds(200);
+constexpr int kMostMissedPolls = 150;    // a service that restarts is back within seconds
+constexpr char kUnderWay[] = "running";  // the state of a row without results yet
+
+constexpr std::pair<v1::StageKind, const char*> kStages[] = {
+    {v1::STAGE_IMPORT, "import"},   {v1::STAGE_PROPOSE, "propose"}, {v1::STAGE_BUILD, "build"},
+    {v1::STAGE_PROFILE, "profile"}, {v1::STAGE_UPDATE, "update"},   {v1::STAGE_COMPILE, "compile"}};
+
+struct Combination {
+  json parameters;  // by name, in the order given
+  v1::JobSpec spec;
+};
+
+struct Running {
+  size_t combination;
+  std::string job;
+  int missed_polls = 0;
+  bool over = false;
+};
+
+class SweepRun {
+ public:
+  SweepRun(const GlobalOptions& global, const SweepOptions& options)
+      : global_(global), options_(options) {}
+
+  int Run();
+
+ private:
+  absl::Status MakeCombinations();
+  absl::Status MakeCombination(const std::vector<size_t>& choice);
+  // What an earlier run did.
+  absl::Status Load();
+  absl::Status Save() const;
+  absl::Status RunAll(const ServiceClient& client);
+  absl::StatusOr<std::string> Begin(const ServiceClient& client, size_t combination) const;
+  absl::Status Poll(const ServiceClient& client, Running* running);
+  json RowOf(const ServiceClient& client, const v1::Job& job) const;
+  json Document() const;
+  std::string ToCsv() const;
+  std::string ToSvg() const;
+  std::string PathOf(const char* file) const { return options_.directory + "/" + file; }
+  bool Done(size_t combination) const {
+    return !rows_[combination].is_null() && rows_[combination]["state"] == "done";
+  }
+  size_t CountDone() const {
+    size_t done = 0;
+    for (size_t i = 0; i < combinations_.size(); ++i) done += Done(i) ? 1 : 0;
+    return done;
+  }
+
+  const GlobalOptions& global_;
+  const SweepOptions& options_;
+  std::string model_;
+  std::vector<Combination> combinations_;
+  std::vector<json> rows_;  // of combinations_; null: not run yet
+  std::unique_ptr<EmbeddedService> service_;
+};
+
+absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
+  Combination combination;
+  combination.parameters = json::object();
+  std::vector<std::string> words = {options_.model};
+  for (size_t p = 0; p < choice.size(); ++p) {
+    const SweepParameter& parameter = options_.parameters[p];
+    const std::string& value = parameter.values[choice[p]];
+    combination.parameters[parameter.name] = value;
+    if (parameter.flag && value == "off") continue;
+    words.push_back("--" + parameter.name);
+    if (!parameter.flag) words.push_back(value);
+  }
+  absl::StatusOr<SubmitOptions> submit = options_.parse(words);
+  if (!submit.ok()) return submit.status();
+  submit->force = true;  // or the second combination would take the measurements of the first
+  absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(*submit, &model_);
+  if (!spec.ok()) return spec.status();
+  combination.spec = *std::move(spec);
+  combinations_.push_back(std::move(combination));
+  return absl::OkStatus();
+}
+
+absl::Status SweepRun::MakeCombinations() {
+  double count = 1;
+  for (const SweepParameter& parameter : options_.parameters)
+    count *= static_cast<double>(parameter.values.size());
+  if (count > kMaxCombinations) {
+    return absl::InvalidArgumentError(
+        fmt::format("{:.0f} combinations are too many; {} is the most: give fewer values", count,
+                    kMaxCombinations));
+  }
+  std::vector<size_t> choice(options_.parameters.size(), 0);
+  while (true) {
+    if (absl::Status status = MakeCombination(choice); !status.ok()) return status;
+    size_t p = choice.size();  // the last parameter changes fastest
+    while (p > 0 && ++choice[p - 1] == options_.parameters[p - 1].values.size()) choice[--p] = 0;
+    if (p == 0) break;
+  }
+  rows_.resize(combinations_.size());
+  return absl::OkStatus();
+}
+
+absl::Status SweepRun::Load() {
+  std::error_code error;
+  std::filesystem::create_directories(options_.directory, error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        fmt::format("cannot make '{}': {}", options_.directory, error.message()));
+  }
+  const std::string path = PathOf("sweep.json");
+  if (!std::filesystem::exists(path)) return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  const json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || !document.contains("rows") || !document["rows"].is_array() ||
+      !document.contains("model")) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is not of a sweep; move it away or choose another directory", path));
+  }
+  if (document["model"] != options_.model) {
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}' is of a sweep of {}; choose another directory", path, document["model"].dump()));
+  }
+  for (const json& row : document["rows"]) {
+    for (size_t i = 0; i < combinations_.size(); ++i) {
+      if (row.is_object() && row.contains("state") &&
+          row.value("parameters", json()) == combinations_[i].parameters)
+        rows_[i] = row;
+    }
+  }
+  return absl::OkStatus();
+}
+
+json SweepRun::RowOf(const ServiceClient& client, const v1::Job& job) const {
+  json row = {{"job", job.id()},
+              {"state", job.state() == v1::JOB_DONE ? "done" : "failed"},
+              {"error", job.state() == v1::JOB_DONE ? "" : job.fault().message()},
+              {"wall_s", static_cast<double>(job.running_ms()) / 1e3},  // while stages ran
+              {"measured", job.trials()}};
+  // Of its own measurements: the tasks' best times count other jobs' records, too. A task on which
+  // it spent no trial, or whose trials all failed, counts with what is known of it.
+  std::map<std::string, double> best_ns;
+  v1::RecordQuery query;
+  query.set_job(job.id());
+  query.set_valid_only(true);
+  query.set_limit(kAllRecords);
+  const absl::Status records = client.QueryRecords(query, [&](const v1::Record& record) {
+    double& best = best_ns[record.workload_key()];
+    if (best == 0 || record.median_ns() < best) best = record.median_ns();
+    return true;
+  });
+  double latency_ns = 0;
+  bool complete = records.ok() && job.tasks_size() > 0;
+  for (const v1::TaskStatus& task : job.tasks()) {
+    const double own_ns = best_ns[task.info().key()];
+    const double ns = own_ns > 0 ? own_ns : task.best_ns();
+    latency_ns += ns * task.info().weight();
+    complete = complete && ns > 0;
+  }
+  row["latency_ms"] = complete ? json(latency_ns / 1e6) : json(nullptr);
+  json stages = json::object();
+  for (const auto& [kind, name] : kStages) stages[name] = 0.0;
+  if (const absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(job.id()); timeline.ok()) {
+    for (const v1::StageSpan& span : timeline->spans()) {
+      if (span.end_unix_ns() == 0) continue;
+      for (const auto& [kind, name] : kStages) {
+        if (span.kind() == kind)
+          stages[name] = stages[name].get<double>() +
+                         static_cast<double>(span.end_unix_ns() - span.start_unix_ns()) / 1e9;
+      }
+    }
+  }
+  row["stage_s"] = stages;
+  return row;
+}
+
+json SweepRun::Document() const {
+  json rows = json::array();
+  for (const json& row : rows_) {
+    if (!row.is_null()) rows.push_back(row);
+  }
+  return {{"schema_version", kJsonSchemaVersion},
+          {"model", options_.model},
+          {"combinations", combinations_.size()},
+          {"rows", rows}};
+}
+
+std::string CsvCell(const json& value) {
+  if (value.is_null()) return "";
+  if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string SweepRun::ToCsv() const {
+  std::vector<std::string> cells;
+  for (const SweepParameter& parameter : options_.parameters) cells.push_back(parameter.name);
+  cells.insert(cells.end(), {"state", "wall_s", "measured", "latency_ms"});
+  for (const auto& [kind, name] : kStages) cells.push_back(fmt::format("{}_s", name));
+  cells.insert(cells.end(), {"job", "error"});
+  std::string csv = fmt::format("{}\n", fmt::join(cells, ","));
+  for (const json& row : rows_) {
+    if (row.is_null()) continue;
+    cells.clear();
+    for (const SweepParameter& parameter : options_.parameters)
+      cells.push_back(CsvCell(row["parameters"][parameter.name]));
+    for (const char* key : {"state", "wall_s", "measured", "latency_ms"})
+      cells.push_back(CsvCell(row.value(key, json())));
+    for (const auto& [kind, name] : kStages)
+      cells.push_back(CsvCell(row.value("stage_s", json::object()).value(name, json())));
+    for (const char* key : {"job", "error"}) cells.push_back(CsvCell(row.value(key, json())));
+    csv += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return csv;
+}
+
+std::string SweepRun::ToSvg() const {
+  // The colour is the parameter that was given first with several values.
+  std::string by;
+  for (const SweepParameter& parameter : options_.parameters) {
+    if (by.empty() && parameter.values.size() > 1) by = parameter.name;
+  }
+  std::vector<PlotPoint> points;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (!Done(i) || !rows_[i]["latency_ms"].is_number()) continue;
+    const json& parameters = rows_[i]["parameters"];
+    points.push_back({.x = rows_[i]["wall_s"].get<double>(),
+                      .y = rows_[i]["latency_ms"].get<double>(),
+                      .group = by.empty() ? "all" : by + " " + parameters[by].get<std::string>(),
+                      .label = parameters.dump()});
+  }
+  return ScatterPlot(
+      std::filesystem::path(options_.model).filename().string() + ": latency over tuning time",
+      "tuning time (s)", "latency, tasks added up (ms)", points);
+}
+
+absl::Status SweepRun::Save() const {
+  if (absl::Status status = WriteFile(PathOf("sweep.csv"), ToCsv()); !status.ok()) return status;
+  if (absl::Status status = WriteFile(PathOf("sweep.svg"), ToSvg()); !status.ok()) return status;
+  return WriteFile(PathOf("sweep.json"), Document().dump(1) + "\n");
+}
+
+absl::Status SweepRun::Poll(const ServiceClient& client, Running* running) {
+  const absl::StatusOr<v1::Job> job = client.GetJob(running->job);
+  if (!job.ok()) {
+    return absl::IsUnavailable(job.status()) && ++running->missed_polls <= kMostMissedPolls
+               ? absl::OkStatus()
+               : job.status();
+  }
+  running->missed_polls = 0;
+  if (!IsFinal(job->state())) return absl::OkStatus();
+  running->over = true;
+  const Combination& combination = combinations_[running->combination];
+  json& row = rows_[running->combination];
+  row = RowOf(client, *job);
+  row["parameters"] = combination.parameters;
+  fmt::print(
+      stderr, "{}/{} {}: {}\n", CountDone(), combinations_.size(), combination.parameters.dump(),
+      row["state"] == "done"
+          ? fmt::format(
+                "{} in {:.1f} s",
+                FormatNs(row["latency_ms"].is_number() ? row["latency_ms"].get<double>() * 1e6 : 0),
+                row["wall_s"].get<double>())
+          : fmt::format("failed: {}", row["error"].get<std::string>()));
+  return Save();
+}
+
+// The job that a killed run left behind, or a new one; another service may have that number, too.
+absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t combination) const {
+  v1::JobSpec spec = combinations_[combination].spec;
+  const json& row = rows_[combination];
+  if (!row.is_null() && row["state"] == kUnderWay) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(row.value("job", ""));
+    if (!job.ok() && !absl::IsNotFound(job.status())) return job.status();  // it may still run
+    v1::JobSpec theirs = job.ok() ? job->spec() : v1::JobSpec();
+    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" is another time now
+    const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);
+    if (!ended && theirs.SerializeAsString() == spec.SerializeAsString()) return job->id();
+  }
+  return client.Submit(spec, model_);
+}
+
+absl::Status SweepRun::RunAll(const ServiceClient& client) {
+  std::deque<size_t> waiting;
+  for (size_t i = 0; i < combinations_.size(); ++i) {
+    if (!Done(i)) waiting.push_back(i);
+  }
+  std::vector<Running> running;
+  absl::Status status;
+  while (status.ok() && (!waiting.empty() || !running.empty()) && !Interrupted()) {
+    while (status.ok() && !waiting.empty() &&
+           running.size() < static_cast<size_t>(options_.parallel)) {
+      const size_t next = waiting.front();
+      waiting.pop_front();
+      const absl::StatusOr<std::string> job = Begin(client, next);
+      status = job.status();
+      if (!status.ok()) break;
+      running.push_back({.combination = next, .job = *job});
+      rows_[next] = {
+          {"parameters", combinations_[next].parameters}, {"state", kUnderWay}, {"job", *job}};
+      status = Save();
+    }
+    std::this_thread::sleep_for(kPoll);
+    for (Running& one : running) {
+      if (status.ok()) status = Poll(client, &one);
+    }
+    std::erase_if(running, [](const Running& one) { return one.over; });
+    if (status.ok() && service_ != nullptr) status = service_->CheckAlive();
+  }
+  for (const Running& left : running) {
+    if (client.CancelJob(left.job, "the sweep ended").ok()) rows_[left.combination] = json();
+  }
+  return status;
+}
+
+int SweepRun::Run() {
+  if (absl::Status status = MakeCombinations(); !status.ok()) return Fail(status);
+  if (absl::Status status = Load(); !status.ok()) return Fail(status);
+  const size_t known = CountDone();
+  fmt::print(stderr, "{} combinations{}\n", combinations_.size(),
+             known > 0 ? fmt::format(", {} of them done already", known) : "");
+  if (known < combinations_.size()) {
+    std::string address = global_.server;
+    if (!ServiceClient(address).WaitUntilServing(absl::Milliseconds(500)).ok()) {
+      fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n", address);
+      absl::StatusOr<std::unique_ptr<EmbeddedService>> started =
+          EmbeddedService::Start(options_.data);
+      if (!started.ok()) return Fail(started.status());
+      service_ = *std::move(started);
+      address = service_->address();
+    }
+    if (absl::Status status = RunAll(ServiceClient(address)); !status.ok()) return Fail(status);
+  }
+  if (absl::Status status = Save(); !status.ok()) return Fail(status);
+  if (global_.output.json) fmt::print("{}\n", Document().dump());
+  if (Interrupted()) {
+    fmt::print(stderr, "stopped; the same command does what is left\n");
+    return kInterrupted;
+  }
+  if (!global_.output.json) fmt::print("{}", ToCsv());
+  fmt::print(stderr, "written: sweep.csv, sweep.json and sweep.svg in {}\n", options_.directory);
+  const size_t done = CountDone();
+  if (done == combinations_.size()) return kDone;
+  fmt::print(stderr, "heddle: {} of {} combinations failed; the same command tries them again\n",
+             combinations_.size() - done, combinations_.size());
+  return done == 0 ? kNothingValid : kInternal;
+}
+
+}  // namespace
+
+absl::StatusOr<SweepParameter> ParseSweepParameter(const std::string& name, bool flag,
+                                                   const std::string& text) {
+  SweepParameter parameter{.name = name, .flag = flag, .values = absl::StrSplit(text, ',')};
+  for (const std::string& value : parameter.values) {
+    if (value.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--{} '{}' has an empty value; give a list like 8,16", name, text));
+    }
+    if (std::count(parameter.values.begin(), parameter.values.end(), value) > 1)
+      return absl::InvalidArgumentError(fmt::format("--{} '{}' has {} twice", name, text, value));
+    if (flag && value != "on" && value != "off") {
+      return absl::InvalidArgumentError(
+          fmt::format("--{} '{}': a flag's values are on and off", name, text));
+    }
+  }
+  return parameter;
+}
+
+int Sweep(const GlobalOptions& global, const SweepOptions& options) {
+  return SweepRun(global, options).Run();
+}
+
+}  // namespace heddle::client

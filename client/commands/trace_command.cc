@@ -1,0 +1,64 @@
+// `heddle jobs trace`: a run, to be replayed by heddle-sim.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "client/commands/commands.h"
+#include "client/modules/npy.h"
+#include "client/views/json.h"
+
+namespace heddle::client {
+int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
+              const std::string& output) {
+  const ServiceClient client(global.server);
+  nlohmann::json trace = {{"schema_version", kJsonSchemaVersion}};
+  size_t stages = 0;
+  for (const std::string& id : ids) {
+    const absl::StatusOr<v1::Job> job = client.GetJob(id);
+    if (!job.ok()) return Fail(job.status());
+    if (job->finished_unix_ns() == 0) {
+      return Fail(absl::InvalidArgumentError(fmt::format(
+          "{} is not finished; `heddle wait {}`, then trace it", job->id(), job->id())));
+    }
+    const absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(id);
+    if (!timeline.ok()) return Fail(timeline.status());
+    const bool whole =
+        std::any_of(timeline->spans().begin(), timeline->spans().end(),
+                    [](const v1::StageSpan& span) { return span.kind() == v1::STAGE_IMPORT; });
+    nlohmann::json object = ToJson(*job);
+    if (!whole) {
+      object["truncated"] = true;
+      fmt::print(stderr, "{} had more stages than a trace holds; the first are left out\n",
+                 job->id());
+    }
+    object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
+    // What each candidate took: a profile stage that waits for builds is longer than its work.
+    nlohmann::json measured = nlohmann::json::array();
+    v1::RecordQuery query;
+    query.set_job(job->id());
+    query.set_limit(kAllRecords);
+    const absl::Status queried = client.QueryRecords(query, [&](const v1::Record& record) {
+      measured.push_back({{"task", record.workload_key()},
+                          {"created_unix_ns", record.created_unix_ns()},
+                          {"profile_ns", record.measurement().profile_ns()}});
+      return true;
+    });
+    if (!queried.ok()) return Fail(queried);
+    object["measured"] = std::move(measured);
+    trace["policy"] = timeline->policy();
+    trace["jobs"].push_back(std::move(object));
+    stages += static_cast<size_t>(timeline->spans_size());
+  }
+  const absl::StatusOr<v1::ListWorkersResponse> devices = client.ListDevices();
+  if (!devices.ok()) return Fail(devices.status());
+  trace["workers"] = ToJson(*devices).value("workers", nlohmann::json::array());
+  const std::string text =
+      trace.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (const absl::Status status = WriteFile(output, text); !status.ok()) return Fail(status);
+  fmt::print(stderr, "{} stages of {} jobs; `heddle-sim --replay {}` replays them\n", stages,
+             ids.size(), output);
+  return kDone;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/commands/commands.h"
+#include "client/embedded_service.h"
+#include "client/modules/npy.h"
+#include "client/record_file.h"
+#include "client/views/json.h"
+#include "client/views/progress_view.h"
+
+namespace heddle::client {
+
+int Tune(const GlobalOptions& global, const TuneOptions& options) {
+  std::string model;
+  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options.submit, &model);
+  if (!spec.ok()) return Fail(spec.status());
+
+  std::string address = global.server;
+  std::unique_ptr<EmbeddedService> service;
+  if (!ServiceClient(address).WaitUntilServing(absl::Milliseconds(500)).ok()) {
+    fmt::print(stderr, "no scheduler answers at {}; starting one for this command\n", address);
+    absl::StatusOr<std::unique_ptr<EmbeddedService>> started = EmbeddedService::Start(options.data);
+    if (!started.ok()) return Fail(started.status());
+    service = std::move(*started);
+    address = service->address();
+  }
+  const ServiceClient client(address);
+  if (!options.submit.records.empty()) {
+    const absl::Status offered = OfferRecords(client, *spec, model, options.submit.records);
+    if (!offered.ok()) return Fail(offered);
+  }
+  const absl::StatusOr<std::string> job = client.Submit(*spec, model);
+  if (!job.ok()) return Fail(job.status());
+  fmt::print(stderr, "{}: {} for {}, {} trials a task\n", *job, spec->name(), spec->target(),
+             spec->trials_per_task());
+
+  v1::Job last;
+  const int code = FollowJob(
+      client, *job, global.output, &last,
+      service == nullptr ? std::function<absl::Status()>() : [&] { return service->CheckAlive(); });
+  if (code == kInterrupted) {
+    if (service == nullptr) {
+      fmt::print(
+          stderr,
+          "detached; the job goes on. `heddle watch {}` comes back, `heddle cancel {}` ends it.\n",
+          *job, *job);
+    } else {
+      fmt::print(stderr,
+                 "stopped; measurements so far are kept, and the same command reuses them.\n");
+      (void)client.CancelJob(*job,
+                             "interrupted");  // else it would go on by itself with the next service
+    }
+    return kInterrupted;
+  }
+  if (code != kDone) return code;
+  const absl::StatusOr<std::string> module = client.FetchModule(*job, v1::SCHEDULE_BEST);
+  if (!module.ok()) return Fail(module.status());
+  if (const absl::Status written = WriteFile(options.output, *module); !written.ok())
+    return Fail(written);
+  if (!global.output.json && !CanAnimate(global.output))
+    fmt::print(stderr, "{}", TaskTable(last, global.output.plain));
+  fmt::print(stderr, "{}: {}; next: heddle run {} --evaluate\n", options.output,
+             FormatBytes(static_cast<int64_t>(module->size())), options.output);
+  return kDone;
+}
+
+}  // namespace heddle::client

@@ -1,0 +1,165 @@
+#include "client/modules/npy.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "compiler/ir/fold.h"
+
+namespace heddle::client {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+struct ElementType {
+  const char* descr;
+  const char* dtype;
+  int64_t bytes;
+};
+constexpr ElementType kElementTypes[] = {
+    {"<f4", "f32", 4}, {"<f8", "f64", 8}, {"<i4", "i32", 4},  {"<i8", "i64", 8},
+    {"|i1", "i8", 1},  {"|u1", "u8", 1},  {"|b1", "bool", 1}, {"<f2", "f16", 2},
+};
+
+absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// NumPy has no bf16: its numbers as f32, which has all of them.
+NpyArray Widened(const NpyArray& array) {
+  NpyArray wide{"f32", array.shape, {}};
+  for (size_t i = 0; i + 1 < array.bytes.size(); i += 2) {
+    uint16_t bits;
+    std::memcpy(&bits, array.bytes.data() + i, sizeof bits);
+    const float value = ir::HalfValue(bits, ir::DType::kBF16);
+    wide.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return wide;
+}
+
+}  // namespace
+
+absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes) {
+  if (bytes.size() < 10 || bytes.substr(0, 6) != kMagic)
+    return Invalid("not an .npy file (numpy.save writes one)");
+  const int major = static_cast<unsigned char>(bytes[6]);
+  size_t length = static_cast<unsigned char>(bytes[8]) | static_cast<unsigned char>(bytes[9]) << 8;
+  size_t start = 10;
+  if (major >= 2) {
+    if (bytes.size() < 12) return Invalid("the .npy file is truncated");
+    length |= static_cast<size_t>(static_cast<unsigned char>(bytes[10])) << 16 |
+              static_cast<size_t>(static_cast<unsigned char>(bytes[11])) << 24;
+    start = 12;
+  }
+  if (bytes.size() < start + length) return Invalid("the .npy file is truncated");
+  const std::string header(bytes.substr(start, length));
+  std::smatch match;
+  if (!std::regex_search(header, match, std::regex("'descr':\\s*'([^']*)'")))
+    return Invalid("the .npy header has no 'descr'");
+  const std::string descr = match[1];
+  const ElementType* type = nullptr;
+  for (const ElementType& t : kElementTypes) {
+    if (descr == t.descr) type = &t;
+  }
+  if (type == nullptr) {
+    return Invalid(fmt::format(
+        "element type '{}' is not supported; save the array as float32 (x.astype('float32'))",
+        descr));
+  }
+  if (!std::regex_search(header, std::regex("'fortran_order':\\s*False"))) {
+    return Invalid("the array is in Fortran order; save numpy.ascontiguousarray(x)");
+  }
+  if (!std::regex_search(header, match, std::regex("'shape':\\s*\\(([^)]*)\\)")))
+    return Invalid("the .npy header has no 'shape'");
+  NpyArray array;
+  array.dtype = type->dtype;
+  std::istringstream extents(match[1].str());
+  int64_t elements = 1;
+  for (std::string word; std::getline(extents, word, ',');) {
+    if (word.find_first_of("0123456789") == std::string::npos) continue;
+    array.shape.push_back(std::stoll(word));
+    elements *= array.shape.back();
+  }
+  array.bytes = std::string(bytes.substr(start + length));
+  if (static_cast<int64_t>(array.bytes.size()) != elements * type->bytes) {
+    return Invalid(fmt::format("the .npy file holds {} bytes of data where its shape needs {}",
+                               array.bytes.size(), elements * type->bytes));
+  }
+  return array;
+}
+
+std::string SerializeNpy(const NpyArray& array) {
+  if (array.dtype == "bf16") return SerializeNpy(Widened(array));
+  std::string descr = "<f4";
+  for (const ElementType& t : kElementTypes) {
+    if (array.dtype == t.dtype) descr = t.descr;
+  }
+  std::string shape;
+  for (int64_t extent : array.shape) shape += fmt::format("{},", extent);
+  if (array.shape.size() > 1) shape.pop_back();
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
+  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+  header += '\n';
+  std::string bytes(kMagic);
+  bytes += '\x01';
+  bytes += '\x00';
+  bytes += static_cast<char>(header.size() & 255);
+  bytes += static_cast<char>(header.size() >> 8);
+  return bytes + header + array.bytes;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const std::string why = std::strerror(errno);
+    if (errno == ENOENT) return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, why));
+    return Invalid(fmt::format("cannot read '{}': {}", path, why));
+  }
+  std::error_code ignored;  // reading a directory throws
+  if (std::filesystem::is_directory(path, ignored))
+    return Invalid(fmt::format("cannot read '{}': it is a directory", path));
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (file.bad()) return Invalid(fmt::format("cannot read '{}' to its end", path));
+  return bytes;
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view bytes) {
+  if (path == "/dev/stdout" || path == "/dev/null") {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return absl::OkStatus();
+  }
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Invalid(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
+  int error = 0;
+  for (size_t done = 0; done < bytes.size() && error == 0;) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno != EINTR) error = errno;
+    if (n > 0) done += static_cast<size_t>(n);
+  }
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  if (close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink(temporary.c_str());
+    return Invalid(fmt::format("cannot write '{}': {}; free space or choose another place", path,
+                               std::strerror(error)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path) {
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<NpyArray> array = ParseNpy(*bytes);
+  if (!array.ok()) return Invalid(path + ": " + std::string(array.status().message()));
+  return array;
+}
+
+}  // namespace heddle::client

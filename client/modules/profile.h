@@ -1,0 +1,53 @@
+// Where the time of an inference goes, kernel by kernel, and how far each is from what the machine
+// allows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/views/terminal.h"
+#include "compiler/runtime/executor.h"
+
+namespace heddle::client {
+
+// What all threads together can do.
+struct MachineLimits {
+  double gflops = 0;  // single-precision multiply-adds; 0: unknown
+  double gbps = 0;    // reading memory, 10^9 bytes a second; 0: unknown
+};
+
+// The calls of one kernel in one inference.
+struct KernelProfile {
+  std::string task, label, schedule;
+  bool winograd = false;
+  int uses = 0;
+  // Of all uses together.
+  double ns = 0;
+  double flops = 0;   // of the direct algorithm
+  int64_t bytes = 0;  // of every buffer that a call takes: inputs, constants and outputs, each
+                      // once, without what it does not read of them
+};
+
+// The roofline (Williams, Waterman and Patterson, 2009): a kernel takes at least the time of its
+// operations at the peak and the time of its bytes at the bandwidth, whichever is longer.
+struct Roofline {
+  bool memory = false;  // which of the two it is
+  double share = 0;     // that least time over the time taken; 0 where a limit is unknown. Above 1:
+                        // bytes came from a nearer cache than the bandwidth's, or Winograd's form
+                        // did with fewer operations than are counted
+};
+Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits);
+
+// call_ns: one time for each of the manifest's calls. Most time first.
+std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
+                                           const std::vector<double>& call_ns);
+
+// Memory that one inference touches: parameters, activations, inputs and outputs.
+int64_t FootprintBytes(const runtime::Manifest& manifest);
+
+// Measures the machine and the module for about two seconds and prints the table, or one JSON
+// object. `rounds`: at least so many inferences.
+int PrintProfile(runtime::Executor& executor, int threads, int rounds, const OutputOptions& output);
+
+}  // namespace heddle::client

@@ -1,0 +1,182 @@
+#include "client/views/json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace heddle::client {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using nlohmann::json;
+
+std::string EnumWord(const EnumValueDescriptor& value) {
+  std::string word = value.name().substr(value.name().find('_') + 1);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+const EnumValueDescriptor* EnumFromWord(const EnumDescriptor& type, const std::string& word) {
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (EnumWord(*type.value(i)) == word) return type.value(i);
+  }
+  return nullptr;
+}
+
+// index < 0: the field is singular.
+json FieldToJson(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& r = *message.GetReflection();
+  const bool one = index < 0;
+  const FieldDescriptor* f = &field;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return one ? r.GetInt32(message, f) : r.GetRepeatedInt32(message, f, index);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return one ? r.GetInt64(message, f) : r.GetRepeatedInt64(message, f, index);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return one ? r.GetUInt32(message, f) : r.GetRepeatedUInt32(message, f, index);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return one ? r.GetUInt64(message, f) : r.GetRepeatedUInt64(message, f, index);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return one ? r.GetDouble(message, f) : r.GetRepeatedDouble(message, f, index);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return one ? r.GetFloat(message, f) : r.GetRepeatedFloat(message, f, index);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return one ? r.GetBool(message, f) : r.GetRepeatedBool(message, f, index);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumWord(*(one ? r.GetEnum(message, f) : r.GetRepeatedEnum(message, f, index)));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return one ? r.GetString(message, f) : r.GetRepeatedString(message, f, index);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(one ? r.GetMessage(message, f) : r.GetRepeatedMessage(message, f, index));
+  }
+  return nullptr;
+}
+
+absl::Status Parse(const json& object, Message* message);
+
+absl::Status WrongType(const FieldDescriptor& field) {
+  return absl::InvalidArgumentError("field '" + field.name() + "' has the wrong type");
+}
+
+// Sets a singular field or appends to a repeated one.
+absl::Status FieldFromJson(const json& value, const FieldDescriptor& field, Message* message) {
+  const Reflection& r = *message->GetReflection();
+  const FieldDescriptor* f = &field;
+  const bool many = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      if (!value.is_number_integer()) return WrongType(field);
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
+        const auto v = value.get<int32_t>();
+        many ? r.AddInt32(message, f, v) : r.SetInt32(message, f, v);
+      } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+        const auto v = value.get<int64_t>();
+        many ? r.AddInt64(message, f, v) : r.SetInt64(message, f, v);
+      } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
+        const auto v = value.get<uint32_t>();
+        many ? r.AddUInt32(message, f, v) : r.SetUInt32(message, f, v);
+      } else {
+        const auto v = value.get<uint64_t>();
+        many ? r.AddUInt64(message, f, v) : r.SetUInt64(message, f, v);
+      }
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      if (!value.is_number()) return WrongType(field);
+      const double v = value.get<double>();
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+        many ? r.AddDouble(message, f, v) : r.SetDouble(message, f, v);
+      } else {
+        many ? r.AddFloat(message, f, static_cast<float>(v))
+             : r.SetFloat(message, f, static_cast<float>(v));
+      }
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (!value.is_boolean()) return WrongType(field);
+      many ? r.AddBool(message, f, value.get<bool>()) : r.SetBool(message, f, value.get<bool>());
+      return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_STRING:
+      if (!value.is_string()) return WrongType(field);
+      many ? r.AddString(message, f, value.get<std::string>())
+           : r.SetString(message, f, value.get<std::string>());
+      return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const EnumValueDescriptor* word =
+          value.is_string() ? EnumFromWord(*field.enum_type(), value.get<std::string>()) : nullptr;
+      if (word == nullptr)
+        return absl::InvalidArgumentError("field '" + field.name() +
+                                          "' is none of its known words");
+      many ? r.AddEnum(message, f, word) : r.SetEnum(message, f, word);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return Parse(value, many ? r.AddMessage(message, f) : r.MutableMessage(message, f));
+  }
+  return WrongType(field);
+}
+
+absl::Status Parse(const json& object, Message* message) {
+  if (!object.is_object()) return absl::InvalidArgumentError("expected a JSON object");
+  for (const auto& [key, value] : object.items()) {
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(key);
+    if (field == nullptr) {
+      if (key == "schema_version") continue;
+      return absl::InvalidArgumentError("unknown field '" + key + "'");
+    }
+    if (!field->is_repeated()) {
+      if (absl::Status s = FieldFromJson(value, *field, message); !s.ok()) return s;
+      continue;
+    }
+    if (!value.is_array()) return WrongType(*field);
+    for (const json& element : value) {
+      if (absl::Status s = FieldFromJson(element, *field, message); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+json ToJson(const Message& message) {
+  json object = json::object();
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (!field->is_repeated()) {
+      object[field->name()] = FieldToJson(message, *field, -1);
+      continue;
+    }
+    json array = json::array();
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+      array.push_back(FieldToJson(message, *field, i));
+    }
+    object[field->name()] = std::move(array);
+  }
+  return object;
+}
+
+std::string ToJsonLine(const Message& message) {
+  json object = ToJson(message);
+  if (!object.contains("schema_version")) object["schema_version"] = kJsonSchemaVersion;
+  // A worker's words may hold any bytes; a replacement character beats an exception.
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+absl::Status FromJsonLine(std::string_view line, Message* message) {
+  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (object.is_discarded()) return absl::InvalidArgumentError("not valid JSON");
+  return Parse(object, message);
+}
+
+}  // namespace heddle::client

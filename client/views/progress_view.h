@@ -1,0 +1,42 @@
+// The live view of a job: redrawn in place on a terminal, a line now and then elsewhere. Writes to
+// stderr.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/views/terminal.h"
+#include "proto/jobs.pb.h"
+
+namespace heddle::client {
+
+class ProgressView {
+ public:
+  explicit ProgressView(const OutputOptions& options);
+  // `job` is the latest state; call at least ten times a second to keep the clock going.
+  void Show(const v1::Job& job, absl::Time now);
+  // Leaves the last picture in place.
+  void Finish();
+
+ private:
+  std::string Picture(const v1::Job& job, absl::Time now) const;
+  std::string Line(const v1::Job& job) const;
+
+  OutputOptions options_;
+  bool animate_;
+  int drawn_lines_ = 0;
+  std::string last_line_;
+  absl::Time last_shown_ = absl::InfinitePast();
+  int last_trials_ = -1;
+  v1::JobState last_state_ = v1::JOB_UNSPECIFIED;
+};
+
+// "tuning", "done", ..
+std::string StateWord(v1::JobState state);
+// One row per task: label, uses, trials, best latency, GFLOP/s, gain over the untuned schedule,
+// what it is doing.
+std::string TaskTable(const v1::Job& job, bool plain, int max_rows = 1 << 20);
+// Sum over the tasks of weight x best; 0 while a task has no measurement.
+double EstimatedModelNs(const v1::Job& job, bool untuned);
+
+}  // namespace heddle::client

@@ -1,0 +1,170 @@
+#include "client/views/terminal.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace heddle::client {
+namespace {
+
+volatile sig_atomic_t g_interrupted = 0;
+
+bool DumbTerminal() {
+  const char* term = std::getenv("TERM");
+  return term == nullptr || std::strcmp(term, "dumb") == 0 || *term == '\0';
+}
+
+// Code points, not bytes: tables may hold UTF-8.
+size_t DisplayWidth(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+bool LooksNumeric(const std::string& cell) {
+  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-');
+}
+
+}  // namespace
+
+ExitCode ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kDone;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kDataLoss:
+      return kUsage;
+    case absl::StatusCode::kNotFound:
+      return kNotFound;
+    case absl::StatusCode::kUnavailable:
+      return kUnreachable;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kTimeout;
+    case absl::StatusCode::kCancelled:
+      return kCancelled;
+    default:
+      return kInternal;
+  }
+}
+
+int Fail(const absl::Status& status) {
+  fmt::print(stderr, "heddle: {}\n", std::string(status.message()));
+  return ExitCodeFor(status);
+}
+
+bool CanAnimate(const OutputOptions& options) {
+  return !options.plain && !options.json && isatty(STDERR_FILENO) && !DumbTerminal();
+}
+
+bool CanColor(const OutputOptions& options) {
+  return !options.plain && isatty(STDOUT_FILENO) && !DumbTerminal() &&
+         std::getenv("NO_COLOR") == nullptr;
+}
+
+Table::Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+
+void Table::Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+void Table::AddRule() { rows_.emplace_back(); }
+
+std::string Table::ToText(bool plain) const {
+  std::string text;
+  if (plain) {
+    for (const auto& row : rows_) {
+      if (row.empty()) continue;
+      text += fmt::format("{}\n", fmt::join(row, "\t"));
+    }
+    return text;
+  }
+  std::vector<size_t> widths(rows_[0].size(), 0);
+  std::vector<bool> right(rows_[0].size(), true);
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    for (size_t c = 0; c < rows_[r].size(); ++c) {
+      widths[c] = std::max(widths[c], DisplayWidth(rows_[r][c]));
+      if (r > 0 && !rows_[r][c].empty() && !LooksNumeric(rows_[r][c])) right[c] = false;
+    }
+  }
+  for (const auto& row : rows_) {
+    std::string line;
+    if (row.empty()) {
+      for (size_t c = 0; c < widths.size(); ++c) line += std::string(widths[c], '-') + "  ";
+    }
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string pad(widths[c] - DisplayWidth(row[c]), ' ');
+      line += (right[c] ? pad + row[c] : row[c] + pad) + "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string HumanDuration(absl::Duration d) {
+  const double seconds = absl::ToDoubleSeconds(d);
+  if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
+  if (seconds < 60) return fmt::format("{:.1f}s", seconds);
+  const int64_t whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string FormatNs(double ns) {
+  if (ns <= 0) return "-";
+  if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
+  if (ns < 1e6) return fmt::format("{:.1f} us", ns / 1e3);
+  if (ns < 1e9) return fmt::format("{:.3f} ms", ns / 1e6);
+  return fmt::format("{:.3f} s", ns / 1e9);
+}
+
+std::string FormatGflops(double flops, double ns) {
+  if (flops <= 0 || ns <= 0) return "-";
+  return fmt::format("{:.1f}", flops / ns);
+}
+
+std::string FormatBytes(int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string FormatRatio(double ratio) {
+  return ratio <= 0 ? "-" : fmt::format("{:.{}f}x", ratio, ratio < 10 ? 2 : 1);
+}
+
+std::string FormatWallTime(int64_t unix_ns) {
+  return unix_ns == 0 ? "-"
+                      : absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(unix_ns),
+                                         absl::LocalTimeZone());
+}
+
+void InstallInterruptHandler() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    if (g_interrupted) _exit(kInterrupted);
+    g_interrupted = 1;
+  };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool Interrupted() { return g_interrupted != 0; }
+
+int TerminalWidth() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+int TerminalHeight() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 40;
+}
+
+}  // namespace heddle::client

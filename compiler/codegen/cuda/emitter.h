@@ -1,0 +1,25 @@
+// Lowered programs as CUDA C++. Private to this folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/cuda/gpu_arch.h"
+#include "compiler/ir/ir.h"
+#include "compiler/runtime/gpu_launch.h"
+
+namespace heddle::codegen {
+
+struct CudaKernel {
+  std::string source;  // of all launches; wants cuda_prelude.h before it
+  std::vector<runtime::GpuLaunch> launches;
+  std::vector<GpuDemand> demands;  // of each launch
+  int64_t workspace_bytes = 0;
+};
+
+// The program as cuda_backend.h says, its functions named `symbol` and a number. Unimplemented for
+// what cannot be said: launches inside loops or conditions, locals that threads share unevenly.
+absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol);
+
+}  // namespace heddle::codegen

@@ -1,0 +1,89 @@
+// One launch as a CUDA C++ function. Private to this folder.
+#pragma once
+
+#include <array>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/codegen/cuda/expr.h"
+#include "compiler/codegen/cuda/gpu_arch.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::codegen {
+
+class CudaLaunch {
+ public:
+  explicit CudaLaunch(std::string symbol) : symbol_(std::move(symbol)) {}
+
+  // `alone`: no other parameter's memory overlaps with it.
+  void AddParameter(const ir::Buffer& buffer, bool written, bool alone);
+  // The launch, its locals already spread (cuda_locals.h); once. Unimplemented: global memory
+  // allocated inside of it that is no parameter.
+  absl::Status Emit(const ir::Stmt& s);
+
+  const std::string& symbol() const { return symbol_; }
+  const std::string& source() const { return source_; }
+  const GpuDemand& demand() const { return demand_; }
+  std::array<int64_t, 3> grid() const { return {extents_[0], extents_[1], extents_[2]}; }
+  std::array<int64_t, 3> block() const { return {extents_[3], extents_[4], extents_[5]}; }
+  int64_t static_shared_bytes() const { return dynamic_ ? 0 : shared_bytes_; }
+  int64_t dynamic_shared_bytes() const { return dynamic_ ? shared_bytes_ : 0; }
+
+ private:
+  friend class TensorNestEmitter;
+  static constexpr int kAxes = 6;  // blockIdx.x, y, z, threadIdx.x, y, z
+
+  absl::Status Measure(const ir::Stmt& s);
+  void Line(const std::string& text);
+  void Open(const std::string& text);
+  void Close();
+  absl::Status Visit(const ir::Stmt& s);
+  absl::Status VisitAny(const ir::Stmt& s);
+  absl::Status VisitFor(const ir::For& loop);
+  absl::Status VisitAxis(const ir::For& loop, int axis);
+  absl::Status VisitAlloc(const ir::Alloc& alloc);
+  void VisitStore(const ir::Store& store);
+  // A sum that the first thread would make alone, by shuffles within the first warp; false if the
+  // loop is no such thing (cuda_warp.cc). Its terms are then added in another order.
+  bool WarpReduction(const ir::For& loop);
+  // A nest of unrolled loops around a tensor loop: the operands of all its products are loaded into
+  // registers, then the products are made (cuda_tensor.cc). False if the loop is no such nest.
+  absl::StatusOr<bool> TensorNest(const ir::For& loop);
+  // Registers of a thread for the operands of such a nest.
+  static int64_t TensorWords(const ir::Stmt& s);
+  // A loop of lanes around one store, by vector loads and stores where memory allows; false if not.
+  bool VectorStore(const ir::For& loop, const ir::Store& store);
+  // Finds the stores that can be asynchronous copies: those of global memory that the launch does
+  // not write into shared memory that nothing else in their thread loop touches, so that a barrier,
+  // which waits for the copies, stands before whatever uses them.
+  void FindAsync(const ir::Stmt& s);
+  // A store as an asynchronous copy; false if its value is no copy.
+  bool AsyncStore(const ir::Store& store);
+  // Whether lane 0 of the access is aligned to the whole vector and the lanes follow each other.
+  bool IsVector(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                const ir::For& loop);
+
+  CudaExpressions exprs_;
+  std::string symbol_, source_, parameters_, body_;
+  int indent_ = 1;
+  int vectors_ = 0;  // names of vector registers
+  std::array<int64_t, kAxes> extents_{1, 1, 1, 1, 1, 1};
+  std::array<bool, kAxes> bound_{};
+  const ir::For* thread_ = nullptr;  // the threadIdx.x loop around, and its variable's name
+  std::string thread_name_;
+  bool staged_ = false;  // some barrier lets fetches come late
+  bool in_fetch_ = false;
+  int operands_ = 0;      // names of registers for tensor cores
+  bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
+  std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets
+  std::unordered_set<const ir::Store*> async_;
+  int64_t shared_bytes_ = 0;
+  bool dynamic_ = false;
+  GpuDemand demand_;
+};
+
+}  // namespace heddle::codegen

@@ -1,0 +1,298 @@
+#include "compiler/codegen/cuda/locals.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/ir/analysis/analyzer.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::codegen {
+
+namespace {
+
+using namespace ir;
+
+// A part of an index that is the same in every thread: a loop variable's share.
+struct Part {
+  int64_t stride = 0;
+  int64_t extent = 0;
+  bool operator==(const Part&) const = default;
+};
+
+// By stride, how far the terms of that stride reach together: 4 * i + j, i < 3, j < 4 is {1: 3, 4:
+// 8}.
+using Reaches = std::map<int64_t, int64_t>;
+
+int64_t Below(const Reaches& reaches, int64_t stride) {
+  int64_t sum = 0;
+  for (auto it = reaches.begin(); it != reaches.lower_bound(stride); ++it) sum += it->second;
+  return sum;
+}
+
+// One dimension of a spread buffer.
+struct Dimension {
+  bool known = false;
+  Linear thread;            // in the canonical thread variables
+  std::vector<Part> parts;  // ascending strides
+  bool dense = true;        // every access has these parts and the same constant
+  int64_t constant = 0;
+  int64_t lo = 0, hi = 0;      // of what is the same in every thread
+  Reaches threads;             // of `thread`
+  std::vector<Reaches> rests;  // of what is the same in every thread, by access
+  Interval starts;             // the least element of each access is within
+};
+
+// Whether no thread accesses what another does, told by digits: from the threads' least stride
+// upward, every stride exceeds all that those below it reach, so that indices of two threads differ
+// by their highest different digit.
+bool ThreadsApart(const Dimension& dim) {
+  if (dim.threads.empty()) return true;
+  std::set<int64_t> strides;
+  for (const auto& entry : dim.threads) strides.insert(entry.first);
+  for (const Reaches& rest : dim.rests) {
+    for (auto it = rest.lower_bound(dim.threads.begin()->first); it != rest.end(); ++it) {
+      if (dim.threads.count(it->first) > 0) return false;
+      strides.insert(it->first);
+    }
+  }
+  return std::all_of(strides.begin(), strides.end(), [&](int64_t stride) {
+    int64_t below = 0;
+    for (const Reaches& rest : dim.rests) below = std::max(below, Below(rest, stride));
+    return stride > below + Below(dim.threads, stride) + dim.starts.max - dim.starts.min;
+  });
+}
+
+bool SameTerms(const Linear& a, const Linear& b) {
+  if (a.terms.size() != b.terms.size()) return false;
+  return std::all_of(a.terms.begin(), a.terms.end(), [&](const auto& term) {
+    return std::any_of(b.terms.begin(), b.terms.end(), [&](const auto& other) {
+      return other.second == term.second && StructuralEqual(other.first, term.first);
+    });
+  });
+}
+
+class Spreader {
+ public:
+  absl::StatusOr<Stmt> Run(const Stmt& launch) {
+    VisitStmt(launch, [&](const Stmt& s) {
+      const For* loop = As<For>(s);
+      if (loop == nullptr) return true;
+      analyzer_.Bind(loop->var.get(), {0, loop->extent - 1});
+      if (!IsGpuThread(loop->kind)) return true;
+      VarRef& axis = axes_[static_cast<int>(loop->kind) - static_cast<int>(LoopKind::kThreadX)];
+      if (!axis) axis = std::make_shared<const Var>(Var{std::string(Name(loop->kind))});
+      canonical_[loop->var.get()] = VarExpr(axis);
+      const auto known = analyzer_.Bounds(VarExpr(axis));
+      analyzer_.Bind(axis.get(), {0, std::max(known ? known->max : 0, loop->extent - 1)});
+      return true;
+    });
+    return Visit(launch, false);
+  }
+
+ private:
+  absl::StatusOr<Stmt> Visit(const Stmt& s, bool in_thread) {
+    if (const Seq* seq = As<Seq>(s)) {
+      std::vector<Stmt> stmts;
+      for (const Stmt& child : seq->stmts) {
+        HEDDLE_ASSIGN_OR_RETURN(Stmt result, Visit(child, in_thread));
+        stmts.push_back(std::move(result));
+      }
+      return MakeSeq(std::move(stmts));
+    }
+    if (const If* branch = As<If>(s)) {
+      HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(branch->body, in_thread));
+      return MakeStmt(If{branch->condition, std::move(body)});
+    }
+    if (const For* loop = As<For>(s)) {
+      HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(loop->body, in_thread || IsGpuThread(loop->kind)));
+      return MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+    }
+    const Alloc* alloc = As<Alloc>(s);
+    if (alloc == nullptr) return s;
+    HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(alloc->body, in_thread));
+    if (alloc->buffer->scope != Scope::kLocal || in_thread)
+      return MakeStmt(Alloc{alloc->buffer, std::move(body)});
+    return Spread(*alloc->buffer, body);
+  }
+
+  using Indices = std::vector<Expr>;
+
+  // `threads`: how many meet the statement.
+  static void VisitAccesses(const Stmt& s, const Buffer& buffer, int64_t threads,
+                            const std::function<void(const Indices&, int64_t)>& fn) {
+    const auto loads = [&](const Expr& e) {
+      VisitExpr(e, [&](const Expr& x) {
+        if (x->kind == ExprKind::kLoad && x->buffer.get() == &buffer) fn(x->args, threads);
+      });
+    };
+    if (const Seq* seq = As<Seq>(s)) {
+      for (const Stmt& child : seq->stmts) VisitAccesses(child, buffer, threads, fn);
+    } else if (const For* loop = As<For>(s)) {
+      if (IsGpuThread(loop->kind)) threads *= loop->extent;
+      VisitAccesses(loop->body, buffer, threads, fn);
+    } else if (const Alloc* alloc = As<Alloc>(s)) {
+      VisitAccesses(alloc->body, buffer, threads, fn);
+    } else if (const If* branch = As<If>(s)) {
+      loads(branch->condition);
+      VisitAccesses(branch->body, buffer, threads, fn);
+    } else {
+      const Store* store = As<Store>(s);
+      if (store && store->buffer.get() == &buffer) fn(store->indices, threads);
+      VisitStmtExprs(s, loads);
+    }
+  }
+
+  // Whether the access may be another one in each of so many threads.
+  bool TellsApart(const Indices& indices, int64_t threads) {
+    int64_t different = 1;
+    for (const Expr& index : indices) {
+      for (const auto& [term, factor] : analyzer_.SimplifyToLinear(index).terms) {
+        const auto range = OfThread(term) ? analyzer_.Bounds(term) : std::nullopt;
+        if (range && different < threads) different *= range->max - range->min + 1;
+      }
+    }
+    return different >= threads;
+  }
+
+  bool OfThread(const Expr& e) const {
+    for (const VarRef& var : FreeVars(e)) {
+      if (canonical_.count(var.get())) return true;
+    }
+    return false;
+  }
+
+  // Splits an index into what depends on the thread and what does not.
+  void Split(const Expr& index, Linear* thread, Linear* rest) {
+    const Linear all = analyzer_.SimplifyToLinear(index);
+    rest->constant = all.constant;
+    for (const auto& [term, factor] : all.terms) {
+      if (OfThread(term)) {
+        thread->terms.emplace_back(Substitute(term, canonical_), factor);
+      } else {
+        rest->terms.emplace_back(term, factor);
+      }
+    }
+  }
+
+  // Adds what the terms reach; false if that is not known.
+  bool AddReaches(const Linear& l, Reaches* reaches) {
+    for (const auto& [term, factor] : l.terms) {
+      const auto range = analyzer_.Bounds(term);
+      if (!range) return false;
+      if (range->max > range->min)
+        (*reaches)[std::abs(factor)] += std::abs(factor) * (range->max - range->min);
+    }
+    return true;
+  }
+
+  // False if the access does not fit those before it.
+  bool Include(const Expr& index, Dimension* dim) {
+    Linear thread, rest;
+    Split(index, &thread, &rest);
+    const auto bounds = analyzer_.Bounds(FromLinear(rest));
+    Reaches threads, rests;
+    if (!bounds || !AddReaches(thread, &threads) || !AddReaches(rest, &rests)) return false;
+    std::vector<Part> parts;
+    bool plain = true;
+    for (const auto& [term, factor] : rest.terms) {
+      const auto range = analyzer_.Bounds(term);
+      plain &= range && range->min == 0 && factor > 0;
+      if (range) parts.push_back({factor, range->max + 1});
+    }
+    std::sort(parts.begin(), parts.end(),
+              [](const Part& a, const Part& b) { return a.stride < b.stride; });
+    for (size_t k = 1; k < parts.size(); ++k)
+      plain &= parts[k].stride >= parts[k - 1].stride * parts[k - 1].extent;
+    if (!dim->known) {
+      *dim = Dimension{true,        thread,      parts,   plain,   rest.constant,
+                       bounds->min, bounds->max, threads, {rests}, {bounds->min, bounds->min}};
+      return true;
+    }
+    dim->dense &= plain && parts == dim->parts && rest.constant == dim->constant;
+    dim->lo = std::min(dim->lo, bounds->min);
+    dim->hi = std::max(dim->hi, bounds->max);
+    for (const auto& [stride, reach] : threads)
+      dim->threads[stride] = std::max(dim->threads[stride], reach);
+    dim->rests.push_back(std::move(rests));
+    dim->starts.min = std::min(dim->starts.min, bounds->min);
+    dim->starts.max = std::max(dim->starts.max, bounds->min);
+    return SameTerms(thread, dim->thread);
+  }
+
+  absl::StatusOr<Stmt> Spread(const Buffer& buffer, const Stmt& body) {
+    std::vector<Dimension> dims(buffer.shape.size());
+    bool fits = true;
+    VisitAccesses(body, buffer, 1, [&](const Indices& indices, int64_t threads) {
+      for (size_t d = 0; d < indices.size(); ++d) fits = fits && Include(indices[d], &dims[d]);
+      fits = fits && TellsApart(indices, threads);
+    });
+    fits = fits && std::all_of(dims.begin(), dims.end(), ThreadsApart);
+    if (!fits) {
+      return absl::UnimplementedError(
+          absl::StrCat("local buffer ", buffer.name, " is not spread evenly over the threads"));
+    }
+    auto own = std::make_shared<Buffer>(buffer);
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (!dims[d].known) continue;
+      own->shape[d] = dims[d].hi - dims[d].lo + 1;
+      if (!dims[d].dense) continue;
+      own->shape[d] = 1;
+      for (const Part& part : dims[d].parts) own->shape[d] *= part.extent;
+    }
+    const auto moved = [&](const Indices& indices) {
+      Indices result;
+      for (size_t d = 0; d < indices.size(); ++d) result.push_back(Moved(indices[d], dims[d]));
+      return result;
+    };
+    Stmt spread = RewriteStmt(
+        body,
+        [&](const Stmt& s) -> Stmt {
+          auto* store = As<Store>(s);
+          return store && store->buffer.get() == &buffer
+                     ? MakeStmt(Store{own, moved(store->indices), store->value})
+                     : s;
+        },
+        [&](const Expr& e) {
+          return RewriteExpr(e, [&](const Expr& x) {
+            return x->kind == ExprKind::kLoad && x->buffer.get() == &buffer
+                       ? Load(own, moved(x->args))
+                       : x;
+          });
+        });
+    return MakeStmt(Alloc{own, std::move(spread)});
+  }
+
+  Expr Moved(const Expr& index, const Dimension& dim) {
+    Linear thread, rest;
+    Split(index, &thread, &rest);
+    if (!dim.dense) {
+      rest.constant -= dim.lo;
+      return FromLinear(rest);
+    }
+    Linear packed;
+    for (const auto& [term, factor] : rest.terms) {
+      int64_t stride = 1;
+      for (const Part& part : dim.parts) {
+        if (part.stride < factor) stride *= part.extent;
+      }
+      packed.terms.emplace_back(term, stride);
+    }
+    return FromLinear(packed);
+  }
+
+  Analyzer analyzer_;
+  VarRef axes_[3];
+  Substitution canonical_;
+};
+
+}  // namespace
+
+absl::StatusOr<ir::Stmt> SpreadLocals(const ir::Stmt& launch) { return Spreader().Run(launch); }
+
+}  // namespace heddle::codegen

@@ -1,0 +1,36 @@
+// The state of one LLVM function while it is written. Private to this folder: includes LLVM.
+#pragma once
+
+#include <unordered_map>
+
+#include "compiler/ir/analysis/simplify.h"
+#include "compiler/ir/ir.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace heddle::codegen {
+
+struct EmitContext {
+  explicit EmitContext(llvm::LLVMContext& context) : builder(context) {
+    // A multiply may contract with its add; nothing else of fast-math holds (ir.h).
+    llvm::FastMathFlags flags;
+    flags.setAllowContract();
+    builder.setFastMathFlags(flags);
+  }
+
+  llvm::IRBuilder<> builder;
+  llvm::Function* function = nullptr;
+  std::unordered_map<const ir::Var*, llvm::Value*> vars;  // i64
+  std::unordered_map<const ir::Buffer*, llvm::Value*>
+      buffers;        // address of element 0, 64-byte aligned
+  ir::Ranges ranges;  // of all variables in scope
+
+  // Inside a vectorized loop: its variable, whose value is <0, 1, .., lanes - 1>, and the lanes
+  // that are active (null: all).
+  const ir::Var* lane_var = nullptr;
+  int lanes = 1;
+  llvm::Value* mask = nullptr;
+
+  bool masked_memory = false;  // the CPU loads and stores under a mask at full speed
+};
+
+}  // namespace heddle::codegen

@@ -1,0 +1,93 @@
+// Expressions and stores of the loop IR to LLVM IR. Private to this folder: includes LLVM.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/codegen/llvm/emit_context.h"
+
+namespace heddle::codegen {
+
+// Inside a vectorized loop every expression is a scalar (it does not depend on the lane) or a
+// vector with one element per lane; results are broadcast where the two meet.
+class ExprEmitter {
+ public:
+  explicit ExprEmitter(EmitContext& context) : c_(context), b_(context.builder) {}
+
+  llvm::Value* Emit(const ir::Expr& e);
+  // In a vectorized loop the address must depend on the lane.
+  void EmitStore(const ir::Store& store);
+  // Outside vectorized loops only. Asks for the line in the second-level cache: a whole panel waits
+  // there for its turn.
+  void EmitPrefetch(const ir::Prefetch& prefetch);
+
+  // The mask of the lanes that are active and for which `condition` (a vector) holds.
+  llvm::Value* Restrict(llvm::Value* condition);
+
+ private:
+  // Where the lanes of an access lie.
+  struct Address {
+    llvm::Value* pointer = nullptr;  // of lane 0; null if lanes are irregular
+    int64_t stride = 0;              // elements from lane to lane
+    llvm::Value* offsets = nullptr;  // irregular: element index per lane
+    llvm::Value* base = nullptr;
+    llvm::Align alignment;  // of lane 0
+  };
+
+  llvm::Type* RegisterType(ir::DType dtype);
+  llvm::Type* MemoryType(ir::DType dtype);
+  llvm::Type* Widen(llvm::Type* type) { return llvm::FixedVectorType::get(type, c_.lanes); }
+  llvm::Value* Broadcast(llvm::Value* v);
+  void Unify(llvm::Value*& a, llvm::Value*& b);
+  llvm::Value* LaneNumbers(llvm::Type* element);
+  llvm::Value* AllLanes();
+
+  // `inside`: all active lanes lie within the buffer.
+  Address MakeAddress(const ir::Buffer& buffer, const ir::Linear& index, bool inside = true);
+  llvm::Value* LanePointers(const Address& address, llvm::Type* type);
+  bool LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
+  bool IsOnStack(const ir::Buffer& buffer);
+  int MemoryLanes(const ir::Buffer& buffer);
+  llvm::Value* Resize(llvm::Value* v, int lanes, llvm::Value* fill);
+  llvm::Value* WideMask(int lanes);
+  llvm::Value* EmitContiguousLoad(const ir::ExprNode& e, const Address& address, llvm::Type* type,
+                                  bool safe);
+  llvm::Value* EmitLoad(const ir::ExprNode& e);
+  // A load whose lanes read different elements of one aligned vector: where the vector begins, and
+  // which element each lane wants.
+  struct Permutation {
+    ir::Linear start;
+    std::vector<int> pick;
+  };
+  std::optional<Permutation> AsPermutation(const ir::Buffer& buffer, const ir::Linear& index);
+  bool HasOnePlace(const ir::ExprNode& load, bool masked);
+  llvm::Value* EmitGuardedLoads(llvm::Value* condition, const ir::ExprNode& e);
+  llvm::Value* Repeated(const ir::Expr& constant);
+  llvm::Value* EmitUniformLoadWhereAnyLane(const Address& address, llvm::Type* type);
+  llvm::Value* EmitEverySecond(const Address& address, llvm::Type* type);
+
+  llvm::Value* EmitOp(const ir::ExprNode& e);
+  llvm::Value* EmitArithmetic(const ir::ExprNode& e);
+  llvm::Value* EmitFloatBinary(ir::Op op, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitIntBinary(const ir::ExprNode& e, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitIntDivision(const ir::ExprNode& e, llvm::Value* x, llvm::Value* y);
+  llvm::Value* EmitUnary(const ir::ExprNode& e);
+  llvm::Value* EmitCompare(const ir::ExprNode& e);
+  llvm::Value* EmitLaneCompare(const ir::ExprNode& e);
+  llvm::Value* EmitLogic(const ir::ExprNode& e);
+  llvm::Value* EmitSelect(const ir::ExprNode& e);
+  llvm::Value* EmitBranches(llvm::Value* condition, const ir::Expr& then_value,
+                            const ir::Expr& else_value);
+  llvm::Value* EmitUnderMask(llvm::Value* mask, const ir::Expr& e);
+  llvm::Value* EmitCast(const ir::ExprNode& e);
+
+  EmitContext& c_;
+  bool in_index_ = false;  // emitting the index of an access
+  // Emitting loads that may lie outside their buffers unless `guard_` holds; else they read
+  // `instead_`.
+  llvm::Value* guard_ = nullptr;
+  ir::Expr instead_;
+  llvm::IRBuilder<>& b_;
+};
+
+}  // namespace heddle::codegen

@@ -1,0 +1,151 @@
+#include "compiler/codegen/llvm/llvm_target.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+
+namespace heddle::codegen {
+
+namespace {
+
+constexpr size_t kMaxSuggestions = 5;
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// "; near names: a, b, c", the nearest first.
+std::string NearNames(const std::string& name, std::vector<std::string> known) {
+  std::stable_sort(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
+    return EditDistance(a, name) < EditDistance(b, name);
+  });
+  known.resize(std::min(known.size(), kMaxSuggestions));
+  return known.empty() ? "" : absl::StrCat("; near names: ", absl::StrJoin(known, ", "));
+}
+
+template <typename Table>
+std::vector<std::string> Keys(const Table& table) {
+  std::vector<std::string> keys;
+  for (const auto& entry : table) keys.emplace_back(entry.Key);
+  return keys;
+}
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+absl::StatusOr<const llvm::Target*> FindTarget(const std::string& triple) {
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown triple '", triple, "'; an example: aarch64-linux-gnu"));
+  }
+  if (!llvm::Triple(triple).isOSBinFormatELF()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("triple '", triple, "' does not use ELF; only ELF targets are supported"));
+  }
+  return target;
+}
+
+}  // namespace
+
+void InitializeLlvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+  });
+}
+
+std::string TripleOf(const Target& target) {
+  return llvm::Triple::normalize(target.triple.empty() ? llvm::sys::getDefaultTargetTriple()
+                                                       : target.triple);
+}
+
+absl::Status CheckTarget(const Target& target) {
+  InitializeLlvm();
+  if (target.kind != TargetKind::kLlvm) {
+    return absl::InvalidArgumentError("not a target of LLVM; use `llvm -mcpu=..`");
+  }
+  const std::string triple = TripleOf(target);
+  absl::StatusOr<const llvm::Target*> found = FindTarget(triple);
+  if (!found.ok()) return found.status();
+  std::unique_ptr<llvm::MCSubtargetInfo> info((*found)->createMCSubtargetInfo(triple, "", ""));
+  if (!info)
+    return absl::InvalidArgumentError(
+        absl::StrCat("LLVM cannot generate code for triple '", triple, "'"));
+  std::vector<std::string> cpus = Keys(info->getAllProcessorDescriptions());
+  if (!Contains(cpus, target.cpu)) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown CPU '", target.cpu, "' for ",
+                                                   llvm::Triple(triple).getArchName().str(),
+                                                   NearNames(target.cpu, std::move(cpus))));
+  }
+  std::vector<std::string> features = Keys(info->getAllProcessorFeatures());
+  for (const std::string& attr :
+       std::vector<std::string>(absl::StrSplit(target.attrs, ',', absl::SkipEmpty()))) {
+    if (attr[0] != '+' && attr[0] != '-') {
+      return absl::InvalidArgumentError(
+          absl::StrCat("feature '", attr, "' of -mattr needs a leading + or -"));
+    }
+    if (!Contains(features, attr.substr(1))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown feature '", attr.substr(1), "' for ", llvm::Triple(triple).getArchName().str(),
+          NearNames(attr.substr(1), std::move(features))));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const Target& target,
+                                                                       int opt_level) {
+  if (absl::Status status = CheckTarget(target); !status.ok()) return status;
+  const std::string triple = TripleOf(target);
+  absl::StatusOr<const llvm::Target*> found = FindTarget(triple);
+  if (!found.ok()) return found.status();
+  static constexpr llvm::CodeGenOptLevel kLevels[] = {
+      llvm::CodeGenOptLevel::None, llvm::CodeGenOptLevel::Less, llvm::CodeGenOptLevel::Default,
+      llvm::CodeGenOptLevel::Aggressive};
+  llvm::TargetOptions options;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      (*found)->createTargetMachine(triple, target.cpu, target.attrs, options, llvm::Reloc::PIC_,
+                                    std::nullopt, kLevels[std::clamp(opt_level, 0, 3)]));
+  if (!machine)
+    return absl::InvalidArgumentError(
+        absl::StrCat("LLVM cannot generate code for triple '", triple, "'"));
+  return machine;
+}
+
+VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine) {
+  const llvm::MCSubtargetInfo& info = *machine.getMCSubtargetInfo();
+  const llvm::Triple& triple = machine.getTargetTriple();
+  auto has = [&](const char* feature) { return info.checkFeatures(std::string("+") + feature); };
+  if (triple.isX86()) {
+    if (has("avx512f")) return {64, 32, true};
+    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false};
+  }
+  return {16, 32, false};
+}
+
+}  // namespace heddle::codegen

@@ -1,0 +1,34 @@
+// Our targets as LLVM sees them. Private to this folder: includes LLVM.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/target.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace heddle::codegen {
+
+// Registers LLVM's back ends, once a process.
+void InitializeLlvm();
+
+// The triple of `target`, or this machine's.
+std::string TripleOf(const Target& target);
+
+// InvalidArgument when triple, CPU or a feature does not exist (naming near ones), or the object
+// format is not ELF.
+absl::Status CheckTarget(const Target& resolved);
+
+// A code generator for a resolved target. Errors as CheckTarget.
+absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const Target& resolved,
+                                                                       int opt_level);
+
+// Bytes of the widest vector register worth using, and their number.
+struct VectorUnit {
+  int bytes = 16;
+  int registers = 16;
+  bool masked_memory = false;  // loads and stores under a mask at full speed
+};
+VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine);
+
+}  // namespace heddle::codegen

@@ -1,0 +1,356 @@
+// Loads, stores and their addresses.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include "compiler/codegen/llvm/expr_emitter.h"
+#include "compiler/codegen/workspace.h"
+#include "compiler/ir/analysis/index.h"
+#include "compiler/ir/fold.h"
+#include "compiler/ir/visit.h"
+#include "llvm/IR/Module.h"
+
+namespace heddle::codegen {
+
+using llvm::Type;
+using llvm::Value;
+
+namespace {
+
+// A sum's term that is a product with the literal zero: a window's place in the padding. It counts
+// as nothing (tolerance.h).
+bool AddsPadding(const ir::Store& store) {
+  const ir::Expr& sum = store.value;
+  if (sum->kind != ir::ExprKind::kOp || sum->op != ir::Op::kAdd || !ir::IsFloat(sum->dtype))
+    return false;
+  const ir::Expr& term = sum->args[1];
+  if (!ir::StructuralEqual(sum->args[0], ir::Load(store.buffer, store.indices)) ||
+      term->kind != ir::ExprKind::kOp || term->op != ir::Op::kMul)
+    return false;
+  return std::any_of(term->args.begin(), term->args.end(), [](const ir::Expr& factor) {
+    return factor->kind == ir::ExprKind::kFloat && factor->float_value == 0;
+  });
+}
+
+}  // namespace
+
+ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir::Linear& linear,
+                                              bool inside) {
+  const bool in_index = std::exchange(in_index_, true);
+  Type* type = MemoryType(buffer.dtype);
+  const int64_t size = SizeOf(buffer.dtype);
+  Address address;
+  int64_t alignment = std::gcd(kBufferAlignment, linear.constant * size);
+  Value* offset = nullptr;   // of lane 0, without the constant
+  Value* offsets = nullptr;  // what depends on the lane in other ways than by a constant stride
+  for (const auto& [term, coefficient] : linear.terms) {
+    if (term->kind == ir::ExprKind::kVar && term->var.get() == c_.lane_var) {
+      address.stride += coefficient;
+      continue;
+    }
+    alignment = std::gcd(alignment, coefficient * size);
+    Value* value = Emit(term);
+    bool vector = value->getType()->isVectorTy();
+    value = b_.CreateMul(value, llvm::ConstantInt::getSigned(value->getType(), coefficient), "",
+                         false, true);
+    Value*& sum = vector ? offsets : offset;
+    sum = sum ? b_.CreateAdd(sum, value, "", false, true) : value;
+  }
+  in_index_ = in_index;
+  address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
+  // A masked access may have lanes, the first among them, outside the buffer: then no `inbounds`.
+  auto step = [&](Value* pointer, Value* by) {
+    return c_.mask || !inside ? b_.CreateGEP(type, pointer, by)
+                              : b_.CreateInBoundsGEP(type, pointer, by);
+  };
+  Value* pointer = c_.buffers.at(&buffer);
+  if (offset) pointer = step(pointer, offset);
+  if (linear.constant != 0)
+    pointer = step(pointer, b_.getInt64(static_cast<uint64_t>(linear.constant)));
+  if (!offsets) {
+    address.pointer = pointer;
+    return address;
+  }
+  if (address.stride != 0) {
+    Value* lanes = LaneNumbers(b_.getInt64Ty());
+    offsets = b_.CreateAdd(offsets, b_.CreateMul(lanes, llvm::ConstantInt::getSigned(
+                                                            lanes->getType(), address.stride)));
+  }
+  address.base = pointer;
+  address.offsets = offsets;
+  address.alignment = llvm::Align(static_cast<uint64_t>(size));
+  return address;
+}
+
+void ExprEmitter::EmitPrefetch(const ir::Prefetch& prefetch) {
+  const ir::ExprNode& element = *prefetch.element;
+  const ir::Linear index = LinearIndex(*element.buffer, element.args, c_.ranges);
+  const Address address = MakeAddress(*element.buffer, index, /*inside=*/false);
+  Value* read = b_.getInt32(0);
+  Value* second_level = b_.getInt32(2);
+  Value* data = b_.getInt32(1);
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {address.pointer, read, second_level, data});
+}
+
+Value* ExprEmitter::LanePointers(const Address& address, Type* type) {
+  if (!address.pointer) return b_.CreateGEP(type, address.base, address.offsets);
+  Value* lanes = LaneNumbers(b_.getInt64Ty());
+  Value* offsets =
+      b_.CreateMul(lanes, llvm::ConstantInt::getSigned(lanes->getType(), address.stride));
+  return b_.CreateGEP(type, address.pointer, offsets);
+}
+
+// All lanes read one element, which their guard may place outside the buffer: it is read only if
+// some lane wants it.
+Value* ExprEmitter::EmitUniformLoadWhereAnyLane(const Address& address, Type* type) {
+  Value* any = b_.CreateOrReduce(c_.mask);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* read = llvm::BasicBlock::Create(b_.getContext(), "read", c_.function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
+  b_.CreateCondBr(any, read, after);
+  b_.SetInsertPoint(read);
+  Value* value = b_.CreateAlignedLoad(type, address.pointer, address.alignment);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* phi = b_.CreatePHI(type, 2);
+  phi->addIncoming(value, read);
+  phi->addIncoming(llvm::Constant::getNullValue(type), before);
+  return phi;
+}
+
+// Elements 0, 2, 4, ..: two loads that end exactly at the last element, and a shuffle; much faster
+// than a gather.
+Value* ExprEmitter::EmitEverySecond(const Address& address, Type* type) {
+  const int lanes = c_.lanes;
+  Value* low = b_.CreateAlignedLoad(Widen(type), address.pointer,
+                                    llvm::Align(type->getScalarSizeInBits() / 8));
+  Value* high_pointer =
+      b_.CreateInBoundsGEP(type, address.pointer, b_.getInt64(static_cast<uint64_t>(lanes - 1)));
+  Value* high =
+      b_.CreateAlignedLoad(Widen(type), high_pointer, llvm::Align(type->getScalarSizeInBits() / 8));
+  std::vector<int> pick;
+  for (int i = 0; i < lanes; ++i)
+    pick.push_back(2 * i < lanes ? 2 * i : lanes + 2 * i - (lanes - 1));
+  return b_.CreateShuffleVector(low, high, pick);
+}
+
+bool ExprEmitter::IsOnStack(const ir::Buffer& buffer) {
+  return llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer));
+}
+
+// Whether `lanes` elements from lane 0 on lie within the buffer, whatever the mask says.
+bool ExprEmitter::LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                              int lanes) {
+  ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
+  std::erase_if(linear.terms,
+                [&](const auto& term) { return ir::UsesVar(term.first, c_.lane_var); });
+  std::optional<ir::Interval> bounds = ir::Bounds(ir::FromLinear(linear), c_.ranges);
+  return bounds && bounds->min >= 0 && bounds->max + lanes <= buffer.NumElements();
+}
+
+// Lanes rounded up to a power of two: memory accesses of other widths fall apart into pieces.
+// Buffers in registers are better off with the exact width, and so are CPUs that cannot mask an
+// access.
+int ExprEmitter::MemoryLanes(const ir::Buffer& buffer) {
+  const int rounded = static_cast<int>(std::bit_ceil(static_cast<unsigned>(c_.lanes)));
+  return c_.masked_memory && !IsOnStack(buffer) ? rounded : c_.lanes;
+}
+
+// `v` with more or fewer lanes; new ones are taken from `fill` (null: anything).
+Value* ExprEmitter::Resize(Value* v, int lanes, Value* fill) {
+  const int have =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
+  std::vector<int> pick;
+  for (int i = 0; i < lanes; ++i) pick.push_back(i < have ? i : fill ? have : llvm::PoisonMaskElem);
+  return b_.CreateShuffleVector(v, fill ? fill : llvm::PoisonValue::get(v->getType()), pick);
+}
+
+// The active ones of the first c_.lanes of `lanes` lanes.
+Value* ExprEmitter::WideMask(int lanes) {
+  Value* mask = c_.mask ? c_.mask : AllLanes();
+  return lanes == c_.lanes ? mask
+                           : Resize(mask, lanes, llvm::Constant::getNullValue(mask->getType()));
+}
+
+// Lanes side by side in memory.
+Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& address, Type* type,
+                                       bool safe) {
+  const int lanes = MemoryLanes(*e.buffer);
+  auto* wide = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
+  Value* value;
+  if (safe && (lanes == c_.lanes || LanesInside(*e.buffer, e.args, lanes))) {
+    value = b_.CreateAlignedLoad(wide, address.pointer, address.alignment);
+  } else {
+    value = b_.CreateMaskedLoad(wide, address.pointer, address.alignment, WideMask(lanes),
+                                llvm::Constant::getNullValue(wide));
+  }
+  return lanes == c_.lanes ? value : Resize(value, c_.lanes, nullptr);
+}
+
+// One aligned load cannot leave the buffer: it begins at a multiple of the lanes, as many of which
+// make up the buffer, and some lane's element is in it. Under a mask there may be no such lane.
+std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buffer& buffer,
+                                                                   const ir::Linear& index) {
+  if (!c_.lane_var || c_.mask || IsOnStack(buffer)) return std::nullopt;
+  if (!std::has_single_bit(static_cast<unsigned>(c_.lanes)) || buffer.NumElements() % c_.lanes != 0)
+    return std::nullopt;
+  ir::Linear start, moving;  // without the lane, and with it
+  for (const auto& term : index.terms)
+    (ir::UsesVar(term.first, c_.lane_var) ? moving : start).terms.push_back(term);
+  const auto is_var = [](const auto& term) { return term.first->kind == ir::ExprKind::kVar; };
+  if (std::all_of(moving.terms.begin(), moving.terms.end(), is_var)) return std::nullopt;
+  for (const auto& [term, coefficient] : start.terms) {
+    if (coefficient % c_.lanes != 0) return std::nullopt;
+  }
+  const int64_t first = ir::FloorModInt(index.constant, c_.lanes);
+  start.constant = index.constant - first;
+  Permutation result{std::move(start), {}};
+  const ir::Expr offset = ir::FromLinear(moving);
+  for (int lane = 0; lane < c_.lanes; ++lane) {
+    const ir::Expr at = ir::Substitute(offset, {{c_.lane_var, ir::Int(lane)}});
+    int64_t element = 0;
+    if (!ir::IsConstInt(ir::Simplify(at, c_.ranges), &element)) return std::nullopt;
+    element += first;
+    if (element < 0 || element >= c_.lanes) return std::nullopt;
+    result.pick.push_back(static_cast<int>(element));
+  }
+  return result;
+}
+
+// Whether the lanes of a load read one element, elements side by side or, if it is not `masked`,
+// those of one vector, and its index holds no load.
+bool ExprEmitter::HasOnePlace(const ir::ExprNode& load, bool masked) {
+  bool one = !IsOnStack(*load.buffer);  // whose accesses have to stay plain
+  for (const ir::Expr& index : load.args) {
+    VisitExpr(index, [&](const ir::Expr& x) { one = one && x->kind != ir::ExprKind::kLoad; });
+  }
+  if (!one || !c_.lane_var) return one;
+  const ir::Linear index = LinearIndex(*load.buffer, load.args, c_.ranges);
+  if (!masked && AsPermutation(*load.buffer, index)) return true;
+  int64_t stride = 0;
+  for (const auto& [term, coefficient] : index.terms) {
+    if (!ir::UsesVar(term, c_.lane_var)) continue;
+    if (term->kind != ir::ExprKind::kVar) return false;
+    stride += coefficient;
+  }
+  return stride == 0 || stride == 1;
+}
+
+// Where a register's worth of elements of this value lie side by side.
+Value* ExprEmitter::Repeated(const ir::Expr& constant) {
+  const auto lanes = std::bit_ceil(static_cast<unsigned>(c_.lanes));
+  const std::vector<llvm::Constant*> elements(lanes, llvm::cast<llvm::Constant>(Emit(constant)));
+  auto* type = llvm::ArrayType::get(MemoryType(constant->dtype), lanes);
+  llvm::Constant* content = llvm::ConstantArray::get(type, elements);
+  llvm::Module& module = *c_.function->getParent();
+  for (llvm::GlobalVariable& known : module.globals()) {
+    if (known.hasInitializer() && known.getInitializer() == content) return &known;
+  }
+  auto* made = new llvm::GlobalVariable(module, type, /*isConstant=*/true,
+                                        llvm::GlobalValue::PrivateLinkage, content);
+  made->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  made->setAlignment(llvm::Align(kBufferAlignment));
+  return made;
+}
+
+// `e` is select(condition, f(x), c), x a load that may lie outside its buffer unless the condition
+// holds, c a constant that f leaves as it is: padding, or padding of a relu. Then it is f(x) with c
+// read in the place of x, and no branch: a tile has dozens of such loads, and its accumulators
+// would not stay in registers across as many branches. Null if it is anything else.
+Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
+  const ir::Expr &value = e.args[1], &constant = e.args[2];
+  const bool is_constant =
+      constant->kind == ir::ExprKind::kInt || constant->kind == ir::ExprKind::kFloat;
+  if (c_.mask || guard_ || !is_constant || constant->dtype == ir::DType::kBool) return nullptr;
+  const auto outside = [&](const ir::Expr& x) {
+    return x->kind == ir::ExprKind::kLoad && !InBounds(*x->buffer, x->args, c_.ranges);
+  };
+  bool can = true, masked = false;  // below a condition that differs from lane to lane
+  VisitExpr(value, [&](const ir::Expr& x) {
+    const bool decides =
+        x->kind == ir::ExprKind::kOp &&
+        (x->op == ir::Op::kSelect || x->op == ir::Op::kAnd || x->op == ir::Op::kOr);
+    masked |= decides && ir::UsesVar(x->args[0], c_.lane_var);
+  });
+  VisitExpr(value, [&](const ir::Expr& x) {
+    if (outside(x)) can = can && x->dtype == constant->dtype && HasOnePlace(*x, masked);
+  });
+  if (!can) return nullptr;
+  const ir::Expr without = ir::RewriteExpr(
+      value, [&](const ir::Expr& x) -> ir::Expr { return outside(x) ? constant : x; });
+  if (!ir::StructuralEqual(ir::Simplify(without, c_.ranges), constant)) return nullptr;
+  guard_ = condition;
+  instead_ = constant;
+  Value* result = Emit(value);
+  guard_ = nullptr;
+  return result;
+}
+
+Value* ExprEmitter::EmitLoad(const ir::ExprNode& e) {
+  const ir::Linear index = LinearIndex(*e.buffer, e.args, c_.ranges);
+  const std::optional<Permutation> permutation = AsPermutation(*e.buffer, index);
+  Address address = MakeAddress(*e.buffer, permutation ? permutation->start : index);
+  Type* type = MemoryType(e.dtype);
+  if (guard_ && !InBounds(*e.buffer, e.args, c_.ranges))
+    address.pointer = b_.CreateSelect(guard_, address.pointer, Repeated(instead_));
+  const bool safe = !c_.mask || InBounds(*e.buffer, e.args, c_.ranges);
+  Value* value;
+  if (permutation) {
+    value = b_.CreateAlignedLoad(Widen(type), address.pointer, address.alignment);
+    value = b_.CreateShuffleVector(value, permutation->pick);
+  } else if (address.pointer && address.stride == 0) {
+    value = safe ? b_.CreateAlignedLoad(type, address.pointer, address.alignment)
+                 : EmitUniformLoadWhereAnyLane(address, type);
+  } else if (address.pointer && address.stride == 1) {
+    value = EmitContiguousLoad(e, address, type, safe);
+  } else if (address.pointer && address.stride == 2 && safe) {
+    value = EmitEverySecond(address, type);
+  } else {
+    llvm::Align alignment(static_cast<uint64_t>(SizeOf(e.dtype)));
+    value = b_.CreateMaskedGather(Widen(type), LanePointers(address, type), alignment,
+                                  safe ? AllLanes() : c_.mask,
+                                  llvm::Constant::getNullValue(Widen(type)));
+  }
+  if (e.dtype != ir::DType::kBool) return value;
+  return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+}
+
+void ExprEmitter::EmitStore(const ir::Store& store) {
+  if (AddsPadding(store)) return;
+  Value* value = Emit(store.value);
+  Address address =
+      MakeAddress(*store.buffer, LinearIndex(*store.buffer, store.indices, c_.ranges));
+  Type* type = MemoryType(store.buffer->dtype);
+  if (!c_.lane_var) {
+    if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, type);
+    b_.CreateAlignedStore(value, address.pointer, address.alignment);
+    return;
+  }
+  value = Broadcast(value);
+  if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, Widen(type));
+  if (address.pointer && address.stride == 1) {
+    // A buffer that may live in registers is blended, since a masked store would pin it to memory.
+    if (c_.mask && IsOnStack(*store.buffer) &&
+        LanesInside(*store.buffer, store.indices, c_.lanes)) {
+      Value* old = b_.CreateAlignedLoad(value->getType(), address.pointer, address.alignment);
+      b_.CreateAlignedStore(b_.CreateSelect(c_.mask, value, old), address.pointer,
+                            address.alignment);
+      return;
+    }
+    const int lanes = MemoryLanes(*store.buffer);
+    if (lanes != c_.lanes) value = Resize(value, lanes, nullptr);
+    if (c_.mask || lanes != c_.lanes) {
+      b_.CreateMaskedStore(value, address.pointer, address.alignment, WideMask(lanes));
+    } else {
+      b_.CreateAlignedStore(value, address.pointer, address.alignment);
+    }
+    return;
+  }
+  llvm::Align alignment(static_cast<uint64_t>(SizeOf(store.buffer->dtype)));
+  b_.CreateMaskedScatter(value, LanePointers(address, type), alignment,
+                         c_.mask ? c_.mask : AllLanes());
+}
+
+}  // namespace heddle::codegen

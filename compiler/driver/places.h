@@ -1,0 +1,28 @@
+// Where every value of a fused graph lives in a module. Internal to this folder.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/fusion/fuse.h"
+#include "compiler/graph/fusion/memory_plan.h"
+#include "compiler/runtime/module.h"
+
+namespace heddle::internal {
+
+struct Places {
+  std::map<graph::ValueId, runtime::BufferSlot> slots;  // of every value a group reads or writes
+  std::string params;  // constants, each at a 64-byte boundary, equal ones once
+  // Outputs no kernel writes (an input, a constant, an output named twice): {from, to}, to be
+  // copied after the last group.
+  std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;
+};
+
+// A view has the place of the value whose memory it is. Internal if the fused graph or the plan
+// contradicts itself.
+absl::StatusOr<Places> AssignPlaces(const graph::FusedGraph& fused, const graph::MemoryPlan& plan);
+
+}  // namespace heddle::internal

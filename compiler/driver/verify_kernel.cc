@@ -1,0 +1,116 @@
+#include "compiler/driver/verify_kernel.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/splitmix.h"
+#include "base/status_macros.h"
+#include "compiler/driver/internal.h"
+#include "compiler/measure/check.h"
+#include "compiler/measure/loaded_kernel.h"
+#include "compiler/measure/random_input.h"
+#include "compiler/tensor/expression.h"
+
+namespace heddle::internal {
+namespace {
+
+using runtime::AlignedBuffer;
+
+// Of each output, the corners among them: a schedule that is wrong is wrong in whole tiles, at
+// their edges, or at the tensor's.
+constexpr int kPoints = 48;
+
+class Memories {
+ public:
+  explicit Memories(const graph::Graph& graph) : graph_(graph) {}
+
+  // Memory of `buffer` with the constant `value`, or random elements if it is no constant.
+  absl::Status AddInput(const ir::Buffer& buffer, graph::ValueId value, SplitMix& random) {
+    HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
+    const auto constant = graph_.constants.find(value);
+    if (constant == graph_.constants.end()) {
+      FillInput(buffer, by_name_.at(buffer.name).data, random);
+      return absl::OkStatus();
+    }
+    return Copy(buffer.name, *constant->second.bytes);
+  }
+
+  absl::Status AddConstant(const codegen::Argument& argument, graph::ValueId value) {
+    const auto constant = graph_.constants.find(value);
+    if (constant == graph_.constants.end()) {
+      return absl::InternalError(absl::StrCat("'", argument.name, "' is no constant"));
+    }
+    HEDDLE_RETURN_IF_ERROR(Add(argument.name, argument.bytes));
+    return Copy(argument.name, *constant->second.bytes);
+  }
+
+  // Every byte 0xff: a NaN, so that an element nobody writes is wrong.
+  absl::Status AddOutput(const ir::Buffer& buffer) {
+    HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
+    std::memset(by_name_.at(buffer.name).data, 0xff, buffer.SizeBytes());
+    return absl::OkStatus();
+  }
+
+  MemoryByName* by_name() { return &by_name_; }
+
+ private:
+  absl::Status Add(const std::string& name, int64_t bytes) {
+    HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer memory, AllocateFor(absl::StrCat("'", name, "'"), bytes));
+    by_name_[name] = {memory.data(), bytes};
+    owned_.push_back(std::move(memory));
+    return absl::OkStatus();
+  }
+
+  absl::Status Copy(const std::string& name, const std::string& bytes) {
+    const Memory& place = by_name_.at(name);
+    if (place.bytes != static_cast<int64_t>(bytes.size())) {
+      return absl::InternalError(absl::StrCat("constant '", name, "' has ", bytes.size(),
+                                              " bytes, its kernel takes ", place.bytes));
+    }
+    std::memcpy(place.data, bytes.data(), bytes.size());
+    return absl::OkStatus();
+  }
+
+  const graph::Graph& graph_;
+  MemoryByName by_name_;
+  std::vector<AlignedBuffer> owned_;
+};
+
+}  // namespace
+
+absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
+                          const codegen::KernelInfo& info, const runtime::KernelLibrary& library,
+                          const heddle_host* host) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ParseWorkload(use.workload));
+  SplitMix random(std::stoull(tensor::WorkloadKey(use.workload), nullptr, 16));
+  Memories memories(graph);
+  MemoryByName& by_name = *memories.by_name();
+  std::vector<codegen::TensorRef> inputs;
+  for (size_t i = 0; i < naive.inputs.size(); ++i) {
+    const ir::Buffer& buffer = *naive.inputs[i];
+    HEDDLE_RETURN_IF_ERROR(memories.AddInput(buffer, use.given.at(i), random));
+    inputs.push_back({buffer.dtype, buffer.shape, by_name.at(buffer.name).data});
+  }
+  for (size_t i = 0; i < use.taken.size(); ++i) {
+    const codegen::Argument& argument = info.arguments.at(i);
+    if (by_name.contains(argument.name)) continue;
+    HEDDLE_RETURN_IF_ERROR(memories.AddConstant(argument, use.taken[i]));
+  }
+  std::vector<void*> outputs;
+  for (const ir::BufferRef& buffer : naive.outputs) {
+    HEDDLE_RETURN_IF_ERROR(memories.AddOutput(*buffer));
+    outputs.push_back(by_name.at(buffer->name).data);
+  }
+  ResultChecker checker;
+  HEDDLE_RETURN_IF_ERROR(checker.Prepare(naive, std::move(inputs), kPoints, random));
+  HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, by_name));
+  kernel.Call(host);
+  // The absolute part is stated for operands in [-1, 1]; a model's constants are as large as they
+  // are, so results count relative to the largest.
+  codegen::Tolerance tolerance = use.tolerance;
+  tolerance.absolute = tolerance.relative * checker.LargestExpected();
+  double max_error = 0;
+  return checker.CheckPoints(outputs, "", tolerance, &max_error);
+}
+
+}  // namespace heddle::internal

@@ -1,0 +1,175 @@
+#include "compiler/graph/core/graph.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/graph/core/operator.h"
+
+namespace heddle::graph {
+namespace {
+
+std::string TypeName(ir::DType dtype) { return std::string(ir::Name(dtype)); }
+
+absl::Status Broken(const std::string& what) { return absl::InternalError("graph: " + what); }
+
+std::string AttrText(const Attr& attr) {
+  struct Printer {
+    std::string operator()(int64_t v) const { return absl::StrCat(v); }
+    std::string operator()(double v) const { return absl::StrCat(v); }
+    std::string operator()(const std::string& v) const { return absl::StrCat("\"", v, "\""); }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      return absl::StrCat("[", absl::StrJoin(v, ","), "]");
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      return absl::StrCat("[", absl::StrJoin(v, ","), "]");
+    }
+  };
+  return std::visit(Printer(), attr);
+}
+
+// Which values exist, checked while walking the nodes in order.
+class Checker {
+ public:
+  explicit Checker(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
+
+  absl::Status Run() {
+    std::set<std::string> names;
+    for (const Value& v : graph_.values) {
+      if (!names.insert(v.name).second)
+        return Broken(absl::StrCat("two values are named '", v.name, "'"));
+      for (int64_t d : v.type.shape) {
+        if (d <= 0) return Broken(absl::StrCat("value '", v.name, "' has shape ", ToText(v.type)));
+      }
+      if (auto s = CheckSize(v.type); !s.ok()) return Broken(std::string(s.message()));
+    }
+    for (ValueId v : graph_.inputs) {
+      if (auto s = Define(v, "an input"); !s.ok()) return s;
+    }
+    for (const auto& [v, data] : graph_.constants) {
+      if (auto s = Define(v, "a constant"); !s.ok()) return s;
+      if (data.type != graph_.values[v].type || data.bytes == nullptr ||
+          static_cast<int64_t>(data.bytes->size()) !=
+              NumElements(data.type) * ir::SizeOf(data.type.dtype)) {
+        return Broken(absl::StrCat("constant '", graph_.values[v].name,
+                                   "' does not have the bytes of its type"));
+      }
+    }
+    names.clear();
+    for (const Node& node : graph_.nodes) {
+      if (!names.insert(node.name).second)
+        return Broken(absl::StrCat("two nodes are named '", node.name, "'"));
+      if (auto s = CheckNode(node); !s.ok()) return s;
+    }
+    std::set<ValueId> seen;
+    for (ValueId v : graph_.outputs) {
+      if (!Known(v) || !defined_[v]) return Broken("an output is not defined");
+      if (!seen.insert(v).second)
+        return Broken(absl::StrCat("'", graph_.values[v].name, "' is an output twice"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool Known(ValueId v) const { return v >= 0 && v < static_cast<ValueId>(graph_.values.size()); }
+
+  absl::Status Define(ValueId v, const std::string& as) {
+    if (!Known(v)) return Broken(absl::StrCat("value ", v, ", ", as, ", does not exist"));
+    if (defined_[v])
+      return Broken(absl::StrCat("'", graph_.values[v].name, "' is defined twice, again as ", as));
+    defined_[v] = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckNode(const Node& node) {
+    const OpDef* op = FindOp(node.op);
+    if (op == nullptr)
+      return Broken(absl::StrCat("node '", node.name, "' has unknown operator '", node.op, "'"));
+    std::vector<TensorType> inputs;
+    for (ValueId v : node.inputs) {
+      if (!Known(v) || !defined_[v])
+        return Broken(absl::StrCat("node '", node.name, "' reads an undefined value"));
+      inputs.push_back(graph_.values[v].type);
+    }
+    auto types = op->infer(inputs, node.attrs);
+    if (!types.ok()) {
+      return Broken(absl::StrCat(node.op, " node '", node.name, "': ", types.status().message()));
+    }
+    if (types->size() != node.outputs.size()) {
+      return Broken(absl::StrCat("node '", node.name, "' has ", node.outputs.size(), " outputs"));
+    }
+    for (size_t i = 0; i < types->size(); ++i) {
+      if (auto s = Define(node.outputs[i], "an output of " + node.name); !s.ok()) return s;
+      const Value& v = graph_.values[node.outputs[i]];
+      if (v.type != (*types)[i]) {
+        return Broken(absl::StrCat("'", v.name, "' is ", ToText(v.type), " but ", node.op,
+                                   " gives ", ToText((*types)[i])));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  std::vector<bool> defined_;
+};
+
+}  // namespace
+
+int64_t NumElements(const TensorType& type) {
+  int64_t n = 1;
+  for (int64_t d : type.shape) {
+    if (d == 0) return 0;
+    if (__builtin_mul_overflow(n, d, &n)) n = INT64_MAX;
+  }
+  return n;
+}
+
+absl::Status CheckSize(const TensorType& type) {
+  for (int64_t d : type.shape) {
+    if (d < 0)
+      return absl::InvalidArgumentError(absl::StrCat("a tensor ", ToText(type), " cannot be"));
+  }
+  if (NumElements(type) <= int64_t{1} << 40) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a tensor ", ToText(type), " is too large"));
+}
+
+std::string ToText(const TensorType& type) {
+  return absl::StrCat(TypeName(type.dtype), "[", absl::StrJoin(type.shape, ","), "]");
+}
+
+absl::Status CheckGraph(const Graph& graph) { return Checker(graph).Run(); }
+
+std::string Print(const Graph& graph) {
+  std::string out;
+  const auto value = [&](ValueId v) {
+    return absl::StrCat("%", v, ":", ToText(graph.values[v].type));
+  };
+  for (ValueId v : graph.inputs)
+    absl::StrAppend(&out, value(v), " = input '", graph.values[v].name, "'\n");
+  for (const auto& [v, data] : graph.constants) {
+    absl::StrAppend(&out, value(v), " = constant '", graph.values[v].name, "'\n");
+  }
+  for (const Node& node : graph.nodes) {
+    absl::StrAppend(
+        &out,
+        absl::StrJoin(node.outputs, ", ", [&](std::string* s, ValueId v) { s->append(value(v)); }),
+        " = ", node.op, "(",
+        absl::StrJoin(node.inputs, ", ",
+                      [](std::string* s, ValueId v) { absl::StrAppend(s, "%", v); }),
+        ")");
+    if (!node.attrs.empty()) {
+      absl::StrAppend(&out, " {",
+                      absl::StrJoin(node.attrs, ", ",
+                                    [](std::string* s, const auto& a) {
+                                      absl::StrAppend(s, a.first, "=", AttrText(a.second));
+                                    }),
+                      "}");
+    }
+    absl::StrAppend(&out, "  # ", node.name, "\n");
+  }
+  for (ValueId v : graph.outputs)
+    absl::StrAppend(&out, "output %", v, " '", graph.values[v].name, "'\n");
+  return out;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,124 @@
+#include "compiler/graph/core/tensor_data.h"
+
+#include <cstring>
+#include <string>
+
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/ir/fold.h"
+
+namespace heddle::graph {
+
+using ir::DType;
+
+namespace {
+
+template <typename T>
+T At(const TensorData& data, int64_t i) {
+  T v;
+  std::memcpy(&v, data.bytes->data() + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return v;
+}
+
+double ElementAsDouble(const TensorData& d, int64_t i) {
+  switch (d.type.dtype) {
+    case DType::kBool:
+    case DType::kU8:
+      return At<uint8_t>(d, i);
+    case DType::kI8:
+      return At<int8_t>(d, i);
+    case DType::kI32:
+      return At<int32_t>(d, i);
+    case DType::kI64:
+      return static_cast<double>(At<int64_t>(d, i));
+    case DType::kF32:
+      return At<float>(d, i);
+    case DType::kF64:
+      return At<double>(d, i);
+    case DType::kF16:
+    case DType::kBF16:
+      return ir::HalfValue(At<uint16_t>(d, i), d.type.dtype);
+  }
+  return 0;
+}
+
+template <typename T>
+void Append(std::string& bytes, T v) {
+  bytes.append(reinterpret_cast<const char*>(&v), sizeof(T));
+}
+
+void AppendAs(std::string& bytes, DType dtype, double v) {
+  switch (dtype) {
+    case DType::kF32:
+      return Append(bytes, static_cast<float>(v));
+    case DType::kF64:
+      return Append(bytes, v);
+    case DType::kI64:
+      return Append(bytes, ir::FloatToInt(v, dtype));
+    case DType::kI32:
+      return Append(bytes, static_cast<int32_t>(ir::FloatToInt(v, dtype)));
+    case DType::kI8:
+      return Append(bytes, static_cast<int8_t>(ir::FloatToInt(v, dtype)));
+    case DType::kU8:
+      return Append(bytes, static_cast<uint8_t>(ir::FloatToInt(v, dtype)));
+    case DType::kBool:
+      return Append(bytes, static_cast<uint8_t>(v != 0));
+    case DType::kF16:
+    case DType::kBF16:
+      return Append(bytes, ir::HalfBits(static_cast<float>(v), dtype));
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> ToInts(const TensorData& data) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < NumElements(data.type); ++i) {
+    out.push_back(data.type.dtype == DType::kI64
+                      ? At<int64_t>(data, i)
+                      : ir::FloatToInt(ElementAsDouble(data, i), DType::kI64));
+  }
+  return out;
+}
+
+Attr ToAttr(const TensorData& data) {
+  if (ir::IsFloat(data.type.dtype)) return ElementAsDouble(data, 0);
+  return ToInts(data)[0];
+}
+
+std::vector<double> ToDoubles(const TensorData& data) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < NumElements(data.type); ++i) out.push_back(ElementAsDouble(data, i));
+  return out;
+}
+
+TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
+  std::string bytes;
+  for (int64_t v : values) {
+    if (dtype == DType::kI64)
+      Append(bytes, v);
+    else  // what wraps to a narrower type is a double exactly
+      AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
+  }
+  return {{dtype, {static_cast<int64_t>(values.size())}},
+          std::make_shared<const std::string>(std::move(bytes))};
+}
+
+TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  std::string bytes;
+  for (double v : values) AppendAs(bytes, dtype, v);
+  return {{dtype, shape}, std::make_shared<const std::string>(std::move(bytes))};
+}
+
+TensorData Repeated(const TensorData& element, const Shape& shape) {
+  const TensorType type{element.type.dtype, shape};
+  std::string bytes;
+  bytes.reserve(element.bytes->size() * static_cast<size_t>(NumElements(type)));
+  for (int64_t i = 0; i < NumElements(type); ++i) bytes += *element.bytes;
+  return {type, std::make_shared<const std::string>(std::move(bytes))};
+}
+
+TensorData Filled(TensorType type, double value) {
+  return Repeated(FromDoubles({value}, {}, type.dtype), type.shape);
+}
+
+}  // namespace heddle::graph

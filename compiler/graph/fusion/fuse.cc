@@ -1,0 +1,353 @@
+#include "compiler/graph/fusion/fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/ir/text.h"
+
+namespace heddle::graph {
+namespace {
+
+// Groups under construction: node -> representative, with what the rules need to know of each
+// group.
+//
+// No merge closes a cycle between groups: a node joins its readers' group only when all its readers
+// are there, so the only value that leaves a group is its last node's, and a group whose last value
+// is read by one group alone has no other way to it.
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), producers_(Producers(graph)), uses_(UseCounts(graph)) {
+    const size_t n = graph.nodes.size();
+    group_.resize(n);
+    std::iota(group_.begin(), group_.end(), 0);
+    members_.resize(n);
+    consumers_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      members_[i] = {static_cast<int>(i)};
+      for (ValueId v : graph.nodes[i].inputs) {
+        if (producers_[v] >= 0) consumers_[producers_[v]].push_back(static_cast<int>(i));
+      }
+    }
+  }
+
+  // Each node in turn tries to join the groups that make its operands.
+  std::vector<std::vector<int>> Run() {
+    for (size_t v = 0; v < graph_.nodes.size(); ++v) {
+      // One operand joining may let another (conv * sigmoid(conv) reads the convolution twice),
+      // hence the repetition.
+      for (bool changed = true; changed;) {
+        changed = false;
+        for (ValueId operand : graph_.nodes[v].inputs) {
+          const int u = producers_[operand];
+          if (u < 0 || group_[u] == group_[v] || !MayJoin(u, static_cast<int>(v))) continue;
+          Merge(group_[u], group_[v]);
+          changed = true;
+        }
+      }
+    }
+    std::vector<std::vector<int>> groups;
+    for (auto& members : members_) {
+      if (members.empty()) continue;
+      std::sort(members.begin(), members.end());
+      groups.push_back(members);
+    }
+    return groups;
+  }
+
+ private:
+  const OpDef& Def(int node) const { return *FindOp(graph_.nodes[node].op); }
+  FusionClass Class(int node) const { return Def(node).fusion; }
+  const TensorType& OutType(int node) const {
+    return graph_.values[graph_.nodes[node].outputs[0]].type;
+  }
+
+  // The member that is not injective, or -1.
+  int Anchor(int group) const {
+    for (int m : members_[group]) {
+      if (Class(m) != FusionClass::kInjective) return m;
+    }
+    return -1;
+  }
+
+  // Node v takes operand u of another group.
+  bool MayJoin(int u, int v) const {
+    if (!OnlyReadBy(u, group_[u], group_[v])) return false;
+    return ClassesAllow(u, v) && StaysSmall(u, v);
+  }
+
+  // An operand that is read twice stands twice in the expression of a loop that it is inlined into;
+  // a chain of y * y doubles with every link.
+  bool StaysSmall(int u, int v) const {
+    constexpr double kMostRepeated = 256;  // nodes computed again; schedules inline no more, either
+    std::vector<int> all = members_[group_[u]];
+    all.insert(all.end(), members_[group_[v]].begin(), members_[group_[v]].end());
+    std::sort(all.begin(), all.end());
+    std::map<int, double> tree;  // node -> size of its expression with its operands in it
+    double once = 0;             // .. if each node of the group stood there once
+    for (int n : all) {
+      double size = 1;
+      for (ValueId operand : graph_.nodes[n].inputs) {
+        const auto made = tree.find(producers_[operand]);
+        size += made == tree.end() ? 1 : made->second;
+      }
+      once += 1 + static_cast<double>(graph_.nodes[n].inputs.size());
+      tree[n] = Class(n) == FusionClass::kInjective ? size : 1;  // others are not inlined
+    }
+    return tree.at(v) - once <= kMostRepeated;
+  }
+
+  bool ClassesAllow(int u, int v) const {
+    const int above = Anchor(group_[u]), below = Anchor(group_[v]);
+    if (above >= 0 && below >= 0) return false;
+    if (Class(u) == FusionClass::kOpaque || Class(v) == FusionClass::kOpaque) return false;
+    if (above >= 0) {
+      // Onto the output of a complex operator.
+      return Class(above) == FusionClass::kComplexOutFusable &&
+             AllElementwise(group_[v], OutType(above).shape);
+    }
+    if (below >= 0 && Class(below) == FusionClass::kComplexOutFusable) {
+      // Complex operators read each element many times, so their operands are computed before; not
+      // so those of what follows.
+      return v != below && !Feeds(group_[u], below) &&
+             AllElementwise(group_[u], OutType(below).shape);
+    }
+    // Arithmetic is not repeated for every element of a larger result; moving data is cheap enough
+    // to be.
+    return !Def(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
+           Class(v) == FusionClass::kReduction;
+  }
+
+  bool Feeds(int group, int node) const {
+    for (int m : members_[group]) {
+      if (std::count(consumers_[m].begin(), consumers_[m].end(), node) != 0) return true;
+    }
+    return false;
+  }
+
+  bool AllElementwise(int group, const Shape& shape) const {
+    return std::all_of(members_[group].begin(), members_[group].end(),
+                       [&](int m) { return Def(m).elementwise && OutType(m).shape == shape; });
+  }
+
+  bool OnlyReadBy(int u, int a, int b) const {
+    int read = 0;
+    for (int c : consumers_[u]) {
+      if (group_[c] != a && group_[c] != b) return false;
+      ++read;
+    }
+    return read == uses_[graph_.nodes[u].outputs[0]];  // and it is no output of the graph
+  }
+
+  void Merge(int from, int into) {
+    for (int m : members_[from]) group_[m] = into;
+    members_[into].insert(members_[into].end(), members_[from].begin(), members_[from].end());
+    members_[from].clear();
+  }
+
+  const Graph& graph_;
+  std::vector<int> producers_, uses_, group_;
+  std::vector<std::vector<int>> members_, consumers_;
+};
+
+// Groups in an order in which each finds its inputs computed; among ready ones the one with the
+// earliest last node first.
+std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
+                                             std::vector<std::vector<int>> groups) {
+  const std::vector<int> producers = Producers(graph);
+  std::vector<int> group_of(graph.nodes.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (int m : groups[g]) group_of[m] = static_cast<int>(g);
+  }
+  std::vector<std::set<int>> next(groups.size());
+  std::vector<int> waiting(groups.size(), 0);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (ValueId v : graph.nodes[i].inputs) {
+      if (producers[v] < 0) continue;
+      const int from = group_of[producers[v]], to = group_of[i];
+      if (from != to && next[from].insert(to).second) ++waiting[to];
+    }
+  }
+  using Entry = std::pair<int, int>;  // last node, group
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto push = [&](int g) { ready.emplace(groups[g].back(), g); };
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (waiting[g] == 0) push(static_cast<int>(g));
+  }
+  std::vector<std::vector<int>> ordered;
+  while (!ready.empty()) {
+    const int g = ready.top().second;
+    ready.pop();
+    ordered.push_back(groups[g]);
+    for (int to : next[g]) {
+      if (--waiting[to] == 0) push(to);
+    }
+  }
+  return ordered;
+}
+
+// "conv2d+add+relu"; "(concat+reshape)x128" for what repeats; ".." for what a line has no room for.
+std::string OperatorsText(const std::vector<std::string>& ops) {
+  constexpr size_t kLongest = 40;        // characters; a table's column
+  constexpr size_t kLongestPattern = 4;  // operators; longer ones are rare and fill the line alone
+  std::string text;
+  for (size_t i = 0; i < ops.size();) {
+    size_t pattern = 1, covered = 1;
+    for (size_t p = 1; p <= kLongestPattern; ++p) {
+      size_t end = i + p;
+      while (end < ops.size() && ops[end] == ops[end - p]) ++end;
+      const size_t whole = (end - i) / p * p;
+      if (whole >= 2 * p && whole > covered) pattern = p, covered = whole;
+    }
+    std::string part = absl::StrJoin(ops.begin() + i, ops.begin() + i + pattern, "+");
+    if (covered > pattern) part = absl::StrCat("(", part, ")x", covered / pattern);
+    const bool last = i + covered == ops.size();
+    if (text.size() + 1 + part.size() + (last ? 0 : 3) > kLongest) {
+      if (text.empty()) return part.substr(0, kLongest - 2) + "..";
+      return text + "+..";
+    }
+    absl::StrAppend(&text, text.empty() ? "" : "+", part);
+    i += covered;
+  }
+  return text;
+}
+
+bool OnlyRelabels(const Graph& graph, const std::vector<int>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
+    return graph.nodes[n].op == "reshape" || graph.nodes[n].op == "identity";
+  });
+}
+
+// The flops, label and ports of a group; then its canonical program.
+absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
+                               const std::vector<int>& uses) {
+  Group group;
+  group.nodes = std::move(nodes);
+  std::set<ValueId> made;
+  std::map<ValueId, int> read_inside;
+  for (int n : group.nodes) {
+    for (ValueId v : graph.nodes[n].inputs) {
+      ++read_inside[v];
+      if (!made.count(v) &&
+          std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end()) {
+        group.inputs.push_back(v);
+      }
+    }
+    made.insert(graph.nodes[n].outputs[0]);
+  }
+  std::vector<std::string> ops;
+  double counted = 0, elements = 0;
+  for (int n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    const ValueId out = node.outputs[0];
+    // A result that nobody reads (dead code) is an output too: a kernel has one.
+    if (uses[out] > read_inside[out] || uses[out] == 0) group.outputs.push_back(out);
+    ops.push_back(node.op);
+    std::vector<TensorType> in;
+    for (ValueId v : node.inputs) in.push_back(graph.values[v].type);
+    const std::vector<TensorType> types{graph.values[out].type};
+    const OpDef* def = FindOp(node.op);
+    if (def->flops) counted += def->flops(in, types, node.attrs);
+    elements += static_cast<double>(NumElements(types[0]));
+  }
+  group.flops = counted > 0 ? counted : elements;
+  group.label = absl::StrCat(OperatorsText(ops), " ",
+                             ShapeText(graph.values[group.outputs.back()].type.shape));
+  return group;
+}
+
+absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {
+  std::vector<std::string> ops;
+  for (int n : group.nodes) ops.push_back(graph.nodes[n].op);
+  tensor::Builder b(absl::StrJoin(ops, "_"));
+  std::map<ValueId, tensor::Tensor> tensors;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const TensorType& type = graph.values[group.inputs[i]].type;
+    tensors[group.inputs[i]] = b.Input(absl::StrCat("p", i), type.dtype, type.shape,
+                                       graph.constants.contains(group.inputs[i]));
+  }
+  for (int n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    std::vector<tensor::Tensor> operands;
+    for (ValueId v : node.inputs) operands.push_back(tensors.at(v));
+    auto out = FindOp(node.op)->express(b, operands, node.attrs);
+    if (!out.ok()) {
+      return absl::Status(out.status().code(), absl::StrCat(node.op, " node '", node.name,
+                                                            "': ", out.status().message()));
+    }
+    const ValueId result = node.outputs[0];
+    tensors[result] = b.Stored((*out)[0], graph.values[result].type.dtype);
+  }
+  std::vector<tensor::Tensor> outputs;
+  for (ValueId v : group.outputs) outputs.push_back(tensors.at(v));
+  return b.Build(outputs);
+}
+
+}  // namespace
+
+absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group) {
+  return ExpressGroup(fused.graph, group);
+}
+
+absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
+  std::vector<std::vector<int>> groups;
+  if (options.enabled) {
+    groups = ExecutionOrder(graph, Fuser(graph).Run());
+  } else {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) groups.push_back({static_cast<int>(i)});
+  }
+  const std::vector<int> uses = UseCounts(graph);
+  FusedGraph fused;
+  std::map<std::string, std::string> workloads;  // by key
+  for (std::vector<int>& nodes : groups) {
+    if (options.enabled && OnlyRelabels(graph, nodes)) {
+      for (int n : nodes) {
+        fused.views[graph.nodes[n].outputs[0]] = fused.MemoryOf(graph.nodes[n].inputs[0]);
+      }
+      continue;
+    }
+    HEDDLE_ASSIGN_OR_RETURN(Group group, Describe(graph, std::move(nodes), uses));
+    HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
+    HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));
+    group.workload = ir::Print(loops);
+    group.key = tensor::WorkloadKey(group.workload);
+    // Keys are hashes; tasks, records and kernels are told apart by them.
+    if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
+      return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,
+                                              ", one is ", group.label));
+    }
+    fused.groups.push_back(std::move(group));
+  }
+  fused.graph = std::move(graph);
+  return fused;
+}
+
+std::vector<Task> ExtractTasks(const FusedGraph& fused) {
+  std::vector<Task> tasks;
+  std::map<std::string, size_t> by_key;
+  for (const Group& group : fused.groups) {
+    auto [it, fresh] = by_key.emplace(group.key, tasks.size());
+    if (fresh) tasks.push_back({group.key, group.workload, group.label, group.flops, 0, {}});
+    Task& task = tasks[it->second];
+    ++task.weight;
+    int anchor = group.nodes.front();
+    for (int n : group.nodes) {
+      if (FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective) anchor = n;
+    }
+    task.nodes.push_back(fused.graph.nodes[anchor].name);
+  }
+  std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
+    return a.flops * a.weight > b.flops * b.weight;
+  });
+  return tasks;
+}
+
+}  // namespace heddle::graph

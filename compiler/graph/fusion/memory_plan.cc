@@ -1,0 +1,117 @@
+#include "compiler/graph/fusion/memory_plan.h"
+
+#include <iterator>
+#include <optional>
+#include <set>
+
+namespace heddle::graph {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // a cache line, and the widest vector
+
+int64_t Bytes(const Graph& graph, ValueId v) {
+  const TensorType& type = graph.values[v].type;
+  return (NumElements(type) * ir::SizeOf(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Free stretches of the arena by offset, neighbours joined. Allocation takes the smallest stretch
+// that fits, else grows the arena (by no more than what a free stretch at its end lacks).
+class Arena {
+ public:
+  int64_t Take(int64_t bytes) {
+    auto best = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
+    }
+    if (best == free_.end()) {
+      int64_t offset = size_;
+      if (!free_.empty()) {
+        auto last = std::prev(free_.end());
+        if (last->first + last->second == size_) {
+          offset = last->first;
+          free_.erase(last);
+        }
+      }
+      size_ = offset + bytes;
+      return offset;
+    }
+    const auto [offset, length] = *best;
+    free_.erase(best);
+    if (length > bytes) free_[offset + bytes] = length - bytes;
+    return offset;
+  }
+
+  void Give(int64_t offset, int64_t bytes) {
+    auto next = free_.lower_bound(offset);
+    if (next != free_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        previous->second += bytes;
+        return;
+      }
+    }
+    free_[offset] = bytes;
+  }
+
+  int64_t size() const { return size_; }
+
+ private:
+  std::map<int64_t, int64_t> free_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options) {
+  const Graph& graph = fused.graph;
+  std::set<ValueId> graph_outputs;  // memory that is the model's
+  for (ValueId v : graph.outputs) graph_outputs.insert(fused.MemoryOf(v));
+  std::map<ValueId, int> reads_left;
+  for (const Group& group : fused.groups) {
+    for (ValueId v : group.inputs) ++reads_left[fused.MemoryOf(v)];
+  }
+  MemoryPlan plan;
+  Arena arena;
+  for (size_t g = 0; g < fused.groups.size(); ++g) {
+    const Group& group = fused.groups[g];
+    std::set<ValueId> overwritten;
+    // The place of an input that `output` may take: nobody reads it later, nor as another input.
+    const auto in_place = [&](int output) -> std::optional<int64_t> {
+      if (!options.share || options.may_overwrite.empty()) return std::nullopt;
+      for (const auto& [written, read] : options.may_overwrite[g]) {
+        if (written != output) continue;
+        const ValueId v = fused.MemoryOf(group.inputs[static_cast<size_t>(read)]);
+        const auto it = plan.offsets.find(v);
+        if (it == plan.offsets.end() || reads_left[v] != 1 || overwritten.count(v)) continue;
+        if (Bytes(graph, v) != Bytes(graph, group.outputs[static_cast<size_t>(output)])) continue;
+        overwritten.insert(v);
+        return it->second;
+      }
+      return std::nullopt;
+    };
+    for (size_t o = 0; o < group.outputs.size(); ++o) {
+      const ValueId v = group.outputs[o];
+      if (graph_outputs.count(v)) continue;
+      const int64_t bytes = Bytes(graph, v);
+      plan.unshared_bytes += bytes;
+      const std::optional<int64_t> place = in_place(static_cast<int>(o));
+      plan.in_place += place.has_value();
+      plan.offsets[v] = place ? *place : arena.Take(bytes);
+    }
+    for (ValueId input : group.inputs) {
+      const ValueId v = fused.MemoryOf(input);
+      if (--reads_left[v] > 0 || !options.share || overwritten.count(v)) continue;
+      if (auto it = plan.offsets.find(v); it != plan.offsets.end())
+        arena.Give(it->second, Bytes(graph, v));
+    }
+    // A result that nobody reads keeps its place; dead code does not get this far.
+  }
+  plan.arena_bytes = arena.size();
+  return plan;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,177 @@
+// Convolutions of channels in blocks of b (layout.h): blocked_conv1d..3d and
+// blocked_depthwise_conv1d..3d, in one group each.
+//
+// Activations: [N, C/b, spatial.., b]; of a convolution one side, input or result, may be channels
+// last: [N, spatial.., C]. Weights: [O/b, I/b, k.., b of I, b of O]; without the dimension O/b and
+// with all of O last if the result is not blocked, likewise for I; depthwise [C/b, k.., b]. So all
+// that is read for a vector of results stands together, in the order in which it is read.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/ops/sum_type.h"
+#include "compiler/graph/ops/window.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::Expr;
+using ir::ReduceOp;
+
+struct BlockedConv {
+  Window w;  // over the input
+  bool in_blocks = false, out_blocks = false;
+  int64_t input_blocks = 1, tap_inputs = 0;  // the inputs are so many times so many
+  Shape read;  // the input's shape, but for the positions of the window in space
+  Shape out;
+};
+
+// Positions of the window over x; InvalidArgument if there are none.
+absl::StatusOr<Shape> Positions(const Window& w, const Shape& x) {
+  Shape spatial;
+  for (int i = 0; i < w.n; ++i) {
+    spatial.push_back(w.Positions(i, x[w.SpatialAxis(i)], false));
+    if (spatial.back() < 1)
+      return BadInput(absl::StrCat("the kernel does not fit into input ", ShapeText(x)));
+  }
+  return spatial;
+}
+
+absl::StatusOr<BlockedConv> ParseBlocked(const Shape& x, const Shape& weights, Attrs attrs, int n) {
+  const size_t rank = static_cast<size_t>(n) + 2;
+  BlockedConv c;
+  c.in_blocks = x.size() == rank + 1;
+  const size_t both = rank + 2;  // of the weights
+  c.out_blocks = !c.in_blocks || weights.size() == both;
+  const size_t blocks = (c.in_blocks ? 1 : 0) + (c.out_blocks ? 1 : 0);
+  if ((x.size() != rank && !c.in_blocks) || weights.size() != rank + blocks) {
+    return BadInput(
+        absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x)));
+  }
+  attrs["layout"] = std::string(c.in_blocks ? kChannelsBlocked : kChannelsLast);
+  const auto taps = weights.begin() + static_cast<int64_t>(blocks);
+  HEDDLE_ASSIGN_OR_RETURN(c.w,
+                          ParseWindow(attrs, Shape(taps, taps + n), static_cast<int>(x.size())));
+  c.input_blocks = c.in_blocks ? weights[blocks - 1] : 1;
+  c.tap_inputs = weights[weights.size() - 2];
+  if (x.back() != c.tap_inputs || (c.in_blocks && x[1] != c.input_blocks)) {
+    return BadInput(
+        absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x)));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const Shape spatial, Positions(c.w, x));
+  c.read = c.w.WithSpatial(x, spatial);
+  c.out = {x[0]};
+  if (c.out_blocks) c.out.push_back(weights[0]);
+  c.out.insert(c.out.end(), spatial.begin(), spatial.end());
+  c.out.push_back(weights.back());
+  return c;
+}
+
+tensor::Tensor ExpressBlocked(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
+                              const tensor::Tensor& weights, const BlockedConv& c) {
+  const Window& w = c.w;
+  const size_t n = static_cast<size_t>(w.n);
+  const tensor::Tensor padded =
+      b.Stored(PadForWindow(b, x, w, c.read, ir::Zero(x.dtype())), x.buffer()->dtype);
+  Shape taps = w.kernel;
+  if (c.in_blocks) taps.insert(taps.begin(), c.input_blocks);
+  taps.push_back(c.tap_inputs);
+  return b.Reduce(name, c.out, taps, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
+    const tensor::Iters at = s.subspan(c.out_blocks ? 2 : 1, n), k = r.subspan(c.in_blocks, n);
+    std::vector<Expr> read{s[0]}, tap;
+    if (c.out_blocks) tap.push_back(s[1]);
+    if (c.in_blocks) {
+      read.push_back(r[0]);
+      tap.push_back(r[0]);
+    }
+    const std::vector<Expr> places = TapIndex(w, {at.begin(), at.end()}, k);
+    read.insert(read.end(), places.begin(), places.end());
+    read.push_back(r.back());
+    tap.insert(tap.end(), k.begin(), k.end());
+    tap.insert(tap.end(), {r.back(), s.back()});
+    return padded.At(std::move(read)) * weights.At(std::move(tap));
+  });
+}
+
+OpDef BlockedConvOp(std::string_view name, int n) {
+  OpDef op{name, FusionClass::kComplexOutFusable};
+  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+    HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, static_cast<int>(in[0].shape.size())));
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlocked(in[0].shape, in[1].shape, attrs, n));
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+  };
+  op.express = [name, n](tensor::Builder& b, Tensors in,
+                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlocked(in[0].shape(), in[1].shape(), attrs, n));
+    return std::vector{ExpressBlocked(b, std::string(name), in[0], in[1], c)};
+  };
+  op.flops = [n](Types in, Types out, const Attrs& attrs) {
+    auto c = ParseBlocked(in[0].shape, in[1].shape, attrs, n);
+    if (!c.ok()) return 0.0;
+    return 2.0 * static_cast<double>(Product(out[0].shape)) *
+           static_cast<double>(c->input_blocks * c->tap_inputs * Product(c->w.kernel));
+  };
+  return op;
+}
+
+// ---- depthwise
+// -----------------------------------------------------------------------------------------
+
+absl::StatusOr<BlockedConv> ParseDepthwise(const Shape& x, const Shape& weights, Attrs attrs,
+                                           int n) {
+  if (static_cast<int>(weights.size()) != n + 2 || weights[0] != x[1] ||
+      weights.back() != x.back()) {
+    return BadInput(
+        absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x)));
+  }
+  attrs["layout"] = std::string(kChannelsBlocked);
+  BlockedConv c;
+  HEDDLE_ASSIGN_OR_RETURN(c.w,
+                          ParseWindow(attrs, Shape(weights.begin() + 1, weights.end() - 1), n + 3));
+  HEDDLE_ASSIGN_OR_RETURN(const Shape spatial, Positions(c.w, x));
+  c.out = c.w.WithSpatial(x, spatial);
+  return c;
+}
+
+OpDef BlockedDepthwiseOp(std::string_view name, int n) {
+  OpDef op{name, FusionClass::kComplexOutFusable};
+  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 3));
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+  };
+  op.express = [name, n](tensor::Builder& b, Tensors in,
+                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+    HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseDepthwise(in[0].shape(), in[1].shape(), attrs, n));
+    const Window& w = c.w;
+    const tensor::Tensor padded = PadForWindow(b, in[0], w, c.out, ir::Zero(in[0].dtype()));
+    return std::vector{b.Reduce(
+        std::string(name), c.out, w.kernel, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters k) {
+          std::vector<Expr> tap{s[1]};
+          tap.insert(tap.end(), k.begin(), k.end());
+          tap.push_back(s.back());
+          return padded.At(w.WithSpatial(s, TapIndex(w, SpatialOf(w, s), k))) *
+                 in[1].At(std::move(tap));
+        })};
+  };
+  op.flops = [](Types in, Types out, const Attrs&) {
+    const Shape& weights = in[1].shape;
+    return 2.0 * static_cast<double>(Product(out[0].shape)) *
+           static_cast<double>(Product(Shape(weights.begin() + 1, weights.end() - 1)));
+  };
+  return op;
+}
+
+}  // namespace
+
+void AppendBlockedConvolutionOps(std::vector<OpDef>& ops) {
+  constexpr std::string_view kConv[] = {"blocked_conv1d", "blocked_conv2d", "blocked_conv3d"};
+  constexpr std::string_view kDepthwise[] = {"blocked_depthwise_conv1d", "blocked_depthwise_conv2d",
+                                             "blocked_depthwise_conv3d"};
+  for (int n = 1; n <= 3; ++n) {
+    ops.push_back(BlockedConvOp(kConv[n - 1], n));
+    ops.push_back(BlockedDepthwiseOp(kDepthwise[n - 1], n));
+  }
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,202 @@
+// Transposed convolutions: conv_transpose1d..3d. out[p] sums x[i] * w[k] over all i and k with
+// p = i * stride + k * dilation - begin. "output_padding" adds to the end of the output.
+//
+// Channels first, weights [I, O/groups, k..]: a convolution of the input with zeros between its
+// elements, for every case. Channels last, weights [k.., I, O]: each output position reads only the
+// taps that meet it, which are equally many everywhere; for one group, no dilation and kernels that
+// are multiples of the stride (layout.h pads others with zeros).
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
+#include "compiler/graph/ops/sum_type.h"
+#include "compiler/graph/ops/window.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::Expr;
+using ir::ReduceOp;
+
+struct TransposedShape {
+  Window w;
+  int64_t groups, group_inputs, group_outputs;
+  Shape out;
+};
+
+absl::StatusOr<TransposedShape> ParseTransposed(const Shape& x, const Shape& weights,
+                                                const Attrs& attrs, int n) {
+  if (static_cast<int>(weights.size()) != n + 2) {
+    return BadInput(absl::StrCat("needs weights of rank ", n + 2, ", got ", ShapeText(weights)));
+  }
+  const bool last = StringAttr(attrs, "layout", kChannelsFirst) == kChannelsLast;
+  TransposedShape c;
+  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs,
+                                           last ? Shape(weights.begin(), weights.begin() + n)
+                                                : Shape(weights.begin() + 2, weights.end()),
+                                           n + 2));
+  const int64_t in_channels = x[c.w.ChannelAxis()];
+  c.groups = IntAttr(attrs, "groups", 1);
+  if (c.groups < 1 || in_channels % c.groups != 0 || weights[last ? n : 0] != in_channels) {
+    return BadInput(absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x),
+                                 " in ", c.groups, " groups"));
+  }
+  c.group_inputs = in_channels / c.groups;
+  c.group_outputs = weights[last ? n + 1 : 1];
+  Shape extra = IntsAttr(attrs, "output_padding");
+  extra.resize(n, 0);
+  Shape spatial;
+  for (int i = 0; i < n; ++i) {
+    if (last && (c.groups != 1 || c.w.dilations[i] != 1 || c.w.kernel[i] % c.w.strides[i] != 0)) {
+      return BadInput("channels last needs one group, no dilation and a kernel of whole strides");
+    }
+    spatial.push_back((x[c.w.SpatialAxis(i)] - 1) * c.w.strides[i] + c.w.Reach(i) - c.w.begin[i] -
+                      c.w.end[i] + extra[i]);
+    if (spatial.back() < 1)
+      return BadInput(absl::StrCat("the output of input ", ShapeText(x), " is empty"));
+  }
+  c.out = c.w.Arrange(x[0], c.group_outputs * c.groups, spatial);
+  return c;
+}
+
+// ---- channels first
+
+// The input with stride-1 zeros between elements and enough of them around, so that the rest is a
+// plain convolution.
+tensor::Tensor Spread(tensor::Builder& b, const tensor::Tensor& x, const TransposedShape& c) {
+  Shape extents = x.shape();
+  for (int i = 0; i < c.w.n; ++i) extents[2 + i] = c.out[2 + i] + c.w.Reach(i) - 1;
+  return b.Compute("spread", extents, [&](tensor::Iters s) {
+    std::vector<Expr> index{s[0], s[1]};
+    Expr inside;
+    const auto require = [&](Expr e) {
+      inside = inside ? ir::And(inside, std::move(e)) : std::move(e);
+    };
+    for (int i = 0; i < c.w.n; ++i) {
+      Expr from = s[2 + i] - ir::Int(c.w.Reach(i) - 1 - c.w.begin[i]);
+      Expr at = ir::FloorDiv(from, ir::Int(c.w.strides[i]));
+      require(ir::Le(ir::Int(0), at));
+      require(ir::Lt(at, ir::Int(x.shape()[2 + i])));
+      if (c.w.strides[i] > 1) {
+        require(ir::Make(ir::Op::kEq, {ir::FloorMod(from, ir::Int(c.w.strides[i])), ir::Int(0)}));
+      }
+      index.push_back(std::move(at));
+    }
+    return ir::Select(inside, x.At(std::move(index)), ir::Zero(x.dtype()));
+  });
+}
+
+tensor::Tensor ExpressSpread(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
+                             const tensor::Tensor& weights, const TransposedShape& c) {
+  const int n = c.w.n;
+  tensor::Tensor spread = Spread(b, x, c);
+  Shape taps{c.group_inputs};
+  taps.insert(taps.end(), c.w.kernel.begin(), c.w.kernel.end());
+  return b.Reduce(name, c.out, taps, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
+    Expr group = c.groups == 1 ? ir::Int(0) : ir::FloorDiv(s[1], ir::Int(c.group_outputs));
+    Expr channel = group * ir::Int(c.group_inputs) + r[0];
+    Expr o = c.groups == 1 ? s[1] : ir::FloorMod(s[1], ir::Int(c.group_outputs));
+    std::vector<Expr> from{s[0], channel}, tap{channel, o};
+    for (int i = 0; i < n; ++i) {
+      from.push_back(s[2 + i] +
+                     (ir::Int(c.w.kernel[i] - 1) - r[1 + i]) * ir::Int(c.w.dilations[i]));
+      tap.push_back(r[1 + i]);
+    }
+    return spread.At(std::move(from)) * weights.At(std::move(tap));
+  });
+}
+
+// ---- channels last
+
+// Output position p = q * stride + phase. With kernels of J strides it meets the taps k = (phase +
+// begin) mod stride + j * stride, j < J, which lie on the inputs i = q + (phase + begin) div stride
+// - j. So each phase is a convolution with weights of its own; their results are interleaved.
+tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
+                             const tensor::Tensor& weights, const TransposedShape& c) {
+  const Window& w = c.w;
+  const int n = w.n;
+  Shape phases{x.shape()[0]}, positions, taps, before(n + 2, 0), extents = x.shape();
+  for (int i = 0; i < n; ++i) {
+    const int64_t stride = w.strides[i], d = w.SpatialAxis(i);
+    phases.push_back(stride);
+    positions.push_back((c.out[d] + stride - 1) / stride);
+    taps.push_back(w.kernel[i] / stride);
+    const int64_t first = w.begin[i] / stride - (taps[i] - 1);
+    const int64_t last = positions[i] - 1 + (stride - 1 + w.begin[i]) / stride;
+    before[d] = std::max<int64_t>(-first, 0);
+    extents[d] = before[d] + std::max(last + 1, x.shape()[d]);
+  }
+  taps.push_back(c.group_inputs);
+  Shape grid = phases;  // N, phases.., positions.., O
+  grid.insert(grid.end(), positions.begin(), positions.end());
+  grid.push_back(c.group_outputs);
+  tensor::Tensor padded = PadTo(b, x, before, extents, ir::Zero(x.dtype()));
+  Shape by_phase(w.strides.begin(), w.strides.end());  // phases.., taps.., I, O
+  by_phase.insert(by_phase.end(), taps.begin(), taps.end());
+  by_phase.push_back(c.group_outputs);
+  // A phase's weights one after another, in the order it reads them; of constants this is done when
+  // the module is made.
+  tensor::Tensor phased = b.Compute(name + "_phases", by_phase, [&](tensor::Iters s) {
+    std::vector<Expr> tap;
+    for (int i = 0; i < n; ++i) {
+      const Expr stride = ir::Int(w.strides[i]);
+      tap.push_back(ir::FloorMod(s[i] + ir::Int(w.begin[i]), stride) + s[n + i] * stride);
+    }
+    tap.insert(tap.end(), {s[2 * n], s[2 * n + 1]});
+    return weights.At(std::move(tap));
+  });
+  tensor::Tensor sums =
+      b.Reduce(name, grid, taps, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
+        std::vector<Expr> at, tap(s.begin() + 1, s.begin() + 1 + n);
+        for (int i = 0; i < n; ++i) {
+          const Expr stride = ir::Int(w.strides[i]), phase = s[1 + i] + ir::Int(w.begin[i]);
+          at.push_back(s[1 + n + i] + ir::FloorDiv(phase, stride) - r[i] +
+                       ir::Int(before[w.SpatialAxis(i)]));
+        }
+        tap.insert(tap.end(), r.begin(), r.begin() + n);
+        tap.insert(tap.end(), {r[n], s[2 * n + 1]});
+        return padded.At(w.Arrange(s[0], r[n], at)) * phased.At(std::move(tap));
+      });
+  return b.Compute(name + "_interleave", c.out, [&](tensor::Iters s) {
+    std::vector<Expr> at{s[0]};
+    for (int i = 0; i < n; ++i)
+      at.push_back(ir::FloorMod(s[w.SpatialAxis(i)], ir::Int(w.strides[i])));
+    for (int i = 0; i < n; ++i)
+      at.push_back(ir::FloorDiv(s[w.SpatialAxis(i)], ir::Int(w.strides[i])));
+    at.push_back(s[w.ChannelAxis()]);
+    return sums.At(std::move(at));
+  });
+}
+
+OpDef TransposedOp(std::string_view name, int n) {
+  OpDef op{name, FusionClass::kComplexOutFusable};
+  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+    HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
+    HEDDLE_ASSIGN_OR_RETURN(TransposedShape c, ParseTransposed(in[0].shape, in[1].shape, attrs, n));
+    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+  };
+  op.express = [name, n](tensor::Builder& b, Tensors in,
+                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+    HEDDLE_ASSIGN_OR_RETURN(TransposedShape c,
+                            ParseTransposed(in[0].shape(), in[1].shape(), attrs, n));
+    const auto express = c.w.channels_last ? ExpressPhases : ExpressSpread;
+    return std::vector{express(b, std::string(name), in[0], in[1], c)};
+  };
+  op.flops = [n](Types in, Types, const Attrs& attrs) {
+    auto c = ParseTransposed(in[0].shape, in[1].shape, attrs, n);
+    if (!c.ok()) return 0.0;
+    // Every input element meets every tap of its group's outputs; as of other convolutions, taps
+    // on padding (here: results that are cut off) count.
+    return 2.0 * Product(in[0].shape) * Product(c->w.kernel) * c->group_outputs;
+  };
+  return op;
+}
+
+}  // namespace
+
+void AppendTransposedConvolutionOps(std::vector<OpDef>& ops) {
+  constexpr std::string_view kNames[] = {"conv_transpose1d", "conv_transpose2d",
+                                         "conv_transpose3d"};
+  for (int n = 1; n <= 3; ++n) ops.push_back(TransposedOp(kNames[n - 1], n));
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,195 @@
+// Data movement by indices that are data: gather, gather_elements, gather_nd, one_hot,
+// reverse_sequence.
+//
+// Negative indices count from the end. An index out of range reads the nearest element: a kernel
+// must not fault on what a user feeds it.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::Expr;
+using ir::Make;
+using ir::Op;
+
+using Inferred = absl::StatusOr<std::vector<TensorType>>;
+using Expressed = absl::StatusOr<std::vector<tensor::Tensor>>;
+
+absl::Status ExpectIndices(const TensorType& t) {
+  if (t.dtype == ir::DType::kI64 || t.dtype == ir::DType::kI32) return absl::OkStatus();
+  return BadInput(absl::StrCat("indices of type ", ToText(t), "; i32 and i64 are supported"));
+}
+
+Expr Wrapped(Expr index, int64_t extent) {
+  if (index->dtype != ir::DType::kI64) index = ir::Cast(ir::DType::kI64, index);
+  Expr from_end = ir::Select(ir::Lt(index, ir::Int(0)), index + ir::Int(extent), index);
+  return Make(Op::kMin, {Make(Op::kMax, {from_end, ir::Int(0)}), ir::Int(extent - 1)});
+}
+
+// gather {axis}: dimension `axis` of x is replaced by the dimensions of the indices.
+Inferred InferGather(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));
+  HEDDLE_ASSIGN_OR_RETURN(
+      int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(in[0].shape.size())));
+  TensorType out{in[0].dtype, {in[0].shape.begin(), in[0].shape.begin() + axis}};
+  out.shape.insert(out.shape.end(), in[1].shape.begin(), in[1].shape.end());
+  out.shape.insert(out.shape.end(), in[0].shape.begin() + axis + 1, in[0].shape.end());
+  return std::vector{out};
+}
+
+Expressed ExpressGather(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+  const tensor::Tensor &x = in[0], &indices = in[1];
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), x.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(auto types,
+                          InferGather(std::vector{TensorType{x.dtype(), x.shape()},
+                                                  TensorType{indices.dtype(), indices.shape()}},
+                                      attrs));
+  return std::vector{b.Compute("gather", types[0].shape, [&](tensor::Iters s) {
+    tensor::Iters at = s.subspan(axis, indices.rank());
+    std::vector<Expr> index(s.begin(), s.begin() + axis);
+    index.push_back(Wrapped(indices.At({at.begin(), at.end()}), x.shape()[axis]));
+    index.insert(index.end(), s.begin() + axis + indices.rank(), s.end());
+    return x.At(std::move(index));
+  })};
+}
+
+// gather_elements {axis}: out[i, j] = x[indices[i, j], j] for axis 0.
+Inferred InferGatherElements(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));
+  HEDDLE_ASSIGN_OR_RETURN(
+      int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(in[0].shape.size())));
+  bool fits = in[0].shape.size() == in[1].shape.size();
+  for (size_t d = 0; fits && d < in[0].shape.size(); ++d) {
+    fits = static_cast<int64_t>(d) == axis || in[1].shape[d] <= in[0].shape[d];
+  }
+  if (!fits)
+    return BadInput(absl::StrCat("indices ", ToText(in[1]), " do not fit ", ToText(in[0])));
+  return std::vector{TensorType{in[0].dtype, in[1].shape}};
+}
+
+Expressed ExpressGatherElements(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), in[0].rank()));
+  return std::vector{b.Compute("gather_elements", in[1].shape(), [&](tensor::Iters s) {
+    std::vector<Expr> index(s.begin(), s.end());
+    index[axis] = Wrapped(in[1].At({s.begin(), s.end()}), in[0].shape()[axis]);
+    return in[0].At(std::move(index));
+  })};
+}
+
+// gather_nd {batch_dims}: the last dimension of the indices addresses the leading dimensions of x
+// after the batch.
+Inferred InferGatherNd(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));
+  const int64_t batch = IntAttr(attrs, "batch_dims");
+  const Shape &x = in[0].shape, &i = in[1].shape;
+  const int64_t depth = i.empty() ? 0 : i.back();
+  bool fits = batch >= 0 && batch < static_cast<int64_t>(i.size()) && depth > 0 &&
+              batch + depth <= static_cast<int64_t>(x.size());
+  for (int64_t d = 0; fits && d < batch; ++d) fits = x[d] == i[d];
+  if (!fits)
+    return BadInput(absl::StrCat("indices ", ToText(in[1]), " do not fit ", ToText(in[0])));
+  TensorType out{in[0].dtype, {i.begin(), i.end() - 1}};
+  out.shape.insert(out.shape.end(), x.begin() + batch + depth, x.end());
+  return std::vector{out};
+}
+
+Expressed ExpressGatherNd(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+  const tensor::Tensor &x = in[0], &indices = in[1];
+  const int64_t batch = IntAttr(attrs, "batch_dims"), depth = indices.shape().back();
+  Shape out(indices.shape().begin(), indices.shape().end() - 1);
+  const size_t lead = out.size();
+  out.insert(out.end(), x.shape().begin() + batch + depth, x.shape().end());
+  return std::vector{b.Compute("gather_nd", out, [&](tensor::Iters s) {
+    std::vector<Expr> index(s.begin(), s.begin() + batch);
+    for (int64_t k = 0; k < depth; ++k) {
+      std::vector<Expr> at(s.begin(), s.begin() + lead);
+      at.push_back(ir::Int(k));
+      index.push_back(Wrapped(indices.At(std::move(at)), x.shape()[batch + k]));
+    }
+    index.insert(index.end(), s.begin() + lead, s.end());
+    return x.At(std::move(index));
+  })};
+}
+
+// one_hot {axis, depth}: operands indices (any shape) and values (off, on); a new dimension `axis`
+// of extent `depth`.
+Inferred InferOneHot(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[0]));
+  if (in[1].shape != Shape{2}) return BadInput("needs two values");
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis", -1),
+                                                      static_cast<int>(in[0].shape.size()) + 1));
+  TensorType out{in[1].dtype, in[0].shape};
+  out.shape.insert(out.shape.begin() + axis, IntAttr(attrs, "depth"));
+  return std::vector{out};
+}
+
+Expressed ExpressOneHot(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+  const tensor::Tensor &indices = in[0], &values = in[1];
+  const int64_t depth = IntAttr(attrs, "depth");
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis,
+                          NormalizeAxis(IntAttr(attrs, "axis", -1), indices.rank() + 1));
+  Shape out = indices.shape();
+  out.insert(out.begin() + axis, depth);
+  return std::vector{b.Compute("one_hot", out, [&](tensor::Iters s) {
+    std::vector<Expr> at(s.begin(), s.end());
+    at.erase(at.begin() + axis);
+    Expr index = indices.At(std::move(at));
+    if (index->dtype != ir::DType::kI64) index = ir::Cast(ir::DType::kI64, index);
+    // An index outside [-depth, depth) hits nowhere.
+    Expr hit = Make(Op::kOr, {Make(Op::kEq, {index, s[axis]}),
+                              Make(Op::kEq, {index + ir::Int(depth), s[axis]})});
+    return ir::Select(hit, values(ir::Int(1)), values(ir::Int(0)));
+  })};
+}
+
+// reverse_sequence {time_axis, batch_axis}: the first lengths[b] elements along time in reverse
+// order.
+Inferred InferReverse(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));
+  const int rank = static_cast<int>(in[0].shape.size());
+  HEDDLE_RETURN_IF_ERROR(NormalizeAxis(IntAttr(attrs, "time_axis"), rank).status());
+  HEDDLE_ASSIGN_OR_RETURN(int64_t batch, NormalizeAxis(IntAttr(attrs, "batch_axis"), rank));
+  if (in[1].shape != Shape{in[0].shape[batch]})
+    return BadInput("needs one length per batch element");
+  return std::vector{in[0]};
+}
+
+Expressed ExpressReverse(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+  const int64_t time = IntAttr(attrs, "time_axis"), batch = IntAttr(attrs, "batch_axis");
+  return std::vector{b.Compute("reverse_sequence", in[0].shape(), [&](tensor::Iters s) {
+    Expr length = in[1](s[batch]);
+    if (length->dtype != ir::DType::kI64) length = ir::Cast(ir::DType::kI64, length);
+    std::vector<Expr> index(s.begin(), s.end());
+    Expr reversed = ir::Select(ir::Lt(s[time], length), length - ir::Int(1) - s[time], s[time]);
+    index[time] =
+        Make(Op::kMin, {Make(Op::kMax, {reversed, ir::Int(0)}), ir::Int(in[0].shape()[time] - 1)});
+    return in[0].At(std::move(index));
+  })};
+}
+
+OpDef Injective(std::string_view name, Inferred (*infer)(Types, const Attrs&),
+                Expressed (*express)(tensor::Builder&, Tensors, const Attrs&)) {
+  OpDef op{name, FusionClass::kInjective};
+  op.infer = infer;
+  op.express = express;
+  return op;
+}
+
+}  // namespace
+
+void AppendIndexingOps(std::vector<OpDef>& ops) {
+  ops.push_back(Injective("gather", InferGather, ExpressGather));
+  ops.push_back(Injective("gather_elements", InferGatherElements, ExpressGatherElements));
+  ops.push_back(Injective("gather_nd", InferGatherNd, ExpressGatherNd));
+  ops.push_back(Injective("one_hot", InferOneHot, ExpressOneHot));
+  ops.push_back(Injective("reverse_sequence", InferReverse, ExpressReverse));
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,82 @@
+// What the operator tables share: attributes, broadcasting, padding, axes. Internal to this folder.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/core/operator.h"
+
+namespace heddle::graph {
+
+using Types = std::span<const TensorType>;
+using Tensors = std::span<const tensor::Tensor>;
+using Shape = std::vector<int64_t>;
+
+// Attributes with a default for absent ones. An attribute of another kind counts as absent.
+int64_t IntAttr(const Attrs& attrs, std::string_view name, int64_t fallback = 0);
+double FloatAttr(const Attrs& attrs, std::string_view name, double fallback = 0);
+std::string StringAttr(const Attrs& attrs, std::string_view name, std::string_view fallback = "");
+Shape IntsAttr(const Attrs& attrs, std::string_view name);
+bool HasAttr(const Attrs& attrs, std::string_view name);
+
+// Shapes as people write them: "1x3x224x224", "scalar".
+std::string ShapeText(const Shape& shape);
+int64_t Product(const Shape& shape);        // saturates
+Shape RowMajorStrides(const Shape& shape);  // in elements
+
+// numpy broadcasting; InvalidArgument names both shapes.
+absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
+// Where element `at` of the broadcast result, of shape `result`, lies in a tensor of `shape`
+// (right-aligned). Only dimensions that are really repeated read index 0, so that an operand of the
+// result's own shape is read by plain iterators.
+std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Shape& shape);
+
+// `value` as a constant of any type; floats given to integer types truncate and saturate.
+ir::Expr Number(double value, ir::DType dtype);
+// A numeric attribute as such a constant. Integers stay integers: doubles cannot hold all of them.
+ir::Expr NumberAttr(const Attrs& attrs, std::string_view name, ir::DType dtype,
+                    double fallback = 0);
+// The least (greatest) value a maximum (minimum) over `dtype` can start from.
+ir::Expr Lowest(ir::DType dtype);
+
+// x with `begin[d]` elements of `fill` before dimension d, as a stage named "pad" of the given
+// extents (which also say how much follows; they may cut x short). x itself where there is nothing
+// to do.
+tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& begin,
+                     const Shape& extents, const ir::Expr& fill);
+
+// Axes normalised to [0, rank), sorted, distinct; InvalidArgument otherwise.
+absl::StatusOr<Shape> NormalizeAxes(const Shape& axes, int rank);
+absl::StatusOr<int64_t> NormalizeAxis(int64_t axis, int rank);
+
+// A reduction of x over `axes` (normalised): its shape, and the stage.
+Shape ReducedShape(const Shape& shape, const Shape& axes, bool keepdims);
+tensor::Tensor ReduceOver(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
+                          const Shape& axes, bool keepdims, ir::ReduceOp op,
+                          const std::function<ir::Expr(std::vector<ir::Expr> index)>& value);
+// Where the element of x at `at` finds its partner in a tensor reduced over `axes` with the
+// dimensions kept.
+std::vector<ir::Expr> KeptIndex(tensor::Iters at, const Shape& axes);
+
+absl::Status ExpectInputs(Types inputs, size_t min, size_t max);
+absl::Status BadInput(std::string_view what);
+
+// The tables by topic, one file each; each appends its operators.
+void AppendElementwiseOps(std::vector<OpDef>& ops);
+void AppendReductionOps(std::vector<OpDef>& ops);
+void AppendConvolutionOps(std::vector<OpDef>& ops);
+void AppendBlockedConvolutionOps(std::vector<OpDef>& ops);
+void AppendTransposedConvolutionOps(std::vector<OpDef>& ops);
+void AppendPoolingOps(std::vector<OpDef>& ops);
+void AppendMatmulOps(std::vector<OpDef>& ops);
+void AppendNormalizationOps(std::vector<OpDef>& ops);
+void AppendMovementOps(std::vector<OpDef>& ops);
+void AppendIndexingOps(std::vector<OpDef>& ops);
+void AppendScatterOps(std::vector<OpDef>& ops);
+void AppendSamplingOps(std::vector<OpDef>& ops);
+
+}  // namespace heddle::graph

@@ -1,0 +1,146 @@
+// Reading images at positions that are data: grid_sample.
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::Expr;
+using ir::Make;
+using ir::Op;
+
+Expr Min(Expr a, Expr b) { return Make(Op::kMin, {std::move(a), std::move(b)}); }
+Expr Max(Expr a, Expr b) { return Make(Op::kMax, {std::move(a), std::move(b)}); }
+Expr Floor(Expr a) { return Make(Op::kFloor, {std::move(a)}); }
+
+// grid_sample {mode: "nearest", "linear", "cubic"; padding: "zeros", "border", "reflection";
+// align_corners}: x [N, C, H, W] at grid [N, h, w, 2], whose last dimension is (x, y) with -1 and 1
+// at the edges of the image, or at the middles of its corner elements.
+struct Sampling {
+  std::string mode, padding;
+  bool align = false;
+
+  int64_t Taps() const { return mode == "nearest" ? 1 : mode == "linear" ? 2 : 4; }
+};
+
+absl::StatusOr<Sampling> ParseSampling(const Attrs& attrs) {
+  Sampling s{StringAttr(attrs, "mode", "linear"), StringAttr(attrs, "padding", "zeros"),
+             IntAttr(attrs, "align_corners") != 0};
+  if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
+    return BadInput(absl::StrCat("no mode ", s.mode));
+  if (s.padding != "zeros" && s.padding != "border" && s.padding != "reflection")
+    return BadInput(absl::StrCat("no padding ", s.padding));
+  return s;
+}
+
+// Positions and taps along one axis of `extent` elements.
+class SampledAxis {
+ public:
+  SampledAxis(const Sampling& how, int64_t extent, ir::DType dtype)
+      : how_(how), extent_(extent), dtype_(dtype) {}
+
+  // Where a coordinate of the grid lies, in elements.
+  Expr Position(const Expr& coordinate) const {
+    const double n = static_cast<double>(extent_);
+    const Expr from_edge = coordinate + N(1);
+    Expr at = how_.align ? from_edge * N((n - 1) / 2) : from_edge * N(n / 2) - N(0.5);
+    if (how_.mode == "nearest") at = Make(Op::kRound, {at});
+    if (how_.padding == "border") return Min(Max(at, N(0)), N(n - 1));
+    return how_.padding == "reflection" ? Reflected(at) : at;
+  }
+
+  // The element that tap k of the taps around a position stands on, as a float: it may be outside.
+  Expr Tap(const Expr& position, const Expr& k) const {
+    if (how_.mode == "nearest") return position;
+    const double first = how_.mode == "linear" ? 0 : -1;
+    return Floor(position) + ir::Cast(dtype_, k) + N(first);
+  }
+
+  // Its weight: by distance, and nothing outside where the padding is zeros.
+  Expr Weight(const Expr& position, const Expr& tap) const {
+    Expr weight = N(1);
+    const Expr d = Make(Op::kAbs, {position - tap});
+    if (how_.mode == "linear") weight = N(1) - d;
+    if (how_.mode == "cubic") {
+      constexpr double a = -0.75;
+      const Expr near = ((N(a + 2) * d - N(a + 3)) * d) * d + N(1);
+      const Expr far = ((N(a) * d - N(5 * a)) * d + N(8 * a)) * d - N(4 * a);
+      weight = ir::Select(ir::Le(d, N(1)), near, far);
+    }
+    if (how_.padding != "zeros") return weight;
+    const Expr inside =
+        ir::And(ir::Le(N(0), tap), ir::Le(tap, N(static_cast<double>(extent_ - 1))));
+    return ir::Select(inside, weight, N(0));
+  }
+
+  // The index it reads; always inside.
+  Expr Index(const Expr& tap) const {
+    const Expr at = how_.padding == "reflection" ? Reflected(tap) : tap;
+    return Min(Max(ir::Cast(ir::DType::kI64, at), ir::Int(0)), ir::Int(extent_ - 1));
+  }
+
+ private:
+  Expr N(double value) const { return Number(value, dtype_); }
+
+  // Back and forth between the edges of the axis.
+  Expr Reflected(const Expr& at) const {
+    const double low = how_.align ? 0 : -0.5;
+    const double range = static_cast<double>(how_.align ? extent_ - 1 : extent_);
+    if (range == 0) return N(0);
+    const Expr from_low = at - N(low);
+    const Expr turn = from_low - Floor(from_low * N(0.5 / range)) * N(2 * range);
+    return Min(turn, N(2 * range) - turn) + N(low);
+  }
+
+  const Sampling& how_;
+  int64_t extent_;
+  ir::DType dtype_;
+};
+
+absl::StatusOr<std::vector<TensorType>> InferGridSample(Types in, const Attrs& attrs) {
+  HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
+  HEDDLE_RETURN_IF_ERROR(ParseSampling(attrs).status());
+  const Shape &x = in[0].shape, &grid = in[1].shape;
+  if (x.size() != 4 || grid.size() != 4 || grid[0] != x[0] || grid[3] != 2)
+    return BadInput(absl::StrCat("grid ", ToText(in[1]), " does not fit ", ToText(in[0])));
+  if (in[0].dtype != in[1].dtype || !ir::IsFloat(in[0].dtype))
+    return BadInput(absl::StrCat("is not defined on ", ToText(in[0]), " and ", ToText(in[1])));
+  return std::vector{TensorType{in[0].dtype, {x[0], x[1], grid[1], grid[2]}}};
+}
+
+absl::StatusOr<std::vector<tensor::Tensor>> ExpressGridSample(tensor::Builder& b, Tensors in,
+                                                              const Attrs& attrs) {
+  const tensor::Tensor &x = in[0], &grid = in[1];
+  HEDDLE_ASSIGN_OR_RETURN(const Sampling how, ParseSampling(attrs));
+  const SampledAxis down(how, x.shape()[2], x.dtype()), across(how, x.shape()[3], x.dtype());
+  const Shape points(grid.shape().begin(), grid.shape().end() - 1);
+  const auto positions = [&](const std::string& name, const SampledAxis& axis, int64_t which) {
+    return b.Compute(name, points, [&](tensor::Iters s) {
+      return axis.Position(grid.At({s[0], s[1], s[2], ir::Int(which)}));
+    });
+  };
+  const tensor::Tensor xs = positions("grid_sample_x", across, 0);
+  const tensor::Tensor ys = positions("grid_sample_y", down, 1);
+  const Shape out{x.shape()[0], x.shape()[1], points[1], points[2]};
+  return std::vector{
+      b.Reduce("grid_sample", out, {how.Taps(), how.Taps()}, ir::ReduceOp::kSum,
+               [&](tensor::Iters s, tensor::Iters r) {
+                 const Expr px = xs.At({s[0], s[2], s[3]}), py = ys.At({s[0], s[2], s[3]});
+                 const Expr tx = across.Tap(px, r[1]), ty = down.Tap(py, r[0]);
+                 return down.Weight(py, ty) * across.Weight(px, tx) *
+                        x.At({s[0], s[1], down.Index(ty), across.Index(tx)});
+               })};
+}
+
+}  // namespace
+
+void AppendSamplingOps(std::vector<OpDef>& ops) {
+  OpDef op{"grid_sample", FusionClass::kComplexOutFusable};
+  op.infer = InferGridSample;
+  op.express = ExpressGridSample;
+  ops.push_back(op);
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,65 @@
+// Sliding windows over spatial dimensions: what convolutions and pools share. Internal to this
+// folder.
+//
+// Attributes: "kernel" (pools), "strides", "dilations" (both default to ones), "pads" (begins, then
+// ends; default zeros), "layout": "channels_first" (N, C, spatial..; default), "channels_last"
+// (N, spatial.., C) or, for pools, "channels_blocked" (N, C/b, spatial.., b).
+#pragma once
+
+#include <algorithm>
+
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+
+inline constexpr std::string_view kChannelsFirst = "channels_first";
+inline constexpr std::string_view kChannelsLast = "channels_last";
+inline constexpr std::string_view kChannelsBlocked = "channels_blocked";
+
+struct Window {
+  int n = 0;  // spatial dimensions
+  bool channels_last = false, channels_blocked = false;
+  Shape kernel, strides, dilations, begin, end;
+
+  int ChannelAxis() const { return channels_last ? n + 1 : 1; }  // of the blocks, if they are
+  int SpatialAxis(int i) const { return channels_last ? 1 + i : 2 + i; }
+  // Extent of the kernel with its holes.
+  int64_t Reach(int i) const { return (kernel[i] - 1) * dilations[i] + 1; }
+  // Number of positions over an input of `extent`; at most 0 if the window does not fit.
+  int64_t Positions(int i, int64_t extent, bool ceil) const;
+
+  // What is `like`, of a tensor in this layout, but for the spatial dimensions.
+  template <typename List, typename T>
+  std::vector<T> WithSpatial(const List& like, const std::vector<T>& spatial) const {
+    std::vector<T> out(like.begin(), like.end());
+    std::copy(spatial.begin(), spatial.end(), out.begin() + SpatialAxis(0));
+    return out;
+  }
+  // {N, C, spatial..} in this layout, which is not blocked.
+  template <typename T>
+  std::vector<T> Arrange(T batch, T channel, const std::vector<T>& spatial) const {
+    std::vector<T> out{std::move(batch)};
+    if (!channels_last) out.push_back(channel);
+    out.insert(out.end(), spatial.begin(), spatial.end());
+    if (channels_last) out.push_back(channel);
+    return out;
+  }
+};
+
+// From the attributes, for an input of rank n + 2, or n + 3 if channels are blocked;
+// InvalidArgument for lists of the wrong length or values out of range.
+absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_rank);
+
+// Operands of a convolution: an input of that rank, weights of its type.
+absl::Status CheckConvOperands(Types in, int input_rank);
+
+// x padded with `fill` to exactly what windows at `out` positions read.
+tensor::Tensor PadForWindow(tensor::Builder& b, const tensor::Tensor& x, const Window& w,
+                            const Shape& out, const ir::Expr& fill);
+// Index of tap `k` of the window at spatial position `o`, per spatial dimension, in the padded
+// tensor.
+std::vector<ir::Expr> TapIndex(const Window& w, const std::vector<ir::Expr>& o, tensor::Iters k);
+// The spatial iterators among those of an output in this layout.
+std::vector<ir::Expr> SpatialOf(const Window& w, tensor::Iters s);
+
+}  // namespace heddle::graph

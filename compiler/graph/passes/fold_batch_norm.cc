@@ -1,0 +1,148 @@
+#include "compiler/graph/passes/fold_batch_norm.h"
+
+#include <cmath>
+
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/tensor_data.h"
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+namespace {
+
+using Replacement = absl::StatusOr<std::optional<ValueId>>;
+
+// y = x * factor + offset, per channel.
+struct Affine {
+  std::vector<double> factor, offset;
+};
+
+std::optional<Affine> Statistics(const GraphBuilder& out, const Node& node) {
+  std::vector<std::vector<double>> constants;
+  for (size_t i = 1; i < 5; ++i) {
+    const TensorData* data = out.ConstantData(node.inputs[i]);
+    if (data == nullptr) return std::nullopt;
+    constants.push_back(ToDoubles(*data));
+  }
+  const double epsilon = FloatAttr(node.attrs, "epsilon", 1e-5);
+  Affine a;
+  for (size_t c = 0; c < constants[0].size(); ++c) {
+    a.factor.push_back(constants[0][c] / std::sqrt(constants[3][c] + epsilon));
+    a.offset.push_back(constants[1][c] - constants[2][c] * a.factor[c]);
+  }
+  return a;
+}
+
+// The dimension of the weights that runs over output channels, -1 where the operator has no such
+// thing.
+int OutputDimension(const Node& node, const Shape& result) {
+  if (node.op == "conv1d" || node.op == "conv2d" || node.op == "conv3d") return 0;
+  const bool transposed = node.op == "conv_transpose1d" || node.op == "conv_transpose2d" ||
+                          node.op == "conv_transpose3d";
+  if (transposed && IntAttr(node.attrs, "groups", 1) == 1) return 1;
+  return node.op == "matmul" && result.size() == 2 ? 1 : -1;
+}
+
+TensorData ScaleAlong(const TensorData& data, int dimension, const std::vector<double>& factor) {
+  std::vector<double> values = ToDoubles(data);
+  const int64_t stride = RowMajorStrides(data.type.shape)[dimension],
+                extent = data.type.shape[dimension];
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] *= factor[(static_cast<int64_t>(i) / stride) % extent];
+  return FromDoubles(values, data.type.shape, data.type.dtype);
+}
+
+class Folder {
+ public:
+  explicit Folder(const Graph& graph)
+      : graph_(graph), uses_(UseCounts(graph)), producers_(Producers(graph)) {}
+
+  Replacement operator()(GraphBuilder& out, const Node& node) {
+    const Node& original = graph_.nodes[next_++];
+    if (node.op != "batch_norm") return std::nullopt;
+    std::optional<Affine> affine = Statistics(out, node);
+    if (!affine) return std::nullopt;
+    const int64_t axis = IntAttr(node.attrs, "axis", 1);
+    if (axis == 1) {
+      HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> folded,
+                              IntoWeights(out, node, original, *affine));
+      if (folded) return folded;
+    }
+    HEDDLE_ASSIGN_OR_RETURN(ValueId scaled, Add(out, "mul", node.inputs[0], affine->factor, axis,
+                                                node.name + "/scale"));
+    return Add(out, "add", scaled, affine->offset, axis, node.name);
+  }
+
+ private:
+  // x op values, the values along dimension `axis` of x.
+  absl::StatusOr<ValueId> Add(GraphBuilder& out, std::string_view op, ValueId x,
+                              const std::vector<double>& values, int64_t axis,
+                              const std::string& name) {
+    const TensorType type = out.Type(x);
+    Shape shape(type.shape.size(), 1);
+    shape[axis] = static_cast<int64_t>(values.size());
+    const ValueId constant =
+        out.Constant(name + "/constant", FromDoubles(values, shape, type.dtype));
+    return out.Add(op, {x, constant}, {}, name);
+  }
+
+  // A constant added per channel (dimension 1): the channels' values.
+  static std::optional<std::vector<double>> PerChannel(const TensorData* data,
+                                                       const Shape& result) {
+    if (data == nullptr || data->type.shape.size() > result.size()) return std::nullopt;
+    const size_t skip = result.size() - data->type.shape.size();
+    for (size_t d = 0; d < data->type.shape.size(); ++d) {
+      if (data->type.shape[d] != (d + skip == 1 ? result[1] : 1)) return std::nullopt;
+    }
+    std::vector<double> values = ToDoubles(*data);
+    if (static_cast<int64_t>(values.size()) != result[1]) return std::nullopt;
+    return values;
+  }
+
+  Replacement IntoWeights(GraphBuilder& out, const Node& node, const Node& original,
+                          const Affine& affine) {
+    const Shape result = out.Type(node.inputs[0]).shape;
+    ValueId x = node.inputs[0], original_x = original.inputs[0];
+    std::vector<double> bias(affine.factor.size(), 0);
+    if (uses_[original_x] != 1) return std::nullopt;
+    const Node* producer = out.ProducerOf(x);
+    if (producer != nullptr && producer->op == "add" && producers_[original_x] >= 0) {
+      // An addend that widens its operand leaves weights of fewer channels than the statistics.
+      if (out.Type(producer->inputs[0]) != out.Type(x)) return std::nullopt;
+      auto values = PerChannel(out.ConstantData(producer->inputs[1]), result);
+      if (!values) return std::nullopt;
+      bias = *values;
+      original_x = graph_.nodes[producers_[original_x]].inputs[0];
+      if (uses_[original_x] != 1) return std::nullopt;
+      producer = out.ProducerOf(producer->inputs[0]);
+    }
+    if (producer == nullptr) return std::nullopt;
+    const int dimension = OutputDimension(*producer, result);
+    const TensorData* weights = dimension < 0 ? nullptr : out.ConstantData(producer->inputs[1]);
+    if (weights == nullptr ||
+        weights->type.shape[dimension] != static_cast<int64_t>(affine.factor.size()))
+      return std::nullopt;
+    const Node anchor = *producer;
+    const ValueId scaled =
+        out.Constant(out.Name(anchor.inputs[1]), ScaleAlong(*weights, dimension, affine.factor));
+    HEDDLE_ASSIGN_OR_RETURN(
+        ValueId y, out.Add(anchor.op, {anchor.inputs[0], scaled}, anchor.attrs, anchor.name));
+    for (size_t c = 0; c < bias.size(); ++c)
+      bias[c] = bias[c] * affine.factor[c] + affine.offset[c];
+    return Add(out, "add", y, bias, 1, node.name);
+  }
+
+  const Graph& graph_;
+  std::vector<int> uses_, producers_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldBatchNorm(const Graph& graph) {
+  auto folder = std::make_shared<Folder>(graph);
+  return RewriteGraph(
+      graph, [folder](GraphBuilder& out, const Node& node) { return (*folder)(out, node); });
+}
+
+}  // namespace heddle::graph

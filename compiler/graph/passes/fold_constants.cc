@@ -1,0 +1,53 @@
+#include "compiler/graph/passes/fold_constants.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
+#include "compiler/graph/passes/constant_budget.h"
+#include "compiler/graph/passes/evaluate.h"
+
+namespace heddle::graph {
+namespace {
+
+constexpr double kMostSteps = 5e7;  // expression nodes of one result; about two seconds
+constexpr int64_t kAlwaysSmall = int64_t{1}
+                                 << 16;  // elements a result may have whatever its operands
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
+  auto budget = std::make_shared<ConstantBudget>();
+  return RewriteGraph(
+      graph,
+      [budget](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
+        std::vector<TensorData> operands;
+        std::vector<TensorType> types;
+        int64_t elements = 0;
+        for (ValueId v : node.inputs) {
+          const TensorData* data = out.ConstantData(v);
+          if (data == nullptr) return std::nullopt;
+          operands.push_back(*data);
+          types.push_back(data->type);
+          elements += NumElements(data->type);
+        }
+        const OpDef* op = FindOp(node.op);
+        HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> result, op->infer(types, node.attrs));
+        if (NumElements(result[0]) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
+        const double cost = EvaluationCost(node.op, node.attrs, types);
+        const int64_t bytes = NumElements(result[0]) * ir::SizeOf(result[0].dtype);
+        if (cost > kMostSteps || !budget->Take(bytes, cost)) return std::nullopt;
+        auto data = EvaluateOp(node.op, node.attrs, operands);
+        if (!data.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(node.op, " node '", node.name, "', whose operands are constants: ",
+                           data.status().message(), " (--disable-pass fold-constants leaves it)"));
+        }
+        return out.Constant(node.name, *std::move(data));
+      });
+}
+
+}  // namespace heddle::graph

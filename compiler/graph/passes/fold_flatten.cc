@@ -1,0 +1,68 @@
+#include "compiler/graph/passes/fold_flatten.h"
+
+#include <memory>
+#include <optional>
+
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/op_util.h"
+
+namespace heddle::graph {
+namespace {
+
+// The rows of `matrix`, which belong to the elements of a tensor transposed by `perm` (of `shape`
+// after it, batch first), in the order of the elements before it.
+TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape& perm) {
+  const size_t row = matrix.bytes->size() / static_cast<size_t>(matrix.type.shape[0]);
+  Shape extents(shape.size()), row_stride(shape.size());  // by dimension before the transpose
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 1;) {
+    extents[perm[d]] = shape[d];
+    row_stride[perm[d]] = stride;
+    stride *= shape[d];
+  }
+  std::string bytes;
+  bytes.reserve(matrix.bytes->size());
+  Shape at(shape.size(), 0);
+  for (int64_t i = 0; i < matrix.type.shape[0]; ++i) {
+    int64_t from = 0;
+    for (size_t d = 1; d < at.size(); ++d) from += at[d] * row_stride[d];
+    bytes.append(*matrix.bytes, static_cast<size_t>(from) * row, row);
+    for (size_t d = at.size(); d-- > 1 && ++at[d] == extents[d];) at[d] = 0;
+  }
+  return {matrix.type, std::make_shared<const std::string>(std::move(bytes))};
+}
+
+absl::StatusOr<std::optional<ValueId>> Fold(GraphBuilder& out, const Node& node) {
+  if (node.op != "matmul") return std::nullopt;
+  const ValueId flat = node.inputs[0];
+  const TensorData* matrix = out.ConstantData(node.inputs[1]);
+  const Node* reshape = out.ProducerOf(flat);
+  if (matrix == nullptr || reshape == nullptr || reshape->op != "reshape") return std::nullopt;
+  ValueId source = reshape->inputs[0];
+  const Node* transpose = out.ProducerOf(source);
+  while (transpose != nullptr && transpose->op == "reshape") {  // that joins blocks of channels
+    source = transpose->inputs[0];
+    transpose = out.ProducerOf(source);
+  }
+  if (transpose == nullptr || transpose->op != "transpose") return std::nullopt;
+  const ValueId x = transpose->inputs[0];
+  const Shape perm = IntsAttr(transpose->attrs, "perm"), flat_shape = out.Type(flat).shape,
+              shape = out.Type(source).shape;
+  if (perm.empty() || perm[0] != 0 || flat_shape != Shape{shape[0], Product(shape) / shape[0]} ||
+      matrix->type.shape.size() != 2) {
+    return std::nullopt;
+  }
+  const ValueId w =
+      out.Constant(out.Name(node.inputs[1]) + "/permuted", PermuteRows(*matrix, shape, perm));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
+                          out.Add("reshape", {x}, {{"shape", flat_shape}}, node.name + "/flat"));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId product, out.Add("matmul", {y, w}, node.attrs, node.name));
+  return product;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldFlatten(const Graph& graph) { return RewriteGraph(graph, Fold); }
+
+}  // namespace heddle::graph

@@ -1,0 +1,49 @@
+#include "compiler/graph/passes/merge_equal.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
+
+namespace heddle::graph {
+namespace {
+
+// A NaN is not equal to itself, so it cannot be part of a key.
+bool IsOrdered(const Attrs& attrs) {
+  for (const auto& [name, value] : attrs) {
+    if (const auto* number = std::get_if<double>(&value); number && std::isnan(*number))
+      return false;
+    if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+      for (double v : *numbers) {
+        if (std::isnan(v)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> MergeEqual(const Graph& graph) {
+  using Key = std::tuple<std::string, std::vector<ValueId>, Attrs>;
+  auto seen = std::make_shared<std::map<Key, ValueId>>();
+  return RewriteGraph(
+      graph, [seen](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
+        const OpDef* op = FindOp(node.op);
+        const bool moves = op->fusion == FusionClass::kInjective && !op->elementwise;
+        if (moves || !IsOrdered(node.attrs)) return std::nullopt;
+        const Key key{node.op, node.inputs, node.attrs};
+        if (const auto found = seen->find(key); found != seen->end()) return found->second;
+        HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
+                                out.Add(node.op, node.inputs, node.attrs, node.name));
+        seen->emplace(key, y);
+        return y;
+      });
+}
+
+}  // namespace heddle::graph

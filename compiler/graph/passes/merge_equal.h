@@ -1,0 +1,12 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/core/graph.h"
+
+namespace heddle::graph {
+
+// After: no two nodes that compute do the same to the same values. Nodes that only move data stay
+// as they are: each fuses into what reads it, which one that several kernels read could not.
+absl::StatusOr<Graph> MergeEqual(const Graph& graph);
+
+}  // namespace heddle::graph

@@ -1,0 +1,78 @@
+#include "compiler/graph/passes/passes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "compiler/graph/passes/alternate_products.h"
+#include "compiler/graph/passes/dead_code.h"
+#include "compiler/graph/passes/fold_batch_norm.h"
+#include "compiler/graph/passes/fold_constants.h"
+#include "compiler/graph/passes/fold_flatten.h"
+#include "compiler/graph/passes/merge_equal.h"
+#include "compiler/graph/passes/merge_products.h"
+#include "compiler/graph/passes/recognize_normalize.h"
+#include "compiler/graph/passes/simplify_graph.h"
+#include "compiler/graph/passes/sink_concat.h"
+
+namespace heddle::graph {
+namespace {
+
+struct Pass {
+  const char* name;
+  absl::StatusOr<Graph> (*run)(const Graph&);  // null: the pass that has options, layout
+};
+
+// Top to bottom. What layout makes new work for stands again behind it, under a name of its own.
+constexpr Pass kPasses[] = {
+    {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
+                                        // constants that batch norm can fold into
+    {"simplify", SimplifyGraph},
+    {"recognize-normalize", RecognizeNormalize},
+    {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
+    {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
+    {"merge-equal", MergeEqual},
+    {"alternate-products", AlternateProducts},  // the merged ones, too
+    {"sink-concat", SinkConcat},
+    {"layout", nullptr},
+    {"fold-flatten", FoldFlatten},             // transposes that layout left before products
+    {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
+    {"simplify-layout", SimplifyGraph},        // its transposes against the model's own
+    {"dead-code", RemoveDeadCode},
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
+  const std::vector<std::string> names = PassNames();
+  for (const std::string& name : options.disabled) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no pass '", name, "'; there are ", absl::StrJoin(names, ", ")));
+    }
+  }
+  Graph current = graph;
+  for (const Pass& pass : kPasses) {
+    if (options.disabled.count(pass.name)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    HEDDLE_ASSIGN_OR_RETURN(
+        current, pass.run == nullptr ? AssignLayouts(current, options.layout) : pass.run(current));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (absl::Status s = CheckGraph(current); !s.ok()) {
+      return absl::InternalError(absl::StrCat("after pass ", pass.name, ": ", s.message()));
+    }
+    if (options.observer) options.observer(pass.name, current, took.count());
+  }
+  return current;
+}
+
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  return names;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/core/graph.h"
+
+namespace heddle::graph {
+
+// After: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), which exporters spell out for layer
+// normalisation, is one `normalize`: one kernel instead of five, with scale and offset fused.
+absl::StatusOr<Graph> RecognizeNormalize(const Graph& graph);
+
+}  // namespace heddle::graph

@@ -1,0 +1,309 @@
+// Interval arithmetic, sharpened by facts. INT64_MIN and INT64_MAX stand for the infinities and
+// absorb.
+#include <algorithm>
+#include <cstdlib>
+
+#include "compiler/ir/analysis/analyzer.h"
+#include "compiler/ir/analysis/linear.h"
+#include "compiler/ir/fold.h"
+
+namespace heddle::ir {
+namespace {
+
+// How deep sharper reasoning nests: two facts combined decide every guard a schedule makes (a lower
+// and an upper tail), and each level multiplies the time.
+constexpr int kMaxEffort = 2;
+
+class Deeper {
+ public:
+  explicit Deeper(int& effort) : effort_(effort) { ++effort_; }
+  ~Deeper() { --effort_; }
+
+ private:
+  int& effort_;
+};
+
+constexpr int64_t kMinusInfinity = INT64_MIN;
+constexpr int64_t kInfinity = INT64_MAX;
+constexpr Interval kEverything = {kMinusInfinity, kInfinity};
+using Wide = __int128;
+
+bool IsFinite(int64_t v) { return v != kMinusInfinity && v != kInfinity; }
+bool IsFinite(Interval i) { return IsFinite(i.min) && IsFinite(i.max); }
+
+int64_t Clamp(Wide v) {
+  return v <= kMinusInfinity ? kMinusInfinity
+                             : (v >= kInfinity ? kInfinity : static_cast<int64_t>(v));
+}
+
+int64_t Scale(int64_t v, int64_t factor) {
+  if (factor == 0) return 0;
+  if (!IsFinite(v)) return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
+  return Clamp(Wide{v} * factor);
+}
+
+Interval Scale(Interval i, int64_t factor) {
+  if (factor >= 0) return {Scale(i.min, factor), Scale(i.max, factor)};
+  return {Scale(i.max, factor), Scale(i.min, factor)};
+}
+
+Interval Add(Interval a, Interval b) {
+  Interval sum = kEverything;
+  if (IsFinite(a.min) && IsFinite(b.min)) sum.min = Clamp(Wide{a.min} + b.min);
+  if (IsFinite(a.max) && IsFinite(b.max)) sum.max = Clamp(Wide{a.max} + b.max);
+  return sum;
+}
+
+Interval Multiply(Interval a, Interval b) {
+  if (a.min == a.max) return Scale(b, a.min);
+  if (b.min == b.max) return Scale(a, b.min);
+  if (!IsFinite(a) || !IsFinite(b))
+    return a.min >= 0 && b.min >= 0 ? Interval{Clamp(Wide{a.min} * b.min), kInfinity} : kEverything;
+  const Wide p[] = {Wide{a.min} * b.min, Wide{a.min} * b.max, Wide{a.max} * b.min,
+                    Wide{a.max} * b.max};
+  return {Clamp(*std::min_element(p, p + 4)), Clamp(*std::max_element(p, p + 4))};
+}
+
+Interval Hull(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
+
+Interval OfType(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return {0, 1};
+    case DType::kI8:
+      return {INT8_MIN, INT8_MAX};
+    case DType::kU8:
+      return {0, UINT8_MAX};
+    case DType::kI32:
+      return {INT32_MIN, INT32_MAX};
+    default:
+      return kEverything;
+  }
+}
+
+bool Contains(Interval outer, Interval inner) {
+  return outer.min <= inner.min && inner.max <= outer.max;
+}
+
+Interval FloorDivBounds(Interval a, int64_t k) {
+  return {IsFinite(a.min) ? FloorDivInt(a.min, k) : a.min,
+          IsFinite(a.max) ? FloorDivInt(a.max, k) : a.max};
+}
+
+Interval FloorModBounds(Interval a, int64_t k) {
+  if (IsFinite(a) && FloorDivInt(a.min, k) == FloorDivInt(a.max, k))
+    return {FloorModInt(a.min, k), FloorModInt(a.max, k)};
+  return {0, k - 1};
+}
+
+// Truncating division by a positive constant.
+Interval TruncDivBounds(Interval a, int64_t k) {
+  return {IsFinite(a.min) ? a.min / k : a.min, IsFinite(a.max) ? a.max / k : a.max};
+}
+
+}  // namespace
+
+Interval Analyzer::RangeOf(const Var* var) const {
+  for (auto it = vars_.rbegin(); it != vars_.rend(); ++it) {
+    if (it->first == var) return it->second;
+  }
+  if (base_ != nullptr) {
+    if (auto it = base_->find(var); it != base_->end()) return it->second;
+  }
+  return kEverything;
+}
+
+Interval Analyzer::TreeBounds(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kInt:
+      return {e->int_value, e->int_value};
+    case ExprKind::kVar:
+      return RangeOf(e->var.get());
+    case ExprKind::kCast: {
+      const Interval type = OfType(e->dtype);
+      if (IsFloat(e->args[0]->dtype)) return type;
+      if (e->dtype == DType::kBool) return type;
+      const Interval operand = TreeBounds(e->args[0]);
+      return Contains(type, operand) ? operand : type;
+    }
+    case ExprKind::kOp: {
+      if (IsFloat(e->dtype)) return kEverything;
+      // What may wrap around in a narrow type is known only to fit the type.
+      const Interval type = OfType(e->dtype), bounds = OpBounds(e);
+      return Contains(type, bounds) ? bounds : type;
+    }
+    default:
+      return OfType(e->dtype);
+  }
+}
+
+// A guard on a quotient is a fact about its dividend, so the dividend's bounds heed facts.
+Interval Analyzer::DividendBounds(const Expr& e) {
+  Interval bounds = TreeBounds(e);
+  // Facts hold quotients of their own, so this recurs; quotients of quotients are as deep as
+  // schedules go.
+  if (facts_.empty() || e->dtype != DType::kI64 || dividend_depth_ >= 2) return bounds;
+  ++dividend_depth_;
+  const Interval linear = LinearBounds(ToLinear(e));
+  --dividend_depth_;
+  return {std::max(bounds.min, linear.min), std::min(bounds.max, linear.max)};
+}
+
+Interval Analyzer::OpBounds(const Expr& e) {
+  int64_t k = 0;
+  const auto arg = [&](int i) { return TreeBounds(e->args[i]); };
+  switch (e->op) {
+    case Op::kAdd:
+      return Add(arg(0), arg(1));
+    case Op::kSub:
+      return Add(arg(0), Scale(arg(1), -1));
+    case Op::kMul:
+      return Multiply(arg(0), arg(1));
+    case Op::kNeg:
+      return Scale(arg(0), -1);
+    case Op::kFloorDiv:
+      return IsConstInt(e->args[1], &k) && k > 0 ? FloorDivBounds(DividendBounds(e->args[0]), k)
+                                                 : kEverything;
+    case Op::kFloorMod: {
+      if (IsConstInt(e->args[1], &k) && k > 0) return FloorModBounds(DividendBounds(e->args[0]), k);
+      const Interval divisor = arg(1);
+      return divisor.min > 0 && IsFinite(divisor.max) ? Interval{0, divisor.max - 1} : kEverything;
+    }
+    case Op::kDiv:
+      return IsConstInt(e->args[1], &k) && k > 0 ? TruncDivBounds(arg(0), k) : kEverything;
+    case Op::kMin: {
+      const Interval a = arg(0), b = arg(1);
+      return {std::min(a.min, b.min), std::min(a.max, b.max)};
+    }
+    case Op::kMax: {
+      const Interval a = arg(0), b = arg(1);
+      return {std::max(a.min, b.min), std::max(a.max, b.max)};
+    }
+    case Op::kAbs: {
+      const Interval a = arg(0), negative = Scale(a, -1);
+      if (a.min >= 0) return a;
+      return a.max <= 0 ? negative : Interval{0, std::max(a.max, negative.max)};
+    }
+    case Op::kSign: {
+      const Interval a = arg(0);
+      return {a.min > 0 ? 1 : (a.min == 0 ? 0 : -1), a.max < 0 ? -1 : (a.max == 0 ? 0 : 1)};
+    }
+    case Op::kSelect: {
+      if (effort_ >= kMaxEffort) return Hull(arg(1), arg(2));
+      const Deeper deeper(effort_);
+      const Position position = Mark();
+      Interval branch[2];
+      for (int i = 0; i < 2; ++i) {
+        AssumeSimplified(e->args[0], i == 0);
+        branch[i] = e->dtype == DType::kI64 ? LinearBounds(Lin(e->args[i + 1]))
+                                            : TreeBounds(e->args[i + 1]);
+        Restore(position);
+      }
+      return Hull(branch[0], branch[1]);
+    }
+    default:
+      return e->dtype == DType::kBool ? Interval{0, 1} : kEverything;
+  }
+}
+
+Interval Analyzer::LinearBounds(const Linear& l) {
+  Interval bounds = {l.constant, l.constant};
+  for (const auto& [term, c] : l.terms) bounds = Add(bounds, Scale(TreeBounds(term), c));
+  if (effort_ >= kMaxEffort || l.terms.empty()) return bounds;
+  const Deeper deeper(effort_);
+  if (!facts_.empty()) {
+    TightenByFacts(l, bounds);
+    TightenByQuotients(l, bounds);
+  }
+  TightenByMinMax(l, bounds);
+  return bounds;
+}
+
+// For a fact f >= 0 and k > 0: l <= l + k*f and l >= l - k*f. Worth trying where a term cancels.
+void Analyzer::TightenByFacts(const Linear& l, Interval& bounds) {
+  for (size_t n = 0; n < facts_.size(); ++n) {
+    const Linear& fact = facts_[n];
+    int64_t tried_up = 0, tried_down = 0;
+    for (const auto& [term, c] : fact.terms) {
+      const int at = FindTerm(l, term);
+      if (at < 0 || l.terms[at].second % c != 0) continue;
+      const int64_t k = l.terms[at].second / c;
+      if (k == tried_up || k == tried_down) continue;
+      (k < 0 ? tried_up : tried_down) = k;
+      Linear combined = l;
+      AddScaled(combined, fact, -k);
+      const Interval other = LinearBounds(combined);
+      if (k < 0) bounds.max = std::min(bounds.max, other.max);
+      if (k > 0) bounds.min = std::max(bounds.min, other.min);
+    }
+  }
+}
+
+// c*w + c*(x // k) is c*((x + k*w) // k): simplification moved multiples of k out of the quotient,
+// but a fact may speak of the whole dividend.
+void Analyzer::TightenByQuotients(const Linear& l, Interval& bounds) {
+  if (l.terms.size() < 2) return;
+  for (const auto& [quotient, c] : l.terms) {
+    int64_t k = 0;
+    if (!IsOp(quotient, Op::kFloorDiv) || !IsConstInt(quotient->args[1], &k) || k <= 0) continue;
+    Linear dividend = ToLinear(quotient->args[0]);
+    bool multiples = true;
+    for (const auto& [term, factor] : l.terms) {
+      if (term == quotient) continue;
+      multiples &= factor % c == 0 && std::abs(factor / c) <= INT32_MAX / k;
+      if (multiples) AddTerm(dividend, term, factor / c * k);
+    }
+    if (!multiples) continue;
+    const Interval whole = FloorDivBounds(LinearBounds(dividend), k);
+    const Interval other = Add(Scale(whole, c), {l.constant, l.constant});
+    bounds = {std::max(bounds.min, other.min), std::min(bounds.max, other.max)};
+  }
+}
+
+// min(x, y) <= x cancels against an x elsewhere in the sum, which plain intervals cannot see.
+void Analyzer::TightenByMinMax(const Linear& l, Interval& bounds) {
+  if (l.terms.size() < 2) return;
+  for (const auto& [term, c] : l.terms) {
+    if (!IsOp(term, Op::kMin) && !IsOp(term, Op::kMax)) continue;
+    Interval with[2];
+    for (int i = 0; i < 2; ++i) {
+      Linear replaced = l;
+      AddTerm(replaced, term, -c);
+      AddScaled(replaced, ToLinear(term->args[i]), c);
+      with[i] = LinearBounds(replaced);
+    }
+    const Interval hull = Hull(with[0], with[1]);
+    bounds = {std::max(bounds.min, hull.min), std::min(bounds.max, hull.max)};
+    if ((c > 0) == IsOp(term, Op::kMin)) {
+      bounds.max = std::min({bounds.max, with[0].max, with[1].max});
+    } else {
+      bounds.min = std::max({bounds.min, with[0].min, with[1].min});
+    }
+    return;
+  }
+}
+
+std::optional<Interval> Analyzer::Bounds(const Expr& e) {
+  if (IsFloat(e->dtype)) return std::nullopt;
+  Interval bounds = TreeBounds(e);
+  if (e->dtype == DType::kI64 && bounds.min != bounds.max) {
+    const Interval linear = LinearBounds(Lin(e));
+    bounds = {std::max(bounds.min, linear.min), std::min(bounds.max, linear.max)};
+  }
+  if (!IsFinite(bounds) || bounds.min > bounds.max) return std::nullopt;
+  return bounds;
+}
+
+bool Analyzer::IsWithin(const Expr& e, int64_t low, int64_t high) {
+  const Interval tree = TreeBounds(e);
+  if (low <= tree.min && tree.max < high) return true;
+  if (e->dtype != DType::kI64) return false;
+  const Interval linear = LinearBounds(Lin(e));
+  return low <= std::max(tree.min, linear.min) && std::min(tree.max, linear.max) < high;
+}
+
+std::optional<Interval> Bounds(const Expr& e, const Ranges& ranges) {
+  return Analyzer(&ranges).Bounds(e);
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,24 @@
+// Linear indices of buffer accesses.
+#pragma once
+
+#include "compiler/ir/analysis/simplify.h"
+#include "compiler/ir/ir.h"
+
+namespace heddle::ir {
+
+// The row-major element index of an access, as a simplified linear form: indices of several
+// dimensions that together walk one contiguous range (what splitting and fusing loops leaves
+// behind) become that range again.
+Linear LinearIndex(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);
+
+// Whether every index provably lies within its dimension.
+bool InBounds(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);
+
+// Whether `e` holds a load that is not provably within bounds: it may only be evaluated where its
+// guard holds.
+bool NeedsGuard(const Expr& e, const Ranges& ranges);
+
+// Whether some term of `linear` mentions `var`.
+bool DependsOn(const Linear& linear, const Var* var);
+
+}  // namespace heddle::ir

@@ -1,0 +1,106 @@
+#include "compiler/measure/measure.h"
+
+#include <sched.h>
+
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "compiler/codegen/tolerance.h"
+#include "compiler/driver/internal.h"
+#include "compiler/measure/data.h"
+#include "compiler/measure/loaded_kernel.h"
+#include "compiler/runtime/aligned_buffer.h"
+#include "compiler/runtime/kernel_library.h"
+#include "compiler/runtime/thread_pool.h"
+#include "compiler/tensor/expression.h"
+
+namespace heddle {
+namespace {
+
+using runtime::AlignedBuffer;
+
+// Single-precision operations a second of one core that no CPU reaches (two 16-lane units at 6 GHz
+// give 0.4e12), with room for work the optimiser may rightly hoist out of the loops.
+constexpr double kImpossibleFlops = 4e12;
+
+// Keeps the calling thread, which is worker 0 of the pool, on one core for its lifetime.
+class ScopedPin {
+ public:
+  explicit ScopedPin(const std::vector<int>& cpus) {
+    if (cpus.empty() || cpus[0] < 0 || cpus[0] >= CPU_SETSIZE) return;
+    if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpus[0], &one);
+    pinned_ = sched_setaffinity(0, sizeof(one), &one) == 0;
+  }
+  ~ScopedPin() {
+    if (pinned_) sched_setaffinity(0, sizeof(before_), &before_);
+  }
+  ScopedPin(const ScopedPin&) = delete;
+  ScopedPin& operator=(const ScopedPin&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool pinned_ = false;
+};
+
+class Bench : public WorkloadBench {
+ public:
+  Bench(ir::Program program, const MeasureOptions& options)
+      : data_(std::move(program)), options_(options), pool_(options.threads, options.cpus) {}
+
+  absl::Status Prepare(uint64_t seed) { return data_.Prepare(seed, options_.check_points); }
+
+  absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) override {
+    HEDDLE_RETURN_IF_ERROR(internal::CheckKernelCount(artifact));
+    HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::KernelLibrary> library,
+                            runtime::KernelLibrary::Load(artifact.shared_object));
+    internal::MemoryByName memory = data_.memory();
+    internal::LoadedKernel prepack;
+    if (artifact.kernels.size() == 2) {
+      HEDDLE_ASSIGN_OR_RETURN(
+          prepack, internal::LoadedKernel::LoadPrepack(*library, artifact.kernels[1], &memory));
+      prepack.Call(pool_.host());
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const internal::LoadedKernel kernel,
+                            internal::LoadedKernel::Load(*library, artifact.kernels[0], memory));
+    const ScopedPin pin(options_.cpus);
+    const auto call = [&] { kernel.Call(pool_.host()); };
+    const AlignedBuffer& workspace = kernel.workspace();
+    std::memset(workspace.data(), 0xff, workspace.size());
+    Measurement result;
+    HEDDLE_RETURN_IF_ERROR(data_.Check(
+        [&] {
+          call();
+          return absl::OkStatus();
+        },
+        codegen::ToleranceFor(artifact.winograd), &result.max_error));
+    result.references_replaced = data_.references_replaced();
+    result.timing = runtime::TimeCalls(call, options_.timing);
+    HEDDLE_RETURN_IF_ERROR(
+        data_.CheckPlausible(result.timing, kImpossibleFlops * options_.threads));
+    return result;
+  }
+
+ private:
+  internal::MeasureData data_;
+  const MeasureOptions options_;
+  runtime::ThreadPool pool_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkloadBench>> WorkloadBench::Create(
+    std::string_view workload, const MeasureOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program program, internal::ParseWorkload(workload));
+  const uint64_t seed = std::stoull(tensor::WorkloadKey(std::string(workload)), nullptr, 16);
+  if (!options.device.empty()) {
+    return internal::CreateCudaBench(std::move(program), seed, options);
+  }
+  auto bench = std::make_unique<Bench>(std::move(program), options);
+  HEDDLE_RETURN_IF_ERROR(bench->Prepare(seed));
+  return bench;
+}
+
+}  // namespace heddle

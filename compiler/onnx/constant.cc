@@ -1,0 +1,141 @@
+// ONNX operators that make constants.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/onnx/node.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+
+void SetTensor(NodeImport& n, const onnx::TensorProto& tensor) {
+  auto data = FromOnnxTensor(tensor);
+  if (data.ok()) return n.Set(0, n.Constant(*std::move(data)));
+  if (absl::IsUnimplemented(data.status()))
+    return n.Unsupported(std::string(data.status().message()));
+  n.Fail(std::string(data.status().message()));
+}
+
+void Constant(NodeImport& n) {
+  if (const auto* a = n.Find("value")) return SetTensor(n, a->t());
+  if (const auto* a = n.Find("value_int"))
+    return n.Set(0, n.Constant(Repeated(FromInts({a->i()}), {})));
+  if (const auto* a = n.Find("value_float"))
+    return n.Set(0, n.Constant(FromDoubles({a->f()}, {}, DType::kF32)));
+  if (n.Find("value_ints")) return n.Set(0, n.Constant(FromInts(n.Ints("value_ints"))));
+  if (const auto* a = n.Find("value_floats")) {
+    return n.Set(0, n.Constant(FromDoubles({a->floats().begin(), a->floats().end()},
+                                           {a->floats_size()}, DType::kF32)));
+  }
+  n.Unsupported("constants of strings or sparse tensors");
+}
+
+void ConstantOfShape(NodeImport& n) {
+  const Shape shape = n.ConstantInts(0);
+  if (!n.ok()) return;
+  TensorData value = FromDoubles({0}, {}, DType::kF32);
+  if (const auto* a = n.Find("value")) {
+    auto data = FromOnnxTensor(a->t());
+    if (!data.ok()) return n.Unsupported(std::string(data.status().message()));
+    if (NumElements(data->type) != 1) return n.Fail("needs one value");
+    value = *std::move(data);
+  }
+  if (n.CanMake({value.type.dtype, shape})) n.Set(0, n.Constant(Repeated(value, shape)));
+}
+
+void EyeLike(NodeImport& n) {
+  const TensorType& like = n.Type(n.In(0));
+  if (like.shape.size() != 2) return n.Fail("needs a matrix");
+  DType dtype = like.dtype;
+  if (n.HasAttr("dtype")) {
+    auto given = FromOnnxType(static_cast<int>(n.Int("dtype", 0)));
+    if (!given.ok()) return n.Unsupported(std::string(given.status().message()));
+    dtype = *given;
+  }
+  if (!n.CanMake({dtype, like.shape})) return;
+  std::vector<double> values;
+  for (int64_t i = 0; i < like.shape[0]; ++i) {
+    for (int64_t j = 0; j < like.shape[1]; ++j) values.push_back(j - i == n.Int("k", 0));
+  }
+  n.Set(0, n.Constant(FromDoubles(values, like.shape, dtype)));
+}
+
+// Exact where doubles are not: integers beyond 2^53.
+void IntegerRange(NodeImport& n, DType dtype) {
+  const Shape start = n.ConstantInts(0), limit = n.ConstantInts(1), delta = n.ConstantInts(2);
+  if (!n.ok()) return;
+  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
+    return n.Fail("needs three scalars");
+  const bool up = delta[0] > 0;
+  // The distance between any two, and the size of any step, fit into 64 bits without a sign.
+  const auto distance = [](int64_t low, int64_t high) {
+    return high <= low ? 0 : static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  };
+  const uint64_t span = up ? distance(start[0], limit[0]) : distance(limit[0], start[0]);
+  const uint64_t by = static_cast<uint64_t>(delta[0]), step = up ? by : 0 - by;
+  const uint64_t count = span / step + (span % step != 0);
+  constexpr uint64_t kLongest = uint64_t{1} << 40;  // what the check of the size can tell apart
+  if (count > kLongest) return n.Unsupported("a range of that length");
+  if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
+  Shape values;
+  // Products wrap on the way; the sums lie between start and limit.
+  for (uint64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<int64_t>(static_cast<uint64_t>(start[0]) + i * by));
+  n.Set(0, n.Constant(FromInts(values, dtype)));
+}
+
+void Range(NodeImport& n) {
+  const DType dtype = n.Type(n.In(0)).dtype;
+  if (!ir::IsFloat(dtype)) return IntegerRange(n, dtype);
+  const auto start = n.ConstantDoubles(0), limit = n.ConstantDoubles(1),
+             delta = n.ConstantDoubles(2);
+  if (!n.ok()) return;
+  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
+    return n.Fail("needs three scalars");
+  const double count = std::max(std::ceil((limit[0] - start[0]) / delta[0]), 0.0);
+  constexpr double kLongest = 1e12;  // anything the check of the size can tell apart
+  if (!(count <= kLongest)) return n.Unsupported("a range of that length");
+  if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
+  std::vector<double> values;
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i)
+    values.push_back(start[0] + static_cast<double>(i) * delta[0]);
+  n.Set(0, n.Constant(FromDoubles(values, {static_cast<int64_t>(values.size())}, dtype)));
+}
+
+// Windows of signal processing: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m) with m = size, or size
+// - 1 of a window that is not periodic.
+void SetWindow(NodeImport& n, double a0, double a1, double a2) {
+  const Shape size = n.ConstantInts(0);
+  if (!n.ok()) return;
+  auto dtype = FromOnnxType(static_cast<int>(n.Int("output_datatype", onnx::TensorProto::FLOAT)));
+  if (!dtype.ok()) return n.Unsupported(std::string(dtype.status().message()));
+  if (size.size() != 1 || size[0] < 1) return n.Fail("needs one positive size");
+  if (!n.CanMake({*dtype, size})) return;
+  const double m = static_cast<double>(n.Int("periodic", 1) != 0 ? size[0] : size[0] - 1);
+  std::vector<double> values;
+  for (int64_t i = 0; i < size[0]; ++i) {
+    const double angle = m == 0 ? 0 : 2 * M_PI * static_cast<double>(i) / m;
+    values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
+  }
+  n.Set(0, n.Constant(FromDoubles(values, size, *dtype)));
+}
+
+void HannWindow(NodeImport& n) { SetWindow(n, 0.5, 0.5, 0); }
+void HammingWindow(NodeImport& n) { SetWindow(n, 25.0 / 46, 21.0 / 46, 0); }
+void BlackmanWindow(NodeImport& n) { SetWindow(n, 0.42, 0.5, 0.08); }
+
+}  // namespace
+
+void AddConstantTranslations(TranslationTable& table) {
+  table["Constant"] = {Constant, "strings, sparse tensors"};
+  table["ConstantOfShape"] = {ConstantOfShape, "a shape that is not constant"};
+  table["EyeLike"] = EyeLike;
+  table["HannWindow"] = {HannWindow, "a size that is not constant"};
+  table["HammingWindow"] = {HammingWindow, "a size that is not constant"};
+  table["BlackmanWindow"] = {BlackmanWindow, "a size that is not constant"};
+  table["Range"] = {Range, "bounds that are not constants"};
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,253 @@
+// ONNX elementwise operators.
+#include "absl/strings/str_cat.h"
+#include "compiler/onnx/node.h"
+#include "compiler/onnx/precision.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+
+// ---- One operand: the names correspond, attributes have defaults
+// ----------------------------------------------------------
+
+struct Simple {
+  const char* onnx;
+  const char* op;
+  std::vector<std::pair<const char*, double>> floats =
+      {};  // attributes with the value of an absent one
+};
+
+const std::vector<Simple>& SimpleOps() {
+  static const auto* ops = new std::vector<Simple>{
+      {"Abs", "abs"},
+      {"Neg", "neg"},
+      {"Sign", "sign"},
+      {"Exp", "exp"},
+      {"Log", "log"},
+      {"Sqrt", "sqrt"},
+      {"Tanh", "tanh"},
+      {"Erf", "erf"},
+      {"Sin", "sin"},
+      {"Cos", "cos"},
+      {"Tan", "tan"},
+      {"Asin", "asin"},
+      {"Acos", "acos"},
+      {"Atan", "atan"},
+      {"Sinh", "sinh"},
+      {"Cosh", "cosh"},
+      {"Asinh", "asinh"},
+      {"Acosh", "acosh"},
+      {"Atanh", "atanh"},
+      {"Floor", "floor"},
+      {"Ceil", "ceil"},
+      {"Round", "round"},
+      {"IsNaN", "isnan"},
+      {"Not", "not"},
+      {"Reciprocal", "reciprocal"},
+      {"Relu", "relu"},
+      {"Sigmoid", "sigmoid"},
+      {"Softplus", "softplus"},
+      {"Softsign", "softsign"},
+      {"HardSwish", "hard_swish"},
+      {"LeakyRelu", "leaky_relu", {{"alpha", 0.01}}},
+      {"Elu", "elu", {{"alpha", 1}}},
+      {"Celu", "celu", {{"alpha", 1}}},
+      {"Selu",
+       "selu",
+       {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}}},
+      {"HardSigmoid", "hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}}},
+      {"ThresholdedRelu", "thresholded_relu", {{"alpha", 1}}},
+      {"Shrink", "shrink", {{"bias", 0}, {"lambd", 0.5}}},
+  };
+  return *ops;
+}
+
+void TranslateSimple(NodeImport& n) {
+  for (const Simple& row : SimpleOps()) {
+    if (n.proto().op_type() != row.onnx) continue;
+    Attrs attrs;
+    for (const auto& [name, fallback] : row.floats) attrs[name] = n.Float(name, fallback);
+    return n.Set(0, n.Emit(row.op, {n.In(0)}, attrs));
+  }
+}
+
+void IsInf(NodeImport& n) {
+  n.Set(0, n.Emit("isinf", {n.In(0)},
+                  {{"detect_positive", n.Int("detect_positive", 1)},
+                   {"detect_negative", n.Int("detect_negative", 1)}}));
+}
+
+void Clip(NodeImport& n) {
+  ValueId x = n.In(0);
+  Attrs attrs;
+  if (n.opset() < 11) {
+    for (const char* bound : {"min", "max"}) {
+      if (n.HasAttr(bound)) attrs[bound] = n.Float(bound, 0);
+    }
+    return n.Set(0, n.Emit("clip", {x}, attrs));
+  }
+  // Bounds that are known become part of the operator; others are operands.
+  for (int i = 1; i <= 2; ++i) {
+    if (!n.Has(i)) continue;
+    const ValueId bound = n.In(i);
+    const TensorData* known = n.ConstantData(bound);
+    if (known != nullptr && NumElements(known->type) == 1)
+      attrs[i == 1 ? "min" : "max"] = ToAttr(*known);
+    else
+      x = n.Emit(i == 1 ? "max" : "min", {x, bound});
+  }
+  n.Set(0, attrs.empty() ? x : n.Emit("clip", {x}, attrs));
+}
+
+void Cast(NodeImport& n) {
+  auto to = FromOnnxType(static_cast<int>(n.Int("to", 0)));
+  if (!to.ok()) return n.Unsupported(std::string(to.status().message()));
+  n.Set(0, n.Cast(n.In(0), *to));
+}
+
+void CastLike(NodeImport& n) { n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype)); }
+
+// ---- Two operands
+// -------------------------------------------------------------------------------------------------------
+
+// Before opset 7, the second operand is broadcast only on demand, and may be aligned by `axis`.
+ValueId SecondOperand(NodeImport& n) {
+  const ValueId a = n.In(0), b = n.In(1);
+  if (n.opset() >= 7 || n.Int("broadcast", 0) == 0 || !n.HasAttr("axis") || !n.ok()) return b;
+  Shape shape(n.ShapeOf(b));
+  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(a));
+  while (static_cast<int64_t>(shape.size()) + axis < n.Rank(a)) shape.push_back(1);
+  return n.Reshape(b, shape);
+}
+
+struct Pair {
+  const char* onnx;
+  const char* op;
+  bool swapped = false;
+};
+
+constexpr Pair kPairs[] = {
+    {"Add", "add"},
+    {"Sub", "sub"},
+    {"Mul", "mul"},
+    {"Div", "div"},
+    {"And", "and"},
+    {"Or", "or"},
+    {"Xor", "xor"},
+    {"Equal", "equal"},
+    {"Less", "less"},
+    {"Greater", "less", true},
+    {"LessOrEqual", "less_equal"},
+    {"GreaterOrEqual", "less_equal", true},
+};
+
+void TranslatePair(NodeImport& n) {
+  for (const Pair& row : kPairs) {
+    if (n.proto().op_type() != row.onnx) continue;
+    const ValueId a = n.In(0), b = SecondOperand(n);
+    return n.Set(0, row.swapped ? n.Emit(row.op, {b, a}) : n.Emit(row.op, {a, b}));
+  }
+}
+
+void PRelu(NodeImport& n) {
+  const ValueId x = n.In(0);
+  ValueId slope = n.In(1);
+  // Before opset 7 a slope per channel needs no trailing dimensions.
+  if (n.ok() && n.opset() < 7 && n.Rank(slope) == 1 && n.Rank(x) > 2)
+    slope = n.AlongAxis(slope, 1, n.Rank(x));
+  n.Set(0, n.Emit("prelu", {x, slope}));
+}
+
+// The result has the type of the base; a float exponent of an integer base computes in floats.
+// The small exponents that exporters write for squares and cubes become products.
+void Pow(NodeImport& n) {
+  const ValueId x = n.In(0), y = SecondOperand(n);
+  const TensorData* known = n.ConstantData(y);
+  if (known != nullptr && NumElements(known->type) == 1 && n.Rank(y) <= n.Rank(x)) {
+    const double exponent = ToDoubles(*known)[0];
+    if (exponent == 2) return n.Set(0, n.Emit("mul", {x, x}));
+    if (exponent == 3) return n.Set(0, n.Emit("mul", {n.Emit("mul", {x, x}), x}));
+    if (exponent == 1) return n.Set(0, x);
+  }
+  const DType base = n.Type(x).dtype, exponent = n.Type(y).dtype;
+  if (!ir::IsFloat(base) && ir::IsFloat(exponent)) {
+    return n.Set(0, n.Cast(n.Emit("pow", {n.Cast(x, exponent), y}), base));
+  }
+  n.Set(0, n.Emit("pow", {x, n.Cast(y, base)}));
+}
+
+void Mod(NodeImport& n) {
+  const ValueId x = n.In(0), y = n.In(1);
+  const bool truncated = n.Int("fmod", 0) != 0;
+  if (!truncated && ir::IsFloat(n.Type(x).dtype)) return n.Fail("floats need fmod=1");
+  n.Set(0, n.Emit(truncated ? "truncated_mod" : "floor_mod", {x, y}));
+}
+
+// Shifts are multiplications and divisions by powers of two; unsigned only, as in ONNX.
+void BitShift(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const ValueId factor = n.Emit("pow", {n.ScalarLike(2, x), n.In(1)});
+  // A shift by the width or more gives zero: the power wraps to zero, by which one cannot divide.
+  if (n.String("direction", "") == "LEFT") return n.Set(0, n.Emit("mul", {x, factor}));
+  const ValueId zero = n.ScalarLike(0, x), gone = n.Emit("equal", {factor, zero});
+  const ValueId divisor = n.Emit("where", {gone, n.ScalarLike(1, x), factor});
+  n.Set(0, n.Emit("where", {gone, zero, n.Emit("floor_div", {x, divisor})}));
+}
+
+// ---- Any number
+// -----------------------------------------------------------------------------------------------------------
+
+void TranslateVariadic(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const char* op = type == "Max" ? "max" : type == "Min" ? "min" : "add";
+  const DType dtype = n.Type(n.In(0)).dtype;
+  const bool sum = op == std::string_view("add") && n.NumInputs() > 1;
+  const auto operand = [&](int i) { return sum ? Single(n, n.In(i)) : n.In(i); };
+  ValueId result = operand(0);
+  for (int i = 1; i < n.NumInputs(); ++i) result = n.Emit(op, {result, operand(i)});
+  if (type == "Mean" && n.NumInputs() > 1)
+    result = n.Emit("div", {result, n.ScalarLike(n.NumInputs(), result)});
+  n.Set(0, sum ? n.Cast(result, dtype) : result);
+}
+
+void Where(NodeImport& n) { n.Set(0, n.Emit("where", {n.In(0), n.In(1), n.In(2)})); }
+
+void Identity(NodeImport& n) { n.Set(0, n.In(0)); }
+
+// Identity at inference; the mask, where somebody wants it, is all ones.
+void Dropout(NodeImport& n) {
+  const ValueId x = n.In(0);
+  if (n.Has(2)) {
+    const std::vector<double> training = n.ConstantDoubles(2);
+    double ratio = 0.5;
+    if (n.Has(1)) {
+      const std::vector<double> given = n.ConstantDoubles(1);
+      if (!given.empty()) ratio = given[0];
+    }
+    if (!training.empty() && training[0] != 0 && ratio != 0) return n.Unsupported("training mode");
+  }
+  n.Set(0, x);
+  if (n.Wants(1)) n.Set(1, n.Fill({DType::kBool, n.ShapeOf(x)}, 1));
+}
+
+}  // namespace
+
+void AddElementwiseTranslations(TranslationTable& table) {
+  for (const Simple& row : SimpleOps()) table[row.onnx] = TranslateSimple;
+  for (const Pair& row : kPairs) table[row.onnx] = TranslatePair;
+  for (const char* name : {"Max", "Min", "Sum", "Mean"}) table[name] = TranslateVariadic;
+  table["IsInf"] = IsInf;
+  table["Clip"] = Clip;
+  table["Cast"] = Cast;
+  table["CastLike"] = CastLike;
+  table["PRelu"] = PRelu;
+  table["Pow"] = Pow;
+  table["Mod"] = Mod;
+  table["BitShift"] = BitShift;
+  table["Where"] = Where;
+  table["Identity"] = Identity;
+  table["Dropout"] = {Dropout, "training mode"};
+}
+
+}  // namespace heddle::graph

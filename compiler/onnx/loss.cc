@@ -1,0 +1,58 @@
+// Losses: exported training graphs and evaluation scripts carry them.
+#include <numeric>
+
+#include "compiler/onnx/node.h"
+
+namespace heddle::graph {
+namespace {
+
+// -weight[target] * logs[target], reduced as the node says. `logs` is [N, C, d..], the target [N,
+// d..]; inputs 1 and 2 of the node are target and weights.
+ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
+  ValueId target = n.In(1);
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(target);
+  if (n.Rank(logs) != n.Rank(target) + 1) {
+    n.Fail("the target does not fit the input");
+    return -1;
+  }
+  Shape with_class = shape;
+  with_class.insert(with_class.begin() + 1, 1);
+  const ValueId picked = n.Reshape(
+      n.Emit("gather_elements", {logs, n.Reshape(target, with_class)}, {{"axis", int64_t{1}}}),
+      shape);
+  const bool weighted = n.Has(2) || n.HasAttr("ignore_index");
+  ValueId weight = n.Has(2) ? n.Emit("gather", {n.In(2), target}, {{"axis", int64_t{0}}})
+                            : n.Fill({n.Type(logs).dtype, shape}, 1);
+  if (n.HasAttr("ignore_index")) {
+    const ValueId ignored = n.Emit(
+        "equal", {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});
+    weight = n.Emit("where", {ignored, n.ScalarLike(0, weight), weight});
+  }
+  const ValueId loss = n.Emit("neg", {n.Emit("mul", {picked, weight})});
+  const std::string reduction = n.String("reduction", "mean");
+  if (reduction == "none") return loss;
+  Shape axes(shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{0}}};
+  if (reduction == "mean" && !weighted) return n.Emit("reduce_mean", {loss}, over);
+  const ValueId sum = n.Emit("reduce_sum", {loss}, over);
+  return reduction == "sum" ? sum : n.Emit("div", {sum, n.Emit("reduce_sum", {weight}, over)});
+}
+
+void NegativeLogLikelihoodLoss(NodeImport& n) { n.Set(0, NegativeLogLikelihood(n, n.In(0))); }
+
+void SoftmaxCrossEntropyLoss(NodeImport& n) {
+  const ValueId logs = n.Emit("log_softmax", {n.In(0)}, {{"axes", Shape{1}}});
+  n.Set(0, NegativeLogLikelihood(n, logs));
+  n.Set(1, logs);
+}
+
+}  // namespace
+
+void AddLossTranslations(TranslationTable& table) {
+  table["NegativeLogLikelihoodLoss"] = NegativeLogLikelihoodLoss;
+  table["SoftmaxCrossEntropyLoss"] = SoftmaxCrossEntropyLoss;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,331 @@
+// ONNX operators that move data and ask for shapes.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/onnx/node.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+
+// ---- Shapes
+// ------------------------------------------------------------------------------------------------------------------
+
+void Reshape(NodeImport& n) {
+  const ValueId x = n.In(0);
+  Shape shape = n.opset() < 5 ? n.Ints("shape") : n.ConstantInts(1);
+  if (!n.ok()) return;
+  int64_t known = 1, open = -1;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 0 && n.Int("allowzero", 0) == 0) {
+      if (d >= n.ShapeOf(x).size()) return n.Fail("a zero in the shape has no dimension to copy");
+      shape[d] = n.ShapeOf(x)[d];
+    }
+    if (shape[d] < -1 || (shape[d] == -1 && open >= 0))
+      return n.Fail(absl::StrCat("cannot reshape to [", absl::StrJoin(shape, ","), "]"));
+    if (shape[d] == -1)
+      open = static_cast<int64_t>(d);
+    else if (__builtin_mul_overflow(known, shape[d], &known))
+      return n.Fail("the shape is too large");
+  }
+  if (open >= 0) shape[open] = known == 0 ? 0 : NumElements(n.Type(x)) / known;
+  n.Set(0, n.Reshape(x, shape));
+}
+
+void Flatten(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape& shape = n.ShapeOf(x);
+  int64_t axis = n.Int("axis", 1);
+  if (axis < 0) axis += n.Rank(x);
+  if (axis < 0 || axis > n.Rank(x)) return n.Fail("axis is outside the input");
+  n.Set(0, n.Reshape(x, {Product({shape.begin(), shape.begin() + axis}),
+                         Product({shape.begin() + axis, shape.end()})}));
+}
+
+Shape AxesOperand(NodeImport& n) {
+  if (n.opset() < 13) return n.Ints("axes");
+  return n.Has(1) ? n.ConstantInts(1) : Shape{};
+}
+
+void Squeeze(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape axes = n.Axes(AxesOperand(n), n.Rank(x));
+  Shape shape;
+  for (int64_t d = 0; d < n.Rank(x); ++d) {
+    const bool named = std::binary_search(axes.begin(), axes.end(), d);
+    if (named && n.ShapeOf(x)[d] != 1) return n.Fail(absl::StrCat("dimension ", d, " is not one"));
+    if (!(named || (axes.empty() && n.ShapeOf(x)[d] == 1))) shape.push_back(n.ShapeOf(x)[d]);
+  }
+  n.Set(0, n.Reshape(x, shape));
+}
+
+void Unsqueeze(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape given = AxesOperand(n);
+  const Shape axes = n.Axes(given, n.Rank(x) + static_cast<int>(given.size()));
+  if (!n.ok()) return;
+  Shape shape = n.ShapeOf(x);
+  for (int64_t axis : axes) shape.insert(shape.begin() + axis, 1);
+  n.Set(0, n.Reshape(x, shape));
+}
+
+void ShapeOp(NodeImport& n) {
+  const Shape& shape = n.ShapeOf(n.In(0));
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  const auto bound = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
+  const int64_t begin = bound(n.Int("start", 0)),
+                end = bound(n.HasAttr("end") ? n.Int("end", 0) : rank);
+  n.Set(0, n.Constant(FromInts(begin < end ? Shape(shape.begin() + begin, shape.begin() + end)
+                                           : Shape{})));
+}
+
+void Size(NodeImport& n) {
+  TensorData size = FromInts({NumElements(n.Type(n.In(0)))});
+  size.type.shape.clear();
+  n.Set(0, n.Constant(size));
+}
+
+// ---- Movement
+// ----------------------------------------------------------------------------------------------------------------
+
+void Transpose(NodeImport& n) {
+  const ValueId x = n.In(0);
+  Shape perm = n.Ints("perm");
+  if (perm.empty()) {
+    perm.resize(n.Rank(x));
+    std::iota(perm.rbegin(), perm.rend(), 0);
+  }
+  n.Set(0, n.Transpose(x, perm));
+}
+
+void Concat(NodeImport& n) {
+  std::vector<ValueId> parts;
+  for (int i = 0; i < n.NumInputs(); ++i) {
+    const ValueId v = n.In(i);
+    // Parts without elements come from arithmetic on shapes; they contribute nothing unless all are
+    // empty.
+    if (NumElements(n.Type(v)) != 0 || n.ConstantData(v) != nullptr) parts.push_back(v);
+  }
+  if (parts.empty()) return n.Fail("has no inputs");
+  const int64_t axis = n.Axis(n.Int("axis", n.opset() < 4 ? 1 : 0), n.Rank(parts[0]));
+  n.Set(0, parts.size() == 1 ? parts[0] : n.Emit("concat", parts, {{"axis", axis}}));
+}
+
+ValueId EmitSlice(NodeImport& n, ValueId x, const Shape& starts, const Shape& steps,
+                  const Shape& sizes) {
+  const bool whole = sizes == n.ShapeOf(x) &&
+                     std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
+  return whole ? x : n.Emit("slice", {x}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+}
+
+void Split(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
+  if (!n.ok() || n.Rank(x) == 0) return n.Fail("needs a dimension to split");
+  const int64_t extent = n.ShapeOf(x)[axis], parts = n.NumOutputs();
+  Shape sizes = n.HasAttr("split") ? n.Ints("split") : n.Has(1) ? n.ConstantInts(1) : Shape{};
+  if (sizes.empty()) {
+    const int64_t each = (extent + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(each, extent - i * each));
+  }
+  if (static_cast<int64_t>(sizes.size()) != parts ||
+      std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != extent) {
+    return n.Fail(absl::StrCat("the parts do not add up to ", extent));
+  }
+  Shape starts(n.Rank(x), 0), out = n.ShapeOf(x);
+  const Shape steps(n.Rank(x), 1);
+  for (int64_t i = 0; i < parts; ++i) {
+    out[axis] = sizes[i];
+    if (n.Wants(static_cast<int>(i)))
+      n.Set(static_cast<int>(i), EmitSlice(n, x, starts, steps, out));
+    starts[axis] += sizes[i];
+  }
+}
+
+void Slice(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const bool attributes = n.opset() < 10;
+  const Shape starts = attributes ? n.Ints("starts") : n.ConstantInts(1);
+  const Shape ends = attributes ? n.Ints("ends") : n.ConstantInts(2);
+  Shape axes = attributes ? n.Ints("axes") : n.Has(3) ? n.ConstantInts(3) : Shape{};
+  Shape steps = !attributes && n.Has(4) ? n.ConstantInts(4) : Shape(starts.size(), 1);
+  if (!n.ok()) return;
+  if (axes.empty()) {
+    axes.resize(starts.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
+    return n.Fail("starts, ends, axes and steps differ in length");
+  }
+  Shape from(n.Rank(x), 0), by(n.Rank(x), 1), sizes = n.ShapeOf(x);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const int64_t d = n.Axis(axes[k], n.Rank(x)), step = steps[k];
+    if (!n.ok() || step == 0) return n.Fail("a step is zero");
+    const int64_t extent = n.ShapeOf(x)[d];
+    const auto bound = [&](int64_t i, int64_t low, int64_t high) {
+      return std::clamp(i < 0 ? i + extent : i, low, high);
+    };
+    const int64_t start = step > 0 ? bound(starts[k], 0, extent) : bound(starts[k], 0, extent - 1);
+    // ends far below zero mean "before the first element" when walking backwards.
+    const int64_t end = step > 0 ? bound(ends[k], 0, extent)
+                                 : (ends[k] < -extent ? -1 : bound(ends[k], -1, extent - 1));
+    const int64_t distance = step > 0 ? end - start : start - end;
+    // The magnitude of the most negative step has no positive counterpart.
+    const int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
+    from[d] = start;
+    by[d] = step;
+    sizes[d] = distance <= 0 ? 0 : (distance - 1) / stride + 1;
+    if (sizes[d] == 1) by[d] = 1;
+  }
+  n.Set(0, EmitSlice(n, x, from, by, sizes));
+}
+
+void Pad(NodeImport& n) {
+  ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  const Shape given = n.opset() < 11 ? n.Ints("pads") : n.ConstantInts(1);
+  if (!n.ok()) return;
+  Shape begin(rank, 0), end(rank, 0);
+  const Shape axes = n.Has(3) ? n.ConstantInts(3) : Shape{};
+  const size_t count = axes.empty() ? static_cast<size_t>(rank) : axes.size();
+  if (given.size() != 2 * count) return n.Fail("pads do not fit the input's rank");
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t d = axes.empty() ? static_cast<int64_t>(i) : n.Axis(axes[i], rank);
+    if (!n.ok()) return;
+    constexpr int64_t kFarthest = int64_t{1} << 40;
+    if (given[i] != std::clamp(given[i], -kFarthest, kFarthest) ||
+        given[count + i] != std::clamp(given[count + i], -kFarthest, kFarthest)) {
+      return n.Fail("pads are out of range");
+    }
+    begin[d] = given[i];
+    end[d] = given[count + i];
+  }
+  // Negative pads crop.
+  Shape starts(rank, 0), sizes = n.ShapeOf(x);
+  for (int d = 0; d < rank; ++d) {
+    starts[d] = std::max<int64_t>(-begin[d], 0);
+    sizes[d] -= starts[d] + std::max<int64_t>(-end[d], 0);
+    if (sizes[d] <= 0) return n.Unsupported("pads that crop everything");
+    begin[d] = std::max<int64_t>(begin[d], 0);
+    end[d] = std::max<int64_t>(end[d], 0);
+  }
+  x = EmitSlice(n, x, starts, Shape(rank, 1), sizes);
+  Attrs attrs{{"begin", begin},
+              {"end", end},
+              {"mode", n.String("mode", "constant")},
+              {"value", n.Float("value", 0)}};
+  std::vector<ValueId> inputs{x};
+  if (n.opset() >= 11 && n.Has(2)) {
+    const TensorData* fill = n.ConstantData(n.In(2));
+    if (fill != nullptr && NumElements(fill->type) == 1)
+      attrs["value"] = ToAttr(*fill);
+    else
+      inputs.push_back(n.In(2));
+  }
+  n.Set(0, n.Emit("pad", inputs, attrs));
+}
+
+void Expand(NodeImport& n) {
+  const ValueId x = n.In(0);
+  auto shape = BroadcastShapes(n.ShapeOf(x), n.ConstantInts(1));
+  if (!shape.ok()) return n.Fail(std::string(shape.status().message()));
+  n.Set(0, *shape == n.ShapeOf(x) ? x : n.Emit("expand", {x}, {{"shape", *shape}}));
+}
+
+void Tile(NodeImport& n) {
+  if (n.opset() < 6) return n.Unsupported("before opset 6");
+  n.Set(0, n.Emit("tile", {n.In(0)}, {{"repeats", n.ConstantInts(1)}}));
+}
+
+void Gather(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const ValueId x = n.In(0), indices = n.In(1);
+  if (type == "GatherND")
+    return n.Set(0, n.Emit("gather_nd", {x, indices}, {{"batch_dims", n.Int("batch_dims", 0)}}));
+  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
+  n.Set(0, n.Emit(type == "Gather" ? "gather" : "gather_elements", {x, indices}, {{"axis", axis}}));
+}
+
+void OneHot(NodeImport& n) {
+  ValueId indices = n.In(0);
+  const Shape depth = n.ConstantInts(1);
+  if (!n.ok()) return;
+  if (depth.size() != 1 || depth[0] < 1) return n.Fail("needs one positive depth");
+  if (n.Type(indices).dtype != DType::kI32) indices = n.Cast(indices, DType::kI64);
+  n.Set(0, n.Emit("one_hot", {indices, n.In(2)},
+                  {{"axis", n.Axis(n.Int("axis", -1), n.Rank(indices) + 1)}, {"depth", depth[0]}}));
+}
+
+void DepthToSpace(NodeImport& n) {
+  const ValueId x = n.In(0);
+  constexpr int64_t kLargestBlock = 1 << 15;  // so that its square times a dimension fits
+  const int64_t b = n.Int("blocksize", 0);
+  if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[1] % (b * b) != 0)
+    return n.Fail("the block size does not fit");
+  const int64_t batch = n.ShapeOf(x)[0], c = n.ShapeOf(x)[1] / (b * b), h = n.ShapeOf(x)[2],
+                w = n.ShapeOf(x)[3];
+  ValueId y;
+  if (n.String("mode", "DCR") == "CRD") {
+    y = n.Transpose(n.Reshape(x, {batch, c, b, b, h, w}), {0, 1, 4, 2, 5, 3});
+  } else {
+    y = n.Transpose(n.Reshape(x, {batch, b, b, c, h, w}), {0, 3, 4, 1, 5, 2});
+  }
+  n.Set(0, n.Reshape(y, {batch, c, h * b, w * b}));
+}
+
+void SpaceToDepth(NodeImport& n) {
+  const ValueId x = n.In(0);
+  constexpr int64_t kLargestBlock = 1 << 15;  // so that its square times a dimension fits
+  const int64_t b = n.Int("blocksize", 0);
+  if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[2] % b != 0 ||
+      n.ShapeOf(x)[3] % b != 0) {
+    return n.Fail("the block size does not fit");
+  }
+  const int64_t batch = n.ShapeOf(x)[0], c = n.ShapeOf(x)[1], h = n.ShapeOf(x)[2] / b,
+                w = n.ShapeOf(x)[3] / b;
+  const ValueId y = n.Transpose(n.Reshape(x, {batch, c, h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  n.Set(0, n.Reshape(y, {batch, c * b * b, h, w}));
+}
+
+void Trilu(NodeImport& n) {
+  const Shape k = n.Has(1) ? n.ConstantInts(1) : Shape{0};
+  if (!n.ok() || k.size() != 1) return n.Fail("needs one diagonal");
+  n.Set(0, n.Emit("trilu", {n.In(0)}, {{"upper", n.Int("upper", 1)}, {"k", k[0]}}));
+}
+
+void ReverseSequence(NodeImport& n) {
+  const ValueId x = n.In(0);
+  n.Set(0, n.Emit("reverse_sequence", {x, n.In(1)},
+                  {{"time_axis", n.Axis(n.Int("time_axis", 0), n.Rank(x))},
+                   {"batch_axis", n.Axis(n.Int("batch_axis", 1), n.Rank(x))}}));
+}
+
+}  // namespace
+
+void AddMovementTranslations(TranslationTable& table) {
+  table["Reshape"] = {Reshape, "a shape that is not constant"};
+  table["Flatten"] = Flatten;
+  table["Squeeze"] = {Squeeze, "axes that are not constants"};
+  table["Unsqueeze"] = {Unsqueeze, "axes that are not constants"};
+  table["Shape"] = ShapeOp;
+  table["Size"] = Size;
+  table["Transpose"] = Transpose;
+  table["Concat"] = Concat;
+  table["Split"] = {Split, "sizes that are not constants"};
+  table["Slice"] = {Slice, "bounds that are not constants"};
+  table["Pad"] = {Pad, "pads that are not constants, or crop everything"};
+  table["Expand"] = {Expand, "a shape that is not constant"};
+  table["Tile"] = {Tile, "repeats that are not constants; opsets before 6"};
+  for (const char* name : {"Gather", "GatherElements", "GatherND"}) table[name] = Gather;
+  table["OneHot"] = {OneHot, "a depth that is not constant"};
+  table["DepthToSpace"] = DepthToSpace;
+  table["SpaceToDepth"] = SpaceToDepth;
+  table["Trilu"] = {Trilu, "a diagonal that is not constant"};
+  table["ReverseSequence"] = ReverseSequence;
+}
+
+}  // namespace heddle::graph

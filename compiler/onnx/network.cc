@@ -1,0 +1,366 @@
+// ONNX operators of neural networks: convolutions, pools, products, normalisations.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/graph/ops/sum_type.h"
+#include "compiler/onnx/node.h"
+#include "compiler/onnx/precision.h"
+
+namespace heddle::graph {
+namespace {
+
+// ---- Windows
+// ----------------------------------------------------------------------------------------------------------------
+
+// Strides, dilations, kernels: far above any model's, far below where products overflow.
+constexpr int64_t kLimit = int64_t{1} << 20;
+
+bool InRange(const Shape& values, int64_t low) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](int64_t v) { return v >= low && v <= kLimit; });
+}
+
+// strides, dilations and pads of a convolution or pool over `spatial` extents, auto_pad resolved.
+Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
+  const size_t dims = spatial.size();
+  const auto list = [&](const char* name, size_t length, int64_t fallback) {
+    Shape v = n.Ints(name);
+    if (v.empty()) v.assign(length, fallback);
+    if (v.size() != length)
+      n.Fail(absl::StrCat(name, " has ", v.size(), " entries, needs ", length));
+    return v;
+  };
+  const Shape strides = list("strides", dims, 1), dilations = list("dilations", dims, 1);
+  Shape pads = list("pads", 2 * dims, 0);
+  const std::string mode = n.String("auto_pad", "NOTSET");
+  if (!n.ok() || kernel.size() != dims) {
+    n.Fail("the kernel does not fit the input's rank");
+    return {};
+  }
+  if (!InRange(strides, 1) || !InRange(dilations, 1) || !InRange(kernel, 1)) {
+    n.Fail("kernel, strides or dilations are out of range");
+    return {};
+  }
+  if (mode == "VALID") pads.assign(2 * dims, 0);
+  if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+    for (size_t i = 0; i < dims; ++i) {
+      const int64_t out = (spatial[i] + strides[i] - 1) / strides[i],
+                    reach = (kernel[i] - 1) * dilations[i] + 1;
+      const int64_t total = std::max<int64_t>((out - 1) * strides[i] + reach - spatial[i], 0);
+      const int64_t small = total / 2, large = total - small;
+      pads[i] = mode == "SAME_UPPER" ? small : large;
+      pads[dims + i] = mode == "SAME_UPPER" ? large : small;
+    }
+  }
+  return {{"strides", strides}, {"dilations", dilations}, {"pads", pads}};
+}
+
+Shape Spatial(const Shape& shape) {
+  return shape.size() < 2 ? Shape{} : Shape(shape.begin() + 2, shape.end());
+}
+
+std::string OpOfRank(NodeImport& n, const std::string& name, ValueId x) {
+  const int dims = n.Rank(x) - 2;
+  if (n.ok() && (dims < 1 || dims > 3)) n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
+  return absl::StrCat(name, std::clamp(dims, 1, 3), "d");
+}
+
+// A convolution, and a bias per channel if there is one.
+ValueId WithBias(NodeImport& n, const std::string& op, ValueId x, ValueId w, Attrs attrs) {
+  if (!n.Has(2)) return n.Emit(op, {x, w}, attrs);
+  if (ir::IsHalf(n.Type(x).dtype)) attrs[kSingle] = int64_t{1};
+  const ValueId y = n.Emit(op, {x, w}, attrs);
+  const ValueId sum = n.Emit("add", {y, n.AlongAxis(Single(n, n.In(2)), 1, n.Rank(y))});
+  return n.Cast(sum, n.Type(x).dtype);
+}
+
+void Conv(NodeImport& n) {
+  const ValueId x = n.In(0), w = n.In(1);
+  const std::string op = OpOfRank(n, "conv", x);
+  Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
+  attrs["groups"] = n.Int("group", 1);
+  n.Set(0, WithBias(n, op, x, w, std::move(attrs)));
+}
+
+void ConvTranspose(NodeImport& n) {
+  const ValueId x = n.In(0), w = n.In(1);
+  const std::string op = OpOfRank(n, "conv_transpose", x);
+  if (!n.ok()) return;
+  const Shape spatial = Spatial(n.ShapeOf(x)), kernel = Spatial(n.ShapeOf(w));
+  const size_t dims = spatial.size();
+  if (kernel.size() != dims) return n.Fail("the kernel does not fit the input's rank");
+  Shape strides = n.Ints("strides"), dilations = n.Ints("dilations"), pads = n.Ints("pads");
+  Shape extra = n.Ints("output_padding"), output = n.Ints("output_shape");
+  strides.resize(dims, 1);
+  dilations.resize(dims, 1);
+  pads.resize(2 * dims, 0);
+  extra.resize(dims, 0);
+  const std::string mode = n.String("auto_pad", "NOTSET");
+  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
+    if (!InRange(*values, 0))
+      return n.Fail("strides, dilations, pads or output shape are out of range");
+  }
+  // Some exporters give the whole output shape, batch and channels included.
+  if (output.size() == dims + 2) output.erase(output.begin(), output.begin() + 2);
+  if (!output.empty() && output.size() != dims)
+    return n.Fail("output_shape does not fit the input's rank");
+  for (size_t i = 0; i < dims && (same || !output.empty()); ++i) {
+    const int64_t wanted = output.empty() ? spatial[i] * strides[i] : output[i];
+    int64_t total =
+        strides[i] * (spatial[i] - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted;
+    if (total < 0) {
+      // Nothing to cut: what is missing is added at the end.
+      extra[i] -= total;
+      total = 0;
+    }
+    const int64_t small = total / 2, large = total - small;
+    pads[i] = mode == "SAME_UPPER" ? small : large;
+    pads[dims + i] = mode == "SAME_UPPER" ? large : small;
+  }
+  n.Set(0, WithBias(n, op, x, w,
+                    {{"strides", strides},
+                     {"dilations", dilations},
+                     {"pads", pads},
+                     {"output_padding", extra},
+                     {"groups", n.Int("group", 1)}}));
+}
+
+void Pool(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const ValueId x = n.In(0);
+  if (n.Wants(1)) return n.Unsupported("the output Indices");
+  OpOfRank(n, "pool", x);
+  const Shape kernel = n.Ints("kernel_shape");
+  Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
+  attrs["kernel"] = kernel;
+  attrs["ceil_mode"] = n.Int("ceil_mode", 0);
+  if (type == "MaxPool") return n.Set(0, n.Emit("max_pool", {x}, attrs));
+  if (type == "AveragePool") {
+    attrs["count_include_pad"] = n.Int("count_include_pad", 0);
+    return n.Set(0, n.Emit("avg_pool", {x}, attrs));
+  }
+  attrs["p"] = n.Int("p", 2);
+  n.Set(0, n.Emit("lp_pool", {x}, attrs));
+}
+
+void GlobalPool(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const ValueId x = n.In(0);
+  if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
+  Shape axes(n.Rank(x) - 2);
+  std::iota(axes.begin(), axes.end(), 2);
+  const int64_t p = n.Int("p", 2);
+  if (type == "GlobalLpPool" && p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
+  const char* op = type == "GlobalAveragePool" ? "reduce_mean"
+                   : type == "GlobalMaxPool"   ? "reduce_max"
+                   : p == 1                    ? "reduce_l1"
+                                               : "reduce_l2";
+  n.Set(0, n.Emit(op, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}}));
+}
+
+// ---- Products of matrices
+// -----------------------------------------------------------------------------------------------------
+
+void Gemm(NodeImport& n) {
+  ValueId a = n.In(0), b = n.In(1);
+  if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) return n.Fail("needs matrices");
+  if (n.Int("transA", 0) != 0) a = n.Transpose(a, {1, 0});
+  if (n.Int("transB", 0) != 0) b = n.Transpose(b, {1, 0});
+  const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
+  const ir::DType dtype = n.Type(a).dtype;
+  Attrs attrs;
+  if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
+  ValueId y = n.Emit("matmul", {a, b}, attrs);
+  if (alpha != 1) y = n.Emit("mul", {y, n.ScalarLike(alpha, y)});
+  if (n.Has(2) && beta != 0) {
+    ValueId c = Single(n, n.In(2));
+    if (beta != 1) c = n.Emit("mul", {c, n.ScalarLike(beta, c)});
+    y = n.Emit("add", {y, c});
+  }
+  n.Set(0, n.Cast(y, dtype));
+}
+
+// Vectors count as a row on the left and a column on the right, and lose that dimension in the
+// result.
+void MatMul(NodeImport& n) {
+  ValueId a = n.In(0), b = n.In(1);
+  if (n.ok() && (n.Rank(a) == 0 || n.Rank(b) == 0))
+    return n.Fail("scalars have no product of matrices");
+  const bool row = n.Rank(a) == 1, column = n.Rank(b) == 1;
+  if (!n.ok()) return;
+  if (row) a = n.Reshape(a, {1, n.ShapeOf(a)[0]});
+  if (column) b = n.Reshape(b, {n.ShapeOf(b)[0], 1});
+  ValueId y = n.Emit("matmul", {a, b});
+  if (!n.ok()) return;
+  Shape shape = n.ShapeOf(y);
+  if (column) shape.pop_back();
+  if (row) shape.erase(shape.end() - (column ? 1 : 2));
+  n.Set(0, n.Reshape(y, shape));
+}
+
+// Ellipses become capital letters that equations rarely use; the implicit result is the labels that
+// occur once, sorted.
+void Einsum(NodeImport& n) {
+  std::string equation;
+  for (char c : n.String("equation", "")) {
+    if (c != ' ') equation += c;
+  }
+  const size_t arrow = equation.find("->");
+  std::string left = equation.substr(0, arrow),
+              result = arrow == std::string::npos ? "" : equation.substr(arrow + 2);
+  std::vector<std::string> terms(1);
+  for (char c : left) {
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
+  }
+  if (static_cast<int>(terms.size()) != n.NumInputs())
+    return n.Fail("the equation has another number of operands");
+  std::vector<ValueId> inputs;
+  std::string widest;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    inputs.push_back(n.In(static_cast<int>(i)));
+    const size_t dots = terms[i].find("...");
+    if (dots == std::string::npos || !n.ok()) continue;
+    const int hidden = n.Rank(inputs.back()) - (static_cast<int>(terms[i].size()) - 3);
+    constexpr int kMostHidden = 8;
+    if (hidden < 0 || hidden > kMostHidden) return n.Fail("the ellipsis does not fit its operand");
+    // Numbered from the right, as broadcasting aligns them.
+    std::string labels;
+    for (int k = hidden; k-- > 0;) labels += static_cast<char>('0' + k);
+    terms[i].replace(dots, 3, labels);
+    if (labels.size() > widest.size()) widest = labels;
+  }
+  if (arrow == std::string::npos) {
+    std::map<char, int> counts;
+    for (const std::string& t : terms) {
+      for (char c : t) ++counts[c];
+    }
+    result = widest;
+    for (const auto& [c, count] : counts) {
+      if (count == 1 && !std::isdigit(static_cast<unsigned char>(c))) result += c;
+    }
+  } else if (const size_t dots = result.find("..."); dots != std::string::npos) {
+    result.replace(dots, 3, widest);
+  }
+  std::string joined = terms[0];
+  for (size_t i = 1; i < terms.size(); ++i) joined += "," + terms[i];
+  n.Set(0, n.Emit("einsum", inputs, {{"terms", joined}, {"result", result}}));
+}
+
+// ---- Normalisation
+// -------------------------------------------------------------------------------------------------------------
+
+void BatchNormalization(NodeImport& n) {
+  if (n.Int("training_mode", 0) != 0) return n.Unsupported("training mode");
+  if (n.opset() < 7 && n.Int("is_test", 0) == 0) return n.Unsupported("training mode (is_test=0)");
+  if (n.opset() < 9 && n.Int("spatial", 1) == 0) return n.Unsupported("spatial=0");
+  for (int i = 1; i < n.NumOutputs(); ++i) {
+    if (n.Wants(i)) return n.Unsupported("training outputs");
+  }
+  n.Set(0, n.Emit("batch_norm", {n.In(0), n.In(1), n.In(2), n.In(3), n.In(4)},
+                  {{"axis", int64_t{1}}, {"epsilon", n.Float("epsilon", 1e-5)}}));
+}
+
+void InstanceNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  if (rank < 3) return n.Fail("needs spatial dimensions");
+  Shape axes(rank - 2);
+  std::iota(axes.begin(), axes.end(), 2);
+  const ValueId y =
+      n.Emit("normalize", {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon", 1e-5)}});
+  const ValueId scaled = n.Emit("mul", {y, n.AlongAxis(n.In(1), 1, rank)});
+  n.Set(0, n.Emit("add", {scaled, n.AlongAxis(n.In(2), 1, rank)}));
+}
+
+void LayerNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  Shape axes;
+  for (int64_t a = n.Axis(n.Int("axis", -1), rank); a < rank; ++a) axes.push_back(a);
+  const double epsilon = n.Float("epsilon", 1e-5);
+  ValueId y =
+      n.Emit("mul", {n.Emit("normalize", {x}, {{"axes", axes}, {"epsilon", epsilon}}), n.In(1)});
+  if (n.Has(2)) y = n.Emit("add", {y, n.In(2)});
+  n.Set(0, y);
+  if (!n.Wants(1) && !n.Wants(2)) return;
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
+  // Of 16-bit floats, too, these are f32 (stash_type).
+  const ValueId single = Single(n, x), mean = n.Emit("reduce_mean", {single}, over);
+  const ValueId centered = n.Emit("sub", {single, mean});
+  const ValueId variance = n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over);
+  n.Set(1, mean);
+  n.Set(2, n.Emit("reciprocal",
+                  {n.Emit("sqrt", {n.Emit("add", {variance, n.ScalarLike(epsilon, variance)})})}));
+}
+
+void MeanVarianceNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape axes = n.Axes(n.HasAttr("axes") ? n.Ints("axes") : Shape{0, 2, 3}, n.Rank(x));
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
+  const ValueId centered = n.Emit("sub", {x, n.Emit("reduce_mean", {x}, over)});
+  const ValueId deviation =
+      n.Emit("sqrt", {n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over)});
+  n.Set(0, n.Emit("div", {centered, n.Emit("add", {deviation, n.ScalarLike(1e-9, deviation)})}));
+}
+
+void Lrn(NodeImport& n) {
+  n.Set(0, n.Emit("lrn", {n.In(0)},
+                  {{"size", n.Int("size", 1)},
+                   {"alpha", n.Float("alpha", 1e-4)},
+                   {"beta", n.Float("beta", 0.75)},
+                   {"bias", n.Float("bias", 1)}}));
+}
+
+void LpNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int64_t p = n.Int("p", 2), axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  const ValueId norm = n.Emit(p == 1 ? "reduce_l1" : "reduce_l2", {x},
+                              {{"axes", Shape{axis}}, {"keepdims", int64_t{1}}});
+  n.Set(0, n.Emit("div", {x, norm}));
+}
+
+// Before opset 13 the input counts as a matrix, split at `axis`: the operator works over all
+// dimensions from there.
+void Softmax(NodeImport& n) {
+  const std::string& type = n.proto().op_type();
+  const ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  Shape axes;
+  if (n.opset() >= 13) {
+    axes = {n.Axis(n.Int("axis", -1), rank)};
+  } else {
+    for (int64_t a = n.Axis(n.Int("axis", 1), rank); a < rank; ++a) axes.push_back(a);
+  }
+  const char* op = type == "Softmax" ? "softmax" : type == "LogSoftmax" ? "log_softmax" : "hardmax";
+  n.Set(0, n.Emit(op, {x}, {{"axes", axes}}));
+}
+
+}  // namespace
+
+void AddNetworkTranslations(TranslationTable& table) {
+  constexpr const char* kSpatial = "more than 3 spatial dimensions";
+  table["Conv"] = {Conv, kSpatial};
+  table["ConvTranspose"] = {ConvTranspose, kSpatial};
+  table["MaxPool"] = {Pool, "the output Indices; more than 3 spatial dimensions"};
+  for (const char* name : {"AveragePool", "LpPool"}) table[name] = {Pool, kSpatial};
+  for (const char* name : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
+    table[name] = GlobalPool;
+  table["GlobalLpPool"].limits = "p other than 1 and 2";
+  table["Gemm"] = Gemm;
+  table["MatMul"] = MatMul;
+  table["Einsum"] = Einsum;
+  table["BatchNormalization"] = {BatchNormalization, "training mode; spatial=0 before opset 9"};
+  table["InstanceNormalization"] = InstanceNormalization;
+  table["LayerNormalization"] = LayerNormalization;
+  table["MeanVarianceNormalization"] = MeanVarianceNormalization;
+  table["LRN"] = Lrn;
+  table["LpNormalization"] = LpNormalization;
+  for (const char* name : {"Softmax", "LogSoftmax", "Hardmax"}) table[name] = Softmax;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,314 @@
+#include "compiler/onnx/node.h"
+
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/graph/passes/evaluate.h"
+#include "compiler/ir/fold.h"
+
+namespace heddle::graph {
+
+using ir::DType;
+using onnx::TensorProto;
+
+static_assert(std::endian::native == std::endian::little, "raw_data of ONNX is little endian");
+
+namespace {
+
+// Import-time evaluation is for the arithmetic on shapes; heavier constants are the fold-constants
+// pass' business.
+constexpr double kImportEvaluationLimit = 1e5;  // expression nodes; about a millisecond
+
+template <typename To, typename Field>
+std::string Packed(const Field& field) {
+  std::string bytes(static_cast<size_t>(field.size()) * sizeof(To), '\0');
+  for (int i = 0; i < field.size(); ++i) {
+    const To v = static_cast<To>(field.Get(i));
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof(To), &v, sizeof(To));
+  }
+  return bytes;
+}
+
+std::string TypedBytes(const TensorProto& t, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return Packed<float>(t.float_data());
+    case DType::kF64:
+      return Packed<double>(t.double_data());
+    case DType::kI64:
+      return Packed<int64_t>(t.int64_data());
+    case DType::kI32:
+      return Packed<int32_t>(t.int32_data());
+    case DType::kI8:
+      return Packed<int8_t>(t.int32_data());
+    case DType::kU8:
+    case DType::kBool:
+      return Packed<uint8_t>(t.int32_data());
+    case DType::kF16:  // their bits
+    case DType::kBF16:
+      return Packed<uint16_t>(t.int32_data());
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<DType> FromOnnxType(int type) {
+  switch (type) {
+    case TensorProto::FLOAT:
+      return DType::kF32;
+    case TensorProto::DOUBLE:
+      return DType::kF64;
+    case TensorProto::INT8:
+      return DType::kI8;
+    case TensorProto::UINT8:
+      return DType::kU8;
+    case TensorProto::INT32:
+      return DType::kI32;
+    case TensorProto::INT64:
+      return DType::kI64;
+    case TensorProto::BOOL:
+      return DType::kBool;
+    case TensorProto::FLOAT16:
+      return DType::kF16;
+    case TensorProto::BFLOAT16:
+      return DType::kBF16;
+    default:
+      break;
+  }
+  static const std::map<int, std::string> kNames = {
+      {TensorProto::STRING, "string"},         {TensorProto::UINT16, "uint16"},
+      {TensorProto::INT16, "int16"},           {TensorProto::UINT32, "uint32"},
+      {TensorProto::UINT64, "uint64"},         {TensorProto::COMPLEX64, "complex64"},
+      {TensorProto::COMPLEX128, "complex128"},
+  };
+  auto it = kNames.find(type);
+  return absl::UnimplementedError(
+      absl::StrCat("element type ", it == kNames.end() ? absl::StrCat("#", type) : it->second,
+                   " is not supported; there are float, double, float16, bfloat16, int8, uint8, "
+                   "int32, int64, bool"));
+}
+
+absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
+  HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
+  TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, nullptr};
+  int64_t count = 1;
+  for (int64_t d : out.type.shape) {
+    // A message cannot hold 2^31 bytes, so more elements are a lie.
+    if (d < 0 || (d > 0 && count > (int64_t{1} << 31) / d)) {
+      return BadInput(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
+    }
+    count *= d;
+  }
+  std::string bytes = t.has_raw_data() ? t.raw_data() : TypedBytes(t, dtype);
+  if (static_cast<int64_t>(bytes.size()) != count * ir::SizeOf(dtype)) {
+    return BadInput(absl::StrCat("tensor '", t.name(), "' is ", ToText(out.type), " but holds ",
+                                 bytes.size(), " bytes"));
+  }
+  if (dtype == DType::kBool) {
+    for (char& c : bytes) c = c != 0;
+  }
+  out.bytes = std::make_shared<const std::string>(std::move(bytes));
+  return out;
+}
+
+// ---- NodeImport
+// -------------------------------------------------------------------------------------------------------
+
+NodeImport::NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
+                       std::map<std::string, ValueId>& values, ConstantBudget& budget)
+    : node_(node), opset_(opset), builder_(builder), values_(values), budget_(budget) {
+  name_ = !node.name().empty()     ? node.name()
+          : node.output_size() > 0 ? node.output(0)
+                                   : node.op_type();
+}
+
+void NodeImport::Fail(const std::string& what) {
+  if (ok()) status_ = absl::InvalidArgumentError(what);
+}
+
+void NodeImport::Unsupported(const std::string& what) {
+  if (ok()) status_ = absl::UnimplementedError(what);
+}
+
+ValueId NodeImport::In(int i) {
+  if (!Has(i)) {
+    Fail(absl::StrCat("input ", i, " is missing"));
+    return -1;
+  }
+  auto it = values_.find(node_.input(i));
+  if (it == values_.end()) {
+    Fail(absl::StrCat("input '", node_.input(i), "' is not defined"));
+    return -1;
+  }
+  return it->second;
+}
+
+const TensorType& NodeImport::Type(ValueId v) const {
+  static const auto* none = new TensorType;
+  return v < 0 ? *none : builder_.Type(v);
+}
+
+Shape NodeImport::ConstantInts(int i) {
+  const ValueId v = In(i);
+  if (v < 0) return {};
+  const TensorData* data = ConstantData(v);
+  if (data == nullptr) {
+    Unsupported(
+        absl::StrCat("input '", node_.input(i), "' decides a shape and has to be a constant"));
+    return {};
+  }
+  return ToInts(*data);
+}
+
+std::vector<double> NodeImport::ConstantDoubles(int i) {
+  const ValueId v = In(i);
+  if (v < 0) return {};
+  const TensorData* data = ConstantData(v);
+  if (data == nullptr) {
+    Unsupported(absl::StrCat("input '", node_.input(i), "' has to be a constant"));
+    return {};
+  }
+  return ToDoubles(*data);
+}
+
+const onnx::AttributeProto* NodeImport::Find(std::string_view name) const {
+  for (const onnx::AttributeProto& a : node_.attribute()) {
+    if (a.name() == name) return &a;
+  }
+  return nullptr;
+}
+
+int64_t NodeImport::Int(std::string_view name, int64_t fallback) const {
+  const auto* a = Find(name);
+  return a ? a->i() : fallback;
+}
+
+double NodeImport::Float(std::string_view name, double fallback) const {
+  const auto* a = Find(name);
+  return a ? static_cast<double>(a->f()) : fallback;
+}
+
+std::string NodeImport::String(std::string_view name, const std::string& fallback) const {
+  const auto* a = Find(name);
+  return a ? a->s() : fallback;
+}
+
+Shape NodeImport::Ints(std::string_view name) const {
+  const auto* a = Find(name);
+  return a ? Shape(a->ints().begin(), a->ints().end()) : Shape{};
+}
+
+ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs,
+                         const Attrs& attrs) {
+  if (!ok()) return -1;
+  bool constant = true, empty = false;
+  std::vector<TensorType> types;
+  std::vector<TensorData> data;
+  for (ValueId v : inputs) {
+    types.push_back(Type(v));
+    empty |= NumElements(Type(v)) == 0;
+    const TensorData* c = ConstantData(v);
+    constant &= c != nullptr;
+    if (c) data.push_back(*c);
+  }
+  const OpDef* def = FindOp(op);
+  auto inferred = def->infer(types, attrs);
+  if (!inferred.ok()) {
+    Fail(absl::StrCat(std::string(op), " ", inferred.status().message()));
+    return -1;
+  }
+  for (const TensorType& t : *inferred) {
+    empty |= NumElements(t) == 0;
+    if (absl::Status size = CheckSize(t); !size.ok()) {
+      Fail(std::string(size.message()));
+      return -1;
+    }
+  }
+  if (constant && (empty || MayEvaluate(op, attrs, types, (*inferred)[0]))) {
+    auto result = EvaluateOp(op, attrs, data);
+    if (result.ok()) return Constant(*std::move(result));
+    if (empty) Unsupported("tensors without elements");
+  } else if (empty) {
+    Unsupported("tensors without elements");
+  }
+  auto v = builder_.Add(op, inputs, attrs, name_);
+  if (!v.ok()) {
+    Fail(std::string(v.status().message()));
+    return -1;
+  }
+  return *v;
+}
+
+bool NodeImport::MayEvaluate(std::string_view op, const Attrs& attrs, Types types,
+                             const TensorType& result) {
+  const double cost = EvaluationCost(op, attrs, types);
+  return cost <= kImportEvaluationLimit &&
+         budget_.Take(NumElements(result) * ir::SizeOf(result.dtype), cost);
+}
+
+ValueId NodeImport::Constant(TensorData data) {
+  if (!ok()) return -1;
+  return builder_.Constant(name_, std::move(data));
+}
+
+ValueId NodeImport::Fill(const TensorType& type, double value) {
+  return CanMake(type) ? Constant(Filled(type, value)) : -1;
+}
+
+bool NodeImport::CanMake(const TensorType& type) {
+  // So that a tiny file cannot demand all memory.
+  constexpr int64_t kMostElements = int64_t{1} << 26;
+  if (absl::Status size = CheckSize(type); !size.ok()) Fail(std::string(size.message()));
+  if (NumElements(type) > kMostElements) Unsupported(absl::StrCat("a constant ", ToText(type)));
+  if (!ok()) return false;
+  const int64_t elements = NumElements(type);
+  if (!budget_.Take(elements * ir::SizeOf(type.dtype), static_cast<double>(elements)))
+    Unsupported(absl::StrCat("a constant ", ToText(type), ", which with all others is too much"));
+  return ok();
+}
+
+ValueId NodeImport::ScalarLike(double value, ValueId like) {
+  return Constant(FromDoubles({value}, {}, Type(like).dtype));
+}
+
+ValueId NodeImport::Reshape(ValueId v, const Shape& shape) {
+  return ShapeOf(v) == shape ? v : Emit("reshape", {v}, {{"shape", shape}});
+}
+
+ValueId NodeImport::Transpose(ValueId v, const Shape& perm) {
+  bool identity = true;
+  for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
+  return identity ? v : Emit("transpose", {v}, {{"perm", perm}});
+}
+
+ValueId NodeImport::Cast(ValueId v, DType to) {
+  return Type(v).dtype == to ? v : Emit("cast", {v}, {{"to", std::string(ir::Name(to))}});
+}
+
+ValueId NodeImport::AlongAxis(ValueId vector, int axis, int rank) {
+  Shape shape(rank, 1);
+  if (!ok() || axis >= rank) return -1;
+  shape[axis] = NumElements(Type(vector));
+  return Reshape(vector, shape);
+}
+
+int64_t NodeImport::Axis(int64_t axis, int rank) {
+  auto a = NormalizeAxis(axis, rank);
+  if (!a.ok()) Fail(std::string(a.status().message()));
+  return a.ok() ? *a : 0;
+}
+
+Shape NodeImport::Axes(const Shape& axes, int rank) {
+  auto a = NormalizeAxes(axes, rank);
+  if (!a.ok()) Fail(std::string(a.status().message()));
+  return a.ok() ? *a : Shape{};
+}
+
+void NodeImport::Set(int i, ValueId v) {
+  if (ok() && v >= 0 && Wants(i)) values_[node_.output(i)] = v;
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,195 @@
+// Resize, Upsample, GridSample. Interpolation of the first two is separable: along each resized
+// axis the result is a weighted sum of a few gathers with indices and weights that are known at
+// import (1 tap for nearest, 2 for linear, 4 for cubic).
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/onnx/node.h"
+
+namespace heddle::graph {
+namespace {
+
+// How output positions along one axis map to input positions.
+struct AxisMap {
+  int64_t in = 1, out = 1;
+  double scale = 1;           // as given; out is rounded down from in * scale
+  double begin = 0, end = 1;  // tf_crop_and_resize: the part of the axis
+};
+
+struct Interpolation {
+  std::string mode, coordinates, nearest;
+  double cubic_a = -0.75;
+  bool exclude_outside = false;
+};
+
+double Coordinate(const Interpolation& how, const AxisMap& a, double o) {
+  const double length = static_cast<double>(a.in) * a.scale;  // not rounded, as the standard has it
+  if (how.coordinates == "align_corners")
+    return length > 1 ? o * static_cast<double>(a.in - 1) / (length - 1) : 0;
+  if (how.coordinates == "asymmetric") return o / a.scale;
+  if (how.coordinates == "tf_half_pixel_for_nn") return (o + 0.5) / a.scale;
+  if (how.coordinates == "pytorch_half_pixel") return length > 1 ? (o + 0.5) / a.scale - 0.5 : 0;
+  if (how.coordinates == "tf_crop_and_resize") {
+    const double last = static_cast<double>(a.in - 1);
+    return length > 1 ? a.begin * last + o * (a.end - a.begin) * last / (length - 1)
+                      : 0.5 * (a.begin + a.end) * last;
+  }
+  return (o + 0.5) / a.scale - 0.5;  // half_pixel
+}
+
+double Nearest(const std::string& mode, double x) {
+  if (mode == "floor") return std::floor(x);
+  if (mode == "ceil") return std::ceil(x);
+  if (mode == "round_prefer_ceil") return std::floor(x + 0.5);
+  return std::ceil(x - 0.5);  // round_prefer_floor
+}
+
+// The taps around x: first index and weights.
+std::pair<int64_t, std::vector<double>> Taps(const Interpolation& how, double x) {
+  if (how.mode == "nearest") return {static_cast<int64_t>(Nearest(how.nearest, x)), {1}};
+  const double base = std::floor(x), t = x - base;
+  if (how.mode == "linear") return {static_cast<int64_t>(base), {1 - t, t}};
+  const double a = how.cubic_a;
+  const auto near = [&](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+  const auto far = [&](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+  return {static_cast<int64_t>(base) - 1, {far(1 + t), near(t), near(1 - t), far(2 - t)}};
+}
+
+ValueId ResizeAxis(NodeImport& n, ValueId x, int axis, const AxisMap& a, const Interpolation& how) {
+  const ir::DType dtype = n.Type(x).dtype;
+  if (how.mode != "nearest" && !ir::IsFloat(dtype)) {
+    n.Unsupported("interpolation of integers");
+    return -1;
+  }
+  const size_t taps = how.mode == "nearest" ? 1 : how.mode == "linear" ? 2 : 4;
+  std::vector<std::vector<int64_t>> indices(taps);
+  std::vector<std::vector<double>> weights(taps);
+  for (int64_t o = 0; o < a.out; ++o) {
+    auto [first, w] = Taps(how, Coordinate(how, a, static_cast<double>(o)));
+    double total = 0;
+    for (size_t k = 0; k < taps; ++k) {
+      const int64_t i = first + static_cast<int64_t>(k);
+      if (how.exclude_outside && (i < 0 || i >= a.in)) w[k] = 0;
+      total += w[k];
+    }
+    for (size_t k = 0; k < taps; ++k) {
+      indices[k].push_back(std::clamp<int64_t>(first + static_cast<int64_t>(k), 0, a.in - 1));
+      weights[k].push_back(how.exclude_outside ? w[k] / total : w[k]);
+    }
+  }
+  Shape along(n.Rank(x), 1);
+  along[axis] = a.out;
+  ValueId sum = -1;
+  for (size_t k = 0; k < taps; ++k) {
+    ValueId tap =
+        n.Emit("gather", {x, n.Constant(FromInts(indices[k]))}, {{"axis", int64_t{axis}}});
+    if (how.mode != "nearest")
+      tap = n.Emit("mul", {tap, n.Constant(FromDoubles(weights[k], along, dtype))});
+    sum = k == 0 ? tap : n.Emit("add", {sum, tap});
+  }
+  return sum;
+}
+
+// Where a cropped axis reaches beyond the input, the result is a given value.
+ValueId Extrapolate(NodeImport& n, ValueId y, const std::vector<AxisMap>& axes,
+                    const Interpolation& how, double value) {
+  for (size_t d = 0; d < axes.size(); ++d) {
+    std::vector<double> inside;
+    for (int64_t o = 0; o < axes[d].out; ++o) {
+      const double x = Coordinate(how, axes[d], static_cast<double>(o));
+      inside.push_back(x >= 0 && x <= static_cast<double>(axes[d].in - 1));
+    }
+    if (std::count(inside.begin(), inside.end(), 0) == 0) continue;
+    Shape along(axes.size(), 1);
+    along[d] = axes[d].out;
+    y = n.Emit("where", {n.Constant(FromDoubles(inside, along, ir::DType::kBool)), y,
+                         n.ScalarLike(value, y)});
+  }
+  return y;
+}
+
+void ResizeWith(NodeImport& n, const std::vector<double>& scales, const Shape& sizes,
+                const std::vector<double>& roi, const Interpolation& how) {
+  const ValueId x = n.In(0);
+  if (!n.ok()) return;
+  const size_t rank = n.ShapeOf(x).size();
+  if ((sizes.empty() && scales.size() != rank) || (!sizes.empty() && sizes.size() != rank)) {
+    return n.Fail("needs one scale or size per dimension");
+  }
+  const bool crop = how.coordinates == "tf_crop_and_resize";
+  if (crop && roi.size() != 2 * rank)
+    return n.Fail("needs a region of interest for every dimension");
+  std::vector<AxisMap> axes(rank);
+  for (size_t d = 0; d < rank; ++d) {
+    AxisMap& a = axes[d];
+    a.in = n.ShapeOf(x)[d];
+    constexpr double kLongest = 1 << 24;  // tables of indices are made for every axis
+    const double length = sizes.empty() ? std::floor(static_cast<double>(a.in) * scales[d])
+                                        : static_cast<double>(sizes[d]);
+    if (!(length >= 1 && length <= kLongest))
+      return n.Fail(absl::StrCat("dimension ", d, " gets an impossible size"));
+    a.out = static_cast<int64_t>(length);
+    a.scale = sizes.empty() ? scales[d] : length / static_cast<double>(a.in);
+    if (crop) a.begin = roi[d], a.end = roi[rank + d];
+  }
+  ValueId y = x;
+  for (size_t d = 0; d < rank && n.ok(); ++d) {
+    const bool whole = axes[d].begin == 0 && axes[d].end == 1;
+    if (axes[d].in == axes[d].out && axes[d].scale == 1 && whole) continue;
+    y = ResizeAxis(n, y, static_cast<int>(d), axes[d], how);
+  }
+  if (crop) y = Extrapolate(n, y, axes, how, n.Float("extrapolation_value", 0));
+  n.Set(0, y);
+}
+
+void Resize(NodeImport& n) {
+  Interpolation how;
+  how.mode = n.String("mode", "nearest");
+  if (n.opset() < 11) {
+    how.coordinates = "asymmetric";
+    how.nearest = "floor";
+    return ResizeWith(n, n.ConstantDoubles(1), {}, {}, how);
+  }
+  how.coordinates = n.String("coordinate_transformation_mode", "half_pixel");
+  how.nearest = n.String("nearest_mode", "round_prefer_floor");
+  how.cubic_a = n.Float("cubic_coeff_a", -0.75);
+  how.exclude_outside = n.Int("exclude_outside", 0) != 0;
+  const auto roi = n.Has(1) && how.coordinates == "tf_crop_and_resize" ? n.ConstantDoubles(1)
+                                                                       : std::vector<double>{};
+  const auto scales = n.Has(2) ? n.ConstantDoubles(2) : std::vector<double>{};
+  const Shape sizes = n.Has(3) ? n.ConstantInts(3) : Shape{};
+  ResizeWith(n, scales, sizes, roi, how);
+}
+
+void Upsample(NodeImport& n) {
+  Interpolation how;
+  how.mode = n.String("mode", "nearest") == "nearest" ? "nearest" : "linear";
+  how.coordinates = "asymmetric";
+  how.nearest = "floor";
+  std::vector<double> scales;
+  if (n.opset() >= 9) {
+    scales = n.ConstantDoubles(1);
+  } else if (const auto* a = n.Find("scales")) {
+    scales.assign(a->floats().begin(), a->floats().end());
+  }
+  ResizeWith(n, scales, {}, {}, how);
+}
+
+void GridSample(NodeImport& n) {
+  const std::string mode = n.String("mode", "bilinear");
+  n.Set(0, n.Emit("grid_sample", {n.In(0), n.In(1)},
+                  {{"mode", mode.compare(0, 2, "bi") == 0 ? mode.substr(2) : mode},
+                   {"padding", n.String("padding_mode", "zeros")},
+                   {"align_corners", n.Int("align_corners", 0)}}));
+}
+
+}  // namespace
+
+void AddResizeTranslations(TranslationTable& table) {
+  table["Resize"] = {Resize, "scales or sizes that are not constants; interpolation of integers"};
+  table["GridSample"] = {GridSample, "images and grid of two types"};
+  table["Upsample"] = {Upsample, "scales that are not constants"};
+}
+
+}  // namespace heddle::graph

@@ -1,0 +1,61 @@
+// ONNX operators that write by indices, and TopK.
+#include "absl/strings/str_cat.h"
+#include "compiler/onnx/node.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+
+// Their kernels compare every element with every update that could concern it.
+constexpr double kMostComparisons = 1e10;  // some seconds
+bool IsAffordable(NodeImport& n, double elements, double each) {
+  if (elements * each > kMostComparisons)
+    n.Unsupported(absl::StrCat("of ", elements, " elements, ", each, " comparisons each"));
+  return n.ok();
+}
+
+double Count(NodeImport& n, ValueId v) { return static_cast<double>(NumElements(n.Type(v))); }
+
+void ScatterElements(NodeImport& n) {
+  const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
+  if (n.ok() && n.Rank(indices) != n.Rank(data)) return n.Fail("indices of another rank");
+  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(data));
+  if (!n.ok() || !IsAffordable(n, Count(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
+    return;
+  n.Set(0, n.Emit("scatter_elements", {data, indices, updates},
+                  {{"axis", axis}, {"reduction", n.String("reduction", "none")}}));
+}
+
+void ScatterNd(NodeImport& n) {
+  const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
+  if (n.ok() && n.Rank(indices) == 0) return n.Fail("needs indices");
+  if (!n.ok() || !IsAffordable(n, Count(n, data), Count(n, indices))) return;
+  n.Set(0, n.Emit("scatter_nd", {data, indices, updates},
+                  {{"reduction", n.String("reduction", "none")}}));
+}
+
+void TopK(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape k = n.opset() < 10 ? Shape{n.Int("k", 0)} : n.ConstantInts(1);
+  const int64_t axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  if (!n.ok()) return;
+  if (k.size() != 1) return n.Fail("needs one k");
+  if (!IsAffordable(n, Count(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;
+  const ValueId indices =
+      n.Emit("top_k", {x}, {{"axis", axis}, {"k", k[0]}, {"largest", n.Int("largest", 1)}});
+  n.Set(0, n.Emit("gather_elements", {x, indices}, {{"axis", axis}}));
+  n.Set(1, indices);
+}
+
+}  // namespace
+
+void AddScatterTranslations(TranslationTable& table) {
+  constexpr const char* kLimits = "more than 1e10 comparisons of elements with updates";
+  table["Scatter"] = {ScatterElements, kLimits};
+  table["ScatterElements"] = {ScatterElements, kLimits};
+  table["ScatterND"] = {ScatterNd, kLimits};
+  table["TopK"] = {TopK, "a k that is not constant; more than 1e10 comparisons of elements"};
+}
+
+}  // namespace heddle::graph

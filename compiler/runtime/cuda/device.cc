@@ -1,0 +1,300 @@
+#include "compiler/runtime/cuda/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/cuda/driver.h"
+#include "compiler/runtime/elf_check.h"
+
+namespace heddle::runtime {
+namespace {
+
+constexpr int64_t kGranularity = 512;  // of blocks: more than any load of a kernel needs
+// A free block serves a request that is at least this part of it.
+constexpr int64_t kWaste = 2;
+constexpr int kMaxDevices = 64;  // more would be a mistyped number
+
+int64_t RoundUp(int64_t bytes) {
+  return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
+}
+
+int64_t Attribute(const CudaApi& api, CuDevice device, int attribute) {
+  int value = 0;
+  return api.cuDeviceGetAttribute(&value, attribute, device) == kCuSuccess ? value : 0;
+}
+
+}  // namespace
+
+std::string CudaInfo::DeviceKey() const {
+  std::string key;
+  for (const char c : absl::StrCat(name, "-", arch)) {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    const bool plain = std::isalnum(byte) || c == '_' || c == '.';
+    if (plain) key += static_cast<char>(std::tolower(byte));
+    if (!plain && !key.empty() && key.back() != '-') key += '-';
+  }
+  return key;
+}
+
+absl::StatusOr<int> CountCudaDevices() {
+  const absl::StatusOr<const CudaApi*> api = CudaDriver();
+  if (!api.ok()) return api.status();
+  int count = 0;
+  const CuResult result = (*api)->cuDeviceGetCount(&count);
+  if (result != kCuSuccess) return CudaStatus(**api, result, "count the GPUs");
+  return count;
+}
+
+absl::StatusOr<int> ParseCudaDevice(std::string_view text) {
+  constexpr std::string_view kKind = "cuda:";
+  int ordinal = -1;
+  const char* end = text.data() + text.size();
+  const bool named = text.substr(0, kKind.size()) == kKind;
+  const auto [stop, error] =
+      std::from_chars(named ? text.data() + kKind.size() : end, end, ordinal);
+  if (!named || error != std::errc() || stop != end || ordinal < 0 || ordinal >= kMaxDevices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", std::string(text), "' is no GPU; name one like cuda:0"));
+  }
+  return ordinal;
+}
+
+absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal) {
+  const absl::StatusOr<int> count = CountCudaDevices();
+  if (!count.ok()) return count.status();
+  if (ordinal < 0 || ordinal >= *count) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there is no cuda:", ordinal, ": the driver shows ", *count,
+                     *count == 1 ? " GPU" : " GPUs", " (CUDA_VISIBLE_DEVICES may hide some)"));
+  }
+  const CudaApi& api = **CudaDriver();
+  CuDevice device = 0;
+  char name[256] = {}, pci[32] = {};
+  size_t memory = 0;
+  CuResult result = api.cuDeviceGet(&device, ordinal);
+  if (result == kCuSuccess) result = api.cuDeviceGetName(name, sizeof(name) - 1, device);
+  if (result == kCuSuccess) result = api.cuDeviceTotalMem_v2(&memory, device);
+  if (result != kCuSuccess) return CudaStatus(api, result, "ask a GPU for its name");
+  if (api.cuDeviceGetPCIBusId(pci, sizeof(pci) - 1, device) != kCuSuccess) pci[0] = '\0';
+  CudaInfo info;
+  info.ordinal = ordinal;
+  info.name = name;
+  info.arch = absl::StrCat("sm_", Attribute(api, device, kCuCapabilityMajor),
+                           Attribute(api, device, kCuCapabilityMinor));
+  info.driver = CudaDriverVersion();
+  info.pci = pci;
+  info.memory_bytes = static_cast<int64_t>(memory);
+  info.l2_bytes = Attribute(api, device, kCuL2Bytes);
+  info.multiprocessors = static_cast<int>(Attribute(api, device, kCuMultiprocessors));
+  info.clock_khz = Attribute(api, device, kCuClockKhz);
+  info.memory_clock_khz = Attribute(api, device, kCuMemoryClockKhz);
+  info.memory_bus_bits = static_cast<int>(Attribute(api, device, kCuMemoryBusBits));
+  return info;
+}
+
+// ---- What a device gives
+// ----------------------------------------------------------------------------------------------
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(address_, other.address_);
+  std::swap(size_, other.size_);
+  std::swap(block_, other.block_);
+  return *this;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (device_ != nullptr) device_->GiveBack(address_, block_);
+}
+
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+// Destructors make the device the thread's first: who destroys may not be who worked. What they
+// cannot do any more after a sticky error, the end of the process does.
+HostMemory::~HostMemory() {
+  if (device_ != nullptr && device_->Enter().ok()) device_->api_.cuMemFreeHost(data_);
+}
+
+CudaModule::~CudaModule() {
+  if (device_->Enter().ok()) device_->api_.cuModuleUnload(module_);
+}
+
+absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t shared_bytes) const {
+  const CudaApi& api = device_->api_;
+  CuFunction function = nullptr;
+  CuResult result = api.cuModuleGetFunction(&function, module_, symbol.c_str());
+  if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("find kernel ", symbol));
+  constexpr int64_t kAlways = 48 << 10;  // what a kernel has without asking
+  if (shared_bytes <= kAlways) return function;
+  const int64_t limit = Attribute(api, device_->device_, kCuSharedBytesPerBlockOptin);
+  if (shared_bytes > limit) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", symbol, " wants ", shared_bytes,
+                                                   " bytes of shared memory; ", device_->info_.name,
+                                                   " has ", limit));
+  }
+  result =
+      api.cuFuncSetAttribute(function, kCuMaxDynamicSharedBytes, static_cast<int>(shared_bytes));
+  if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("prepare ", symbol));
+  return function;
+}
+
+// ---- The device
+// -------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
+  absl::StatusOr<CudaInfo> info = DescribeCudaDevice(ordinal);
+  if (!info.ok()) return info.status();
+  std::unique_ptr<CudaDevice> device(new CudaDevice(**CudaDriver()));
+  const CudaApi& api = device->api_;
+  device->info_ = *std::move(info);
+  absl::Status status = device->Check(api.cuDeviceGet(&device->device_, ordinal), "choose a GPU");
+  if (status.ok()) {
+    status = device->Check(api.cuDevicePrimaryCtxRetain(&device->context_, device->device_),
+                           "make a context");
+  }
+  if (status.ok()) status = device->Enter();
+  if (status.ok()) {
+    status =
+        device->Check(api.cuStreamCreate(&device->stream_, kCuStreamNonBlocking), "make a stream");
+  }
+  if (!status.ok()) return status;
+  return device;
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) return;
+  if (Enter().ok()) {
+    if (stream_ != nullptr) api_.cuStreamSynchronize(stream_);
+    Trim().IgnoreError();
+    for (CuEvent event : events_) api_.cuEventDestroy_v2(event);
+    if (stream_ != nullptr) api_.cuStreamDestroy_v2(stream_);
+  }
+  api_.cuDevicePrimaryCtxRelease_v2(device_);
+}
+
+absl::Status CudaDevice::Check(CuResult result, const char* what) const {
+  return result == kCuSuccess ? absl::OkStatus() : CudaStatus(api_, result, what);
+}
+
+absl::Status CudaDevice::Enter() const {
+  return Check(api_.cuCtxSetCurrent(context_), "enter a context");
+}
+
+absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
+  const int64_t block = RoundUp(bytes);
+  const auto found = free_.lower_bound(block);
+  if (found != free_.end() && found->first <= kWaste * block) {
+    DeviceMemory memory(this, found->second, bytes, found->first);
+    free_.erase(found);
+    return memory;
+  }
+  CuPointer address = 0;
+  CuResult result = api_.cuMemAlloc_v2(&address, static_cast<size_t>(block));
+  if (result == kCuOutOfMemory && !free_.empty()) {
+    if (absl::Status s = Trim(); !s.ok()) return s;
+    result = api_.cuMemAlloc_v2(&address, static_cast<size_t>(block));
+  }
+  if (result != kCuSuccess) {
+    return CudaStatus(api_, result, absl::StrCat("allocate ", block, " bytes on ", info_.name));
+  }
+  reserved_ += block;
+  return DeviceMemory(this, address, bytes, block);
+}
+
+// Work that uses the block may still be under way: whoever gets it next works behind it in the same
+// stream.
+void CudaDevice::GiveBack(CuPointer address, int64_t block) { free_.emplace(block, address); }
+
+absl::Status CudaDevice::Trim() {
+  if (absl::Status s = Synchronize(); !s.ok()) return s;
+  for (const auto& [block, address] : free_) {
+    if (absl::Status s = Check(api_.cuMemFree_v2(address), "free memory"); !s.ok()) return s;
+    reserved_ -= block;
+  }
+  free_.clear();
+  return absl::OkStatus();
+}
+
+int64_t CudaDevice::free_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [block, address] : free_) bytes += block;
+  return bytes;
+}
+
+absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
+  void* data = nullptr;
+  const CuResult result =
+      api_.cuMemAllocHost_v2(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (result != kCuSuccess) {
+    return CudaStatus(api_, result, absl::StrCat("allocate ", bytes, " bytes of locked memory"));
+  }
+  HostMemory memory;
+  memory.device_ = this;
+  memory.data_ = static_cast<char*>(data);
+  memory.size_ = bytes;
+  return memory;
+}
+
+absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
+  // The driver reads sizes from the image itself.
+  if (absl::Status s = CheckElf(image, kElfMachineCuda, /*type=*/0); !s.ok()) return s;
+  CuModule module = nullptr;
+  if (absl::Status s = Check(api_.cuModuleLoadData(&module, image.data()), "load code"); !s.ok()) {
+    return s;
+  }
+  return std::unique_ptr<CudaModule>(new CudaModule(this, module));
+}
+
+absl::Status CudaDevice::Upload(CuPointer to, const void* from, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return Check(api_.cuMemcpyHtoDAsync_v2(to, from, static_cast<size_t>(bytes), stream_),
+               "copy to the GPU");
+}
+
+absl::Status CudaDevice::Download(void* to, CuPointer from, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return Check(api_.cuMemcpyDtoHAsync_v2(to, from, static_cast<size_t>(bytes), stream_),
+               "copy from the GPU");
+}
+
+absl::Status CudaDevice::Fill(CuPointer to, uint8_t value, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return Check(api_.cuMemsetD8Async(to, value, static_cast<size_t>(bytes), stream_), "fill memory");
+}
+
+absl::Status CudaDevice::Launch(const CudaLaunch& launch) {
+  return Check(api_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2],
+                                   launch.block[0], launch.block[1], launch.block[2],
+                                   launch.shared_bytes, stream_, launch.arguments, nullptr),
+               "launch a kernel");
+}
+
+absl::Status CudaDevice::Synchronize() {
+  return Check(api_.cuStreamSynchronize(stream_), "finish the work");
+}
+
+absl::Status CudaDevice::Record(size_t index) {
+  while (events_.size() <= index) {
+    CuEvent event = nullptr;
+    if (absl::Status s = Check(api_.cuEventCreate(&event, 0), "make an event"); !s.ok()) return s;
+    events_.push_back(event);
+  }
+  return Check(api_.cuEventRecord(events_[index], stream_), "record an event");
+}
+
+absl::StatusOr<double> CudaDevice::ElapsedNs(size_t begin, size_t end) {
+  float milliseconds = 0;
+  const absl::Status status =
+      Check(api_.cuEventElapsedTime(&milliseconds, events_[begin], events_[end]), "read an event");
+  if (!status.ok()) return status;
+  return static_cast<double>(milliseconds) * 1e6;
+}
+
+}  // namespace heddle::runtime

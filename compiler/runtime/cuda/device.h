@@ -1,0 +1,163 @@
+// One GPU as this process uses it: its context, one stream, memory from a pool, events for timing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/runtime/cuda/api.h"
+
+namespace heddle::runtime {
+
+// What a GPU says of itself.
+struct CudaInfo {
+  int ordinal = 0;
+  std::string name;    // "NVIDIA H200"
+  std::string arch;    // "sm_90"
+  std::string driver;  // newest CUDA it knows: "13.0"
+  std::string pci;     // "0000:1b:00.0", for NVML
+  int64_t memory_bytes = 0;
+  int64_t l2_bytes = 0;
+  int multiprocessors = 0;
+  int64_t clock_khz = 0;         // highest; 0 where the driver does not tell
+  int64_t memory_clock_khz = 0;  // likewise
+  int memory_bus_bits = 0;
+
+  // The name of the class of identical devices: "nvidia-h200-sm_90".
+  std::string DeviceKey() const;
+};
+
+// Errors as CudaDriver, and FailedPrecondition telling how many GPUs there are.
+absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal);
+absl::StatusOr<int> CountCudaDevices();
+// "cuda:0" -> 0. InvalidArgument.
+absl::StatusOr<int> ParseCudaDevice(std::string_view text);
+
+class CudaDevice;
+
+// A block of the pool; goes back to it at the end of its life.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();
+  CuPointer address() const { return address_; }
+  int64_t size() const { return size_; }
+
+ private:
+  friend class CudaDevice;
+  DeviceMemory(CudaDevice* device, CuPointer address, int64_t size, int64_t block)
+      : device_(device), address_(address), size_(size), block_(block) {}
+  CudaDevice* device_ = nullptr;
+  CuPointer address_ = 0;
+  int64_t size_ = 0;   // asked for
+  int64_t block_ = 0;  // taken from the pool
+};
+
+// Page-locked host memory, which copies to and from the device do not have to stage.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+  HostMemory& operator=(HostMemory&& other) noexcept;
+  ~HostMemory();
+  char* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  friend class CudaDevice;
+  CudaDevice* device_ = nullptr;
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+// Loaded code: a cubin.
+class CudaModule {
+ public:
+  ~CudaModule();
+  CudaModule(const CudaModule&) = delete;
+  // Allows `shared_bytes` of dynamic shared memory. InvalidArgument: no such kernel, or the GPU has
+  // not as much.
+  absl::StatusOr<CuFunction> Find(const std::string& symbol, int64_t shared_bytes) const;
+
+ private:
+  friend class CudaDevice;
+  CudaModule(CudaDevice* device, CuModule module) : device_(device), module_(module) {}
+  CudaDevice* device_;
+  CuModule module_;
+};
+
+// One launch of one function.
+struct CudaLaunch {
+  CuFunction function = nullptr;
+  std::array<unsigned, 3> grid = {1, 1, 1};
+  std::array<unsigned, 3> block = {1, 1, 1};
+  unsigned shared_bytes = 0;   // dynamic
+  void** arguments = nullptr;  // one pointer to each argument's value
+};
+
+// Thread-compatible. Everything it made has to be gone before it. Work is asynchronous, in the
+// order it was given; errors of kernels come out of whatever is called later, at the latest of
+// Synchronize. Every error is a CudaStatus.
+class CudaDevice {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int ordinal);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+
+  const CudaInfo& info() const { return info_; }
+  // Makes this device the calling thread's: once before anything else a thread does with it.
+  absl::Status Enter() const;
+
+  // At 512-byte boundaries, uninitialised; zero bytes give a valid block. What is given back is
+  // kept for blocks of about its size, and returned to the driver when memory is short.
+  absl::StatusOr<DeviceMemory> Allocate(int64_t bytes);
+  absl::StatusOr<HostMemory> AllocateHost(int64_t bytes);
+  // A cubin; the driver takes what it needs of it. InvalidArgument: none, or not for this GPU.
+  absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::string_view image);
+
+  // The host's memory has to live until Synchronize.
+  absl::Status Upload(CuPointer to, const void* from, int64_t bytes);
+  absl::Status Download(void* to, CuPointer from, int64_t bytes);
+  absl::Status Fill(CuPointer to, uint8_t value, int64_t bytes);
+  absl::Status Launch(const CudaLaunch& launch);
+  absl::Status Synchronize();
+
+  // For libraries that are to work in the same order.
+  CuStream stream() const { return stream_; }
+
+  // Marks a point in the stream; events are made once for every `index` and used again.
+  absl::Status Record(size_t index);
+  // After Synchronize.
+  absl::StatusOr<double> ElapsedNs(size_t begin, size_t end);
+
+  // Bytes taken from the driver and not given back to it, and those of them that are free.
+  int64_t reserved_bytes() const { return reserved_; }
+  int64_t free_bytes() const;
+
+ private:
+  friend class DeviceMemory;
+  friend class HostMemory;
+  friend class CudaModule;
+  explicit CudaDevice(const CudaApi& api) : api_(api) {}
+  void GiveBack(CuPointer address, int64_t block);
+  absl::Status Trim();
+  absl::Status Check(CuResult result, const char* what) const;
+
+  const CudaApi& api_;
+  CudaInfo info_;
+  CuDevice device_ = 0;
+  CuContext context_ = nullptr;
+  CuStream stream_ = nullptr;
+  std::vector<CuEvent> events_;
+  std::multimap<int64_t, CuPointer> free_;  // by size
+  int64_t reserved_ = 0;
+};
+
+}  // namespace heddle::runtime

@@ -1,0 +1,180 @@
+// Whole models on a GPU. All memory is taken and filled when the executor is made: parameters once,
+// one block for the intermediate results as the memory plan has them. A run copies the inputs,
+// launches every kernel and copies the outputs, in one stream, and waits once.
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/cuda/kernel.h"
+#include "compiler/runtime/executor_backend.h"
+#include "compiler/runtime/module_check.h"
+
+namespace heddle::runtime {
+namespace {
+
+// "sm_90" -> 90, "sm_90a" -> 90 and *exact.
+int Capability(std::string_view arch, bool* exact) {
+  constexpr std::string_view kPrefix = "sm_";
+  int number = 0;
+  if (arch.substr(0, kPrefix.size()) != kPrefix) return 0;
+  const char* end = arch.data() + arch.size();
+  const auto [stop, error] = std::from_chars(arch.data() + kPrefix.size(), end, number);
+  *exact = stop != end;
+  return error == std::errc() ? number : 0;
+}
+
+// Code runs on its own architecture and on later ones of the same generation; code for the
+// particulars of one architecture ("sm_90a") on that one alone.
+absl::Status CheckArch(const std::string& target, const CudaInfo& gpu) {
+  const size_t at = target.find("sm_");
+  const std::string arch =
+      at == std::string::npos ? "" : target.substr(at, target.find(' ', at) - at);
+  bool exact = false, ignored = false;
+  const int wanted = Capability(arch, &exact), found = Capability(gpu.arch, &ignored);
+  const bool runs = exact ? wanted == found : wanted / 10 == found / 10 && wanted <= found;
+  if (runs) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("module is made for ", target, "; this GPU (", gpu.name, ") is ", gpu.arch,
+                   ": compile it for \"cuda -arch=", gpu.arch, "\""));
+}
+
+class CudaBackend final : public ExecutorBackend {
+ public:
+  absl::Status Prepare(const Module& module, int gpu) {
+    absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(gpu);
+    if (!device.ok()) return device.status();
+    device_ = *std::move(device);
+    const Manifest& manifest = module.manifest;
+    absl::Status status = CheckArch(manifest.target, device_->info());
+    if (status.ok()) status = AllocateTensors(manifest.inputs, &inputs_, &host_inputs_);
+    if (status.ok()) status = AllocateTensors(manifest.outputs, &outputs_, &host_outputs_);
+    if (status.ok()) status = Allocate(static_cast<int64_t>(module.params.size()), &params_);
+    if (status.ok()) status = Allocate(manifest.arena_bytes, &arena_);
+    if (status.ok()) status = Allocate(manifest.workspace_bytes, &workspace_);
+    if (status.ok()) {
+      status = device_->Upload(params_.address(), module.params.data(), params_.size());
+    }
+    if (status.ok()) status = device_->Synchronize();
+    if (status.ok()) status = Bind(module);
+    return status;
+  }
+
+  void* InputData(int index) override { return host_inputs_[static_cast<size_t>(index)].data(); }
+  const void* OutputData(int index) const override {
+    return host_outputs_[static_cast<size_t>(index)].data();
+  }
+
+  absl::Status Run() override {
+    absl::Status status = Begin();
+    for (const CudaKernel& call : calls_) {
+      if (!status.ok()) return status;
+      status = call.Launch(*device_);
+    }
+    if (status.ok()) status = End();
+    return status;
+  }
+
+  absl::Status Profile(std::vector<double>* ns) override {
+    absl::Status status = Begin();
+    size_t mark = 0;
+    if (status.ok()) status = device_->Record(mark++);
+    for (const CudaKernel& call : calls_) {
+      if (status.ok()) status = call.Launch(*device_);
+      if (status.ok()) status = device_->Record(mark++);
+      if (!status.ok()) return status;
+    }
+    if (status.ok()) status = End();
+    if (!status.ok()) return status;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      const absl::StatusOr<double> time = device_->ElapsedNs(i, i + 1);
+      if (!time.ok()) return time.status();
+      ns->push_back(*time);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Allocate(int64_t bytes, DeviceMemory* out) {
+    absl::StatusOr<DeviceMemory> memory = device_->Allocate(bytes);
+    if (!memory.ok()) return memory.status();
+    *out = *std::move(memory);
+    return absl::OkStatus();
+  }
+
+  absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
+                               std::vector<DeviceMemory>* there, std::vector<HostMemory>* here) {
+    for (const TensorSpec& spec : specs) {
+      if (absl::Status s = Allocate(spec.SizeBytes(), &there->emplace_back()); !s.ok()) return s;
+      absl::StatusOr<HostMemory> host = device_->AllocateHost(spec.SizeBytes());
+      if (!host.ok()) return host.status();
+      std::fill_n(host->data(), host->size(), '\0');
+      here->push_back(*std::move(host));
+    }
+    return absl::OkStatus();
+  }
+
+  CuPointer Address(const BufferSlot& slot) const {
+    const auto index = static_cast<size_t>(slot.index);
+    switch (slot.place) {
+      case Place::kInput:
+        return inputs_[index].address();
+      case Place::kOutput:
+        return outputs_[index].address();
+      case Place::kParam:
+        return params_.address() + index;
+      case Place::kArena:
+        return arena_.address() + index;
+    }
+    return 0;  // CheckModule admits no other place
+  }
+
+  absl::Status Bind(const Module& module) {
+    absl::StatusOr<std::unique_ptr<CudaModule>> code = device_->Load(module.code);
+    if (!code.ok()) return code.status();
+    code_ = *std::move(code);
+    for (const CallSpec& call : module.manifest.calls) {
+      const KernelSpec& spec = module.manifest.kernels[static_cast<size_t>(call.kernel)];
+      std::vector<CuPointer> buffers;
+      for (const BufferSlot& slot : call.buffers) buffers.push_back(Address(slot));
+      absl::StatusOr<CudaKernel> kernel = CudaKernel::Bind(
+          *code_, spec.launches, buffers, workspace_.address(), spec.workspace_bytes);
+      if (!kernel.ok()) return kernel.status();
+      calls_.push_back(*std::move(kernel));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Begin() {
+    absl::Status status = device_->Enter();
+    for (size_t i = 0; status.ok() && i < inputs_.size(); ++i) {
+      status = device_->Upload(inputs_[i].address(), host_inputs_[i].data(), inputs_[i].size());
+    }
+    return status;
+  }
+
+  absl::Status End() {
+    absl::Status status;
+    for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) {
+      status =
+          device_->Download(host_outputs_[i].data(), outputs_[i].address(), outputs_[i].size());
+    }
+    return status.ok() ? device_->Synchronize() : status;
+  }
+
+  std::unique_ptr<CudaDevice> device_;  // the last to go
+  std::vector<DeviceMemory> inputs_, outputs_;
+  std::vector<HostMemory> host_inputs_, host_outputs_;
+  DeviceMemory params_, arena_, workspace_;
+  std::unique_ptr<CudaModule> code_;
+  std::vector<CudaKernel> calls_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu) {
+  auto backend = std::make_unique<CudaBackend>();
+  if (absl::Status s = backend->Prepare(module, gpu); !s.ok()) return s;
+  return backend;
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,106 @@
+#include "compiler/runtime/cuda/kernel.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::runtime {
+namespace {
+
+// Of every architecture since compute capability 3.0.
+constexpr int64_t kMaxGrid[] = {(int64_t{1} << 31) - 1, 65535, 65535};
+constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
+constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxSharedBytes = 1 << 20;
+constexpr size_t kMaxArguments = 512;  // 4 KiB of parameters
+constexpr int64_t kWorkspaceAlignment = 256;
+
+}  // namespace
+
+absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffers,
+                           int64_t workspace_bytes) {
+  if (launches.empty()) return absl::InvalidArgumentError("a GPU kernel launches nothing");
+  for (const GpuLaunch& launch : launches) {
+    const auto bad = [&launch](const std::string& what) {
+      return absl::InvalidArgumentError(absl::StrCat("launch of '", launch.symbol, "': ", what));
+    };
+    if (launch.symbol.empty()) return bad("it has no name");
+    int64_t threads = 1;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      if (launch.grid[axis] < 1 || launch.grid[axis] > kMaxGrid[axis]) {
+        return bad(absl::StrCat(launch.grid[axis], " blocks"));
+      }
+      if (launch.block[axis] < 1 || launch.block[axis] > kMaxBlock[axis]) {
+        return bad(absl::StrCat(launch.block[axis], " threads"));
+      }
+      threads *= launch.block[axis];
+    }
+    if (threads > kMaxThreads) return bad(absl::StrCat(threads, " threads in a block"));
+    if (launch.dynamic_shared_bytes < 0 || launch.dynamic_shared_bytes > kMaxSharedBytes) {
+      return bad(absl::StrCat(launch.dynamic_shared_bytes, " bytes of shared memory"));
+    }
+    if (launch.arguments.size() > kMaxArguments) {
+      return bad(absl::StrCat(launch.arguments.size(), " arguments"));
+    }
+    for (const GpuArgument& argument : launch.arguments) {
+      const bool in_workspace = argument.buffer == -1;
+      if (!in_workspace &&
+          (argument.buffer < 0 || static_cast<size_t>(argument.buffer) >= buffers)) {
+        return bad(absl::StrCat("buffer ", argument.buffer, " of ", buffers));
+      }
+      if (in_workspace &&
+          (argument.workspace_offset < 0 || argument.workspace_offset > workspace_bytes ||
+           argument.workspace_offset % kWorkspaceAlignment != 0)) {
+        return bad(absl::StrCat("byte ", argument.workspace_offset, " of a workspace of ",
+                                workspace_bytes));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+struct CudaKernel::Values {
+  std::vector<CuPointer> addresses;
+  std::vector<void*> pointers;  // to the addresses
+};
+
+absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
+                                            const std::vector<GpuLaunch>& launches,
+                                            const std::vector<CuPointer>& buffers,
+                                            CuPointer workspace, int64_t workspace_bytes) {
+  if (absl::Status s = CheckLaunches(launches, buffers.size(), workspace_bytes); !s.ok()) return s;
+  CudaKernel kernel;
+  auto values = std::make_shared<Values>();
+  for (const GpuLaunch& launch : launches) {
+    for (const GpuArgument& argument : launch.arguments) {
+      values->addresses.push_back(
+          argument.buffer >= 0 ? buffers[static_cast<size_t>(argument.buffer)]
+                               : workspace + static_cast<CuPointer>(argument.workspace_offset));
+    }
+  }
+  for (CuPointer& address : values->addresses) values->pointers.push_back(&address);
+  void** arguments = values->pointers.data();
+  for (const GpuLaunch& launch : launches) {
+    const absl::StatusOr<CuFunction> function =
+        module.Find(launch.symbol, launch.dynamic_shared_bytes);
+    if (!function.ok()) return function.status();
+    CudaLaunch& bound = kernel.launches_.emplace_back();
+    bound.function = *function;
+    for (size_t axis = 0; axis < 3; ++axis) {
+      bound.grid[axis] = static_cast<unsigned>(launch.grid[axis]);
+      bound.block[axis] = static_cast<unsigned>(launch.block[axis]);
+    }
+    bound.shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes);
+    bound.arguments = arguments;
+    arguments += launch.arguments.size();
+  }
+  kernel.values_ = std::move(values);
+  return kernel;
+}
+
+absl::Status CudaKernel::Launch(CudaDevice& device) const {
+  for (const CudaLaunch& launch : launches_) {
+    if (absl::Status s = device.Launch(launch); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,139 @@
+#include "compiler/runtime/cuda/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace heddle::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kLargestBatch = 256;                  // calls between two looks at the clock
+constexpr int64_t kFlushOfUnknown = int64_t{64} << 20;  // where a GPU does not tell its cache
+// What keeps a device busy while it is given a batch: fills of so much memory, so many at most.
+constexpr int64_t kCoverBytes = int64_t{128} << 20;
+constexpr int64_t kMostCovers = 256;
+constexpr double kLeastFillNs = 10000;  // no memory is faster
+constexpr double kCoverFactor = 2;      // of the time that giving a batch took before
+
+double NsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+}
+
+class Sampler {
+ public:
+  Sampler(CudaDevice& device, const std::function<absl::Status()>& call)
+      : device_(device), call_(call) {}
+
+  // Before the first sample.
+  absl::Status Prepare(bool cold) {
+    const int64_t cache = device_.info().l2_bytes;
+    const int64_t flush = cache > 0 ? 2 * cache : kFlushOfUnknown;
+    absl::StatusOr<DeviceMemory> memory = device_.Allocate(cold ? flush : kCoverBytes);
+    if (!memory.ok()) return memory.status();
+    fill_ = *std::move(memory);
+    cold_ = cold;
+    return absl::OkStatus();
+  }
+
+  // The mean of one call: of as many as fill `min_ns`.
+  absl::StatusOr<double> Sample(double min_ns, int64_t* calls) {
+    const Clock::time_point begin = Clock::now();
+    double sum = 0;
+    int64_t done = 0, batch = 1;
+    // Flushing before a short kernel takes longer than the kernel.
+    while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
+      const absl::StatusOr<double> ns = cold_ ? ColdBatch(batch) : WarmBatch(batch, calls);
+      if (!ns.ok()) return ns.status();
+      sum += *ns;
+      done += batch;
+      const double per_call = std::max(sum / static_cast<double>(done), 10.0);
+      batch = std::clamp<int64_t>(std::llround(std::ceil((min_ns - sum) / per_call)), 1,
+                                  std::min(kLargestBatch, 4 * done));
+    }
+    *calls += done;
+    return sum / static_cast<double>(done);
+  }
+
+ private:
+  absl::Status Fill() { return device_.Fill(fill_.address(), ++pattern_, fill_.size()); }
+
+  // Time of `count` calls on the device, each by itself.
+  absl::StatusOr<double> ColdBatch(int64_t count) {
+    size_t events = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      absl::Status s = Fill();
+      if (s.ok()) s = device_.Record(events++);
+      if (s.ok()) s = call_();
+      if (s.ok()) s = device_.Record(events++);
+      if (!s.ok()) return s;
+    }
+    if (absl::Status s = device_.Synchronize(); !s.ok()) return s;
+    double sum = 0;
+    for (size_t i = 0; i < events; i += 2) {
+      const absl::StatusOr<double> ns = device_.ElapsedNs(i, i + 1);
+      if (!ns.ok()) return ns.status();
+      sum += *ns;
+    }
+    return sum;
+  }
+
+  // Time of `count` calls on the device, one after the other; `calls` receives the one more.
+  absl::StatusOr<double> WarmBatch(int64_t count, int64_t* calls) {
+    const double wanted = kCoverFactor * give_ns_ * static_cast<double>(count + 1) / fill_ns_;
+    const int64_t covers = std::clamp<int64_t>(std::llround(wanted) + 1, 1, kMostCovers);
+    absl::Status s = device_.Record(0);
+    for (int64_t i = 0; i < covers && s.ok(); ++i) s = Fill();
+    if (s.ok()) s = device_.Record(1);
+    const Clock::time_point begin = Clock::now();
+    if (s.ok()) s = call_();
+    if (s.ok()) s = device_.Record(2);
+    for (int64_t i = 0; i < count && s.ok(); ++i) s = call_();
+    if (s.ok()) s = device_.Record(3);
+    // Where the queue was full, the device was busy: no harm that this is then too long.
+    give_ns_ = NsSince(begin) / static_cast<double>(count + 1);
+    if (s.ok()) s = device_.Synchronize();
+    if (!s.ok()) return s;
+    ++*calls;
+    const absl::StatusOr<double> covered = device_.ElapsedNs(0, 1);
+    if (!covered.ok()) return covered.status();
+    fill_ns_ = std::max(*covered / static_cast<double>(covers), kLeastFillNs);
+    return device_.ElapsedNs(2, 3);
+  }
+
+  CudaDevice& device_;
+  const std::function<absl::Status()>& call_;
+  DeviceMemory fill_;
+  bool cold_ = false;
+  uint8_t pattern_ = 0;
+  double give_ns_ = 5000;          // the host's time for a call, as of the last batch
+  double fill_ns_ = kLeastFillNs;  // the device's time for a fill, likewise
+};
+
+}  // namespace
+
+absl::StatusOr<Timing> TimeOnDevice(CudaDevice& device, const std::function<absl::Status()>& call,
+                                    const TimingOptions& options) {
+  Timing timing;
+  const Clock::time_point start = Clock::now();
+  const double limit_ns = absl::ToDoubleNanoseconds(options.limit);
+  const double min_ns = absl::ToDoubleNanoseconds(options.min_repeat);
+  for (int i = 0; i < options.warmup_calls && (i == 0 || NsSince(start) < limit_ns); ++i) {
+    absl::Status s = call();
+    if (s.ok()) s = device.Synchronize();
+    if (!s.ok()) return s;
+    ++timing.calls;
+  }
+  Sampler sampler(device, call);
+  if (absl::Status s = sampler.Prepare(options.flush_bytes > 0); !s.ok()) return s;
+  for (int i = 0; i < std::max(options.repeats, 1); ++i) {
+    if (i > 0 && NsSince(start) > limit_ns) break;
+    const absl::StatusOr<double> sample = sampler.Sample(min_ns, &timing.calls);
+    if (!sample.ok()) return sample.status();
+    timing.samples_ns.push_back(*sample);
+  }
+  return timing;
+}
+
+}  // namespace heddle::runtime

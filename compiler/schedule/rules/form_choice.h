@@ -1,0 +1,14 @@
+// Which form a convolution takes without measuring. Internal to this folder.
+#pragma once
+
+#include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
+
+namespace heddle::schedule {
+
+// The m of Winograd's F(m x m, 3 x 3), 2 or 4, by the estimated time on one of the target's
+// threads; 0 for the direct form. `block` reduces as the primitive `winograd` asks for
+// (primitives.h).
+int PreferredWinograd(const ir::Block& block, const machine::TargetInfo& target);
+
+}  // namespace heddle::schedule

@@ -1,0 +1,132 @@
+// What a register tile of a reduction costs, without measuring. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/machine/target_info.h"
+#include "compiler/schedule/rules/rules.h"
+
+namespace heddle::schedule {
+
+// What one core streams from its second-level cache, and from beyond (24 GB/s at 2.8 GHz), measured
+// on one CPU, a virtual Sapphire Rapids. Only their ratio to arithmetic counts: choices change
+// where both bound a tile about equally.
+inline constexpr double kL2BytesPerCycle = 24;
+inline constexpr double kL3BytesPerCycle = 8.5;
+
+// A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
+// set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
+// share a set and are more than its ways come from the second level at every visit, beside the
+// weights (14 of 12: 20 % slower where the weights come from there too).
+inline constexpr int64_t kSetPeriod = 4096;
+
+// The part of the result one pass over the reduce loops computes.
+struct RegisterTile {
+  std::vector<int64_t> sizes;  // per spatial axis; vectors for the vector axis, rows for the others
+  int64_t lanes = 1;           // elements of one vector
+};
+
+// Sizes to try for an axis: divisors, and those that cut it into equal parts but for the last.
+std::vector<int64_t> TileSizes(int64_t extent);
+
+class TileModel {
+ public:
+  TileModel(const ReductionStage& stage, int vector_axis, const machine::TargetInfo& target);
+
+  int64_t full_lanes() const { return full_lanes_; }      // of a whole vector register
+  int64_t work() const { return work_; }                  // multiply-adds
+  int64_t reduce_steps() const { return reduce_steps_; }  // for one element
+  // No load is a scalar for many lanes: memory sets the pace.
+  bool streaming() const { return streaming_; }
+
+  // The reduction reads padding that is not computed ahead: loads ask for it.
+  bool guarded() const { return guarded_; }
+  // Padding, and too few steps between its guards to pay for them: it is better computed for a
+  // strip of rows.
+  bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
+  // Every load depends on the axis and not all on all axes: it tells products apart.
+  bool Batch(size_t axis) const;
+  // The axis that tells panels of a constant vector operand apart, whose vectors are rows of their
+  // own: blocks of channels. -1 if there is none.
+  int panel_axis() const { return panel_axis_; }
+  // Neighbours along the axis read some of the same places.
+  bool Overlaps(size_t axis) const { return windows_[axis].size > windows_[axis].step; }
+  // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
+  double vector_elements() const { return ElementsOf(true); }
+  double scalar_elements() const { return ElementsOf(false); }
+  // As scalar_elements, but only those that are read: a stride leaves some out.
+  double scalars_used() const;
+  // The innermost spatial axis that is not the vector axis; -1 if there is none.
+  int row_axis() const { return row_axis_; }
+
+  // Vector registers that hold the tile.
+  int64_t Accumulators(const RegisterTile& tile) const;
+  // Instructions of one reduce step: multiply-adds, loads that do not come with one, the share of
+  // the loop's own, registers put away and taken back.
+  double Instructions(const RegisterTile& tile) const;
+  // Elements that a tile reads as scalars in its whole reduction, each counted once.
+  double ScalarsTouched(const RegisterTile& tile) const;
+  // The tile that fits the registers and costs least by CyclesPerElement.
+  RegisterTile BestTile() const;
+
+ private:
+  // Which axes a load depends on, and whether it is a vector or a scalar to be broadcast.
+  struct LoadShape {
+    std::vector<bool> depends;     // per spatial axis
+    std::vector<int64_t> strides;  // per spatial axis, in elements
+    bool vector = false;
+    int64_t shared = 1;     // neighbours along the vector axis that take the same scalar
+    bool permuted = false;  // a vector of which each lane takes its group's scalar, one a step
+    bool constant = false;
+    double elements = 0;  // of the buffer
+    int64_t element_bytes = 4;
+    double used = 0;  // of these, at most
+  };
+
+  // Loads of elements that `shared` neighbours along the vector axis take: one for each group of
+  // them, but one for each lane of a vector that may lie across two.
+  int64_t SharedScalars(int64_t shared, const RegisterTile& tile) const;
+  // Different vectors or scalars of the load in one step of the tile.
+  int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
+  int64_t OperandRegisters(const RegisterTile& tile) const;
+  int64_t Spilled(const RegisterTile& tile) const;  // registers too many
+  double CyclesPerElement(const RegisterTile& tile) const;
+  double StepCycles(const RegisterTile& tile, double passes) const;
+  bool TellsPanels(size_t axis) const;
+  // Bytes from the first one, of the scalars of one step.
+  std::vector<int64_t> AddressesOf(const LoadShape& load, const RegisterTile& tile) const;
+  // Pages that these lie in.
+  int64_t Pages(const LoadShape& load, const RegisterTile& tile) const;
+  // Lines of the scalars of one step that fall into one set of the first-level cache.
+  int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
+
+  double ElementsOf(bool vector) const {
+    double elements = 0;
+    for (const LoadShape& load : loads_) elements += load.vector == vector ? load.elements : 0;
+    return elements;
+  }
+
+  static constexpr int64_t kMinGuardedRun = 16;
+
+  std::vector<Axis> spatial_;
+  int v_;  // vector axis
+  // Places along a spatial axis that one element of the result reads, and how far the next one's
+  // begin behind them.
+  struct Window {
+    int64_t size = 1;
+    int64_t step = 1;
+  };
+  std::vector<Window> windows_;  // per spatial axis
+  int row_axis_ = -1, panel_axis_ = -1;
+  int64_t run_ = 1;  // extent of the last reduce axis
+  machine::TargetInfo target_;
+  int64_t full_lanes_ = 1;
+  std::vector<LoadShape> loads_;
+  int64_t work_ = 1;
+  int64_t reduce_steps_ = 1;
+  bool streaming_ = true;
+  bool guarded_ = false;
+};
+
+}  // namespace heddle::schedule

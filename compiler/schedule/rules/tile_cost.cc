@@ -1,0 +1,235 @@
+// What a register tile costs, from how often it loads what, and the one that costs least.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ir/analysis/cache_lines.h"
+#include "compiler/schedule/rules/register_tile.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+// Where nothing else is said, fitted to times of tiles in turns on the CPU of register_tile.h; the
+// reasons given are what would explain them, no counter has shown them. On other CPUs these only
+// order tiles that the bounds leave about equal.
+// Latency of a multiply-add: one accumulator cannot be updated sooner.
+constexpr double kMinChainCycles = 4;
+// What an instruction costs beside what bounds the tile: nothing on a core that is alone, but a
+// core may share its issue slots with another thread (C1: 28 multiply-adds that read their scalars
+// themselves took as long as 14 pairs, each behind a broadcast, where an FMA loop reached its peak,
+// and were 1.16 times faster where it reached 60 to 80 % of that).
+constexpr double kIssueCycles = 0.16;
+// What a byte costs that is not in the first-level cache, beside what bounds the tile: scalars come
+// from many places at a time, which the hardware's own prefetching does not follow; vectors of one
+// panel do not.
+constexpr double kScalarByteCycles = 0.03;
+constexpr double kStreamedByteCycles = 0.005;
+// What comes from memory without being asked for ahead comes so much slower.
+constexpr double kUnaskedFactor = 2;
+// What a step costs for each page its scalars lie in: fetching ahead goes on within few.
+constexpr double kPageCycles = 0.08;
+// A line that is written without its neighbour: lines come in pairs.
+constexpr double kLoneLineCycles = 5;
+constexpr double kLoopInstructions = 3;  // that count and branch
+// A register too many is put away and taken back in each step.
+constexpr int64_t kMostSpilled = 1;
+constexpr int64_t kMinSpilledSteps = 128;  // in shorter reductions it did not pay
+constexpr int64_t kSpillInstructions = 4;
+// Each row of a tile more makes guarded loads of a border's corner more.
+constexpr double kGuardedRowPenalty = 1.015;
+constexpr int64_t kMaxPanels = 4;          // each is a stream of its own
+constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
+constexpr int64_t kStepsPerVisit = 4;      // of the reduction: the unrolled ones
+// Lanes behind a condition are masked: in every load, but not in those of an operand that is packed
+// ahead of time, with zeros there.
+constexpr double kLaneGuardPenalty = 1.5;
+constexpr double kPackedLaneGuardPenalty = 1.02;
+
+}  // namespace
+
+double TileModel::Instructions(const RegisterTile& tile) const {
+  const int64_t accumulators = Accumulators(tile);
+  int64_t instructions = accumulators;
+  bool taken = false;  // an instruction has one operand in memory
+  for (const LoadShape& load : loads_) {
+    const int64_t count = CountOf(load, tile);
+    // An operand that is used once comes with its multiply-add: a scalar does so to 64 bytes only,
+    // and narrower vectors are not worth losing their reuse.
+    if (count >= accumulators && target_.vector_bytes >= 64 && !taken) {
+      taken = true;
+    } else {
+      instructions += count;
+    }
+  }
+  instructions += kSpillInstructions * Spilled(tile);
+  const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
+  return static_cast<double>(instructions) + kLoopInstructions / unrolled;
+}
+
+// Cycles for one reduce step of the tile. `passes`: of the rows over a panel of the vector operand.
+double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
+  const auto l1 = static_cast<double>(target_.l1_bytes);
+  double accumulators = static_cast<double>(Accumulators(tile));
+  double loads = 0, streamed = 0, scalars = 0, operand = 0, again = 0;
+  int64_t pages = 0;
+  bool fetched_ahead = true;
+  for (const LoadShape& load : loads_) {
+    const auto count = static_cast<double>(CountOf(load, tile));
+    bool reused = false;
+    for (size_t k = 0; k < tile.sizes.size(); ++k) {
+      reused |= !load.depends[k] && spatial_[k].extent > 1;
+    }
+    loads += count;
+    if (!load.vector) {
+      scalars += count * 4;
+      pages += Pages(load, tile);
+      if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod)
+        again += count * static_cast<double>(ir::kLineBytes) / kStepsPerVisit;
+    }
+    // A vector operand that other tiles use again streams from the second-level cache.
+    if (load.vector && reused) {
+      streamed += count * static_cast<double>(tile.lanes * 4);
+      operand += load.elements * 4;
+      fetched_ahead &= load.constant;
+    }
+  }
+  // More lines than that at a time are not asked for ahead (pass/prefetch_ahead.h).
+  const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
+  fetched_ahead &=
+      streamed * unrolled / passes <= static_cast<double>(ir::kMaxLinesAtOnce * ir::kLineBytes);
+  const double panel = static_cast<double>(reduce_steps_) * streamed;
+  const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
+  double scalars_of_l2 = 4 * ElementsOf(false) > l1 ? scalars : 0;
+  // What a tile reads of the image comes once if that is little beside the first-level cache, which
+  // it shares with the vectors that go by; from half of it on, more and more of it comes again.
+  const double touched = 4 * ScalarsTouched(tile),
+               once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
+  scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
+  double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles,
+                            (vectors_of_l2 + scalars_of_l2) / kL2BytesPerCycle});
+  cycles += kIssueCycles * Instructions(tile);
+  cycles += kPageCycles * static_cast<double>(pages);
+  if (tile.sizes[v_] == 1 && spatial_[v_].extent > tile.lanes)
+    cycles += kLoneLineCycles * accumulators / static_cast<double>(reduce_steps_);
+  cycles += kStreamedByteCycles * vectors_of_l2 + kScalarByteCycles * scalars_of_l2;
+  cycles += again / kL2BytesPerCycle;
+  // An operand larger than the second-level cache comes from beyond it once for all passes: while
+  // the one before is used (pass/prefetch_ahead.h), or in the first of its own.
+  if (operand > static_cast<double>(target_.l2_bytes)) {
+    const double beyond = streamed / kL3BytesPerCycle * (fetched_ahead ? 1 : kUnaskedFactor);
+    if (fetched_ahead) return std::max(cycles, beyond / passes);
+    cycles += (std::max(cycles, beyond) - cycles) / passes;
+  }
+  return cycles;
+}
+
+// Cycles for one reduce step per element: whole tiles, and those at the end of an axis.
+double TileModel::CyclesPerElement(const RegisterTile& tile) const {
+  struct Tiles {
+    RegisterTile tile;
+    double count;
+  };
+  std::vector<Tiles> all{{tile, 1}};
+  double passes = 1, waste = 1, elements = static_cast<double>(tile.lanes);
+  for (size_t k = 0; k < tile.sizes.size(); ++k) {
+    const int64_t extent = spatial_[k].extent, size = tile.sizes[k];
+    if (static_cast<int>(k) == v_) {
+      const int64_t step = size * tile.lanes, covered = (extent + step - 1) / step * step;
+      elements *= static_cast<double>(size);
+      if (covered > extent) {
+        const bool packed = std::all_of(loads_.begin(), loads_.end(), [](const LoadShape& load) {
+          return !load.vector || load.constant;
+        });
+        waste *= (packed ? kPackedLaneGuardPenalty : kLaneGuardPenalty) *
+                 static_cast<double>(covered) / static_cast<double>(extent);
+      }
+      continue;
+    }
+    elements *= static_cast<double>(extent);
+    if (!Batch(k) && static_cast<int>(k) != panel_axis_)
+      passes *= static_cast<double>((extent + size - 1) / size);
+    std::vector<Tiles> cut;
+    for (const Tiles& tiles : all) {
+      cut.push_back({tiles.tile, tiles.count * static_cast<double>(extent / size)});
+      if (extent % size == 0) continue;
+      cut.push_back(tiles);
+      cut.back().tile.sizes[k] = extent % size;
+    }
+    if (extent % size != 0) waste *= kRowGuardPenalty;
+    if (guarded_ && !StripsOfPadding() && static_cast<int>(k) != row_axis_)
+      waste *= std::pow(kGuardedRowPenalty, size - 1);
+    all = std::move(cut);
+  }
+  double cycles = 0;
+  for (const Tiles& tiles : all) cycles += tiles.count * StepCycles(tiles.tile, passes);
+  return cycles / elements * waste;
+}
+
+RegisterTile TileModel::BestTile() const {
+  const size_t n = spatial_.size();
+  RegisterTile best_tile{std::vector<int64_t>(n, 1), 1};
+  // Rows are taken from the two innermost axes that some load is invariant along; any axis does for
+  // reductions without reuse.
+  std::vector<size_t> rows;
+  for (size_t k = n; k > 0 && rows.size() < 2; --k) {
+    if (static_cast<int>(k - 1) != v_ && spatial_[k - 1].extent > 1) rows.push_back(k - 1);
+  }
+  // Vectors of several panels are as good as several of one.
+  std::vector<int64_t> panels{1};
+  if (panel_axis_ >= 0 &&
+      std::count(rows.begin(), rows.end(), static_cast<size_t>(panel_axis_)) == 0) {
+    panels = Divisors(spatial_[panel_axis_].extent);
+    std::erase_if(panels, [](int64_t size) { return size > kMaxPanels; });
+  }
+  const int64_t vector_extent = spatial_[v_].extent;
+  std::vector<int64_t> lane_choices{PowerOfTwoDivisor(vector_extent, full_lanes_)};
+  if (lane_choices[0] < full_lanes_ && vector_extent > full_lanes_)
+    lane_choices.push_back(full_lanes_);
+  // Widths like 7, 14 or 28 of the last dimension of an image: a register not quite full is better
+  // than a narrow one.
+  lane_choices.push_back(LargestDivisorUpTo(vector_extent, full_lanes_));
+  // And one that does not reach across groups.
+  for (const LoadShape& load : loads_) {
+    const int64_t lanes = PowerOfTwoDivisor(load.shared, full_lanes_);
+    if (!load.vector && load.shared > 1 && 4 * lanes >= full_lanes_) lane_choices.push_back(lanes);
+  }
+  // Largest first: of equally good tiles the one that is long in the innermost axis walks memory
+  // best.
+  auto sizes = [&](size_t i) {
+    if (i >= rows.size()) return std::vector<int64_t>{1};
+    std::vector<int64_t> descending = TileSizes(spatial_[rows[i]].extent);
+    std::sort(descending.rbegin(), descending.rend());
+    return descending;
+  };
+  double best = INFINITY;
+  int64_t best_registers = 0;
+  for (int64_t lanes : lane_choices) {
+    int64_t groups = (vector_extent + lanes - 1) / lanes;
+    for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
+      const int64_t even = LargestDivisorUpTo(groups, vectors);  // what the rule makes of it
+      for (int64_t panel : panels) {
+        for (int64_t a : sizes(0)) {
+          for (int64_t b : sizes(1)) {
+            RegisterTile tile{std::vector<int64_t>(n, 1), lanes};
+            tile.sizes[v_] = even;
+            if (panels.size() > 1) tile.sizes[panel_axis_] = panel;
+            if (!rows.empty()) tile.sizes[rows[0]] = a;
+            if (rows.size() > 1) tile.sizes[rows[1]] = b;
+            int64_t registers = Accumulators(tile);
+            if (Spilled(tile) > (reduce_steps_ < kMinSpilledSteps ? 0 : kMostSpilled)) continue;
+            double cost = CyclesPerElement(tile);
+            if (cost > best * 1.001 || (cost > best * 0.999 && registers <= best_registers))
+              continue;
+            best = std::min(best, cost);
+            best_registers = registers;
+            best_tile = tile;
+            best_tile.sizes[v_] = vectors;
+          }
+        }
+      }
+    }
+  }
+  return best_tile;
+}
+
+}  // namespace heddle::schedule

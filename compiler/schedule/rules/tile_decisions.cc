@@ -1,0 +1,363 @@
+#include "compiler/schedule/rules/tile_decisions.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/visit.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+constexpr int64_t kWhole = DecidedTiles::kWhole;
+constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first-level cache
+constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
+constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
+constexpr int64_t kMaxInnerReduce = 64;
+constexpr int64_t kMaxMiddle = 64;          // or all
+constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
+constexpr int64_t kStripsPerThread = 4;     // of padded rows: enough to even out
+constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
+
+Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
+  Factors f;
+  f.lanes = lanes;
+  int64_t groups = (extent + lanes - 1) / lanes;
+  f.tile = std::min(tile, groups);
+  int64_t rest = (groups + f.tile - 1) / f.tile;
+  f.middle = LargestDivisorUpTo(rest, middle);
+  f.outer = rest / f.middle;
+  return f;
+}
+
+std::vector<int64_t> MiddleSizes(int64_t extent) {
+  std::vector<int64_t> sizes{1};
+  for (int64_t size = 2; size <= std::min(extent, kMaxMiddle); size *= 2) sizes.push_back(size);
+  if (std::find(sizes.begin(), sizes.end(), extent) == sizes.end()) sizes.push_back(extent);
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
+                                 const std::vector<int64_t>& factors, int64_t block) {
+  std::vector<int64_t> inside(reduce.size());
+  bool cut = false;
+  int64_t steps = 1;  // inside, so far
+  for (size_t k = reduce.size(); k > 0; --k) {
+    const int64_t extent = reduce[k - 1].extent, factor = factors[k - 1];
+    inside[k - 1] = extent;
+    if (cut) {
+      inside[k - 1] = factor;
+    } else if (block != kWhole && steps * extent > block) {
+      cut = true;
+      inside[k - 1] = factor * LargestDivisorUpTo(extent / factor,
+                                                  std::max<int64_t>(block / (steps * factor), 1));
+    }
+    steps *= inside[k - 1];
+  }
+  return inside;
+}
+
+TileDecisions::TileDecisions(const ReductionStage& stage, int vector_axis,
+                             const machine::TargetInfo& target, Knobs& knobs)
+    : stage_(stage), v_(vector_axis), target_(target), model_(stage, vector_axis, target) {
+  const RegisterTile preferred = model_.BestTile();
+  DeclareTiles(preferred, knobs);
+  DeclareReduce(preferred, knobs);
+  DeclarePacking(knobs);
+  DeclareOthers(preferred, knobs);
+}
+
+void TileDecisions::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
+  const int64_t full_lanes = model_.full_lanes();
+  const int64_t vector_extent = spatial()[v_].extent;
+  std::vector<int64_t> lanes;
+  for (int64_t width = full_lanes; width >= 1; width /= 2) {
+    if (vector_extent % width == 0 || (width == full_lanes && vector_extent > width))
+      lanes.push_back(width);
+    if (lanes.size() == 3) break;
+  }
+  const int64_t divisor = LargestDivisorUpTo(vector_extent, full_lanes);
+  if (std::find(lanes.begin(), lanes.end(), divisor) == lanes.end())
+    lanes.insert(lanes.begin(), divisor);
+  lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", spatial()[v_].loop), lanes, preferred.lanes);
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    const Axis& axis = spatial()[k];
+    if (axis.extent == 1) {
+      tile_knobs_.push_back(-1);
+      middle_knobs_.push_back(-1);
+      continue;
+    }
+    bool vector = static_cast<int>(k) == v_;
+    std::vector<int64_t> tiles =
+        vector ? std::vector<int64_t>{1, 2, 3, 4, 5, 6, 8} : TileSizes(axis.extent);
+    int64_t groups = vector ? (axis.extent + lanes.back() - 1) / lanes.back() : axis.extent;
+    tiles.erase(std::remove_if(tiles.begin(), tiles.end(), [&](int64_t t) { return t > groups; }),
+                tiles.end());
+    tile_knobs_.push_back(
+        knobs.Add(absl::StrCat("register tile of ", axis.loop), tiles, preferred.sizes[k]));
+    middle_knobs_.push_back(knobs.Add(absl::StrCat("middle tile of ", axis.loop),
+                                      MiddleSizes(groups), PreferredMiddle(k, preferred, groups)));
+  }
+}
+
+// How many blocks the rows of a product are cut into so that one of them stays in half the
+// second-level cache while all vectors go by.
+int64_t TileDecisions::BlocksOfRows() const {
+  const double bytes = 4 * model_.scalar_elements(),
+               half = static_cast<double>(target_.l2_bytes) / 2;
+  return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
+}
+
+// The last reduce axis is the long one of convolutions and products: a few of its steps are
+// unrolled.
+int64_t TileDecisions::PreferredInner(size_t axis) const {
+  if (model_.reduce_steps() <= kSmallWindow) return reduce()[axis].extent;
+  return axis + 1 == reduce().size() ? LargestDivisorUpTo(reduce()[axis].extent, 4) : 1;
+}
+
+// Whether blocks of `steps` are about that long: those of a prime reduction would be single steps.
+bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
+  std::vector<int64_t> factors;
+  for (size_t k = 0; k < reduce().size(); ++k) factors.push_back(PreferredInner(k));
+  int64_t inside = 1;
+  for (int64_t n : StepsInside(reduce(), factors, steps)) inside *= n;
+  return 2 * inside >= steps;
+}
+
+// A panel of the vector operand so large that two of them crowd the second-level cache is read
+// again for every tile of rows, from there at best. If the accumulators of all rows stay in a third
+// of the first-level cache, beside what a block of the reduction reads, it goes in such blocks
+// instead, and each element of the panel is read once. Nothing but panels is left for threads then.
+bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
+  if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
+  if (PrefersWaitingResult()) return false;
+  const int64_t width = tile.sizes[v_] * tile.lanes;
+  if ((spatial()[v_].extent + width - 1) / width < target_.target.threads) return false;
+  if (!CutsIntoBlocks(kPreferredBlock)) return false;
+  int64_t rows = 1;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
+  }
+  return 4 * width * model_.reduce_steps() > target_.l2_bytes / 4 &&
+         model_.reduce_steps() > kPreferredBlock && 3 * 4 * width * rows <= target_.l1_bytes &&
+         rows > model_.Accumulators(tile) / tile.sizes[v_];
+}
+
+// Weights and rows that both exceed the second-level cache: whichever goes by inside is read again
+// from beyond it. Where the whole result stays close, it waits there for one block of the reduction
+// after the other instead, and everything is read once. With threads it was slower
+// (bert_base on two: 6 %), as each reads all rows for its share of the panels.
+bool TileDecisions::PrefersWaitingResult() const {
+  if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
+  if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
+  if (!CutsIntoBlocks(kLongBlock)) return false;
+  int64_t elements = 1;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (model_.Batch(k)) return false;
+    elements *= spatial()[k].extent;
+  }
+  return 4 * elements <= target_.l2_bytes / 4 && model_.reduce_steps() >= 2 * kLongBlock &&
+         4 * model_.vector_elements() > static_cast<double>(target_.l2_bytes);
+}
+
+// Whether the axis is the innermost one around the rows' one.
+bool TileDecisions::IsAboveRows(size_t axis) const {
+  for (int k = model_.row_axis() - 1; k >= 0; --k) {
+    if (k != v_ && spatial()[k].extent > 1) return k == static_cast<int>(axis);
+  }
+  return false;
+}
+
+// How many tiles of the axis above the rows' one are a strip, for which padding is computed at
+// once. Each strip computes what it shares with the next one too: so it is as large as leaves it
+// close, beside all else, and each thread several.
+int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) const {
+  const int64_t all = (spatial()[axis].extent + tile.sizes[axis] - 1) / tile.sizes[axis];
+  double rows = 1;  // of the result
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (static_cast<int>(k) != v_ && static_cast<int>(k) != model_.row_axis())
+      rows *= static_cast<double>(spatial()[k].extent);
+  }
+  const double bytes = 4 * model_.scalar_elements() / rows * static_cast<double>(tile.sizes[axis]);
+  int64_t tiles = 1;
+  while (2 * tiles <= kMaxMiddle && 2 * tiles * kStripsPerThread * target_.target.threads <= all &&
+         2 * static_cast<double>(tiles) * bytes <= static_cast<double>(target_.l2_bytes) / 16)
+    tiles *= 2;
+  return tiles;
+}
+
+// The middle tile to prefer for an axis of `groups` rows.
+int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
+                                       int64_t groups) const {
+  if (PrefersWaitingResult()) return groups;
+  if (static_cast<int>(axis) == v_) return 1;
+  if (PrefersReductionBlocks(tile)) return groups;
+  const bool row = static_cast<int>(axis) == model_.row_axis();
+  if (model_.StripsOfPadding() && IsAboveRows(axis) && model_.Overlaps(axis))
+    return TilesOfAStrip(axis, tile);
+  if (!row) return 1;
+  if (model_.StripsOfPadding()) return groups;
+  if (BlocksOfRows() == 1) return 1;
+  int64_t middle = 1;  // the largest power of two that leaves enough blocks
+  while (2 * middle * tile.sizes[axis] * BlocksOfRows() <= groups) middle *= 2;
+  return middle;
+}
+
+// Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
+// then threads share rows of the result, and each reads all of the other operand; and rows that do
+// not fit the second-level cache come from beyond it for every panel. Then they are taken in
+// blocks, unless it is the vector operand that would come from beyond more often.
+bool TileDecisions::PrefersVectorFirst(const RegisterTile& tile) const {
+  if (model_.streaming() || model_.StripsOfPadding()) return false;
+  if (PrefersReductionBlocks(tile) || PrefersWaitingResult()) return true;
+  const auto l2 = static_cast<double>(target_.l2_bytes);
+  if (BlocksOfRows() > 1 &&
+      (4 * model_.vector_elements() <= l2 / 2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
+    return false;
+  }
+  return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
+}
+
+int64_t TileDecisions::PreferredPlace() const {
+  if (model_.StripsOfPadding()) return kAtOuter;
+  return model_.streaming() || model_.guarded() ? kInline : kAtRoot;
+}
+
+void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
+  for (size_t k = 0; k < reduce().size(); ++k) {
+    std::vector<int64_t> inner;
+    for (int64_t d : Divisors(reduce()[k].extent)) {
+      if (d <= kMaxInnerReduce) inner.push_back(d);
+    }
+    reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
+                                      inner, PreferredInner(k)));
+  }
+  std::vector<int64_t> blocks{kWhole};
+  for (int64_t steps = kPreferredBlock / 2; steps <= kLongBlock && steps < model_.reduce_steps();
+       steps *= 2)
+    blocks.push_back(steps);
+  block_knob_ = knobs.Add(absl::StrCat("steps of a reduction block of ", stage_.view.block), blocks,
+                          PrefersReductionBlocks(tile) ? kPreferredBlock
+                          : PrefersWaitingResult()     ? kLongBlock
+                                                       : kWhole);
+}
+
+// Constants of which the vector axis walks one dimension and nothing else, and that are large
+// enough for their layout to matter.
+void TileDecisions::DeclarePacking(Knobs& knobs) {
+  constexpr int64_t kSmall = 16 << 10;  // bytes; stays in the first-level cache in any layout
+  const ir::Var* vector = spatial()[v_].iter;
+  for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
+    const ir::Buffer& buffer = *load->buffer;
+    const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
+                                    buffer.name) != stage_.constants.end();
+    if (!constant || buffer.SizeBytes() < kSmall) continue;
+    const bool known = std::any_of(packable_.begin(), packable_.end(),
+                                   [&](const Packable& p) { return p.buffer == buffer.name; });
+    if (known) continue;
+    Packable packable;
+    packable.buffer = buffer.name;
+    int walked = 0;
+    for (size_t d = 0; d < load->args.size(); ++d) {
+      const ir::Expr& index = load->args[d];
+      if (index->kind == ir::ExprKind::kVar && index->var.get() == vector) {
+        packable.dim = d;
+        ++walked;
+        continue;
+      }
+      if (ir::UsesVar(index, vector)) walked = 2;  // not that simple
+      const bool reduces = std::any_of(reduce().begin(), reduce().end(), [&](const Axis& axis) {
+        return ir::UsesVar(index, axis.iter);
+      });
+      (reduces ? packable.inner : packable.outer).push_back(static_cast<int64_t>(d));
+    }
+    if (walked != 1) continue;
+    packable.knob = knobs.Add(absl::StrCat("pack ", buffer.name), {1, 0}, 1);
+    packable_.push_back(std::move(packable));
+  }
+}
+
+void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
+  const std::string& name = stage_.view.block;
+  order_knob_ = knobs.Add(absl::StrCat("vector axis outermost in ", name), {1, 0},
+                          PrefersVectorFirst(preferred));
+  unroll_knob_ = knobs.Add(absl::StrCat("unrolled reduce steps of ", name), {1, 2, 4, 8, 16},
+                           model_.reduce_steps() <= kSmallWindow ? 16 : 4);
+  if (target_.target.threads > 1) {
+    const int64_t above = model_.guarded() ? kAboveRows : kAllLoops;
+    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
+                               model_.work() >= kParallelOps ? above : kSerial);
+  }
+  for (const std::string& producer : stage_.producers) {
+    // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
+    // lanes and rows.
+    producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
+                                        {kAtRoot, kAtOuter, kAtMiddle, kInline}, PreferredPlace()));
+  }
+}
+
+DecidedTiles TileDecisions::Decide(const Knobs& knobs, const Point& point) const {
+  DecidedTiles decided;
+  int64_t lanes = knobs.Value(point, lanes_knob_);
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    if (tile_knobs_[k] < 0) {
+      decided.spatial.push_back({});
+      continue;
+    }
+    int64_t width = static_cast<int>(k) == v_ ? lanes : 1;
+    int64_t tile = knobs.Value(point, tile_knobs_[k]);
+    if (width > 1 || static_cast<int>(k) == v_) {
+      tile = LargestDivisorUpTo((spatial()[k].extent + width - 1) / width, tile);
+    }
+    decided.spatial.push_back(
+        FactorsOf(spatial()[k].extent, width, tile, knobs.Value(point, middle_knobs_[k])));
+  }
+  for (int knob : reduce_knobs_) decided.reduce_inner.push_back(knobs.Value(point, knob));
+  if (block_knob_ >= 0) decided.reduce_block = knobs.Value(point, block_knob_);
+  decided.vector_first = knobs.Value(point, order_knob_) != 0;
+  decided.unroll = knobs.Value(point, unroll_knob_);
+  if (parallel_knob_ >= 0) decided.parallel = knobs.Value(point, parallel_knob_);
+  for (const Packable& packable : packable_) {
+    decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
+  }
+  for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
+  // One tile alone waits for nothing: blocks would give the same loops by another trace.
+  if (std::all_of(decided.spatial.begin(), decided.spatial.end(),
+                  [](const Factors& f) { return f.middle == 1; }))
+    decided.reduce_block = kWhole;
+  return decided;
+}
+
+absl::Status TileDecisions::Check(const DecidedTiles& decided) const {
+  RegisterTile tile;
+  tile.lanes = decided.spatial[v_].lanes;
+  for (const Factors& f : decided.spatial) tile.sizes.push_back(f.tile);
+  const int64_t registers = model_.Accumulators(tile);
+  if (registers > target_.vector_registers) {
+    return absl::FailedPreconditionError(absl::StrCat("a register tile of ", registers,
+                                                      " vectors is too large for ",
+                                                      target_.vector_registers, " registers"));
+  }
+  if (registers * decided.unroll > kMaxTileOps) {
+    return absl::FailedPreconditionError("the unrolled register tile is too large");
+  }
+  for (size_t k = 0; k < decided.spatial.size(); ++k) {
+    const Factors& f = decided.spatial[k];
+    if (f.outer * f.middle * f.tile * f.lanes > 2 * spatial()[k].extent) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the tile of ", spatial()[k].loop, " wastes more than half"));
+    }
+  }
+  int64_t waiting = 1;
+  for (const Factors& f : decided.spatial) waiting *= f.middle * f.tile * f.lanes;
+  if (decided.reduce_block != kWhole && 4 * waiting > target_.l2_bytes) {
+    return absl::FailedPreconditionError(
+        "the sums that wait for the blocks of a reduction do not fit the second-level cache");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,399 @@
+// Reductions over a window that slides along rows and columns, one window for each lane: depthwise
+// convolution, pooling.
+//
+// Nothing is reused across lanes, so what a register tile saves is loads of neighbouring windows. A
+// patch of a few rows and columns is computed at a time, its accumulators in registers for the
+// whole window; patches side by side are unrolled after one another, so that the code generator
+// finds the columns they share, and the weights, in registers still. Loops, from outside: batch
+// and the like, blocks of vectors, rows and columns of patches in an order that is a decision,
+// vectors of a block, patches (unrolled), the window (unrolled), the patch (unrolled), lanes.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/rules/rules.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+constexpr int64_t kMaxWindow = 64;          // steps; larger ones are not unrolled whole
+constexpr int64_t kUnrolledWindow = 16;     // steps whose operands the registers hold
+constexpr int64_t kMaxPatch = 16;           // accumulators
+constexpr int64_t kMaxUnrolled = 512;       // multiply-adds: each border gets its own copy of them
+constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
+constexpr int64_t kBlockBytes = 512;        // one after another of a place: pleases the prefetcher
+constexpr int64_t kStreamBytes = 1 << 10;   // of a row: shorter pieces than this stream badly
+constexpr int64_t kFewColumns = 4;          // of two patches: their windows fit the registers
+// Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
+// 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
+constexpr int64_t kMaxPlaces = 64;
+
+// Of the loops over blocks of vectors, rows and columns.
+enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
+enum Place : int64_t { kAtRoot, kAtPatches, kInlined };
+
+bool UsesReduce(const ir::Expr& e, const StageView& view) {
+  return std::any_of(view.reduce.begin(), view.reduce.end(),
+                     [&](const Axis& axis) { return ir::UsesVar(e, axis.iter); });
+}
+
+// Some load's index moves with the axis and with a reduce axis.
+bool Slides(const ReductionStage& stage, const Axis& axis) {
+  if (axis.extent < 2) return false;
+  for (const ir::Expr& load : DistinctLoads(*stage.block)) {
+    for (const ir::Expr& index : load->args) {
+      if (ir::UsesVar(index, axis.iter) && UsesReduce(index, stage.view)) return true;
+    }
+  }
+  return false;
+}
+
+// The spatial axes a window slides along, but for the vector axis.
+std::vector<int> SlidingAxes(const ReductionStage& stage, int vector_axis) {
+  std::vector<int> axes;
+  for (size_t k = 0; k < stage.view.spatial.size(); ++k) {
+    if (static_cast<int>(k) != vector_axis && Slides(stage, stage.view.spatial[k]))
+      axes.push_back(static_cast<int>(k));
+  }
+  return axes;
+}
+
+int64_t WindowSteps(const StageView& view) {
+  int64_t steps = 1;
+  for (const Axis& axis : view.reduce) steps *= axis.extent;
+  return steps;
+}
+
+// Divisors of the extent and small sizes that leave a guarded rest of less than a third.
+std::vector<int64_t> PatchSizes(int64_t extent, int64_t limit) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size <= std::min(extent, limit); ++size) {
+    const int64_t covered = (extent + size - 1) / size * size;
+    if (extent % size == 0 || (size <= 4 && 3 * covered < 4 * extent)) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+class WindowRule : public Rule {
+ public:
+  WindowRule(const ReductionStage& stage, int vector_axis, const machine::TargetInfo& target,
+             Knobs& knobs)
+      : stage_(stage), v_(vector_axis), target_(target) {
+    const std::vector<int> axes = SlidingAxes(stage, vector_axis);
+    column_ = axes.back();
+    if (axes.size() > 1) row_ = axes[axes.size() - 2];
+    steps_ = WindowSteps(stage.view);
+    Declare(knobs);
+  }
+
+  absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
+
+ private:
+  struct Decided {
+    int64_t lanes = 1, block = 1;                // elements, vectors
+    int64_t rows = 1, columns = 1, patches = 1;  // of a patch; side by side
+    int64_t order = kBlocksRowsColumns;
+    bool unroll_window = true, parallel = false;
+    std::vector<int64_t> producers;
+  };
+  // Loops after splitting, by what they are for.
+  struct Loops {
+    std::vector<std::string> outer;   // in order, to be shared out among threads
+    std::vector<std::string> serial;  // inside those
+    std::string patches;
+    std::vector<std::string> reduce, patch;
+    std::string lanes;
+  };
+
+  const Axis& vector() const { return stage_.view.spatial[v_]; }
+  const Axis& column() const { return stage_.view.spatial[column_]; }
+  const Axis& row() const { return stage_.view.spatial[row_]; }
+  int64_t Touched(const Axis& axis, int64_t size) const {
+    return TouchedBy(*stage_.block, stage_.view.reduce, axis, size);
+  }
+  int64_t ElementBytes() const { return ir::SizeOf(stage_.block->store.buffer->dtype); }
+
+  void Declare(Knobs& knobs);
+  void DeclareLanes(Knobs& knobs);
+  void DeclareBlock(int64_t order, Knobs& knobs);
+  void DeclarePatch(Knobs& knobs);
+  bool Beyond2ndLevel() const;
+  int64_t StripBytes(int64_t columns) const;
+  int64_t PreferredOrder(int64_t columns) const;
+  int64_t PreferredRows(int64_t columns) const;
+  Decided Decide(const Knobs& knobs, const Point& point) const;
+  absl::Status Check(const Decided& decided) const;
+  absl::Status SplitAll(const Decided& decided, Loops* loops, Recorder& out) const;
+  absl::Status PlaceProducers(const Decided& decided, const Loops& loops, Recorder& out) const;
+
+  ReductionStage stage_;
+  int v_, column_ = -1, row_ = -1;  // axes; a window may slide along columns only
+  machine::TargetInfo target_;
+  int64_t steps_ = 1;
+  int64_t preferred_lanes_ = 1;
+  int lanes_knob_ = -1, block_knob_ = -1, rows_knob_ = -1, columns_knob_ = -1, patches_knob_ = -1;
+  int order_knob_ = -1, unroll_knob_ = -1, parallel_knob_ = -1;
+  std::vector<int> producer_knobs_;
+};
+
+void WindowRule::DeclareLanes(Knobs& knobs) {
+  const int64_t full = LanesOf(target_, stage_.block->store.buffer->dtype);
+  const int64_t extent = vector().extent;
+  const int64_t divisor = PowerOfTwoDivisor(extent, full);
+  std::vector<int64_t> lanes{divisor};
+  const int64_t widest = LargestDivisorUpTo(extent, full);
+  if (widest != divisor) lanes.push_back(widest);
+  if (divisor < full && extent > full) lanes.push_back(full);
+  if (divisor > 2) lanes.push_back(divisor / 2);
+  // Registers not quite full (11 channels) cost less than quarters of them, and a guarded tail less
+  // than another register.
+  preferred_lanes_ = divisor;
+  if (2 * divisor < full)
+    preferred_lanes_ = (extent + full - 1) / full < extent / widest ? full : widest;
+  lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", vector().loop), lanes, preferred_lanes_);
+}
+
+// One thread that goes along whole rows takes longer pieces of each place, and patches one by one:
+// a few percent faster than strips on warm caches, a sixth on cold ones (28 x 28 x 256).
+void WindowRule::DeclareBlock(int64_t order, Knobs& knobs) {
+  const int64_t groups = (vector().extent + preferred_lanes_ - 1) / preferred_lanes_;
+  const bool alone = order == kRowsBlocksColumns && target_.target.threads == 1;
+  const int64_t bytes = alone ? 2 * kBlockBytes : kBlockBytes;
+  const int64_t wanted = std::max<int64_t>(1, bytes / ElementBytes() / preferred_lanes_);
+  block_knob_ = knobs.Add(absl::StrCat("vectors per block of ", vector().loop), Divisors(groups),
+                          LargestDivisorUpTo(groups, wanted));
+}
+
+// What each thread goes through exceeds its second-level cache.
+bool WindowRule::Beyond2ndLevel() const {
+  int64_t bytes = stage_.block->store.buffer->SizeBytes();
+  std::set<const ir::Buffer*> read;
+  for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
+    if (read.insert(load->buffer.get()).second) bytes += load->buffer->SizeBytes();
+  }
+  return bytes > target_.l2_bytes * target_.target.threads;
+}
+
+// Of a block of vectors, so many columns in all rows: what is read, without the columns its
+// neighbours share, and what is written.
+int64_t WindowRule::StripBytes(int64_t columns) const {
+  int64_t read = 0;
+  for (const ir::Expr& load : DistinctLoads(*stage_.block))
+    read = std::max(read, load->buffer->SizeBytes());
+  const int64_t bytes = read + stage_.block->store.buffer->SizeBytes();
+  const int64_t vector_bytes = vector().extent * ElementBytes();
+  return bytes * columns / column().extent * std::min(kBlockBytes, vector_bytes) / vector_bytes;
+}
+
+// Walking down the rows keeps those that neighbouring patches share close by, and where the strip
+// of columns stays in the first-level cache, the columns the next strip shares with it too. If it
+// does not, or there is no other strip, whole rows stream better, unless everything comes from
+// beyond the second level or rows are short. Threads share out rows: parts of a line of memory for
+// each would have them fight for it.
+int64_t WindowRule::PreferredOrder(int64_t columns) const {
+  if (target_.target.threads > 1) return kRowsBlocksColumns;
+  if (Beyond2ndLevel() || columns * vector().extent * ElementBytes() < kStreamBytes)
+    return kBlocksRowsColumns;
+  const bool close = columns < column().extent && StripBytes(columns) <= target_.l1_bytes;
+  return close ? kBlocksColumnsRows : kRowsBlocksColumns;
+}
+
+int64_t WindowRule::PreferredRows(int64_t columns) const {
+  int64_t rows = Beyond2ndLevel() ? 4 : 2;
+  if (steps_ > kUnrolledWindow) return rows;
+  while (rows > 1 && Touched(row(), rows) * Touched(column(), columns) > kMaxPlaces) --rows;
+  return rows;
+}
+
+void WindowRule::DeclarePatch(Knobs& knobs) {
+  const bool small = steps_ <= kUnrolledWindow, far = Beyond2ndLevel();
+  unroll_knob_ =
+      knobs.Add(absl::StrCat("whole window unrolled of ", stage_.view.block), {1, 0}, small);
+  const int64_t extent = column().extent;
+  std::vector<int64_t> sizes = PatchSizes(extent, kMaxPatch);
+  // Where the registers do not hold the weights, more columns share each.
+  int64_t columns = small ? 2 : kFewColumns;
+  if (extent % columns != 0) columns = LargestDivisorUpTo(extent, 7);
+  if (columns == 1) columns = 2;
+  if (row_ >= 0) {
+    rows_knob_ = knobs.Add(absl::StrCat("rows of a patch of ", row().loop),
+                           PatchSizes(row().extent, 8), PreferredRows(columns));
+  }
+  columns_knob_ = knobs.Add(absl::StrCat("columns of a patch of ", column().loop), sizes, columns);
+  const int64_t rest = (extent + columns - 1) / columns;
+  int64_t patches =
+      columns < kFewColumns && !far ? LargestDivisorUpTo(rest, kFewColumns / columns) : 1;
+  const int64_t order = PreferredOrder(columns * patches);
+  if (order == kRowsBlocksColumns && target_.target.threads == 1) patches = 1;
+  DeclareBlock(order, knobs);
+  patches_knob_ = knobs.Add(absl::StrCat("patches side by side of ", column().loop),
+                            {1, 2, 3, 4, 7, 8, 14, 28}, patches);
+  order_knob_ = knobs.Add(absl::StrCat("order of ", stage_.view.block),
+                          {kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns}, order);
+}
+
+void WindowRule::Declare(Knobs& knobs) {
+  DeclareLanes(knobs);
+  DeclarePatch(knobs);
+  if (target_.target.threads > 1) {
+    int64_t work = steps_;
+    for (const Axis& axis : stage_.view.spatial) work *= axis.extent;
+    parallel_knob_ =
+        knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1}, work >= kParallelOps);
+  }
+  for (const std::string& producer : stage_.producers) {
+    producer_knobs_.push_back(
+        knobs.Add(absl::StrCat("place of ", producer), {kAtRoot, kAtPatches, kInlined}, kInlined));
+  }
+}
+
+WindowRule::Decided WindowRule::Decide(const Knobs& knobs, const Point& point) const {
+  Decided decided;
+  decided.lanes = knobs.Value(point, lanes_knob_);
+  const int64_t groups = (vector().extent + decided.lanes - 1) / decided.lanes;
+  decided.block = LargestDivisorUpTo(groups, knobs.Value(point, block_knob_));
+  if (row_ >= 0) decided.rows = knobs.Value(point, rows_knob_);
+  decided.columns = knobs.Value(point, columns_knob_);
+  const int64_t rest = (column().extent + decided.columns - 1) / decided.columns;
+  decided.patches = LargestDivisorUpTo(rest, knobs.Value(point, patches_knob_));
+  decided.order = knobs.Value(point, order_knob_);
+  decided.unroll_window = knobs.Value(point, unroll_knob_) != 0;
+  decided.parallel = parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0;
+  for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
+  return decided;
+}
+
+absl::Status WindowRule::Check(const Decided& decided) const {
+  const int64_t patch = decided.rows * decided.columns;
+  if (patch > kMaxPatch || patch >= target_.vector_registers) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a patch of ", patch, " vectors is too large"));
+  }
+  if (patch * decided.patches * (decided.unroll_window ? steps_ : 1) > kMaxUnrolled) {
+    return absl::FailedPreconditionError("the unrolled patches are too large");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WindowRule::SplitAll(const Decided& decided, Loops* loops, Recorder& out) const {
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const std::string &x = column().loop, &c = vector().loop;
+  HEDDLE_RETURN_IF_ERROR(out.Do(
+      Primitive::kSplit, {c},
+      {ceil_div(vector().extent, decided.lanes) / decided.block, decided.block, decided.lanes}));
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {x},
+                                {ceil_div(column().extent, decided.columns) / decided.patches,
+                                 decided.patches, decided.columns}));
+  std::string y;
+  if (row_ >= 0) {
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {row().loop},
+                                  {ceil_div(row().extent, decided.rows), decided.rows}));
+    y = row().loop + ".0";
+    loops->patch.push_back(row().loop + ".1");
+  }
+  for (size_t k = 0; k < stage_.view.spatial.size(); ++k) {
+    const int axis = static_cast<int>(k);
+    if (axis != v_ && axis != row_ && axis != column_)
+      loops->outer.push_back(stage_.view.spatial[k].loop);
+  }
+  const bool rows_inside = decided.order == kBlocksColumnsRows;
+  if (decided.order == kRowsBlocksColumns && !y.empty()) {
+    loops->outer.insert(loops->outer.end(), {y, c + ".0"});
+  } else {
+    loops->outer.insert(loops->outer.end(), {c + ".0", rows_inside || y.empty() ? x + ".0" : y});
+  }
+  if (!y.empty()) loops->serial.push_back(rows_inside ? y : x + ".0");
+  loops->serial.push_back(c + ".1");
+  loops->patches = x + ".1";
+  for (const Axis& axis : stage_.view.reduce) loops->reduce.push_back(axis.loop);
+  loops->patch.push_back(x + ".2");
+  loops->lanes = c + ".2";
+  std::vector<std::string> all;
+  for (const auto* part : {&loops->outer, &loops->serial})
+    all.insert(all.end(), part->begin(), part->end());
+  all.push_back(loops->patches);
+  for (const auto* part : {&loops->reduce, &loops->patch})
+    all.insert(all.end(), part->begin(), part->end());
+  all.push_back(loops->lanes);
+  return out.Do(Primitive::kReorder, all);
+}
+
+absl::Status WindowRule::PlaceProducers(const Decided& decided, const Loops& loops,
+                                        Recorder& out) const {
+  const int64_t full = LanesOf(target_, stage_.block->store.buffer->dtype);
+  for (size_t i = 0; i < stage_.producers.size(); ++i) {
+    const std::string& producer = stage_.producers[i];
+    if (decided.producers[i] == kInlined) {
+      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeInline, {producer}));
+      continue;
+    }
+    HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(out.program().body, producer));
+    if (decided.producers[i] == kAtRoot) {
+      StageView view;
+      if (ViewStage(path, &view))
+        HEDDLE_RETURN_IF_ERROR(ApplyPlain(view, path.block(), target_, out));
+      continue;
+    }
+    const std::string& loop = loops.outer.back();
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {producer, loop}));
+    const std::string last = absl::StrCat(producer, "@", loop, ".", path.block().iters.size() - 1);
+    HEDDLE_ASSIGN_OR_RETURN(Path last_path, FindLoop(out.program().body, last));
+    HEDDLE_RETURN_IF_ERROR(VectorizeLoop(last, last_path.loop().extent, full, out));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
+  const Decided decided = Decide(knobs, point);
+  HEDDLE_RETURN_IF_ERROR(Check(decided));
+  const std::string& block = stage_.view.block;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
+  Loops loops;
+  HEDDLE_RETURN_IF_ERROR(SplitAll(decided, &loops, out));
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, loops.patches}));
+  HEDDLE_RETURN_IF_ERROR(PlaceProducers(decided, loops, out));
+  if (decided.parallel) {
+    std::string fused = loops.outer[0];
+    for (size_t k = 1; k < loops.outer.size(); ++k) absl::StrAppend(&fused, "*", loops.outer[k]);
+    if (loops.outer.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, loops.outer));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kParallel, {fused}));
+  }
+  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.patches}));
+  // The epilogue's loops repeat those of the patch.
+  const auto epilogue_loop = [&](size_t k) {
+    return absl::StrCat(epilogue, "@", loops.patches, ".", k);
+  };
+  for (size_t k = 0; k < loops.patch.size(); ++k) {
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.patch[k]}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {epilogue_loop(k)}));
+  }
+  if (decided.lanes > 1) {
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {loops.lanes}));
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {epilogue_loop(loops.patch.size())}));
+  }
+  const size_t kept = decided.unroll_window ? 0 : loops.reduce.size() - 1;
+  for (size_t k = kept; k < loops.reduce.size(); ++k)
+    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.reduce[k]}));
+  return out.Do(Primitive::kDecomposeReduction, {block, loops.reduce[0]});
+}
+
+}  // namespace
+
+bool IsWindowReduction(const ReductionStage& stage, int vector_axis) {
+  if (stage.view.reduce.empty() || WindowSteps(stage.view) > kMaxWindow) return false;
+  for (const ir::Expr& load : DistinctLoads(*stage.block)) {
+    if (StrideOf(*load->buffer, load->args, stage.view.spatial[vector_axis].iter) != 1)
+      return false;
+  }
+  return !SlidingAxes(stage, vector_axis).empty();
+}
+
+std::unique_ptr<Rule> MakeWindowReduction(const ReductionStage& stage, int vector_axis,
+                                          const machine::TargetInfo& target, Knobs& knobs) {
+  return std::make_unique<WindowRule>(stage, vector_axis, target, knobs);
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,37 @@
+// What a statement's nest means on a target: lanes, registers, instructions.
+#pragma once
+
+#include <vector>
+
+#include "compiler/machine/target_info.h"
+#include "cost_model/features/statements.h"
+
+namespace heddle::cost_model {
+
+bool IsCpuParallel(const Loop& loop);
+
+// Products of the extents of a statement's loops of one kind.
+double VectorLanes(const Statement& st);
+double UnrolledCopies(const Statement& st);
+double ParallelExtent(const Statement& st);
+double GpuBlocks(const Statement& st);
+double GpuThreads(const Statement& st);
+
+// Bytes of one stored element.
+double StoreSize(const Statement& st);
+
+// Instructions one execution becomes after vectorization: a vector of `lanes` elements takes as
+// many registers as it fills.
+double InstructionsPerTrip(const Statement& st, const machine::TargetInfo& target);
+
+// First of the innermost loops that are all vectorized or unrolled: what is inside becomes
+// straight-line code on registers.
+size_t RegisterLevel(const Statement& st);
+
+// Vector registers that hold what an access touches in one pass of the register tile.
+double Registers(const Statement& st, const Access& access, const machine::TargetInfo& target);
+
+// The statement with the most work; the first of several; null if there is none.
+const Statement* MainStatement(const std::vector<Statement>& statements);
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,24 @@
+// A small network with attention over the loops of a program, as an alternative to trees; trained
+// on one thread from the same samples, without any library.
+//
+//   g = relu(Wg r + bg)                    r: the features of no token, in standard deviations
+//   e_k = relu(Wt t_k + p_k)               t_k: those of token k (ModelSpec.tokens), p_k: its place
+//   a = softmax(e_k . (Wq g + bq) / 4)     which loops matter, given the rest
+//   score = w . relu(Wh [g; sum a_k e_k] + bh) + v . r
+//
+// It minimises log(1 + exp(-d)) of pairs of a group, d being the difference of scores and priors
+// the right way round, or squared errors, by Adam with decaying steps.
+#pragma once
+
+#include <memory>
+
+#include "cost_model/model/model.h"
+
+namespace heddle::cost_model {
+
+std::unique_ptr<Model> MakeAttentionModel(const ModelSpec& spec, uint64_t seed);
+// DataLoss for bytes that Serialize of this version, with this spec, did not make.
+absl::StatusOr<std::unique_ptr<Model>> ParseAttentionModel(std::string_view bytes,
+                                                           const ModelSpec& spec, uint64_t seed);
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,341 @@
+// The only file that includes XGBoost.
+#include <xgboost/c_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/status_macros.h"
+#include "cost_model/blob.h"
+#include "cost_model/features/features.h"
+#include "cost_model/model/attention_model.h"
+#include "cost_model/model/model.h"
+
+namespace heddle::cost_model {
+namespace {
+
+constexpr std::string_view kMagic = "HDLMODEL";
+constexpr uint32_t kVersion = 2;
+
+constexpr float kBase = 0.5f;  // the prediction without any tree
+
+constexpr std::array<std::pair<const char*, const char*>, 9> kParameters = {{
+    {"base_score", "0.5"},  // kBase; some versions would estimate one
+    {"nthread", "1"},       // threads would spin under contention, and change the result
+    {"tree_method", "hist"},
+    {"max_bin", "64"},
+    {"eta", "0.3"},
+    {"lambda", "1"},
+    {"gamma", "0.0001"},
+    {"num_pairsample", "4"},
+    {"verbosity", "0"},
+}};
+
+uint64_t SpecHash(const ModelSpec& spec) {
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(spec.objective));
+  w.Signed(spec.rounds);
+  w.Signed(spec.depth);
+  w.Double(spec.min_child_weight);
+  w.Signed(spec.members);
+  return HashBytes(std::move(w).Take());
+}
+
+absl::Status FromXgboost(int rc, const char* what) {
+  if (rc == 0) return absl::OkStatus();
+  return absl::InternalError(std::string("XGBoost: ") + what + ": " + XGBGetLastError());
+}
+
+struct MatrixDeleter {
+  void operator()(void* h) const { XGDMatrixFree(h); }
+};
+struct BoosterDeleter {
+  void operator()(void* h) const { XGBoosterFree(h); }
+};
+using Matrix = std::unique_ptr<void, MatrixDeleter>;
+using Booster = std::unique_ptr<void, BoosterDeleter>;
+
+absl::StatusOr<Matrix> MakeMatrix(const std::vector<float>& values, size_t rows, size_t columns) {
+  DMatrixHandle handle = nullptr;
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixCreateFromMat_omp(values.data(), rows, columns, /*missing=*/NAN, &handle, 1),
+      "making a matrix"));
+  return Matrix(handle);
+}
+
+class XgboostModel final : public Model {
+ public:
+  explicit XgboostModel(const ModelSpec& spec, uint64_t seed) : spec_(spec), seed_(seed) {}
+
+  absl::Status Fit(std::span<const Sample> samples) override;
+  absl::StatusOr<std::vector<Estimate>> Predict(
+      std::span<const std::vector<float>> features) const override;
+  bool trained() const override { return booster_ != nullptr; }
+  std::vector<double> Importance() const override;
+  std::string Serialize() const override;
+  absl::Status Load(std::string_view bytes);
+
+ private:
+  absl::StatusOr<Booster> NewBooster(DMatrixHandle matrix) const;
+
+  const ModelSpec spec_;
+  const uint64_t seed_;
+  size_t columns_ = 0;
+  Booster booster_;  // null before the first Fit
+};
+
+absl::StatusOr<Booster> XgboostModel::NewBooster(DMatrixHandle matrix) const {
+  BoosterHandle handle = nullptr;
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(XGBoosterCreate(&matrix, matrix == nullptr ? 0 : 1, &handle),
+                                     "making a booster"));
+  Booster booster(handle);
+  const auto set = [&](const char* name, const std::string& value) {
+    return FromXgboost(XGBoosterSetParam(handle, name, value.c_str()), name);
+  };
+  for (const auto& [name, value] : kParameters) HEDDLE_RETURN_IF_ERROR(set(name, value));
+  HEDDLE_RETURN_IF_ERROR(
+      set("objective", spec_.objective == Objective::kRank ? "rank:pairwise" : "reg:squarederror"));
+  HEDDLE_RETURN_IF_ERROR(set("max_depth", std::to_string(spec_.depth)));
+  HEDDLE_RETURN_IF_ERROR(set("min_child_weight", std::to_string(spec_.min_child_weight)));
+  // XGBoost's seeds are ints.
+  HEDDLE_RETURN_IF_ERROR(set("seed", std::to_string(seed_ & 0x7fffffff)));
+  return booster;
+}
+
+absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
+  if (samples.empty()) return absl::InvalidArgumentError("no samples to fit");
+  std::map<int, std::vector<const Sample*>> groups;
+  for (const Sample& s : samples) {
+    if (s.features.size() != samples[0].features.size() || s.features.empty()) {
+      return absl::InvalidArgumentError("samples have " +
+                                        std::to_string(samples[0].features.size()) + " and " +
+                                        std::to_string(s.features.size()) + " features");
+    }
+    groups[s.group].push_back(&s);
+  }
+  const size_t columns = samples[0].features.size();
+  std::vector<float> values, labels, weights, margins;
+  std::vector<uint32_t> sizes;
+  values.reserve(samples.size() * columns);
+  const bool rank = spec_.objective == Objective::kRank;
+  for (const auto& [group, members] : groups) {
+    sizes.push_back(static_cast<uint32_t>(members.size()));
+    if (rank) weights.push_back(members[0]->weight);  // XGBoost wants one for each group then
+    for (const Sample* s : members) {
+      if (!rank) weights.push_back(s->weight);
+      values.insert(values.end(), s->features.begin(), s->features.end());
+      labels.push_back(s->score);
+      margins.push_back(kBase + s->prior);
+    }
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Matrix matrix, MakeMatrix(values, samples.size(), columns));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "label", labels.data(), labels.size()), "labels"));
+  if (rank) {
+    HEDDLE_RETURN_IF_ERROR(FromXgboost(
+        XGDMatrixSetUIntInfo(matrix.get(), "group", sizes.data(), sizes.size()), "groups"));
+  }
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "weight", weights.data(), weights.size()), "weights"));
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGDMatrixSetFloatInfo(matrix.get(), "base_margin", margins.data(), margins.size()),
+      "priors"));
+  HEDDLE_ASSIGN_OR_RETURN(Booster booster, NewBooster(matrix.get()));
+  for (int round = 0; round < spec_.rounds; ++round) {
+    HEDDLE_RETURN_IF_ERROR(
+        FromXgboost(XGBoosterUpdateOneIter(booster.get(), round, matrix.get()), "boosting"));
+  }
+  // A booster that was loaded instead of trained predicts the same, but is not the same object
+  // inside: always go through the serialised form, so that a search that is saved and restored goes
+  // on exactly like one that is not.
+  booster_ = std::move(booster);
+  columns_ = columns;
+  return Load(Serialize());
+}
+
+absl::StatusOr<std::vector<Estimate>> XgboostModel::Predict(
+    std::span<const std::vector<float>> features) const {
+  if (booster_ == nullptr || features.empty()) return std::vector<Estimate>(features.size());
+  std::vector<float> values;
+  values.reserve(features.size() * columns_);
+  for (const std::vector<float>& row : features) {
+    if (row.size() != columns_) {
+      return absl::InvalidArgumentError("the model was fitted to " + std::to_string(columns_) +
+                                        " features, not " + std::to_string(row.size()));
+    }
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Matrix matrix, MakeMatrix(values, features.size(), columns_));
+  constexpr const char* kConfig =
+      R"({"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"strict_shape":false})";
+  const bst_ulong* shape = nullptr;
+  bst_ulong dim = 0;
+  const float* result = nullptr;
+  HEDDLE_RETURN_IF_ERROR(FromXgboost(
+      XGBoosterPredictFromDMatrix(booster_.get(), matrix.get(), kConfig, &shape, &dim, &result),
+      "predicting"));
+  std::vector<Estimate> estimates(features.size());
+  for (size_t i = 0; i < estimates.size(); ++i) estimates[i].score = result[i];
+  return estimates;
+}
+
+std::vector<double> XgboostModel::Importance() const {
+  if (booster_ == nullptr) return {};
+  bst_ulong count = 0, dim = 0;
+  const char** names = nullptr;
+  const bst_ulong* shape = nullptr;
+  const float* scores = nullptr;
+  std::vector<double> importance(columns_);
+  if (XGBoosterFeatureScore(booster_.get(), R"({"importance_type":"total_gain"})", &count, &names,
+                            &dim, &shape, &scores) != 0) {
+    return importance;
+  }
+  double sum = 0;
+  for (bst_ulong i = 0; i < count; ++i) {  // unnamed features are f0, f1, ..
+    const size_t column = std::strtoul(names[i] + 1, nullptr, 10);
+    if (column < columns_) importance[column] = scores[i];
+    sum += scores[i];
+  }
+  for (double& v : importance) v = sum > 0 ? v / sum : 0;
+  return importance;
+}
+
+std::string XgboostModel::Serialize() const {
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
+  w.Unsigned(SpecHash(spec_));
+  w.Unsigned(columns_);
+  bst_ulong size = 0;
+  const char* bytes = nullptr;
+  if (booster_ != nullptr &&
+      XGBoosterSaveModelToBuffer(booster_.get(), R"({"format":"deprecated"})", &size, &bytes) !=
+          0) {
+    size = 0;  // out of memory at worst; an untrained model is the safe reading
+  }
+  w.Bytes(std::string_view(bytes, size));
+  return Seal(kMagic, kVersion, std::move(w).Take());
+}
+
+absl::Status XgboostModel::Load(std::string_view bytes) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload, Unseal(kMagic, kVersion, bytes));
+  BlobReader r(payload);
+  const uint64_t feature_version = r.Unsigned();
+  const uint64_t spec = r.Unsigned();
+  const size_t columns = r.Unsigned();
+  const std::string_view model = r.Bytes();
+  if (!r.AtEnd()) return absl::DataLossError("model blob: malformed");
+  if (feature_version != static_cast<uint64_t>(kFeatureVersion)) {
+    return absl::DataLossError("model blob: made for features of version " +
+                               std::to_string(feature_version));
+  }
+  if (spec != SpecHash(spec_)) return absl::DataLossError("model blob: of another kind of model");
+  Booster booster;
+  if (!model.empty()) {
+    HEDDLE_ASSIGN_OR_RETURN(booster, NewBooster(nullptr));
+    const absl::Status loaded = FromXgboost(
+        XGBoosterLoadModelFromBuffer(booster.get(), model.data(), model.size()), "loading");
+    if (!loaded.ok()) return absl::DataLossError(loaded.message());
+    // The parameters of this process, in particular one thread, not those of the one that saved.
+    HEDDLE_RETURN_IF_ERROR(
+        FromXgboost(XGBoosterSetParam(booster.get(), "nthread", "1"), "nthread"));
+  }
+  booster_ = std::move(booster);
+  columns_ = columns;
+  return absl::OkStatus();
+}
+
+// Several models, each fitted to samples drawn with replacement.
+class Ensemble final : public Model {
+ public:
+  Ensemble(const ModelSpec& spec, uint64_t seed) : seed_(seed) {
+    for (int k = 0; k < spec.members; ++k) {
+      members_.push_back(std::make_unique<XgboostModel>(spec, seed + static_cast<uint64_t>(k)));
+    }
+  }
+
+  absl::Status Fit(std::span<const Sample> samples) override {
+    if (samples.empty()) return absl::InvalidArgumentError("no samples to fit");
+    std::mt19937_64 rng(seed_);
+    std::uniform_int_distribution<size_t> any(0, samples.size() - 1);
+    for (const auto& member : members_) {
+      std::vector<Sample> drawn;
+      for (size_t i = 0; i < samples.size(); ++i) drawn.push_back(samples[any(rng)]);
+      HEDDLE_RETURN_IF_ERROR(member->Fit(drawn));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Estimate>> Predict(
+      std::span<const std::vector<float>> features) const override {
+    const auto n = static_cast<float>(members_.size());
+    std::vector<Estimate> sums(features.size());  // deviation: of squares, for now
+    for (const auto& member : members_) {
+      HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> found, member->Predict(features));
+      for (size_t i = 0; i < sums.size(); ++i) {
+        sums[i].score += found[i].score / n;
+        sums[i].deviation += found[i].score * found[i].score / n;
+      }
+    }
+    for (Estimate& e : sums) {
+      e.deviation = std::sqrt(std::max(0.0f, e.deviation - e.score * e.score));
+    }
+    return sums;
+  }
+
+  bool trained() const override { return members_[0]->trained(); }
+
+  std::vector<double> Importance() const override {
+    std::vector<double> sum;
+    for (const auto& member : members_) {
+      const std::vector<double> own = member->Importance();
+      sum.resize(own.size());
+      for (size_t k = 0; k < own.size(); ++k)
+        sum[k] += own[k] / static_cast<double>(members_.size());
+    }
+    return sum;
+  }
+
+  std::string Serialize() const override {
+    BlobWriter w;
+    for (const auto& member : members_) w.Bytes(member->Serialize());
+    return std::move(w).Take();
+  }
+
+  absl::Status Load(std::string_view bytes) {
+    BlobReader r(bytes);
+    for (const auto& member : members_) HEDDLE_RETURN_IF_ERROR(member->Load(r.Bytes()));
+    return r.AtEnd() ? absl::OkStatus() : absl::DataLossError("model blob: malformed");
+  }
+
+ private:
+  const uint64_t seed_;
+  std::vector<std::unique_ptr<XgboostModel>> members_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed) {
+  if (spec.kind == ModelKind::kAttention) return MakeAttentionModel(spec, seed);
+  if (spec.members > 1) return std::make_unique<Ensemble>(spec, seed);
+  return std::make_unique<XgboostModel>(spec, seed);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,
+                                                  uint64_t seed) {
+  if (spec.kind == ModelKind::kAttention) return ParseAttentionModel(bytes, spec, seed);
+  if (spec.members > 1) {
+    auto model = std::make_unique<Ensemble>(spec, seed);
+    HEDDLE_RETURN_IF_ERROR(model->Load(bytes));
+    return model;
+  }
+  auto model = std::make_unique<XgboostModel>(spec, seed);
+  HEDDLE_RETURN_IF_ERROR(model->Load(bytes));
+  return model;
+}
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,148 @@
+// The part that every search strategy shares: points of one task's space as candidates, and what
+// was visited already.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/target.h"
+#include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
+#include "compiler/schedule/replayer.h"
+#include "compiler/schedule/space.h"
+#include "cost_model/blob.h"
+#include "cost_model/features/statements.h"
+#include "cost_model/model/model.h"
+#include "cost_model/search.h"
+
+namespace heddle::cost_model {
+
+// Features of traces that are known before they are asked for, by hash of the trace's text.
+using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
+
+// Samples of tasks other than the one that is searched, with features of the whole table as
+// differences to those of their default schedules, and groups from 1 on: what transfer learns from
+// (transfer.h).
+using OtherTasks = std::vector<Sample>;
+
+// What a search searches.
+struct Task {
+  ir::Program naive;
+  machine::TargetInfo target;
+  std::unique_ptr<schedule::Space> space;
+  schedule::Trace default_trace;
+  uint64_t identity = 0;  // of workload, target and space: a state of another one is refused
+  std::shared_ptr<const OtherTasks> others = nullptr;
+  std::shared_ptr<const KnownFeatures> known_features = nullptr;  // those traces replay, surely
+};
+
+// InvalidArgument for a workload that does not parse or verify.
+absl::StatusOr<Task> MakeTask(std::string_view workload, const machine::TargetInfo& target);
+
+// A feasible point: its trace replays.
+struct Drawn {
+  schedule::Point point;
+  uint64_t hash = 0;  // of the trace's text: points that expand to one trace are one candidate
+  std::string trace;
+};
+
+// A point the model can be asked about.
+struct Evaluated {
+  uint64_t hash = 0;
+  std::vector<float> features;
+};
+
+// Of a trace from anywhere; its canonical hash too. InvalidArgument or FailedPrecondition when it
+// does not parse or replay.
+absl::StatusOr<Evaluated> EvaluateTrace(const ir::Program& naive, const machine::TargetInfo& target,
+                                        std::string_view trace);
+
+class CandidateSpace {
+ public:
+  CandidateSpace(Task task, uint64_t seed);
+
+  const schedule::Space& space() const { return *task_.space; }
+  const OtherTasks* others() const { return task_.others.get(); }
+  const Target& target() const { return task_.target.target; }
+  // Of the default schedule; zeros if it does not replay.
+  std::vector<float> DefaultFeatures();
+  uint64_t seed() const { return state_.seed; }
+
+  // A generator of its own for every call of Propose, from the seed and the number of calls so far:
+  // so the state of a generator never has to be saved.
+  schedule::Rng NextRng();
+
+  // The default schedule, once; not if a record of it is known.
+  std::optional<Candidate> TakeDefault();
+  // Nullopt if no preferred decisions of the space give it.
+  std::optional<schedule::Point> DefaultPoint() const;
+
+  // Up to `n` random unvisited points, which become visited. Gives up after a bounded number of
+  // redraws; a space small enough to enumerate is enumerated then, so that its last points are
+  // found.
+  std::vector<Drawn> TakeRandom(int n, schedule::Rng& rng);
+  // The point as a candidate, which becomes visited; nullopt if infeasible or visited already.
+  std::optional<Drawn> Take(const schedule::Point& point);
+
+  bool Visited(uint64_t hash) const { return state_.visited.contains(hash); }
+  void MarkVisited(uint64_t hash) { state_.visited.insert(hash); }
+
+  // Features of what the point expands to; null when infeasible. Remembered until
+  // ForgetEvaluations; the pointer is good until then.
+  const Evaluated* Evaluate(const schedule::Point& point);
+  // Points that were new to Evaluate since the last ForgetEvaluations.
+  int fresh_evaluations() const { return fresh_; }
+  void ForgetEvaluations();
+
+  // As the free function, and remembered likewise.
+  absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace);
+
+  // What has to be kept between calls.
+  struct State {
+    uint64_t seed = 0;
+    uint64_t calls = 0;
+    bool default_taken = false;
+    bool exhausted =
+        false;  // enumeration found no unvisited point; points never become unvisited again
+    std::unordered_set<uint64_t> visited;
+  };
+  void Save(BlobWriter& writer) const;
+  // DataLoss for the state of another task, or a malformed one.
+  absl::StatusOr<State> Parse(BlobReader& reader) const;
+  void Adopt(State state) { state_ = std::move(state); }
+
+ private:
+  const std::vector<float>* Known(uint64_t hash) const;
+  void Enumerate(int n, schedule::Rng& rng, std::vector<Drawn>& out);
+  // Of a trace whose text has that hash; null if it does not replay.
+  const Evaluated* EvaluateReplayed(uint64_t hash, const schedule::Trace& trace);
+
+  Task task_;
+  schedule::Replayer replayer_;  // of the task's naive program
+  KnownStatements statements_;
+  State state_;
+  struct Seen {
+    uint64_t round = 0;  // the last one in which it was asked for
+    const Evaluated* evaluated = nullptr;
+  };
+  std::unordered_map<std::string, Seen> seen_;
+  std::unordered_map<uint64_t, std::optional<Evaluated>>
+      evaluated_;  // by hash: points share traces
+  uint64_t round_ = 1;
+  int fresh_ = 0;
+};
+
+// Points in a blob.
+void SavePoint(const schedule::Point& point, BlobWriter& writer);
+schedule::Point LoadPoint(BlobReader& reader);
+// Whether the space has such a point: a state may come from another version of the space.
+bool InSpace(const schedule::Space& space, const schedule::Point& point);
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,34 @@
+// Points that were proposed and are not measured yet: a result comes back as a trace alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "compiler/schedule/space.h"
+#include "cost_model/blob.h"
+#include "cost_model/search/candidate_space.h"
+
+namespace heddle::cost_model {
+
+class PendingPoints {
+ public:
+  // One that is forgotten only loses its point.
+  static constexpr size_t kMax = 4096;
+
+  void Add(const Drawn& drawn);
+  // The point of a trace, which is pending no longer; empty if it was not proposed here.
+  schedule::Point Take(uint64_t hash);
+
+  void Save(BlobWriter& writer) const;
+  static PendingPoints Load(BlobReader& reader);
+  bool AllIn(const schedule::Space& space) const;
+
+ private:
+  struct Entry {
+    uint64_t hash;
+    schedule::Point point;
+  };
+  std::deque<Entry> entries_;  // oldest first
+};
+
+}  // namespace heddle::cost_model

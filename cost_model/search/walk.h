@@ -1,0 +1,29 @@
+// Walks through a space after high scores. All bounded by the method's numbers.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cost_model/search/candidate_space.h"
+#include "cost_model/search/methods.h"
+#include "cost_model/search/shortlist.h"
+
+namespace heddle::cost_model {
+
+struct WalkContext {
+  const Method& method;
+  CandidateSpace& candidates;
+  // Scores of feasible points, higher is better.
+  std::function<absl::StatusOr<std::vector<float>>(const std::vector<schedule::Point>&)> score;
+  std::vector<schedule::Point> best;                     // measured, best first
+  std::function<schedule::Point(schedule::Rng&)> draft;  // beside nothing measured
+  std::vector<schedule::Point>& chains;  // where the last walk ended; becomes where this one does
+  schedule::Rng& rng;
+};
+
+// The best unvisited candidates that the walk passed, at most `capacity`.
+absl::StatusOr<Shortlist> Anneal(const WalkContext& context, size_t capacity);
+absl::StatusOr<Shortlist> Evolve(const WalkContext& context, size_t capacity);
+
+}  // namespace heddle::cost_model

@@ -1,0 +1,70 @@
+#include "cost_model/transfer/transfer_samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "cost_model/blob.h"
+#include "cost_model/features/features.h"
+#include "cost_model/model/samples.h"
+
+namespace heddle::cost_model {
+namespace {
+
+constexpr std::string_view kMagic = "HDLEXPER";
+constexpr uint32_t kVersion = 1;  // at most 1000
+
+// Empty unless all of it can be used.
+OtherTasks Unpack(std::string_view bytes, int group) {
+  const absl::StatusOr<std::string_view> payload = Unseal(kMagic, kVersion, bytes);
+  if (!payload.ok()) return {};
+  BlobReader r(*payload);
+  if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) return {};
+  const size_t count = r.Count();
+  if (count > kMaxExperience) return {};
+  OtherTasks samples;
+  FeatureCoder coder(FeatureTable().size());
+  for (size_t i = 0; i < count && r.ok(); ++i) {
+    Sample& sample = samples.emplace_back();
+    sample.score = static_cast<float>(r.Unsigned()) / kScoreLevels;
+    sample.features = coder.Load(r);
+    sample.group = group;
+    if (sample.score > 1) return {};
+  }
+  return r.AtEnd() ? samples : OtherTasks();
+}
+
+}  // namespace
+
+std::string PackExperience(const std::vector<Sample>& samples) {
+  if (samples.size() < 2) return {};
+  const size_t count = std::min(samples.size(), kMaxExperience);
+  BlobWriter w;
+  w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
+  w.Unsigned(count);
+  FeatureCoder coder(FeatureTable().size());
+  for (size_t i = 0; i < count; ++i) {
+    const Sample& sample = samples[i * (samples.size() - 1) / (count - 1)];
+    w.Unsigned(static_cast<uint64_t>(std::lround(sample.score * kScoreLevels)));
+    coder.Save(sample.features, w);
+  }
+  return Seal(kMagic, kVersion, std::move(w).Take());
+}
+
+int ExperienceVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
+
+OtherTasks JoinExperiences(std::span<const OtherExperience> experiences) {
+  OtherTasks all;
+  int group = 0;
+  for (const OtherExperience& experience : experiences) {
+    if (!(experience.weight > 0 && experience.weight <= 1)) continue;
+    OtherTasks samples = Unpack(experience.samples, group + 1);
+    if (samples.empty()) continue;
+    ++group;
+    for (Sample& sample : samples) sample.weight = static_cast<float>(experience.weight);
+    std::move(samples.begin(), samples.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace heddle::cost_model

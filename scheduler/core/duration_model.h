@@ -1,0 +1,70 @@
+// How long stages take, learned from those that ended. Pure.
+//
+// A unit is one candidate for build and profile, the whole stage for the others. Each cell keeps
+// the last few units seen and predicts their median, so that one stage that hung, or a hundred that
+// were cut short, does not move the prediction before half of the window agrees.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "proto/common.pb.h"
+#include "scheduler/core/ids.h"
+
+namespace heddle::scheduler {
+
+class DurationModel {
+ public:
+  static constexpr int kWindow = 9;
+  // Cells kept of one level; all of that level are forgotten when there would be more. 10,000 jobs
+  // of 6 tasks with 4 stages each; about 80 bytes a cell.
+  static constexpr size_t kMaxCells = 250'000;
+
+  struct Where {
+    JobId job;
+    uint64_t task = 0;  // TaskId of the workload, or of job and position; 0: no task
+    v1::StageKind kind = v1::STAGE_UNSPECIFIED;
+    uint32_t worker_class = 0;  // ClassId; 0: any
+  };
+  // The same number for the same text, for ever.
+  static uint64_t TaskId(std::string_view workload_key);
+  static uint64_t TaskId(JobId job, TaskIndex task);
+  static uint32_t ClassId(std::string_view worker_class);
+
+  // Durations that are not finite or not positive are left out.
+  void Observe(const Where& where, absl::Duration unit);
+  // The closest that was seen: of the task, else the job, else the stage anywhere; each on this
+  // class of workers, else on any; else Prior.
+  absl::Duration Predict(const Where& where) const;
+  static absl::Duration Prior(v1::StageKind kind);
+  size_t cells() const { return task_.size() + job_.size() + stage_.size(); }
+
+ private:
+  struct Window {
+    std::array<float, kWindow> seconds{};
+    int count = 0;  // ever
+    float median = 0;
+    void Add(float value);
+  };
+  struct Cell {
+    uint64_t of = 0;  // task or job
+    int32_t kind = 0;
+    uint32_t worker_class = 0;
+    friend bool operator==(const Cell&, const Cell&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Cell& c) {
+      return H::combine(std::move(h), c.of, c.kind, c.worker_class);
+    }
+  };
+  using Level = absl::flat_hash_map<Cell, Window>;
+  static void Add(Level* level, uint64_t of, const Where& where, float seconds);
+  static const Window* Find(const Level& level, uint64_t of, const Where& where);
+
+  Level task_, job_, stage_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,80 @@
+#include "scheduler/core/job_state.h"
+
+#include <algorithm>
+
+namespace heddle::scheduler {
+
+bool HasUnbuilt(const Task& task) {
+  return std::any_of(task.open.begin(), task.open.end(),
+                     [](const auto& entry) { return Is<Unbuilt>(entry.second.where); });
+}
+
+int RoundsInFlight(const Task& task) {
+  if (!InFlight(task)) return 0;
+  const bool wanted =
+      Is<WantsPropose>(task.phase) || Is<Proposing>(task.phase) || task.update_first;
+  return std::max(1, static_cast<int>(task.rounds.size()) + (wanted ? 1 : 0));
+}
+
+int RoundsInFlight(const Job& job) {
+  int rounds = 0;
+  for (TaskIndex index : job.in_flight)
+    rounds += RoundsInFlight(job.tasks[static_cast<size_t>(index.value)]);
+  return rounds;
+}
+
+std::optional<CandidateId> MeasuredBefore(const Task& task) {
+  std::optional<CandidateId> end;
+  for (const Round& round : task.rounds) {
+    if (round.open > 0) break;
+    end = round.end;
+  }
+  return end;
+}
+
+std::deque<Round> MakeRounds(const std::vector<std::pair<CandidateId, bool>>& candidates, int batch,
+                             bool several) {
+  std::deque<Round> rounds;
+  for (const auto& [id, open] : candidates) {
+    if (rounds.empty() || (several && rounds.back().size >= batch))
+      rounds.push_back({id, id, 0, 0});
+    rounds.back().end = CandidateId{id.value + 1};
+    ++rounds.back().size;
+    rounds.back().open += open;
+  }
+  return rounds;
+}
+
+int PipelineDepth(const JobParams& params, int devices) {
+  constexpr int kMinDepth = 2, kMaxDepth = 64;
+  if (params.pipeline_depth > 0) return params.pipeline_depth;
+  if (params.max_devices > 0) devices = std::min(devices, params.max_devices);
+  return std::clamp(devices + 1, kMinDepth, kMaxDepth);
+}
+
+bool Plateaued(const JobParams& params, const Task& task) {
+  return params.plateau > 0 && task.trials >= params.plateau &&
+         OnPlateau(task.curve, task.known + task.trials, params.plateau);
+}
+
+void AddToCurve(Task* task, int trials, double ns) {
+  constexpr double kPoint = 0.999;  // a smaller gain makes no point of its own: few are kept
+  if (ns <= 0 || (!task->curve.empty() && ns >= task->curve.back().best_ns)) return;
+  if (!task->curve.empty() && ns > kPoint * task->curve.back().best_ns) {
+    task->curve.back().best_ns = ns;
+  } else {
+    task->curve.push_back({trials, ns});
+  }
+}
+
+void FoldResults(Task* task, std::optional<CandidateId> before) {
+  int position = task->known + task->trials - static_cast<int>(task->results.size());
+  while (!task->results.empty()) {
+    const auto first = task->results.begin();
+    if (before && first->first >= *before) return;
+    AddToCurve(task, ++position, first->second);
+    task->results.erase(first);
+  }
+}
+
+}  // namespace heddle::scheduler

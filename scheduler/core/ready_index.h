@@ -1,0 +1,109 @@
+// Ready work in the order of the policy, lane by lane (see slot_index.h), kept up to date job by
+// job: a job's items are put in anew when something happened to it, nothing else is touched.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "scheduler/core/job_state.h"
+#include "scheduler/core/policy.h"
+
+namespace heddle::scheduler {
+
+class ReadyIndex {
+ public:
+  struct Item {
+    WorkItem work;
+    int lane = 0;
+    friend bool operator==(const Item&, const Item&) = default;
+  };
+  // One entry of the order.
+  struct Node {
+    std::array<double, 2> key{};
+    JobId job;
+    int position = 0;  // in the job's own order
+    WorkItem work;
+    auto Place() const { return std::tuple(key, job, position); }
+    bool operator<(const Node& other) const { return Place() < other.Place(); }
+  };
+
+  // Walks the items of one lane in order. Valid until the index changes.
+  class Cursor {
+   public:
+    Cursor(const ReadyIndex& index, const Policy& policy, int lane);
+    bool done() const { return best_ < 0; }
+    const Node& node() const { return *heads_[static_cast<size_t>(best_)].at; }
+    const GroupRank& group() const { return heads_[static_cast<size_t>(best_)].rank; }
+    void Next();
+    // Whether this one's item comes before the other's; neither is done.
+    bool Before(const Cursor& other) const {
+      return group() != other.group() ? group() < other.group() : node() < other.node();
+    }
+
+   private:
+    struct Head {
+      GroupRank rank;
+      std::set<Node>::const_iterator at, end;
+    };
+    void Choose();
+    std::vector<Head> heads_;
+    int best_ = -1;
+  };
+
+  // All that is ready of the job, in its own order. Ranks are asked for where the items are others
+  // than before or `rank_again`.
+  void Set(const Job& job, const std::vector<Item>& items, bool rank_again, Policy* policy,
+           absl::Time now);
+  // A stage of the lane has begun.
+  void CountStart(int lane);
+  // Jobs whose ranks' time or patience is over.
+  std::vector<JobId> TakeExpired(absl::Time now);
+  // When the next rank that lets its work wait is over; InfiniteFuture when there is none. The
+  // others' time matters only once a slot is free, which something has to bring about.
+  absl::Time NextStart() const {
+    return starts_.empty() ? absl::InfiniteFuture() : starts_.begin()->first;
+  }
+
+  int Count(int lane) const {
+    return lane < static_cast<int>(lanes_.size()) ? lanes_[static_cast<size_t>(lane)].count : 0;
+  }
+  int lanes() const { return static_cast<int>(lanes_.size()); }
+  // Everything in order, over all lanes.
+  std::vector<WorkItem> All(const Policy& policy) const;
+
+ private:
+  static constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+  struct Entry {
+    Item item;
+    absl::Time since;
+    int64_t from = 0;  // the lane's starts before it was ready
+    int64_t patient_until = kForEver;
+    bool ranked = false;  // the policy lets it start
+    int64_t group = 0;
+    Node node;
+  };
+  struct Owner {
+    std::vector<Entry> entries;
+    absl::Time until = absl::InfiniteFuture();
+    absl::Time start = absl::InfiniteFuture();  // of what waits
+  };
+  struct Lane {
+    int count = 0;
+    int64_t starts = 0;
+    std::set<std::pair<int64_t, JobId>> patience;  // by `starts`
+    std::map<int64_t, std::set<Node>> groups;      // none of them empty
+  };
+
+  void Insert(const Entry& entry);
+  void Erase(const Entry& entry);
+
+  std::vector<Lane> lanes_;
+  std::map<JobId, Owner> owners_;  // those with items
+  std::set<std::pair<absl::Time, JobId>> expiries_;
+  std::set<std::pair<absl::Time, JobId>> starts_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,292 @@
+#include "scheduler/core/slot_index.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+
+namespace heddle::scheduler {
+
+SlotIndex::SlotIndex() : lanes_(2) {
+  lanes_[kCudaBuildLane].kind = v1::STAGE_BUILD;
+  lanes_[kCudaBuildLane].needs.target = "cuda";
+}
+
+int SlotIndex::CpuLane(v1::StageKind kind, const JobParams& needs) {
+  const bool compiles = kind == v1::STAGE_BUILD || kind == v1::STAGE_COMPILE;
+  return compiles && absl::StartsWith(needs.target, "cuda") ? kCudaBuildLane : kCpuLane;
+}
+
+bool SlotIndex::Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs) {
+  const bool device = kind == v1::STAGE_PROFILE;
+  if (slot.device != device) return false;
+  if (!device) return slot.builds_cuda || CpuLane(kind, needs) == kCpuLane;
+  if (slot.target != needs.target) return false;
+  if (!needs.device_key.empty() && slot.device_key != needs.device_key) return false;
+  return needs.threads == 0 || static_cast<int>(slot.cores.size()) == needs.threads;
+}
+
+int SlotIndex::Find(const SlotId& id) const {
+  if (slots_ == nullptr) return -1;
+  auto it = std::lower_bound(slots_->begin(), slots_->end(), id,
+                             [](const SlotInfo& slot, const SlotId& key) { return slot.id < key; });
+  return it != slots_->end() && it->id == id ? static_cast<int>(it - slots_->begin()) : -1;
+}
+
+void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
+  ++version_;
+  slots_ = &slots;
+  states_.assign(slots.size(), {});
+  classes_.clear();
+  cores_.clear();
+  core_numbers_.clear();
+  std::map<Shape, int> shapes;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const SlotInfo& slot = slots[i];
+    const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size(),
+                      slot.builds_cuda};
+    auto [it, fresh] = shapes.emplace(shape, static_cast<int>(classes_.size()));
+    if (fresh) classes_.push_back({shape, {}, {}, {}, 0});
+    State& state = states_[i];
+    state.cls = it->second;
+    classes_[static_cast<size_t>(state.cls)].all.insert(static_cast<int>(i));
+    classes_[static_cast<size_t>(state.cls)].usable += slot.usable;
+    for (int core : slot.cores) {
+      auto [number, added] =
+          core_numbers_.emplace(std::pair(slot.host, core), static_cast<int>(cores_.size()));
+      if (added) cores_.emplace_back();
+      state.cores.push_back(number->second);
+      cores_[static_cast<size_t>(number->second)].slots.push_back(static_cast<int>(i));
+    }
+  }
+  for (const SlotInfo& slot : slots) {
+    if (slot.foreign) Take(slot.host, slot.cores, 1);
+  }
+  for (const auto& [id, where] : held_) {
+    Take(where.first, where.second, 1);
+    if (const int slot = Find(id); slot >= 0) states_[static_cast<size_t>(slot)].held = true;
+  }
+  for (const auto& [id, time] : back_off_) {
+    if (const int slot = Find(id); slot >= 0) states_[static_cast<size_t>(slot)].backs_off = true;
+  }
+  for (size_t i = 0; i < slots.size(); ++i) Place(static_cast<int>(i));
+  for (Lane& lane : lanes_) FillLane(&lane);
+}
+
+void SlotIndex::FillLane(Lane* lane) const {
+  lane->classes.clear();
+  lane->displaced = 0;
+  double devices = 0;
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const SlotInfo& sample = (*slots_)[static_cast<size_t>(*classes_[i].all.begin())];
+    if (!Suits(sample, lane->kind, lane->needs)) continue;
+    lane->classes.push_back(static_cast<int>(i));
+    if (lane->kind != v1::STAGE_PROFILE) continue;
+    for (int slot : classes_[i].all) {
+      std::set<int> sharing;
+      for (int core : states_[static_cast<size_t>(slot)].cores) {
+        for (int other : cores_[static_cast<size_t>(core)].slots) {
+          if (!(*slots_)[static_cast<size_t>(other)].device) sharing.insert(other);
+        }
+      }
+      lane->displaced += static_cast<double>(sharing.size());
+      ++devices;
+    }
+  }
+  if (devices > 0) lane->displaced /= devices;
+}
+
+void SlotIndex::Place(int slot) {
+  const State& state = states_[static_cast<size_t>(slot)];
+  Class& cls = classes_[static_cast<size_t>(state.cls)];
+  const bool possible =
+      (*slots_)[static_cast<size_t>(slot)].usable && !state.held && !state.backs_off;
+  auto put = [slot](std::set<int>* set, bool in) {
+    if (in) {
+      set->insert(slot);
+    } else {
+      set->erase(slot);
+    }
+  };
+  put(&cls.free, possible && state.taken == 0);
+  put(&cls.partly, possible && state.taken > 0);
+}
+
+void SlotIndex::Take(const std::string& host, const std::vector<int>& cores, int by) {
+  for (int core : cores) {
+    auto number = core_numbers_.find(std::pair(host, core));
+    if (number == core_numbers_.end()) continue;
+    Core& entry = cores_[static_cast<size_t>(number->second)];
+    const bool before = entry.taken > 0;
+    entry.taken += by;
+    if (before == (entry.taken > 0)) continue;
+    for (int slot : entry.slots) {
+      states_[static_cast<size_t>(slot)].taken += by;
+      Place(slot);
+    }
+  }
+}
+
+void SlotIndex::Hold(const SlotId& id, const std::string& host, const std::vector<int>& cores) {
+  held_[id] = {host, cores};
+  if (const int slot = Find(id); slot >= 0) {
+    states_[static_cast<size_t>(slot)].held = true;
+    Place(slot);
+  }
+  Take(host, cores, 1);
+}
+
+void SlotIndex::Release(const SlotId& id, const std::string& host, const std::vector<int>& cores) {
+  held_.erase(id);
+  Take(host, cores, -1);
+  if (const int slot = Find(id); slot >= 0) {
+    states_[static_cast<size_t>(slot)].held = false;
+    Place(slot);
+  }
+}
+
+void SlotIndex::BackOff(const SlotId& id, absl::Time time) {
+  auto old = back_off_.find(id);
+  if (old != back_off_.end()) {
+    wakes_.erase({old->second, id});
+    back_off_.erase(old);
+  }
+  const bool backs_off = time != absl::InfinitePast();
+  if (backs_off) {
+    back_off_[id] = time;
+    wakes_.insert({time, id});
+  }
+  if (const int slot = Find(id); slot >= 0) {
+    states_[static_cast<size_t>(slot)].backs_off = backs_off;
+    Place(slot);
+  }
+}
+
+void SlotIndex::Advance(absl::Time now) {
+  while (!wakes_.empty() && wakes_.begin()->first <= now) {
+    const SlotId id = wakes_.begin()->second;
+    BackOff(id, absl::InfinitePast());
+  }
+}
+
+absl::Time SlotIndex::NextWake() const {
+  return wakes_.empty() ? absl::InfiniteFuture() : wakes_.begin()->first;
+}
+
+int SlotIndex::DeviceLane(const JobParams& needs) {
+  auto [it, fresh] =
+      lane_numbers_.emplace(std::tuple(needs.target, needs.device_key, needs.threads), lanes());
+  if (fresh) {
+    Lane lane;
+    lane.kind = v1::STAGE_PROFILE;
+    lane.needs.target = needs.target;
+    lane.needs.device_key = needs.device_key;
+    lane.needs.threads = needs.threads;
+    if (slots_ != nullptr) FillLane(&lane);
+    lanes_.push_back(std::move(lane));
+  }
+  return it->second;
+}
+
+int SlotIndex::Count(int lane) const {
+  int count = 0;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes)
+    count += static_cast<int>(classes_[static_cast<size_t>(c)].all.size());
+  return count;
+}
+
+int SlotIndex::Usable(int lane) const {
+  int count = 0;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes)
+    count += classes_[static_cast<size_t>(c)].usable;
+  return count;
+}
+
+int SlotIndex::Free(int lane) const {
+  int count = 0;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes)
+    count += static_cast<int>(classes_[static_cast<size_t>(c)].free.size());
+  return count;
+}
+
+bool SlotIndex::AnyFree(int lane) const {
+  const std::vector<int>& classes = lanes_[static_cast<size_t>(lane)].classes;
+  return std::any_of(classes.begin(), classes.end(),
+                     [this](int c) { return !classes_[static_cast<size_t>(c)].free.empty(); });
+}
+
+bool SlotIndex::Open(int lane) const {
+  const std::vector<int>& classes = lanes_[static_cast<size_t>(lane)].classes;
+  return std::any_of(classes.begin(), classes.end(), [this](int c) {
+    const Class& cls = classes_[static_cast<size_t>(c)];
+    return !cls.free.empty() || !cls.partly.empty();
+  });
+}
+
+const SlotInfo* SlotIndex::First(int lane) const {
+  int first = -1;
+  bool usable = false;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes) {
+    const Class& cls = classes_[static_cast<size_t>(c)];
+    if (usable && cls.usable == 0) continue;
+    auto it = cls.all.begin();
+    if (cls.usable > 0) {
+      while (!(*slots_)[static_cast<size_t>(*it)].usable) ++it;
+    }
+    if (first < 0 || *it < first || (cls.usable > 0 && !usable)) first = *it;
+    usable |= cls.usable > 0;
+  }
+  return first < 0 ? nullptr : &(*slots_)[static_cast<size_t>(first)];
+}
+
+const SlotInfo* SlotIndex::Place(int lane, const Reserved& reserved) const {
+  int best = -1;
+  size_t best_cores = 0;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes) {
+    for (int slot : classes_[static_cast<size_t>(c)].free) {
+      const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
+      if (std::any_of(cores.begin(), cores.end(),
+                      [&](int core) { return reserved.cores[static_cast<size_t>(core)]; })) {
+        continue;
+      }
+      if (best < 0 || cores.size() < best_cores || (cores.size() == best_cores && slot < best)) {
+        best = slot;
+        best_cores = cores.size();
+      }
+      break;  // the others of this class have as many cores and come later
+    }
+  }
+  return best < 0 ? nullptr : &(*slots_)[static_cast<size_t>(best)];
+}
+
+SlotIndex::Reserved SlotIndex::NoneReserved() const {
+  Reserved none{std::vector<bool>(cores_.size()), {}};
+  for (const Class& cls : classes_) none.at.push_back(cls.partly.begin());
+  return none;
+}
+
+bool SlotIndex::Reserve(int lane, Reserved* reserved) const {
+  auto kept = [&](int slot) {
+    const std::vector<int>& cores = states_[static_cast<size_t>(slot)].cores;
+    return std::any_of(cores.begin(), cores.end(),
+                       [&](int core) { return reserved->cores[static_cast<size_t>(core)]; });
+  };
+  int best = -1;
+  for (int c : lanes_[static_cast<size_t>(lane)].classes) {
+    const std::set<int>& partly = classes_[static_cast<size_t>(c)].partly;
+    auto& at = reserved->at[static_cast<size_t>(c)];
+    while (at != partly.end() && kept(*at)) ++at;
+    if (at != partly.end() && (best < 0 || *at < best)) best = *at;
+  }
+  if (best < 0) return false;
+  for (int core : states_[static_cast<size_t>(best)].cores)
+    reserved->cores[static_cast<size_t>(core)] = true;
+  return true;
+}
+
+bool SlotIndex::IsFree(const SlotInfo& slot) const {
+  const int index = Find(slot.id);
+  return index >= 0 &&
+         classes_[static_cast<size_t>(states_[static_cast<size_t>(index)].cls)].free.count(index);
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,93 @@
+#include "scheduler/core/task_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr double kBackward = 0.5;      // share of what was seen in the gain, the rest is hope
+constexpr int kWindowRounds = 3;       // that looking back spans
+constexpr double kSimilar = 4;         // tasks of up to so many times the FLOP are similar
+constexpr double kHope = 1.5;          // a task may become so much faster than the similar ones
+constexpr int64_t kExploreEvery = 16;  // rounds
+constexpr double kPlateauGain = 1.01;
+constexpr int kCapTasks = 8;    // a task takes at most so many tasks' uniform shares
+constexpr int kFloorShare = 8;  // and at least this part of its own
+
+double Best(const ChoiceTask& task) { return task.curve.empty() ? 0 : task.curve.back().best_ns; }
+
+}  // namespace
+
+double BestAt(absl::Span<const CurvePoint> curve, int trials) {
+  double best = 0;
+  for (const CurvePoint& point : curve) {
+    if (point.trials > trials) break;
+    best = point.best_ns;
+  }
+  return best;
+}
+
+bool OnPlateau(absl::Span<const CurvePoint> curve, int trials, int window) {
+  if (curve.empty() || trials < window) return false;
+  const double before = BestAt(curve, trials - window);
+  return before > 0 && before <= kPlateauGain * curve.back().best_ns;
+}
+
+double ExpectedGain(const ChoiceTask& task, double bound_ns, int batch) {
+  const double best = Best(task);
+  // Nothing valid yet: whatever is found first saves most.
+  if (best <= 0) return std::numeric_limits<double>::max();
+  const int window = std::min(task.trials, kWindowRounds * batch);
+  const double before = std::max(best, BestAt(task.curve, task.trials - window));
+  const double back = (before - best) / std::max(1, window);
+  const double ahead = std::max(0.0, best - bound_ns) / std::max(1, task.trials);
+  return task.weight * (kBackward * back + (1 - kBackward) * ahead);
+}
+
+std::optional<size_t> ChooseTask(absl::Span<const ChoiceTask> tasks, const ChoiceOptions& options) {
+  double device_ns = 0;
+  int measured = 0;
+  for (const ChoiceTask& task : tasks) {
+    device_ns += task.device_ns;
+    measured += task.device_ns > 0;
+  }
+  device_ns = measured > 0 ? device_ns / measured : 1;
+  std::optional<size_t> fewest, chosen;
+  double chosen_rate = -1;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (!tasks[i].eligible) continue;
+    if (!fewest || tasks[i].trials < tasks[*fewest].trials) fewest = i;
+    double fastest = 0;  // FLOP per ns of similar tasks, its own included
+    for (const ChoiceTask& other : tasks) {
+      const bool similar =
+          other.flops <= kSimilar * tasks[i].flops && tasks[i].flops <= kSimilar * other.flops;
+      if (similar && Best(other) > 0) fastest = std::max(fastest, other.flops / Best(other));
+    }
+    const double bound_ns = fastest > 0 ? tasks[i].flops / (kHope * fastest) : 0;
+    const double rate = ExpectedGain(tasks[i], bound_ns, options.batch) /
+                        (tasks[i].device_ns > 0 ? tasks[i].device_ns : device_ns);
+    if (rate > chosen_rate) chosen = i, chosen_rate = rate;
+  }
+  if (!fewest) return std::nullopt;
+  const bool explore = options.turn % kExploreEvery == kExploreEvery - 1;
+  return tasks[*fewest].trials < options.floor || explore ? fewest : chosen;
+}
+
+int GradientCap(int trials_per_task) { return kCapTasks * trials_per_task; }
+
+GradientBudget MakeGradientBudget(int trials_per_task, int batch, absl::Span<const int> known) {
+  GradientBudget budget;
+  budget.floor = std::min(trials_per_task, std::max(batch, trials_per_task / kFloorShare));
+  int64_t total = static_cast<int64_t>(trials_per_task) * static_cast<int64_t>(known.size());
+  int64_t owed = 0;  // to tasks nobody has measured yet
+  for (int records : known) {
+    total -= std::min(records, GradientCap(trials_per_task));
+    if (records == 0) owed += budget.floor;
+  }
+  budget.total =
+      static_cast<int>(std::min<int64_t>(std::max(total, owed), std::numeric_limits<int>::max()));
+  return budget;
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,76 @@
+// From what a user asked for to what the dispatcher decides by.
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/strategies.h"
+#include "scheduler/core/target_match.h"
+#include "scheduler/ledger/job_ledger.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// More rounds than this are cut into several; a worker's answer stays within one gRPC message.
+constexpr int kMaxBatch = 1024;
+constexpr int kMaxTrials = 100'000;
+constexpr int kMaxPipelineDepth = 64;
+constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
+constexpr int kDefaultBatch = 16;
+
+}  // namespace
+
+absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::Time now,
+                                                absl::Time wall) {
+  absl::StatusOr<TargetNeeds> needs = ParseTargetNeeds(spec.target());
+  if (!needs.ok()) return needs.status();
+  auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", value, "; it must be ", low, "..", high));
+  };
+  // Empty is the default.
+  const std::string& strategy = spec.strategy();
+  if (!strategy.empty() && !IsStrategy(strategy)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strategy is \"", strategy, "\"; it must be ", StrategyList()));
+  }
+  if (auto s = range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials); !s.ok()) return s;
+  if (auto s = range("batch", spec.batch(), 0, kMaxBatch); !s.ok()) return s;
+  if (auto s = range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth); !s.ok())
+    return s;
+  if (auto s = range("repeats", spec.repeats(), 0, 1000); !s.ok()) return s;
+  if (auto s = range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000); !s.ok()) return s;
+  if (auto s = range("priority", spec.priority(), -10, 10); !s.ok()) return s;
+  if (auto s = range("deadline_unix_ns", spec.deadline_unix_ns(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("time_limit_ms", spec.time_limit_ms(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("plateau_trials", spec.plateau_trials(), 0, kMaxTrials); !s.ok()) return s;
+  if (auto s = range("target_latency_ns", spec.target_latency_ns(), 0, kLatest); !s.ok()) return s;
+  if (auto s = range("max_devices", spec.max_devices(), 0, 1 << 20); !s.ok()) return s;
+  const std::string& allocation = spec.allocation();
+  if (!allocation.empty() && allocation != "gradient" && allocation != "uniform") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("allocation is \"", allocation, "\"; it must be gradient or uniform"));
+  }
+  JobParams params;
+  params.target = needs->device_target;
+  params.record_target = spec.target();
+  params.strategy = strategy.empty() ? std::string(kStrategies[0]) : strategy;
+  params.threads = needs->threads;
+  params.device_key = spec.device_key();
+  params.trials_per_task = spec.trials_per_task();
+  params.batch = spec.batch() == 0 ? kDefaultBatch : spec.batch();
+  params.pipeline_depth = spec.pipeline_depth();
+  params.force = spec.force();
+  params.tenant = spec.user();
+  params.priority = spec.priority();
+  if (spec.deadline_unix_ns() > 0) {
+    params.deadline = now + (absl::FromUnixNanos(spec.deadline_unix_ns()) - wall);
+  }
+  if (spec.time_limit_ms() > 0) params.time_limit = absl::Milliseconds(spec.time_limit_ms());
+  params.plateau = spec.plateau_trials();
+  params.target_latency_ns = static_cast<double>(spec.target_latency_ns());
+  if (spec.allocation() == "uniform") params.allocation = Allocation::kUniform;
+  params.max_devices = spec.max_devices();
+  return params;
+}
+
+}  // namespace heddle::scheduler

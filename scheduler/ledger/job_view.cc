@@ -1,0 +1,81 @@
+// A job as users see it.
+#include <algorithm>
+
+#include "scheduler/ledger/job_ledger.h"
+#include "scheduler/ledger/why_waiting.h"
+
+namespace heddle::scheduler {
+
+v1::JobState StateOf(const Job& job) {
+  struct Visitor {
+    v1::JobState operator()(const Importing&) { return v1::JOB_IMPORTING; }
+    v1::JobState operator()(const Tuning&) { return v1::JOB_TUNING; }
+    v1::JobState operator()(const Compiling&) { return v1::JOB_COMPILING; }
+    v1::JobState operator()(const Done&) { return v1::JOB_DONE; }
+    v1::JobState operator()(const Failed&) { return v1::JOB_FAILED; }
+    v1::JobState operator()(const Cancelled&) { return v1::JOB_CANCELLED; }
+  };
+  return std::visit(Visitor{}, job.phase);
+}
+
+void JobLedger::FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
+                         v1::TaskStatus* out) const {
+  const Task& task = job.tasks[static_cast<size_t>(index)];
+  const TaskData& data = jobs_.at(job.id).tasks[static_cast<size_t>(index)];
+  *out->mutable_info() = data.info;
+  out->mutable_info()->clear_workload();
+  out->set_done(std::holds_alternative<Finished>(task.phase));
+  out->set_trials(task.trials);
+  out->set_failed(task.failed);
+  // A finished task has used all it was going to: a small space may hold fewer candidates than
+  // asked for.
+  out->set_budget(out->done() ? task.trials : task.budget);
+  out->set_known_records(task.known_valid);
+  out->set_best_ns(Faster(data.best_ns, task.known_best_ns));
+  out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
+  out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
+  out->set_first_error(task.first_error);
+}
+
+v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) const {
+  const Job& job = *dispatcher.FindJob(id);
+  const JobData& data = jobs_.at(id);
+  v1::Job view = data.row.job;
+  view.set_state(job.paused ? v1::JOB_PAUSED : StateOf(job));
+  view.set_reason(DescribeJob(dispatcher, job, now));
+  int trials = 0, budget = 0, remaining = 0;
+  bool remaining_tasks = false;
+  for (int i = 0; i < static_cast<int>(job.tasks.size()); ++i) {
+    const Task& task = job.tasks[static_cast<size_t>(i)];
+    v1::TaskStatus* status = view.add_tasks();
+    FillTask(dispatcher, job, i, now, status);
+    trials += task.trials;
+    budget += status->budget();
+    if (std::holds_alternative<Finished>(task.phase)) continue;
+    remaining += task.remaining();
+    remaining_tasks = true;
+  }
+  if (job.params.allocation == Allocation::kGradient && remaining_tasks) {
+    budget = std::max(trials, Dispatcher::TrialBudget(job));
+    remaining = budget - trials;
+  }
+  view.set_trials(trials);
+  view.set_trials_budget(budget);
+  const int done_here = trials - data.trials_before;
+  const bool deadline = job.params.deadline != absl::InfiniteFuture();
+  if (std::holds_alternative<Tuning>(job.phase) && !job.paused && (deadline || done_here > 0)) {
+    // With a deadline, what its warning goes by; else at the pace so far.
+    const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
+    const absl::Duration eta =
+        deadline ? dispatcher.EstimatedEnd(id) - now
+                 : std::min(limit, (now - data.tuning_since) * remaining / done_here);
+    if (eta != absl::InfiniteDuration())
+      view.set_eta_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), eta)));
+  }
+  absl::Duration busy = data.busy;
+  if (data.busy_since) busy += now - *data.busy_since;
+  view.set_running_ms(absl::ToInt64Milliseconds(busy));
+  return view;
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,190 @@
+#include "scheduler/service/lease_keeper.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "proto/grpc_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kLease = absl::Seconds(60);
+constexpr absl::Duration kRenewEvery = absl::Seconds(20);  // two more tries before it expires
+constexpr absl::Duration kRetryRenew = absl::Seconds(2);
+constexpr absl::Duration kRpcLimit = absl::Seconds(5);
+constexpr absl::Duration kRememberReleased =
+    absl::Seconds(10);  // the tracker's list is at most this old
+
+// The tracker may or may not have done what it was asked.
+bool Unanswered(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+         status.error_code() == grpc::StatusCode::UNAVAILABLE;
+}
+
+}  // namespace
+
+LeaseKeeper::LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker,
+                         std::string holder)
+    : tracker_(std::move(tracker)), holder_(std::move(holder)), thread_([this] { Loop(); }) {}
+
+LeaseKeeper::~LeaseKeeper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+absl::StatusOr<v1::Lease> LeaseKeeper::Acquire(const SlotId& slot, const std::string& purpose,
+                                               std::function<void()> lost) {
+  grpc::ClientContext context;
+  SetDeadline(&context, kRpcLimit);
+  v1::AcquireRequest request;
+  request.set_worker(slot.worker);
+  request.set_slot(slot.slot);
+  request.set_holder(holder_);
+  request.set_purpose(purpose);
+  request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
+  {
+    absl::MutexLock lock(&mutex_);
+    acquiring_.insert(slot);
+  }
+  v1::Lease lease;
+  const absl::Time asked = MonotonicNow();
+  const grpc::Status status = tracker_->Acquire(&context, request, &lease);
+  absl::MutexLock lock(&mutex_);
+  acquiring_.erase(slot);
+  if (!status.ok()) {
+    if (Unanswered(status)) strays_.insert(slot);
+    return FromGrpc(status);
+  }
+  held_[lease.id()] = {asked + kRenewEvery, asked + kLease, std::move(lost)};
+  return lease;
+}
+
+void LeaseKeeper::Release(const std::string& lease_id) {
+  {
+    absl::MutexLock lock(&mutex_);
+    held_.erase(lease_id);
+    const absl::Time now = MonotonicNow();
+    released_[lease_id] = now;
+    std::erase_if(released_,
+                  [&](const auto& entry) { return entry.second < now - kRememberReleased; });
+  }
+  if (SendRelease(lease_id)) return;
+  absl::MutexLock lock(&mutex_);
+  unreleased_[lease_id] = MonotonicNow() + kLease;
+}
+
+bool LeaseKeeper::SendRelease(const std::string& lease_id) {
+  grpc::ClientContext context;
+  SetDeadline(&context, kRpcLimit);
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  v1::ReleaseResponse response;
+  return !Unanswered(tracker_->Release(&context, request, &response));
+}
+
+void LeaseKeeper::ReleaseAgain() {
+  std::vector<std::string> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = MonotonicNow();
+    std::erase_if(unreleased_, [&](const auto& entry) { return entry.second < now; });
+    for (const auto& [id, until] : unreleased_) ids.push_back(id);
+  }
+  for (const std::string& id : ids) {
+    if (!SendRelease(id)) return;  // the tracker is away for all of them
+    absl::MutexLock lock(&mutex_);
+    unreleased_.erase(id);
+  }
+}
+
+void LeaseKeeper::ReleaseStrays() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (strays_.empty()) return;
+  }
+  grpc::ClientContext context;
+  SetDeadline(&context, kRpcLimit);
+  v1::ListWorkersResponse list;
+  if (!tracker_->ListWorkers(&context, {}, &list).ok()) return;
+  std::vector<std::string> ids;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const v1::WorkerStatus& worker : list.workers()) {
+      for (const v1::SlotStatus& status : worker.slots()) {
+        const SlotId slot{worker.worker(), status.slot().name()};
+        const bool stray = strays_.count(slot) > 0 && acquiring_.count(slot) == 0 &&
+                           status.state() == v1::SLOT_HELD && status.holder() == holder_ &&
+                           held_.count(status.lease_id()) == 0;
+        if (stray) ids.push_back(status.lease_id());
+      }
+    }
+    std::erase_if(strays_, [this](const SlotId& slot) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return acquiring_.count(slot) == 0;
+    });
+  }
+  for (const std::string& id : ids) Release(id);
+}
+
+bool LeaseKeeper::IsOurs(const std::string& lease_id) const {
+  absl::MutexLock lock(&mutex_);
+  return held_.count(lease_id) > 0 || released_.count(lease_id) > 0;
+}
+
+void LeaseKeeper::ReleaseFormer(const v1::ListWorkersResponse& list) {
+  for (const v1::WorkerStatus& worker : list.workers()) {
+    for (const v1::SlotStatus& slot : worker.slots()) {
+      if (slot.state() == v1::SLOT_HELD && slot.holder() == holder_) Release(slot.lease_id());
+    }
+  }
+}
+
+void LeaseKeeper::Loop() {
+  while (true) {
+    std::vector<std::string> due;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&stop_), absl::Seconds(1));
+      if (stop_) return;
+      const absl::Time now = MonotonicNow();
+      for (const auto& [id, held] : held_) {
+        if (held.renew_at <= now) due.push_back(id);
+      }
+    }
+    for (const std::string& id : due) Renew(id);
+    ReleaseAgain();
+    ReleaseStrays();
+  }
+}
+
+void LeaseKeeper::Renew(const std::string& lease_id) {
+  grpc::ClientContext context;
+  SetDeadline(&context, kRpcLimit);
+  v1::RenewRequest request;
+  request.set_lease_id(lease_id);
+  request.set_duration_ms(absl::ToInt64Milliseconds(kLease));
+  v1::Lease lease;
+  const absl::Time asked = MonotonicNow();
+  const grpc::Status status = tracker_->Renew(&context, request, &lease);
+  absl::MutexLock lock(&mutex_);
+  auto it = held_.find(lease_id);
+  if (it == held_.end()) return;
+  if (status.ok()) {
+    it->second.renew_at = asked + kRenewEvery;
+    it->second.expires_at = asked + kLease;
+  } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
+             it->second.expires_at <= MonotonicNow()) {
+    // Under the lock, so that the holder is still there; it only asks for a cancellation.
+    if (it->second.lost) it->second.lost();
+    held_.erase(it);
+  } else {
+    it->second.renew_at = asked + kRetryRenew;
+  }
+}
+
+}  // namespace heddle::scheduler

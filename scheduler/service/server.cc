@@ -1,0 +1,173 @@
+#include "scheduler/service/server.h"
+
+#include <fcntl.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/grpc_util.h"
+#include "scheduler/service/embedded.h"
+#include "scheduler/service/scheduler_loop.h"
+#include "scheduler/service/services.h"
+#include "scheduler/store/sqlite_record_store.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress, at the end
+// For whoever watches the health service to see NOT_SERVING before the stream ends.
+constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
+constexpr int kMaxPollers = 16;
+
+// One scheduler a data directory; the lock goes with the process.
+absl::Status LockDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": ", error.message()));
+  const std::string path = directory + "/lock";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0)
+    return absl::InvalidArgumentError(absl::StrCat("--data ", directory, ": not writable"));
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--data ", directory,
+                     ": another heddle-scheduler uses it; stop it, or give another directory"));
+  }
+  return absl::OkStatus();
+}
+
+// Written beside and renamed, so that a reader never sees half a number.
+absl::Status WritePortFile(const std::string& path, int port) {
+  const std::string beside = path + ".new";
+  std::ofstream file(beside);
+  file << port << "\n";
+  file.close();
+  if (!file.good())
+    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": cannot be written"));
+  std::error_code error;
+  std::filesystem::rename(beside, path, error);
+  if (error)
+    return absl::InvalidArgumentError(absl::StrCat("--port-file ", path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+std::string WithPort(const std::string& address, int port) {
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+// At the tracker: which leases were this data directory's. One scheduler has it at a time.
+std::string HolderName(const std::string& directory) {
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  std::error_code error;
+  const auto path = std::filesystem::canonical(directory, error);
+  return absl::StrCat("scheduler of ", host, ":", error ? directory : path.string());
+}
+
+// The store is damaged or the disk fails: what was acknowledged is safe, nothing more may be
+// promised.
+void EndAtOnce(const std::string& reason) {
+  std::fprintf(stderr, "heddle-scheduler: %s; ending, nothing acknowledged is lost\n",
+               reason.c_str());
+  std::fflush(stderr);
+  _exit(1);
+}
+
+}  // namespace
+
+absl::Status RunServer(const ServerOptions& options) {
+  // Before any thread, so that all of them leave these signals to the wait below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  setenv("GRPC_VERBOSITY", "NONE",
+         0);  // what fails is said here, in one line; asked for, gRPC still tells more
+
+  if (absl::Status status = LockDirectory(options.data_directory); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<RecordStore>> store =
+      OpenSqliteRecordStore(options.data_directory + "/heddle.db");
+  if (!store.ok()) return store.status();
+  absl::StatusOr<std::unique_ptr<BlobStore>> blobs =
+      BlobStore::Open(options.data_directory + "/blobs");
+  if (!blobs.ok()) return blobs.status();
+
+  // A port of an earlier run must not be taken for this one's.
+  auto forget_port = [&options] {
+    if (!options.port_file.empty()) unlink(options.port_file.c_str());
+  };
+  forget_port();
+  std::unique_ptr<EmbeddedCluster> cluster;
+  SchedulerLoop::Options executive_options;
+  executive_options.tracker_address = options.tracker_address;
+  executive_options.holder = HolderName(options.data_directory);
+  executive_options.fatal = EndAtOnce;
+  executive_options.policy = options.policy;
+  if (options.embedded) {
+    const std::vector<int> cores = AvailableCores();
+    ConfineToCpuSlots(cores);
+    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =
+        EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
+                                cores, options.unguarded});
+    if (!started.ok()) return started.status();
+    cluster = *std::move(started);
+    executive_options.tracker_address = cluster->tracker_address();
+  }
+  absl::StatusOr<std::unique_ptr<SchedulerLoop>> executive =
+      SchedulerLoop::Load(executive_options, store->get(), blobs->get());
+  if (!executive.ok()) return executive.status();
+
+  ServiceLimits limits;
+  limits.max_model_bytes = options.max_model_mib << 20;
+  JobServiceImpl jobs(executive->get(), store->get(), blobs->get(), limits);
+  RecordServiceImpl records(executive->get(), store->get());
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  AllowPings(&builder);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kMaxPollers);
+  builder.RegisterService(&jobs);
+  builder.RegisterService(&records);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
+  }
+  (*executive)->Begin();  // no job goes on in a scheduler that nobody can reach
+  if (!options.port_file.empty()) {
+    if (absl::Status status = WritePortFile(options.port_file, port); !status.ok()) return status;
+  }
+  std::printf("listening on %s\n", WithPort(options.listen, port).c_str());
+  std::fflush(stdout);
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  spdlog::info("signal {}: ending", signal_number);
+  forget_port();
+  server->GetHealthCheckService()->SetServingStatus(false);
+  absl::SleepFor(kGoodbye);
+  jobs.Stop();
+  server->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrain));
+  server->Wait();
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::scheduler

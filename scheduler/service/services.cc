@@ -1,0 +1,319 @@
+#include "scheduler/service/services.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/strategies.h"
+#include "proto/grpc_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // what the database needs to go on
+constexpr int64_t kMaxSpans = 20'000;  // of one timeline answer: under the 4 MiB of a message
+constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
+constexpr size_t kImportGroup = 500;  // records of one transaction
+
+// Counts what is going on and refuses what is over the limit.
+class Place {
+ public:
+  Place(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
+  ~Place() { --*count_; }
+  bool free() const { return free_; }
+
+ private:
+  std::atomic<int>* count_;
+  bool free_;
+};
+
+// InvalidArgument if several are meant, NotFound if none is; both name what there is.
+absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
+  std::vector<int> found;
+  std::string names;
+  for (int i = 0; i < job.tasks_size(); ++i) {
+    const v1::TaskInfo& info = job.tasks(i).info();
+    if (wanted == absl::StrCat(i + 1) || wanted == info.key()) return i;
+    if (info.label() == wanted || (wanted.size() >= 4 && info.key().starts_with(wanted)))
+      found.push_back(i);
+    absl::StrAppend(&names, i == 0 ? "" : ", ", i + 1, " ", info.label());
+  }
+  if (found.size() == 1) return found[0];
+  if (found.empty())
+    return absl::NotFoundError(
+        absl::StrCat("job ", job.id(), " has no task \"", wanted, "\"; ",
+                     names.empty() ? "it is not imported yet"
+                                   : absl::StrCat("name it by its number, label, key or at least 4 "
+                                                  "characters of that; it has ",
+                                                  names)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
+}
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+}
+
+}  // namespace
+
+grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
+                                    grpc::ServerReader<v1::SubmitRequest>* reader,
+                                    v1::SubmitResponse* response) {
+  Place place(&uploads_, limits_.max_uploads);
+  if (!place.free())
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
+  v1::SubmitRequest request;
+  if (!reader->Read(&request) || !request.has_spec()) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be the job's spec"};
+  }
+  const v1::JobSpec spec = request.spec();
+  if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
+      !params.ok())
+    return ToGrpc(params.status());
+  absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
+  if (!blob.ok()) return ToGrpc(blob.status());
+  bool complete = false;
+  std::string expected;
+  while (!complete && reader->Read(&request)) {
+    if (!request.has_chunk() || request.chunk().data().size() > kChunkBytes) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "after the spec come chunks of at most 1 MiB"};
+    }
+    const v1::Chunk& chunk = request.chunk();
+    if ((*blob)->size_bytes() + static_cast<int64_t>(chunk.data().size()) >
+        limits_.max_model_bytes) {
+      return {
+          grpc::StatusCode::RESOURCE_EXHAUSTED,
+          absl::StrCat("the model is over this service's limit of ", limits_.max_model_bytes >> 20,
+                       " MiB (heddle-scheduler --max-model-mib)")};
+    }
+    if (blobs_->FreeBytes() < kDiskReserveBytes) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "the disk of the scheduler's data directory is full; free some space"};
+    }
+    if (absl::Status status = (*blob)->Append(chunk.data()); !status.ok()) return ToGrpc(status);
+    complete = chunk.last();
+    expected = chunk.sha256();
+  }
+  if (context->IsCancelled()) return grpc::Status::CANCELLED;
+  if (!complete)
+    return {grpc::StatusCode::DATA_LOSS, "the model ended before its last chunk; submit again"};
+  if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
+  absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
+  if (!digest.ok()) return ToGrpc(digest.status());
+  absl::StatusOr<std::string> job = executive_->Submit(spec, *digest);
+  if (!job.ok()) return ToGrpc(job.status());
+  response->set_job(*job);
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                      v1::ListJobsResponse* response) {
+  // Newest jobs first to be kept, should the answer come near the size a message may have.
+  constexpr size_t kMaxBytes = 3 << 20;
+  std::vector<std::shared_ptr<const v1::Job>> jobs = executive_->List(request->all());
+  size_t bytes = 0, first = jobs.size();
+  while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
+    bytes += jobs[--first]->ByteSizeLong();
+  for (; first < jobs.size(); ++first) *response->add_jobs() = *jobs[first];
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                    v1::Job* response) {
+  absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+  if (!snapshot.ok()) return ToGrpc(snapshot.status());
+  *response = *snapshot->job;
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
+                                      const v1::GetJobRequest* request,
+                                      grpc::ServerWriter<v1::Job>* writer) {
+  Place place(&watchers_, limits_.max_watchers);
+  if (!place.free())
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            "too many watchers; ask with GetJob now and then"};
+  int64_t version = -1;
+  while (!context->IsCancelled()) {
+    if (stopping_)
+      return {grpc::StatusCode::UNAVAILABLE, "the scheduler is shutting down; watch again"};
+    absl::StatusOr<SchedulerLoop::Snapshot> snapshot =
+        executive_->WaitForChange(request->job(), version, kWatchInterval * 2);
+    if (!snapshot.ok()) return ToGrpc(snapshot.status());
+    if (snapshot->version == version) continue;
+    version = snapshot->version;
+    if (!writer->Write(*snapshot->job)) return grpc::Status::CANCELLED;
+    if (IsFinal(snapshot->job->state())) return grpc::Status::OK;
+    absl::SleepFor(kWatchInterval);
+  }
+  return grpc::Status::CANCELLED;
+}
+
+grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
+                                 v1::Job* response) {
+  absl::StatusOr<std::shared_ptr<const v1::Job>> job =
+      executive_->Act(action, request.job(), request.reason());
+  if (!job.ok()) return ToGrpc(job.status());
+  *response = **job;
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::CancelJob(grpc::ServerContext*, const v1::JobActionRequest* request,
+                                       v1::Job* response) {
+  return Act(SchedulerLoop::Action::kCancel, *request, response);
+}
+grpc::Status JobServiceImpl::PauseJob(grpc::ServerContext*, const v1::JobActionRequest* request,
+                                      v1::Job* response) {
+  return Act(SchedulerLoop::Action::kPause, *request, response);
+}
+grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobActionRequest* request,
+                                       v1::Job* response) {
+  return Act(SchedulerLoop::Action::kResume, *request, response);
+}
+
+grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
+                                         const v1::FetchModuleRequest* request,
+                                         grpc::ServerWriter<v1::Chunk>* writer) {
+  Place place(&watchers_, limits_.max_watchers);
+  if (!place.free())
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
+  absl::StatusOr<std::string> digest = executive_->Module(request->job(), request->choice(), [&] {
+    return context->IsCancelled() || stopping_.load();
+  });
+  if (!digest.ok()) return ToGrpc(digest.status());
+  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader = blobs_->NewReader(*digest);
+  if (!reader.ok()) return ToGrpc(reader.status());
+  v1::Chunk chunk;
+  chunk.set_name("module");
+  while (true) {
+    absl::StatusOr<std::string> piece = (*reader)->Next(kChunkBytes);
+    if (!piece.ok()) return ToGrpc(piece.status());
+    chunk.set_last(piece->empty());
+    if (piece->empty()) chunk.set_sha256(*digest);
+    chunk.set_data(*std::move(piece));
+    if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+    if (chunk.last()) return grpc::Status::OK;
+  }
+}
+
+grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                         v1::Timeline* response) {
+  if (absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+      !snapshot.ok()) {
+    return ToGrpc(snapshot.status());
+  }
+  executive_->Flush();  // an answer that lags behind what the caller has seen would confuse him
+  absl::StatusOr<std::vector<v1::StageSpan>> spans =
+      store_->Timeline(ParseJobName(request->job()), kMaxSpans);
+  if (!spans.ok()) return ToGrpc(spans.status());
+  for (v1::StageSpan& span : *spans) *response->add_spans() = std::move(span);
+  response->set_policy(executive_->policy());
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
+                                         const v1::ExplainTaskRequest* request,
+                                         v1::TaskExplanation* response) {
+  absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+  if (!snapshot.ok()) return ToGrpc(snapshot.status());
+  absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
+  if (!index.ok()) return ToGrpc(index.status());
+  executive_->Flush();
+  absl::StatusOr<std::optional<v1::SearchReport>> report =
+      store_->Report(ParseJobName(request->job()), *index);
+  if (!report.ok()) return ToGrpc(report.status());
+  *response->mutable_task() = snapshot->job->tasks(*index);
+  response->set_target(snapshot->job->spec().target());
+  response->set_device_key(snapshot->job->spec().device_key());
+  // The job's own records say where it measured; a job that reused all has none.
+  v1::RecordQuery query;
+  query.set_workload_key(response->task().info().key());
+  query.set_target(response->target());
+  query.set_job(request->job());
+  query.set_limit(1);
+  query.set_with_workload(true);
+  absl::StatusOr<std::vector<v1::Record>> records = store_->Query(query);
+  if (records.ok() && records->empty()) {
+    query.clear_job();
+    query.set_device_key(response->device_key());
+    records = store_->Query(query);
+  }
+  if (!records.ok()) return ToGrpc(records.status());
+  if (!records->empty()) {
+    response->set_device_key(records->front().device_key());
+    response->mutable_task()->mutable_info()->set_workload(records->front().workload());
+  }
+  if (*report) *response->mutable_search() = **std::move(report);
+  const auto models = store_->AllOthersModels();
+  if (!models.ok()) return ToGrpc(models.status());
+  const std::string& strategy = snapshot->job->spec().strategy();
+  const auto model = models->find({response->target(), response->device_key(),
+                                   strategy.empty() ? std::string(kStrategies[0]) : strategy});
+  if (model != models->end()) {
+    *response->mutable_others_model() = model->second;
+    response->mutable_others_model()->clear_model();
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
+                                         const v1::ListWorkersRequest* request,
+                                         v1::ListWorkersResponse* response) {
+  grpc::ClientContext context;
+  SetDeadline(&context, absl::Seconds(5));
+  return executive_->tracker()->ListWorkers(&context, *request, response);
+}
+
+grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
+                                             grpc::ServerWriter<v1::Record>* writer) {
+  executive_->Flush();  // what a job counts as measured can be asked for
+  absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
+  if (!records.ok()) return ToGrpc(records.status());
+  for (const v1::Record& record : *records) {
+    if (!writer->Write(record)) return grpc::Status::CANCELLED;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
+                                              grpc::ServerReader<v1::Record>* reader,
+                                              v1::ImportRecordsResponse* response) {
+  auto refuse = [&](const std::string& why) {
+    response->set_rejected(response->rejected() + 1);
+    if (response->first_error().empty()) response->set_first_error(why);
+  };
+  std::vector<v1::Record> group;
+  auto write = [&]() -> absl::Status {
+    absl::StatusOr<std::vector<absl::Status>> results = executive_->Import(group);
+    if (!results.ok()) return results.status();
+    for (const absl::Status& result : *results) {
+      if (result.ok()) {
+        response->set_imported(response->imported() + 1);
+      } else if (absl::IsAlreadyExists(result)) {
+        response->set_skipped(response->skipped() + 1);
+      } else {
+        refuse(std::string(result.message()));
+      }
+    }
+    group.clear();
+    return absl::OkStatus();
+  };
+  v1::Record record;
+  int64_t number = 0;
+  while (reader->Read(&record)) {
+    ++number;
+    if (absl::Status status = CheckRecord(record); !status.ok()) {
+      refuse(absl::StrCat("record ", number, ": ", status.message()));
+      continue;
+    }
+    group.push_back(record);
+    if (group.size() < kImportGroup) continue;
+    if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
+  }
+  if (absl::Status status = write(); !status.ok()) return ToGrpc(status);
+  return grpc::Status::OK;
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,81 @@
+// The gRPC face of the scheduler. What the calls promise is in proto/jobs.proto.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "proto/jobs.grpc.pb.h"
+#include "scheduler/service/scheduler_loop.h"
+#include "scheduler/store/blob_store.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+struct ServiceLimits {
+  int64_t max_model_bytes = int64_t{1} << 30;
+  int max_watchers = 64;  // each holds a thread of the server
+  int max_uploads = 8;    // each holds a thread and a file
+};
+
+// Both services; they live as long as the server that they are registered with, and must be told to
+// stop before it is shut down.
+class JobServiceImpl final : public v1::JobService::Service {
+ public:
+  JobServiceImpl(SchedulerLoop* executive, RecordStore* store, BlobStore* blobs,
+                 ServiceLimits limits)
+      : executive_(executive), store_(store), blobs_(blobs), limits_(limits) {}
+  // Ends the calls that last.
+  void Stop() { stopping_ = true; }
+
+  grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,
+                      v1::SubmitResponse* response) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::Job* response) override;
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::JobActionRequest* request,
+                         v1::Job* response) override;
+  grpc::Status PauseJob(grpc::ServerContext* context, const v1::JobActionRequest* request,
+                        v1::Job* response) override;
+  grpc::Status ResumeJob(grpc::ServerContext* context, const v1::JobActionRequest* request,
+                         v1::Job* response) override;
+  grpc::Status FetchModule(grpc::ServerContext* context, const v1::FetchModuleRequest* request,
+                           grpc::ServerWriter<v1::Chunk>* writer) override;
+  grpc::Status GetTimeline(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                           v1::Timeline* response) override;
+  grpc::Status ExplainTask(grpc::ServerContext* context, const v1::ExplainTaskRequest* request,
+                           v1::TaskExplanation* response) override;
+  grpc::Status ListDevices(grpc::ServerContext* context, const v1::ListWorkersRequest* request,
+                           v1::ListWorkersResponse* response) override;
+
+ private:
+  grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
+                   v1::Job* response);
+
+  SchedulerLoop* const executive_;
+  RecordStore* const store_;
+  BlobStore* const blobs_;
+  const ServiceLimits limits_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> watchers_{0};
+  std::atomic<int> uploads_{0};
+};
+
+class RecordServiceImpl final : public v1::RecordService::Service {
+ public:
+  RecordServiceImpl(SchedulerLoop* executive, RecordStore* store)
+      : executive_(executive), store_(store) {}
+  grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
+                            grpc::ServerWriter<v1::Record>* writer) override;
+  grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
+                             v1::ImportRecordsResponse* response) override;
+
+ private:
+  SchedulerLoop* const executive_;
+  RecordStore* const store_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,397 @@
+#include "scheduler/service/stage_runner.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "proto/grpc_util.h"
+#include "scheduler/ledger/why_waiting.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// What a worker may say became of a candidate: that it was lost only its absence says.
+bool MayTell(v1::Outcome outcome) {
+  return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
+}
+
+constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
+constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
+constexpr size_t kMaxExperienceBytes = 64 << 10;
+constexpr size_t kMaxOthersModelBytes = 512 << 10;
+constexpr int kMaxFeatures = 16;  // of the SearchReport message's contract
+constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
+// A message of gRPC is at most 4 MiB; the rest is for lease and framing.
+constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
+// A call that ends with "not now" before the worker did anything costs no attempt; one that ran
+// this long did something.
+constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
+constexpr absl::Duration kBeyondTimeLimit =
+    absl::Seconds(30);  // the worker ends the stage itself; this is for a hung one
+
+using Stream = grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>;
+
+bool NotTaken(grpc::StatusCode code) {
+  return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
+         code == grpc::StatusCode::FAILED_PRECONDITION;
+}
+
+}  // namespace
+
+// What the stage has given so far; handed over as a whole at its end.
+struct StageRunner::Results {
+  bool answered = false;
+  std::optional<v1::StageFinished> finished;
+  std::optional<v1::ImportResult> imported;
+  std::optional<v1::CandidateList> proposed;
+  std::string state;
+  bool state_complete = false;
+  v1::SearchReport report;
+  v1::Experience experience;
+  std::optional<v1::OthersModel> others_model;
+  std::vector<std::string> warnings;  // besides the worker's
+  std::unique_ptr<BlobStore::Writer> module;
+  std::string module_digest;
+  bool interrupted = false;  // from outside: by the loss of the lease, or the worker's end
+  std::string broken;        // a result that cannot be used, and why
+};
+
+StageRunner::StageRunner(StageOrder order, Environment environment)
+    : order_(std::move(order)), environment_(std::move(environment)) {
+  for (v1::StageInput& input : order_.inputs) queue_.push_back(std::move(input));
+  order_.inputs.clear();
+  closed_ = !order_.input_open;
+  thread_ = std::thread([this] { Run(); });
+}
+
+StageRunner::~StageRunner() { thread_.join(); }
+
+void StageRunner::Feed(v1::StageInput input) {
+  absl::MutexLock lock(&mutex_);
+  if (!broken_) queue_.push_back(std::move(input));
+}
+
+void StageRunner::CloseInput() {
+  absl::MutexLock lock(&mutex_);
+  closed_ = true;
+}
+
+void StageRunner::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  if (cancelled_.empty()) cancelled_ = "cancelled";
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+void StageRunner::Run() {
+  StageFinished end;
+  end.attempt = order_.attempt;
+  end.started = false;
+  Payload payload;
+  Results results;
+  absl::StatusOr<v1::Lease> lease =
+      environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
+        absl::MutexLock lock(&mutex_);
+        if (cancelled_.empty()) cancelled_ = "the lease was lost";
+        lease_lost_ = true;
+        if (context_ != nullptr) context_->TryCancel();
+      });
+  if (!lease.ok()) {
+    end.fault = {v1::FAULT_INFRASTRUCTURE, absl::StrCat("no lease: ", lease.status().message())};
+  } else {
+    fencing_token_ = lease->fencing_token();
+    if (absl::Status fenced = environment_.leased(order_.attempt, *lease); !fenced.ok()) {
+      end.fault = {v1::FAULT_INFRASTRUCTURE, std::string(fenced.message())};
+    } else {
+      end.fault = Perform(*lease, &results, &end.started);
+    }
+    end.interrupted = results.interrupted;
+    environment_.leases->Release(lease->id());
+  }
+  if (end.fault.kind == v1::FAULT_NONE) {
+    if (results.imported) {
+      payload.imported = *std::move(results.imported);
+      end.result = Imported{};  // the plans are filled in by whoever knows the records
+    } else if (results.proposed) {
+      Proposed proposed{results.proposed->candidates_size(), results.proposed->exhausted()};
+      payload.proposed.assign(results.proposed->candidates().begin(),
+                              results.proposed->candidates().end());
+      end.result = proposed;
+    }
+    if (results.state_complete) payload.search_state = std::move(results.state);
+    payload.report = std::move(results.report);
+    payload.experience = std::move(results.experience);
+    if (results.others_model && !results.others_model->model().empty() && order_.others_model) {
+      payload.others_model = order_.others_model;
+      v1::OthersModel& kept = payload.others_model->model;
+      kept.set_model(std::move(*results.others_model->mutable_model()));
+      kept.set_version(results.others_model->version());
+      kept.set_tasks(results.others_model->tasks());
+      kept.set_samples(results.others_model->samples());
+    }
+    payload.module_digest = results.module_digest;
+  }
+  if (results.finished) {
+    payload.warnings.assign(results.finished->warnings().begin(),
+                            results.finished->warnings().end());
+  }
+  for (const auto* warnings : {&order_.warnings, &results.warnings})
+    payload.warnings.insert(payload.warnings.end(), warnings->begin(), warnings->end());
+  environment_.post(std::move(end), std::move(payload));
+  environment_.ended(order_.attempt);
+}
+
+FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* started) {
+  grpc::ClientContext context;
+  SetDeadline(&context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!cancelled_.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled_};
+    context_ = &context;
+  }
+  // Would be refused by the worker's gRPC as if it were busy, again and again.
+  if (const size_t bytes = order_.start.ByteSizeLong(); bytes > kMaxStartBytes) {
+    *started = true;
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return {v1::FAULT_USER, absl::StrCat("the order of the stage has ", bytes >> 20,
+                                         " MiB, more than one message takes: the model has too "
+                                         "many or too large tasks")};
+  }
+  const absl::Time began = MonotonicNow();
+  std::unique_ptr<v1::WorkerService::Stub> stub =
+      v1::WorkerService::NewStub(MakeChannel(lease.address()));
+  order_.start.set_lease_id(lease.id());
+  order_.start.set_fencing_token(lease.fencing_token());
+  std::unique_ptr<Stream> stream = stub->RunStage(&context);
+  std::thread writer([&] { WriteAll(stream.get()); });
+  v1::StageEvent event;
+  while (stream->Read(&event)) {
+    results->answered = true;
+    Take(event, results);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    broken_ = true;
+  }
+  writer.join();
+  const grpc::Status status = stream->Finish();
+  std::string cancelled;
+  {
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    cancelled = cancelled_;
+    results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
+  }
+  *started = results->answered || !NotTaken(status.error_code()) ||
+             MonotonicNow() - began > kSurelyStarted;
+  if (results->finished && results->finished->fault().kind() == v1::FAULT_NONE &&
+      results->broken.empty()) {
+    results->broken = MissingResult(*results);
+  }
+  if (results->finished && results->broken.empty()) {
+    return {results->finished->fault().kind(), results->finished->fault().message()};
+  }
+  if (!results->broken.empty()) return {v1::FAULT_INFRASTRUCTURE, results->broken};
+  if (!cancelled.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled};
+  return {
+      v1::FAULT_INFRASTRUCTURE,
+      absl::StrCat("worker ", order_.slot.worker, " at ", lease.address(), ": ",
+                   status.ok() ? "the stream ended before the stage did" : status.error_message())};
+}
+
+std::string StageRunner::MissingResult(const Results& results) const {
+  const bool has_state = results.state_complete;
+  switch (order_.start.kind()) {
+    case v1::STAGE_IMPORT:
+      return results.imported ? "" : "the worker sent no tasks";
+    case v1::STAGE_PROPOSE:
+      return results.proposed && has_state ? ""
+                                           : "the worker sent no candidates or no search state";
+    case v1::STAGE_UPDATE:
+      return has_state ? "" : "the worker sent no search state";
+    case v1::STAGE_COMPILE:
+      return results.module_digest.empty() ? "the worker sent no module" : "";
+    default:
+      return "";
+  }
+}
+
+bool StageRunner::WriteModel(Stream* stream) {
+  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
+      environment_.blobs->NewReader(order_.model_digest);
+  v1::StageInput input;
+  input.mutable_chunk()->set_name("model");
+  while (reader.ok()) {
+    absl::StatusOr<std::string> piece = (*reader)->Next(kChunkBytes);
+    if (!piece.ok()) break;
+    const bool last = piece->empty();
+    input.mutable_chunk()->set_data(*std::move(piece));
+    if (last) {
+      input.mutable_chunk()->set_last(true);
+      input.mutable_chunk()->set_sha256(order_.model_digest);
+    }
+    if (!stream->Write(input)) return false;
+    if (last) return true;
+  }
+  Cancel();  // the model is gone or damaged; the message is that of a cancelled stage
+  return false;
+}
+
+void StageRunner::WriteAll(Stream* stream) {
+  v1::StageInput first;
+  *first.mutable_start() = order_.start;
+  if (!stream->Write(first)) return;
+  if (!order_.model_digest.empty() && !WriteModel(stream)) return;
+  for (size_t at = 0; at < order_.search_state.size(); at += kChunkBytes) {
+    v1::StageInput input;
+    v1::Chunk& chunk = *input.mutable_chunk();
+    chunk.set_name("state");
+    chunk.set_data(order_.search_state.substr(at, kChunkBytes));
+    if (at + kChunkBytes >= order_.search_state.size()) {
+      Sha256 hash;
+      hash.Update(order_.search_state);
+      chunk.set_last(true);
+      chunk.set_sha256(hash.Hex());
+    }
+    if (!stream->Write(input)) return;
+  }
+  while (true) {
+    v1::StageInput input;
+    {
+      auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !queue_.empty() || closed_ || broken_;
+      };
+      absl::MutexLock lock(&mutex_, absl::Condition(&ready));
+      if (broken_) return;
+      if (queue_.empty()) break;
+      input = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    if (!stream->Write(input)) return;
+  }
+  stream->WritesDone();
+}
+
+void StageRunner::Take(const v1::StageEvent& event, Results* results) {
+  Payload payload;
+  payload.fencing_token = fencing_token_;
+  auto place = [&](v1::Measurement* measurement) {
+    measurement->mutable_evidence()->set_worker(order_.slot.worker);
+    measurement->mutable_evidence()->set_slot(order_.slot.slot);
+  };
+  switch (event.event_case()) {
+    case v1::StageEvent::kImport:
+      results->imported = event.import();
+      break;
+    case v1::StageEvent::kCandidates:
+      results->proposed = event.candidates();
+      break;
+    case v1::StageEvent::kChunk:
+      TakeChunk(event.chunk(), results);
+      break;
+    case v1::StageEvent::kReport:
+      results->report = event.report();
+      if (auto* features = results->report.mutable_features(); features->size() > kMaxFeatures)
+        features->DeleteSubrange(kMaxFeatures, features->size() - kMaxFeatures);
+      break;
+    case v1::StageEvent::kExperience:
+      if (event.experience().samples().size() <= kMaxExperienceBytes) {
+        results->experience = event.experience();
+      } else {
+        results->warnings.push_back(absl::StrCat("the experience that a worker made is over ",
+                                                 kMaxExperienceBytes,
+                                                 " bytes: other tasks do not learn from it"));
+      }
+      break;
+    case v1::StageEvent::kOthersModel:
+      if (event.others_model().model().size() <= kMaxOthersModelBytes) {
+        results->others_model = event.others_model();
+      } else {
+        results->warnings.push_back(absl::StrCat("the model of other tasks that a worker made is ",
+                                                 "over ", kMaxOthersModelBytes,
+                                                 " bytes: every new task fits its own"));
+      }
+      break;
+    case v1::StageEvent::kFinished:
+      results->finished = event.finished();
+      break;
+    case v1::StageEvent::kCandidateStarted:
+      environment_.post(
+          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}},
+          payload);
+      break;
+    case v1::StageEvent::kBuilt: {
+      const v1::BuildResult& built = event.built();
+      CandidateBuilt out{order_.attempt, CandidateId{built.candidate()}, v1::OUTCOME_OK, ""};
+      payload.build_ns = built.build_ns();
+      if (built.has_artifact()) {
+        payload.artifact = std::make_shared<v1::Artifact>(built.artifact());
+      } else {
+        payload.measurement = built.failure();
+        place(&payload.measurement);
+        out.message = built.failure().message();
+        // A failure that calls itself OK would leave the candidate without an artifact to profile.
+        const v1::Outcome outcome = built.failure().outcome();
+        out.outcome =
+            MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
+      }
+      environment_.post(std::move(out), std::move(payload));
+      break;
+    }
+    case v1::StageEvent::kProfiled: {
+      payload.measurement = event.profiled().measurement();
+      place(&payload.measurement);
+      v1::Outcome outcome = payload.measurement.outcome();
+      const bool sane = MayTell(outcome) &&
+                        (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
+      if (!sane) break;  // no answer: the end of the stage counts it as lost
+      CandidateProfiled out{order_.attempt,
+                            CandidateId{event.profiled().candidate()},
+                            outcome,
+                            payload.measurement.message(),
+                            0,
+                            static_cast<double>(payload.measurement.profile_ns())};
+      const auto& samples = payload.measurement.samples_ns();
+      if (outcome == v1::OUTCOME_OK) out.median_ns = Median({samples.begin(), samples.end()});
+      environment_.post(std::move(out), std::move(payload));
+      break;
+    }
+    default:
+      break;  // progress: the job's line says the stage runs, which is enough
+  }
+}
+
+void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
+  auto fail = [&](const std::string& why) {
+    if (results->broken.empty()) results->broken = why;
+  };
+  if (chunk.name() == "state") {
+    if (results->state.size() + chunk.data().size() > kMaxStateBytes)
+      return fail("the search state is too large");
+    results->state += chunk.data();
+    if (!chunk.last()) return;
+    Sha256 hash;
+    hash.Update(results->state);
+    if (hash.Hex() != chunk.sha256()) return fail("the search state arrived damaged");
+    results->state_complete = true;
+  } else if (chunk.name() == "module") {
+    if (results->module == nullptr) {
+      absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();
+      if (!writer.ok()) return fail(std::string(writer.status().message()));
+      results->module = *std::move(writer);
+    }
+    if (results->module->size_bytes() + static_cast<int64_t>(chunk.data().size()) >
+        kMaxModuleBytes) {
+      return fail("the module is too large");
+    }
+    if (absl::Status status = results->module->Append(chunk.data()); !status.ok())
+      return fail(std::string(status.message()));
+    if (!chunk.last()) return;
+    absl::StatusOr<std::string> digest = results->module->Commit(chunk.sha256());
+    if (!digest.ok()) return fail(std::string(digest.status().message()));
+    results->module_digest = *digest;
+  }
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,248 @@
+#include "scheduler/store/memory_record_store.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "scheduler/store/memory_tables.h"
+
+namespace heddle::scheduler {
+namespace {
+
+class MemoryRecordStore : public RecordStore {
+ public:
+  absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<absl::Status> results;
+    for (const Batch& batch : batches) {
+      MemoryWriter writer(&tables_);
+      absl::Status status;
+      for (const Change& change : batch) {
+        status = std::visit(writer, change);
+        if (!status.ok()) break;
+      }
+      if (!status.ok()) writer.Undo();
+      results.push_back(std::move(status));
+    }
+    return results;
+  }
+
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs() override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<StoredJob> jobs;
+    for (const auto& [id, row] : tables_.jobs) {
+      StoredJob job{row, {}, {}, {}};
+      const v1::JobState state = row.job.state();
+      const bool over =
+          state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+      for (auto it = tables_.tasks.lower_bound({id, 0});
+           it != tables_.tasks.end() && it->first.first == id; ++it) {
+        job.tasks.push_back(it->second);
+        auto state_of = tables_.states.find(it->first);
+        job.states.push_back(state_of == tables_.states.end() ? "" : state_of->second);
+      }
+      for (auto it = tables_.candidates.lower_bound({id, 0});
+           it != tables_.candidates.end() && it->first.first == id; ++it) {
+        CandidateRow candidate = it->second;
+        if (over) candidate.trace.clear();
+        candidate.prediction.reset();
+        auto record = tables_.record_of.find(it->first);
+        if (record != tables_.record_of.end()) {
+          const v1::Record& measured = tables_.records[record->second].record;
+          candidate.outcome = measured.measurement().outcome();
+          candidate.median_ns = measured.median_ns();
+          candidate.message = measured.measurement().message();
+          candidate.profile_ns = measured.measurement().profile_ns();
+        }
+        job.candidates.push_back(std::move(candidate));
+      }
+      jobs.push_back(std::move(job));
+    }
+    return jobs;
+  }
+
+  absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<StageRow> rows;
+    for (const auto& [attempt, row] : tables_.stages) {
+      if (row.span.end_unix_ns() == 0) rows.push_back(row);
+    }
+    return rows;
+  }
+
+  absl::StatusOr<int64_t> LastAttempt() override {
+    absl::MutexLock lock(&mutex_);
+    return tables_.stages.empty() ? 0 : tables_.stages.rbegin()->first;
+  }
+
+  absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
+    absl::MutexLock lock(&mutex_);
+    std::map<SlotId, uint64_t> fences;
+    for (const auto& [slot, token] : tables_.fences) fences[{slot.first, slot.second}] = token;
+    return fences;
+  }
+
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<v1::StageSpan> spans;
+    for (const auto& [attempt, row] : tables_.stages) {
+      if (ParseJobName(row.span.job()) == job) spans.push_back(row.span);
+    }
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const v1::StageSpan& a, const v1::StageSpan& b) {
+                       return a.start_unix_ns() < b.start_unix_ns();
+                     });
+    if (static_cast<int64_t>(spans.size()) > limit) spans.erase(spans.begin(), spans.end() - limit);
+    return spans;
+  }
+
+  absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<size_t> found;
+    for (size_t i = 0; i < tables_.records.size(); ++i) {
+      if (Matches(query, tables_.records[i]) && (!query.best_only() || IsBest(i)))
+        found.push_back(i);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [this](size_t a, size_t b) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                       const int64_t time_a = tables_.records[a].record.created_unix_ns();
+                       const int64_t time_b = tables_.records[b].record.created_unix_ns();
+                       return time_a != time_b ? time_a > time_b : a > b;
+                     });
+    const auto limit = static_cast<size_t>(QueryLimit(query));
+    if (found.size() > limit) found.resize(limit);
+    std::vector<v1::Record> records;
+    for (size_t index : found) {
+      v1::Record record = tables_.records[index].record;
+      const MemoryTables::Workload& workload = tables_.workloads.at(record.workload_key());
+      record.set_workload(query.with_workload() ? workload.text : "");
+      record.set_label(workload.label);
+      record.set_flops(workload.flops);
+      if (tables_.records[index].imported) {
+        record.clear_candidate();
+        record.clear_attempt();
+      }
+      record.clear_origin();
+      record.clear_prediction();
+      auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
+      if (!tables_.records[index].imported && candidate != tables_.candidates.end()) {
+        record.set_origin(candidate->second.origin);
+        if (candidate->second.prediction)
+          *record.mutable_prediction() = *candidate->second.prediction;
+      }
+      records.push_back(std::move(record));
+    }
+    return records;
+  }
+
+  absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
+    absl::MutexLock lock(&mutex_);
+    KnownRecords known;
+    auto faster = [](double best, double now) { return best == 0 ? now : std::min(best, now); };
+    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+      const v1::Record& record = stored.record;
+      const v1::Outcome outcome = record.measurement().outcome();
+      if (record.workload_key() != id.key || record.target() != id.target ||
+          record.device_key() != id.device_key || outcome == v1::OUTCOME_LOST) {
+        continue;
+      }
+      ++known.total;
+      if (outcome != v1::OUTCOME_OK) continue;
+      ++known.valid;
+      known.best_ns = faster(known.best_ns, record.median_ns());
+      auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
+      if (!stored.imported && candidate != tables_.candidates.end() &&
+          candidate->second.origin == "default") {
+        known.untuned_ns = faster(known.untuned_ns, record.median_ns());
+      }
+    }
+    return known;
+  }
+
+  absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = tables_.reports.find({job, task});
+    if (found == tables_.reports.end()) return std::optional<v1::SearchReport>();
+    return std::optional<v1::SearchReport>(found->second);
+  }
+
+  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
+                                                           int64_t limit) override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<std::pair<int64_t, Experience>> found;  // when it was made, and it
+    for (const auto& [workload, made] : tables_.experience) {
+      if (KinshipOf(workload, id) != Kinship::kNone)
+        found.push_back({made.first, {workload, made.second}});
+    }
+    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+      const WorkloadId &x = a.second.workload, &y = b.second.workload;
+      return Nearer(x, y, id) || (!Nearer(y, x, id) && a.first > b.first);
+    });
+    if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
+    std::vector<Experience> experiences;
+    for (auto& one : found) experiences.push_back(std::move(one.second));
+    return experiences;
+  }
+
+  absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() override {
+    absl::MutexLock lock(&mutex_);
+    return tables_.others_models.all();
+  }
+
+  absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
+    absl::MutexLock lock(&mutex_);
+    std::map<std::string, int> counts;
+    for (const MemoryTables::StoredRecord& stored : tables_.records) {
+      if (stored.record.target() == target) ++counts[stored.record.device_key()];
+    }
+    std::vector<std::string> keys;
+    for (const auto& [key, count] : counts) keys.push_back(key);
+    std::stable_sort(keys.begin(), keys.end(), [&](const std::string& a, const std::string& b) {
+      return counts.at(a) > counts.at(b);
+    });
+    return keys;
+  }
+
+ private:
+  static bool Matches(const v1::RecordQuery& query, const MemoryTables::StoredRecord& stored) {
+    const v1::Record& record = stored.record;
+    auto field = [](const std::string& wanted, const std::string& is) {
+      return wanted.empty() || wanted == is;
+    };
+    const bool job = query.job().empty() || (!stored.imported && query.job() == record.job());
+    return job && field(query.workload_key(), record.workload_key()) &&
+           field(query.target(), record.target()) &&
+           field(query.device_key(), record.device_key()) &&
+           (!query.valid_only() || record.measurement().outcome() == v1::OUTCOME_OK);
+  }
+
+  bool IsBest(size_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::Record& record = tables_.records[index].record;
+    if (record.measurement().outcome() != v1::OUTCOME_OK) return false;
+    for (size_t i = 0; i < tables_.records.size(); ++i) {
+      const v1::Record& other = tables_.records[i].record;
+      if (other.workload_key() != record.workload_key() || other.target() != record.target() ||
+          other.device_key() != record.device_key() ||
+          other.measurement().outcome() != v1::OUTCOME_OK) {
+        continue;
+      }
+      if (other.median_ns() < record.median_ns() ||
+          (other.median_ns() == record.median_ns() && i < index))
+        return false;
+    }
+    return true;
+  }
+
+  absl::Mutex mutex_;
+  MemoryTables tables_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<RecordStore> MakeMemoryRecordStore() {
+  return std::make_unique<MemoryRecordStore>();
+}
+
+}  // namespace heddle::scheduler

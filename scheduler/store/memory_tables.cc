@@ -1,0 +1,125 @@
+#include "scheduler/store/memory_tables.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::scheduler {
+
+absl::Status MemoryWriter::operator()(const PutJob& change) {
+  return Put(&t_.jobs, change.row.id, change.row);
+}
+
+absl::Status MemoryWriter::operator()(const PutTask& change) {
+  if (!t_.jobs.count(change.row.job))
+    return absl::AlreadyExistsError("the task's job is not there");
+  AddWorkload(change.row.info.key(),
+              {change.row.info.workload(), change.row.info.label(), change.row.info.flops()});
+  return Put(&t_.tasks, std::make_pair(change.row.job, change.row.index), change.row);
+}
+
+absl::Status MemoryWriter::operator()(const PutSearchState& change) {
+  const auto key = std::make_pair(change.job, change.task);
+  return t_.tasks.count(key) ? Put(&t_.states, key, change.state) : absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const PutLearned& change) {
+  const auto key = std::make_pair(change.job, change.task);
+  if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
+  ChangeModels([&](OthersModels& m) { m.Count(change.workload.device_key, change.results); });
+  if (!t_.workloads.count(change.workload.key)) return absl::OkStatus();
+  const auto old = t_.experience.find(change.workload);
+  const bool replaces = Replaces(
+      change.experience, old == t_.experience.end() ? v1::Experience() : old->second.second);
+  if (!replaces) return absl::OkStatus();
+  return Put(&t_.experience, change.workload, {change.made_unix_ns, change.experience});
+}
+
+absl::Status MemoryWriter::operator()(const PutOthersModel& change) {
+  ChangeModels([&](OthersModels& models) { models.Put(change.id, change.model); });
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const InsertCandidate& change) {
+  const auto key = std::make_pair(change.row.job, change.row.id);
+  if (!t_.tasks.count({change.row.job, change.row.task})) {
+    return absl::AlreadyExistsError("the candidate's task is not there");
+  }
+  if (t_.candidates.count(key)) return absl::AlreadyExistsError("the candidate is there already");
+  return Put(&t_.candidates, key, change.row);
+}
+
+absl::Status MemoryWriter::operator()(const PutAttempts& change) {
+  auto it = t_.candidates.find({change.job, change.candidate});
+  if (it == t_.candidates.end()) return absl::OkStatus();
+  CandidateRow row = it->second;
+  row.attempts = change.attempts;
+  return Put(&t_.candidates, it->first, std::move(row));
+}
+
+absl::Status MemoryWriter::operator()(const LearnTask& change) {
+  for (auto& [key, candidate] : t_.candidates) {
+    if (key.first != change.job || key.second >= change.before || candidate.task != change.task ||
+        !t_.record_of.count(key))
+      continue;
+    CandidateRow row = candidate;
+    row.learned = true;
+    (void)Put(&t_.candidates, key, std::move(row));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const InsertRecord& change) {
+  MemoryTables::StoredRecord stored{change.record, change.imported};
+  v1::Record& record = stored.record;
+  const std::string digest = RecordDigest(record);
+  if (change.imported) {
+    if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
+  } else {
+    if (absl::Status fenced = Fence(change); !fenced.ok()) return fenced;
+    const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
+    if (t_.record_of.count(key)) return absl::AlreadyExistsError("the candidate has its record");
+    (void)Put(&t_.record_of, key, t_.records.size());
+  }
+  record.set_median_ns(
+      Median({record.measurement().samples_ns().begin(), record.measurement().samples_ns().end()}));
+  AddWorkload(record.workload_key(), {record.workload(), record.label(), record.flops()});
+  if (t_.digests.insert(digest).second) {
+    undo_.push_back([this, digest] { t_.digests.erase(digest); });
+  }
+  t_.records.push_back(std::move(stored));
+  undo_.push_back([this] { t_.records.pop_back(); });
+  return absl::OkStatus();
+}
+
+absl::Status MemoryWriter::operator()(const PutStage& change) {
+  return Put(&t_.stages, change.row.span.attempt_id(), change.row);
+}
+
+void MemoryWriter::Undo() {
+  for (auto step = undo_.rbegin(); step != undo_.rend(); ++step) (*step)();
+}
+
+void MemoryWriter::ChangeModels(const std::function<void(OthersModels&)>& change) {
+  undo_.push_back([this, before = t_.others_models] { t_.others_models = before; });
+  change(t_.others_models);
+}
+
+void MemoryWriter::AddWorkload(const std::string& key, MemoryTables::Workload workload) {
+  auto it = t_.workloads.find(key);
+  const bool brings_text =
+      it != t_.workloads.end() && it->second.text.empty() && !workload.text.empty();
+  if (it == t_.workloads.end() || brings_text) (void)Put(&t_.workloads, key, std::move(workload));
+}
+
+absl::Status MemoryWriter::Fence(const InsertRecord& change) {
+  const v1::Evidence& evidence = change.record.measurement().evidence();
+  if (evidence.slot().empty()) return absl::OkStatus();
+  const auto key = std::make_pair(evidence.worker(), evidence.slot());
+  auto seen = t_.fences.find(key);
+  if (seen != t_.fences.end() && change.fencing_token < seen->second) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("fencing token ", change.fencing_token, " is older than ", seen->second));
+  }
+  return Put(&t_.fences, key, change.fencing_token);
+}
+
+}  // namespace heddle::scheduler

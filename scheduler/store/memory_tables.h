@@ -1,0 +1,82 @@
+// What MemoryRecordStore holds, and how changes are applied to it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/store/record_store.h"
+#include "scheduler/store/transfer.h"
+
+namespace heddle::scheduler {
+
+struct MemoryTables {
+  struct StoredRecord {
+    v1::Record record;
+    bool imported = false;
+  };
+  struct Workload {
+    std::string text, label;
+    double flops = 0;
+  };
+
+  std::map<int64_t, JobRow> jobs;
+  std::map<std::pair<int64_t, int32_t>, TaskRow> tasks;
+  std::map<std::pair<int64_t, int32_t>, std::string> states;
+  std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
+  std::map<WorkloadId, std::pair<int64_t, v1::Experience>> experience;  // when it was made, and it
+  OthersModels others_models;
+  std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
+  std::map<std::string, Workload> workloads;
+  std::vector<StoredRecord> records;
+  std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // job, candidate
+  std::set<std::string> digests;
+  std::map<int64_t, StageRow> stages;
+  std::map<std::pair<std::string, std::string>, uint64_t> fences;
+};
+
+// Applies the changes of one batch and notes how to take them back.
+class MemoryWriter {
+ public:
+  explicit MemoryWriter(MemoryTables* tables) : t_(*tables) {}
+
+  absl::Status operator()(const PutJob& change);
+  absl::Status operator()(const PutTask& change);
+  absl::Status operator()(const PutSearchState& change);
+  absl::Status operator()(const PutLearned& change);
+  absl::Status operator()(const PutOthersModel& change);
+  absl::Status operator()(const InsertCandidate& change);
+  absl::Status operator()(const PutAttempts& change);
+  absl::Status operator()(const LearnTask& change);
+  absl::Status operator()(const InsertRecord& change);
+  absl::Status operator()(const PutStage& change);
+  // Takes back what it applied.
+  void Undo();
+
+ private:
+  void ChangeModels(const std::function<void(OthersModels&)>& change);
+
+  template <typename Map>
+  absl::Status Put(Map* map, typename Map::key_type key, typename Map::mapped_type value) {
+    auto it = map->find(key);
+    if (it == map->end()) {
+      undo_.push_back([map, key] { map->erase(key); });
+      map->emplace(std::move(key), std::move(value));
+    } else {
+      undo_.push_back([map, key, before = it->second] { (*map)[key] = before; });
+      it->second = std::move(value);
+    }
+    return absl::OkStatus();
+  }
+
+  void AddWorkload(const std::string& key, MemoryTables::Workload workload);
+  absl::Status Fence(const InsertRecord& change);
+
+  MemoryTables& t_;
+  std::vector<std::function<void()>> undo_;
+};
+
+}  // namespace heddle::scheduler

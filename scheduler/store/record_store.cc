@@ -1,0 +1,103 @@
+#include "scheduler/store/record_store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "scheduler/store/blob_store.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace heddle::scheduler {
+
+std::string WorkloadKey(const std::string& workload) {
+  return absl::StrCat(absl::Hex(XXH3_64bits(workload.data(), workload.size()), absl::kZeroPad16));
+}
+
+std::string JobName(int64_t id) { return id == 0 ? "" : absl::StrCat("j", id); }
+
+int64_t ParseJobName(const std::string& name) {
+  int64_t id = 0;
+  if (name.size() < 2 || name[0] != 'j' || !absl::SimpleAtoi(name.substr(1), &id) || id < 1)
+    return 0;
+  return id;
+}
+
+int64_t QueryLimit(const v1::RecordQuery& query) {
+  constexpr int64_t kDefault = 1000;
+  return query.limit() <= 0 ? kDefault : std::min(query.limit(), kMaxQueryLimit);
+}
+
+bool Replaces(const v1::Experience& made, const v1::Experience& old) {
+  if (made.samples().empty()) return false;
+  if (made.version() < old.version()) return made.measured() > old.measured();
+  return made.version() > old.version() || made.measured() >= old.measured();
+}
+
+Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search) {
+  if (KindOf(experience.target) != KindOf(search.target)) return Kinship::kNone;
+  if (experience.device_key != search.device_key) return Kinship::kTarget;
+  if (experience.target != search.target) return Kinship::kDevice;
+  return experience.key == search.key ? Kinship::kNone : Kinship::kSame;
+}
+
+bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search) {
+  const auto nearness = [&](const WorkloadId& id) {
+    return std::make_pair(id.key == search.key, KinshipOf(id, search));
+  };
+  return nearness(a) > nearness(b);
+}
+
+std::string KindOf(const std::string& target) { return target.substr(0, target.find(' ')); }
+
+double Median(std::vector<double> samples) {
+  if (samples.empty()) return 0;
+  std::sort(samples.begin(), samples.end());
+  const size_t middle = samples.size() / 2;
+  return samples.size() % 2 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
+}
+
+absl::Status CheckRecord(const v1::Record& record) {
+  auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("record: ", what));
+  };
+  if (record.schema_version() != 1) {
+    return bad(
+        absl::StrCat("schema_version is ", record.schema_version(), ", this service knows 1"));
+  }
+  if (record.workload_key().size() != 16) return bad("workload_key must be 16 hexadecimal digits");
+  if (!record.workload().empty() && record.workload_key() != WorkloadKey(record.workload()))
+    return bad("workload_key is not that of the workload's text");
+  if (record.target().empty()) return bad("target is empty");
+  if (record.device_key().empty()) return bad("device_key is empty");
+  if (record.trace().size() > (1 << 20)) return bad("trace is over 1 MiB");
+  const v1::Measurement& measured = record.measurement();
+  if (measured.outcome() < v1::OUTCOME_OK || !v1::Outcome_IsValid(measured.outcome()))
+    return bad("no outcome");
+  if (measured.outcome() == v1::OUTCOME_OK && measured.samples_ns().empty())
+    return bad("outcome OK without samples");
+  for (double sample : measured.samples_ns()) {
+    if (!std::isfinite(sample) || sample <= 0) return bad("samples must be positive");
+  }
+  return absl::OkStatus();
+}
+
+std::string RecordDigest(const v1::Record& record) {
+  Sha256 hash;
+  auto add = [&](const std::string& text) {
+    hash.Update(absl::StrCat(text.size(), ":"));
+    hash.Update(text);
+  };
+  for (const std::string& part :
+       {record.workload_key(), record.target(), record.device_key(), record.trace()})
+    add(part);
+  add(absl::StrCat(record.created_unix_ns(), "/", record.measurement().outcome()));
+  for (double sample : record.measurement().samples_ns()) add(absl::StrCat(sample));
+  return hash.Raw();
+}
+
+}  // namespace heddle::scheduler

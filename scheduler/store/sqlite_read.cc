@@ -1,0 +1,324 @@
+#include "scheduler/store/sqlite_read.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/sqlite_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+}
+
+absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
+  JobRow out;
+  out.id = row.Int(0);
+  v1::Job& job = out.job;
+  v1::Job notes;
+  if (!job.mutable_spec()->ParseFromString(row.Text(1)) || !notes.ParseFromString(row.Text(13))) {
+    return absl::DataLossError("job " + JobName(out.id) + " is not readable");
+  }
+  job.set_id(JobName(out.id));
+  job.set_state(static_cast<v1::JobState>(row.Int(2)));
+  out.paused = row.Int(3) != 0;
+  job.set_reason(row.Text(4));
+  if (row.Int(5) != v1::FAULT_NONE) {
+    job.mutable_fault()->set_kind(static_cast<v1::FaultKind>(row.Int(5)));
+    job.mutable_fault()->set_message(row.Text(6));
+  }
+  out.device_key = row.Text(7);
+  job.set_model_digest(row.Text(8));
+  job.set_module_digest(row.Text(9));
+  job.set_created_unix_ns(row.Int(10));
+  job.set_finished_unix_ns(row.Int(11));
+  job.set_running_ms(row.Int(12));
+  *job.mutable_warnings() = notes.warnings();
+  *job.mutable_inputs() = notes.inputs();
+  *job.mutable_outputs() = notes.outputs();
+  job.set_stop(notes.stop());
+  job.set_tuning_ms(notes.tuning_ms());
+  return out;
+}
+
+absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
+  Statement rows(
+      db,
+      "SELECT "
+      "t.idx,w.key,w.text,w.label,w.flops,t.weight,t.budget,t.known,t.known_valid,t.done,t."
+      "exhausted,"
+      "t.warm_pending,t.known_best_ns,t.known_untuned_ns,t.state FROM tasks t JOIN workloads w ON "
+      "w.id=t.workload WHERE t.job=? ORDER BY t.idx");
+  rows.Bind(job->row.id);
+  while (rows.Step()) {
+    TaskRow task;
+    task.job = job->row.id;
+    task.index = static_cast<int32_t>(rows.Int(0));
+    task.info.set_key(rows.Text(1));
+    task.info.set_workload(rows.Text(2));
+    task.info.set_label(rows.Text(3));
+    task.info.set_flops(rows.Real(4));
+    task.info.set_weight(static_cast<int32_t>(rows.Int(5)));
+    task.budget = static_cast<int32_t>(rows.Int(6));
+    task.known = static_cast<int32_t>(rows.Int(7));
+    task.known_valid = static_cast<int32_t>(rows.Int(8));
+    task.done = rows.Int(9) != 0;
+    task.exhausted = rows.Int(10) != 0;
+    task.warm_pending = rows.Int(11) != 0;
+    task.known_best_ns = rows.Real(12);
+    task.known_untuned_ns = rows.Real(13);
+    job->tasks.push_back(std::move(task));
+    job->states.push_back(rows.Text(14));
+  }
+  return rows.status();
+}
+
+absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
+  Statement rows(db,
+                 "SELECT c.id,c.task,CASE WHEN ?2 THEN '' ELSE c.trace "
+                 "END,c.origin,c.attempts,c.learned,r.outcome,r.median_ns,r.measurement FROM "
+                 "candidates c LEFT JOIN records r ON r.job=c.job AND r.candidate=c.id WHERE "
+                 "c.job=?1 ORDER BY c.id");
+  rows.Bind(job->row.id, IsFinal(job->row.job.state()));
+  while (rows.Step()) {
+    CandidateRow row;
+    row.job = job->row.id;
+    row.id = rows.Int(0);
+    row.task = static_cast<int32_t>(rows.Int(1));
+    row.trace = rows.Text(2);
+    row.origin = rows.Text(3);
+    row.attempts = static_cast<int32_t>(rows.Int(4));
+    row.learned = rows.Int(5) != 0;
+    if (!rows.IsNull(6)) {
+      row.outcome = static_cast<v1::Outcome>(rows.Int(6));
+      row.median_ns = rows.Real(7);
+      v1::Measurement measured;
+      if (measured.ParseFromString(rows.Text(8))) {
+        row.message = measured.message();
+        row.profile_ns = measured.profile_ns();
+      }
+    }
+    job->candidates.push_back(std::move(row));
+  }
+  return rows.status();
+}
+
+v1::StageSpan DecodeSpan(const Statement& row) {
+  v1::StageSpan span;
+  span.set_attempt_id(row.Int(0));
+  span.set_job(JobName(row.Int(1)));
+  span.set_task(row.Text(2));
+  span.set_kind(static_cast<v1::StageKind>(row.Int(3)));
+  span.set_worker(row.Text(4));
+  span.set_slot(row.Text(5));
+  span.set_start_unix_ns(row.Int(7));
+  span.set_end_unix_ns(row.Int(8));
+  if (row.Int(9) != v1::FAULT_NONE) {
+    span.mutable_fault()->set_kind(static_cast<v1::FaultKind>(row.Int(9)));
+    span.mutable_fault()->set_message(row.Text(10));
+  }
+  span.set_candidates(static_cast<int32_t>(row.Int(11)));
+  return span;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db) {
+  std::vector<StoredJob> jobs;
+  {
+    Statement rows(db, "SELECT * FROM jobs ORDER BY id");
+    while (rows.Step()) {
+      absl::StatusOr<JobRow> row = DecodeJob(rows);
+      if (!row.ok()) return row.status();
+      jobs.push_back({*std::move(row), {}, {}, {}});
+    }
+    if (!rows.status().ok()) return rows.status();
+  }
+  for (StoredJob& job : jobs) {
+    if (absl::Status status = ReadTasks(db, &job); !status.ok()) return status;
+    if (absl::Status status = ReadCandidates(db, &job); !status.ok()) return status;
+  }
+  return jobs;
+}
+
+absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {
+  std::vector<StageRow> stages;
+  Statement rows(db, "SELECT * FROM stages WHERE end_ns=0 ORDER BY attempt");
+  while (rows.Step()) stages.push_back({DecodeSpan(rows), rows.Text(6)});
+  if (!rows.status().ok()) return rows.status();
+  return stages;
+}
+
+absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db) {
+  Statement row(db, "SELECT coalesce(max(attempt),0) FROM stages");
+  const int64_t last = row.Step() ? row.Int(0) : 0;
+  if (!row.status().ok()) return row.status();
+  return last;
+}
+
+absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db) {
+  std::map<SlotId, uint64_t> fences;
+  Statement rows(db, "SELECT worker, slot, token FROM fences");
+  while (rows.Step()) fences[{rows.Text(0), rows.Text(1)}] = static_cast<uint64_t>(rows.Int(2));
+  if (!rows.status().ok()) return rows.status();
+  return fences;
+}
+
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit) {
+  std::vector<v1::StageSpan> spans;
+  Statement rows(db,
+                 "SELECT * FROM stages WHERE job=? ORDER BY start_ns DESC, attempt DESC LIMIT ?");
+  rows.Bind(job, limit);
+  while (rows.Step()) spans.push_back(DecodeSpan(rows));
+  if (!rows.status().ok()) return rows.status();
+  std::reverse(spans.begin(), spans.end());
+  return spans;
+}
+
+absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
+  // Empty fields match everything; best_only keeps a record unless a faster (or as fast and older)
+  // valid one is there: it looks one up per group instead of comparing the records with each other.
+  constexpr char kColumns[] = R"sql(
+SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
+       r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from
+FROM )sql";
+  constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
+  WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
+    AND (?2='' OR target=(SELECT id FROM targets WHERE text=?2))
+    AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))) g
+CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload AND b.target=g.target
+                              AND b.device=g.device AND b.outcome=1 ORDER BY b.median_ns, b.id LIMIT 1))sql";
+  constexpr char kRest[] = R"sql(
+JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
+LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
+WHERE (?1='' OR r.workload=(SELECT id FROM workloads WHERE key=?1))
+  AND (?2='' OR r.target=(SELECT id FROM targets WHERE text=?2))
+  AND (?3='' OR r.device=(SELECT id FROM devices WHERE key=?3))
+  AND (?4='' OR r.job=?5)
+  AND (?6=0 OR r.outcome=1)
+ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
+  const std::string sql = absl::StrCat(kColumns, query.best_only() ? kBest : "records r", kRest);
+  Statement rows(db, sql.c_str());
+  rows.Bind(query.workload_key(), query.target(), query.device_key(), query.job(),
+            ParseJobName(query.job()), query.valid_only(), QueryLimit(query));
+  std::vector<v1::Record> records;
+  while (rows.Step()) {
+    v1::Record record;
+    record.set_schema_version(1);
+    record.set_workload_key(rows.Text(0));
+    if (query.with_workload()) record.set_workload(rows.Text(1));
+    record.set_label(rows.Text(2));
+    record.set_flops(rows.Real(3));
+    record.set_target(rows.Text(4));
+    record.set_device_key(rows.Text(5));
+    record.set_trace(rows.Text(6));
+    record.set_median_ns(rows.Real(7));
+    record.set_created_unix_ns(rows.Int(8));
+    record.set_job(rows.IsNull(9) ? rows.Text(12) : JobName(rows.Int(9)));
+    record.set_candidate(rows.Int(10));
+    record.set_attempt(static_cast<int32_t>(rows.Int(11)));
+    record.set_origin(rows.Text(14));
+    if (!rows.IsNull(15)) {
+      record.mutable_prediction()->set_score(rows.Real(15));
+      record.mutable_prediction()->set_samples(static_cast<int32_t>(rows.Int(16)));
+    }
+    if (!record.mutable_measurement()->ParseFromString(rows.Text(13))) {
+      return absl::DataLossError("a record's measurement is not readable");
+    }
+    records.push_back(std::move(record));
+  }
+  if (!rows.status().ok()) return rows.status();
+  return records;
+}
+
+absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {
+  // Lost trials say nothing about the candidate and do not count as known.
+  constexpr char kSql[] = R"sql(
+SELECT count(*), coalesce(sum(r.outcome=1),0), coalesce(min(CASE WHEN r.outcome=1 THEN r.median_ns END),0),
+       coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
+FROM records r LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate
+WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id FROM targets WHERE text=?2)
+  AND r.device=(SELECT id FROM devices WHERE key=?3) AND r.outcome<>7)sql";
+  Statement row(db, kSql);
+  row.Bind(id.key, id.target, id.device_key);
+  KnownRecords known;
+  if (row.Step()) known = {row.Int(0), row.Int(1), row.Real(2), row.Real(3)};
+  if (!row.status().ok()) return row.status();
+  return known;
+}
+
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task) {
+  Statement row(db, "SELECT report FROM tasks WHERE job=? AND idx=?");
+  row.Bind(job, task);
+  const std::string bytes = row.Step() ? row.Text(0) : "";
+  if (!row.status().ok()) return row.status();
+  if (bytes.empty()) return std::optional<v1::SearchReport>();
+  v1::SearchReport report;
+  if (!report.ParseFromString(bytes)) return absl::DataLossError("a task's report is not readable");
+  return std::optional<v1::SearchReport>(std::move(report));
+}
+
+absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
+                                                             int64_t limit) {
+  Statement rows(
+      db,
+      // `own` and `near` order as Nearer does; the samples of those alone are read that are given.
+      "SELECT its_key, its_target, its_device, e.samples, e.measured, e.version FROM "
+      "(SELECT e.workload AS workload, e.target AS target, e.device AS device, "
+      "w.key AS its_key, t.text AS its_target, d.key AS its_device, w.key=?1 AS own, "
+      "(d.key=?3) * (1 + (t.text=?2)) AS near FROM experience e "
+      "JOIN workloads w ON w.id=e.workload JOIN targets t ON t.id=e.target "
+      "JOIN devices d ON d.id=e.device "
+      "WHERE substr(t.text, 1, instr(t.text || ' ', ' ') - 1)=?4 "
+      "AND NOT (w.key=?1 AND t.text=?2 AND d.key=?3) "
+      "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
+      "JOIN experience e USING(workload, target, device) "
+      "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
+  rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
+  std::vector<Experience> found;
+  while (rows.Step()) {
+    Experience& one = found.emplace_back();
+    one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
+    one.learned.set_samples(rows.Text(3));
+    one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
+    one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
+  }
+  if (!rows.status().ok()) return rows.status();
+  return found;
+}
+
+absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite3* db) {
+  Statement rows(db,
+                 "SELECT t.text, d.key, m.strategy, m.since, m.model FROM others_models m "
+                 "JOIN targets t ON t.id=m.target JOIN devices d ON d.id=m.device");
+  std::map<OthersModelId, v1::OthersModel> models;
+  while (rows.Step()) {
+    v1::OthersModel model;
+    if (!model.ParseFromString(rows.Text(4))) {  // the next search fits another one
+      spdlog::warn("a kept model of other tasks, of {}, is not readable", rows.Text(0));
+      continue;
+    }
+    model.set_since(rows.Int(3));
+    models[{rows.Text(0), rows.Text(1), rows.Text(2)}] = std::move(model);
+  }
+  if (!rows.status().ok()) return rows.status();
+  return models;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target) {
+  Statement rows(db,
+                 "SELECT d.key FROM records r JOIN devices d ON d.id=r.device WHERE "
+                 "r.target=(SELECT id FROM targets "
+                 "WHERE text=?) GROUP BY d.id ORDER BY count(*) DESC, d.key");
+  rows.Bind(target);
+  std::vector<std::string> keys;
+  while (rows.Step()) keys.push_back(rows.Text(0));
+  if (!rows.status().ok()) return rows.status();
+  return keys;
+}
+
+}  // namespace heddle::scheduler

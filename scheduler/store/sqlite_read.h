@@ -1,0 +1,28 @@
+// The reading half of SqliteRecordStore. Each function is one read transaction on the given
+// connection.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "scheduler/store/record_store.h"
+
+struct sqlite3;
+
+namespace heddle::scheduler {
+
+absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db);
+absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db);
+absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db);
+absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db);
+absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job, int64_t limit);
+absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query);
+absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
+absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
+absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
+                                                             int64_t limit);
+absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite3* db);
+absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target);
+
+}  // namespace heddle::scheduler

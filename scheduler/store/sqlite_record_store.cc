@@ -1,0 +1,176 @@
+#include "scheduler/store/sqlite_record_store.h"
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "scheduler/store/sqlite_read.h"
+#include "scheduler/store/sqlite_schema.h"
+#include "scheduler/store/sqlite_util.h"
+#include "scheduler/store/sqlite_writer.h"
+
+namespace heddle::scheduler {
+namespace {
+
+constexpr int kBusyTimeoutMs =
+    3000;  // another program that reads holds locks for moments, not longer
+
+struct Closer {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+};
+using Connection = std::unique_ptr<sqlite3, Closer>;
+
+absl::StatusOr<Connection> Connect(const std::string& path, int flags) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &raw, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  Connection db(raw);
+  if (code != SQLITE_OK) return SqliteStatus(raw, code);
+  sqlite3_extended_result_codes(raw, 1);
+  sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+  return db;
+}
+
+class SqliteRecordStore : public RecordStore {
+ public:
+  SqliteRecordStore(Connection write, Connection read)
+      : write_db_(std::move(write)), read_db_(std::move(read)), writer_(write_db_.get()) {}
+
+  absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
+    absl::MutexLock lock(&write_mutex_);
+    sqlite3* db = write_db_.get();
+    if (absl::Status status = Execute(db, "BEGIN IMMEDIATE"); !status.ok()) return status;
+    std::vector<absl::Status> results;
+    for (const Batch& batch : batches) {
+      absl::Status status = ApplyOne(batch);
+      // A full disk may have rolled the whole transaction back; nothing of this call must remain.
+      const bool fatal = status.code() == absl::StatusCode::kResourceExhausted ||
+                         status.code() == absl::StatusCode::kInternal ||
+                         status.code() == absl::StatusCode::kDataLoss ||
+                         sqlite3_get_autocommit(db) != 0;
+      if (fatal) {
+        if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK");
+        return status.ok() ? absl::InternalError("the transaction ended by itself") : status;
+      }
+      results.push_back(std::move(status));
+    }
+    if (absl::Status status = Execute(db, "COMMIT"); !status.ok()) {
+      if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK");
+      return status;
+    }
+    return results;
+  }
+
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadJobs(read_db_.get());
+  }
+  absl::StatusOr<std::vector<StageRow>> UnfinishedStages() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadUnfinishedStages(read_db_.get());
+  }
+  absl::StatusOr<int64_t> LastAttempt() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadLastAttempt(read_db_.get());
+  }
+  absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadFences(read_db_.get());
+  }
+  absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadTimeline(read_db_.get(), job, limit);
+  }
+  absl::StatusOr<std::vector<v1::Record>> Query(const v1::RecordQuery& query) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadRecords(read_db_.get(), query);
+  }
+  absl::StatusOr<KnownRecords> Known(const WorkloadId& id) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadKnown(read_db_.get(), id);
+  }
+  absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadReport(read_db_.get(), job, task);
+  }
+  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
+                                                           int64_t limit) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadOthersExperience(read_db_.get(), id, limit);
+  }
+  absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadOthersModels(read_db_.get());
+  }
+  absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
+    absl::MutexLock lock(&read_mutex_);
+    return ReadDeviceKeys(read_db_.get(), target);
+  }
+
+ private:
+  absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
+    sqlite3* db = write_db_.get();
+    if (absl::Status status = Execute(db, "SAVEPOINT batch"); !status.ok()) return status;
+    for (const Change& change : batch) {
+      absl::Status status = std::visit(writer_, change);
+      if (status.ok()) continue;
+      if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK TO batch; RELEASE batch");
+      return status;
+    }
+    return Execute(db, "RELEASE batch");
+  }
+
+  absl::Mutex write_mutex_;
+  absl::Mutex read_mutex_;
+  const Connection write_db_;
+  const Connection read_db_;
+  SqliteWriter writer_ ABSL_GUARDED_BY(write_mutex_);
+};
+
+absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
+  absl::StatusOr<Connection> write = Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  if (!write.ok()) return write.status();
+  sqlite3* db = write->get();
+  for (const char* sql :
+       {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"}) {
+    if (absl::Status status = Execute(db, sql); !status.ok()) return status;
+  }
+  {
+    Statement check(db, "PRAGMA quick_check(1)");
+    const std::string verdict = check.Step() ? check.Text(0) : "";
+    if (!check.status().ok()) return check.status();
+    if (verdict != "ok") return absl::DataLossError(verdict);
+  }
+  if (absl::Status status = Migrate(db); !status.ok()) return status;
+  // One connection writes and checkpoints (SQLite 3.40 can damage the WAL when two do); this one
+  // only reads.
+  absl::StatusOr<Connection> read = Connect(path, SQLITE_OPEN_READONLY);
+  if (!read.ok()) return read.status();
+  if (absl::Status status = Execute(read->get(), "PRAGMA wal_autocheckpoint=0"); !status.ok())
+    return status;
+  return std::make_unique<SqliteRecordStore>(*std::move(write), *std::move(read));
+}
+
+std::string WayOut(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+      return "; close the program that holds it, then start again";
+    case absl::StatusCode::kDataLoss:
+      return "; move the file away to begin anew, or bring a copy back (sqlite3's .recover saves "
+             "what is readable)";
+    case absl::StatusCode::kResourceExhausted:
+      return "; free disk space, then start again";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<RecordStore>> store = Open(path);
+  if (store.ok()) return store;
+  const absl::Status& status = store.status();
+  return absl::Status(status.code(), absl::StrCat("database ", path, ": ", status.message(),
+                                                  WayOut(status.code())));
+}
+
+}  // namespace heddle::scheduler

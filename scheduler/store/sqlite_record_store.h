@@ -1,0 +1,17 @@
+// The record store in one SQLite file. WAL, synchronous=FULL: what Apply acknowledged survives a
+// power cut.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+// One line that names the file and the way out: Unavailable (another program holds it), DataLoss
+// (corrupt, or no database), ResourceExhausted (disk full), FailedPrecondition (made by a newer
+// version), Internal.
+absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path);
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,117 @@
+#include "scheduler/store/sqlite_schema.h"
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/sqlite_util.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
+// the Unix epoch.
+constexpr std::array<const char*, kSchemaVersion> kMigrations = {
+    R"sql(
+CREATE TABLE workloads(
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, text TEXT NOT NULL, label TEXT NOT NULL, flops REAL NOT NULL);
+CREATE TABLE targets(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE TABLE devices(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY, spec BLOB NOT NULL, state INTEGER NOT NULL, paused INTEGER NOT NULL, reason TEXT NOT NULL,
+  fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, device_key TEXT NOT NULL,
+  model_digest TEXT NOT NULL, module_digest TEXT NOT NULL,
+  created_ns INTEGER NOT NULL, finished_ns INTEGER NOT NULL, running_ms INTEGER NOT NULL,
+  notes BLOB NOT NULL);  -- warnings, inputs, outputs, stop, tuning_ms: as a Job message
+CREATE TABLE tasks(
+  job INTEGER NOT NULL REFERENCES jobs(id), idx INTEGER NOT NULL, workload INTEGER NOT NULL REFERENCES workloads(id),
+  weight INTEGER NOT NULL, budget INTEGER NOT NULL, known INTEGER NOT NULL, known_valid INTEGER NOT NULL,
+  done INTEGER NOT NULL, exhausted INTEGER NOT NULL, warm_pending INTEGER NOT NULL,
+  known_best_ns REAL NOT NULL, known_untuned_ns REAL NOT NULL, state BLOB NOT NULL DEFAULT x'',
+  PRIMARY KEY(job, idx)) WITHOUT ROWID;
+CREATE TABLE candidates(
+  job INTEGER NOT NULL, id INTEGER NOT NULL, task INTEGER NOT NULL, trace TEXT NOT NULL, origin TEXT NOT NULL,
+  attempts INTEGER NOT NULL, learned INTEGER NOT NULL,
+  PRIMARY KEY(job, id), FOREIGN KEY(job, task) REFERENCES tasks(job, idx));
+
+CREATE TABLE records(
+  id INTEGER PRIMARY KEY, workload INTEGER NOT NULL REFERENCES workloads(id),
+  target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),
+  trace TEXT NOT NULL, outcome INTEGER NOT NULL, median_ns REAL NOT NULL, created_ns INTEGER NOT NULL,
+  job INTEGER, candidate INTEGER, attempt INTEGER,  -- null for imported records
+  provenance TEXT NOT NULL,                          -- job of an imported record, in the database it came from
+  measurement BLOB NOT NULL, digest BLOB NOT NULL);
+CREATE UNIQUE INDEX records_attempt ON records(job, candidate, attempt) WHERE job IS NOT NULL;
+CREATE UNIQUE INDEX records_candidate ON records(job, candidate) WHERE job IS NOT NULL;  -- one final record each
+CREATE INDEX records_workload ON records(workload, target, device, created_ns);
+CREATE INDEX records_created ON records(created_ns);
+CREATE INDEX records_digest ON records(digest);
+
+CREATE TABLE stages(
+  attempt INTEGER PRIMARY KEY, job INTEGER NOT NULL, task TEXT NOT NULL, kind INTEGER NOT NULL, worker TEXT NOT NULL,
+  slot TEXT NOT NULL, lease TEXT NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+  fault_kind INTEGER NOT NULL, fault_message TEXT NOT NULL, candidates INTEGER NOT NULL);
+CREATE INDEX stages_job ON stages(job, start_ns);
+CREATE INDEX stages_open ON stages(attempt) WHERE end_ns = 0;
+
+CREATE TABLE fences(
+  worker TEXT NOT NULL, slot TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY(worker, slot)) WITHOUT ROWID;
+)sql",
+    // The fastest record of a workload, without
+    // reading the others.
+    R"sql(
+CREATE INDEX records_best ON records(workload, target, device, outcome, median_ns);
+)sql",
+    // What searches predicted, learned, and taught.
+    R"sql(
+ALTER TABLE candidates ADD COLUMN predicted REAL;  -- null: there was no model
+ALTER TABLE candidates ADD COLUMN predicted_from INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN report BLOB NOT NULL DEFAULT x'';
+CREATE TABLE experience(
+  workload INTEGER NOT NULL REFERENCES workloads(id), target INTEGER NOT NULL REFERENCES targets(id),
+  device INTEGER NOT NULL REFERENCES devices(id), made_ns INTEGER NOT NULL, samples BLOB NOT NULL,
+  PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
+CREATE INDEX experience_latest ON experience(target, device, made_ns);
+)sql",
+    // Of how many measurements it is.
+    R"sql(
+ALTER TABLE experience ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+)sql",
+    // The models that searches begin with.
+    R"sql(
+CREATE TABLE others_models(
+  target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),
+  strategy TEXT NOT NULL, made_ns INTEGER NOT NULL, since INTEGER NOT NULL,
+  model BLOB NOT NULL,  -- an OthersModel message, whose `since` is that of the column
+  PRIMARY KEY(target, device, strategy));
+)sql"};
+
+}  // namespace
+
+absl::Status Migrate(sqlite3* db, int version) {
+  if (absl::Status begun = Execute(db, "BEGIN IMMEDIATE"); !begun.ok()) return begun;
+  int64_t found = 0;
+  {
+    Statement query(db, "PRAGMA user_version");
+    if (query.Step()) found = query.Int(0);
+    if (!query.status().ok()) return query.status();
+  }
+  absl::Status status;
+  if (found > version) {
+    status = absl::FailedPreconditionError(absl::StrCat("the database is of version ", found,
+                                                        ", this program knows ", version,
+                                                        ": use the newer program"));
+  }
+  for (int64_t i = found; status.ok() && i < version; ++i) {
+    status = Execute(db, kMigrations[static_cast<size_t>(i)]);
+  }
+  if (status.ok()) status = Execute(db, absl::StrCat("PRAGMA user_version=", version).c_str());
+  if (!status.ok()) {
+    (void)Execute(db, "ROLLBACK");
+    return status;
+  }
+  return Execute(db, "COMMIT");
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,254 @@
+#include "scheduler/store/sqlite_writer.h"
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/transfer.h"
+
+namespace heddle::scheduler {
+
+absl::Status SqliteWriter::operator()(const PutJob& change) {
+  const v1::Job& job = change.row.job;
+  v1::Job notes;
+  *notes.mutable_warnings() = job.warnings();
+  *notes.mutable_inputs() = job.inputs();
+  *notes.mutable_outputs() = job.outputs();
+  notes.set_stop(job.stop());
+  notes.set_tuning_ms(job.tuning_ms());
+  const std::string spec = job.spec().SerializeAsString(), note = notes.SerializeAsString();
+  return Prepared(
+             "INSERT INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
+             "spec=excluded.spec,state=excluded.state,paused=excluded.paused,reason=excluded."
+             "reason,"
+             "fault_kind=excluded.fault_kind,fault_message=excluded.fault_message,device_key="
+             "excluded.device_key,"
+             "model_digest=excluded.model_digest,module_digest=excluded.module_digest,"
+             "created_ns=excluded.created_ns,finished_ns=excluded.finished_ns,running_ms="
+             "excluded.running_ms,"
+             "notes=excluded.notes")
+      .Bind(change.row.id, Blob{spec}, job.state(), change.row.paused, job.reason(),
+            job.fault().kind(), job.fault().message(), change.row.device_key, job.model_digest(),
+            job.module_digest(), job.created_unix_ns(), job.finished_unix_ns(), job.running_ms(),
+            Blob{note})
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutTask& change) {
+  const TaskRow& row = change.row;
+  absl::StatusOr<int64_t> workload =
+      Workload(row.info.key(), row.info.workload(), row.info.label(), row.info.flops());
+  if (!workload.ok()) return workload.status();
+  return Prepared(
+             "INSERT INTO "
+             "tasks(job,idx,workload,weight,budget,known,known_valid,done,exhausted,warm_pending,"
+             "known_best_ns,known_untuned_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?,?) ON "
+             "CONFLICT(job,idx) DO UPDATE SET "
+             "workload=excluded.workload,weight=excluded.weight,budget=excluded.budget,known="
+             "excluded.known,"
+             "known_valid=excluded.known_valid,done=excluded.done,exhausted=excluded.exhausted,"
+             "warm_pending=excluded.warm_pending,known_best_ns=excluded.known_best_ns,"
+             "known_untuned_ns=excluded.known_untuned_ns")
+      .Bind(row.job, row.index, *workload, row.info.weight(), row.budget, row.known,
+            row.known_valid, row.done, row.exhausted, row.warm_pending, row.known_best_ns,
+            row.known_untuned_ns)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutSearchState& change) {
+  return Prepared("UPDATE tasks SET state=? WHERE job=? AND idx=?")
+      .Bind(Blob{change.state}, change.job, change.task)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutLearned& change) {
+  const std::string report = change.report.SerializeAsString();
+  absl::Status put = Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
+                         .Bind(Blob{report}, change.job, change.task)
+                         .Run();
+  if (!put.ok()) return put;
+  put = Prepared(
+            "UPDATE others_models SET since=since+? WHERE device=(SELECT id FROM devices WHERE "
+            "key=?)")
+            .Bind(change.results, change.workload.device_key)
+            .Run();
+  if (!put.ok() || change.experience.samples().empty()) return put;
+  absl::StatusOr<int64_t> target = Target(change.workload.target);
+  if (!target.ok()) return target.status();
+  absl::StatusOr<int64_t> device = Device(change.workload.device_key);
+  if (!device.ok()) return device.status();
+  return Prepared(  // as Replaces says
+             "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
+             "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
+             "measured=excluded.measured, version=excluded.version "
+             "WHERE excluded.version>version "
+             "OR excluded.measured>=measured+(excluded.version<version)")
+      .Bind(*target, *device, change.made_unix_ns, Blob{change.experience.samples()},
+            change.experience.measured(), change.experience.version(), change.workload.key)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutOthersModel& change) {
+  absl::StatusOr<int64_t> target = Target(change.id.target);
+  if (!target.ok()) return target.status();
+  absl::StatusOr<int64_t> device = Device(change.id.device_key);
+  if (!device.ok()) return device.status();
+  absl::Status put =
+      Prepared("DELETE FROM others_models WHERE target=? AND device=? AND strategy=?")
+          .Bind(*target, *device, change.id.strategy)
+          .Run();
+  if (!put.ok() || change.model.model().empty()) return put;
+  const std::string model = change.model.SerializeAsString();
+  put = Prepared("INSERT INTO others_models VALUES(?,?,?,?,?,?)")
+            .Bind(*target, *device, change.id.strategy, change.model.made_unix_ns(),
+                  change.model.since(), Blob{model})
+            .Run();
+  if (!put.ok()) return put;
+  return Prepared(
+             "DELETE FROM others_models WHERE rowid NOT IN "
+             "(SELECT rowid FROM others_models ORDER BY made_ns DESC, rowid DESC LIMIT ?)")
+      .Bind(OthersModels::kMost)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const InsertCandidate& change) {
+  const CandidateRow& row = change.row;
+  Statement& insert = Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?)");
+  if (!row.prediction) {
+    return insert
+        .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned, nullptr,
+              0)
+        .Run();
+  }
+  return insert
+      .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned,
+            row.prediction->score(), row.prediction->samples())
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutAttempts& change) {
+  return Prepared("UPDATE candidates SET attempts=? WHERE job=? AND id=?")
+      .Bind(change.attempts, change.job, change.candidate)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const LearnTask& change) {
+  return Prepared(
+             "UPDATE candidates SET learned=1 WHERE job=?1 AND task=?2 AND id<?3 AND learned=0 "
+             "AND "
+             "EXISTS(SELECT 1 FROM records r WHERE r.job=?1 AND r.candidate=candidates.id)")
+      .Bind(change.job, change.task, change.before)
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const InsertRecord& change) {
+  const v1::Record& record = change.record;
+  const std::string digest = RecordDigest(record);
+  if (change.imported) {
+    Statement& same = Prepared("SELECT 1 FROM records WHERE digest=?").Bind(Blob{digest});
+    const bool exists = same.Step();
+    if (absl::Status status = same.Run(); !status.ok()) return status;
+    if (exists) return absl::AlreadyExistsError("the record is there already");
+  } else if (absl::Status fenced = Fence(change); !fenced.ok()) {
+    return fenced;
+  }
+  absl::StatusOr<int64_t> workload =
+      Workload(record.workload_key(), record.workload(), record.label(), record.flops());
+  if (!workload.ok()) return workload.status();
+  absl::StatusOr<int64_t> target = Target(record.target());
+  if (!target.ok()) return target.status();
+  absl::StatusOr<int64_t> device = Device(record.device_key());
+  if (!device.ok()) return device.status();
+  const v1::Measurement& measured = record.measurement();
+  const std::string blob = measured.SerializeAsString();
+  const double median =
+      Median(std::vector<double>(measured.samples_ns().begin(), measured.samples_ns().end()));
+  Statement& insert = Prepared(
+      "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
+      "candidate,attempt,provenance,measurement,digest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  if (change.imported) {
+    return insert
+        .Bind(*workload, *target, *device, record.trace(), measured.outcome(), median,
+              record.created_unix_ns(), nullptr, nullptr, nullptr, record.job(), Blob{blob},
+              Blob{digest})
+        .Run();
+  }
+  return insert
+      .Bind(*workload, *target, *device, record.trace(), measured.outcome(), median,
+            record.created_unix_ns(), ParseJobName(record.job()), record.candidate(),
+            record.attempt(), "", Blob{blob}, Blob{digest})
+      .Run();
+}
+
+absl::Status SqliteWriter::operator()(const PutStage& change) {
+  const v1::StageSpan& span = change.row.span;
+  return Prepared("INSERT OR REPLACE INTO stages VALUES(?,?,?,?,?,?,?,?,?,?,?,?)")
+      .Bind(span.attempt_id(), ParseJobName(span.job()), span.task(), span.kind(), span.worker(),
+            span.slot(), change.row.lease_id, span.start_unix_ns(), span.end_unix_ns(),
+            span.fault().kind(), span.fault().message(), span.candidates())
+      .Run();
+}
+
+Statement& SqliteWriter::Prepared(const char* sql) {
+  std::unique_ptr<Statement>& slot = prepared_[sql];
+  if (slot == nullptr) slot = std::make_unique<Statement>(db_, sql);
+  return *slot;
+}
+
+absl::StatusOr<int64_t> SqliteWriter::Select(const char* sql, const std::string& key) {
+  Statement& query = Prepared(sql).Bind(key);
+  int64_t id = 0;
+  while (query.Step()) id = query.Int(0);
+  if (absl::Status status = query.status(); !status.ok()) return status;
+  return id;
+}
+
+absl::StatusOr<int64_t> SqliteWriter::Intern(const char* insert, const char* select,
+                                             const std::string& key) {
+  absl::StatusOr<int64_t> id = Select(select, key);
+  if (!id.ok() || *id != 0) return id;
+  if (absl::Status status = Prepared(insert).Bind(key).Run(); !status.ok()) return status;
+  return Select(select, key);
+}
+
+absl::StatusOr<int64_t> SqliteWriter::Target(const std::string& text) {
+  return Intern("INSERT OR IGNORE INTO targets(text) VALUES(?)",
+                "SELECT id FROM targets WHERE text=?", text);
+}
+
+absl::StatusOr<int64_t> SqliteWriter::Device(const std::string& key) {
+  return Intern("INSERT OR IGNORE INTO devices(key) VALUES(?)",
+                "SELECT id FROM devices WHERE key=?", key);
+}
+
+absl::StatusOr<int64_t> SqliteWriter::Workload(const std::string& key, const std::string& text,
+                                               const std::string& label, double flops) {
+  absl::Status status = Prepared(
+                            "INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?) ON "
+                            "CONFLICT(key) DO UPDATE "
+                            "SET text=excluded.text,label=excluded.label,flops=excluded.flops "
+                            "WHERE workloads.text='' AND excluded.text<>''")
+                            .Bind(key, text, label, flops)
+                            .Run();
+  if (!status.ok()) return status;
+  return Select("SELECT id FROM workloads WHERE key=?", key);
+}
+
+absl::Status SqliteWriter::Fence(const InsertRecord& change) {
+  const v1::Evidence& evidence = change.record.measurement().evidence();
+  if (evidence.slot().empty()) return absl::OkStatus();  // lost: nothing was measured anywhere
+  Statement& query = Prepared("SELECT token FROM fences WHERE worker=? AND slot=?")
+                         .Bind(evidence.worker(), evidence.slot());
+  int64_t seen = 0;
+  while (query.Step()) seen = query.Int(0);
+  if (absl::Status status = query.status(); !status.ok()) return status;
+  const int64_t token = static_cast<int64_t>(change.fencing_token);
+  if (token < seen) {
+    return absl::FailedPreconditionError(absl::StrCat("fencing token ", token, " of ",
+                                                      evidence.worker(), "/", evidence.slot(),
+                                                      " is older than ", seen));
+  }
+  if (token == seen) return absl::OkStatus();
+  return Prepared("INSERT OR REPLACE INTO fences VALUES(?,?,?)")
+      .Bind(evidence.worker(), evidence.slot(), token)
+      .Run();
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,46 @@
+// The writing half of SqliteRecordStore.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "scheduler/store/record_store.h"
+#include "scheduler/store/sqlite_util.h"
+
+namespace heddle::scheduler {
+
+// Applies changes within a transaction that the caller opened.
+class SqliteWriter {
+ public:
+  explicit SqliteWriter(sqlite3* db) : db_(db) {}
+
+  absl::Status operator()(const PutJob& change);
+  absl::Status operator()(const PutTask& change);
+  absl::Status operator()(const PutSearchState& change);
+  absl::Status operator()(const PutLearned& change);
+  absl::Status operator()(const PutOthersModel& change);
+  absl::Status operator()(const InsertCandidate& change);
+  absl::Status operator()(const PutAttempts& change);
+  absl::Status operator()(const LearnTask& change);
+  absl::Status operator()(const InsertRecord& change);
+  absl::Status operator()(const PutStage& change);
+
+ private:
+  // Statements are prepared once for the life of the connection.
+  Statement& Prepared(const char* sql);
+  absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);
+  absl::StatusOr<int64_t> Intern(const char* insert, const char* select, const std::string& key);
+  absl::StatusOr<int64_t> Target(const std::string& text);
+  absl::StatusOr<int64_t> Device(const std::string& key);
+  // An imported record may have named a workload without its text; whoever brings the text fills it
+  // in.
+  absl::StatusOr<int64_t> Workload(const std::string& key, const std::string& text,
+                                   const std::string& label, double flops);
+  absl::Status Fence(const InsertRecord& change);
+
+  sqlite3* db_;
+  std::map<const char*, std::unique_ptr<Statement>> prepared_;
+};
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,133 @@
+#include "scheduler/store/store_writer.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace heddle::scheduler {
+
+namespace {
+
+absl::Status Ending() { return absl::UnavailableError("the scheduler is shutting down"); }
+
+}  // namespace
+
+StoreWriter::StoreWriter(RecordStore* store, Hooks hooks)
+    : store_(store), hooks_(std::move(hooks)), thread_([this] { Loop(); }) {}
+
+StoreWriter::~StoreWriter() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    give_up_ = true;
+  }
+  thread_.join();
+}
+
+void StoreWriter::StopWaiting() {
+  absl::MutexLock lock(&mutex_);
+  give_up_ = true;
+}
+
+void StoreWriter::Write(Batch batch, std::function<void()> durable) {
+  Enqueue({std::move(batch), std::move(durable), nullptr});
+}
+
+void StoreWriter::WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer) {
+  Enqueue({std::move(batch), nullptr, std::move(answer)});
+}
+
+void StoreWriter::Enqueue(Entry entry) {
+  auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.size() < kMaxQueue || give_up_;
+  };
+  {
+    absl::MutexLock lock(&mutex_, absl::Condition(&room));
+    if (queue_.size() < kMaxQueue) {
+      queue_.push_back(std::move(entry));
+      ++queued_;
+      return;
+    }
+  }
+  if (entry.answer) entry.answer(Ending());
+}
+
+void StoreWriter::Flush(absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  const int64_t wanted = queued_;
+  auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return settled_ >= wanted; };
+  mutex_.AwaitWithTimeout(absl::Condition(&there), limit);
+}
+
+void StoreWriter::Loop() {
+  while (true) {
+    std::deque<Entry> group;
+    {
+      auto work = [this]()
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty() || stop_; };
+      absl::MutexLock lock(&mutex_, absl::Condition(&work));
+      if (queue_.empty()) return;
+      while (!queue_.empty() && group.size() < kMaxGroup) {
+        group.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
+    }
+    const bool written = ApplyAll(group);
+    for (const Entry& entry : group) {
+      if (written && entry.durable) entry.durable();
+      if (!written && entry.answer) entry.answer(Ending());
+    }
+    absl::MutexLock lock(&mutex_);
+    settled_ += static_cast<int64_t>(group.size());
+    if (written) continue;
+    settled_ += static_cast<int64_t>(queue_.size());
+    for (const Entry& entry : queue_) {
+      if (entry.answer) entry.answer(Ending());
+    }
+    queue_.clear();
+  }
+}
+
+bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
+  std::vector<Batch> batches;
+  for (const Entry& entry : entries) batches.push_back(entry.batch);
+  for (bool blocked = false;;) {
+    absl::StatusOr<std::vector<absl::Status>> results = store_->Apply(batches);
+    if (results.ok()) {
+      if (blocked) hooks_.blocked("");
+      for (size_t i = 0; i < results->size(); ++i) {
+        const absl::Status& result = (*results)[i];
+        if (entries[i].answer) entries[i].answer(result);
+        if (result.ok() || entries[i].answer) continue;
+        // A stale fencing token: somebody else has had the slot since, so the measurement is not
+        // taken. The others are not touched by that, and a restart queues the candidate again.
+        if (absl::IsFailedPrecondition(result)) {
+          hooks_.rejected(std::string(result.message()));
+          continue;
+        }
+        hooks_.fatal(absl::StrCat("the record store refused a change: ", result.message()));
+        return false;
+      }
+      return true;
+    }
+    const absl::StatusCode code = results.status().code();
+    if (code != absl::StatusCode::kResourceExhausted && code != absl::StatusCode::kUnavailable) {
+      hooks_.fatal(absl::StrCat("the record store failed: ", results.status().message()));
+      return false;
+    }
+    if (!blocked) {
+      hooks_.blocked(
+          code == absl::StatusCode::kUnavailable
+              ? "the database is locked by another program; goes on by itself when that ends"
+              : "the disk of the database is full; goes on by itself when there is space");
+    }
+    blocked = true;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (give_up_)
+        return false;  // nothing acknowledged is lost; the rest is found again after a restart
+    }
+    absl::SleepFor(absl::Seconds(1));
+  }
+}
+
+}  // namespace heddle::scheduler

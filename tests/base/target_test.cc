@@ -1,0 +1,48 @@
+#include "base/target.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::ir {
+namespace {
+
+TEST(Target, CanonicalTextRoundTrips) {
+  for (const char* text : {"llvm -mcpu=znver5", "llvm -mcpu=native -threads=2",
+                           "llvm -mcpu=sapphirerapids -mattr=+amx-tile,-avx512f",
+                           "llvm -mcpu=cortex-a72 -triple=aarch64-linux-gnu",
+                           "llvm -mcpu=native -threads=2 -winograd=off", "cuda -arch=sm_90",
+                           "cuda -arch=sm_90a", "cuda -arch=sm_80 -tf32=on"}) {
+    const auto target = ParseTarget(text);
+    ASSERT_TRUE(target.ok()) << target.status();
+    EXPECT_EQ(ToText(*target), text);
+  }
+}
+
+TEST(Target, EqualTargetsHaveEqualText) {
+  const auto text = [](const char* t) { return ToText(*ParseTarget(t)); };
+  EXPECT_EQ(text("llvm"), "llvm -mcpu=native");
+  EXPECT_EQ(text("llvm -winograd=on"), "llvm -mcpu=native");
+  EXPECT_TRUE(ParseTarget("llvm")->winograd);
+  EXPECT_FALSE(ParseTarget("llvm -winograd=off")->winograd);
+  EXPECT_EQ(text("  llvm   -threads=1 -mcpu=x86-64 "), "llvm -mcpu=x86-64");
+  EXPECT_EQ(text("cuda -tf32=off -arch=sm_90"), "cuda -arch=sm_90");
+  EXPECT_EQ(text("llvm -mattr=-b,+a,+b -mcpu=c"), text("llvm -mcpu=c -mattr=+a,+b"));
+}
+
+TEST(Target, RefusalsNameTheOption) {
+  const auto message = [](const char* t) { return std::string(ParseTarget(t).status().message()); };
+  EXPECT_NE(message("").find("empty"), std::string::npos);
+  EXPECT_NE(message("rocm -arch=gfx90a").find("'rocm'"), std::string::npos);
+  EXPECT_NE(message("llvm -march=x").find("'-march'"), std::string::npos);
+  EXPECT_NE(message("llvm -mcpu").find("wants a value"), std::string::npos);
+  EXPECT_NE(message("llvm -threads=0").find("1..256"), std::string::npos);
+  EXPECT_NE(message("llvm -threads=two").find("'two'"), std::string::npos);
+  EXPECT_NE(message("llvm -winograd=no").find("on or off, not 'no'"), std::string::npos);
+  EXPECT_NE(message("llvm -mattr=avx").find("'avx'"), std::string::npos);
+  EXPECT_NE(message("cuda").find("-arch"), std::string::npos);
+  EXPECT_NE(message("cuda -arch=90").find("'90'"), std::string::npos);
+  EXPECT_NE(message("cuda -arch=sm_90 -tf32=yes").find("on or off, not 'yes'"), std::string::npos);
+  EXPECT_NE(message("llvm -mcpu=a;b").find("'a;b'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::ir

@@ -1,0 +1,324 @@
+// The dispatcher's indexes against the plain definitions: over random events, what it says is ready
+// and free is what looking at every job, slot and running stage gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/dispatcher.h"
+
+namespace heddle::scheduler {
+namespace {
+
+template <typename Phase>
+int CountWhere(const Task& task) {
+  return static_cast<int>(std::count_if(task.open.begin(), task.open.end(), [](const auto& entry) {
+    return std::holds_alternative<Phase>(entry.second.where);
+  }));
+}
+
+// What the test knows of a module asked for on demand.
+struct AskedFor {
+  JobId job;
+  std::optional<AttemptId> live;
+  int failures = 0;
+  absl::Time not_before = absl::InfinitePast();
+};
+
+std::set<WorkItem> PlainReady(const Dispatcher& dispatcher,
+                              const std::map<FetchId, AskedFor>& fetches, absl::Time now) {
+  std::set<WorkItem> ready;
+  if (!dispatcher.store_problem().empty()) return ready;
+  for (const auto& [id, fetch] : fetches) {
+    if (!fetch.live && fetch.not_before <= now)
+      ready.insert(WorkItem{fetch.job, v1::STAGE_COMPILE, std::nullopt, id, false});
+  }
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.paused || job.final()) continue;
+    if (!std::holds_alternative<Tuning>(job.phase)) {
+      const auto kind =
+          std::holds_alternative<Importing>(job.phase) ? v1::STAGE_IMPORT : v1::STAGE_COMPILE;
+      if (!job.live && job.not_before <= now)
+        ready.insert(WorkItem{id, kind, std::nullopt, std::nullopt, false});
+      continue;
+    }
+    int devices = 0;
+    for (const auto& [attempt, stage] : dispatcher.live())
+      devices += stage.job == id && stage.kind == v1::STAGE_PROFILE;
+    const bool more =
+        !job.finding && (job.params.max_devices == 0 || devices < job.params.max_devices);
+    for (TaskIndex index : job.in_flight) {
+      const Task& task = job.tasks[static_cast<size_t>(index.value)];
+      if (task.not_before > now) continue;
+      auto add = [&](bool is, v1::StageKind kind) {
+        if (is) ready.insert(WorkItem{id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
+      };
+      add(more && CountWhere<Built>(task) > 0, v1::STAGE_PROFILE);
+      add(CountWhere<Unbuilt>(task) > 0, v1::STAGE_BUILD);
+      add(std::holds_alternative<WantsUpdate>(task.phase), v1::STAGE_UPDATE);
+      add(std::holds_alternative<WantsPropose>(task.phase), v1::STAGE_PROPOSE);
+    }
+  }
+  return ready;
+}
+
+bool PlainFree(const Dispatcher& dispatcher, const SlotInfo& slot, absl::Time now) {
+  if (!dispatcher.tracker_problem().empty() || !slot.usable) return false;
+  if (dispatcher.BacksOffUntil(slot.id) > now) return false;
+  auto shares = [&](const std::string& host, const std::vector<int>& cores) {
+    return host == slot.host && std::any_of(slot.cores.begin(), slot.cores.end(), [&](int core) {
+             return std::count(cores.begin(), cores.end(), core) > 0;
+           });
+  };
+  for (const auto& [id, stage] : dispatcher.live()) {
+    if (stage.slot == slot.id || shares(stage.host, stage.cores)) return false;
+  }
+  return std::none_of(
+      dispatcher.slots().begin(), dispatcher.slots().end(),
+      [&](const SlotInfo& other) { return other.foreign && shares(other.host, other.cores); });
+}
+
+class Course {
+ public:
+  Course(uint64_t seed, const std::string& policy)
+      : random_(seed), policy_(policy), dispatcher_(*MakePolicy(policy)) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
+      now_ += absl::Milliseconds(Below(800));
+      const Event event = i == 0                             ? Event(Slots())
+                          : !finds_.empty() && Below(3) == 0 ? Answer()
+                                                             : Any();
+      NoteEnd(event);
+      const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
+      for (const Decision& decision : decisions) Note(decision);
+      if (const auto* asked = std::get_if<FetchRequested>(&event); asked && !refused_)
+        fetches_[asked->fetch].job = asked->job;
+      if (const auto* left = std::get_if<FetchAbandoned>(&event)) fetches_.erase(left->fetch);
+      // What a request starts at once is known to be asked for only now.
+      for (const Decision& decision : decisions) NoteFetchStart(decision);
+      Compare(i);
+    }
+    EXPECT_GT(started_, steps / 10) << "nothing happened";
+  }
+  int shared() const { return shared_; }
+  int fetched() const { return fetched_; }
+
+ private:
+  void Note(const Decision& decision) {
+    started_ += std::holds_alternative<StartStage>(decision);
+    if (const auto* find = std::get_if<FindRecords>(&decision)) finds_.push_back(*find);
+    if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+      for (const auto& [id, job] : dispatcher_.jobs()) {
+        for (const Task& task : job.tasks) shared_ += id != done->job && task.known > 0;
+      }
+    }
+    if (const auto* end = std::get_if<EndFetch>(&decision)) {
+      refused_ = fetches_.erase(end->fetch) == 0;  // at once: it was never waiting
+    }
+  }
+  void NoteFetchStart(const Decision& decision) {
+    const auto* start = std::get_if<StartStage>(&decision);
+    if (start == nullptr || !start->fetch) return;
+    ++fetched_;
+    fetches_.at(*start->fetch).live = start->attempt;
+  }
+  // A stage made for a fetch ends: the fetch is over, or waits a while.
+  void NoteEnd(const Event& event) {
+    refused_ = false;
+    const auto* end = std::get_if<StageFinished>(&event);
+    if (end == nullptr) return;
+    for (auto& [id, fetch] : fetches_) {
+      if (fetch.live != end->attempt) continue;
+      fetch.live.reset();
+      if (!end->started || end->interrupted) continue;
+      fetch.not_before = now_ + std::min(absl::Seconds(10), absl::Milliseconds(500) *
+                                                                (int64_t{1} << fetch.failures++));
+    }
+  }
+
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+
+  SlotsChanged Slots() {
+    SlotsChanged event;
+    if (Below(12) == 0) event.problem = "gone";
+    for (int w = 0; w < 4; ++w) {
+      if (Below(6) == 0) continue;
+      for (int s = 0; s < 5; ++s) {
+        SlotInfo slot;
+        slot.id = {absl::StrCat("w", w), absl::StrCat("s", s)};
+        slot.host = absl::StrCat("h", w / 2);  // two workers may share a host
+        slot.device = s >= 2;
+        slot.cores = s == 4 ? std::vector<int>{w % 2 * 8, w % 2 * 8 + 1}
+                            : std::vector<int>{w % 2 * 8 + s % 3};
+        slot.target = slot.device ? absl::StrCat("t", w % 2) : "";
+        slot.device_key = slot.device ? absl::StrCat("k", w % 2) : "";
+        slot.foreign = Below(15) == 0;
+        slot.usable = !slot.foreign && Below(10) != 0;
+        event.slots.push_back(slot);
+      }
+    }
+    std::shuffle(event.slots.begin(), event.slots.end(), random_);
+    return event;
+  }
+
+  Event Any() {
+    const JobId job{1 + Below(std::max(1, jobs_))};
+    switch (Below(40)) {
+      case 0:
+      case 1:
+      case 2: {
+        JobParams params;
+        params.target = absl::StrCat("t", Below(2));
+        params.record_target = params.target;
+        params.force = Below(4) == 0;
+        params.threads = Below(3);
+        params.trials_per_task = 1 + Below(24);
+        params.batch = 1 + Below(8);
+        params.pipeline_depth = Below(4);
+        params.max_devices = Below(3);
+        params.tenant = absl::StrCat("u", Below(3));
+        params.priority = Below(3) - 1;
+        if (Below(2) == 0) params.deadline = now_ + absl::Minutes(Below(20));
+        return jobs_ < 12 ? Event(JobSubmitted{JobId{++jobs_}, params}) : Event(Tick{});
+      }
+      case 3:
+        return Slots();
+      case 4:
+        return PauseRequested{job, ""};
+      case 5:
+      case 6:
+        return ResumeRequested{job};
+      case 7:
+        return Below(6) == 0 ? Event(CancelRequested{job, ""}) : Event(Tick{});
+      case 8:
+        return StoreBlocked{Below(4) == 0 ? "full" : ""};
+      case 9:
+        now_ += absl::Seconds(Below(12));
+        return Tick{};
+      case 10:
+      case 11:
+        return jobs_ > 0 ? Event(FetchRequested{FetchId{++asked_}, job}) : Event(Tick{});
+      case 12:
+        return FetchAbandoned{FetchId{1 + Below(std::max(1, asked_))}};
+      default:
+        return OfStage();
+    }
+  }
+
+  Event Answer() {
+    const FindRecords find = finds_.back();
+    finds_.pop_back();
+    std::vector<TaskPlan> found(dispatcher_.FindJob(find.job)->tasks.size());
+    for (TaskPlan& task : found) task.known = task.known_valid = Below(3);
+    return RecordsFound{find.job, find.device_key, std::move(found)};
+  }
+
+  Event OfStage() {
+    const auto& live = dispatcher_.live();
+    if (live.empty()) return Tick{};
+    const LiveStage& stage = std::next(live.begin(), Below(static_cast<int>(live.size())))->second;
+    const bool streams = stage.kind == v1::STAGE_BUILD || stage.kind == v1::STAGE_PROFILE;
+    if (streams && !stage.candidates.empty() && Below(8) != 0) {
+      const CandidateId candidate = *stage.candidates.begin();
+      const v1::Outcome outcome = Below(6) == 0 ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK;
+      if (stage.kind == v1::STAGE_BUILD) return CandidateBuilt{stage.id, candidate, outcome, ""};
+      return CandidateProfiled{stage.id, candidate, outcome, "", 5};
+    }
+    if (streams && Below(3) == 0 && !stage.candidates.empty())
+      return CandidateStarted{stage.id, *stage.candidates.begin()};
+    if (Below(8) == 0 || (streams && !stage.candidates.empty())) {
+      return StageFinished{
+          stage.id, {v1::FAULT_INFRASTRUCTURE, "broke"}, Below(2) == 0, {}, Below(4) == 0};
+    }
+    StageFinished end{stage.id, {}, true, {}};
+    if (stage.kind == v1::STAGE_IMPORT) {
+      std::vector<TaskPlan> tasks(static_cast<size_t>(Below(4)));
+      for (TaskPlan& task : tasks) task.key = Below(3) == 0 ? "" : absl::StrCat("w", Below(6));
+      end.result = Imported{std::move(tasks), ""};
+    }
+    if (stage.kind == v1::STAGE_PROPOSE) end.result = Proposed{Below(8), Below(12) == 0};
+    return end;
+  }
+
+  // Whether a job with a deadline may keep this work off the CPU slots: it runs, of the same
+  // tenant, no lower in priority, and could use all that are free.
+  bool GivesWay(const WorkItem& work) const {
+    if (work.fetch) return false;
+    const Job& job = *dispatcher_.FindJob(work.job);
+    int free_slots = 0;
+    for (const SlotInfo& slot : dispatcher_.slots())
+      free_slots += !slot.device && dispatcher_.SlotFree(slot);
+    for (const auto& [id, stage] : dispatcher_.live()) {
+      const Job& first = *dispatcher_.FindJob(stage.job);
+      const absl::Time deadline = first.params.deadline;
+      if (deadline == absl::InfiniteFuture() || first.final() || first.paused ||
+          first.id == job.id || first.params.tenant != job.params.tenant ||
+          first.params.priority < job.params.priority)
+        continue;
+      const WorkItem profile{first.id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+      const int devices = static_cast<int>(
+          std::count_if(dispatcher_.slots().begin(), dispatcher_.slots().end(),
+                        [&](const SlotInfo& slot) { return dispatcher_.Suits(slot, profile); }));
+      if (free_slots <= PipelineDepth(first.params, devices)) return true;
+    }
+    return false;
+  }
+
+  void Compare(int step) {
+    const std::vector<WorkItem> order = dispatcher_.ReadyWork();
+    const std::set<WorkItem> indexed(order.begin(), order.end());
+    ASSERT_EQ(indexed.size(), order.size()) << "twice, step " << step;
+    const std::set<WorkItem> plain = PlainReady(dispatcher_, fetches_, now_);
+    ASSERT_TRUE(std::includes(plain.begin(), plain.end(), indexed.begin(), indexed.end()))
+        << "step " << step;
+    std::optional<JobId> turn;  // sequential: the one job whose work is ready
+    for (const WorkItem& work : indexed) {
+      if (work.fetch || policy_ != "sequential") continue;
+      ASSERT_EQ(turn.value_or(work.job), work.job) << "two jobs at a time, step " << step;
+      turn = work.job;
+    }
+    for (const WorkItem& work : plain) {
+      // Predictive holds back work on devices, and what is in the way of a deadline; sequential
+      // that of other jobs.
+      const bool may_wait = policy_ == "predictive"   ? work.device || GivesWay(work)
+                            : policy_ == "sequential" ? !work.fetch && work.job != turn
+                                                      : false;
+      ASSERT_TRUE(may_wait || indexed.count(work)) << "step " << step;
+    }
+    for (const SlotInfo& slot : dispatcher_.slots()) {
+      ASSERT_EQ(dispatcher_.SlotFree(slot), PlainFree(dispatcher_, slot, now_))
+          << "step " << step << " " << slot.id.worker << "/" << slot.id.slot;
+    }
+  }
+
+  std::mt19937_64 random_;
+  const std::string policy_;
+  Dispatcher dispatcher_;
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  int jobs_ = 0, started_ = 0, asked_ = 0, fetched_ = 0, shared_ = 0;
+  bool refused_ = false;  // the fetch of this event was
+  std::vector<FindRecords> finds_;
+  std::map<FetchId, AskedFor> fetches_;
+};
+
+TEST(IndexTest, AnswersAreThoseOfThePlainDefinition) {
+  int shared = 0, fetched = 0;
+  for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
+    for (const char* policy : {"round_robin", "predictive", "sequential"}) {
+      SCOPED_TRACE(absl::StrCat(policy, " seed ", seed));
+      Course course(seed, policy);
+      course.Run(600);
+      shared += course.shared();
+      fetched += course.fetched();
+    }
+  }
+  EXPECT_GT(shared, 100);
+  EXPECT_GT(fetched, 100);
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

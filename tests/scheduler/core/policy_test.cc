@@ -1,0 +1,216 @@
+// What policies and the dispatcher owe each other: work that is held back starts when its time is
+// up, and says so until then.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/scheduler/core/dispatcher_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kHold = absl::Milliseconds(2345);
+
+// Lets everything wait for a while.
+class Patient : public Policy {
+ public:
+  Rank RankOf(const WorkItem&, const Job&, const Wait& wait) override {
+    Rank rank;
+    rank.waits = wait.now < wait.since + kHold;
+    if (rank.waits) rank.until = wait.since + kHold;
+    return rank;
+  }
+};
+
+JobParams Params() {
+  JobParams params;
+  params.target = kTarget;
+  params.trials_per_task = 8;
+  return params;
+}
+
+template <typename T>
+int Count(const std::vector<Decision>& decisions) {
+  int count = 0;
+  for (const Decision& decision : decisions) count += std::holds_alternative<T>(decision);
+  return count;
+}
+
+TEST(PolicyTest, HeldBackWorkStartsAtItsTime) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  Dispatcher dispatcher(std::make_unique<Patient>());
+  dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""}, now);
+  EXPECT_EQ(dispatcher.NextWake(now), absl::InfiniteFuture());
+  EXPECT_EQ(Count<StartStage>(dispatcher.Step(JobSubmitted{JobId{1}, Params()}, now)), 0);
+  EXPECT_EQ(dispatcher.NextWake(now), now + kHold);
+  EXPECT_EQ(Count<StartStage>(dispatcher.Step(Tick{}, now + kHold / 2)), 0);
+  EXPECT_EQ(dispatcher.NextWake(now + kHold / 2), now + kHold);
+  EXPECT_EQ(Count<StartStage>(dispatcher.Step(Tick{}, now + kHold)), 1);
+  EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
+  // What is gone is not waited for.
+  dispatcher.Step(JobSubmitted{JobId{2}, Params()}, now + kHold);
+  dispatcher.Step(CancelRequested{JobId{2}, ""}, now + kHold);
+  EXPECT_EQ(dispatcher.NextWake(now + kHold), absl::InfiniteFuture());
+}
+
+TEST(PolicyTest, AJobThatIsHeldBackSaysSo) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  Dispatcher dispatcher(*MakePolicy("sequential"));
+  dispatcher.Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1})}, ""}, now);
+  for (int64_t id : {1, 2}) dispatcher.Step(JobSubmitted{JobId{id}, Params()}, now);
+  EXPECT_EQ(DescribeJob(dispatcher, *dispatcher.FindJob(JobId{1}), now), "import");
+  EXPECT_THAT(DescribeJob(dispatcher, *dispatcher.FindJob(JobId{2}), now),
+              HasSubstr("waiting for its turn: other jobs go first"));
+}
+
+// One CPU slot and one device: the job without a deadline has a long measurement ready when the
+// urgent one is about to need the device.
+TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
+  for (const bool tight : {false, true}) {
+    absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    std::vector<StartStage> started;
+    auto step = [&](const Event& event) {
+      for (const Decision& decision : dispatcher.Step(event, now)) {
+        if (const auto* start = std::get_if<StartStage>(&decision)) started.push_back(*start);
+      }
+    };
+    auto end = [&](int64_t job, v1::StageKind kind, decltype(StageFinished::result) result = {}) {
+      for (const StartStage& start : started) {
+        if (start.job.value != job || start.kind != kind || !dispatcher.live().count(start.attempt))
+          continue;
+        if (kind == v1::STAGE_BUILD) {
+          for (CandidateId id : start.candidates)
+            step(CandidateBuilt{start.attempt, id, v1::OUTCOME_OK, ""});
+        }
+        return step(StageFinished{start.attempt, {}, true, result});
+      }
+      ADD_FAILURE() << "j" << job << " runs no " << v1::StageKind_Name(kind);
+    };
+    auto runs = [&](int64_t job, v1::StageKind kind) {
+      return std::any_of(dispatcher.live().begin(), dispatcher.live().end(), [&](const auto& live) {
+        return live.second.job.value == job && live.second.kind == kind;
+      });
+    };
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    step(JobSubmitted{JobId{1}, Params()});
+    JobParams urgent = Params();
+    urgent.pipeline_depth = 1;
+    end(1, v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+    end(1, v1::STAGE_PROPOSE, Proposed{8, false});
+    // Two seconds for each propose, build and measurement, as far as anybody knows.
+    urgent.deadline = now + (tight ? absl::Seconds(40) : absl::Hours(10));
+    step(JobSubmitted{JobId{2}, urgent});
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {2}), DeviceSlot("d", {1})}, ""});
+    end(2, v1::STAGE_IMPORT, Imported{{{0, 0, 0, "b", 1}}, "key"});
+    ASSERT_TRUE(runs(2, v1::STAGE_PROPOSE));
+    end(1, v1::STAGE_BUILD);
+    EXPECT_EQ(runs(1, v1::STAGE_PROFILE), !tight);
+  }
+}
+
+// A job of one task that is being tuned; all but job 1 are paused.
+Job OneTask(int64_t id, int trials) {
+  Job job;
+  job.id = JobId{id};
+  job.params = Params();
+  job.params.device_key = "key";
+  job.params.trials_per_task = trials;
+  job.params.batch = 16;
+  job.params.pipeline_depth = 1;
+  job.params.allocation = Allocation::kUniform;
+  job.phase = Tuning{};
+  job.paused = id != 1;
+  job.tasks.resize(1);
+  return job;
+}
+
+std::optional<StartStage> LastStart(const std::vector<Decision>& decisions) {
+  std::optional<StartStage> latest;
+  for (const Decision& decision : decisions) {
+    if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
+  }
+  return latest;
+}
+
+// Two jobs that keep the device busy, with 64 and 48 seconds for it: the larger one is to be done
+// last, and can wait a little. What hangs tells that it will not get through alone as fast as that.
+TEST(PolicyTest, FaultsLetWhatWouldBeLeftAloneGoFirst) {
+  for (const bool hangs : {false, true}) {
+    absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    StartStage latest{};
+    auto step = [&](const Event& event) {
+      if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
+    };
+    for (const auto& [id, trials] : {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48)})
+      dispatcher.Restore(OneTask(id, trials));
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    ASSERT_EQ(latest.job, JobId{1});
+    for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
+      step(PauseRequested{JobId{id}, ""});
+      step(ResumeRequested{JobId{id}});
+    }
+    step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+    ASSERT_EQ(latest.job, JobId{1});
+    ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+    now += absl::Seconds(hangs ? 15 : 0);
+    step(
+        StageFinished{latest.attempt, {v1::FAULT_INFRASTRUCTURE, "over its time limit"}, true, {}});
+    EXPECT_EQ(latest.kind, v1::STAGE_PROPOSE);
+    EXPECT_EQ(latest.job, JobId{hangs ? 2 : 3});
+  }
+}
+
+// The same two jobs, and long quiet work after the hang: the larger one can wait again. However
+// long it was quiet, the next hang tells as much as the first.
+TEST(PolicyTest, WhatFaultsToldIsForgotten) {
+  enum Then { kNothing, kQuiet, kQuietAndAHang };
+  for (const Then then : {kNothing, kQuiet, kQuietAndAHang}) {
+    absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("predictive"));
+    StartStage latest{};
+    auto step = [&](const Event& event) {
+      if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
+    };
+    for (const auto& [id, trials] :
+         {std::pair(1, 1), std::pair(2, 64), std::pair(3, 48), std::pair(4, 1)})
+      dispatcher.Restore(OneTask(id, trials));
+    const FaultInfo fault = {v1::FAULT_INFRASTRUCTURE, "it broke"};
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+    ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+    now += absl::Seconds(60);
+    step(StageFinished{latest.attempt, fault, true, {}});
+    step(PauseRequested{JobId{1}, ""});
+    step(ResumeRequested{JobId{4}});
+    for (int i = 0; i < (then == kNothing ? 0 : 50);
+         ++i) {  // nobody is held up by candidates that broke
+      ASSERT_EQ(latest.job, JobId{4});
+      now += absl::Minutes(20);
+      step(StageFinished{latest.attempt, fault, true, {}});
+      now += absl::Minutes(1);
+      step(Tick{});
+    }
+    if (then == kQuietAndAHang) {
+      step(StageFinished{latest.attempt, {}, true, Proposed{1, false}});
+      ASSERT_EQ(latest.kind, v1::STAGE_BUILD);
+      now += absl::Seconds(60);
+      step(StageFinished{latest.attempt, fault, true, {}});
+      step(ResumeRequested{JobId{1}});
+    }
+    for (int64_t id : {2, 3, 2}) {  // each is looked at when the other is there
+      step(PauseRequested{JobId{id}, ""});
+      step(ResumeRequested{JobId{id}});
+    }
+    ASSERT_EQ(latest.job, JobId{then == kQuietAndAHang ? 1 : 4});
+    step(StageFinished{latest.attempt, fault, true, {}});
+    EXPECT_EQ(latest.kind, v1::STAGE_PROPOSE);
+    EXPECT_EQ(latest.job, JobId{then == kQuiet ? 3 : 2});
+  }
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

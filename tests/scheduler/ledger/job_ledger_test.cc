@@ -1,0 +1,305 @@
+// What the scheduler knows of a job beyond what decisions need, and what users see of it.
+#include "scheduler/ledger/job_ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/ledger/why_waiting.h"
+#include "scheduler/service/stage_orders.h"
+#include "scheduler/store/memory_record_store.h"
+#include "tests/scheduler/core/dispatcher_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+
+class DeadlineWarningTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    v1::JobSpec spec;
+    spec.set_target("llvm -mcpu=a");
+    spec.set_trials_per_task(1);
+    spec.set_deadline_unix_ns(absl::ToUnixNanos(now_ + absl::Minutes(10)));
+    Payload payload;
+    payload.submitted.emplace();
+    payload.submitted->id = 1;
+    *payload.submitted->job.mutable_spec() = spec;
+    Feed(JobSubmitted{id_, *JobLedger::ParamsFrom(spec, now_, now_)}, payload);
+  }
+  void Feed(const Event& event, const Payload& payload = {}) {
+    const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
+    ledger_.Absorb(dispatcher_, event, payload, decisions, now_, now_);
+  }
+  std::string Estimate(bool late, int minutes) {
+    return DescribeEstimate(*dispatcher_.FindJob(id_), {id_, late, now_ + absl::Minutes(minutes)},
+                            now_, now_);
+  }
+  std::vector<std::string> Warnings() {
+    const v1::Job view = ledger_.View(dispatcher_, id_, now_);
+    return {view.warnings().begin(), view.warnings().end()};
+  }
+
+  const JobId id_{1};
+  absl::Time now_ = absl::FromUnixSeconds(1'000'000);
+  Dispatcher dispatcher_{*MakePolicy("round_robin")};
+  JobLedger ledger_;
+};
+
+TEST_F(DeadlineWarningTest, IsOneAndTheLatest) {
+  ledger_.AddWarnings(id_, {"a pass was left out"});
+  ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
+  const std::string later = Estimate(true, 20);
+  EXPECT_THAT(later, ::testing::HasSubstr("10m late"));
+  ledger_.SetDeadlineWarning(id_, later);
+  EXPECT_THAT(Warnings(), ElementsAre("a pass was left out", later));
+}
+
+TEST_F(DeadlineWarningTest, IsOneAfterARestart) {
+  ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
+  StoredJob stored;
+  stored.row = ledger_.data(id_).row;
+  ledger_ = JobLedger();
+  ledger_.Load(stored, now_, now_);
+  const std::string now = Estimate(true, 15);
+  ledger_.SetDeadlineWarning(id_, now);
+  EXPECT_THAT(Warnings(), ElementsAre(now));
+}
+
+// What the job's line says about its deadline and what its warning says go by the same estimate.
+TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
+  SlotInfo cpu, device;
+  cpu.id = {"w", "c"};
+  device.id = {"w", "d"};
+  device.device = true;
+  device.target = "llvm -mcpu=a";
+  device.device_key = "key";
+  device.cores = {1};
+  Feed(SlotsChanged{{cpu, device}, ""});
+  const AttemptId import = dispatcher_.live().begin()->first;
+  Payload payload;
+  payload.imported.add_tasks()->set_key("a");
+  payload.known.resize(1);
+  Feed(StageFinished{import, {}, true, Imported{{{0, 0, 0, "a", 1}}, ""}}, payload);
+  const absl::Time end = dispatcher_.ExpectedEnd(*dispatcher_.FindJob(id_), now_);
+  ASSERT_LT(end, absl::InfiniteFuture());
+  EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
+  // Nor is the view an estimate of its own: that is made at most every so often.
+  Feed(SlotsChanged{{cpu}, ""});
+  EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
+  now_ += absl::Seconds(10);
+  Feed(Tick{});
+  EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), 0) << "without a device nobody knows";
+}
+
+TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
+  ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
+  ledger_.SetDeadlineWarning(id_, Estimate(false, 5));
+  EXPECT_THAT(Warnings(), ElementsAre());
+  ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
+  Feed(CancelRequested{id_, "enough"});
+  EXPECT_THAT(Warnings(), ElementsAre());
+}
+
+class ExperienceTest : public DispatcherTest {
+ protected:
+  void Feed(const Event& event, const Payload& payload = {}) {
+    ledger_.Absorb(dispatcher_, event, payload, Step(event), now_, now_);
+  }
+  // The live stage of the first task, or of none.
+  StartStage First(v1::StageKind kind) {
+    for (const StartStage& start : started_) {
+      const bool live = dispatcher_.live().count(start.attempt) > 0;
+      if (start.kind == kind && live && (!start.task || start.task->value == 0)) return start;
+    }
+    ADD_FAILURE() << "no live " << v1::StageKind_Name(kind);
+    return {};
+  }
+  void Finish(v1::StageKind kind, const Payload& payload,
+              decltype(StageFinished::result) result = {}) {
+    Feed(StageFinished{First(kind).attempt, {}, true, std::move(result)}, payload);
+  }
+  // One candidate of the first of two tasks, "a" and "b", up to its update.
+  void TuneOne() {
+    Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
+    Payload submitted, imported;
+    submitted.submitted.emplace();
+    submitted.submitted->id = 1;
+    v1::JobSpec& spec = *submitted.submitted->job.mutable_spec();
+    spec.set_target(kTarget);
+    spec.set_trials_per_task(64);
+    spec.set_batch(1);
+    Feed(JobSubmitted{JobId{1}, *JobLedger::ParamsFrom(spec, now_, now_)}, submitted);
+    imported.imported.add_tasks()->set_key("a");
+    imported.imported.add_tasks()->set_key("b");
+    imported.known.resize(2);
+    Finish(v1::STAGE_IMPORT, imported, Imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"});
+    Round();
+  }
+  // The next candidate of the first task, up to its update.
+  void Round() {
+    Payload proposed;
+    proposed.proposed.resize(1);
+    proposed.search_state = state_;
+    Finish(v1::STAGE_PROPOSE, proposed, Proposed{1, false});
+    const CandidateId candidate = First(v1::STAGE_BUILD).candidates.at(0);
+    const AttemptId build = First(v1::STAGE_BUILD).attempt;
+    Feed(CandidateBuilt{build, candidate, v1::OUTCOME_OK, ""});
+    Feed(StageFinished{build, {}, true, {}});
+    Payload measured;
+    measured.measurement.add_samples_ns(100);
+    Feed(CandidateProfiled{First(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100},
+         measured);
+    Finish(v1::STAGE_PROFILE, {});
+  }
+  void Learn(const std::string& samples) {
+    Payload learned;
+    learned.search_state = state_;
+    learned.experience = Of(samples, 2);
+    Finish(v1::STAGE_UPDATE, learned);
+  }
+  static v1::Experience Of(const std::string& samples, int measured) {
+    v1::Experience experience;
+    experience.set_samples(samples);
+    experience.set_measured(measured);
+    return experience;
+  }
+  StageOrder Order(int task) {
+    StartStage start = Live(v1::STAGE_PROPOSE);
+    start.task = TaskIndex{task};
+    return MakeOrder(dispatcher_, ledger_, store_.get(), start, v1::SCHEDULE_BEST);
+  }
+  // What a new search of the task is told.
+  std::vector<std::string> Others(int task) {
+    const StageOrder order = Order(task);
+    std::vector<std::string> told;
+    for (const v1::OtherExperience& other : order.start.propose().search().others())
+      told.push_back(absl::StrCat(other.samples(), ", ", other.weight()));
+    return told;
+  }
+  std::string state_;  // of searches; empty: each stage begins one
+  JobLedger ledger_;
+  std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
+};
+
+TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
+  TuneOne();
+  EXPECT_THAT(Others(1), ElementsAre());
+  Learn("newest of a");
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1"));
+  EXPECT_THAT(Others(0), ElementsAre()) << "nothing of its own";
+  Batch stored;
+  for (const char* key : {"a", "c"}) {
+    TaskRow row;
+    row.job = 1;
+    row.index = *key;
+    row.info.set_key(key);
+    stored.push_back(PutJob{ledger_.data(JobId{1}).row});
+    stored.push_back(PutTask{row});
+    stored.push_back(
+        PutLearned{1, *key, {}, {key, kTarget, "key"}, Of("older of " + row.info.key(), 1), 1});
+  }
+  ASSERT_TRUE(store_->Apply({stored}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1", "older of c, 1")) << "of each the newest";
+  EXPECT_THAT(Others(0), ElementsAre("older of c, 1"));
+  const Batch longer = {PutLearned{1, 'a', {}, {"a", kTarget, "key"}, Of("long of a", 3), 1}};
+  ASSERT_TRUE(store_->Apply({longer}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("long of a, 1", "older of c, 1")) << "unless that was shorter";
+  const std::string more_threads = absl::StrCat(kTarget, " -threads=2");
+  const auto learned = [&](const std::string& key, const std::string& target,
+                           const std::string& device, const std::string& samples) {
+    return PutLearned{1, 'c', {}, {key, target, device}, Of(samples, 1), 9};
+  };
+  const Batch farther = {learned("c", kTarget, "another key", "far"),
+                         learned("c", more_threads, "key", "c of two threads"),
+                         learned("c", "cuda -arch=sm_90", "key", "of another world")};
+  ASSERT_TRUE(store_->Apply({farther}).ok());
+  EXPECT_THAT(Others(1),
+              ElementsAre("long of a, 1", "older of c, 1", "c of two threads, 0.5", "far, 0.25"))
+      << "what is farther counts less";
+  ASSERT_TRUE(store_->Apply({{learned("a", more_threads, "key", "two threads")}}).ok());
+  EXPECT_THAT(Others(0), ElementsAre("two threads, 0.5", "older of c, 1", "c of two threads, 0.5",
+                                     "far, 0.25"))
+      << "what it learned itself comes first";
+}
+
+// Who goes on with a state has what it needs.
+TEST_F(ExperienceTest, IsToldToThoseWhoBegin) {
+  state_ = "state";
+  TuneOne();
+  Learn("of a");
+  const auto of_c = Batch{PutJob{ledger_.data(JobId{1}).row}, PutTask{[] {
+                            TaskRow row;
+                            row.job = 1;
+                            row.info.set_key("c");
+                            return row;
+                          }()},
+                          PutLearned{1, 0, {}, {"c", kTarget, "key"}, Of("of c", 1), 1}};
+  ASSERT_TRUE(store_->Apply({of_c}).ok());
+  EXPECT_THAT(Others(1), ElementsAre("of a, 1", "of c, 1"));
+  EXPECT_THAT(Others(0), ElementsAre());
+}
+
+// The model that one search fitted serves the others until a good part of what is known is new.
+TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
+  TuneOne();
+  Learn("newest of a");
+  StageOrder order = Order(1);
+  ASSERT_TRUE(order.others_model.has_value());
+  const OthersModelId id{kTarget, "key", "annealing"};
+  EXPECT_EQ(order.others_model->id, id);
+  ASSERT_EQ(order.others_model->model.teachers_size(), 1);
+  EXPECT_EQ(order.others_model->model.teachers(0).workload_key(), "a");
+  EXPECT_EQ(order.others_model->model.teachers(0).measured(), 2);
+  const auto finish = [&](const std::string& model, int64_t since) {
+    Payload made;
+    made.others_model = order.others_model;
+    made.others_model->model.set_model(model);
+    made.others_model->model.set_since(order.others_model->model.since() - since);
+    return ledger_.Absorb(dispatcher_, Tick{}, made, {}, now_, now_);
+  };
+  const Batch batch = finish("fitted", 0);
+  ASSERT_EQ(batch.size(), 1u);
+  const v1::OthersModel& put = std::get<PutOthersModel>(batch[0]).model;
+  EXPECT_EQ(put.model(), "fitted");
+  EXPECT_EQ(put.made_unix_ns(), absl::ToUnixNanos(now_));
+  EXPECT_EQ(put.since(), 0);
+  EXPECT_THAT(finish("of less", 3), ::testing::IsEmpty()) << "it was ordered before the other";
+
+  const auto told = [&](int task) { return Order(task).start.propose().search().others_model(); };
+  EXPECT_EQ(told(1), "fitted");
+  EXPECT_THAT(Others(1), ElementsAre("newest of a, 1")) << "for a worker that cannot use the model";
+  EXPECT_TRUE(Order(1).others_model.has_value()) << "which hands on another one";
+  EXPECT_EQ(told(0), "") << "it was taught by itself";
+  EXPECT_FALSE(Order(0).others_model.has_value()) << "what it fits without itself is for it alone";
+
+  // After a restart.
+  ASSERT_TRUE(store_->Apply({batch}).ok());
+  JobLedger restarted;
+  restarted.LoadOthersModels(*store_->AllOthersModels());
+  EXPECT_EQ(restarted.others_models().Find(id)->model(), "fitted");
+
+  // Fifteen trials change nothing, the sixteenth one does.
+  finish("older", -1);
+  EXPECT_EQ(told(1), "older") << "and newer than the other";
+  for (int trial = 0; trial < 15; ++trial) {
+    EXPECT_EQ(told(1), "older") << trial;
+    Round();
+    Learn("still newer of a");
+  }
+  EXPECT_EQ(ledger_.others_models().Find(id)->since(), 14);
+  Round();
+  Learn("the newest of a");
+  Round();
+  Learn("the very newest of a");
+  EXPECT_EQ(told(1), "");
+  EXPECT_THAT(Others(1), ElementsAre("the very newest of a, 1"));
+  order = Order(1);
+  ASSERT_TRUE(order.others_model.has_value());
+  finish("new", 0);
+  EXPECT_EQ(told(1), "new");
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

@@ -1,0 +1,295 @@
+#include "tests/scheduler/service/fake_cluster.h"
+
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "scheduler/store/blob_store.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+// ---- tracker ----
+
+void FakeTracker::SetWorkers(v1::ListWorkersResponse workers) {
+  absl::MutexLock lock(&mutex_);
+  workers_ = std::move(workers);
+  ++version_;
+}
+
+bool FakeTracker::Held(const std::string& slot) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, held] : leases_) {
+    if (held == slot) return true;
+  }
+  return false;
+}
+
+int FakeTracker::grants() const {
+  absl::MutexLock lock(&mutex_);
+  return grants_;
+}
+
+void FakeTracker::SetNextToken(uint64_t token) {
+  absl::MutexLock lock(&mutex_);
+  token_ = token - 1;
+}
+
+grpc::Status FakeTracker::Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
+                                  v1::Lease* lease) {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, slot] : leases_) {
+    if (slot == request->slot()) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "held"};
+  }
+  if (workers_.workers().empty()) return {grpc::StatusCode::NOT_FOUND, "no such slot"};
+  lease->set_fencing_token(++token_);
+  ++grants_;
+  lease->set_id(absl::StrCat("lease", grants_));
+  lease->set_worker(request->worker());
+  lease->set_slot(request->slot());
+  lease->set_duration_ms(request->duration_ms());
+  lease->set_address(workers_.workers(0).address());
+  leases_[lease->id()] = request->slot();
+  holder_ = request->holder();
+  if (lose_grants > 0) {
+    --lose_grants;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeTracker::Renew(grpc::ServerContext*, const v1::RenewRequest* request, v1::Lease*) {
+  absl::MutexLock lock(&mutex_);
+  return leases_.count(request->lease_id()) ? grpc::Status::OK
+                                            : grpc::Status(grpc::StatusCode::NOT_FOUND, "gone");
+}
+
+grpc::Status FakeTracker::Release(grpc::ServerContext*, const v1::ReleaseRequest* request,
+                                  v1::ReleaseResponse*) {
+  absl::MutexLock lock(&mutex_);
+  if (lose_releases > 0) {
+    --lose_releases;
+    return {grpc::StatusCode::UNAVAILABLE, "the request was lost"};
+  }
+  leases_.erase(request->lease_id());
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeTracker::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                                      v1::ListWorkersResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  *response = workers_;
+  for (const auto& [id, name] : leases_) {
+    for (v1::SlotStatus& slot : *response->mutable_workers(0)->mutable_slots()) {
+      if (slot.slot().name() != name) continue;
+      slot.set_state(v1::SLOT_HELD);
+      slot.set_holder(holder_);
+      slot.set_lease_id(id);
+    }
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeTracker::WatchWorkers(grpc::ServerContext* context, const v1::ListWorkersRequest*,
+                                       grpc::ServerWriter<v1::ListWorkersResponse>* writer) {
+  int seen = -1;
+  while (!context->IsCancelled()) {
+    v1::ListWorkersResponse list;
+    bool changed = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      changed = version_ != seen;
+      seen = version_;
+      list = workers_;
+    }
+    if (changed && !writer->Write(list)) break;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return grpc::Status::OK;
+}
+
+// ---- worker ----
+
+void FakeWorker::Finish(Stream* stream, v1::FaultKind kind, const std::string& message) {
+  v1::StageEvent event;
+  event.mutable_finished()->mutable_fault()->set_kind(kind);
+  event.mutable_finished()->mutable_fault()->set_message(message);
+  stream->Write(event);
+}
+
+void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::string& bytes) {
+  Sha256 hash;
+  hash.Update(bytes);
+  v1::StageEvent event;
+  event.mutable_chunk()->set_name(name);
+  event.mutable_chunk()->set_data(bytes);
+  event.mutable_chunk()->set_last(true);
+  event.mutable_chunk()->set_sha256(hash.Hex());
+  stream->Write(event);
+}
+
+grpc::Status FakeWorker::Build(Stream* stream) {
+  v1::StageInput input;
+  while (stream->Read(&input)) {
+    const int64_t id = input.build().candidate().id();
+    v1::StageEvent started, built;
+    started.mutable_candidate_started()->set_candidate(id);
+    stream->Write(started);
+    absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
+    built.mutable_built()->set_candidate(id);
+    built.mutable_built()->set_build_ns(1000);
+    built.mutable_built()->mutable_artifact()->add_kernels()->set_symbol(
+        input.build().candidate().trace());
+    stream->Write(built);
+  }
+  Finish(stream);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeWorker::Profile(grpc::ServerContext* context, Stream* stream) {
+  v1::StageInput input;
+  int64_t done = 0;
+  while (stream->Read(&input) && !context->IsCancelled()) {
+    const v1::ProfileItem& item = input.profile();
+    v1::StageEvent started, profiled;
+    started.mutable_candidate_started()->set_candidate(item.candidate().id());
+    stream->Write(started);
+    if (done++ == 1 && behaviour_->break_profiles > 0) {
+      --behaviour_->break_profiles;
+      return {grpc::StatusCode::UNAVAILABLE, "broken in the middle"};
+    }
+    absl::SleepFor(absl::Milliseconds(behaviour_->candidate_ms.load()));
+    v1::Measurement& measured = *profiled.mutable_profiled()->mutable_measurement();
+    profiled.mutable_profiled()->set_candidate(item.candidate().id());
+    const bool good = !behaviour_->candidates_fail &&
+                      item.artifact().kernels(0).symbol() == item.candidate().trace();
+    measured.set_outcome(good ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH);
+    if (good) {
+      measured.add_samples_ns(1000.0 + static_cast<double>(item.candidate().id()));
+    } else {
+      measured.set_message("killed by signal 11");
+    }
+    stream->Write(profiled);
+  }
+  Finish(stream);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) {
+  v1::StageInput input;
+  if (!stream->Read(&input) || !input.has_start())
+    return {grpc::StatusCode::INVALID_ARGUMENT, "no start"};
+  const v1::StageStart start = input.start();
+  if (behaviour_->refuse_stages > 0) {
+    --behaviour_->refuse_stages;
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "busy"};
+  }
+  ++stages;
+  // Like the real worker: a newer stage waits until one that was cancelled has gone. Waiting for
+  // one that then ends of itself means that two stages were given the slot at once.
+  {
+    absl::MutexLock lock(&mutex_);
+    auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return busy_.count(start.slot()) == 0;
+    };
+    ++waiting_[start.slot()];
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&free), absl::Seconds(5))) ++overlapping;
+    --waiting_[start.slot()];
+    busy_.insert(start.slot());
+  }
+  struct Leave {
+    FakeWorker* worker;
+    grpc::ServerContext* context;
+    std::string slot;
+    ~Leave() {
+      absl::MutexLock lock(&worker->mutex_);
+      if (worker->waiting_[slot] > 0 && !context->IsCancelled()) ++worker->overlapping;
+      worker->busy_.erase(slot);
+    }
+  } leave{this, context, start.slot()};
+  if (start.kind() == v1::STAGE_BUILD) return Build(stream);
+  if (start.kind() == v1::STAGE_PROFILE) return Profile(context, stream);
+  std::string bytes;
+  while (stream->Read(&input)) bytes += input.chunk().data();
+  v1::StageEvent event;
+  switch (start.kind()) {
+    case v1::STAGE_IMPORT:
+      if (behaviour_->bad_model) {
+        Finish(stream, v1::FAULT_USER, "not an ONNX file");
+        return grpc::Status::OK;
+      }
+      for (int i = 0; i < behaviour_->tasks; ++i) {
+        v1::TaskInfo& task = *event.mutable_import()->add_tasks();
+        task.set_workload(absl::StrCat("workload ", i));
+        task.set_key(WorkloadKey(task.workload()));
+        task.set_weight(1);
+      }
+      event.mutable_import()->add_inputs("x: f32[1]");
+      stream->Write(event);
+      break;
+    case v1::STAGE_PROPOSE:
+      for (int i = 0; i < start.propose().count(); ++i) {
+        v1::Candidate& candidate = *event.mutable_candidates()->add_candidates();
+        candidate.set_trace(absl::StrCat("trace ", traces_++));
+        candidate.set_origin(bytes.empty() && i == 0 ? "default" : "random");
+      }
+      stream->Write(event);
+      SendBlob(stream, "state", bytes + "p");
+      break;
+    case v1::STAGE_UPDATE:
+      warm_results += start.update().results_size();
+      SendBlob(stream, "state", bytes + "u");
+      break;
+    default:
+      SendBlob(stream, "module",
+               absl::StrCat("module of ", bytes, ", choice ", start.compile().choice(), ", best ",
+                            start.compile().best_size()));
+  }
+  Finish(stream);
+  return grpc::Status::OK;
+}
+
+// ---- both ----
+
+FakeCluster::FakeCluster() {
+  auto serve = [](grpc::Service* service, std::string* address) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service);
+    auto server = builder.BuildAndStart();
+    *address = absl::StrCat("127.0.0.1:", port);
+    return server;
+  };
+  worker_server_ = serve(&worker, &worker_address_);
+  tracker_server_ = serve(&tracker, &tracker_address_);
+  tracker.SetWorkers(DefaultWorkers());
+}
+
+FakeCluster::~FakeCluster() {
+  const auto now = std::chrono::system_clock::now();
+  tracker_server_->Shutdown(now);
+  worker_server_->Shutdown(now);
+}
+
+v1::ListWorkersResponse FakeCluster::DefaultWorkers() const {
+  v1::ListWorkersResponse list;
+  v1::WorkerStatus& status = *list.add_workers();
+  status.set_worker("w1");
+  status.set_address(worker_address_);
+  status.set_host("h1");
+  for (const bool device : {false, true}) {
+    v1::SlotStatus& slot = *status.add_slots();
+    slot.set_state(v1::SLOT_FREE);
+    slot.mutable_slot()->set_name(device ? "profile1" : "cpu0");
+    slot.mutable_slot()->set_kind(device ? v1::SLOT_DEVICE : v1::SLOT_CPU);
+    slot.mutable_slot()->add_cores(device ? 1 : 0);
+    if (!device) continue;
+    slot.mutable_slot()->set_device_key("key");
+    slot.mutable_slot()->set_target("llvm -mcpu=x");
+  }
+  return list;
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,294 @@
+// The scheduler's services over real gRPC, with a tracker and a worker that only pretend.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/scheduler/service/service_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(ServiceTest, AJobFromSubmitToModule) {
+  const std::string job = MustSubmit(Spec(), "a model");
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job(job);
+  auto watch = jobs_->WatchJob(&context, request);
+  v1::Job now, last;
+  while (watch->Read(&now)) last = now;
+  EXPECT_TRUE(watch->Finish().ok());
+  EXPECT_EQ(last.state(), v1::JOB_DONE) << last.ShortDebugString();
+  EXPECT_EQ(last.trials(), 12);
+  EXPECT_EQ(last.tasks_size(), 2);
+  EXPECT_GT(last.tasks(0).best_ns(), 0);
+  EXPECT_GT(last.tasks(0).untuned_ns(), 0);
+  ExpectEachTrialOnce(last);
+  std::string module;
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_BEST, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 0, best 2");
+  EXPECT_TRUE(Fetch(job, v1::SCHEDULE_NAIVE, &module).ok());
+  EXPECT_EQ(module, "module of a model, choice 2, best 0");
+  EXPECT_EQ(cluster_.worker.overlapping, 0);
+
+  grpc::ClientContext timeline_context;
+  v1::Timeline timeline;
+  ASSERT_TRUE(jobs_->GetTimeline(&timeline_context, request, &timeline).ok());
+  std::map<v1::StageKind, int> kinds;
+  for (const v1::StageSpan& span : timeline.spans()) {
+    ++kinds[span.kind()];
+    EXPECT_GE(span.end_unix_ns(), span.start_unix_ns());
+    EXPECT_GT(span.start_unix_ns(), 0);
+  }
+  EXPECT_EQ(kinds[v1::STAGE_IMPORT], 1);
+  EXPECT_EQ(kinds[v1::STAGE_PROPOSE], 4);
+  EXPECT_EQ(kinds[v1::STAGE_UPDATE], 2);
+}
+
+TEST_F(ServiceTest, TheDefaultAllocationSpendsTheWholeBudgetAndForgetsNoTask) {
+  v1::JobSpec spec = Spec(16);
+  spec.clear_allocation();
+  const v1::Job done = WaitFinal(MustSubmit(spec));
+  EXPECT_EQ(done.state(), v1::JOB_DONE) << done.ShortDebugString();
+  EXPECT_EQ(done.trials(), 32);
+  for (const v1::TaskStatus& task : done.tasks()) EXPECT_GE(task.trials(), 2);  // an eighth of 16
+  ExpectEachTrialOnce(done);
+}
+
+TEST_F(ServiceTest, AResubmittedModelNeedsNoTrials) {
+  WaitFinal(MustSubmit(Spec()));
+  const v1::Job again = WaitFinal(MustSubmit(Spec()));
+  EXPECT_EQ(again.state(), v1::JOB_DONE);
+  EXPECT_EQ(again.trials(), 0);
+  EXPECT_EQ(again.reason(), "done: reused 12 records for 2 of 2 tasks, no new trials");
+  EXPECT_GT(again.tasks(0).best_ns(), 0);
+  EXPECT_GT(again.tasks(0).untuned_ns(), 0);
+  const int learned = cluster_.worker.warm_results;
+  const v1::Job more = WaitFinal(MustSubmit(Spec(8)));
+  EXPECT_EQ(more.trials(), 4) << "two more for each of two tasks";
+  EXPECT_EQ(cluster_.worker.warm_results - learned, 12) << "the known ones are learned first";
+  v1::JobSpec force = Spec();
+  force.set_force(true);
+  EXPECT_EQ(WaitFinal(MustSubmit(force)).trials(), 12);
+}
+
+TEST_F(ServiceTest, BadRequestsAreNamed) {
+  std::string job;
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=native");
+  EXPECT_EQ(Submit(spec, "m", &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  spec = Spec(0);
+  EXPECT_THAT(Submit(spec, "m", &job).error_message(), HasSubstr("trials_per_task"));
+  EXPECT_EQ(Submit(Spec(), std::string(3 << 20, 'x'), &job).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Submit(Spec(), "m", &job, std::string(64, '0')).error_code(),
+            grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(Submit(Spec(), "", &job).error_code(), grpc::StatusCode::DATA_LOSS);
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job("j99");
+  v1::Job response;
+  EXPECT_EQ(jobs_->GetJob(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  v1::JobSpec unknown = Spec();
+  unknown.set_strategy("magic");
+  std::string nobody;
+  const grpc::Status strategy = Submit(unknown, "a model", &nobody);
+  EXPECT_EQ(strategy.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(strategy.error_message(), HasSubstr("magic"));
+  EXPECT_THAT(strategy.error_message(), HasSubstr("evolutionary"));
+  unknown.set_strategy("evolutionary");
+  EXPECT_TRUE(Submit(unknown, "a model", &nobody).ok());
+}
+
+TEST_F(ServiceTest, AUserFaultFailsTheJob) {
+  cluster_.behaviour.bad_model = true;
+  const std::string job = MustSubmit(Spec());
+  const v1::Job failed = WaitFinal(job);
+  EXPECT_EQ(failed.state(), v1::JOB_FAILED);
+  EXPECT_EQ(failed.fault().kind(), v1::FAULT_USER);
+  EXPECT_EQ(failed.reason(), "not an ONNX file");
+  std::string module;
+  EXPECT_EQ(Fetch(job, v1::SCHEDULE_BEST, &module).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(ServiceTest, WhereEveryCandidateFailsTheJobSaysWhy) {
+  cluster_.behaviour.candidates_fail = true;
+  const v1::Job failed = WaitFinal(MustSubmit(Spec(40)));
+  EXPECT_EQ(failed.fault().kind(), v1::FAULT_CANDIDATE);
+  EXPECT_THAT(failed.reason(), HasSubstr("signal 11"));
+  EXPECT_LT(failed.trials(), 40) << "given up early";
+}
+
+TEST_F(ServiceTest, BrokenStreamsAndRefusedStagesLoseNothing) {
+  cluster_.behaviour.break_profiles = 2;
+  cluster_.behaviour.refuse_stages = 2;
+  const v1::Job done = WaitFinal(MustSubmit(Spec(9)));
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_EQ(done.trials(), 18);
+  ExpectEachTrialOnce(done);
+}
+
+TEST_F(ServiceTest, StaleFencingTokensHoldAJobUpAndEndNothing) {
+  ASSERT_EQ(WaitFinal(MustSubmit(Spec())).state(), v1::JOB_DONE);
+  Stop();
+  cluster_.tracker.SetNextToken(1);  // the tracker begins anew
+  Start();
+  v1::JobSpec spec = Spec();
+  spec.set_force(true);
+  const std::string job = MustSubmit(spec);
+  const int grants = cluster_.tracker.grants();
+  Wait(job, [&](const v1::Job&) { return cluster_.tracker.grants() >= grants + 2; });
+  EXPECT_EQ(Get(job).state(), v1::JOB_IMPORTING) << "no stage runs under a stale token";
+  cluster_.tracker.SetNextToken(1'000'000);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  ExpectEachTrialOnce(done);
+}
+
+TEST_F(ServiceTest, LostAnswersOfTheTrackerBlockNoSlotUntilTheLeaseExpires) {
+  cluster_.tracker.lose_grants = 1;
+  cluster_.tracker.lose_releases = 1;
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(WaitFinal(MustSubmit(Spec())).state(), v1::JOB_DONE);
+  // A fake lease never expires; without the clean-up the job would wait for ever.
+  EXPECT_LT(absl::Now() - begin, kServiceLimit);
+}
+
+TEST_F(ServiceTest, WithoutADeviceTheJobWaitsAndSaysWhy) {
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=x -threads=2");
+  const std::string job = MustSubmit(spec);
+  Wait(job, [](const v1::Job& now) { return now.reason().find("no device with target") == 0; });
+  EXPECT_THAT(Get(job).reason(), HasSubstr("nearest: worker w1 has llvm -mcpu=x, 1 thread"));
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->add_cores(2);
+  cluster_.tracker.SetWorkers(workers);
+  EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
+}
+
+// Jobs are imported while there is no device, and the records do not suffice without one.
+TEST_F(ServiceTest, ADeviceThatComesLaterFindsWhatIsOnRecord) {
+  v1::JobSpec spec = Spec(8);
+  spec.set_target("llvm -mcpu=x -threads=2");
+  v1::ListWorkersResponse workers = cluster_.DefaultWorkers();
+  workers.mutable_workers(0)->mutable_slots(1)->mutable_slot()->add_cores(2);
+  cluster_.tracker.SetWorkers(workers);
+  spec.set_trials_per_task(6);
+  ASSERT_EQ(WaitFinal(MustSubmit(spec)).trials(), 12);
+  cluster_.tracker.SetWorkers(cluster_.DefaultWorkers());
+  spec.set_trials_per_task(8);
+  auto waits = [](const v1::Job& now) { return now.reason().starts_with("no device with target"); };
+  spec.set_force(true);
+  const std::string forced = MustSubmit(spec);
+  Wait(forced, waits);
+  spec.set_force(false);
+  const std::string job = MustSubmit(spec);
+  Wait(job, waits);
+  EXPECT_EQ(Get(job).tasks(0).known_records(), 0);
+  v1::Job paused;  // or the one would have the other's trials
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, forced, &paused).ok());
+  const int learned = cluster_.worker.warm_results;
+  cluster_.tracker.SetWorkers(workers);
+  const v1::Job done = WaitFinal(job);
+  EXPECT_EQ(done.state(), v1::JOB_DONE);
+  EXPECT_EQ(done.trials(), 4) << "two more for each of two tasks";
+  EXPECT_EQ(done.tasks(0).known_records(), 6);
+  EXPECT_GT(done.tasks(0).untuned_ns(), 0);
+  EXPECT_EQ(cluster_.worker.warm_results - learned, 12) << "the known ones are learned first";
+  ASSERT_TRUE(Act(&v1::JobService::Stub::ResumeJob, forced, &paused).ok());
+  EXPECT_EQ(WaitFinal(forced).trials(), 16);
+}
+
+// More than are looked at with one event; that the workers have gone happens to none of them.
+TEST_F(ServiceTest, WhatJobsWaitForIsShownOfAll) {
+  v1::JobSpec spec = Spec();
+  spec.set_target("llvm -mcpu=x -threads=2");
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 50; ++i) jobs.push_back(MustSubmit(spec));
+  auto all_wait = [&](const std::string& why) {
+    for (const std::string& job : jobs)
+      Wait(job, [&](const v1::Job& now) { return now.reason().starts_with(why); });
+  };
+  all_wait("no device with target");
+  cluster_.tracker.SetWorkers({});
+  all_wait("no worker is registered");
+}
+
+TEST_F(ServiceTest, PauseResumeCancel) {
+  cluster_.behaviour.candidate_ms = 20;
+  const std::string job = MustSubmit(Spec(60));
+  Wait(job, [](const v1::Job& now) { return now.trials() > 0; });
+  v1::Job now;
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_PAUSED);
+  Wait(job, [&](const v1::Job&) {
+    return !cluster_.tracker.Held("cpu0") && !cluster_.tracker.Held("profile1");
+  });
+  const int grants = cluster_.tracker.grants();
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_EQ(cluster_.tracker.grants(), grants) << "nothing starts while paused";
+  ASSERT_TRUE(Act(&v1::JobService::Stub::ResumeJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_TUNING);
+  const int trials = now.trials();
+  Wait(job, [&](const v1::Job& later) { return later.trials() > trials; });
+  ASSERT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok());
+  EXPECT_EQ(now.state(), v1::JOB_CANCELLED);
+  EXPECT_TRUE(Act(&v1::JobService::Stub::CancelJob, job, &now).ok()) << "again is no error";
+  const grpc::Status late = Act(&v1::JobService::Stub::PauseJob, job, &now);
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(late.error_message(), HasSubstr("(cancelled)"));
+}
+
+TEST_F(ServiceTest, AfterARestartJobsGoOnAndNothingIsLostOrTwice) {
+  cluster_.behaviour.candidate_ms = 10;
+  const std::string first = MustSubmit(Spec(30)), second = MustSubmit(Spec(30));
+  const std::string third = MustSubmit(Spec(30));
+  v1::Job paused;
+  ASSERT_TRUE(Act(&v1::JobService::Stub::PauseJob, third, &paused).ok());
+  int trials = 0;
+  for (int restart = 0; restart < 4; ++restart) {
+    trials = Wait(first, [&](const v1::Job& now) { return now.trials() >= trials + 4; }).trials();
+    Stop();
+    Start();
+    EXPECT_GE(Get(first).trials(), trials) << "what was shown is not forgotten";
+  }
+  EXPECT_EQ(Get(third).state(), v1::JOB_PAUSED);
+  for (const std::string& job : {first, second}) {
+    const v1::Job done = WaitFinal(job);
+    EXPECT_EQ(done.state(), v1::JOB_DONE);
+    EXPECT_GE(done.trials(), 60 - done.tasks(0).known_records() - done.tasks(1).known_records());
+    ExpectEachTrialOnce(done);
+  }
+  Stop();
+  Start();
+  const v1::Job remembered = Get(first);
+  EXPECT_EQ(remembered.state(), v1::JOB_DONE);
+  EXPECT_EQ(remembered.trials(), remembered.trials_budget());
+  EXPECT_GT(remembered.tasks(0).best_ns(), 0);
+  EXPECT_EQ(cluster_.worker.overlapping, 0);
+}
+
+TEST_F(ServiceTest, RecordsTravel) {
+  WaitFinal(MustSubmit(Spec()));
+  v1::RecordQuery query;
+  query.set_with_workload(true);
+  std::vector<v1::Record> records = Query(query);
+  ASSERT_EQ(records.size(), 12u);
+  EXPECT_EQ(records[0].measurement().evidence().worker(), "w1");
+  records[0].mutable_measurement()->add_samples_ns(5);  // a new one
+  records[1].clear_target();                            // a bad one
+  grpc::ClientContext context;
+  v1::ImportRecordsResponse response;
+  auto writer = records_->ImportRecords(&context, &response);
+  for (const v1::Record& record : records) writer->Write(record);
+  writer->WritesDone();
+  ASSERT_TRUE(writer->Finish().ok());
+  EXPECT_EQ(response.imported(), 1);
+  EXPECT_EQ(response.skipped(), 10);
+  EXPECT_EQ(response.rejected(), 1);
+  EXPECT_THAT(response.first_error(), HasSubstr("target"));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

@@ -1,0 +1,143 @@
+// A suite for both record stores: what each test file of it needs.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/memory_record_store.h"
+#include "scheduler/store/record_store.h"
+#include "scheduler/store/sqlite_record_store.h"
+
+namespace heddle::scheduler {
+
+inline std::string TempDirectory() {
+  const std::string path = ::testing::TempDir() + "/" +
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                           std::to_string(getpid());
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+inline JobRow MakeJob(int64_t id, v1::JobState state = v1::JOB_TUNING) {
+  JobRow row;
+  row.id = id;
+  row.job.set_id(JobName(id));
+  row.job.mutable_spec()->set_name("model");
+  row.job.mutable_spec()->set_target("llvm -mcpu=x");
+  row.job.set_state(state);
+  row.job.set_created_unix_ns(1000 + id);
+  row.job.add_inputs("x: f32[1]");
+  row.device_key = "dev";
+  return row;
+}
+
+inline std::string Key(int n) { return absl::StrCat("000000000000000", n); }
+
+inline TaskRow MakeTask(int64_t job, int index) {
+  TaskRow row;
+  row.job = job;
+  row.index = index;
+  row.info.set_key(Key(index));
+  row.info.set_workload(absl::StrCat("workload ", index));
+  row.info.set_label("conv");
+  row.info.set_weight(2);
+  row.budget = 64;
+  return row;
+}
+
+inline CandidateRow MakeCandidate(int64_t job, int64_t id, int task,
+                                  const std::string& origin = "random") {
+  CandidateRow row;
+  row.job = job;
+  row.id = id;
+  row.task = task;
+  row.trace = absl::StrCat("trace ", id);
+  row.origin = origin;
+  return row;
+}
+
+inline InsertRecord MakeRecord(int64_t job, int64_t candidate, int task, double ns,
+                               uint64_t token = 1, int attempt = 1) {
+  InsertRecord insert;
+  v1::Record& record = insert.record;
+  record.set_schema_version(1);
+  record.set_workload_key(Key(task));
+  record.set_workload(absl::StrCat("workload ", task));
+  record.set_target("llvm -mcpu=x");
+  record.set_device_key("dev");
+  record.set_trace(absl::StrCat("trace ", candidate));
+  record.set_created_unix_ns(5000 + candidate);
+  record.set_job(JobName(job));
+  record.set_candidate(candidate);
+  record.set_attempt(attempt);
+  v1::Measurement& measured = *record.mutable_measurement();
+  measured.set_outcome(ns > 0 ? v1::OUTCOME_OK : v1::OUTCOME_RUN_CRASH);
+  if (ns > 0) {
+    for (double sample : {ns + 1, ns, ns - 1}) measured.add_samples_ns(sample);
+  } else {
+    measured.set_message("signal 11");
+  }
+  measured.mutable_evidence()->set_worker("w1");
+  measured.mutable_evidence()->set_slot("profile0");
+  insert.fencing_token = token;
+  return insert;
+}
+
+struct StoreKind {
+  std::string name;
+  std::function<std::unique_ptr<RecordStore>(const std::string& directory)> make;
+};
+
+class RecordStoreTest : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  void SetUp() override {
+    directory_ = TempDirectory();
+    store_ = GetParam().make(directory_);
+    ASSERT_NE(store_, nullptr);
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  absl::Status Apply(Batch batch) {
+    auto results = store_->Apply({std::move(batch)});
+    return results.ok() ? results->front() : results.status();
+  }
+  void AddJob(int64_t id, int tasks = 1, int candidates = 4) {
+    Batch batch = {PutJob{MakeJob(id)}};
+    for (int i = 0; i < tasks; ++i) batch.push_back(PutTask{MakeTask(id, i)});
+    for (int i = 0; i < candidates; ++i) {
+      batch.push_back(
+          InsertCandidate{MakeCandidate(id, i + 1, i % tasks, i == 0 ? "default" : "random")});
+    }
+    ASSERT_TRUE(Apply(std::move(batch)).ok());
+  }
+  std::vector<v1::Record> Query(const v1::RecordQuery& query) {
+    auto records = store_->Query(query);
+    EXPECT_TRUE(records.ok()) << records.status();
+    return records.ok() ? *records : std::vector<v1::Record>();
+  }
+
+  std::string directory_;
+  std::unique_ptr<RecordStore> store_;
+};
+
+inline const auto kStores = ::testing::Values(
+    StoreKind{"Memory", [](const std::string&) { return MakeMemoryRecordStore(); }},
+    StoreKind{"Sqlite", [](const std::string& directory) {
+                auto store = OpenSqliteRecordStore(directory + "/test.db");
+                EXPECT_TRUE(store.ok()) << store.status();
+                return store.ok() ? *std::move(store) : nullptr;
+              }});
+inline std::string StoreName(const ::testing::TestParamInfo<StoreKind>& info) {
+  return info.param.name;
+}
+
+}  // namespace heddle::scheduler

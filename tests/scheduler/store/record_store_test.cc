@@ -1,0 +1,270 @@
+// One suite for both record stores.
+#include "tests/scheduler/store/record_store_fixture.h"
+
+#include <sqlite3.h>
+
+#include <fstream>
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST_P(RecordStoreTest, LoadsWhatWasPut) {
+  AddJob(3, 2, 3);
+  ASSERT_TRUE(Apply({PutSearchState{3, 1, std::string("a\0b", 3)}, PutAttempts{3, 2, 2}}).ok());
+  ASSERT_TRUE(Apply({MakeRecord(3, 1, 0, 100)}).ok());
+  auto jobs = store_->LoadJobs();
+  ASSERT_TRUE(jobs.ok());
+  ASSERT_THAT(*jobs, SizeIs(1));
+  const StoredJob& job = jobs->front();
+  EXPECT_EQ(job.row.job.spec().name(), "model");
+  EXPECT_EQ(job.row.job.state(), v1::JOB_TUNING);
+  EXPECT_EQ(job.row.device_key, "dev");
+  EXPECT_THAT(job.row.job.inputs(), ElementsAre("x: f32[1]"));
+  ASSERT_THAT(job.tasks, SizeIs(2));
+  EXPECT_EQ(job.tasks[1].info.workload(), "workload 1");
+  EXPECT_EQ(job.tasks[1].info.weight(), 2);
+  EXPECT_THAT(job.states, ElementsAre("", std::string("a\0b", 3)));
+  ASSERT_THAT(job.candidates, SizeIs(3));
+  EXPECT_EQ(job.candidates[0].outcome, v1::OUTCOME_OK);
+  EXPECT_EQ(job.candidates[0].median_ns, 100);
+  EXPECT_EQ(job.candidates[0].origin, "default");
+  EXPECT_EQ(job.candidates[1].outcome, std::nullopt);
+  EXPECT_EQ(job.candidates[1].attempts, 2);
+}
+
+TEST_P(RecordStoreTest, PutReplacesAndKeepsTheSearchState) {
+  AddJob(1);
+  ASSERT_TRUE(Apply({PutSearchState{1, 0, "state"}}).ok());
+  TaskRow task = MakeTask(1, 0);
+  task.done = true;
+  task.exhausted = true;
+  JobRow job = MakeJob(1, v1::JOB_FAILED);
+  job.job.mutable_fault()->set_kind(v1::FAULT_USER);
+  job.job.mutable_fault()->set_message("bad model");
+  job.paused = true;
+  ASSERT_TRUE(Apply({PutTask{task}, PutJob{job}}).ok());
+  auto jobs = store_->LoadJobs();
+  ASSERT_TRUE(jobs.ok());
+  EXPECT_TRUE(jobs->front().tasks[0].done);
+  EXPECT_TRUE(jobs->front().tasks[0].exhausted);
+  EXPECT_EQ(jobs->front().states[0], "state");
+  EXPECT_EQ(jobs->front().row.job.fault().message(), "bad model");
+  EXPECT_TRUE(jobs->front().row.paused);
+  EXPECT_THAT(jobs->front().candidates, SizeIs(4));
+  EXPECT_EQ(jobs->front().candidates[0].trace, "") << "finished jobs come without traces";
+}
+
+TEST_P(RecordStoreTest, ACandidateHasExactlyOneFinalRecord) {
+  AddJob(1);
+  EXPECT_TRUE(Apply({MakeRecord(1, 1, 0, 100)}).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(Apply({MakeRecord(1, 1, 0, 90)}))) << "same attempt";
+  EXPECT_TRUE(absl::IsAlreadyExists(Apply({MakeRecord(1, 1, 0, 90, 1, 2)}))) << "another attempt";
+  EXPECT_THAT(Query({}), SizeIs(1));
+}
+
+TEST_P(RecordStoreTest, OlderFencingTokensAreRefused) {
+  AddJob(1);
+  EXPECT_TRUE(Apply({MakeRecord(1, 1, 0, 100, 7)}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(Apply({MakeRecord(1, 2, 0, 100, 6)})));
+  EXPECT_TRUE(Apply({MakeRecord(1, 2, 0, 100, 7)}).ok()) << "the same lease goes on";
+  InsertRecord elsewhere = MakeRecord(1, 3, 0, 100, 2);
+  elsewhere.record.mutable_measurement()->mutable_evidence()->set_slot("profile1");
+  EXPECT_TRUE(Apply({elsewhere}).ok()) << "tokens are compared within a slot";
+}
+
+TEST_P(RecordStoreTest, ABatchIsTakenAsAWholeOrNotAtAll) {
+  AddJob(1);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100, 5)}).ok());
+  auto results = store_->Apply(
+      {Batch{MakeRecord(1, 2, 0, 50, 9), MakeRecord(1, 1, 0, 50, 9), PutAttempts{1, 3, 2}},
+       Batch{MakeRecord(1, 3, 0, 70, 6)}});
+  ASSERT_TRUE(results.ok());
+  EXPECT_FALSE((*results)[0].ok());
+  EXPECT_TRUE((*results)[1].ok()) << "the fence of the refused batch must be gone with it: "
+                                  << (*results)[1];
+  EXPECT_THAT(Query({}), SizeIs(2));
+  auto jobs = store_->LoadJobs();
+  EXPECT_EQ(jobs->front().candidates[1].outcome, std::nullopt);
+  EXPECT_EQ(jobs->front().candidates[2].attempts, 0);
+}
+
+TEST_P(RecordStoreTest, CandidatesNeedTheirTask) {
+  AddJob(1);
+  EXPECT_FALSE(Apply({InsertCandidate{MakeCandidate(1, 9, 5)}}).ok());
+  EXPECT_FALSE(Apply({InsertCandidate{MakeCandidate(1, 1, 0)}}).ok()) << "the id is taken";
+}
+
+TEST_P(RecordStoreTest, LearnMarksThoseWithARecordUpToTheNextRound) {
+  AddJob(1, 2, 4);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 100), MakeRecord(1, 3, 0, 100),
+                     LearnTask{1, 0, 3}})
+                  .ok());
+  auto jobs = store_->LoadJobs();
+  std::vector<bool> learned;
+  for (const CandidateRow& row : jobs->front().candidates) learned.push_back(row.learned);
+  EXPECT_THAT(learned, ElementsAre(true, false, false, false));
+}
+
+TEST_P(RecordStoreTest, QueryFiltersAndOrders) {
+  AddJob(1, 2, 4);
+  AddJob(2, 2, 4);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 50), MakeRecord(1, 3, 0, 80),
+                     MakeRecord(1, 4, 1, 0), MakeRecord(2, 1, 0, 90)})
+                  .ok());
+  v1::RecordQuery query;
+  EXPECT_THAT(Query(query), SizeIs(5));
+  EXPECT_EQ(Query(query)[0].candidate(), 4) << "newest first";
+  EXPECT_EQ(Query(query)[0].workload(), "");
+  query.set_limit(2);
+  EXPECT_THAT(Query(query), SizeIs(2));
+  query.set_limit(0);
+  query.set_workload_key(Key(0));
+  EXPECT_THAT(Query(query), SizeIs(3));
+  query.set_best_only(true);
+  query.set_with_workload(true);
+  ASSERT_THAT(Query(query), SizeIs(1));
+  EXPECT_EQ(Query(query)[0].median_ns(), 80);
+  EXPECT_EQ(Query(query)[0].workload(), "workload 0");
+  query.Clear();
+  query.set_job("j2");
+  EXPECT_THAT(Query(query), SizeIs(1));
+  query.Clear();
+  query.set_valid_only(true);
+  EXPECT_THAT(Query(query), SizeIs(4));
+  query.set_device_key("other");
+  EXPECT_THAT(Query(query), SizeIs(0));
+}
+
+TEST_P(RecordStoreTest, KnownCountsAndFindsTheDefaultSchedule) {
+  AddJob(1);
+  InsertRecord lost = MakeRecord(1, 4, 0, 0);
+  lost.record.mutable_measurement()->set_outcome(v1::OUTCOME_LOST);
+  ASSERT_TRUE(
+      Apply({MakeRecord(1, 1, 0, 300), MakeRecord(1, 2, 0, 100), MakeRecord(1, 3, 0, 0), lost})
+          .ok());
+  auto known = store_->Known({Key(0), "llvm -mcpu=x", "dev"});
+  ASSERT_TRUE(known.ok());
+  EXPECT_EQ(known->total, 3) << "a lost trial says nothing";
+  EXPECT_EQ(known->valid, 2);
+  EXPECT_EQ(known->best_ns, 100);
+  EXPECT_EQ(known->untuned_ns, 300);
+  EXPECT_EQ(store_->Known({Key(0), "llvm -mcpu=x", "other"})->total, 0);
+  EXPECT_EQ(store_->Known({Key(0), "llvm -mcpu=y", "dev"})->total, 0);
+}
+
+TEST_P(RecordStoreTest, ImportSkipsWhatIsThere) {
+  AddJob(1);
+  ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100)}).ok());
+  v1::RecordQuery all;
+  all.set_with_workload(true);
+  std::vector<v1::Record> exported = Query(all);
+  EXPECT_TRUE(absl::IsAlreadyExists(Apply({InsertRecord{exported[0], 0, true}})))
+      << "one of its own";
+  std::unique_ptr<RecordStore> other = GetParam().make(TempDirectory());
+  auto first = other->Apply(
+      {Batch{InsertRecord{exported[0], 0, true}}, Batch{InsertRecord{exported[0], 0, true}}});
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE((*first)[0].ok());
+  EXPECT_TRUE(absl::IsAlreadyExists((*first)[1]));
+  auto there = other->Query(all);
+  ASSERT_TRUE(there.ok());
+  ASSERT_THAT(*there, SizeIs(1));
+  EXPECT_EQ(there->front().job(), "j1") << "provenance stays";
+  EXPECT_EQ(there->front().median_ns(), 100);
+  EXPECT_EQ(there->front().workload(), "workload 0");
+  v1::Record changed = exported[0];
+  changed.mutable_measurement()->add_samples_ns(77);
+  EXPECT_TRUE(other->Apply({Batch{InsertRecord{changed, 0, true}}})->front().ok());
+  v1::RecordQuery by_job;
+  by_job.set_job("j1");
+  EXPECT_THAT(*other->Query(by_job), SizeIs(0)) << "not one of this database's jobs";
+}
+
+TEST_P(RecordStoreTest, StageHistory) {
+  AddJob(1);
+  auto stage = [](int64_t attempt, int64_t start, int64_t end) {
+    StageRow row;
+    row.span.set_job("j1");
+    row.span.set_kind(v1::STAGE_BUILD);
+    row.span.set_attempt_id(attempt);
+    row.span.set_start_unix_ns(start);
+    row.span.set_end_unix_ns(end);
+    row.span.set_worker("w1");
+    row.lease_id = absl::StrCat("l", attempt);
+    return PutStage{row};
+  };
+  ASSERT_TRUE(Apply({stage(1, 10, 0), stage(2, 30, 40), stage(3, 20, 0)}).ok());
+  ASSERT_TRUE(Apply({stage(1, 10, 15)}).ok());
+  auto spans = store_->Timeline(1, 10);
+  ASSERT_TRUE(spans.ok());
+  ASSERT_THAT(*spans, SizeIs(3));
+  EXPECT_EQ((*spans)[0].end_unix_ns(), 15);
+  EXPECT_EQ((*spans)[1].attempt_id(), 3);
+  EXPECT_EQ((*store_->Timeline(1, 1))[0].attempt_id(), 2) << "the latest ones";
+  EXPECT_THAT(*store_->Timeline(2, 10), SizeIs(0));
+  EXPECT_THAT(*store_->UnfinishedStages(), SizeIs(1));
+  EXPECT_EQ(store_->UnfinishedStages()->front().lease_id, "l3");
+  EXPECT_EQ(*store_->LastAttempt(), 3);
+}
+
+TEST_P(RecordStoreTest, DeviceKeysByUse) {
+  AddJob(1);
+  InsertRecord other = MakeRecord(1, 1, 0, 100);
+  other.record.set_device_key("rare");
+  ASSERT_TRUE(Apply({other, MakeRecord(1, 2, 0, 100), MakeRecord(1, 3, 0, 100)}).ok());
+  EXPECT_THAT(*store_->DeviceKeys("llvm -mcpu=x"), ElementsAre("dev", "rare"));
+  EXPECT_THAT(*store_->DeviceKeys("llvm -mcpu=y"), SizeIs(0));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecordStoreTest, kStores, StoreName);
+
+// ---- what only a file can do ----
+
+TEST(SqliteStoreTest, SurvivesReopening) {
+  const std::string path = TempDirectory() + "/a.db";
+  {
+    auto store = OpenSqliteRecordStore(path);
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->Apply({Batch{PutJob{MakeJob(4)}}})->front().ok());
+  }
+  auto store = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(store.ok());
+  EXPECT_THAT(*(*store)->LoadJobs(), SizeIs(1));
+}
+
+TEST(SqliteStoreTest, ACorruptFileIsNamed) {
+  const std::string path = TempDirectory() + "/bad.db";
+  std::ofstream(path) << std::string(8192, 'x');
+  auto store = OpenSqliteRecordStore(path);
+  EXPECT_TRUE(absl::IsDataLoss(store.status())) << store.status();
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path));
+}
+
+TEST(SqliteStoreTest, ALockedFileIsNamed) {
+  const std::string path = TempDirectory() + "/locked.db";
+  sqlite3* holder = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &holder), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(holder, "CREATE TABLE t(x); BEGIN EXCLUSIVE", nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  auto store = OpenSqliteRecordStore(path);
+  EXPECT_TRUE(absl::IsUnavailable(store.status())) << store.status();
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("close the program"));
+  sqlite3_close(holder);
+}
+
+TEST(SqliteStoreTest, ANewerVersionIsRefused) {
+  const std::string path = TempDirectory() + "/newer.db";
+  ASSERT_TRUE(OpenSqliteRecordStore(path).ok());
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db, "PRAGMA user_version=99", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteRecordStore(path).status()));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler

@@ -1,0 +1,287 @@
+// What searches predicted, learned and taught, in both record stores.
+#include <sqlite3.h>
+
+#include "scheduler/store/sqlite_schema.h"
+#include "scheduler/store/transfer.h"
+#include "tests/scheduler/store/record_store_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class LearnedTest : public RecordStoreTest {};
+
+TEST_P(LearnedTest, PredictionsComeWithTheRecords) {
+  AddJob(1, 1, 1);
+  CandidateRow predicted = MakeCandidate(1, 7, 0, "annealing");
+  predicted.prediction.emplace().set_score(-0.25);
+  predicted.prediction->set_samples(32);
+  ASSERT_TRUE(
+      Apply({InsertCandidate{predicted}, MakeRecord(1, 1, 0, 100), MakeRecord(1, 7, 0, 90)}).ok());
+  const std::vector<v1::Record> records = Query({});
+  ASSERT_THAT(records, SizeIs(2));
+  EXPECT_EQ(records[0].origin(), "annealing");
+  EXPECT_EQ(records[0].prediction().score(), -0.25);
+  EXPECT_EQ(records[0].prediction().samples(), 32);
+  EXPECT_EQ(records[1].origin(), "default");
+  EXPECT_FALSE(records[1].has_prediction());
+}
+
+TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
+  AddJob(1, 3, 0);
+  const auto learned = [](int task, const std::string& target, const std::string& samples,
+                          int32_t at, int32_t version = 1) {
+    PutLearned put{1, task, {}, {Key(task), target, "dev"}, {}, at};
+    put.report.set_samples(at);
+    put.experience.set_samples(samples);
+    put.experience.set_measured(at);
+    put.experience.set_version(version);
+    return put;
+  };
+  const auto others = [&](int task, int64_t limit) {
+    std::vector<std::string> samples;
+    const auto found = store_->OthersExperience({Key(task), "t", "dev"}, limit);
+    for (const Experience& other : found.value()) {
+      EXPECT_EQ(other.workload.key, Key(other.learned.samples() == "one" ? 1 : 2));
+      samples.push_back(other.learned.samples());
+    }
+    return samples;
+  };
+  EXPECT_FALSE(store_->Report(1, 0)->has_value());
+  EXPECT_THAT(others(0, 9), SizeIs(0));
+  ASSERT_TRUE(Apply({learned(0, "t", "zero", 1), learned(1, "t", "one", 3),
+                     learned(2, "t", "two", 2), learned(2, "other target", "x", 9)})
+                  .ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("one", "two")) << "the latest first, none of its own";
+  EXPECT_THAT(others(0, 1), ElementsAre("one"));
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 3);
+  ASSERT_TRUE(Apply({learned(2, "t", "more of two", 5), learned(1, "t", "", 7)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "nothing new of one";
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 7);
+  PutLearned shorter = learned(2, "t", "less of two", 4);
+  shorter.made_unix_ns = 9;
+  ASSERT_TRUE(Apply({shorter}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "a short search knows less";
+  EXPECT_EQ(store_->OthersExperience({Key(0), "t", "dev"}, 9)->front().learned.measured(), 5);
+  ASSERT_TRUE(Apply({learned(2, "t", "another form of two", 4, 2)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "the old one is no use";
+  ASSERT_TRUE(Apply({learned(2, "t", "the old form", 4, 1)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "of an older worker";
+  ASSERT_TRUE(Apply({learned(2, "t", "the old form, longer", 6, 1)}).ok());
+  EXPECT_THAT(others(0, 9), ElementsAre("the old form, longer", "one")) << "it learned more";
+  ASSERT_TRUE(Apply({PutTask{MakeTask(1, 1)}}).ok());
+  EXPECT_EQ((*store_->Report(1, 1))->samples(), 7) << "a task that changes keeps its report";
+  EXPECT_FALSE(store_->Report(1, 8)->has_value());
+}
+
+// What a task of job 1 taught, by the time `at`.
+PutLearned Learned(int task, const std::string& target, const std::string& device,
+                   const std::string& samples, int64_t at) {
+  PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
+  put.experience.set_samples(samples);
+  return put;
+}
+
+TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
+  AddJob(1, 3, 0);
+  ASSERT_TRUE(
+      Apply({Learned(2, "t", "dev", "same", 1), Learned(1, "t -threads=2", "dev", "two", 5),
+             Learned(0, "t -threads=2", "dev", "itself with two", 4),
+             Learned(1, "t", "dev2", "another device", 9),
+             Learned(1, "u", "dev", "another kind", 10),
+             Learned(1, "tt", "dev", "another kind", 10), Learned(0, "t", "dev", "itself", 11)})
+          .ok());
+  const auto others = [&](int64_t limit) {
+    std::vector<std::string> samples;
+    const auto found = store_->OthersExperience({Key(0), "t", "dev"}, limit);
+    for (const Experience& other : found.value()) samples.push_back(other.learned.samples());
+    return samples;
+  };
+  EXPECT_THAT(others(9), ElementsAre("itself with two", "same", "two", "another device"));
+  EXPECT_THAT(others(2), ElementsAre("itself with two", "same"));
+}
+
+// A network has more other tasks than a search is told.
+TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
+  AddJob(1, 8, 0);
+  Batch batch = {Learned(0, "t", "dev2", "elsewhere", 1),
+                 Learned(0, "t -threads=2", "dev", "two", 2),
+                 Learned(0, "t -threads=4", "dev", "four", 3)};
+  for (int task = 1; task < 8; ++task) batch.push_back(Learned(task, "t", "dev", "other", 10));
+  ASSERT_TRUE(Apply(batch).ok());
+  std::vector<std::string> told;
+  const auto found = store_->OthersExperience({Key(0), "t", "dev"}, 5);
+  for (const Experience& e : found.value()) told.push_back(e.learned.samples());
+  EXPECT_THAT(told, ElementsAre("four", "two", "elsewhere", "other", "other"));
+}
+
+v1::OthersModel Model(const std::string& bytes, int64_t made) {
+  v1::OthersModel model;
+  model.set_model(bytes);
+  model.set_samples(7);
+  model.set_made_unix_ns(made);
+  return model;
+}
+
+TEST_P(LearnedTest, KeepsTheModelsThatSearchesBeginWith) {
+  AddJob(1, 2, 0);
+  const auto models = [&] {
+    std::vector<std::string> found;
+    const auto all = store_->AllOthersModels();
+    for (const auto& [id, model] : all.value()) {
+      found.push_back(absl::StrCat(id.target, " ", id.device_key, " ", id.strategy, ": ",
+                                   model.model(), " ", model.samples(), " ", model.made_unix_ns(),
+                                   " ", model.since()));
+    }
+    return found;
+  };
+  EXPECT_THAT(models(), ElementsAre());
+  const OthersModelId id{"t", "dev", "annealing"};
+  ASSERT_TRUE(Apply({PutOthersModel{id, Model("a", 5)},
+                     PutOthersModel{{"t", "dev2", "annealing"}, Model("b", 6)},
+                     PutOthersModel{{"t", "dev", "regression"}, Model("c", 7)}})
+                  .ok());
+  PutLearned learned = Learned(1, "t -threads=2", "dev", "samples", 9);
+  learned.results = 15;
+  ASSERT_TRUE(Apply({learned}).ok());
+  learned.experience.clear_samples();
+  learned.results = 1;
+  ASSERT_TRUE(Apply({learned}).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: a 7 5 16", "t dev regression: c 7 7 16",
+                                    "t dev2 annealing: b 7 6 0"))
+      << "what was measured on a device counts for its models";
+  ASSERT_TRUE(Apply({PutOthersModel{id, Model("newer", 8)}}).ok());
+  ASSERT_TRUE(Apply({PutOthersModel{{"t", "dev", "regression"}, {}}}).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
+  const Batch refused = {PutOthersModel{id, Model("never", 9)},
+                         InsertCandidate{MakeCandidate(9, 1, 0, "no such job")}};
+  EXPECT_FALSE(Apply(refused).ok());
+  EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
+  for (size_t i = 0; i < OthersModels::kMost - 1; ++i) {
+    const OthersModelId more{"t", absl::StrCat("dev1", i), "annealing"};
+    ASSERT_TRUE(Apply({PutOthersModel{more, Model("m", 20 + static_cast<int64_t>(i))}}).ok());
+  }
+  EXPECT_THAT(models(), SizeIs(OthersModels::kMost));
+  EXPECT_THAT(models(), ::testing::Not(::testing::Contains("t dev2 annealing: b 7 6 0")))
+      << "the oldest one goes";
+}
+
+// It can be made again; whatever else is in the database cannot.
+TEST(LearnedModels, OneThatIsNotReadableIsLeftOut) {
+  const std::string path = TempDirectory() + "/damaged.db";
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const Batch batch = {PutOthersModel{{"t", "dev", "annealing"}, Model("a", 5)},
+                       PutOthersModel{{"t", "dev", "regression"}, Model("b", 6)}};
+  const auto applied = (*opened)->Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok());
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  constexpr char kDamage[] = "UPDATE others_models SET model=x'ff' WHERE strategy='annealing'";
+  ASSERT_EQ(sqlite3_exec(db, kDamage, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  const auto models = (*opened)->AllOthersModels();
+  ASSERT_TRUE(models.ok()) << models.status();
+  ASSERT_THAT(*models, SizeIs(1));
+  EXPECT_EQ(models->begin()->second.model(), "b");
+}
+
+TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
+  v1::OthersModel model = Model("m", 1);
+  const auto stale_at = [&] {
+    for (int64_t since = 0;; ++since) {
+      model.set_since(since);
+      if (IsStale(model)) return since;
+    }
+  };
+  EXPECT_EQ(stale_at(), 16);
+  v1::OthersModel::Teacher& one = *model.add_teachers();
+  one.set_measured(100);
+  model.add_teachers()->set_measured(300);
+  EXPECT_EQ(stale_at(), 100);
+  one.set_measured(1'000'000);
+  EXPECT_EQ(stale_at(), kRefresh);
+}
+
+TEST(OthersModels, CountWhatTheirDeviceKeyLearned) {
+  OthersModels models;
+  v1::OthersModel model;
+  model.set_model("m");
+  models.Put({"t", "dev", "annealing"}, model);
+  models.Put({"t", "other", "annealing"}, model);
+  models.Count("dev", 16);
+  models.Count("other", 512);
+  models.Count("dev", 3);
+  EXPECT_EQ(models.counted("dev"), 19);
+  EXPECT_EQ(models.counted("other"), 512);
+  EXPECT_EQ(models.counted("none"), 0);
+  EXPECT_EQ(models.Find({"t", "dev", "annealing"})->since(), 19);
+}
+
+TEST(OthersModels, SuitWhomTheirTeachersDo) {
+  v1::OthersModel model = Model("m", 1);
+  const auto taught = [&](const WorkloadId& id) {
+    v1::OthersModel::Teacher& teacher = *model.add_teachers();
+    teacher.set_workload_key(id.key);
+    teacher.set_target(id.target);
+    teacher.set_device_key(id.device_key);
+  };
+  taught({"a", "t", "dev"});
+  taught({"b", "t -threads=2", "dev"});
+  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, nullptr));
+  EXPECT_FALSE(Suits(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
+  const Experience a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
+      elsewhere{{"c", "t", "dev2"}, {}};
+  EXPECT_TRUE(Suits(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
+  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, &a));
+  EXPECT_FALSE(Suits(model, {"c", "t", "dev"}, &elsewhere)) << "the best teacher is not among them";
+  EXPECT_TRUE(Suits(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
+}
+
+// Its rows say neither of how many measurements they are nor of which version.
+TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsExperience) {
+  const std::string path = TempDirectory() + "/old.db";
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_TRUE(Migrate(db, 3).ok());
+  const std::string rows =
+      absl::StrCat("INSERT INTO workloads VALUES(1,'", Key(1),
+                   "','workload 1','conv',1);"
+                   "INSERT INTO workloads VALUES(2,'",
+                   Key(2),
+                   "','workload 2','conv',1);"
+                   "INSERT INTO targets VALUES(1,'t'); INSERT INTO devices VALUES(1,'dev');"
+                   "INSERT INTO experience VALUES(1,1,1,7,x'6f6e65'); INSERT INTO experience "
+                   "VALUES(2,1,1,8,x'74776f');");
+  ASSERT_EQ(sqlite3_exec(db, rows.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+  const auto opened = OpenSqliteRecordStore(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  RecordStore& store = **opened;
+  const auto others = [&] {
+    std::vector<std::string> found;
+    const auto experiences = store.OthersExperience({Key(0), "t", "dev"}, 9);
+    for (const Experience& e : experiences.value()) {
+      found.push_back(
+          absl::StrCat(e.learned.samples(), " ", e.learned.measured(), " ", e.learned.version()));
+    }
+    return found;
+  };
+  EXPECT_THAT(others(), ElementsAre("two 0 0", "one 0 0"));
+  Batch batch = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 1)}};
+  PutLearned put{1, 1, {}, {Key(1), "t", "dev"}, {}, 9};
+  put.experience.set_samples("newer");
+  put.experience.set_measured(16);
+  put.experience.set_version(1);
+  batch.push_back(put);
+  const auto applied = store.Apply({batch});
+  ASSERT_TRUE(applied.ok() && applied->front().ok());
+  EXPECT_THAT(others(), ElementsAre("newer 16 1", "two 0 0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LearnedTest, kStores, StoreName);
+
+}  // namespace
+}  // namespace heddle::scheduler

@@ -1,0 +1,28 @@
+// What the stages that take candidates one by one share.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/measure/measure.h"
+#include "proto/worker.pb.h"
+#include "worker/stage_child.h"
+
+namespace heddle::worker {
+
+v1::Artifact ArtifactToProto(codegen::Artifact artifact);
+// What it says is not to be trusted; Artifact.winograd is not in it.
+codegen::Artifact ArtifactFromProto(const v1::Artifact& proto);
+
+void TellStarted(StageIo& io, int64_t candidate);
+int64_t NanosSince(std::chrono::steady_clock::time_point begin);
+std::string OneLine(absl::string_view text);
+// What a failed measurement says of its candidate.
+v1::Outcome OutcomeOf(const absl::Status& status);
+// InvalidArgument naming what is out of range.
+absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec);
+
+}  // namespace heddle::worker

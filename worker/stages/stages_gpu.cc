@@ -1,0 +1,89 @@
+// profile on a GPU.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/driver/compile.h"
+#include "compiler/measure/measure.h"
+#include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/cuda/nvml.h"
+#include "worker/stages/candidates.h"
+#include "worker/stages/evidence.h"
+#include "worker/stages/stages.h"
+
+namespace heddle::worker {
+namespace {
+
+// The GPU refuses everything more of this process, and what its memory holds nobody knows. A fresh
+// process goes on, and measures this candidate once more if others ran here before: one of those
+// may have done it (stage_runner.h).
+[[noreturn]] void GiveUp(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", OneLine(status.message()).c_str());
+  std::fflush(stderr);
+  _exit(4);
+}
+
+v1::Evidence EvidenceOf(const runtime::CudaInfo& gpu) {
+  v1::Evidence evidence = CollectEvidence({});
+  const runtime::GpuClimate climate = runtime::ReadGpuClimate(gpu.pci);
+  evidence.set_gpu_mhz(climate.sm_mhz);
+  evidence.set_gpu_memory_mhz(climate.memory_mhz);
+  evidence.set_temperature_celsius(climate.celsius);
+  evidence.set_driver(absl::StrCat("CUDA ", gpu.driver));
+  evidence.set_times_measured(1);
+  if (!climate.throttled.empty())
+    evidence.set_disturbance(absl::StrCat("the GPU's clock is held down: ", climate.throttled));
+  return evidence;
+}
+
+v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
+                        const runtime::CudaInfo& gpu) {
+  codegen::Artifact artifact = ArtifactFromProto(item.artifact());
+  artifact.winograd = UsesWinograd(item.candidate().trace());
+  artifact.tf32 = UsesTf32(item.candidate().trace());
+  v1::Measurement measurement;
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::StatusOr<Measurement> measured = bench.Run(artifact);
+  if (absl::IsAborted(measured.status())) GiveUp(measured.status());
+  measurement.set_profile_ns(NanosSince(begin));
+  *measurement.mutable_evidence() = EvidenceOf(gpu);
+  if (!measured.ok()) {
+    measurement.set_outcome(OutcomeOf(measured.status()));
+    measurement.set_message(OneLine(measured.status().message()));
+    return measurement;
+  }
+  measurement.set_outcome(v1::OUTCOME_OK);
+  measurement.mutable_samples_ns()->Assign(measured->timing.samples_ns.begin(),
+                                           measured->timing.samples_ns.end());
+  measurement.mutable_evidence()->set_max_error(measured->max_error);
+  return measurement;
+}
+
+}  // namespace
+
+absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
+  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(options.device));
+  const absl::StatusOr<runtime::CudaInfo> gpu = runtime::DescribeCudaDevice(ordinal);
+  // It was there when the worker started.
+  if (!gpu.ok()) return absl::UnavailableError(gpu.status().message());
+  absl::StatusOr<std::unique_ptr<WorkloadBench>> bench =
+      WorkloadBench::Create(start.profile().workload(), options);
+  if (absl::IsAborted(bench.status())) GiveUp(bench.status());
+  if (!bench.ok()) return bench.status();
+  v1::StageInput input;
+  while (io.Read(&input)) {
+    v1::StageEvent event;
+    event.mutable_profiled()->set_candidate(input.profile().candidate().id());
+    TellStarted(io, input.profile().candidate().id());
+    *event.mutable_profiled()->mutable_measurement() = Measure(**bench, input.profile(), *gpu);
+    io.Write(event);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,107 @@
+// import and compile: the stages that see the model.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/driver/compile.h"
+#include "compiler/graph/core/graph.h"
+#include "compiler/graph/fusion/fuse.h"
+#include "worker/frame.h"
+#include "worker/stages/chunks.h"
+#include "worker/stages/stages.h"
+
+namespace heddle::worker {
+namespace {
+
+ModelOptions FromProto(const v1::ModelOptions& options) {
+  ModelOptions result;
+  for (const v1::ModelOptions::Shape& shape : options.shapes()) {
+    result.import.shapes[shape.input()].assign(shape.extents().begin(), shape.extents().end());
+  }
+  for (const std::string& pass : options.disabled_passes()) result.passes.disabled.insert(pass);
+  return result;
+}
+
+absl::StatusOr<std::string> ReadModel(StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(std::optional<std::string> model, ReadChunks(io, "model"));
+  if (!model.has_value()) return absl::InvalidArgumentError("the stage came without a model");
+  return *std::move(model);
+}
+
+std::string Signature(const graph::Graph& graph, graph::ValueId id) {
+  const graph::Value& value = graph.values[id];
+  return absl::StrCat(value.name, ": ", graph::ToText(value.type));
+}
+
+void Report(StageIo& io, int done, int total, const std::string& message) {
+  v1::StageEvent event;
+  event.mutable_progress()->set_done(done);
+  event.mutable_progress()->set_total(total);
+  event.mutable_progress()->set_message(message);
+  io.Write(event);
+}
+
+}  // namespace
+
+absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
+  HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
+                          PrepareModel(model, FromProto(start.import().options()), target));
+  v1::StageEvent event;
+  v1::ImportResult* result = event.mutable_import();
+  for (const graph::Task& task : graph::ExtractTasks(fused)) {
+    v1::TaskInfo* info = result->add_tasks();
+    info->set_key(task.key);
+    info->set_workload(task.workload);
+    info->set_label(task.label);
+    info->set_flops(task.flops);
+    info->set_weight(task.weight);
+  }
+  for (const graph::ValueId id : fused.graph.inputs) result->add_inputs(Signature(fused.graph, id));
+  for (const graph::ValueId id : fused.graph.outputs)
+    result->add_outputs(Signature(fused.graph, id));
+  result->set_kernels(static_cast<int>(fused.groups.size()));
+  if (event.ByteSizeLong() > kMaxFrameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", result->tasks_size(),
+                                                   " tasks, whose text is over ",
+                                                   kMaxFrameBytes >> 20, " MiB: split the model"));
+  }
+  io.Write(event);
+  return absl::OkStatus();
+}
+
+absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
+  const v1::CompileSpec& spec = start.compile();
+  HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
+  HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
+  CompileOptions options;
+  options.model_name = spec.model_name();
+  options.progress = [&io](int done, int total, const std::string& label) {
+    Report(io, done, total, label);
+  };
+  switch (spec.choice()) {
+    case v1::SCHEDULE_DEFAULT:
+      options.choice = ScheduleChoice::kDefault;
+      break;
+    case v1::SCHEDULE_NAIVE:
+      options.choice = ScheduleChoice::kNaive;
+      break;
+    default:
+      options.choice = ScheduleChoice::kTrace;
+  }
+  std::map<std::string, BestRecord> best;
+  for (const v1::BestTrace& trace : spec.best()) {
+    best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
+  }
+  std::vector<std::string> warnings;
+  HEDDLE_ASSIGN_OR_RETURN(const std::string module, CompileModel(model, FromProto(spec.options()),
+                                                                 target, best, options, &warnings));
+  for (const std::string& warning : warnings) io.Warn(warning);
+  WriteChunks(io, "module", module);
+  return absl::OkStatus();
+}
+
+}  // namespace heddle::worker
