@@ -60,7 +60,7 @@ absl::StatusOr<int64_t> CheapestBlock(const Operator& op, const graph::Attrs& wi
   HEDDLE_ASSIGN_OR_RETURN(const int64_t block, BlockFor(options.target));
   const graph::Node& node = graph.nodes[0];
   const graph::LayoutProblem::Operator ns =
-      graph::LayoutCosts(KernelsFor(options.target)).OperatorCost(graph, node).ns;
+      graph::LayoutCosts({.target = options.target}).OperatorCost(graph, node).ns;
   const bool blocks =
       graph::Blocks(graph.values[0].type, block) && graph::Blocks(graph.values[2].type, block);
   return blocks && ns.blocked_ns < ns.last_ns ? block : 0;

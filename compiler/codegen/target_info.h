@@ -15,8 +15,8 @@ namespace heddle::codegen {
 // and returns the canonical target.
 absl::StatusOr<Target> ResolveTarget(const Target& target);
 
-// Vector width, registers and cache sizes for schedules. Caches are those of this machine when the
-// target is this machine's, else defaults.
+// What is known of the target's machine: vectors from LLVM, limits of a GPU from the table of
+// architectures, caches of this machine if the target is its CPU, else the defaults of TargetInfo.
 absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved);
 
 // True when code for `target` can run on this machine (same architecture, every feature present).

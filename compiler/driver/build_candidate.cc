@@ -44,9 +44,10 @@ absl::Status Refused(const absl::Status& status) {
 }
 
 absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std::string& symbol,
-                                         const Target& target) {
+                                         const machine::TargetInfo& target) {
   pass::LowerOptions options;
-  options.gpu = target.kind == TargetKind::kCuda;
+  options.gpu = target.target.kind == TargetKind::kCuda;
+  options.target = target;
   options.verify_each = false;  // once, at the end: candidates come by the thousand
   absl::StatusOr<ir::Program> lowered = pass::Lower(scheduled, options);
   if (!lowered.ok()) return Refused(lowered.status());
@@ -84,10 +85,10 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
   LoweredWorkload result;
   result.winograd = IsWinograd(steps);
   result.tf32 = IsTf32(steps);
-  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target.target));
+  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target));
   if (hoisted.prepack) {
     HEDDLE_ASSIGN_OR_RETURN(result.prepack,
-                            LowerChecked(*hoisted.prepack, symbol + ".prepack", target.target));
+                            LowerChecked(*hoisted.prepack, symbol + ".prepack", target));
   }
   return result;
 }

@@ -96,6 +96,7 @@ class TaskFingerprint {
     std::string text;
     pass::LowerOptions lower;
     lower.gpu = target_.target.kind == TargetKind::kCuda;
+    lower.target = target_;
     lower.verify_each = false;
     for (size_t i = 0; i < programs.size(); ++i) {
       const absl::StatusOr<ir::Program> lowered = pass::Lower(programs[i], lower);

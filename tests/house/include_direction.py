@@ -17,7 +17,7 @@ ALLOWED = {
     "compiler/tensor": ["compiler/ir"],
     "compiler/machine": [],
     "compiler/schedule": ["compiler/ir", "compiler/machine"],
-    "compiler/pass": ["compiler/ir"],
+    "compiler/pass": ["compiler/ir", "compiler/machine"],
     "compiler/codegen": ["compiler/pass", "compiler/ir", "compiler/machine", "compiler/runtime"],
     "compiler/graph/core": ["compiler/tensor", "compiler/ir"],
     "compiler/graph/ops": GRAPH,

@@ -9,15 +9,13 @@ namespace {
 
 struct Architecture {
   const char* name;
-  int multiprocessors;  // A100, A10, L40S, H100, B200, RTX PRO 6000
-  int threads_per_multiprocessor;
-  int shared_kib_per_multiprocessor;
+  int multiprocessors;  // of A100, A10, L40S, H100, B200, RTX PRO 6000
   int shared_kib_per_block;
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"sm_80", 108, 2048, 164, 163}, {"sm_86", 72, 1536, 100, 99},    {"sm_89", 142, 1536, 100, 99},
-    {"sm_90", 132, 2048, 228, 227}, {"sm_100", 148, 2048, 228, 227}, {"sm_120", 188, 1536, 100, 99},
+    {"sm_80", 108, 163}, {"sm_86", 72, 99},    {"sm_89", 142, 99},
+    {"sm_90", 132, 227}, {"sm_100", 148, 227}, {"sm_120", 188, 99},
 };
 
 // Largest blocks and grids, by axis.
@@ -37,10 +35,7 @@ absl::Status DescribeGpu(machine::TargetInfo* info) {
     if (info->target.cpu != a.name) continue;
     info->vector_bytes = 16;
     info->shared_bytes_per_block = int64_t{a.shared_kib_per_block} << 10;
-    info->shared_bytes_per_multiprocessor = int64_t{a.shared_kib_per_multiprocessor} << 10;
-    info->threads_per_multiprocessor = a.threads_per_multiprocessor;
     info->multiprocessors = a.multiprocessors;
-    info->async_copies = true;
     info->tensor_cores = true;
     return absl::OkStatus();
   }
