@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/rules/form_choice.h"
 #include "compiler/schedule/rules/form_space.h"
 #include "compiler/schedule/rules/gpu_rules.h"

@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives.h"
-#include "compiler/schedule/rules/allocation.h"
+#include "compiler/schedule/primitives/primitives.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

@@ -1,4 +1,4 @@
-#include "compiler/schedule/copy_out.h"
+#include "compiler/schedule/primitives/copy_out.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

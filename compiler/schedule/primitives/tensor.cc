@@ -3,7 +3,7 @@
 #include "base/status_macros.h"
 #include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/analysis/tensor_product.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

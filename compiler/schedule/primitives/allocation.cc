@@ -1,4 +1,4 @@
-#include "compiler/schedule/rules/allocation.h"
+#include "compiler/schedule/primitives/allocation.h"
 
 #include <algorithm>
 #include <cstdint>
