@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/internal.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/ir/analysis/cache_lines.h"
@@ -38,10 +38,10 @@ absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
 }  // namespace
 
 absl::StatusOr<int64_t> BlockFor(const Target& target) {
-  if (target.kind == TargetKind::kCuda) return 0;
   constexpr int64_t kHalfLine = ir::kLineBytes / 2;
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
+  if (info.execution == machine::Execution::kGrid) return 0;
   return std::max<int64_t>(kHalfLine, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
 }
 

@@ -7,15 +7,22 @@
 
 namespace heddle::machine {
 
-// The numbers schedules need to know of a target. Filled by codegen/target_info.h; the values here
+// How a kernel is spread over the target's processing units.
+enum class Execution {
+  kThreads,  // loops over a few threads, each with vector registers
+  kGrid,     // a grid of blocks of threads, each block with shared memory
+};
+
+// The numbers schedules need to know of a target. Filled by codegen::DescribeTarget; the values here
 // suit any CPU.
 struct TargetInfo {
   Target target;
+  Execution execution = Execution::kThreads;
   int vector_bytes = 16;  // widest vector register worth using
   int vector_registers = 16;
   int64_t l1_bytes = 32 << 10;  // per core
   int64_t l2_bytes = 1 << 20;   // per core
-  // GPU only; by architecture from codegen/gpu_arch.h.
+  // Execution::kGrid only; by architecture from codegen/cuda/gpu_arch.h.
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
   int warp_size = 32;
