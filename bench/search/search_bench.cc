@@ -30,7 +30,7 @@
 #include "bench/common/workloads.h"
 #include "bench/search/collect.h"
 #include "bench/search/search_machine.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "cost_model/features/features.h"
 #include "cost_model/transfer/transfer_samples.h"
 

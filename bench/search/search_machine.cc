@@ -12,7 +12,7 @@
 #include "bench/common/workloads.h"
 #include "bench/search/collect.h"
 #include "bench/search/live.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 
 namespace heddle::bench {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/internal.h"
 #include "compiler/graph/core/operator.h"
 
@@ -40,7 +40,7 @@ absl::StatusOr<machine::TargetInfo> Describe(const Target& target) {
 }
 
 int64_t BlockFor(const machine::TargetInfo& info) {
-  if (info.target.kind == TargetKind::kCuda) return 0;
+  if (info.execution == machine::Execution::kGrid) return 0;
   return std::max<int64_t>(info.line_bytes / 2, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
 }
 

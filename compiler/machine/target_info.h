@@ -15,8 +15,15 @@
 
 namespace heddle::machine {
 
+// How a kernel is spread over the target's processing units.
+enum class Execution {
+  kThreads,  // loops over a few threads, each with vector registers
+  kGrid,     // a grid of blocks of threads, each block with shared memory
+};
+
 struct TargetInfo {
   Target target;
+  Execution execution = Execution::kThreads;
 
   // ---- A core of a CPU. The defaults suit any.
   // The widest vector register worth using; on a GPU the longest access of a thread.
@@ -28,7 +35,7 @@ struct TargetInfo {
   // First-level caches are indexed by the address within a page: lines this far apart share a set.
   int64_t page_bytes = 4096;
 
-  // ---- A GPU, by architecture from codegen/cuda/gpu_arch.h.
+  // ---- Execution::kGrid only; by architecture from codegen/cuda/gpu_arch.h.
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
   int max_registers_per_thread = 255;         // 32-bit ones

@@ -44,7 +44,7 @@ PUBLIC = [
     "compiler/driver/compile.h",
     "compiler/driver/model_layout.h",
     "compiler/measure/measure.h",
-    "compiler/codegen/target_info.h",
+    "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/runtime",
 ]

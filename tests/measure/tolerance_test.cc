@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/common/workloads.h"
 #include "bench/operators/operator_table.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/aligned_buffer.h"

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "compiler/codegen/cuda/code_cache.h"
 #include "compiler/codegen/cuda/emitter.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/llvm/code_cache.h"
 
 namespace heddle::codegen {
 
@@ -26,7 +26,7 @@ std::string Symbol(const std::string& name) {
   return symbol;
 }
 
-// The number right before `word` in a line, or -1.
+// The number directly before `word` in a line; -1 if there is none.
 int64_t NumberBefore(const std::string& line, const std::string& word) {
   size_t end = line.find(word);
   if (end == std::string::npos) return -1;
@@ -36,8 +36,8 @@ int64_t NumberBefore(const std::string& line, const std::string& word) {
   return absl::SimpleAtoi(line.substr(begin, end - begin), &number) ? number : -1;
 }
 
-// The assembler's report (-v): per function a line that names it, then "0 bytes stack frame, 0
-// bytes spill stores, 0 bytes spill loads" and "Used 32 registers, ..".
+// Reads the assembler's report (-v) into the launches: for each function a line that names it, then
+// "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and "Used 32 registers, ..".
 void ReadReport(const std::string& log, Artifact* artifact) {
   std::istringstream lines(log);
   std::string line;
@@ -60,7 +60,7 @@ void ReadReport(const std::string& log, Artifact* artifact) {
   }
 }
 
-// From the cache, if it is there.
+// Compiles, unless the cache has the code.
 absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& source,
                                        const std::vector<std::string>& options) {
   const std::optional<CodeCache> cache = CodeCache::Open();
@@ -78,14 +78,12 @@ absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& so
 
 absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, const Target& target,
                                      const CudaOptions& options) {
-  machine::TargetInfo info;
-  info.target = target;
-  HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, DescribeGpu(target));
   Artifact artifact;
   std::string source = kCudaPrelude;
   std::set<std::string> symbols;
   for (const ir::Program& program : lowered) {
-    std::string symbol = Symbol(program.name);  // of two names perhaps the same
+    std::string symbol = Symbol(program.name);  // two names may give the same one
     while (!symbols.insert(symbol).second) symbol += '_';
     HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol));
     for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
@@ -118,11 +116,33 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
   return artifact;
 }
 
-absl::Status FindNvrtc(std::string* version, std::string* complaint) {
-  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
-  if (version != nullptr) *version = nvrtc->Version();
-  if (complaint != nullptr) *complaint = nvrtc->Complaint();
-  return absl::OkStatus();
+namespace {
+
+class Cuda final : public Backend {
+  absl::StatusOr<Target> Resolve(const Target& target) const override {
+    HEDDLE_RETURN_IF_ERROR(DescribeGpu(target).status());
+    return target;
+  }
+  absl::StatusOr<machine::TargetInfo> Describe(const Target& resolved) const override {
+    return DescribeGpu(resolved);
+  }
+  bool RunsHere(const Target&) const override { return false; }
+  std::vector<std::string> Features(const Target&) const override { return {}; }
+  absl::StatusOr<Toolchain> FindToolchain() const override {
+    HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+    return Toolchain{nvrtc->Version(), nvrtc->Complaint()};
+  }
+  absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
+                                   const Target& resolved) const override {
+    return CompileCuda(lowered, resolved);
+  }
+};
+
+}  // namespace
+
+const Backend& CudaBackend() {
+  static const Cuda backend;
+  return backend;
 }
 
 }  // namespace heddle::codegen

@@ -1,4 +1,4 @@
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/llvm/cpu_target.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/codegen/llvm/llvm_target.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -31,9 +30,9 @@ std::unique_ptr<llvm::MCSubtargetInfo> Subtarget(const std::string& triple, cons
       target ? target->createMCSubtargetInfo(triple, cpu, attrs) : nullptr);
 }
 
-// Features that no generated kernel can use: instructions for operating systems, for other kinds of
-// programs, or that only hint. Hypervisors hide many of them; two machines that differ in nothing
-// else run the same code equally fast, so they must not differ in target.
+// False for features that no generated kernel can use: instructions for operating systems, for
+// other kinds of programs, and hints. Hypervisors hide many of them. Two machines that differ in
+// nothing else run the same code equally fast, so they get the same target.
 bool MattersToKernels(std::string_view feature) {
   static const auto& others = *new std::set<std::string_view>{
       "amx-complex", "cldemote", "clflushopt", "clwb",    "clzero",    "enqcmd",   "fsgsbase",
@@ -45,7 +44,7 @@ bool MattersToKernels(std::string_view feature) {
   return !others.contains(feature);
 }
 
-// What this machine can do, by LLVM's names.
+// The features of this machine, by LLVM's names: present or not.
 const std::map<std::string, bool>& HostFeatures() {
   static const auto& features = *new std::map<std::string, bool>([] {
     std::map<std::string, bool> result;
@@ -60,7 +59,7 @@ const std::map<std::string, bool>& HostFeatures() {
 
 std::string HostTriple() { return TripleOf(Target{}); }
 
-// The features in which this machine differs from what its CPU's name stands for.
+// The features in which this machine differs from the CPU of that name, as -mattr.
 std::string HostDifferences(const std::string& cpu) {
   auto info = Subtarget(HostTriple(), cpu, "");
   std::vector<std::string> differences;
@@ -72,8 +71,7 @@ std::string HostDifferences(const std::string& cpu) {
   return absl::StrJoin(differences, ",");
 }
 
-// Later mentions of a feature win; the result is sorted by name, so that equal sets have equal
-// text.
+// Sorted by name, the last mention of a feature wins: equal sets of features get equal text.
 std::string CanonicalAttrs(const std::string& attrs) {
   std::map<std::string, char> signs;
   for (const std::string& attr :
@@ -96,13 +94,7 @@ int64_t CacheBytes(int name, int64_t otherwise) {
 
 }  // namespace
 
-absl::StatusOr<Target> ResolveTarget(const Target& target) {
-  if (target.kind == TargetKind::kCuda) {
-    machine::TargetInfo info;
-    info.target = target;
-    HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
-    return target;
-  }
+absl::StatusOr<Target> ResolveCpu(const Target& target) {
   Target resolved = target;
   if (!resolved.triple.empty() && TripleOf(resolved) == HostTriple()) resolved.triple.clear();
   if (resolved.cpu == "native" || resolved.cpu.empty()) {
@@ -121,13 +113,9 @@ absl::StatusOr<Target> ResolveTarget(const Target& target) {
   return resolved;
 }
 
-absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved) {
+absl::StatusOr<machine::TargetInfo> DescribeCpu(const Target& resolved) {
   machine::TargetInfo info;
   info.target = resolved;
-  if (resolved.kind == TargetKind::kCuda) {
-    HEDDLE_RETURN_IF_ERROR(DescribeGpu(&info));
-    return info;
-  }
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine,
                           MakeTargetMachine(resolved, 0));
   VectorUnit unit = DescribeVectorUnit(*machine);
@@ -140,38 +128,27 @@ absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved) {
   return info;
 }
 
-bool RunsHere(const Target& resolved) {
-  if (resolved.kind != TargetKind::kLlvm || !IsHostArchitecture(resolved) ||
-      !CheckTarget(resolved).ok())
-    return false;
+bool CpuRunsHere(const Target& resolved) {
+  if (!IsHostArchitecture(resolved) || !CheckTarget(resolved).ok()) return false;
   if (llvm::Triple(TripleOf(resolved)).getOS() != llvm::Triple(HostTriple()).getOS()) return false;
   auto wanted = Subtarget(TripleOf(resolved), resolved.cpu, resolved.attrs);
   if (!wanted) return false;
-  // Only features the host reports at all count: LLVM also keeps tuning flags among a CPU's
-  // features.
+  // LLVM also keeps tuning flags among a CPU's features: only those that hosts report count.
   for (const auto& [name, present] : HostFeatures()) {
     if (!present && wanted->checkFeatures("+" + name)) return false;
   }
   return true;
 }
 
-std::vector<std::string> TargetFeatures(const Target& resolved) {
+std::vector<std::string> CpuFeatures(const Target& resolved) {
   std::vector<std::string> features;
-  if (resolved.kind != TargetKind::kLlvm || !IsHostArchitecture(resolved)) return features;
+  if (!IsHostArchitecture(resolved)) return features;
   const auto info = Subtarget(TripleOf(resolved), resolved.cpu, resolved.attrs);
   if (!info) return features;
   for (const auto& [name, present] : HostFeatures()) {
     if (info->checkFeatures("+" + name)) features.push_back(name);
   }
   return features;
-}
-
-std::vector<std::string> KnownCpus() {
-  std::vector<std::string> names;
-  if (auto info = Subtarget(HostTriple(), "", "")) {
-    for (const auto& entry : info->getAllProcessorDescriptions()) names.emplace_back(entry.Key);
-  }
-  return names;
 }
 
 }  // namespace heddle::codegen

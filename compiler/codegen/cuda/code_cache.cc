@@ -1,4 +1,4 @@
-#include "compiler/codegen/llvm/code_cache.h"
+#include "compiler/codegen/cuda/code_cache.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
