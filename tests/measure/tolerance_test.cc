@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/common/operator_table.h"
 #include "bench/common/workloads.h"
-#include "bench/operators/operator_table.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/loaded_kernel.h"

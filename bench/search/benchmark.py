@@ -1,9 +1,9 @@
-"""Search methods against each other on replay tables (bench/search/replay_table.h): candidates that were measured once, so that a
-comparison takes seconds and always gives the same result. --collect makes the tables, --ablate judges models and each part of the
-method, --transfer what other operators teach, --live runs methods on the machine itself, --time what the search itself costs.
+"""Compares search methods on replay tables (bench/search/replay_table.h). Their candidates were measured once, so that a comparison
+takes seconds and always gives the same result. --collect makes tables; --ablate evaluates models and each part of the method;
+--transfer evaluates learning from other operators; --live runs methods on the machine itself; --time times the search itself.
 
-Speeds are shares of the best one a table knows. A curve is the best share so far after each trial, the mean over seeds. The default
-schedule is everybody's first trial and counts in neither; what it reaches stands beside the curves.
+A speed is a share of the best speed in the table. A curve is the best share so far after each trial, the mean over seeds. The
+default schedule is the first trial of every method. It does not count in speeds or curves; its share is printed beside them.
 """
 
 import argparse
@@ -14,36 +14,35 @@ import statistics
 import subprocess
 import sys
 
-import operators
-import records
-import report
-from search_plot import plot
-from search_tables import PART_TRIALS, find_tables, name_of, tables_in, trials_of
-from side import Side, SideError
+from bench.common import records, report
+from bench.common.side import Side, SideError
+from bench.operators import benchmark as operators
+from bench.search.plot import plot
+from bench.search.tables import PART_TRIALS, find_tables, name_of, tables_in, trials_of
 
 OURS, PUBLISHED = "annealing", "published"
-PLAIN = ("random", "genetic")  # without a model; also run with twice the trials
+PLAIN = ("random", "genetic")  # methods without a model; they also run with twice the trials
 METHODS = (OURS, PUBLISHED, *PLAIN)
 POINTS = (50, 100, 200, 400, 800)
-# Ours with one part changed: what each is worth.
+# Our method with one part changed, to see what each part is worth.
 PARTS = (OURS, "annealing:beside=0", "annealing:beside_steps=1", "annealing:drafts=8", "annealing:drafts=128", "annealing:cold_start=0")
 PARTS += ("annealing:cold_start=0.5", "annealing:without=estimate", "annealing:smallest=8", "annealing:beside=0:smallest=8")
 PARTS += ("regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
 PARTS += ("annealing:epsilon=0", "annealing:elites=0", "evolutionary", "attention")
-# Models of all the other operators.
+# Models that are fitted to all other operators.
 RANKED = (OURS, "annealing:rounds=100", "annealing:depth=5", "annealing:relative=0", "annealing:with=relation", "attention")
 RANKED_RECORDS = 4096
 TIMED = (*(f"C{n}" for n in range(1, 13)), "D5", "128x768x768")
 LIVE = ("C2", "C9", "D5", "128x768x768")
 SOURCES = tuple(f"C{n}" for n in range(1, 7))
-CHOSEN_ON = tuple(f"C{n}" for n in range(2, 13, 2))  # our method's numbers were chosen by these operators alone
+CHOSEN_ON = tuple(f"C{n}" for n in range(2, 13, 2))  # the parameters of our method were chosen on these operators only
 STAGES = ("propose", "build", "measure", "update")
 GOOD = 0.95
-DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 400, 5, 1600  # a table has twice as many as the longest run has trials
+DEFAULT_TRIALS, DEFAULT_SEEDS, DEFAULT_CANDIDATES = 400, 5, 1600  # a table needs twice as many candidates as the longest run has trials
 
 
 def mean_curve(runs, trials):
-    """The best share after each of `trials` trials; a run whose table ended keeps what it had."""
+    """The mean of the best share after each of `trials` trials. A run that ended early keeps its last value."""
     whole = [run["best"] + run["best"][-1:] * (trials - len(run["best"])) for run in runs]
     return [statistics.fmean(curve[t] for curve in whole) for t in range(trials)]
 
@@ -55,7 +54,7 @@ def trials_to(curve, share):
 
 def make_row(name, method, runs, trials):
     plain = method in PLAIN
-    limit = 2 * trials if plain else trials  # of a run; what does not get there counts as so many
+    limit = 2 * trials if plain else trials  # a run that never reaches the share counts as this many trials
     long = mean_curve(runs, limit)
     curve = long[:trials]
     row = {
@@ -83,7 +82,7 @@ def make_row(name, method, runs, trials):
 
 
 def margin(ours, theirs):
-    """How far the mean over the seeds of ours is above theirs, beyond the standard error of the difference."""
+    """The mean over the seeds of ours minus theirs, minus the standard error of the difference."""
     error = sum(statistics.variance(values) / len(values) for values in (ours, theirs) if len(values) > 1) ** 0.5
     return statistics.fmean(ours) - statistics.fmean(theirs) - error
 
@@ -101,12 +100,12 @@ def print_table(rows, trials):
 
 
 def print_summary(rows, trials):
-    """What the figures say, in words."""
+    """Prints the conclusions in words."""
     every = list(dict.fromkeys(row["name"] for row in rows))
     of = {(row["name"], row["method"]): row for row in rows}
     best = [name for name in every if of[name, rows[0]["method"]]["untuned"] >= 1]
     if best:
-        print(f"\nnothing the tables know beats the default schedule of {', '.join(best)}")
+        print(f"\nno candidate of the tables beats the default schedule of {', '.join(best)}")
     chosen = [name for name in every if name in CHOSEN_ON]
     print_group("all operators", every, of, rows)
     if chosen and len(chosen) < len(every):
@@ -171,11 +170,11 @@ def keep_ranks(result, lines):
 
 
 def judge_ranks(args, result, program):
-    """How well models rank what they were not fitted to, with and without each group of features."""
+    """How well models rank candidates that they were not fitted to, with and without each group of features."""
     lines = run_lines([program, "rank", *find_tables(args), "--seeds", str(args.seeds or DEFAULT_SEEDS)])
     sizes = sorted({line["records"] for line in lines})
     for across in sorted({line["across"] for line in lines}):
-        print("fitted to the other operators" if across else "fitted to the operator itself, judged by candidates it has not seen")
+        print("fitted to the other operators" if across else "fitted to the operator itself, judged on unseen candidates")
         print(f"{'model':<24}" + "".join(f"{f'{n} records':>22}" for n in sizes) + "   pairs in order / 64 best among 64, %")
         for model in dict.fromkeys(line["model"] for line in lines):
             cells = ""
@@ -188,7 +187,7 @@ def judge_ranks(args, result, program):
 
 
 def judge_others(args, result, program):
-    """How soon models of all the other operators come to a good candidate."""
+    """How soon models of all other operators find a good candidate."""
     tables, models, seeds = find_tables(args), args.methods or RANKED, args.seeds or 1
     if len(tables) < 2 and args.ablation is None:
         return
@@ -206,13 +205,13 @@ def judge_others(args, result, program):
 
 
 def judge_parts(args, result, program):
-    """Ours against itself with one part changed, in short runs: that is where parts differ."""
+    """Our method against itself with one part changed. Runs are short, since that is where parts differ."""
     tables, seeds = find_tables(args), str(args.seeds or DEFAULT_SEEDS)
     trials = args.trials or trials_of(tables)
     parts = (OURS, *(part for part in args.methods or PARTS if part != OURS))
     argv = [program, "compare", *tables, "--methods", ",".join(parts), "--trials", str(trials), "--seeds", seeds]
     lines = run_lines(argv)
-    areas, curves = {}, {}  # of each part and operator, over the seeds
+    areas, curves = {}, {}  # by part and operator, over the seeds
     for line in lines:
         curve = mean_curve([line], trials)
         areas.setdefault(line["method"], {}).setdefault(line["operator"], []).append(statistics.fmean(curve))
@@ -235,14 +234,14 @@ def judge_parts(args, result, program):
     result._save()
 
 
-# What those beside OURS and KNOWING[0] are called above a column: parts of what knowing changes, and other features.
+# Column titles of the methods beside OURS and KNOWING[0], which change one part of transfer or the features.
 SHORT = {"annealing:beside=1": "scratch, beside", "annealing:hedge=0+others": "no estimate"}
 SHORT |= {"annealing:others_drafts=1+others": "in order", "annealing:with=relation+others": "with relation", "annealing:relative=0+others": "absolute", OURS + "+others+knobs": "knobs"}
 KNOWING = (OURS + "+others", *SHORT)
-ASKED = 3  # times fewer trials, of those who know others
+ASKED = 3  # the goal: this many times fewer trials with transfer
 FIRST_BATCH = 16
-# Odd ones of D1-D9 are those on which the first batch of who knows others was chosen: no verdict there. The others were
-# looked at, and decided where those told nothing (docs/search.md).
+# The first batch with transfer was tuned on the odd ones of D1-D9, so they give no verdict. The others were looked at where the
+# odd ones did not decide (docs/search.md).
 HELD_OUT = (("C7, C8, C9", ("C7", "C8", "C9")), ("C7-C12", tuple(f"C{n}" for n in range(7, 13))))
 HELD_OUT += (("D2, D4, D6, D8", ("D2", "D4", "D6", "D8")), operators.CLASSES[2])
 GROUPS = (*HELD_OUT, ("odd of D1-D9", ("D1", "D3", "D5", "D7", "D9")))
@@ -250,8 +249,8 @@ THREADED = "one thread to two"
 
 
 def transfer(args, result, program):
-    """Ours from scratch against ours that knows other tables: those of --sources; else C1 to C6 for the others, and what one thread taught
-    for those of two."""
+    """Our method from scratch against our method with transfer. It learns from the tables of --sources; by default from C1 to C6 for
+    the others, and from one thread for two threads."""
     if args.sources:
         pairs = [(find_tables(args, every=True), tables_in(args.sources))]
     else:
@@ -262,7 +261,7 @@ def transfer(args, result, program):
         pairs.append(([path for path in threaded if args.only is None or name_of(path) in args.only], every))
     pairs = [(tables, sources) for tables, sources in pairs if sources and tables]
     if not pairs:
-        raise SideError("transfer needs tables to learn from and others to search: bench/run.sh search --collect makes them")
+        raise SideError("transfer needs tables to learn from and other tables to search: bench/run.sh search --collect makes them")
     for tables, sources in pairs:
         transfer_between(args, result, program, tables, sources)
 
@@ -297,8 +296,8 @@ def transfer_between(args, result, program, tables, sources):
 
 
 def print_groups(rows, groups, methods=KNOWING):
-    """Geometric means of trials to 95 % (">": of some that never got there, which count whole), how many times fewer, the mean best after the
-    first batch in %, and the worst end as a share of that from scratch."""
+    """Prints, for groups of operators: geometric means of trials to 95 % (">": some runs never got there and count whole), how many
+    times fewer they are, the mean best after the first batch in %, and the worst end as a share of the end from scratch."""
     print(f"\n{'operators':<19}{'who knows others':<35}{'scratch':>8}{'knowing':>9}{'fewer':>8}{f'best of {FIRST_BATCH}':>16}{'worst end':>11}")
     for title, names in groups:
         own = [row for row in rows if row["name"] in names]
@@ -317,7 +316,7 @@ def print_groups(rows, groups, methods=KNOWING):
 def time_search(args, result, program):
     lines = run_lines([program, "time", *(args.only or TIMED), "--methods", ",".join(args.methods or (OURS,))])
     print(f"{'operator':<15}{'method':<15}{'propose':>9}{'update':>9}{'both':>9}{'candidates/s':>14}   batches of 64 at 1000 records, one core")
-    print("with what a stage does besides: the search made, its state restored and saved; candidates: different and feasible ones of random points")
+    print("includes making the search and restoring and saving its state; candidates/s: distinct feasible ones of random points")
     for line in lines:
         both = line["propose_s"] + line["update_s"]
         seconds = "".join(f"{value:>7.2f} s" for value in (line["propose_s"], line["update_s"], both))
@@ -327,7 +326,7 @@ def time_search(args, result, program):
 
 
 def live(args, result, program):
-    """Methods on the machine itself: their curves are shares of the best time any of the runs found."""
+    """Runs methods on the machine itself. Curves are shares of the best time that any run found."""
     trials, methods = args.trials or PART_TRIALS, args.methods or METHODS
     cpus = report.cores_for(args.threads[0])
     if cpus is None:
@@ -336,7 +335,7 @@ def live(args, result, program):
     lines = run_lines(argv + ["--seeds", str(args.seeds or DEFAULT_SEEDS)])
     for name in dict.fromkeys(line["operator"] for line in lines):
         own = [line for line in lines if line["operator"] == name]
-        # Each run in the default schedule's time when it began: another run's moment had another speed.
+        # In units of the default schedule's time when the run began, since the machine's speed changes between runs.
         best = min(ns / line["untuned_ns"] for line in own for ns in line["best_ns"] if ns)
         for line in own:
             line["best"] = [best * line["untuned_ns"] / ns if ns else 0 for ns in line["best_ns"]]

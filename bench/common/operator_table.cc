@@ -1,4 +1,4 @@
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "bench/common/compare.h"
+#include "bench/search/compare.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-"""A whole model on one runtime, as a side of bench/run.py: heddle, onnxruntime, openvino or tvm, on --threads threads.
+"""A whole model on one runtime, as a side of `bench/run.sh models`: model_side.py heddle|onnxruntime|openvino|tvm THREADS
 
   {"do": "version"} -> {"version": ".."}
-  {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random ones; onnxruntime only
-  {"do": "tune", "model": FILE, "trials": 64} -> {}                           so many a task, kept beside the model; tvm only
+  {"do": "inputs", "model": FILE, "inputs": NPZ, "seed": 0}                   writes random inputs; onnxruntime only
+  {"do": "tune", "model": FILE, "trials": 64} -> {}                           trials a task; records are kept beside the model; tvm only
   {"do": "open", "model": FILE, "inputs": NPZ, "outputs": NPZ} -> {"id": 0}   runs once and writes the outputs
   {"do": "round", "id": 0} -> {"samples_ns": [..]}
-Inputs are in place before a round: a call is one inference and nothing else.
+Inputs are in place before a round, so a call is one inference and nothing else.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import numpy as np
 
 SAMPLES = 5
 SAMPLE_NS = 10_000_000
-ROUND_NS = 1_000_000_000  # a round that has lasted so long ends with the samples it has
+ROUND_NS = 1_000_000_000  # a round that takes longer ends with the samples it has
 
 
 class Heddle:
@@ -99,7 +99,7 @@ class OnnxRuntime:
         return lambda: session.run_with_iobinding(binding), lambda: dict(zip(names, binding.copy_outputs_to_cpu()))
 
     def random_inputs(self, path, seed):
-        """Normal floats; integers, which are tokens and masks, are 0 or 1. A free dimension is 1."""
+        """Floats are normally distributed. Integers, which are tokens and masks, are 0 or 1. A free dimension is 1."""
         random = np.random.default_rng(seed)
         inputs = {}
         for tensor in self._ort.InferenceSession(path, providers=["CPUExecutionProvider"]).get_inputs():
@@ -113,7 +113,7 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """Latency hint; single precision forced, since it takes bfloat16 by itself where the CPU multiplies it."""
+    """With the latency hint, in single precision: by default it takes bfloat16 where the CPU supports it."""
 
     def __init__(self, threads):
         import openvino
@@ -135,7 +135,7 @@ class OpenVino:
         for name, value in inputs.items():
             request.set_tensor(name, self._ov.Tensor(value))
 
-        def call_async():  # makes no dictionary of the outputs, but hands the call to another thread
+        def call_async():  # builds no dictionary of the outputs, but hands the call to another thread
             request.start_async()
             request.wait()
 
@@ -147,8 +147,8 @@ class OpenVino:
 
 
 class Tvm:
-    """Apache TVM's own compiler. Tuned, when the folder MODEL.tvm-THREADS has MetaSchedule's records: weights in the layouts
-    that those chose. TVM's trials and builds take the cores that the process has."""
+    """Apache TVM. It is tuned if the folder MODEL.tvm-THREADS has MetaSchedule's records, with weights in the layouts that they
+    chose. TVM's trials and builds run on the cores of this process."""
 
     def __init__(self, threads):
         os.environ["TVM_NUM_THREADS"] = str(threads)  # before it is loaded
@@ -165,7 +165,7 @@ class Tvm:
         return f"Apache TVM {self._tvm.__version__}"
 
     def _import(self, path):
-        """The program, with the weights apart, and the weights; names of the inputs in order."""
+        """The program, its weights, and the names of the inputs and outputs in order."""
         import onnx
         from tvm.relax.frontend import detach_params
         from tvm.relax.frontend.onnx import from_onnx
@@ -177,7 +177,7 @@ class Tvm:
         return program, apart.get("main", []), names, [tensor.name for tensor in model.graph.output]
 
     def _tuned(self, program, path, trials):
-        """Schedules from the model's records, after so many more trials a task."""
+        """The program with schedules from the model's records, after `trials` more trials a task."""
         records = f"{path}.tvm-{self._threads}"
         os.makedirs(records, exist_ok=True)
         if not trials and not os.listdir(records):
@@ -190,7 +190,7 @@ class Tvm:
             work_dir=records,
             cpu_weight_prepack=True,
         )
-        with self._target:  # where its default rules look for it
+        with self._target:  # its default rules take the target from here
             return pipeline(program)
 
     def tune(self, path, trials):
@@ -215,7 +215,7 @@ class Tvm:
 
 
 def time_round(call):
-    """Means of at least 10 ms of calls each, the first of them dropped as warm-up if there is another."""
+    """Samples in ns, each the mean of at least 10 ms of calls. The first is dropped as warm-up if there is another."""
     samples = []
     now = time.perf_counter_ns
     batch = 1
@@ -237,7 +237,7 @@ def time_round(call):
 
 
 def main():
-    # What a runtime prints is no answer: TVM's tuner reports its progress on the standard output.
+    # Whatever a runtime prints must not mix with the answers: TVM's tuner prints progress on standard output.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     runtime = {"heddle": Heddle, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "tvm": Tvm}[sys.argv[1]](int(sys.argv[2]))
@@ -265,7 +265,7 @@ def main():
     for line in sys.stdin:
         try:
             text = json.dumps(answer(json.loads(line)))
-        except Exception as error:  # whatever a runtime throws is its answer
+        except Exception as error:  # any exception becomes an error answer
             text = json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0][:400]})
         print(text, file=answers, flush=True)
 

@@ -1,20 +1,22 @@
-"""The best few candidates measured again in turns, before one is crowned: what was measured at another time says little on
-a machine whose speed changes."""
+"""Measures the best few candidates again, in turns, to choose the fastest. Times measured at different moments do not compare
+on a machine whose speed changes."""
 
 import statistics
 import sys
 
-import turns
-from side import SideError
+from bench.common import turns
+from bench.common.side import SideError
 
 ROUNDS = 5
-PATIENCE = 5  # there may be a hundred of these in a run
+PATIENCE = 5  # repeats of a disturbed turn; a run may choose a hundred times
 
 
 def load(side, name, candidates):
-    """The default schedule, and those of `candidates`, pairs of what a trace is and the trace, that still build: {"id", "trace",
-    "from"}. A record of an older compiler may not. The default is always among them: one slow moment when it had its trial must
-    not give it away."""
+    """Loads `candidates`, pairs of (where the trace is from, trace), and the default schedule: {"id", "trace", "from"} each.
+
+    Candidates that no longer build, such as records of an older compiler, are skipped with a warning. The default schedule is
+    always among the results: its trial may have met a slow moment.
+    """
     loaded = []
     for what, trace in candidates:
         if any(trace == other["trace"] for other in loaded):
@@ -30,8 +32,11 @@ def load(side, name, candidates):
 
 
 def crown(side, loaded, cpus):
-    """`loaded`, each with the times of its rounds as "samples_ns", fastest first: by the median, over the rounds, of its time
-    beside that of the last one, the same moment's. Medians of times would say which had the quiet moments."""
+    """`loaded`, fastest first, each with the times of its rounds as "samples_ns".
+
+    The order is by the median, over the rounds, of the ratio to the last contender's time in the same round. Plain medians would
+    prefer the contender that had the quiet moments.
+    """
     contenders = {i: (side, {"id": loaded[i]["id"]}) for i in reversed(range(len(loaded)))}
     times = turns.measure(contenders, ROUNDS, cpus, PATIENCE, settle=True).times if loaded else {}
     measured = [{**kernel, "samples_ns": times[i]} for i, kernel in enumerate(loaded)]

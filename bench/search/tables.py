@@ -1,11 +1,11 @@
-"""Where the replay tables of a device are, and how many trials they allow."""
+"""Finds the replay tables of a device, and how many trials they allow."""
 
 import glob
 import gzip
 import os
 
-import operators
-from side import SideError
+from bench.common.side import SideError
+from bench.operators import benchmark as operators
 
 PART_TRIALS = 200
 
@@ -19,7 +19,7 @@ def tables_in(directory):
 
 
 def find_tables(args, every=False):
-    """The tables of a device, in the order of the operator table: those of --only; else C1 to C12 where there are any, or every one."""
+    """The tables of a device, in the order of the operator table: those of --only, else those of C1 to C12, else all."""
     directories = [args.tables] if args.tables else sorted(glob.glob(os.path.join(args.root, "bench", "replay", "*")))
     if not directories:
         raise SideError("there are no replay tables: bench/run.sh search --collect makes them")
@@ -35,7 +35,7 @@ def find_tables(args, every=False):
 
 
 def trials_of(tables):
-    """Of short runs: as many as the smallest table allows."""
+    """Trials of a short run: as many as the smallest table allows."""
     rows = []
     for path in tables:
         with gzip.open(path, "rt") as file:

@@ -1,10 +1,10 @@
-"""Curves of searches as a picture, SVG."""
+"""Draws the curves of searches as SVG."""
 
 COLOURS = ("#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#999999", "#000000")
 
 
 def plot(rows, path):
-    """A panel for each operator: mean curves, bands from the worst to the best seed."""
+    """Draws a panel for each operator: mean curves, with a band from the worst to the best seed."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     width, height, across = 300, 200, 4

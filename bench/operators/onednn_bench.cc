@@ -1,4 +1,4 @@
-// heddle-bench-onednn: oneDNN's best kernel for one operator, as a side of bench/run.py.
+// heddle-bench-onednn: oneDNN's best kernel for one operator, as a side of `bench/run.sh operators`.
 //   {"do": "open", "name": "C2", "winograd": true} -> {"implementation": ".."}   tries what it has,
 //   keeps the fastest
 //   {"do": "round"} -> {"samples_ns": [..]}
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/common/line_server.h"
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 
 namespace heddle::bench {
 namespace {

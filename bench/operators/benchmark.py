@@ -1,14 +1,11 @@
-"""Single operators against oneDNN and OpenBLAS, warm, weights known ahead of time (not those of attention). Each side has its
-activations in the layout it likes best, and getting there is not timed."""
+"""Single operators against oneDNN and OpenBLAS on warm caches. Weights are known ahead of time, except in attention. Each side
+takes its activations in the layout it prefers; the conversion is not timed."""
 
 import os
 import statistics
 
-import crown
-import records
-import report
-import turns
-from side import Side, SideError
+from bench.common import crown, records, report, turns
+from bench.common.side import Side, SideError
 
 CLASSES = [
     ("C1-C12", [f"C{i}" for i in range(1, 13)]),
@@ -23,7 +20,7 @@ TUNE_LIMIT_S = 2 * 3600
 
 
 def openblas_core():
-    """OpenBLAS takes CPUs it does not know for old ones."""
+    """OpenBLAS treats a CPU that it does not know as an old one, so the kind of core is set here."""
     flags = report.cpu_flags()
     if "avx512f" in flags:
         return {"OPENBLAS_CORETYPE": "SkylakeX"}
@@ -31,7 +28,7 @@ def openblas_core():
 
 
 def start_peers(programs, cpus):
-    """The drivers that were built, by name. Their threads wait as they do by default: they spin for a while, then sleep."""
+    """The peers' drivers that were built, by name. Their threads wait as they do by default: they spin, then sleep."""
     threads = str(len(cpus))
     onednn = {"OMP_NUM_THREADS": threads, "GOMP_CPU_AFFINITY": " ".join(map(str, cpus))}
     openblas = {"OPENBLAS_NUM_THREADS": threads, **openblas_core()}
@@ -70,7 +67,7 @@ class Operators:
             side.close()
 
     def measure(self, name):
-        """The rows of an operator, one a peer, best peer first."""
+        """The rows of an operator, one for each peer, fastest peer first."""
         about = self.ours.ask("open", name=name)
         kernel = self.choose_kernel(name, about)
         default = {**self.ours.ask("load"), "from": "default"}
@@ -125,14 +122,15 @@ class Operators:
         return rows
 
     def measure_peak(self):
-        """Of all cores of a kernel at once, GFLOP/s. Beside it that of one, which tells whether two are two."""
+        """The peak of all cores of a kernel at once, in GFLOP/s. The peak of one core is recorded too: it shows whether two cores
+        are physical ones."""
         self.result.add_peak(1, self.ours.ask("peak", cores=1)["gflops"])
         peak = self.ours.ask("peak")["gflops"]
         self.result.add_peak(self.threads, peak)
         return peak
 
     def find_record(self, about):
-        """The trace of the record, or None. A direct record of the target with Winograd's form will do for the one without."""
+        """The record, or None. With --direct, a record of the plain target counts too if its trace has no Winograd."""
         for target in (self.target, self.target.replace(" -winograd=off", "")):
             record = self.records.find(about["key"], target, self.device)
             if record and not (self.args.direct and "winograd" in record["trace"]):
@@ -140,10 +138,13 @@ class Operators:
         return None
 
     def choose_kernel(self, name, about):
-        """Loads the schedule to measure: {"id", "trace", "from"}. With trials, which start from the record, the finalists, the
-        record and the default meet in turns; the fastest is kept and measured."""
+        """Loads the schedule to measure: {"id", "trace", "from"}.
+
+        With --trials the search starts from the record. Its finalists, the record and the default schedule are measured in turns;
+        the fastest is kept as the record and measured.
+        """
         record = None if self.args.trials == 0 else self.find_record(about)
-        candidates = []  # (what, trace)
+        candidates = []  # (where it is from, trace)
         if self.args.trials:
             known = [{field: record[field] for field in ("trace", "median_ns")}] if record else []
             tuned = self.ours.ask("tune", TUNE_LIMIT_S, trials=self.args.trials, seed=self.args.seed, known=known)
@@ -184,14 +185,14 @@ def run(args, result):
         except SideError as error:
             result.add_failure(f"{threads} threads", error)
             continue
-        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule      layout (each side its own, the way there is not timed)")
+        print(f"{'operator':<15}{'thr':>3}{'ours ms':>10}{'GFLOP/s':>9}{'% peak':>7}{'default':>9}  {'best peer':<9}{'ms':>9}{'ratio':>7}  quartiles  schedule      layout (each side has its own; conversion is not timed)")
         try:
             for name in names:
                 try:
                     rows = bench.measure(name)
                 except SideError as error:
                     result.add_failure(f"{name}, {threads} threads", error)
-                    bench.close()  # a side may have died of it
+                    bench.close()  # a side may have died
                     bench = Operators(args, threads, result)
                     continue
                 result.add_rows(rows)
@@ -200,5 +201,5 @@ def run(args, result):
             bench.close()
         for title, class_names in CLASSES:
             result.print_mean(title, threads, class_names)
-        print("default: the time of the default schedule / ours")
+        print("default: time of the default schedule / ours")
         result.print_versions()

@@ -1,4 +1,4 @@
-"""Whole models of the zoo against ONNX Runtime, OpenVINO and Apache TVM; what fusion and the memory plan are worth."""
+"""Models of the zoo against ONNX Runtime, OpenVINO and Apache TVM, and the gain from tuning, fusion and the memory plan."""
 
 import importlib.util
 import json
@@ -10,28 +10,24 @@ import time
 
 import numpy as np
 
-import crown
-import records
-import report
-import service
-import turns
-from side import Side, SideError
+from bench.common import crown, records, report, service, turns
+from bench.common.side import Side, SideError
 
 PEERS = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
-# Measured where its wheel installs, and apart from the peers: without tuning it would flatter us, and tuned with little it
-# is no peer either. With --trials it tunes as many a task as we do, and no longer.
+# Measured where its wheel installs, and not counted as a peer: untuned or barely tuned it is no fair comparison. With --trials
+# it gets as many trials a task as we do, and no more time.
 TVM = "Apache TVM"
 TVM_COMPILE_LIMIT_S = 600
 TVM_TUNE_LIMIT_S = 24 * 3600
-# Largest error of an output, relative to its largest value, against ONNX Runtime's. Single precision sums up in another
-# order; Winograd's transforms add and subtract more.
+# Largest allowed error of an output against ONNX Runtime's, relative to its largest value. Sums in single precision depend on
+# their order, and Winograd's transforms add terms.
 TOLERANCE = 1e-4
-WINOGRAD_TOLERANCE = 1e-3  # also OpenVINO's, which chooses by itself
+WINOGRAD_TOLERANCE = 1e-3  # also for OpenVINO, which may choose Winograd by itself
 COMPILE_LIMIT_S = 1200
-# Of the fastest trials of a task, so many meet the kept record in turns.
+# This many of the fastest trials of a task are measured in turns with the kept record.
 FINALISTS = 3
-# What our module is also compared with: name of the row's peer, variant, and the variant it is compared to (fusion
-# with default schedules on both sides, since operators that are not fused have no records).
+# Our own variants that are compared: the name in the row, the variant, and the variant it is compared to. Without fusion both
+# sides use default schedules, since unfused operators have no records.
 ABLATIONS = [
     ("default schedules", "default", "best"),
     ("no fusion, default schedules", "unfused", "default"),
@@ -47,7 +43,7 @@ def zoo(programs):
 
 
 def run_tool(argv):
-    """A tool's standard output; its last words as a SideError if it fails."""
+    """The standard output of a tool. SideError with its last message if it fails."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
@@ -56,7 +52,7 @@ def run_tool(argv):
 
 
 def largest_error(found, expected):
-    """Over all outputs; by name where the runtimes agree on names."""
+    """The largest error over all outputs, which both runtimes must name alike."""
     if set(found) != set(expected):
         raise SideError(f"outputs are {sorted(found)}, not {sorted(expected)}")
     worst = 0.0
@@ -89,7 +85,7 @@ class Models:
         result.versions["Heddle"] = f"{args.commit}, {self.target}"
 
     def start_gauge(self):
-        """What times single kernels and the machine."""
+        """Starts the program that times single kernels and the machine's peak."""
         program = os.path.join(self.args.programs, "heddle-operator-bench")
         self.gauge = Side("Heddle", [program, "--cpus", ",".join(map(str, self.cpus))])
 
@@ -100,7 +96,7 @@ class Models:
         return os.path.join(self.work, "models", f"{name}{suffix}")
 
     def measure(self, name):
-        """The rows of a model: one a peer, fastest first, then the ablations."""
+        """The rows of a model: one for each peer, fastest first, then the ablations."""
         onnx = self.path(name, ".onnx")
         run_tool([os.path.join(self.args.programs, "heddle"), "zoo", name, "-o", onnx, "--seed", "1"])
         tune_s = self.tune(name, onnx) if self.args.trials else None
@@ -120,7 +116,7 @@ class Models:
         return self.rows(name, made, measured, peak, {"tune_s": tune_s, "tvm_tune_s": tvm_tune_s})
 
     def tune(self, name, onnx):
-        """Tunes with the real service, from the records kept so far, and keeps the best. Seconds."""
+        """Tunes with the real service, starting from the kept records, and keeps the best. Returns the seconds it took."""
         started = time.monotonic()
         limit_s = self.args.minutes * 60 if self.args.minutes else None
         tuner = service.Service(self.args.programs, os.path.join(self.work, "service"))
@@ -136,8 +132,8 @@ class Models:
         return time.monotonic() - started
 
     def tune_tvm(self, name, onnx, ours_s):
-        """With all cores, as our service, and for as long as ours took in all if that was longer than the time limit; what was
-        measured until then counts. Seconds."""
+        """Tunes on all cores, as our service does. A time limit is extended to the time that ours took. Trials measured until
+        then count. Returns the seconds it took."""
         started = time.monotonic()
         tuner = self.start_side(TVM, "tvm", None)
         try:
@@ -150,7 +146,7 @@ class Models:
         return time.monotonic() - started
 
     def keep_fastest(self, name, exported):
-        """The fastest records of a task, the kept one and the default meet in turns; the winner is kept."""
+        """Measures the fastest records of a task, the kept record and the default schedule in turns, and keeps the winner."""
         command = f"bench/run.sh models --trials {self.args.trials} --seed {self.args.seed}"
         first = exported[0]
         about = {"key": first["workload_key"], "label": first["label"], "flops": first.get("flops", 0)}
@@ -162,7 +158,7 @@ class Models:
             measured = crown.crown(self.gauge, crown.load(self.gauge, f"{name}, {about['label']}", candidates), self.cpus)
         except SideError as error:
             print(f"  warning: {name}, {about['label']}: {error}", file=sys.stderr, flush=True)
-            self.gauge.close()  # it may have died of the candidate
+            self.gauge.close()  # the candidate may have killed it
             self.start_gauge()
             return
         if measured and measured[0]["from"] != "record":
@@ -170,7 +166,7 @@ class Models:
             self.records.put(records.make(about, self.target, self.device, winner["trace"], winner["samples_ns"], command))
 
     def make_module(self, name, onnx, variant):
-        """What heddle-bench-module says of the module, and its path."""
+        """The description that heddle-bench-module prints, and the path of the module."""
         module = self.path(name, f"-{self.threads}-{variant}.heddle")
         argv = [os.path.join(self.args.programs, "heddle-bench-module"), onnx, "-o", module, "--threads", str(self.threads)]
         argv += VARIANTS[variant]
@@ -183,7 +179,7 @@ class Models:
 
     def start_side(self, label, runtime, cpus):
         library = os.path.join(os.path.dirname(self.args.programs), "lib", "libheddle.so")
-        script = os.path.join(self.args.root, "bench", "peers", "model_side.py")
+        script = os.path.join(self.args.root, "bench", "models", "model_side.py")
         return Side(label, [sys.executable, script, runtime, str(self.threads)], cpus, {"HEDDLE_LIBRARY": library})
 
     def start_sides(self):
@@ -191,7 +187,7 @@ class Models:
         return {label: self.start_side(label, runtime, self.cpus) for label, runtime in names.items()}
 
     def open_all(self, name, onnx, made, sides):
-        """Loads everything and compares all outputs with ONNX Runtime's. The contenders of turns.measure."""
+        """Loads everything, compares all outputs with ONNX Runtime's, and returns the contenders for turns.measure."""
         files = {"inputs": self.path(name, "-inputs.npz")}
         sides["ONNX Runtime"].ask("inputs", model=onnx, seed=0, **files)
         contenders, outputs = {}, {}

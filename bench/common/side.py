@@ -1,6 +1,6 @@
-"""One side of a comparison: a long-lived process pinned to its cores, one line of JSON a request and an answer.
+"""One side of a comparison: a long-lived process pinned to its cores. A request and its answer are one line of JSON each.
 
-Between requests the process is stopped: thread pools spin for a while before they sleep, on cores the other side needs.
+Between requests the process is stopped (SIGSTOP): thread pools spin before they sleep, on cores that the other side needs.
 """
 
 import contextlib
@@ -13,15 +13,15 @@ import time
 
 
 class SideError(Exception):
-    """The side cannot do what was asked: its own words, or what became of it."""
+    """The side failed a request. The text is its own message, or how the process ended."""
 
 
 class Side:
-    """The program `argv`. `cpus` confines it, unless it confines itself (None)."""
+    """Runs the program `argv` on the cores `cpus`. With None the program pins itself."""
 
     def __init__(self, name, argv, cpus=None, env=None):
         self.name = name
-        argv = ["setpriv", "--pdeathsig", "KILL"] + argv  # a stopped process would outlive us
+        argv = ["setpriv", "--pdeathsig", "KILL"] + argv  # a stopped process does not notice that its parent is gone
         if cpus is not None:
             argv = ["taskset", "-c", ",".join(map(str, cpus))] + argv
         self._process = subprocess.Popen(
@@ -29,12 +29,12 @@ class Side:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **(env or {})},
-            start_new_session=True,  # so that what it starts can be ended with it
+            start_new_session=True,  # so that its children can be killed with it
         )
         self._buffer = b""
 
     def ask(self, do, limit_s=120.0, **fields):
-        """The answer to a request. SideError if the side says so, ends, or needs longer than the limit."""
+        """The answer to a request. SideError if the side reports an error, ends, or exceeds the limit."""
         self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write((json.dumps({"do": do, **fields}) + "\n").encode())
@@ -45,14 +45,14 @@ class Side:
                 self._process.wait(1)
             raise SideError(f"{self.name} has ended (status {self._process.returncode}) before '{do}'") from None
         except ValueError as error:
-            raise SideError(f"{self.name}: '{do}' was answered by no JSON: {error}") from None
+            raise SideError(f"{self.name}: '{do}' was not answered in JSON: {error}") from None
         self._process.send_signal(signal.SIGSTOP)
         if "error" in answer:
             raise SideError(f"{self.name}: {answer['error']}")
         return answer
 
     def cpu_seconds(self):
-        """CPU time its threads have used, and the time they were ready to run but had no core."""
+        """The CPU time of its threads, and the time in which they were ready to run but had no core."""
         used = waited = 0
         for thread in os.listdir(f"/proc/{self._process.pid}/task"):
             with contextlib.suppress(FileNotFoundError), open(f"/proc/{self._process.pid}/task/{thread}/schedstat") as file:
@@ -73,7 +73,7 @@ class Side:
         self._process.stdout.close()
 
     def _end_children(self):
-        """What it started and left behind: the workers of TVM's builder, when it is killed."""
+        """Kills processes that the side started and left behind, such as the workers of TVM's builder."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -1,19 +1,19 @@
-"""Several jobs on one machine, real processes: what sharing it costs and what coordination is worth.
+"""Several jobs on one machine with real processes: what sharing the machine costs, and what coordination gains.
 
-Three models are tuned on two cores in five set-ups with the same seeds and the same trials. The strategy is random, so that
-every set-up measures the same candidates, and its best records differ from another's by what was measured alone; with
---strategy another one, updates take their time and the candidates differ.
-  sequential        one job after another: its records are those of dedicated machines
-  uncoordinated     a service of its own (round_robin) for each job, all at once on the same cores, nothing guarded
+Three models are tuned on two cores in five set-ups, with the same seeds and the same number of trials. The default strategy is
+random: every set-up then measures the same candidates, and picks differ only because measurements differ. With a learning
+strategy (--strategy) there are update stages, and the candidates differ too.
+  sequential        one job after another, as on dedicated machines
+  uncoordinated     a service for each job (round_robin), all at once on the same cores, with nothing guarded
   round_robin       one service, jobs take turns in the order of their start
-  predictive        one service, what keeps the device fed goes first
-  sequential_again  the first once more: by how much two dedicated runs differ
+  predictive        one service, the stage that keeps the device busy goes first
+  sequential_again  sequential once more: shows how much two such runs differ by chance
 
-Quality. The best records of all set-ups are timed anew, in turns, each distinct schedule once: where two set-ups picked the same
-one, they are exactly equal. Each set-up is compared with sequential twice: by the latency of the models (the mean of three
-ratios, in which one heavy task may decide) and task by task (the geometric mean over all tasks). The interval beside each is
-that of 1000 draws of tasks, and of turns within each, with replacement (95 %): where sequential_again is no nearer to 1, the
-figure cannot tell the set-up from sequential.
+Quality. The best records of all set-ups are timed again, in turns. Each distinct schedule is timed once, so that equal picks have
+exactly equal times. Each set-up is compared with sequential in two ways: by the latency of the models (the geometric mean of three
+ratios, which one heavy task may dominate) and task by task (the geometric mean over all tasks). The interval beside each figure is
+the 95 % bootstrap interval: 1000 draws with replacement of tasks, and of turns within each task. Where sequential_again is no
+nearer to 1, the figure does not distinguish the set-up from sequential.
 """
 
 import json
@@ -24,47 +24,45 @@ import subprocess
 import sys
 import time
 
-import picks
-import report
-import service
-import turns
-from side import Side, SideError
+from bench.common import report, service, turns
+from bench.common.side import Side, SideError
+from bench.scheduling import picks
 
 MODELS = ("mlp", "dqn", "squeezenet")
 DEDICATED = "sequential"
-AGAIN = "_again"  # a set-up's name ends with that: the same once more
+AGAIN = "_again"  # suffix of a set-up that repeats another
 SETUPS = (DEDICATED, "uncoordinated", "round_robin", "predictive", DEDICATED + AGAIN)
 DEFAULT_TRIALS = 8
-# A set-up that takes longer is stuck.
+# A set-up that takes longer is taken for stuck.
 SETUP_LIMIT_S = 600
 PROGRESS_S = 10
 POLL_S = 2
-# Turns of one task measured again when others disturb them: with many tasks, more would be for ever.
+# Disturbed turns of one task that are repeated. There are many tasks, so more would take very long.
 MOST_REPEATED = 5
 
 
 class Setup:
-    """One set-up: its services while they run, then what its jobs did."""
+    """One set-up: runs its services, then holds the results of its jobs."""
 
     def __init__(self, name, args, work):
         self.name = name
         self.args = args
         self.work = os.path.join(work, name)
         self.jobs = []
-        self.records = {}  # best by (target, workload key)
-        self.candidates = {}  # traces that were measured, by the same
+        self.records = {}  # (target, workload key) -> best record
+        self.candidates = {}  # (target, workload key) -> measured traces
         self.trials = 0
         self.disturbed = 0
         self.repeated = 0
         self.measuring_s = 0.0
-        self.canaries_ns = []  # a small fixed kernel, timed before each trial
+        self.canaries_ns = []  # times of the canary, a small fixed kernel timed before each trial
 
     def run(self, models):
         policy = self.name.removesuffix(AGAIN)
         extra = ["--unguarded", "--policy", "round_robin"] if policy == "uncoordinated" else ["--policy", policy]
         count = len(models) if self.name == "uncoordinated" else 1
         services = []
-        shutil.rmtree(self.work, ignore_errors=True)  # a database that knows nothing yet
+        shutil.rmtree(self.work, ignore_errors=True)  # start with an empty database
         try:
             for k in range(count):
                 services.append(service.Service(self.args.programs, os.path.join(self.work, str(k)), extra))
@@ -96,7 +94,7 @@ class Setup:
                 told = now
                 done = ", ".join(f"{job['spec']['name']} {job.get('trials', 0)}/{job.get('trials_budget', 0)}" for job in jobs)
                 print(f"  {self.name}, {now - begin:.0f} s: {done}", file=sys.stderr, flush=True)
-            time.sleep(POLL_S)  # each look is a process that runs beside the jobs
+            time.sleep(POLL_S)  # each query is a process that runs beside the jobs
         for job in jobs:
             if job["state"] != "done":
                 raise service.ServiceError(f"{self.name}: {job['spec']['name']} {job['state']}: {job.get('reason', '')}")
@@ -125,8 +123,8 @@ class Setup:
         return [((start - first) * 1e-9, (end - first) * 1e-9, kind, model) for start, end, kind, model in sorted(wanted)]
 
     def shares(self):
-        """Of the time from the first profile stage's start to the last one's end: what the device was held for, and what
-        candidates were checked and timed on it. None where several services measured at once."""
+        """Shares of the time from the start of the first profile stage to the end of the last one: the device was held, and
+        candidates were checked and timed on it. None if several services measured at once."""
         if self.name == "uncoordinated":
             return None, None
         spans = self.spans("profile")
@@ -135,7 +133,7 @@ class Setup:
 
 
 class Remeasured:
-    """The best records of all set-ups, timed in turns."""
+    """Times the best records of all set-ups in turns."""
 
     def __init__(self, args, setups):
         self.args = args
@@ -144,8 +142,8 @@ class Remeasured:
         self.disturbed = 0
 
     def times(self):
-        """Times in ns by set-up and task, one for each turn; turns of one task belong together. Set-ups that picked the
-        same schedule share the list."""
+        """{set-up: {task: times in ns, one for each turn}}. The turns of one task are simultaneous for all set-ups. Set-ups that
+        picked the same schedule share a list."""
         tool = os.path.join(self.args.programs, "heddle-operator-bench")
         side = Side("Heddle", [tool, "--cpus", ",".join(map(str, self.cpus))])
         found = {setup.name: {} for setup in self.setups}
@@ -164,7 +162,7 @@ class Remeasured:
     def _measure(self, side, key, found):
         best = {setup.name: setup.records[key] for setup in self.setups if key in setup.records}
         side.ask("open", workload=next(iter(best.values()))["workload"])
-        ids = {}  # by trace: the same schedule is measured once
+        ids = {}  # by trace, so that each schedule is measured once
         for record in best.values():
             if record["trace"] not in ids:
                 ids[record["trace"]] = side.ask("load", trace=record["trace"])["id"]
@@ -175,7 +173,7 @@ class Remeasured:
 
 
 def latency_ns(job, times):
-    """Of a job's model: the times of its tasks, by (target, workload key), times their uses. None if one is missing."""
+    """Latency of a job's model: the sum over its tasks of time x uses. `times` is by (target, workload key). None if one is missing."""
     total = 0
     for task in job["tasks"]:
         ns = times.get((job["spec"]["target"], task["info"]["key"]))
@@ -188,7 +186,7 @@ def latency_ns(job, times):
 def make_row(setup, dedicated, turns_of):
     again = {key: statistics.median(times) for key, times in turns_of[setup.name].items()}
     reported = {key: record["median_ns"] for key, record in setup.records.items()}
-    # How far what was reported is from the truth: by task, whichever way it is off.
+    # The error of the reported time of each task, in either direction.
     off = [max(reported[key] / ns, ns / reported[key]) - 1 for key, ns in again.items() if ns > 0]
     slow = [reported[key] / ns for key, ns in again.items() if ns > 0]
     return {
@@ -196,7 +194,7 @@ def make_row(setup, dedicated, turns_of):
         "threads": 1,
         "disturbed": False,
         "wall_s": setup.wall_s,
-        # Uncoordinated services disturb each other's canaries, which then say nothing about the machine.
+        # Uncoordinated services disturb each other's canaries, so these do not show the machine's speed.
         "canary_ns": statistics.median(setup.canaries_ns) if setup.canaries_ns and setup.name != "uncoordinated" else None,
         "busy_share": setup.shares()[0],
         "measuring_share": setup.shares()[1],
@@ -208,7 +206,7 @@ def make_row(setup, dedicated, turns_of):
         "median_error": statistics.median(off) if off else None,
         "worst_error": max(off, default=None),
         "models_ms": {job["spec"]["name"]: (latency_ns(job, again) or 0) * 1e-6 for job in setup.jobs},
-        # To put several runs together: reported and timed anew.
+        # (reported, timed again): to combine several runs.
         "tasks_ns": {" ".join(key): (reported[key], ns) for key, ns in again.items()},
         "spans": setup.spans(),
     }
@@ -220,11 +218,13 @@ HEAD = (
 )
 QUALITY_HEAD = f"{'quality':<17}{'by model':>8}{'from':>8}{'to':>7}{'by task':>10}{'from':>8}{'to':>7}{'other picks':>14}{'same candidates':>18}"
 LEGEND = (
-    "x: wall time of sequential / this one's; machine: how fast it was meanwhile, against sequential, by a small kernel timed before each trial (-: others ran beside it); device: held, of the time from the first profile stage to the last; timing: candidates checked and timed; disturbed: trials whose"
-    " kept measurement was; again: trials measured more than once; rep./true: reported times of the best records / timed anew;\nquality: latency of the models with"
-    " sequential's best records / with this set-up's, and the same task by task, all timed anew in turns on a quiet core, each with"
+    "x: wall time of sequential / of this set-up; machine: speed of the machine relative to sequential, by a small kernel timed before"
+    " each trial (-: services disturbed each other);\ndevice: share of the time between the first and the last profile stage in which the"
+    " device was held; timing: in which candidates were checked and timed;\ndisturbed: trials whose kept measurement was disturbed; again:"
+    " trials measured more than once; rep./true: reported times of the best records / timed again;\nquality: latency of the models with"
+    " sequential's best records / with this set-up's, and the same task by task, all timed again in turns on a quiet core, each with"
     " its 95 % interval over tasks and turns;\nother picks: tasks whose best record is another schedule than sequential's; same candidates:"
-    " tasks of which both measured the same schedules; sequential_again: what chance alone makes of these figures"
+    " tasks for which both measured the same schedules; sequential_again: the effect of chance alone on these figures"
 )
 
 
@@ -237,7 +237,7 @@ def ratio(value):
 
 
 def print_row(row, dedicated):
-    """`dedicated`: the row of that set-up, or None."""
+    """`dedicated` is the row of the sequential set-up, or None."""
     speed = f"{dedicated['wall_s'] / row['wall_s']:.2f}" if dedicated else "-"
     both = dedicated and dedicated["canary_ns"] and row["canary_ns"]
     machine = f"{dedicated['canary_ns'] / row['canary_ns']:.2f}" if both else "-"
@@ -264,7 +264,7 @@ COLOURS = {"import": "#999999", "propose": "#e69f00", "build": "#56b4e9", "profi
 
 
 def plot(rows, path):
-    """A timeline for each set-up: a band a model, a bar a stage."""
+    """Draws a timeline for each set-up, with a band for each model and a bar for each stage."""
     band, left, width = 14, 190, 1000
     longest = max(end for row in rows for _, end, _, _ in row["spans"])
     parts, y = [], 40
@@ -294,11 +294,11 @@ def run(args, result):
     names = [name for name in SETUPS if not args.only or name in args.only]
     unknown = set(args.only or ()) - set(SETUPS)
     if unknown:
-        result.add_failure(", ".join(sorted(unknown)), f"no such set-up; there are {', '.join(SETUPS)}")
+        result.add_failure(", ".join(sorted(unknown)), f"no such set-up; the set-ups are {', '.join(SETUPS)}")
     if args.trials is None or args.trials == 0:
         args.trials = DEFAULT_TRIALS
     if len(os.sched_getaffinity(0)) < 2:
-        result.add_failure("all", "two cores are needed: one to measure on, one for the rest")
+        result.add_failure("all", "needs two cores: one to measure on, one for the rest")
         return
     work = os.path.join(args.root, "build", "bench", "scheduling")
     os.makedirs(work, exist_ok=True)

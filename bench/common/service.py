@@ -1,5 +1,5 @@
-"""The tuning service for the time of a benchmark: `heddle-scheduler --embedded` on a free port, with a database that stays,
-so that a run that was cut off goes on with what was measured."""
+"""The tuning service while a benchmark runs: `heddle-scheduler --embedded` on a free port. Its database stays, so that an
+interrupted run continues with the trials it already has."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ENDED = ("done", "failed", "cancelled")
 
 
 class ServiceError(Exception):
-    """The service or a command of it failed; its last words."""
+    """The service or one of its commands failed. The text is its last message."""
 
 
 class Service:
@@ -40,12 +40,12 @@ class Service:
             time.sleep(0.1)
         with open(port_file) as file:
             self.address = f"127.0.0.1:{file.read().strip()}"
-        # A job of a run that was cut off would go on by itself, beside what is tuned now; its measurements stay.
+        # Jobs of an interrupted run resume by themselves and would disturb this run. Their measurements stay.
         for line in self._run("jobs", "--json").splitlines():
             self._cancel(json.loads(line)["id"])
 
     def tune(self, model, target, trials, seed, limit_s=None, records=None):
-        """Tunes the tasks of a model, for `limit_s` at most; what was measured earlier counts as trials. The job as it ended."""
+        """Tunes the tasks of a model for at most `limit_s`; earlier measurements count as trials. Returns the finished job."""
         flags = ["--target", target, "--trials", trials, "--seed", seed]
         if records and os.path.exists(records):
             flags += ["--records", records]
@@ -73,7 +73,7 @@ class Service:
         return job
 
     def fastest_records(self, key, target, count):
-        """The lines of the `count` fastest records of a task; each trace once."""
+        """The lines of the `count` fastest records of a task, each trace once."""
         lines = self._run("records", "export", "--task", key, "--target", target, "--valid").splitlines()
         fastest = {}
         for line in sorted(lines, key=lambda line: json.loads(line)["median_ns"]):
@@ -81,17 +81,17 @@ class Service:
         return list(fastest.values())[:count]
 
     def submit(self, model, trials, seed, strategy="random"):
-        """A job's id. What it measures depends on no time: the same number of trials for each task, and candidates at random
-        (another strategy learns from times)."""
+        """Returns the job's id. With the default strategy the candidates depend on no measured time: every task gets the same
+        number of random trials. Other strategies learn from times."""
         flags = ["--trials", trials, "--seed", seed, "--strategy", strategy, "--allocation", "uniform"]
         return self._run("submit", model, *flags).strip()
 
     def job(self, job):
-        """What `heddle show --json` says of a job."""
+        """The answer of `heddle show --json`."""
         return json.loads(self._run("show", job, "--json"))
 
     def all_records(self, path):
-        """Every record, as exported to `path`."""
+        """Every record of the database. The export stays at `path`."""
         self._run("records", "export", "-o", path)
         with open(path) as file:
             return [json.loads(line) for line in file]
@@ -105,7 +105,7 @@ class Service:
             self._process.wait()
 
     def _cancel(self, identifier):
-        """Ends a job and waits until it has: the job."""
+        """Cancels a job, waits until it has ended, and returns it."""
         self._run("cancel", identifier)
         end = time.monotonic() + CANCEL_LIMIT_S
         while True:
@@ -117,7 +117,7 @@ class Service:
             time.sleep(0.2)
 
     def _run(self, *argv):
-        # Off the cores that are measured on: those are the last ones.
+        # The first core: measurements take the last ones.
         confined = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
         argv = [self._heddle, "--server", self.address, *map(str, argv)]
         done = subprocess.run(confined + argv, capture_output=True, text=True, timeout=COMMAND_LIMIT_S)

@@ -1,21 +1,21 @@
-"""Measuring several things in turns, so that what disturbs the machine disturbs all of them."""
+"""Measures several contenders in turns, so that a disturbance of the machine reaches all of them."""
 
 import dataclasses
 import os
 import statistics
 import time
 
-# A turn in which other processes (or other virtual machines) took more than this share of our cores, or our threads waited
-# that share of the time for a core, is repeated after a pause, so many times of one measurement.
-most_repeated = 30
+# A turn is disturbed if other processes or virtual machines took more than this share of our cores, or if our threads waited
+# for a core for this share of the time. It is repeated after a pause.
 DISTURBED = 0.1
 PAUSE_S = 1.0
-# The kernel counts who used a core in ticks, and a turn is only some six of them: this many say nothing. What our threads
-# waited is known to the nanosecond.
+most_repeated = 30  # disturbed turns of one measurement that are repeated; --patience
+# The kernel counts the use of a core in ticks, and a turn lasts only about six of them: this many ticks of others are within
+# the error. The waiting time of our own threads is known to the nanosecond.
 TICKS = 2
-# Rounds go on while a ratio of the first contender and another is not settled: while its quartiles are further apart than
-# that share of it, or the ratio of medians is not between them; so many times the rounds asked for at most. Which side is
-# ahead has no part in it.
+# A ratio is settled when its quartiles are at most this share of it apart and the ratio of medians lies between them. While the
+# ratio of the first contender to any other is not settled, more rounds are taken, up to MOST_ROUNDS times those asked for.
+# Which side is ahead does not matter.
 SPREAD = 0.1
 MOST_ROUNDS = 3
 
@@ -23,12 +23,12 @@ MOST_ROUNDS = 3
 @dataclasses.dataclass
 class Measured:
     times: dict  # round times in ns, a list for each contender
-    repeated: int = 0  # turns that were disturbed and taken again
-    disturbed: bool = False  # some turns still were when there had been enough of that
+    repeated: int = 0  # disturbed turns that were repeated
+    disturbed: bool = False  # some kept turns are disturbed: the repeats were used up
 
 
 def _busy_ticks(cpus):
-    """Ticks in which the cores were not idle, stolen ones included."""
+    """Ticks in which the cores were not idle, including stolen ticks."""
     names = {f"cpu{cpu}" for cpu in cpus}
     total = 0
     with open("/proc/stat") as file:
@@ -41,7 +41,7 @@ def _busy_ticks(cpus):
 
 
 def _siblings(cpus):
-    """`cpus` and those that share a physical core with them: what runs there slows ours down too."""
+    """`cpus` and the CPUs that share a physical core with them, since work there slows ours down."""
     shared = set(cpus)
     for cpu in cpus:
         try:
@@ -55,7 +55,7 @@ def _siblings(cpus):
 
 
 def _ask_round(side, fields, cpus):
-    """The round's time in ns, and whether others disturbed it."""
+    """The time of the round in ns, and whether other processes disturbed it."""
     watched = _siblings(cpus)
     busy, (used, waited) = _busy_ticks(watched), side.cpu_seconds()
     start = time.monotonic()
@@ -64,25 +64,25 @@ def _ask_round(side, fields, cpus):
     used_now, waited_now = side.cpu_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
     others = _busy_ticks(watched) - busy - (used_now - used) * ticks_per_second
-    # While our threads wait for one another (OpenVINO hands a call over on one core), nobody else has the core.
+    # Time in which our threads only waited for each other is not disturbed: OpenVINO hands each call to another thread.
     taken = min(waited_now - waited, seconds - (used_now - used))
     disturbed = others > max(TICKS, DISTURBED * seconds * ticks_per_second) or taken > DISTURBED * seconds
     return statistics.median(samples), disturbed
 
 
 def is_settled(times):
-    """Whether more rounds would say little more about how the first contender compares with each of the others."""
+    """Whether the ratios of the first contender to all others are settled."""
     first, *others = times.values()
     found = [compare(first, other) for other in others]
     return all(c["ratio_low"] <= c["ratio"] <= c["ratio_high"] <= c["ratio_low"] + SPREAD * c["ratio"] for c in found)
 
 
 def measure(contenders, rounds, cpus, patience=None, settle=False):
-    """Round times of all contenders, taken A, B, C, A, B, C, .. on the cores `cpus`: `rounds`, and more until they are settled
-    if `settle` says so.
+    """Round times of all contenders, taken in the order A, B, C, A, B, C, .. on the cores `cpus`.
 
-    `contenders` maps a label to (side, fields of its request "round"). A round's time is the median of its samples.
-    Several contenders may share a side. `patience`: how many disturbed turns are repeated, at most `most_repeated`.
+    `contenders` maps a label to (side, fields of its request "round"); several contenders may share a side. The time of a round
+    is the median of its samples. With `settle`, more than `rounds` rounds are taken until the ratios are settled. `patience` is
+    how many disturbed turns are repeated, at most `most_repeated`.
     """
     limit = most_repeated if patience is None else min(patience, most_repeated)
     result = Measured({label: [] for label in contenders})
@@ -105,7 +105,7 @@ def measure(contenders, rounds, cpus, patience=None, settle=False):
 
 
 def compare(ours, theirs):
-    """The ratio of medians, theirs / ours, and the quartiles of the ratios round by round."""
+    """The ratio of the medians, theirs / ours, and the quartiles of the ratios of single rounds."""
     ratios = sorted(b / a for a, b in zip(ours, theirs))
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return {"ratio": statistics.median(theirs) / statistics.median(ours), "ratio_low": low, "ratio_high": high}

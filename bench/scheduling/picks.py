@@ -1,8 +1,8 @@
-"""How good the schedules are that a set-up of bench scheduling picked, against those of dedicated machines.
+"""How good the schedules are that a set-up of `bench/run.sh scheduling` picked, compared with those of dedicated machines.
 
-Both were timed anew, in turns. Two figures: by model (latency of each model with the dedicated picks / with the set-up's, the
-geometric mean; a heavy task may decide), and by task (the geometric mean of all tasks alike). Around each the interval of DRAWS
-draws, with replacement, of tasks and of the turns within each: how far chance could have moved it.
+Both were timed again, in turns. There are two figures: by model (the geometric mean over the models of latency with the dedicated
+picks / with the set-up's, which one heavy task may dominate), and by task (the geometric mean over all tasks). Each has a bootstrap
+interval of DRAWS draws with replacement, of tasks and of the turns within each task.
 """
 
 import random
@@ -13,7 +13,7 @@ INTERVAL = 0.95
 
 
 def _ratios(models, keys, theirs, ours):
-    """theirs / ours, by model and by task."""
+    """The ratios theirs / ours, by model and by task."""
     latencies = [(sum(theirs[key] * uses for key, uses in tasks), sum(ours[key] * uses for key, uses in tasks)) for tasks in models]
     mean = statistics.geometric_mean
     return mean(a / b for a, b in latencies), mean(theirs[key] / ours[key] for key in keys)
@@ -24,13 +24,13 @@ def _medians(times, turns):
 
 
 def compare(setup, dedicated, turns_of, seed=0):
-    """`turns_of`: times in ns by set-up and task, those of one task in the same turns for all. Tasks of which one of both has
-    no valid record are left out. None if there are no others."""
+    """The quality of `setup`. `turns_of` is {set-up: {task: times in ns}}, with the turns of one task in common. Tasks without a
+    valid record in both set-ups are left out. None if no task is left."""
     theirs, ours = turns_of[dedicated.name], turns_of[setup.name]
     keys = sorted(theirs.keys() & ours.keys())
     if not keys:
         return None
-    models = []  # of (key, uses)
+    models = []  # each a list of (key, uses)
     for job in dedicated.jobs:
         tasks = [((job["spec"]["target"], task["info"]["key"]), task["info"].get("weight", 1)) for task in job["tasks"]]
         models.append([(key, uses) for key, uses in tasks if key in theirs and key in ours])

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The GPU's part of bench/run.sh: builds heddle-gpu-bench, puts it with every library it needs (the C library and its loader, and
-# NVRTC where it is found) into build/heddle-cuda-bench, and runs it from there. That folder runs on any x86-64 Linux with an NVIDIA
-# GPU and its driver, without this repository or its packages; cuBLAS and cuDNN are compared with where that machine has them.
+# The GPU part of bench/run.sh. Builds heddle-gpu-bench, copies it with every library it needs (the C library, its loader, and
+# NVRTC if it is found) into build/heddle-cuda-bench, and runs it from there. That folder runs on any x86-64 Linux with an NVIDIA
+# GPU and its driver, without this repository or its packages. cuBLAS and cuDNN are measured if that machine has them.
 # Usage: bench/run.sh cuda [--bundle-only] [--minutes 7] [--only C2,1024x1024x1024] [--json heddle-cuda.json] [--device cuda:0]
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 bundle="$root/build/heddle-cuda-bench"
 only_bundle=false
 arguments=()
@@ -20,12 +20,12 @@ cp "$binary" "$bundle/bin/"
 loader=$(ldd "$binary" | awk '/ld-linux/ {print $1}')
 cp -L "$loader" "$bundle/lib/ld.so"
 ldd "$binary" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | while read -r library; do cp -L "$library" "$bundle/lib/"; done
-# dlopen asks for these when a host's library wants them.
+# Libraries of the host that are loaded later may need these.
 for library in libdl.so.2 librt.so.1 libpthread.so.0; do
   [ -e "$bundle/lib/$library" ] || cp -L "$(dirname "$(ldd "$binary" | awk '/libc\.so/ {print $3}')")/$library" "$bundle/lib/"
 done
-# Where the compiler looks for NVRTC, too (compiler/codegen/cuda/nvrtc.h): the first of each CUDA, of which it takes the newest that the
-# driver loads code of.
+# The folders in which the compiler looks for NVRTC (compiler/codegen/cuda/nvrtc.h). The first library of each CUDA version is
+# copied; at run time the newest one whose code the driver loads is used.
 IFS=: read -ra folders <<<"${LD_LIBRARY_PATH:-}:${CUDA_HOME:+$CUDA_HOME/lib64:}/usr/local/cuda/lib64"
 if [ -n "${VIRTUAL_ENV:-}" ]; then folders+=("$VIRTUAL_ENV"/lib/python3*/site-packages/nvidia/*/lib); fi
 bundle_nvrtc() {  # FILE NAME
@@ -42,11 +42,11 @@ else
   done
 fi
 if ! compgen -G "$bundle/lib/libnvrtc.so*" >/dev/null; then
-  echo "bench/run.sh cuda: no NVRTC here to put into $bundle: the machine with the GPU has to have it" >&2
+  echo "bench/run.sh cuda: found no NVRTC to copy into $bundle; the machine with the GPU must have it" >&2
 fi
 cat >"$bundle/run.sh" <<'WRAPPER'
 #!/bin/sh
-# Runs the benchmark with the libraries beside it. Arguments: bin/heddle-gpu-bench --help
+# Runs the benchmark with the libraries of this folder. For its arguments: --help
 here=$(cd "$(dirname "$0")" && pwd)
 exec "$here/lib/ld.so" --library-path "$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/bin/heddle-gpu-bench" "$@"
 WRAPPER

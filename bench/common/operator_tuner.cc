@@ -1,4 +1,4 @@
-#include "bench/operators/operator_tuner.h"
+#include "bench/common/operator_tuner.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,4 @@
-// heddle-bench-openblas: OpenBLAS on one matrix product, as a side of bench/run.py.
+// heddle-bench-openblas: OpenBLAS on one matrix product, as a side of `bench/run.sh operators`.
 //   {"do": "open", "name": "128x768x768"} -> {"implementation": "sgemm .."}
 //   {"do": "round"} -> {"samples_ns": [..]}
 #include <cblas.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/common/line_server.h"
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 #include "compiler/runtime/aligned_buffer.h"
 
 namespace heddle::bench {

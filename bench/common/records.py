@@ -1,5 +1,6 @@
-"""The best schedules found, kept as data: what `heddle records export` writes, one line a workload, target and device key,
-sorted so that diffs stay small. `heddle tune --records` and `heddle records import` read them too."""
+"""The best schedules found so far, kept in files. A line is a record in the format of `heddle records export`, one for each
+workload, target and device key. Lines are sorted so that diffs stay small. `heddle tune --records` and `heddle records import`
+read the same files."""
 
 import json
 import os
@@ -8,12 +9,12 @@ import sys
 import time
 
 SCHEMA_VERSION = 1
-# Operators are timed on warm caches, the service times on cold ones: two kinds of times that must not meet under one key.
+# Operators are timed on warm caches, the service times on cold ones. The two kinds of times must never share a device key.
 WARM = "-warm"
 
 
 def device_key(target, warm=False):
-    """The service's key of this machine, which is its CPU's name; with `warm`, that of warm measurements."""
+    """The service's key of this machine, the name of its CPU. With `warm`, the key of measurements on warm caches."""
     cpu = next((word[6:] for word in target.split() if word.startswith("-mcpu=")), "unknown")
     return cpu + WARM * warm
 
@@ -24,7 +25,7 @@ def default_path(device, root):
 
 
 def make(about, target, device, trace, samples_ns, command):
-    """A record of a measurement of ours; `about` has key, label and flops of the workload."""
+    """A record of one of our measurements. `about` has the key, label and flops of the workload."""
     return {
         "workload_key": about["key"],
         "label": about["label"],
@@ -43,7 +44,7 @@ def _key(record):
 
 
 class Records:
-    """A file of records. Lines of another schema are kept as they are and never applied."""
+    """A file of records. Lines of another schema are kept unchanged and never used."""
 
     def __init__(self, path):
         self.path = path
@@ -61,10 +62,10 @@ class Records:
                     record["trace"], record["median_ns"]
                     self._records[_key(record)] = record
                 except (ValueError, KeyError, TypeError):
-                    raise SystemExit(f"{path}:{number}: no record; remove the line or give another --records") from None
+                    raise SystemExit(f"{path}:{number}: not a record; remove the line or give another --records") from None
         if self._other_schema:
             others = len(self._other_schema)
-            print(f"{path}: {others} records are of another schema than {SCHEMA_VERSION} and not used", file=sys.stderr)
+            print(f"{path}: {others} records have another schema than {SCHEMA_VERSION} and are not used", file=sys.stderr)
 
     def find(self, workload_key, target, device):
         """The record of exactly this workload, target and device key, or None."""

@@ -1,4 +1,4 @@
-#include "bench/common/variant.h"
+#include "bench/search/variant.h"
 
 #include <cmath>
 #include <functional>

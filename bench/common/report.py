@@ -8,7 +8,7 @@ import statistics
 import time
 
 
-# Two cores that are two do twice the arithmetic of one; two threads of one core hardly more than one.
+# Two physical cores do twice the arithmetic of one. Two threads of one core do hardly more than one thread.
 ONE_CORE = 1.5
 
 
@@ -29,13 +29,13 @@ def cpu_flags():
 
 
 def cores_for(threads):
-    """The last cores this process may use: the first ones get the system's interrupts. None if there are too few."""
+    """The last cores that this process may use, since the first ones serve interrupts. None if there are too few."""
     allowed = sorted(os.sched_getaffinity(0))
     return allowed[-threads:] if threads <= len(allowed) else None
 
 
 class Report:
-    """The rows of a run, written to `json_path` (or nowhere) after each, so that a long run that is ended leaves them."""
+    """The rows of a run. `json_path`, if given, is rewritten after each row, so that an interrupted run keeps its rows."""
 
     def __init__(self, name, json_path=None):
         self.name = name
@@ -43,12 +43,12 @@ class Report:
         self.versions = {}
         self.rows = []
         self.failures = []
-        self.notes = []  # what is left out, and is no failure
-        self.peaks = {}  # GFLOP/s of an FMA loop on so many cores at once, the most seen
+        self.notes = []  # what was skipped on purpose
+        self.peaks = {}  # number of cores -> the highest GFLOP/s seen of an FMA loop on all of them at once
         self._save()
 
     def add_rows(self, rows):
-        """The rows of one operator or model. What was disturbed is kept, but counts as not measured."""
+        """Adds the rows of one operator or model. Disturbed rows are kept, but count as not measured."""
         self.rows += rows
         if rows[0]["disturbed"]:
             self.add_failure(f"{rows[0]['name']}, {rows[0]['threads']} threads", "other processes kept using its cores")
@@ -78,7 +78,7 @@ class Report:
         print(flush=True)
 
     def print_mean(self, title, threads, names=None):
-        """The geometric mean of the ratios to the best peers, and what is lowest."""
+        """Prints the geometric mean of the ratios to the best peers, and the lowest ratio."""
         rows = [row for row in self.rows if row["threads"] == threads and row["best_peer"] and not row["disturbed"]]
         rows = [row for row in rows if names is None or row["name"] in names]
         if not rows:
@@ -87,12 +87,12 @@ class Report:
         worst = min(rows, key=lambda row: row["ratio"])
         line = f"{title}, {threads} thread{'s' if threads > 1 else ''}: geometric mean {mean:.3f} of {len(rows)}"
         line += f"; lowest {worst['name']} {worst['ratio']:.2f}"
-        # Winograd's form does fewer operations than are counted: its share says nothing.
+        # The Winograd form executes fewer operations than are counted, so its share of the peak means nothing.
         shares = [
             (row["ours_percent_of_peak"], row["name"]) for row in rows if row["ours_percent_of_peak"] and not row.get("winograd")
         ]
         if shares:
-            line += "; lowest share of peak without Winograd's form {1} {0:.0f} %".format(*min(shares))
+            line += "; lowest share of peak without Winograd {1} {0:.0f} %".format(*min(shares))
         untuned = [(row["default_ratio"], row["name"]) for row in rows if row.get("default_ratio")]
         if untuned:
             line += "; untuned at most {0:.2f} times slower ({1})".format(*max(untuned))

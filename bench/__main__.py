@@ -1,30 +1,27 @@
-"""Benchmarks against what users would pick instead; bench/run.sh installs and builds what this needs, and calls it."""
+"""Runs one benchmark. bench/run.sh installs and builds what it needs, then calls this."""
 
 import importlib
 import os
 import subprocess
 import sys
 
-import arguments
-import report
-import turns
-
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from bench.common import arguments, report, turns
 
 
 def commit():
-    described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    described = subprocess.run(["git", "-C", arguments.ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
     return described.stdout.strip() or "unknown commit"
 
 
 def main():
     args = arguments.parse()
-    args.root = ROOT
+    args.root = arguments.ROOT
     args.commit = commit()
     turns.most_repeated = args.patience
     result = report.Report(args.benchmark, args.json)
     try:
-        importlib.import_module(args.benchmark).run(args, result)  # each alone needs what it imports
+        # Imported only now: each benchmark has its own packages.
+        importlib.import_module(f"bench.{args.benchmark}.benchmark").run(args, result)
     except KeyboardInterrupt:
         return 130
     for failure in result.failures:
