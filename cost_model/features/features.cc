@@ -206,7 +206,8 @@ void EmitEstimate(const std::vector<Statement>& statements, const Statement& mai
     flops += st.Trips() * st.ops.Flops();
   }
   const double cycles = (own.Longest() + side) / BusyCores(main, target);
-  const double peak = 4.0 * static_cast<double>(target.vector_bytes) / sizeof(float);
+  const double peak =  // of f32, in operations a cycle; a multiply-add is two
+      2 * target.core.operations_per_cycle * target.vector_bytes / sizeof(float);
   out.Begin("estimate", "estimate.");
   out.Magnitude("cycles", "cycles", "Of the busiest core; (main + side) / cores that are busy.",
                 cycles);
