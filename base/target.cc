@@ -12,8 +12,8 @@
 namespace heddle {
 namespace {
 
-// More threads than this would be a mistyped number, not a machine.
-constexpr int kMaxThreads = 256;
+constexpr int kMaxThreads = 256;        // more is a mistyped number, not a machine
+constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
 
 absl::Status Bad(const std::string& message) {
   return absl::InvalidArgumentError("target: " + message);
@@ -112,6 +112,7 @@ absl::Status SetCudaOption(const std::string& key, const std::string& value, Tar
 }  // namespace
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
+  if (text.size() > kMaxTextBytes) return Bad("too long");
   const std::vector<std::string> words = Words(text);
   if (words.empty()) return Bad("empty; try 'llvm -mcpu=native'");
   Target target;
@@ -142,6 +143,14 @@ std::string ToText(const Target& target) {
   if (target.threads != 1) out += " -threads=" + std::to_string(target.threads);
   if (!target.winograd) out += " -winograd=off";
   return out;
+}
+
+DeviceNeeds NeedsOf(const Target& target) {
+  Target device = target;
+  device.threads = 1;
+  device.winograd = true;
+  device.tf32 = false;
+  return {ToText(device), target.kind == TargetKind::kCuda ? 0 : target.threads};
 }
 
 }  // namespace heddle

@@ -57,16 +57,13 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
       ServiceClient(global.server).ListDevices();
   if (devices.ok()) {
     matching = 0;
-    Target any_threads = *target;
-    any_threads.threads = 1;
-    any_threads.winograd = true;
-    any_threads.tf32 = false;
+    const std::string needed = NeedsOf(*target).target;
     for (const v1::WorkerStatus& worker : devices->workers()) {
       for (const v1::SlotStatus& slot : worker.slots()) {
         if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
           continue;
         const absl::StatusOr<Target> offered = ParseTarget(slot.slot().target());
-        if (offered.ok() && ToText(*offered) == ToText(any_threads)) ++matching;
+        if (offered.ok() && ToText(*offered) == needed) ++matching;
       }
     }
   }

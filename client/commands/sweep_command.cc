@@ -15,6 +15,7 @@
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/scatter_plot.h"
+#include "proto/job_states.h"
 
 namespace heddle::client {
 namespace {

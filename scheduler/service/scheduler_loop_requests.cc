@@ -5,6 +5,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "proto/job_states.h"
 #include "scheduler/service/scheduler_loop.h"
 
 namespace heddle::scheduler {
@@ -95,9 +96,8 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
   absl::StatusOr<Snapshot> snapshot = Get(job);
   if (!snapshot.ok()) return snapshot.status();
   const v1::JobState state = snapshot->job->state();
-  const bool over = state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
   const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
-  if (over && !again) {
+  if (IsFinal(state) && !again) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
   }

@@ -6,14 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/job_states.h"
 #include "scheduler/store/sqlite_util.h"
 
 namespace heddle::scheduler {
 namespace {
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
-}
 
 absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   JobRow out;
