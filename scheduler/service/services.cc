@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "base/strategies.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
@@ -274,9 +275,8 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
   };
   std::vector<v1::Record> group;
   auto write = [&]() -> absl::Status {
-    absl::StatusOr<std::vector<absl::Status>> results = executive_->Import(group);
-    if (!results.ok()) return results.status();
-    for (const absl::Status& result : *results) {
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results, executive_->Import(group));
+    for (const absl::Status& result : results) {
       if (result.ok()) {
         response->set_imported(response->imported() + 1);
       } else if (absl::IsAlreadyExists(result)) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -92,8 +93,8 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(const std::string& expecte
   const std::string final_path = folder + "/" + digest;
   if (rename(path_.c_str(), final_path.c_str()) != 0) return ErrnoStatus(final_path);
   path_.clear();
-  if (absl::Status synced = SyncDirectory(folder); !synced.ok()) return synced;
-  if (absl::Status synced = SyncDirectory(directory_); !synced.ok()) return synced;
+  HEDDLE_RETURN_IF_ERROR(SyncDirectory(folder));
+  HEDDLE_RETURN_IF_ERROR(SyncDirectory(directory_));
   return digest;
 }
 
