@@ -4,7 +4,7 @@
 
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/tree.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/rules/form_choice.h"
 #include "compiler/schedule/rules/form_space.h"
 #include "compiler/schedule/rules/gpu_rules.h"
@@ -254,7 +254,7 @@ bool RuleSpace::TryRule(std::unique_ptr<Rule> (*make)(const ReductionStage&, int
 }
 
 void RuleSpace::AddReduction(const ReductionStage& stage) {
-  if (target_.target.kind == TargetKind::kCuda) {
+  if (target_.execution == machine::Execution::kGrid) {
     for (const GpuRuleMaker make : GpuRulesFor(stage, target_, tensor_)) {
       if (!TryRule(make, stage, 0)) continue;
       took_tensor_ |= make == MakeGpuTensor;
@@ -296,7 +296,7 @@ void RuleSpace::AddPlainStages() {
   for (const Path& path : blocks) {
     const ir::Block& block = path.block();
     StageView view;
-    if (target_.target.kind == TargetKind::kCuda) {
+    if (target_.execution == machine::Execution::kGrid) {
       if (taken_.count(block.name) || !ViewStage(path, &view) || view.spatial.empty()) continue;
       AddReduction({view, &block, "", {}, {}});
       continue;
@@ -353,7 +353,7 @@ std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const machine::Targe
   std::vector<Form> forms;
   forms.push_back({"direct", std::move(direct)});
   int preferred = 0;
-  if (target.target.kind != TargetKind::kLlvm) {
+  if (target.execution == machine::Execution::kGrid) {
     auto tensor = std::make_unique<RuleSpace>(naive, target);
     if (!target.tensor_cores || !tensor->Build(true)) return std::move(forms[0].space);
     forms.push_back({"tensor cores", std::move(tensor)});

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 
 namespace heddle::schedule {
 

@@ -17,7 +17,7 @@ ALLOWED = {
     "compiler/tensor": ["compiler/ir"],
     "compiler/machine": [],
     "compiler/schedule": ["compiler/ir", "compiler/machine"],
-    "compiler/pass": ["compiler/ir"],
+    "compiler/pass": ["compiler/ir", "compiler/machine"],
     "compiler/codegen": ["compiler/pass", "compiler/ir", "compiler/machine", "compiler/runtime"],
     "compiler/graph/core": ["compiler/tensor", "compiler/ir"],
     "compiler/graph/ops": GRAPH,
@@ -44,7 +44,7 @@ PUBLIC = [
     "compiler/driver/compile.h",
     "compiler/driver/model_layout.h",
     "compiler/measure/measure.h",
-    "compiler/codegen/target_info.h",
+    "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/runtime",
 ]

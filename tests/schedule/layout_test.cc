@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/trace.h"
 #include "compiler/tensor/expression.h"

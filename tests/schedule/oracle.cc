@@ -12,7 +12,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/lower.h"
-#include "compiler/schedule/rules/allocation.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {

@@ -1,5 +1,5 @@
 // Each primitive: one rewrite before and after, and every refusal by its message.
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kPreferredRows = 4;       // independent accumulators that hide the latency of one
+constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
 
 class LaneRule : public Rule {
  public:
@@ -42,7 +41,8 @@ class LaneRule : public Rule {
         int64_t work = 1;
         for (const Axis& a : stage.view.spatial) work *= a.extent;
         for (const Axis& a : stage.view.reduce) work *= a.extent;
-        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1}, work >= kParallelOps);
+        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
+                                   work >= target.core.wake_multiply_adds);
       }
     }
     for (const std::string& producer : stage.producers) {

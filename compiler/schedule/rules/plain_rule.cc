@@ -9,8 +9,6 @@ namespace heddle::schedule {
 
 namespace {
 
-// Less work than this is done before other threads have woken up.
-constexpr int64_t kParallelElements = 16 << 10;
 // Chunks per thread of a parallel loop: enough to even out, few enough to start cheaply.
 constexpr int64_t kChunksPerThread = 4;
 constexpr int64_t kMaxLanes = 64;
@@ -169,7 +167,7 @@ absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder&
 }
 
 bool WorthThreads(const Shape& shape, const machine::TargetInfo& target) {
-  return target.target.threads > 1 && shape.elements >= kParallelElements;
+  return target.target.threads > 1 && shape.elements >= target.core.wake_elements;
 }
 
 class PlainRule : public Rule {

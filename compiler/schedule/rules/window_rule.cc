@@ -19,14 +19,13 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWindow = 64;          // steps; larger ones are not unrolled whole
-constexpr int64_t kUnrolledWindow = 16;     // steps whose operands the registers hold
-constexpr int64_t kMaxPatch = 16;           // accumulators
-constexpr int64_t kMaxUnrolled = 512;       // multiply-adds: each border gets its own copy of them
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kBlockBytes = 512;        // one after another of a place: pleases the prefetcher
-constexpr int64_t kStreamBytes = 1 << 10;   // of a row: shorter pieces than this stream badly
-constexpr int64_t kFewColumns = 4;          // of two patches: their windows fit the registers
+constexpr int64_t kMaxWindow = 64;         // steps; larger ones are not unrolled whole
+constexpr int64_t kUnrolledWindow = 16;    // steps whose operands the registers hold
+constexpr int64_t kMaxPatch = 16;          // accumulators
+constexpr int64_t kMaxUnrolled = 512;      // multiply-adds: each border gets its own copy of them
+constexpr int64_t kBlockBytes = 512;       // one after another of a place: pleases the prefetcher
+constexpr int64_t kStreamBytes = 1 << 10;  // of a row: shorter pieces than this stream badly
+constexpr int64_t kFewColumns = 4;         // of two patches: their windows fit the registers
 // Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
 // 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
 constexpr int64_t kMaxPlaces = 64;
@@ -241,8 +240,8 @@ void WindowRule::Declare(Knobs& knobs) {
   if (target_.target.threads > 1) {
     int64_t work = steps_;
     for (const Axis& axis : stage_.view.spatial) work *= axis.extent;
-    parallel_knob_ =
-        knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1}, work >= kParallelOps);
+    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1},
+                               work >= target_.core.wake_multiply_adds);
   }
   for (const std::string& producer : stage_.producers) {
     producer_knobs_.push_back(

@@ -11,8 +11,6 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kParallelTiles = 8;  // fewer do not pay for waking threads
-
 class WinogradTransforms : public Rule {
  public:
   // What the rule needs to know of the stage that makes the result.
@@ -33,7 +31,7 @@ class WinogradTransforms : public Rule {
                   PowerOfTwoDivisor(output_.channels, lanes));
     if (target.target.threads > 1) {
       parallel_ = knobs.Add(absl::StrCat("parallel transforms of ", block_), {0, 1},
-                            tiles >= kParallelTiles);
+                            tiles >= target.core.wake_tiles);
     }
   }
 
