@@ -75,18 +75,15 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
   HEDDLE_ASSIGN_OR_RETURN(JobParams params,
                           JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()));
   const JobId id{next_job_++};
-  Input input;
-  input.event = JobSubmitted{id, params};
-  JobRow row;
-  row.id = id.value;
-  row.job.set_id(JobName(id.value));
-  *row.job.mutable_spec() = spec;
-  row.job.set_state(v1::JOB_IMPORTING);
-  row.job.set_model_digest(model_digest);
-  row.job.set_created_unix_ns(absl::GetCurrentTimeNanos());
-  input.payload.submitted = std::move(row);
-  HEDDLE_RETURN_IF_ERROR(CallAndWait(
-      std::move(input), absl::StrCat("job ", JobName(id.value), " may or may not be there")));
+  JobSubmitted submitted{id, params};
+  submitted.description.set_id(JobName(id.value));
+  *submitted.description.mutable_spec() = spec;
+  submitted.description.set_state(v1::JOB_IMPORTING);
+  submitted.description.set_model_digest(model_digest);
+  submitted.description.set_created_unix_ns(absl::GetCurrentTimeNanos());
+  HEDDLE_RETURN_IF_ERROR(
+      CallAndWait({std::move(submitted), {}, {}},
+                  absl::StrCat("job ", JobName(id.value), " may or may not be there")));
   return JobName(id.value);
 }
 
@@ -104,7 +101,7 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};
   if (action == Action::kCancel) event = CancelRequested{id, reason};
-  HEDDLE_RETURN_IF_ERROR(CallAndWait(Input{std::move(event), {}, {}, {}},
+  HEDDLE_RETURN_IF_ERROR(CallAndWait({std::move(event), {}, {}},
                                      absl::StrCat("job ", job, " may forget this at a restart")));
   HEDDLE_ASSIGN_OR_RETURN(snapshot, Get(job));
   return snapshot.job;
@@ -131,7 +128,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   }
   auto ended = [&]()
                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(view_mutex_) { return fetches_.at(fetch).ended; };
-  bool posted = Post({FetchRequested{fetch, id}, {}, {}, {}});
+  bool posted = Post({FetchRequested{fetch, id}, {}, {}});
   FetchState result;
   while (true) {
     {
@@ -149,7 +146,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   }
   if (!posted) return absl::UnavailableError("the scheduler is shutting down");
   if (!result.ended) {
-    Post({FetchAbandoned{fetch}, {}, {}, {}});
+    Post({FetchAbandoned{fetch}, {}, {}});
     return absl::CancelledError("the caller left");
   }
   if (result.fault.kind == v1::FAULT_USER)

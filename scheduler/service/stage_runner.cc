@@ -94,7 +94,6 @@ void StageRunner::Run() {
   StageFinished end;
   end.attempt = order_.attempt;
   end.started = false;
-  Payload payload;
   Results results;
   absl::StatusOr<v1::Lease> lease =
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
@@ -116,35 +115,37 @@ void StageRunner::Run() {
     environment_.leases->Release(lease->id());
   }
   if (end.fault.kind == v1::FAULT_NONE) {
-    if (results.imported) {
-      payload.imported = *std::move(results.imported);
-      end.result = Imported{};  // the plans are filled in by whoever knows the records
-    } else if (results.proposed) {
-      Proposed proposed{results.proposed->candidates_size(), results.proposed->exhausted()};
-      payload.proposed.assign(results.proposed->candidates().begin(),
-                              results.proposed->candidates().end());
-      end.result = proposed;
-    }
-    if (results.state.complete()) payload.search_state = *results.state.Take();
-    payload.report = std::move(results.report);
-    payload.experience = std::move(results.experience);
+    std::optional<FittedModel> fitted;
     if (results.others_model && !results.others_model->model().empty() && order_.others_model) {
-      payload.others_model = order_.others_model;
-      v1::OthersModel& kept = payload.others_model->model;
-      kept.set_model(std::move(*results.others_model->mutable_model()));
-      kept.set_version(results.others_model->version());
-      kept.set_tasks(results.others_model->tasks());
-      kept.set_samples(results.others_model->samples());
+      fitted = {order_.others_model->id, order_.others_model->model};
+      fitted->model.set_model(std::move(*results.others_model->mutable_model()));
+      fitted->model.set_version(results.others_model->version());
+      fitted->model.set_tasks(results.others_model->tasks());
+      fitted->model.set_samples(results.others_model->samples());
     }
-    payload.module_digest = results.module_digest;
+    if (order_.start.kind() == v1::STAGE_UPDATE) {
+      end.result = Updated{*results.state.Take(), std::move(results.report),
+                           std::move(results.experience), std::move(fitted)};
+    } else if (order_.start.kind() == v1::STAGE_COMPILE) {
+      end.result = Compiled{results.module_digest};
+    } else if (results.imported) {
+      // The plans are filled in by whoever knows the records.
+      end.result = Imported{{}, "", *std::move(results.imported)};
+    } else if (results.proposed) {
+      v1::CandidateList& proposed = *results.proposed;
+      end.result = Proposed{proposed.candidates_size(),
+                            proposed.exhausted(),
+                            {proposed.candidates().begin(), proposed.candidates().end()},
+                            *results.state.Take(),
+                            std::move(fitted)};
+    }
   }
   if (results.finished) {
-    payload.warnings.assign(results.finished->warnings().begin(),
-                            results.finished->warnings().end());
+    end.warnings.assign(results.finished->warnings().begin(), results.finished->warnings().end());
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
-    payload.warnings.insert(payload.warnings.end(), warnings->begin(), warnings->end());
-  environment_.post(std::move(end), std::move(payload));
+    end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
+  environment_.post(std::move(end));
   environment_.ended(order_.attempt);
 }
 
@@ -264,11 +265,11 @@ void StageRunner::WriteAll(Stream* stream) {
 }
 
 void StageRunner::Take(const v1::StageEvent& event, Results* results) {
-  Payload payload;
-  payload.fencing_token = fencing_token_;
-  auto place = [&](v1::Measurement* measurement) {
-    measurement->mutable_evidence()->set_worker(order_.slot.worker);
-    measurement->mutable_evidence()->set_slot(order_.slot.slot);
+  auto measured = [&](const v1::Measurement& measurement) {
+    Measured made{measurement, fencing_token_};
+    made.measurement.mutable_evidence()->set_worker(order_.slot.worker);
+    made.measurement.mutable_evidence()->set_slot(order_.slot.slot);
+    return made;
   };
   switch (event.event_case()) {
     case v1::StageEvent::kImport:
@@ -308,43 +309,40 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     case v1::StageEvent::kCandidateStarted:
       environment_.post(
-          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}},
-          payload);
+          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}});
       break;
     case v1::StageEvent::kBuilt: {
       const v1::BuildResult& built = event.built();
       CandidateBuilt out{order_.attempt, CandidateId{built.candidate()}, v1::OUTCOME_OK, ""};
-      payload.build_ns = built.build_ns();
+      out.build_ns = built.build_ns();
       if (built.has_artifact()) {
-        payload.artifact = std::make_shared<v1::Artifact>(built.artifact());
+        out.artifact = std::make_shared<v1::Artifact>(built.artifact());
       } else {
-        payload.measurement = built.failure();
-        place(&payload.measurement);
+        out.measured = measured(built.failure());
         out.message = built.failure().message();
         // A failure that calls itself OK would leave the candidate without an artifact to profile.
         const v1::Outcome outcome = built.failure().outcome();
         out.outcome =
             MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
       }
-      environment_.post(std::move(out), std::move(payload));
+      environment_.post(std::move(out));
       break;
     }
     case v1::StageEvent::kProfiled: {
-      payload.measurement = event.profiled().measurement();
-      place(&payload.measurement);
-      v1::Outcome outcome = payload.measurement.outcome();
-      const bool sane = MayTell(outcome) &&
-                        (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
+      const v1::Measurement& measurement = event.profiled().measurement();
+      const v1::Outcome outcome = measurement.outcome();
+      const auto& samples = measurement.samples_ns();
+      const bool sane = MayTell(outcome) && (outcome != v1::OUTCOME_OK || !samples.empty());
       if (!sane) break;  // no answer: the end of the stage counts it as lost
       CandidateProfiled out{order_.attempt,
                             CandidateId{event.profiled().candidate()},
                             outcome,
-                            payload.measurement.message(),
+                            measurement.message(),
                             0,
-                            static_cast<double>(payload.measurement.profile_ns())};
-      const auto& samples = payload.measurement.samples_ns();
+                            static_cast<double>(measurement.profile_ns()),
+                            measured(measurement)};
       if (outcome == v1::OUTCOME_OK) out.median_ns = Median({samples.begin(), samples.end()});
-      environment_.post(std::move(out), std::move(payload));
+      environment_.post(std::move(out));
       break;
     }
     default:

@@ -20,7 +20,7 @@ class MemoryRecordStore : public RecordStore {
     for (const Batch& batch : batches) {
       MemoryWriter writer(&tables_);
       absl::Status status;
-      for (const Change& change : batch) {
+      for (const StoreChange& change : batch) {
         status = std::visit(writer, change);
         if (!status.ok()) break;
       }

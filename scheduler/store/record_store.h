@@ -76,14 +76,6 @@ struct Experience {
   v1::Experience learned;
 };
 
-// Searches of which the model of the others serves which.
-struct OthersModelId {
-  std::string target;
-  std::string device_key;
-  std::string strategy;
-  auto operator<=>(const OthersModelId&) const = default;
-};
-
 // What experience may be worth to a search.
 enum class Kinship {
   kNone,    // it is its own, or of another kind of target
@@ -150,9 +142,9 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
-using Change = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
-                            InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
-using Batch = std::vector<Change>;
+using StoreChange = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
+                                 InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
+using Batch = std::vector<StoreChange>;
 
 // A job as it is loaded at the start.
 struct StoredJob {

@@ -110,7 +110,7 @@ class SqliteRecordStore : public RecordStore {
   absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     sqlite3* db = write_db_.get();
     HEDDLE_RETURN_IF_ERROR(Execute(db, "SAVEPOINT batch"));
-    for (const Change& change : batch) {
+    for (const StoreChange& change : batch) {
       absl::Status status = std::visit(writer_, change);
       if (status.ok()) continue;
       if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK TO batch; RELEASE batch");
