@@ -12,8 +12,8 @@
 namespace heddle {
 namespace {
 
-// A larger number is a typing error: no machine has more threads.
-constexpr int kMaxThreads = 256;
+constexpr int kMaxThreads = 256;        // a larger number is a typing error
+constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
 
 absl::Status Bad(const std::string& message) {
   return absl::InvalidArgumentError("target: " + message);
@@ -172,6 +172,7 @@ absl::Status ReadOption(const Grammar& grammar, const std::string& word, Target&
 }  // namespace
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
+  if (text.size() > kMaxTextBytes) return Bad("too long");
   const std::vector<std::string> words = Words(text);
   if (words.empty()) return Bad("empty; try 'llvm -mcpu=native'");
   std::string known;
@@ -200,6 +201,14 @@ std::string ToText(const Target& target) {
     }
   }
   return text;
+}
+
+DeviceNeeds NeedsOf(const Target& target) {
+  Target device = target;
+  device.threads = 1;
+  device.winograd = true;
+  device.tf32 = false;
+  return {ToText(device), target.kind == TargetKind::kCuda ? 0 : target.threads};
 }
 
 }  // namespace heddle

@@ -32,4 +32,12 @@ struct Target {
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 std::string ToText(const Target& target);
 
+// What a device slot must be to run code of a target.
+struct DeviceNeeds {
+  // The target without the options that only say how its device is used: threads, Winograd, tf32.
+  std::string target;
+  int cores = 1;  // of the slot; 0: any number (GPUs)
+};
+DeviceNeeds NeedsOf(const Target& target);
+
 }  // namespace heddle

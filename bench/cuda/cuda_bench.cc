@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
 #include "bench/common/operator_tuner.h"
@@ -178,7 +179,7 @@ class Bench {
       const absl::StatusOr<Tuned> tuned = TuneFor(task, absl::Now() + part);
       if (!tuned.ok() || tuned->finalists.empty()) continue;
       const Finalist& first = tuned->finalists[0];
-      best[tensor::WorkloadKey(task.text)] = {first.trace, first.median_ns};
+      best[WorkloadKey(task.text)] = {first.trace, first.median_ns};
     }
     const absl::StatusOr<json> measured = InChild(
         end_,

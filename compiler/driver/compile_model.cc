@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/internal.h"
@@ -177,7 +178,7 @@ absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places
     const graph::TensorType& type = graph.values[from].type;
     HEDDLE_ASSIGN_OR_RETURN(const std::string workload, CopyWorkload(type));
     HEDDLE_ASSIGN_OR_RETURN(const int kernel,
-                            kernels->Add(tensor::WorkloadKey(workload), workload,
+                            kernels->Add(WorkloadKey(workload), workload,
                                          absl::StrCat("copy ", graph::ToText(type)), 0));
     calls->push_back({kernel, {places.slots.at(from), to}});
     value_calls->push_back({kernel, {from}, {from}});

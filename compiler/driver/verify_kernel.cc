@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "compiler/driver/internal.h"
 #include "compiler/measure/check.h"
 #include "compiler/measure/loaded_kernel.h"
@@ -82,7 +83,7 @@ absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
                           const codegen::KernelInfo& info, const runtime::KernelLibrary& library,
                           const heddle_host* host) {
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ParseWorkload(use.workload));
-  SplitMix random(std::stoull(tensor::WorkloadKey(use.workload), nullptr, 16));
+  SplitMix random(std::stoull(WorkloadKey(use.workload), nullptr, 16));
   Memories memories(graph);
   MemoryByName& by_name = *memories.by_name();
   std::vector<codegen::TensorRef> inputs;

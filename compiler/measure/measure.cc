@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/driver/internal.h"
 #include "compiler/measure/data.h"
@@ -94,7 +95,7 @@ class Bench : public WorkloadBench {
 absl::StatusOr<std::unique_ptr<WorkloadBench>> WorkloadBench::Create(
     std::string_view workload, const MeasureOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(ir::Program program, internal::ParseWorkload(workload));
-  const uint64_t seed = std::stoull(tensor::WorkloadKey(std::string(workload)), nullptr, 16);
+  const uint64_t seed = std::stoull(WorkloadKey(std::string(workload)), nullptr, 16);
   if (!options.device.empty()) {
     return internal::CreateCudaBench(std::move(program), seed, options);
   }

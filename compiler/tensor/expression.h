@@ -89,7 +89,4 @@ class Builder {
 // buffer "<buffer>_buf" for intermediates and outputs.
 absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program);
 
-// 16 hexadecimal digits of the 64-bit hash (XXH3) of the workload text.
-std::string WorkloadKey(const std::string& workload_text);
-
 }  // namespace heddle::tensor

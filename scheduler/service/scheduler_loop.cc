@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/service/stage_orders.h"
@@ -27,11 +28,10 @@ constexpr absl::Duration kFindAgain = absl::Seconds(1);
 absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options options,
                                                                    RecordStore* store,
                                                                    BlobStore* blobs) {
-  absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options.policy);
-  if (!policy.ok()) return policy.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy, MakePolicy(options.policy));
   std::unique_ptr<SchedulerLoop> executive(
-      new SchedulerLoop(std::move(options), store, blobs, *std::move(policy)));
-  if (absl::Status status = executive->LoadJobs(); !status.ok()) return status;
+      new SchedulerLoop(std::move(options), store, blobs, std::move(policy)));
+  HEDDLE_RETURN_IF_ERROR(executive->LoadJobs());
   return executive;
 }
 
@@ -80,31 +80,26 @@ SchedulerLoop::~SchedulerLoop() {
 
 absl::Status SchedulerLoop::LoadJobs() {
   const absl::Time now = MonotonicNow();
-  absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
-  if (!jobs.ok()) return jobs.status();
-  for (const StoredJob& stored : *jobs) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, store_->LoadJobs());
+  for (const StoredJob& stored : jobs) {
     dispatcher_.Restore(ledger_.Load(stored, now, absl::Now()));
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     MarkDirty(JobId{stored.row.id});
   }
-  const auto models = store_->AllOthersModels();
-  if (!models.ok()) return models.status();
-  ledger_.LoadOthersModels(*models);
-  absl::StatusOr<int64_t> last = store_->LastAttempt();
-  if (!last.ok()) return last.status();
-  dispatcher_.SetNextAttempt(AttemptId{*last + 1});
-  absl::StatusOr<std::map<SlotId, uint64_t>> fences = store_->Fences();
-  if (!fences.ok()) return fences.status();
+  HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllOthersModels());
+  ledger_.LoadOthersModels(models);
+  HEDDLE_ASSIGN_OR_RETURN(int64_t last, store_->LastAttempt());
+  dispatcher_.SetNextAttempt(AttemptId{last + 1});
+  HEDDLE_ASSIGN_OR_RETURN(auto fences, store_->Fences());
   {
     absl::MutexLock lock(&mutex_);
-    fences_ = *std::move(fences);
+    fences_ = std::move(fences);
   }
   // Stages of the process before this one: their slots are free again as soon as the leases are
   // given back.
-  absl::StatusOr<std::vector<StageRow>> unfinished = store_->UnfinishedStages();
-  if (!unfinished.ok()) return unfinished.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<StageRow> unfinished, store_->UnfinishedStages());
   Batch batch;
-  for (StageRow& row : *unfinished) {
+  for (StageRow& row : unfinished) {
     leases_->Release(row.lease_id);
     row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
     row.span.mutable_fault()->set_kind(v1::FAULT_INFRASTRUCTURE);
@@ -200,15 +195,15 @@ void SchedulerLoop::Prepare(Input* input) {
 absl::StatusOr<TaskPlan> SchedulerLoop::PlanTask(const v1::TaskInfo& task,
                                                  const std::string& target,
                                                  const std::string& device_key) {
-  const absl::StatusOr<KnownRecords> found = store_->Known({task.key(), target, device_key});
-  if (!found.ok()) return found.status();
-  return TaskPlan{static_cast<int>(std::min<int64_t>(found->total, 1 << 30)),
-                  static_cast<int>(std::min<int64_t>(found->valid, 1 << 30)),
-                  found->best_ns,
+  HEDDLE_ASSIGN_OR_RETURN(const KnownRecords found,
+                          store_->Known({task.key(), target, device_key}));
+  return TaskPlan{static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
+                  static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
+                  found.best_ns,
                   task.key(),
                   std::max(1, task.weight()),
                   task.flops(),
-                  found->untuned_ns};
+                  found.untuned_ns};
 }
 
 // Looks up what the database already knows of the tasks an import found.
@@ -274,9 +269,8 @@ absl::Status SchedulerLoop::AnswerFind(const FindRecords& find) {
   RecordsFound found{find.job, find.device_key, {}};
   for (const JobLedger::TaskData& task : job.tasks) {
     if (spec.force()) break;
-    absl::StatusOr<TaskPlan> plan = PlanTask(task.info, spec.target(), find.device_key);
-    if (!plan.ok()) return plan.status();
-    found.tasks.push_back(*std::move(plan));
+    HEDDLE_ASSIGN_OR_RETURN(TaskPlan plan, PlanTask(task.info, spec.target(), find.device_key));
+    found.tasks.push_back(std::move(plan));
   }
   Handle({std::move(found), {}, {}});
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
 
@@ -16,7 +17,6 @@ bool MayTell(v1::Outcome outcome) {
   return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
 }
 
-constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr size_t kMaxExperienceBytes = 64 << 10;
 constexpr size_t kMaxOthersModelBytes = 512 << 10;
@@ -32,6 +32,14 @@ constexpr absl::Duration kBeyondTimeLimit =
 
 using Stream = grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>;
 
+auto WriteChunk(Stream* stream) {
+  return [stream](v1::Chunk chunk) {
+    v1::StageInput input;
+    *input.mutable_chunk() = std::move(chunk);
+    return stream->Write(input);
+  };
+}
+
 bool NotTaken(grpc::StatusCode code) {
   return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
          code == grpc::StatusCode::FAILED_PRECONDITION;
@@ -45,8 +53,7 @@ struct StageRunner::Results {
   std::optional<v1::StageFinished> finished;
   std::optional<v1::ImportResult> imported;
   std::optional<v1::CandidateList> proposed;
-  std::string state;
-  bool state_complete = false;
+  ChunkJoiner state{"state", kMaxStateBytes};
   v1::SearchReport report;
   v1::Experience experience;
   std::optional<v1::OthersModel> others_model;
@@ -117,7 +124,7 @@ void StageRunner::Run() {
       fitted->model.set_samples(results.others_model->samples());
     }
     if (order_.start.kind() == v1::STAGE_UPDATE) {
-      end.result = Updated{std::move(results.state), std::move(results.report),
+      end.result = Updated{*results.state.Take(), std::move(results.report),
                            std::move(results.experience), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.module_digest};
@@ -129,7 +136,7 @@ void StageRunner::Run() {
       end.result = Proposed{proposed.candidates_size(),
                             proposed.exhausted(),
                             {proposed.candidates().begin(), proposed.candidates().end()},
-                            std::move(results.state),
+                            *results.state.Take(),
                             std::move(fitted)};
     }
   }
@@ -202,7 +209,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
 }
 
 std::string StageRunner::MissingResult(const Results& results) const {
-  const bool has_state = results.state_complete;
+  const bool has_state = results.state.complete();
   switch (order_.start.kind()) {
     case v1::STAGE_IMPORT:
       return results.imported ? "" : "the worker sent no tasks";
@@ -221,22 +228,14 @@ std::string StageRunner::MissingResult(const Results& results) const {
 bool StageRunner::WriteModel(Stream* stream) {
   absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
       environment_.blobs->NewReader(order_.model_digest);
-  v1::StageInput input;
-  input.mutable_chunk()->set_name("model");
-  while (reader.ok()) {
-    absl::StatusOr<std::string> piece = (*reader)->Next(kChunkBytes);
-    if (!piece.ok()) break;
-    const bool last = piece->empty();
-    input.mutable_chunk()->set_data(*std::move(piece));
-    if (last) {
-      input.mutable_chunk()->set_last(true);
-      input.mutable_chunk()->set_sha256(order_.model_digest);
-    }
-    if (!stream->Write(input)) return false;
-    if (last) return true;
-  }
-  Cancel();  // the model is gone or damaged; the message is that of a cancelled stage
-  return false;
+  const absl::Status sent =
+      !reader.ok() ? reader.status()
+                   : SendChunks(
+                         "model", order_.model_digest,
+                         [&](size_t limit) { return (*reader)->Next(limit); }, WriteChunk(stream));
+  // The model is gone or damaged; the message is that of a cancelled stage.
+  if (!sent.ok() && !absl::IsCancelled(sent)) Cancel();
+  return sent.ok();
 }
 
 void StageRunner::WriteAll(Stream* stream) {
@@ -244,18 +243,9 @@ void StageRunner::WriteAll(Stream* stream) {
   *first.mutable_start() = order_.start;
   if (!stream->Write(first)) return;
   if (!order_.model_digest.empty() && !WriteModel(stream)) return;
-  for (size_t at = 0; at < order_.search_state.size(); at += kChunkBytes) {
-    v1::StageInput input;
-    v1::Chunk& chunk = *input.mutable_chunk();
-    chunk.set_name("state");
-    chunk.set_data(order_.search_state.substr(at, kChunkBytes));
-    if (at + kChunkBytes >= order_.search_state.size()) {
-      Sha256 hash;
-      hash.Update(order_.search_state);
-      chunk.set_last(true);
-      chunk.set_sha256(hash.Hex());
-    }
-    if (!stream->Write(input)) return;
+  if (!order_.search_state.empty() &&
+      !SendChunks("state", order_.search_state, WriteChunk(stream))) {
+    return;
   }
   while (true) {
     v1::StageInput input;
@@ -365,14 +355,8 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
     if (results->broken.empty()) results->broken = why;
   };
   if (chunk.name() == "state") {
-    if (results->state.size() + chunk.data().size() > kMaxStateBytes)
-      return fail("the search state is too large");
-    results->state += chunk.data();
-    if (!chunk.last()) return;
-    Sha256 hash;
-    hash.Update(results->state);
-    if (hash.Hex() != chunk.sha256()) return fail("the search state arrived damaged");
-    results->state_complete = true;
+    if (absl::Status added = results->state.Add(chunk); !added.ok())
+      return fail(absl::StrCat("the worker's search ", added.message()));
   } else if (chunk.name() == "module") {
     if (results->module == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();

@@ -212,9 +212,6 @@ std::string KindOf(const std::string& target);
 // Of the samples; 0 if there are none.
 double Median(std::vector<double> samples);
 
-// XXH3 of a workload's text, as 16 hexadecimal digits: the same as the compiler's.
-std::string WorkloadKey(const std::string& workload);
-
 // InvalidArgument naming the field that is missing or out of range.
 absl::Status CheckRecord(const v1::Record& record);
 

@@ -68,7 +68,7 @@ class ClusterTest : public ::testing::Test {
       if (now.ok()) {
         last = *now;
         if (condition(last)) return last;
-        if (client::IsFinal(last.state())) break;
+        if (IsFinal(last.state())) break;
       }
       absl::SleepFor(absl::Milliseconds(20));
     }
