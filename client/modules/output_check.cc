@@ -24,7 +24,7 @@ using runtime::TensorSpec;
 
 namespace {
 
-// Whether some kernel is of that kind.
+// Whether any kernel of the module has this property.
 bool Has(const runtime::Manifest& manifest, bool runtime::KernelSpec::*kind) {
   return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
                      [kind](const runtime::KernelSpec& k) { return k.*kind; });

@@ -10,6 +10,7 @@
 // the right way round, or squared errors, by Adam with decaying steps.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "cost_model/model/model.h"

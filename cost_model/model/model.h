@@ -1,6 +1,7 @@
 // The learned cost models: rank candidates of one task by predicted speed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
