@@ -11,7 +11,7 @@
 #include <regex>
 #include <sstream>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {

@@ -17,7 +17,7 @@
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 union Register {
   int64_t i;
@@ -125,4 +125,4 @@ absl::Status RunBytecode(const Bytecode& bytecode, std::span<const TensorRef> pa
 // "x[3, 5]" of a row-major element number.
 std::string ElementName(const ir::Buffer& buffer, int64_t element);
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -6,10 +6,10 @@
 #include "base/status_macros.h"
 #include "compiler/interpreter/compiler.h"
 #include "compiler/ir/analysis/fetch.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 using ir::DType;
 using ir::Expr;
@@ -429,4 +429,4 @@ absl::StatusOr<Bytecode> CompileToBytecode(const ir::Program& program,
   return BytecodeCompiler(program, options).Run();
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

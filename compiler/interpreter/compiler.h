@@ -14,7 +14,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 // Level of a value that depends on memory: computed where it is used, never moved.
 inline constexpr int kHere = INT32_MAX;
@@ -133,4 +133,4 @@ class BytecodeCompiler {
   std::vector<std::pair<const ir::ExprNode*, int>> computed_;
 };
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -5,10 +5,10 @@
 
 #include "base/status_macros.h"
 #include "compiler/interpreter/compiler.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 using ir::DType;
 using ir::Expr;
@@ -244,4 +244,4 @@ absl::StatusOr<int> BytecodeCompiler::IntOp(const Expr& e) {
   return Pure({code, 0, 0, reg[0], reg[1]}, {reg[0], reg[1]}, range);
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 // Dense row-major memory of one buffer; not owned.
 struct TensorRef {
@@ -52,4 +52,4 @@ absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive,
                                                    std::span<const TensorRef> inputs,
                                                    std::span<const OutputPoint> points);
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -6,9 +6,9 @@
 
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/races.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 // One buffer.
 struct Memory {
@@ -86,4 +86,4 @@ inline Register Convert(Register value, ir::DType from, ir::DType to) {
   return r;
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

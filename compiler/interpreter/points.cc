@@ -8,10 +8,10 @@
 #include "base/status_macros.h"
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 using ir::DType;
@@ -248,4 +248,4 @@ absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive,
   return values;
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -9,7 +9,7 @@
 
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 class RaceDetector {
  public:
@@ -102,4 +102,4 @@ class RaceDetector {
   int64_t fetch_ = 1, come_ = 0;  // the one being made, the last that has come
 };
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -65,10 +65,9 @@
 //     runs what no loop of that axis encloses. Thread loops may stand beside each other; what one
 //     of them writes to shared or global memory, others may touch beyond a `barrier` only.
 //     Schedules have none: lowering adds them (pass/insert_barriers.h), outside of thread loops.
-//   * What is stored to shared memory may come late: each condition or thread loop that stores
-//   there,
-//     and that no other encloses, is a fetch; after `barrier n` all fetches but the last n have
-//     come (n is 0 if not said), and what has not come is not to be touched.
+//   * What is stored to shared memory may come late. A condition or thread loop that stores there,
+//     and that no other encloses, is a fetch. After `barrier n` all fetches but the last n have
+//     come (n is 0 if not said); what has not come must not be touched.
 //   * A `tensor` loop is a product that the 32 threads of a warp make together on tensor cores.
 //     Each thread t = 0..31 of a warp makes four sums, in rows t // 4 and t // 4 + 8 and columns
 //     2 * (t % 4) and 2 * (t % 4) + 1 of a tile of 16 x 8:
@@ -283,19 +282,20 @@ struct Prefetch {
   Expr element;  // a load
 };
 
-struct StmtNode : std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch> {
-  using variant::variant;
+using StmtVariant = std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch>;
+struct StmtNode : StmtVariant {
+  using StmtVariant::StmtVariant;
+  const StmtVariant& AsVariant() const { return *this; }  // for std::visit
 };
 
 template <typename T>
 Stmt MakeStmt(T node) {
   return std::make_shared<const StmtNode>(std::move(node));
 }
+// Null if the statement is of another kind.
 template <typename T>
 const T* As(const Stmt& s) {
-  return std::get_if<T>(
-      static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch>*>(
-          s.get()));
+  return std::get_if<T>(&s->AsVariant());
 }
 // Flattens nested sequences and unwraps a sequence of one.
 Stmt MakeSeq(std::vector<Stmt> stmts);

@@ -68,11 +68,12 @@ class Analyzer {
   void RenewFacts(const Var* var);
   void AddFactsOfDividends(const Linear& fact);
 
-  // bounds.cc. INT64_MIN and INT64_MAX stand for the infinities.
+  // bounds.cc: intervals, infinite where nothing is known.
   Interval RangeOf(const Var* var) const;
   Interval TreeBounds(const Expr& e);
   Interval DividendBounds(const Expr& e);
   Interval OpBounds(const Expr& e);
+  Interval SelectBounds(const Expr& e);
   Interval LinearBounds(const Linear& l);
   void TightenByFacts(const Linear& l, Interval& bounds);
   void TightenByQuotients(const Linear& l, Interval& bounds);

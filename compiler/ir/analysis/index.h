@@ -1,5 +1,8 @@
-// Linear indices of buffer accesses.
+// Where accesses go: linear indices and strides.
 #pragma once
+
+#include <optional>
+#include <vector>
 
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/ir.h"
@@ -10,6 +13,13 @@ namespace heddle::ir {
 // dimensions that together walk one contiguous range (what splitting and fusing loops leaves
 // behind) become that range again.
 Linear LinearIndex(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);
+
+// How far `var` moves a sum of terms when it advances by one: its coefficient, 0 if it does not
+// occur. nullopt if a term holds it in any other way, such as inside a quotient.
+std::optional<int64_t> Stride(const Terms& terms, const Var* var);
+inline std::optional<int64_t> Stride(const Linear& linear, const Var* var) {
+  return Stride(linear.terms, var);
+}
 
 // Whether every index provably lies within its dimension.
 bool InBounds(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);

@@ -5,12 +5,14 @@
 
 namespace heddle::ir {
 
-// l += factor * term.
-void AddTerm(Linear& l, const Expr& term, int64_t factor);
+// += factor * term.
+void AddTerm(Terms& terms, const Expr& term, int64_t factor);
+inline void AddTerm(Linear& l, const Expr& term, int64_t factor) { AddTerm(l.terms, term, factor); }
 // l += factor * other.
 void AddScaled(Linear& l, const Linear& other, int64_t factor);
 // Index of the term, or -1.
-int FindTerm(const Linear& l, const Expr& term);
+int FindTerm(const Terms& terms, const Expr& term);
+inline int FindTerm(const Linear& l, const Expr& term) { return FindTerm(l.terms, term); }
 // A total order that depends on structure and names only, never on addresses. Negative, zero or
 // positive.
 int CompareExpr(const Expr& a, const Expr& b);

@@ -2,18 +2,13 @@
 #pragma once
 
 #include <optional>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "compiler/ir/analysis/interval.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::ir {
-
-// Closed interval of i64.
-struct Interval {
-  int64_t min = 0;
-  int64_t max = 0;
-};
-using Ranges = std::unordered_map<const Var*, Interval>;
 
 // The tightest interval the analysis finds for an integer expression; nullopt when a variable has
 // no range or an operation is not understood.
@@ -22,8 +17,9 @@ std::optional<Interval> Bounds(const Expr& e, const Ranges& ranges);
 // sum of coefficient x term + constant, where a term is a variable or an expression that is not
 // linear (a division, a load). Terms are distinct under StructuralEqual and come in order of first
 // appearance.
+using Terms = std::vector<std::pair<Expr, int64_t>>;  // each with its coefficient
 struct Linear {
-  std::vector<std::pair<Expr, int64_t>> terms;
+  Terms terms;
   int64_t constant = 0;
 };
 Linear ToLinear(const Expr& e);
