@@ -1,5 +1,4 @@
-// Demand-driven evaluation of single elements: the second oracle, which walks definitions and knows
-// no loops.
+// The second oracle: evaluates single elements on demand, from definitions and without loops.
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,7 +24,7 @@ struct Value {
   double d = 0;
 };
 
-// Stages nest as deep as a fused chain is long; a cycle would be deeper still.
+// Stages nest as deep as a fused chain is long. Deeper nesting means a cycle.
 constexpr int kMaxDepth = 1000;
 
 class PointEvaluator {

@@ -9,9 +9,8 @@
 
 namespace heddle::ir {
 
-// The row-major element index of an access, as a simplified linear form: indices of several
-// dimensions that together walk one contiguous range (what splitting and fusing loops leaves
-// behind) become that range again.
+// The row-major element number of an access, simplified. Indices of several dimensions that
+// together walk one contiguous range, as split and fused loops leave them behind, become one term.
 Linear LinearIndex(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);
 
 // How far `var` moves a sum of terms when it advances by one: its coefficient, 0 if it does not
@@ -24,8 +23,8 @@ inline std::optional<int64_t> Stride(const Linear& linear, const Var* var) {
 // Whether every index provably lies within its dimension.
 bool InBounds(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges);
 
-// Whether `e` holds a load that is not provably within bounds: it may only be evaluated where its
-// guard holds.
+// Whether `e` holds a load that is not provably within bounds, so that it may be evaluated only
+// where its guard holds.
 bool NeedsGuard(const Expr& e, const Ranges& ranges);
 
 // Whether some term of `linear` mentions `var`.

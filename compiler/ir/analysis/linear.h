@@ -1,4 +1,4 @@
-// Arithmetic of linear forms. Shared by the files of the simplifier.
+// Arithmetic of linear forms.
 #pragma once
 
 #include "compiler/ir/analysis/simplify.h"
@@ -21,10 +21,10 @@ void SortTerms(Linear& l);
 // Greatest common divisor of the coefficients; 0 without terms.
 int64_t CommonFactor(const Linear& l);
 bool IsOp(const Expr& e, Op op);
-// The form of one term, or of a constant, and whether a form is no more than a term.
+// The form of one term or constant; whether a form is just one term.
 Linear Atom(Expr e);
 bool IsAtom(const Linear& l);
-// The expression of a form with its terms sorted.
+// The expression of a form, its terms sorted.
 Expr Sorted(Linear l);
 
 }  // namespace heddle::ir
