@@ -15,7 +15,7 @@
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/views/json.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/status_macros.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {

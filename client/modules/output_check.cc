@@ -15,7 +15,7 @@
 #include "compiler/codegen/relative_error.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 

@@ -86,7 +86,7 @@ absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
   SplitMix random(std::stoull(WorkloadKey(use.workload), nullptr, 16));
   Memories memories(graph);
   MemoryByName& by_name = *memories.by_name();
-  std::vector<codegen::TensorRef> inputs;
+  std::vector<interpreter::TensorRef> inputs;
   for (size_t i = 0; i < naive.inputs.size(); ++i) {
     const ir::Buffer& buffer = *naive.inputs[i];
     HEDDLE_RETURN_IF_ERROR(memories.AddInput(buffer, use.given.at(i), random));

@@ -11,9 +11,9 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/memory.h"
 #include "compiler/interpreter/races.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 using ir::DType;
@@ -404,4 +404,4 @@ absl::Status RunBytecode(const Bytecode& bytecode, std::span<const TensorRef> pa
   return absl::OkStatus();
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -6,14 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::internal {
 namespace {
 
-using codegen::OutputPoint;
 using codegen::Tolerance;
+using interpreter::OutputPoint;
 using ir::DType;
 
 // Elements at which the definition decides between a candidate and the kept outputs, spread over
@@ -100,12 +100,12 @@ double Largest(const std::vector<double>& values) {
 }  // namespace
 
 absl::Status ResultChecker::Prepare(const ir::Program& program,
-                                    std::vector<codegen::TensorRef> inputs, int points,
+                                    std::vector<interpreter::TensorRef> inputs, int points,
                                     SplitMix& random) {
   program_ = &program;
   inputs_ = std::move(inputs);
   points_ = ChoosePoints(program, points, random);
-  HEDDLE_ASSIGN_OR_RETURN(expected_, codegen::EvaluatePoints(program, inputs_, points_));
+  HEDDLE_ASSIGN_OR_RETURN(expected_, interpreter::EvaluatePoints(program, inputs_, points_));
   return PrepareBetween(points, random);
 }
 
@@ -126,7 +126,7 @@ absl::Status ResultChecker::PrepareBetween(int points, SplitMix& random) {
     if (inner.outputs.empty()) continue;
     HEDDLE_ASSIGN_OR_RETURN(
         const std::vector<double> values,
-        codegen::EvaluatePoints(inner, inputs_, ChoosePoints(inner, points, random)));
+        interpreter::EvaluatePoints(inner, inputs_, ChoosePoints(inner, points, random)));
     between_ = std::max(between_, Largest(values) * codegen::Stored(dtype, {}).relative);
   }
   return absl::OkStatus();
@@ -181,7 +181,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
                                                           : absl::OkStatus();
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> expected,
-                          codegen::EvaluatePoints(*program_, inputs_, doubtful));
+                          interpreter::EvaluatePoints(*program_, inputs_, doubtful));
   absl::Status status;
   bool kept_is_wrong = false;
   for (size_t k = 0; k < doubtful.size(); ++k) {

@@ -22,7 +22,7 @@ class ResultChecker {
  public:
   // `program` is naive; `inputs` hold their values, and both outlive the checker. Corners and
   // random elements, `points` of every output, are evaluated here.
-  absl::Status Prepare(const ir::Program& program, std::vector<codegen::TensorRef> inputs,
+  absl::Status Prepare(const ir::Program& program, std::vector<interpreter::TensorRef> inputs,
                        int points, SplitMix& random);
 
   // `outputs` are the memory of all outputs, `when` ("" or " in the second run") goes into the
@@ -49,12 +49,12 @@ class ResultChecker {
   absl::Status CheckWhole(const std::vector<void*>& outputs, const std::string& when,
                           const codegen::Tolerance& tolerance);
   absl::Status Keep(const std::vector<void*>& outputs, const codegen::Tolerance& tolerance);
-  absl::Status Wrong(const std::string& when, codegen::OutputPoint at, double found,
+  absl::Status Wrong(const std::string& when, interpreter::OutputPoint at, double found,
                      double expected) const;
 
   const ir::Program* program_ = nullptr;
-  std::vector<codegen::TensorRef> inputs_;
-  std::vector<codegen::OutputPoint> points_;
+  std::vector<interpreter::TensorRef> inputs_;
+  std::vector<interpreter::OutputPoint> points_;
   std::vector<double> expected_;  // by point
   // A unit in the last place of the largest 16-bit float that is stored on the way to the outputs:
   // what f32 allows may round it to its neighbour, and what follows may cancel all but that.

@@ -57,7 +57,7 @@ MeasureData::MeasureData(ir::Program program)
 
 absl::Status MeasureData::Prepare(uint64_t seed, int check_points) {
   SplitMix random(seed);
-  std::vector<codegen::TensorRef> inputs;
+  std::vector<interpreter::TensorRef> inputs;
   for (const auto* list : {&program_.inputs, &program_.outputs}) {
     for (const ir::BufferRef& buffer : *list) {
       HEDDLE_ASSIGN_OR_RETURN(

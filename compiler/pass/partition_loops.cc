@@ -6,7 +6,7 @@
 
 #include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/analysis/simplify.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 
@@ -24,17 +24,12 @@ struct Span {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDivInt(-a, b); }
 
-// Stores `s` holds once its unrolled loops are copies: what it costs to have it twice.
+// The number of stores in `s` once its unrolled loops are copies: the cost of a second copy of `s`.
 int64_t Weight(const Stmt& s) {
-  if (auto* loop = As<For>(s))
-    return Weight(loop->body) * (loop->kind == LoopKind::kUnrolled ? loop->extent : 1);
-  if (auto* branch = As<If>(s)) return Weight(branch->body);
-  if (auto* alloc = As<Alloc>(s)) return Weight(alloc->body);
-  int64_t sum = As<Store>(s) != nullptr;
-  if (auto* seq = As<Seq>(s)) {
-    for (const Stmt& child : seq->stmts) sum += Weight(child);
-  }
-  return sum;
+  int64_t stores = As<Store>(s) != nullptr;
+  ForEachChild(s, [&](const Stmt& child) { stores += Weight(child); });
+  const For* loop = As<For>(s);
+  return loop && loop->kind == LoopKind::kUnrolled ? stores * loop->extent : stores;
 }
 
 class Partitioner {
@@ -42,26 +37,20 @@ class Partitioner {
   explicit Partitioner(const Program& program) : names_(program) {}
 
   Stmt Run(const Stmt& s) {
-    if (auto* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* branch = As<If>(s)) return MakeStmt(If{branch->condition, Run(branch->body)});
-    if (auto* alloc = As<Alloc>(s)) return MakeStmt(Alloc{alloc->buffer, Run(alloc->body)});
-    if (auto* loop = As<For>(s)) return RunLoop(*loop);
-    return s;
+    if (auto* loop = As<For>(s)) return RunLoop(s, *loop);
+    return MapChildren(s, [&](const Stmt& child) { return Run(child); });
   }
 
  private:
-  Stmt RunLoop(const For& loop) {
+  // `s` is the loop.
+  Stmt RunLoop(const Stmt& s, const For& loop) {
     ranges_[loop.var.get()] = {0, loop.extent - 1};
     const Expr var = VarExpr(loop.var);
+    if (loop.kind == LoopKind::kParallel)
+      return MapChildren(s, [&](const Stmt& body) { return RunFused(body, var, {}); });
     std::vector<Span> parts;
     if (loop.kind == LoopKind::kSerial) parts = Parts(loop.body, var, loop.extent);
-    if (loop.kind == LoopKind::kParallel)
-      return MakeStmt(For{loop.var, loop.extent, loop.kind, RunFused(loop.body, var, {})});
-    if (parts.empty()) return MakeStmt(For{loop.var, loop.extent, loop.kind, Run(loop.body)});
+    if (parts.empty()) return MapChildren(s, [&](const Stmt& body) { return Run(body); });
     std::vector<Stmt> result;
     for (Span span : parts) result.push_back(Part(loop, span, result.empty()));
     for (size_t k : LongestFirst(parts)) result[k] = Run(result[k]);

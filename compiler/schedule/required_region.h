@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/analysis/region.h"
 #include "compiler/ir/ir.h"
-#include "compiler/schedule/region.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
 
 // What readers load in one dimension.
 struct RequiredDim {
-  SymbolicInterval region;  // while the inner loops run and the outer ones stand still; never more
-                            // than the dimension
+  ir::SymbolicInterval
+      region;         // while the inner loops run and the outer ones stand still; never more
+                      // than the dimension
   int64_t first = 0;  // what is ever read, over all loops; guards of the readers keep them inside
   int64_t last = 0;
 };

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/check.h"
 

@@ -21,7 +21,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
   std::mt19937_64 rng(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
   std::vector<std::vector<float>> memory;
-  std::vector<codegen::TensorRef> tensors;
+  std::vector<interpreter::TensorRef> tensors;
   auto add = [&](const ir::BufferRef& buffer, bool input) {
     std::vector<float> data(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
     if (input) {
@@ -32,7 +32,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
   };
   for (const ir::BufferRef& buffer : program.inputs) add(buffer, true);
   for (const ir::BufferRef& buffer : program.outputs) add(buffer, false);
-  HEDDLE_RETURN_IF_ERROR(codegen::Interpret(program, tensors));
+  HEDDLE_RETURN_IF_ERROR(interpreter::Interpret(program, tensors));
   Outputs outputs;
   for (size_t i = program.inputs.size(); i < memory.size(); ++i) {
     outputs.emplace_back(memory[i].begin(), memory[i].end());

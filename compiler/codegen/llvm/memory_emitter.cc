@@ -7,7 +7,7 @@
 #include "compiler/codegen/llvm/expr_emitter.h"
 #include "compiler/codegen/workspace.h"
 #include "compiler/ir/analysis/index.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Module.h"
 
