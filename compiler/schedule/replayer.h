@@ -17,9 +17,9 @@ class Replayer {
  public:
   // What some steps made of the naive program.
   struct State {
-    Step step;            // the last of them; of the naive program itself nothing
+    Step step;            // the last of them; empty for the naive program itself
     absl::Status status;  // why that step cannot be made
-    ir::Program program;  // if it can
+    Rewritten made;       // by it, if it can
     std::vector<State*> next;
   };
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/schedule/cursor.h"
 
 namespace heddle::schedule {
 
@@ -61,7 +62,7 @@ struct Trace {
 std::string ToText(const Trace& trace);
 absl::StatusOr<Trace> ParseTrace(std::string_view text);  // InvalidArgument with the line number
 
-absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& step);
+absl::StatusOr<Rewritten> ApplyStep(const ir::Program& program, const Step& step);
 // "step 3 `split i 4 2`: .." for the error of step number `index` of a trace, counted from 0.
 absl::Status StepError(size_t index, const Step& step, const absl::Status& error);
 // Applies every step in order; StepError of the first that fails.

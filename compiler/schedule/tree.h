@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/ir.h"
+#include "compiler/schedule/cursor.h"
 
 namespace heddle::schedule {
 
@@ -96,6 +97,7 @@ struct FreshLoop {
 // loops[0] { loops[1] { .. body } }
 ir::Stmt Nest(const std::vector<FreshLoop>& loops, ir::Stmt body);
 ir::VarRef MakeVar(std::string name);
+std::vector<Loop> CursorsOf(const std::vector<FreshLoop>& loops);
 
 // The spatial half of a block's surroundings, renamed: loops copied from `loops` (those that feed
 // spatial iterators), bindings and guard rewritten for the copies. FailedPrecondition if a loop or
@@ -117,6 +119,9 @@ struct NewIters {
   std::vector<ir::Expr> exprs;
   void Add(const std::string& block, int64_t extent, ir::IterKind kind, ir::Expr binding);
 };
+
+// "global", "shared" or "local", as traces and derived names spell it.
+std::string ScopeWord(ir::Scope scope);
 
 // "loop `x`", "block `x`" for messages.
 std::string Quoted(const std::string& name);
