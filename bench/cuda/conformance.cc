@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "bench/common/candidate_runner.h"
 #include "bench/common/fork_map.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/lower.h"

@@ -15,15 +15,15 @@
 #include "base/status_macros.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
+#include "bench/common/operator_tuner.h"
 #include "bench/common/workloads.h"
 #include "bench/cuda/conformance.h"
 #include "bench/cuda/limits.h"
 #include "bench/cuda/model.h"
 #include "bench/cuda/peers.h"
 #include "bench/cuda/report.h"
-#include "bench/operators/operator_tuner.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"
@@ -346,9 +346,9 @@ class ScratchFolder {
 absl::Status Main(const Options& options) {
   const absl::Time begin = absl::Now();
   const ScratchFolder code;
-  std::string complaint;
-  HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc(nullptr, &complaint));
-  if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
+  HEDDLE_ASSIGN_OR_RETURN(const codegen::Toolchain nvrtc,
+                          codegen::CudaBackend().FindToolchain());
+  if (!nvrtc.warning.empty()) std::fprintf(stderr, "%s\n", nvrtc.warning.c_str());
   HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild(begin + absl::Minutes(options.minutes), [&] {
                             return DescribeGpu(options.device, !options.conformance_only);
                           }));

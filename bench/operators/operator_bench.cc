@@ -16,9 +16,9 @@
 
 #include "base/status_macros.h"
 #include "bench/common/line_server.h"
+#include "bench/common/operator_tuner.h"
 #include "bench/common/workloads.h"
-#include "bench/operators/operator_tuner.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"

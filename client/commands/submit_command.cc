@@ -12,7 +12,7 @@
 #include "client/modules/npy.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"

@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/internal.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
@@ -44,9 +43,10 @@ absl::Status Refused(const absl::Status& status) {
 }
 
 absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std::string& symbol,
-                                         const Target& target) {
+                                         const machine::TargetInfo& target) {
   pass::LowerOptions options;
-  options.gpu = target.kind == TargetKind::kCuda;
+  options.gpu = target.execution == machine::Execution::kGrid;
+  options.target = target;
   options.verify_each = false;  // once, at the end: candidates come by the thousand
   absl::StatusOr<ir::Program> lowered = pass::Lower(scheduled, options);
   if (!lowered.ok()) return Refused(lowered.status());
@@ -84,10 +84,10 @@ absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, Sched
   LoweredWorkload result;
   result.winograd = IsWinograd(steps);
   result.tf32 = IsTf32(steps);
-  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target.target));
+  HEDDLE_ASSIGN_OR_RETURN(result.kernel, LowerChecked(hoisted.kernel, symbol, target));
   if (hoisted.prepack) {
     HEDDLE_ASSIGN_OR_RETURN(result.prepack,
-                            LowerChecked(*hoisted.prepack, symbol + ".prepack", target.target));
+                            LowerChecked(*hoisted.prepack, symbol + ".prepack", target));
   }
   return result;
 }
@@ -134,9 +134,7 @@ absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, Sche
   std::vector<ir::Program> programs{std::move(lowered.kernel)};
   if (lowered.prepack) programs.push_back(*std::move(lowered.prepack));
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
-                          resolved.kind == TargetKind::kCuda
-                              ? codegen::CompileCuda(programs, resolved)
-                              : codegen::CompileLlvm(programs, resolved));
+                          codegen::BackendOf(resolved).Compile(programs, resolved));
   artifact.winograd = lowered.winograd;
   artifact.tf32 = lowered.tf32;
   return artifact;

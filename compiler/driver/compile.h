@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/target.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/onnx/import.h"

@@ -7,8 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/internal.h"
 #include "compiler/driver/places.h"
@@ -81,9 +80,7 @@ class KernelTable {
     std::vector<ir::Program> lowered;
     for (const internal::LoweredWorkload& workload : lowered_) lowered.push_back(workload.kernel);
     HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact,
-                            target_.target.kind == TargetKind::kCuda
-                                ? codegen::CompileCuda(lowered, target_.target)
-                                : codegen::CompileLlvm(lowered, target_.target));
+                            codegen::BackendOf(target_.target).Compile(lowered, target_.target));
     for (size_t i = 0; i < specs_.size(); ++i) {
       specs_[i].symbol = artifact.kernels[i].symbol;
       specs_[i].workspace_bytes = artifact.kernels[i].workspace_bytes;
@@ -190,7 +187,7 @@ absl::Status AddCopies(const graph::Graph& graph, const internal::Places& places
 
 std::vector<std::string> CpuFeatures(const Target& target) {
   std::vector<std::string> features;
-  for (std::string& name : codegen::TargetFeatures(target)) {
+  for (std::string& name : codegen::BackendOf(target).Features(target)) {
     if (runtime::IsKnownCpuFeature(name)) features.push_back(std::move(name));
   }
   return features;
@@ -250,7 +247,7 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
   std::vector<ValueCall> value_calls;  // by group, then copies
   for (size_t i = 0; i < fused.groups.size(); ++i)
     value_calls.push_back({kernel_of[i], fused.groups[i].inputs, {}});
-  HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, resolved, &fused));
+  HEDDLE_RETURN_IF_ERROR(internal::PrepackConstants(lowered_of, info, &fused));
   for (size_t i = 0; i < fused.groups.size(); ++i) value_calls[i].taken = fused.groups[i].inputs;
   graph::MemoryPlanOptions memory = {.share = options.share_memory};
   for (int kernel : kernel_of) {
@@ -272,7 +269,7 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
   }
   HEDDLE_RETURN_IF_ERROR(AddCopies(fused.graph, places, &kernels, &manifest.calls, &value_calls));
   HEDDLE_ASSIGN_OR_RETURN(codegen::Artifact artifact, kernels.Compile());
-  if (codegen::RunsHere(resolved)) {
+  if (codegen::BackendOf(resolved).RunsHere(resolved)) {
     HEDDLE_ASSIGN_OR_RETURN(*wrong, WrongTasks(artifact, kernels, value_calls, resolved.threads,
                                                fused.graph, warnings));
   }

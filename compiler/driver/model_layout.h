@@ -10,9 +10,6 @@ namespace heddle {
 // least half a line of memory; 0, none, on GPUs. InvalidArgument: what ResolveTarget says.
 absl::StatusOr<int64_t> BlockFor(const Target& target);
 
-// What the estimates of layouts know of kernels for a target.
-graph::KernelOptions KernelsFor(const Target& target);
-
 // The model fused with every operator channels first; last; and blocked; where it can be: an
 // operator's time in a layout is that of the kernel it anchors, where `best` has it
 // (MeasuredLayoutCosts); all others are estimated.

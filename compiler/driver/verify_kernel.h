@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/runtime/abi.h"

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
@@ -15,6 +16,7 @@ struct LowerOptions {
   // For a GPU back end: barriers are added; loops are neither taken apart nor unrolled, nor is
   // anything fetched ahead.
   bool gpu = false;
+  machine::TargetInfo target;      // its lines and FetchFit
   bool verify_each = true;         // run the verifier after every pass
   std::set<std::string> disabled;  // names of optional passes to skip
   // Called after every pass with its name, the program and the time it took, when set.

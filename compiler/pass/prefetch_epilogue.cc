@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/visit.h"
@@ -37,16 +36,16 @@ int64_t CountRequests(const Stmt& s) {
 }
 
 // How many iterations over `var` all requests in `s` stay within a line's length.
-int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
+int64_t IterationsOfALine(const Stmt& s, const VarRef& var, int64_t line_bytes) {
   int64_t iterations = INT64_MAX;
   VisitStmtExprs(s, [&](const Expr& element) {
     const Linear linear = LinearIndex(*element->buffer, element->args, {});
-    int64_t bytes = kLineBytes;  // if the variable is within a quotient, say
+    int64_t bytes = line_bytes;  // if the variable is within a quotient, say
     for (const auto& [term, stride] : linear.terms) {
       if (term->kind == ExprKind::kVar && term->var == var && stride > 0)
         bytes = stride * SizeOf(element->dtype);
     }
-    iterations = std::min(iterations, std::max<int64_t>(kLineBytes / bytes, 1));
+    iterations = std::min(iterations, std::max<int64_t>(line_bytes / bytes, 1));
   });
   return iterations;
 }
@@ -55,11 +54,12 @@ int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
 // lane; null if it is none, or asks for nothing.
 class Requests {
  public:
-  Requests(const Program& program, FreshNames& names) : program_(program), names_(names) {}
+  Requests(const Program& program, const machine::TargetInfo& target, FreshNames& names)
+      : program_(program), line_bytes_(target.line_bytes), fit_(target.code.fetch), names_(names) {}
 
   Stmt Of(const Stmt& s) {
     const Stmt requests = Turn(s, {});
-    if (requests == nullptr || CountRequests(requests) > kMaxEpilogueLines) return nullptr;
+    if (requests == nullptr || CountRequests(requests) > fit_.max_epilogue_lines) return nullptr;
     return names_.Clone(requests);
   }
 
@@ -88,8 +88,8 @@ class Requests {
   }
 
   // The loop around requests, in steps of a line where its own are shorter.
-  static Stmt EveryLine(const For& loop, const Stmt& body) {
-    const int64_t step = std::min(IterationsOfALine(body, loop.var), loop.extent);
+  Stmt EveryLine(const For& loop, const Stmt& body) const {
+    const int64_t step = std::min(IterationsOfALine(body, loop.var, line_bytes_), loop.extent);
     const Stmt moved =
         step == 1 ? body : Substitute(body, {{loop.var.get(), VarExpr(loop.var) * Int(step)}});
     return MakeStmt(For{loop.var, (loop.extent + step - 1) / step, LoopKind::kUnrolled, moved});
@@ -100,8 +100,8 @@ class Requests {
     for (const Var* lane : lanes) first[lane] = Int(0);
     std::vector<Stmt> all;
     const auto request = [&](const Expr& element) {
-      if (element->buffer->SizeBytes() < kMinEpilogueBytes || !FollowsLanes(*element, lanes) ||
-          IndexIsLoaded(*element)) {
+      if (element->buffer->SizeBytes() < fit_.min_epilogue_bytes ||
+          !FollowsLanes(*element, lanes) || IndexIsLoaded(*element)) {
         return;
       }
       const Expr asked = Substitute(element, first);
@@ -144,14 +144,16 @@ class Requests {
   }
 
   const Program& program_;
+  int64_t line_bytes_;
+  machine::FetchFit fit_;
   FreshNames& names_;
 };
 
 }  // namespace
 
-Program PrefetchEpilogue(const Program& program) {
+Program PrefetchEpilogue(const Program& program, const machine::TargetInfo& target) {
   FreshNames names(program);
-  Requests requests(program, names);
+  Requests requests(program, target, names);
   Program result = program;
   result.body = RewriteStmt(program.body, [&](const Stmt& s) -> Stmt {
     auto* seq = As<Seq>(s);

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
@@ -57,7 +56,7 @@ std::optional<Copy> AsCopy(const For& outermost) {
 
 class Widener {
  public:
-  explicit Widener(const Program& program) : names_(program) {}
+  Widener(const Program& program, int64_t line_bytes) : names_(program), line_bytes_(line_bytes) {}
 
   Stmt Run(const Stmt& s) {
     if (auto* seq = As<Seq>(s)) {
@@ -106,7 +105,7 @@ class Widener {
     const std::vector<const For*> flat(copy.loops.begin() + static_cast<int64_t>(first),
                                        copy.loops.end());
     const int64_t lanes =
-        std::max<int64_t>(kLineBytes / SizeOf(copy.store->buffer->dtype), kMinWidenedElements);
+        std::max<int64_t>(line_bytes_ / SizeOf(copy.store->buffer->dtype), kMinWidenedElements);
     std::vector<Stmt> parts;
     if (elements >= lanes) parts.push_back(Vectors(copy, flat, 0, elements / lanes, lanes));
     if (const int64_t left = elements % lanes; left > 0)
@@ -150,14 +149,16 @@ class Widener {
   }
 
   FreshNames names_;
+  int64_t line_bytes_;
   Ranges ranges_;
 };
 
 }  // namespace
 
-Program WidenCopies(const Program& program) {
+Program WidenCopies(const Program& program, const machine::TargetInfo& target) {
   Program result = program;
-  result.body = ir::Simplify(Widener(program).Run(program.body), /*keep_loops=*/false);
+  result.body =
+      ir::Simplify(Widener(program, target.line_bytes).Run(program.body), /*keep_loops=*/false);
   return result;
 }
 

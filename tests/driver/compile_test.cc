@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
@@ -330,7 +330,7 @@ TEST(CompileModelTest, ProgressCountsEveryKernel) {
 TEST(CompileModelTest, AModuleForALargerCpuIsRefusedWithItsName) {
   Target target;
   target.cpu = "graniterapids";
-  if (codegen::RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
+  if (codegen::BackendOf(target).RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
   const auto bytes = CompileModel(Mlp(), {}, target, {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto module = runtime::ParseModule(*bytes);

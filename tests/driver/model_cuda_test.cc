@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/cuda/driver.h"
@@ -27,7 +27,8 @@ struct Seen {
 };
 
 TEST(ModelCuda, SqueezenetCompilesAndLaunchesInOrder) {
-  if (const absl::Status nvrtc = codegen::FindNvrtc(); !nvrtc.ok()) GTEST_SKIP() << nvrtc;
+  const auto nvrtc = codegen::CudaBackend().FindToolchain();
+  if (!nvrtc.ok()) GTEST_SKIP() << nvrtc.status();
   const auto onnx = zoo::MakeZooModel("squeezenet", 1);
   ASSERT_TRUE(onnx.ok()) << onnx.status();
   CompileOptions compile;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/driver/compile.h"
 #include "tests/driver/run_model.h"

@@ -19,7 +19,7 @@ ALLOWED = {
     "compiler/schedule": ["compiler/ir", "compiler/machine"],
     "compiler/schedule/primitives": ["compiler/ir", "compiler/schedule/access.h", "compiler/schedule/cursor.h", "compiler/schedule/region.h",
                                      "compiler/schedule/required_region.h", "compiler/schedule/tree.h"],
-    "compiler/pass": ["compiler/ir"],
+    "compiler/pass": ["compiler/ir", "compiler/machine"],
     "compiler/codegen": ["compiler/pass", "compiler/ir", "compiler/machine", "compiler/runtime"],
     "compiler/graph/core": ["compiler/tensor", "compiler/ir"],
     "compiler/graph/ops": GRAPH,
@@ -46,7 +46,7 @@ PUBLIC = [
     "compiler/driver/compile.h",
     "compiler/driver/model_layout.h",
     "compiler/measure/measure.h",
-    "compiler/codegen/target_info.h",
+    "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/runtime",
 ]

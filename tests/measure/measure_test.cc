@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/fold.h"
 #include "compiler/ir/text.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/common/operator_table.h"
 #include "bench/common/workloads.h"
-#include "bench/operators/operator_table.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/aligned_buffer.h"

@@ -9,7 +9,7 @@
 #include "base/strategies.h"
 #include "base/target.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/runtime/module.h"
 #include "cost_model/search.h"
 #include "tests/worker/fake_io.h"

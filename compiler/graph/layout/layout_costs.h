@@ -7,6 +7,7 @@
 
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout_choice.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
 
@@ -18,17 +19,10 @@ struct LayoutCost {
 // One channel or one pixel: the elements are in the same order in both layouts.
 bool LooksTheSame(const TensorType& type);
 
-// What is known of kernels before there are any.
-struct KernelOptions {
-  int threads = 1;
-  bool winograd = true;  // whether convolutions may take Winograd's form
-};
-
-// Costs on one core. Deterministic.
+// Estimated times on one core, target.graph_core. Deterministic.
 class LayoutCosts {
  public:
-  LayoutCosts() = default;
-  explicit LayoutCosts(const KernelOptions& kernels) : kernels_(kernels) {}
+  explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}
   virtual ~LayoutCosts() = default;
   // Of a node of the imported (channels-first) graph that works channels last, too; blocked as if
   // it did. All finite.
@@ -38,7 +32,7 @@ class LayoutCosts {
   int64_t MoveNs(const TensorType& type) const;
 
  private:
-  KernelOptions kernels_;
+  machine::TargetInfo target_;
 };
 
 // Times by node name, kNever for a layout that was not measured. Where two were, the third is what
@@ -47,8 +41,8 @@ class LayoutCosts {
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,
-                               const KernelOptions& kernels = {})
-      : LayoutCosts(kernels), ns_by_node_(std::move(ns_by_node)) {}
+                               const machine::TargetInfo& target = {})
+      : LayoutCosts(target), ns_by_node_(std::move(ns_by_node)) {}
   LayoutCost OperatorCost(const Graph& graph, const Node& node) const override;
 
  private:

@@ -19,7 +19,7 @@ using ir::Stmt;
 
 namespace {
 
-// Paths without allocations: a stripped body and what is found in it.
+// A body without its allocations, and what a primitive looks for in it.
 struct Scene {
   Stmt body;
   Allocations allocs;
@@ -112,8 +112,7 @@ std::string FreshName(const Scene& scene, size_t k) {
   return absl::StrCat(scene.block.block().name, "@", scene.loop.loop().var->name, ".", k);
 }
 
-// ---- reverse_compute_at
-// ----------------------------------------------------------------------------------------------
+// ---- reverse_compute_at ------------------------------------------------------------------------
 
 // The block under the loop that the consumer reads; the last writer, if an initialisation was split
 // off.

@@ -77,7 +77,9 @@ class GpuPlainRule : public Rule {
 
 }  // namespace
 
-bool MatchesGpuPlain(const StageSite& site) { return site.target.target.kind == TargetKind::kCuda; }
+bool MatchesGpuPlain(const StageSite& site) {
+  return site.target.execution == machine::Execution::kGrid;
+}
 
 std::unique_ptr<Rule> MakeGpuPlain(const StageSite& site, Knobs& knobs) {
   return std::make_unique<GpuPlainRule>(site.stage, site.target, knobs);

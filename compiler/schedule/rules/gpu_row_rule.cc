@@ -53,7 +53,7 @@ class GpuRowRule : public Rule {
 
 bool MatchesGpuRow(const StageSite& site) {
   const StageView& view = site.stage.view;
-  return site.target.target.kind == TargetKind::kCuda && !view.reduce.empty() &&
+  return site.target.execution == machine::Execution::kGrid && !view.reduce.empty() &&
          ElementsOf(view.reduce) >= kMinRow &&
          ElementsOf(view.spatial) < kRowsPerMultiprocessor * site.target.multiprocessors;
 }

@@ -336,7 +336,7 @@ absl::Status GpuTiledRule::Finish(const Loops& loops, const std::vector<Loop>& c
 
 bool MatchesGpuTiled(const StageSite& site) {
   const StageView& view = site.stage.view;
-  return site.target.target.kind == TargetKind::kCuda && !view.reduce.empty() &&
+  return site.target.execution == machine::Execution::kGrid && !view.reduce.empty() &&
          HasReuse(*site.stage.block) && ElementsOf(view.spatial) >= kMinTiled;
 }
 

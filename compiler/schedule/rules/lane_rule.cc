@@ -14,8 +14,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kPreferredRows = 4;       // independent accumulators that hide the latency of one
+constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
 
 class LaneRule : public Rule {
  public:
@@ -39,7 +38,8 @@ class LaneRule : public Rule {
                              LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
         const int64_t work = ElementsOf(stage.view.spatial) * ElementsOf(stage.view.reduce);
-        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1}, work >= kParallelOps);
+        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
+                                   work >= target.core.wake_multiply_adds);
       }
     }
     for (const std::string& producer : stage.producers) {
@@ -118,8 +118,8 @@ class LaneRule : public Rule {
 bool MatchesLanes(const StageSite& site) {
   const ReductionStage& stage = site.stage;
   const bool vectors_fit = stage.vector_axis >= 0 && !stage.vectors_scattered;
-  return site.target.target.kind != TargetKind::kCuda && !stage.alone && stage.block->reducer &&
-         !vectors_fit && stage.lane_axis >= 0;
+  return site.target.execution == machine::Execution::kThreads && !stage.alone &&
+         stage.block->reducer && !vectors_fit && stage.lane_axis >= 0;
 }
 
 std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs) {

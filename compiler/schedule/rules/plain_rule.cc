@@ -10,8 +10,6 @@ namespace heddle::schedule {
 
 namespace {
 
-// Less work than this is done before other threads have woken up.
-constexpr int64_t kParallelElements = 16 << 10;
 constexpr int64_t kMaxChunks = 64;  // of a parallel loop: enough to even out, cheap to start
 
 struct PlainChoice {
@@ -139,7 +137,7 @@ absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder&
 }
 
 bool WorthThreads(const Shape& shape, const machine::TargetInfo& target) {
-  return target.target.threads > 1 && shape.elements >= kParallelElements;
+  return target.target.threads > 1 && shape.elements >= target.core.wake_elements;
 }
 
 class PlainRule : public Rule {
@@ -169,7 +167,8 @@ class PlainRule : public Rule {
 }  // namespace
 
 bool MatchesPlain(const StageSite& site) {
-  return site.target.target.kind != TargetKind::kCuda && site.stage.alone && !site.stage.constant;
+  return site.target.execution == machine::Execution::kThreads && site.stage.alone &&
+         !site.stage.constant;
 }
 
 std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs) {

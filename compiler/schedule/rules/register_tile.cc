@@ -4,8 +4,6 @@
 #include <map>
 #include <set>
 
-#include "compiler/ir/analysis/cache_lines.h"
-
 namespace heddle::schedule {
 
 namespace {
@@ -33,7 +31,9 @@ std::vector<int64_t> TileSizes(int64_t extent) {
 TileModel::TileModel(const ReductionStage& stage, int vector_axis,
                      const machine::TargetInfo& target)
     : spatial_(stage.view.spatial), v_(vector_axis), target_(target) {
-  full_lanes_ = LanesOf(target, stage.block->store.buffer->dtype);
+  const ir::DType result = stage.block->store.buffer->dtype;
+  full_lanes_ = LanesOf(target, result);
+  result_element_bytes_ = ir::SizeOf(result);
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {
     LoadShape shape;
     for (size_t k = 0; k < spatial_.size(); ++k) {
@@ -50,7 +50,7 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis,
     shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
                                load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
-    shape.element_bytes = static_cast<int64_t>(ir::SizeOf(load->buffer->dtype));
+    shape.element_bytes = ir::SizeOf(load->buffer->dtype);
     shape.used = 1;
     for (const auto* axes : {&stage.view.spatial, &stage.view.reduce}) {
       for (const Axis& axis : *axes) {
@@ -75,8 +75,8 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis,
   // A small image is padded for nothing: beside large weights, or while its padded copy stays
   // close.
   guarded_ = !stage.producers.empty() && !streaming_ &&
-             kSmallImage * ElementsOf(false) > ElementsOf(true) &&
-             4 * ElementsOf(false) > static_cast<double>(target.l2_bytes) / 4;
+             kSmallImage * scalar_operand_bytes() > vector_operand_bytes() &&
+             scalar_operand_bytes() > static_cast<double>(target.l2_bytes) / 4;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;
   for (const Axis& axis : spatial_) work_ *= axis.extent;
@@ -129,7 +129,7 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
 
 int64_t TileModel::Spilled(const RegisterTile& tile) const {
   // Without a broadcast operand of its own, an instruction needs one register more.
-  const int64_t spare = target_.vector_bytes >= 64 ? 0 : 1;
+  const int64_t spare = target_.BroadcastsOperand() ? 0 : 1;
   return std::max<int64_t>(
       Accumulators(tile) + OperandRegisters(tile) + spare - target_.vector_registers, 0);
 }
@@ -147,12 +147,29 @@ bool TileModel::TellsPanels(size_t axis) const {
   });
 }
 
-double TileModel::scalars_used() const {
-  double elements = 0;
+double TileModel::OperandBytes(bool vector) const {
+  double bytes = 0;
   for (const LoadShape& load : loads_) {
-    if (!load.vector) elements += std::min(load.elements, load.used);
+    if (load.vector == vector) bytes += load.elements * static_cast<double>(load.element_bytes);
   }
-  return elements;
+  return bytes;
+}
+
+int64_t TileModel::ElementBytes(bool vector) const {
+  int64_t bytes = 1;
+  for (const LoadShape& load : loads_) {
+    if (load.vector == vector) bytes = std::max(bytes, load.element_bytes);
+  }
+  return bytes;
+}
+
+double TileModel::scalar_bytes_used() const {
+  double bytes = 0;
+  for (const LoadShape& load : loads_) {
+    if (!load.vector)
+      bytes += std::min(load.elements, load.used) * static_cast<double>(load.element_bytes);
+  }
+  return bytes;
 }
 
 double TileModel::ScalarsTouched(const RegisterTile& tile) const {
@@ -185,16 +202,17 @@ std::vector<int64_t> TileModel::AddressesOf(const LoadShape& load, const Registe
 
 int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
   std::set<int64_t> lines;
-  for (int64_t address : AddressesOf(load, tile)) lines.insert(address / ir::kLineBytes);
+  for (int64_t address : AddressesOf(load, tile)) lines.insert(address / target_.line_bytes);
   std::map<int64_t, int64_t> sets;
   int64_t most = 0;
-  for (int64_t line : lines) most = std::max(most, ++sets[line % (kSetPeriod / ir::kLineBytes)]);
+  const int64_t period = target_.page_bytes / target_.line_bytes;
+  for (int64_t line : lines) most = std::max(most, ++sets[line % period]);
   return most;
 }
 
 int64_t TileModel::Pages(const LoadShape& load, const RegisterTile& tile) const {
   std::set<int64_t> pages;
-  for (int64_t address : AddressesOf(load, tile)) pages.insert(address / kSetPeriod);
+  for (int64_t address : AddressesOf(load, tile)) pages.insert(address / target_.page_bytes);
   return static_cast<int64_t>(pages.size());
 }
 

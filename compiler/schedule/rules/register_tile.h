@@ -9,18 +9,6 @@
 
 namespace heddle::schedule {
 
-// What one core streams from its second-level cache, and from beyond (24 GB/s at 2.8 GHz), measured
-// on one CPU, a virtual Sapphire Rapids. Only their ratio to arithmetic counts: choices change
-// where both bound a tile about equally.
-inline constexpr double kL2BytesPerCycle = 24;
-inline constexpr double kL3BytesPerCycle = 8.5;
-
-// A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
-// set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
-// share a set and are more than its ways come from the second level at every visit, beside the
-// weights (14 of 12: 20 % slower where the weights come from there too).
-inline constexpr int64_t kSetPeriod = 4096;
-
 // The part of the result one pass over the reduce loops computes.
 struct RegisterTile {
   std::vector<int64_t> sizes;  // per spatial axis; vectors for the vector axis, rows for the others
@@ -52,11 +40,15 @@ class TileModel {
   int panel_axis() const { return panel_axis_; }
   // Neighbours along the axis read some of the same places.
   bool Overlaps(size_t axis) const { return windows_[axis].size > windows_[axis].step; }
-  // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
-  double vector_elements() const { return ElementsOf(true); }
-  double scalar_elements() const { return ElementsOf(false); }
-  // As scalar_elements, but only those that are read: a stride leaves some out.
-  double scalars_used() const;
+  // Bytes of the operands that are loaded as vectors, and as scalars for many lanes.
+  double vector_operand_bytes() const { return OperandBytes(true); }
+  double scalar_operand_bytes() const { return OperandBytes(false); }
+  // The same, but only of the elements that are read: a stride leaves some out.
+  double scalar_bytes_used() const;
+  // Bytes of one element of the vector operands, of the scalar ones (the widest), of the result.
+  int64_t vector_element_bytes() const { return ElementBytes(true); }
+  int64_t scalar_element_bytes() const { return ElementBytes(false); }
+  int64_t result_element_bytes() const { return result_element_bytes_; }
   // The innermost spatial axis that is not the vector axis; -1 if there is none.
   int row_axis() const { return row_axis_; }
 
@@ -80,7 +72,7 @@ class TileModel {
     bool permuted = false;  // a vector of which each lane takes its group's scalar, one a step
     bool constant = false;
     double elements = 0;  // of the buffer
-    int64_t element_bytes = 4;
+    int64_t element_bytes = 1;
     double used = 0;  // of these, at most
   };
 
@@ -101,11 +93,8 @@ class TileModel {
   // Lines of the scalars of one step that fall into one set of the first-level cache.
   int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 
-  double ElementsOf(bool vector) const {
-    double elements = 0;
-    for (const LoadShape& load : loads_) elements += load.vector == vector ? load.elements : 0;
-    return elements;
-  }
+  double OperandBytes(bool vector) const;
+  int64_t ElementBytes(bool vector) const;
 
   static constexpr int64_t kMinGuardedRun = 16;
 
@@ -121,7 +110,7 @@ class TileModel {
   int row_axis_ = -1, panel_axis_ = -1;
   int64_t run_ = 1;  // extent of the last reduce axis
   machine::TargetInfo target_;
-  int64_t full_lanes_ = 1;
+  int64_t full_lanes_ = 1, result_element_bytes_ = 1;
   std::vector<LoadShape> loads_;
   int64_t work_ = 1;
   int64_t reduce_steps_ = 1;

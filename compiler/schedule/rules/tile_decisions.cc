@@ -11,14 +11,10 @@ namespace heddle::schedule {
 namespace {
 
 constexpr int64_t kWhole = DecidedTiles::kWhole;
-constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first-level cache
-constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
-constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
-constexpr int64_t kMaxMiddle = 64;          // or all
-constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
-constexpr int64_t kStripsPerThread = 4;     // of padded rows: enough to even out
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
+constexpr int64_t kMaxMiddle = 64;       // or all
+constexpr int64_t kSmallWindow = 16;     // reductions of so few steps are unrolled whole
+constexpr int64_t kStripsPerThread = 4;  // of padded rows: enough to even out
 
 Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
   Factors f;
@@ -106,7 +102,7 @@ void TileDecisions::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
 // How many blocks the rows of a product are cut into so that one of them stays in half the
 // second-level cache while all vectors go by.
 int64_t TileDecisions::BlocksOfRows() const {
-  const double bytes = 4 * model_.scalar_elements(),
+  const double bytes = model_.scalar_operand_bytes(),
                half = static_cast<double>(target_.l2_bytes) / 2;
   return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
 }
@@ -136,14 +132,15 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (PrefersWaitingResult()) return false;
   const int64_t width = tile.sizes[v_] * tile.lanes;
   if ((spatial()[v_].extent + width - 1) / width < target_.target.threads) return false;
-  if (!CutsIntoBlocks(kPreferredBlock)) return false;
+  if (!CutsIntoBlocks(target_.code.tile.block_steps)) return false;
   int64_t rows = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
   }
-  return 4 * width * model_.reduce_steps() > target_.l2_bytes / 4 &&
-         model_.reduce_steps() > kPreferredBlock && 3 * 4 * width * rows <= target_.l1_bytes &&
-         rows > model_.Accumulators(tile) / tile.sizes[v_];
+  const int64_t panel = model_.vector_element_bytes() * width * model_.reduce_steps(),
+                sums = model_.result_element_bytes() * width * rows;
+  return panel > target_.l2_bytes / 4 && model_.reduce_steps() > target_.code.tile.block_steps &&
+         3 * sums <= target_.l1_bytes && rows > model_.Accumulators(tile) / tile.sizes[v_];
 }
 
 // Weights and rows that both exceed the second-level cache: whichever goes by inside is read again
@@ -153,14 +150,16 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
 bool TileDecisions::PrefersWaitingResult() const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
-  if (!CutsIntoBlocks(kLongBlock)) return false;
+  const int64_t block = target_.code.tile.long_block_steps;
+  if (!CutsIntoBlocks(block)) return false;
   int64_t elements = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (model_.Batch(k)) return false;
     elements *= spatial()[k].extent;
   }
-  return 4 * elements <= target_.l2_bytes / 4 && model_.reduce_steps() >= 2 * kLongBlock &&
-         4 * model_.vector_elements() > static_cast<double>(target_.l2_bytes);
+  return model_.result_element_bytes() * elements <= target_.l2_bytes / 4 &&
+         model_.reduce_steps() >= 2 * block &&
+         model_.vector_operand_bytes() > static_cast<double>(target_.l2_bytes);
 }
 
 // Whether the axis is the innermost one around the rows' one.
@@ -181,7 +180,7 @@ int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) cons
     if (static_cast<int>(k) != v_ && static_cast<int>(k) != model_.row_axis())
       rows *= static_cast<double>(spatial()[k].extent);
   }
-  const double bytes = 4 * model_.scalar_elements() / rows * static_cast<double>(tile.sizes[axis]);
+  const double bytes = model_.scalar_operand_bytes() / rows * static_cast<double>(tile.sizes[axis]);
   int64_t tiles = 1;
   while (2 * tiles <= kMaxMiddle && 2 * tiles * kStripsPerThread * target_.target.threads <= all &&
          2 * static_cast<double>(tiles) * bytes <= static_cast<double>(target_.l2_bytes) / 16)
@@ -215,10 +214,11 @@ bool TileDecisions::PrefersVectorFirst(const RegisterTile& tile) const {
   if (PrefersReductionBlocks(tile) || PrefersWaitingResult()) return true;
   const auto l2 = static_cast<double>(target_.l2_bytes);
   if (BlocksOfRows() > 1 &&
-      (4 * model_.vector_elements() <= l2 / 2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
+      (model_.vector_operand_bytes() <= l2 / 2 || model_.scalar_bytes_used() > l2 * 3 / 4)) {
     return false;
   }
-  return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
+  return target_.target.threads == 1 ||
+         model_.vector_operand_bytes() > model_.scalar_operand_bytes();
 }
 
 int64_t TileDecisions::PreferredPlace() const {
@@ -235,26 +235,25 @@ void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
     reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
                                       inner, PreferredInner(k)));
   }
+  const machine::TileFit& fit = target_.code.tile;
   std::vector<int64_t> blocks{kWhole};
-  for (int64_t steps = kPreferredBlock / 2; steps <= kLongBlock && steps < model_.reduce_steps();
-       steps *= 2)
-    blocks.push_back(steps);
+  const int64_t longest = std::min(fit.long_block_steps, model_.reduce_steps() - 1);
+  for (int64_t steps = fit.block_steps / 2; steps <= longest; steps *= 2) blocks.push_back(steps);
   block_knob_ = knobs.Add(absl::StrCat("steps of a reduction block of ", stage_.view.block), blocks,
-                          PrefersReductionBlocks(tile) ? kPreferredBlock
-                          : PrefersWaitingResult()     ? kLongBlock
+                          PrefersReductionBlocks(tile) ? fit.block_steps
+                          : PrefersWaitingResult()     ? fit.long_block_steps
                                                        : kWhole);
 }
 
 // Constants of which the vector axis walks one dimension and nothing else, and that are large
 // enough for their layout to matter.
 void TileDecisions::DeclarePacking(Knobs& knobs) {
-  constexpr int64_t kSmall = 16 << 10;  // bytes; stays in the first-level cache in any layout
   const ir::Var* vector = spatial()[v_].iter;
   for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
     const ir::Buffer& buffer = *load->buffer;
     const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
                                     buffer.name) != stage_.constants.end();
-    if (!constant || buffer.SizeBytes() < kSmall) continue;
+    if (!constant || buffer.SizeBytes() < target_.code.tile.packed_bytes) continue;
     const bool known = std::any_of(packable_.begin(), packable_.end(),
                                    [&](const Packable& p) { return p.buffer == buffer.name; });
     if (known) continue;
@@ -289,7 +288,7 @@ void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
   if (target_.target.threads > 1) {
     const int64_t above = model_.guarded() ? kAboveRows : kAllLoops;
     parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
-                               model_.work() >= kParallelOps ? above : kSerial);
+                               model_.work() >= target_.core.wake_multiply_adds ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
     // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
@@ -341,7 +340,7 @@ absl::Status TileDecisions::Check(const DecidedTiles& decided) const {
                                                       " vectors is too large for ",
                                                       target_.vector_registers, " registers"));
   }
-  if (registers * decided.unroll > kMaxTileOps) {
+  if (registers * decided.unroll > target_.code.tile.unrolled_multiply_adds) {
     return absl::FailedPreconditionError("the unrolled register tile is too large");
   }
   for (size_t k = 0; k < decided.spatial.size(); ++k) {
@@ -353,7 +352,8 @@ absl::Status TileDecisions::Check(const DecidedTiles& decided) const {
   }
   int64_t waiting = 1;
   for (const Factors& f : decided.spatial) waiting *= f.middle * f.tile * f.lanes;
-  if (decided.reduce_block != kWhole && 4 * waiting > target_.l2_bytes) {
+  if (decided.reduce_block != kWhole &&
+      model_.result_element_bytes() * waiting > target_.l2_bytes) {
     return absl::FailedPreconditionError(
         "the sums that wait for the blocks of a reduction do not fit the second-level cache");
   }

@@ -247,7 +247,7 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
 }  // namespace
 
 bool MatchesTiled(const StageSite& site) {
-  return site.target.target.kind != TargetKind::kCuda && !site.stage.alone &&
+  return site.target.execution == machine::Execution::kThreads && !site.stage.alone &&
          site.stage.vector_axis >= 0;
 }
 

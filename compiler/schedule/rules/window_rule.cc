@@ -20,14 +20,13 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWindow = 64;          // steps; larger ones are not unrolled whole
-constexpr int64_t kUnrolledWindow = 16;     // steps whose operands the registers hold
-constexpr int64_t kMaxPatch = 16;           // accumulators
-constexpr int64_t kMaxUnrolled = 512;       // multiply-adds: each border gets its own copy of them
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kBlockBytes = 512;        // one after another of a place: pleases the prefetcher
-constexpr int64_t kStreamBytes = 1 << 10;   // of a row: shorter pieces than this stream badly
-constexpr int64_t kFewColumns = 4;          // of two patches: their windows fit the registers
+constexpr int64_t kMaxWindow = 64;         // steps; larger ones are not unrolled whole
+constexpr int64_t kUnrolledWindow = 16;    // steps whose operands the registers hold
+constexpr int64_t kMaxPatch = 16;          // accumulators
+constexpr int64_t kMaxUnrolled = 512;      // multiply-adds: each border gets its own copy of them
+constexpr int64_t kBlockBytes = 512;       // one after another of a place: pleases the prefetcher
+constexpr int64_t kStreamBytes = 1 << 10;  // of a row: shorter pieces than this stream badly
+constexpr int64_t kFewColumns = 4;         // of two patches: their windows fit the registers
 // Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
 // 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
 constexpr int64_t kMaxPlaces = 64;
@@ -233,8 +232,8 @@ void WindowRule::Declare(Knobs& knobs) {
   DeclarePatch(knobs);
   if (target_.target.threads > 1) {
     const int64_t work = steps_ * ElementsOf(stage_.view.spatial);
-    parallel_knob_ =
-        knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1}, work >= kParallelOps);
+    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1},
+                               work >= target_.core.wake_multiply_adds);
   }
   for (const std::string& producer : stage_.producers) {
     producer_knobs_.push_back(
@@ -338,7 +337,7 @@ absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder&
 
 bool MatchesWindow(const StageSite& site) {
   const ReductionStage& stage = site.stage;
-  if (site.target.target.kind == TargetKind::kCuda || stage.alone || stage.vector_axis < 0)
+  if (site.target.execution != machine::Execution::kThreads || stage.alone || stage.vector_axis < 0)
     return false;
   if (stage.view.reduce.empty() || ElementsOf(stage.view.reduce) > kMaxWindow) return false;
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {

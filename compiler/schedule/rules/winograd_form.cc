@@ -15,8 +15,6 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kParallelTiles = 8;  // fewer do not pay for waking threads
-
 // The one variable of an index, where it is all there is or the left operand of // or %.
 const ir::Var* VarOf(const ir::Expr& index) {
   const bool divides = index->kind == ir::ExprKind::kOp &&
@@ -86,7 +84,7 @@ class WinogradForm : public FormRule {
       const std::vector<Loop>& of = data_.loops;
       const int64_t tiles = of[2].extent * of[3].extent * of[4].extent;
       parallel_ = knobs.Add(absl::StrCat("parallel transforms of ", block_), {0, 1},
-                            tiles >= kParallelTiles);
+                            tiles >= target.core.wake_tiles);
     }
     return absl::OkStatus();
   }
@@ -162,7 +160,7 @@ class WinogradForm : public FormRule {
 }  // namespace
 
 bool MatchesWinograd(const FormSite& site) {
-  return site.reduction != nullptr && site.target.target.kind == TargetKind::kLlvm &&
+  return site.reduction != nullptr && site.target.execution == machine::Execution::kThreads &&
          site.target.target.winograd;
 }
 

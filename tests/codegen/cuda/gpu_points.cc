@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/driver/internal.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"

@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/tolerance.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/analysis/simplify.h"
@@ -378,7 +378,7 @@ TEST(TensorLimits, FragmentsCountAsRegisters) {
 }
 
 TEST(TensorCompiled, UsesTensorCoresAndSpillsNothing) {
-  if (!HasNvrtc()) GTEST_SKIP() << codegen::FindNvrtc().message();
+  if (!HasNvrtc()) GTEST_SKIP() << codegen::CudaBackend().FindToolchain().status().message();
   const std::string tool = "/usr/local/cuda/bin/cuobjdump";
   for (const DType type : {DType::kF16, DType::kBF16, DType::kF32}) {
     ir::Program lowered = Default({type, 1024, 1024, 1024});

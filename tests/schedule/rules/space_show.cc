@@ -5,7 +5,7 @@
 
 #include "base/status_macros.h"
 #include "base/target.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
 #include "tests/schedule/workloads.h"
