@@ -62,7 +62,8 @@ absl::Status Prefixed(const absl::Status& status, const std::string& what) {
 absl::Status CheckTrace(const ir::Program& naive, const Trace& trace, uint64_t seed) {
   ir::Program program = naive;
   for (const Step& step : trace.steps) {
-    HEDDLE_ASSIGN_OR_RETURN(program, ApplyStep(program, step));
+    HEDDLE_ASSIGN_OR_RETURN(Rewritten next, ApplyStep(program, step));
+    program = std::move(next.program);
     if (absl::Status status = ir::Verify(program); !status.ok()) {
       return Prefixed(status,
                       absl::StrCat("verify after ", ToText(Trace{{step}}), ir::Print(program)));

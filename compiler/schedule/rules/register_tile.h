@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/machine/target_info.h"
-#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/stage.h"
 
 namespace heddle::schedule {
 

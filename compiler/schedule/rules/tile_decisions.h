@@ -7,7 +7,8 @@
 
 #include "absl/status/status.h"
 #include "compiler/schedule/rules/register_tile.h"
-#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/rule.h"
+#include "compiler/schedule/rules/stage.h"
 
 namespace heddle::schedule {
 
