@@ -4,7 +4,6 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/driver/internal.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/ir/analysis/cache_lines.h"
 
@@ -47,7 +46,7 @@ absl::StatusOr<int64_t> BlockFor(const Target& target) {
 
 graph::KernelOptions KernelsFor(const Target& target) { return {target.threads, target.winograd}; }
 
-absl::StatusOr<ModelOptions> internal::ForTarget(ModelOptions options, const Target& target) {
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target) {
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) {
     HEDDLE_ASSIGN_OR_RETURN(block, BlockFor(target));
@@ -90,7 +89,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
                                                  const Target& target) {
   graph::LayoutPlan plan;
-  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, internal::ForTarget(options, target));
+  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, ForTarget(options, target));
   explained.passes.layout.plan = &plan;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_RETURN_IF_ERROR(graph::Optimize(imported, explained.passes).status());

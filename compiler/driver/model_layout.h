@@ -10,6 +10,10 @@ namespace heddle {
 // least half a line of memory; 0, none, on GPUs. InvalidArgument: what ResolveTarget says.
 absl::StatusOr<int64_t> BlockFor(const Target& target);
 
+// `options` with what they leave open chosen for the target: the channels in a block, the threads,
+// and whether convolutions may take Winograd's form. Errors as BlockFor.
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target);
+
 // What the estimates of layouts know of kernels for a target.
 graph::KernelOptions KernelsFor(const Target& target);
 

@@ -120,7 +120,7 @@ absl::StatusOr<Program> Pack(const Program& p, const std::string& block, const s
 //             <block>.product    [a, a, n, t, u, o]        the sum over i
 //             <block>.rows       [m, a, n, t, u, o]        A^T M
 //             <block>            [n, y, x, o]              (A^T M) A
-//           in loops "<stage>.<k>". Fewer multiplications, less exact: tolerance.h says how much.
+//           in loops "<stage>.<k>". Fewer multiplications, less exact: numerics.h says how much.
 // refuses:  m other than 2, 4 and 6; anything else than such a convolution of floats in a naive
 //           nest of its own; results smaller than a tile.
 absl::StatusOr<Program> Winograd(const Program& p, const std::string& block, int64_t m);
@@ -148,7 +148,7 @@ absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop);
 absl::StatusOr<Program> Bind(const Program& p, const std::string& loop, ir::LoopKind axis);
 
 // rewrite:  x * y in a block that sums products of f32 elements -> tf32(x) * tf32(y), as tensor
-//           cores multiply them. Less exact; tolerance.h says how much.
+//           cores multiply them. Less exact; numerics.h says how much.
 // refuses:  blocks that sum anything else.
 absl::StatusOr<Program> Tf32(const Program& p, const std::string& block);
 

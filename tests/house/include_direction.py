@@ -44,6 +44,7 @@ PUBLIC = [
     "compiler/driver/compile.h",
     "compiler/driver/model_layout.h",
     "compiler/measure/measure.h",
+    "compiler/measure/compare.h",
     "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/runtime",
