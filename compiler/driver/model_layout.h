@@ -10,6 +10,10 @@ namespace heddle {
 // least half a line of memory; 0, none, on GPUs. InvalidArgument: what ResolveTarget says.
 absl::StatusOr<int64_t> BlockFor(const Target& target);
 
+// `options` with what they leave open chosen for the target: what is known of its machine, and the
+// channels in a block. Errors as BlockFor.
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target);
+
 // The model fused with every operator channels first; last; and blocked; where it can be: an
 // operator's time in a layout is that of the kernel it anchors, where `best` has it
 // (MeasuredLayoutCosts); all others are estimated.

@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "base/splitmix.h"
-#include "compiler/codegen/tolerance.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/ir.h"
+#include "compiler/measure/compare.h"
 #include "compiler/runtime/aligned_buffer.h"
 
 namespace heddle::internal {
@@ -29,10 +29,10 @@ class ResultChecker {
   // DataLoss "wrong result<when>: ..." that names output, element, found and expected value. Keeps
   // the largest relative error at the points in *max_error. `tolerance` is the candidate's.
   absl::Status Check(const std::vector<void*>& outputs, const std::string& when,
-                     const codegen::Tolerance& tolerance, double* max_error);
+                     const runtime::Tolerance& tolerance, double* max_error);
   // The first of the two levels alone.
   absl::Status CheckPoints(const std::vector<void*>& outputs, const std::string& when,
-                           const codegen::Tolerance& tolerance, double* max_error) const;
+                           const runtime::Tolerance& tolerance, double* max_error) const;
 
   // The largest finite magnitude expected at the points; 0 if there is none.
   double LargestExpected() const;
@@ -45,10 +45,10 @@ class ResultChecker {
 
  private:
   absl::Status PrepareBetween(int points, SplitMix& random);
-  codegen::Tolerance Wider(codegen::Tolerance tolerance) const;
+  runtime::Tolerance Wider(runtime::Tolerance tolerance) const;
   absl::Status CheckWhole(const std::vector<void*>& outputs, const std::string& when,
-                          const codegen::Tolerance& tolerance);
-  absl::Status Keep(const std::vector<void*>& outputs, const codegen::Tolerance& tolerance);
+                          const runtime::Tolerance& tolerance);
+  absl::Status Keep(const std::vector<void*>& outputs, const runtime::Tolerance& tolerance);
   absl::Status Wrong(const std::string& when, interpreter::OutputPoint at, double found,
                      double expected) const;
 
@@ -60,7 +60,7 @@ class ResultChecker {
   // what f32 allows may round it to its neighbour, and what follows may cancel all but that.
   double between_ = 0;
   std::vector<runtime::AlignedBuffer> whole_;  // by output; empty until a candidate is right
-  codegen::Tolerance whole_tolerance_;         // of the candidate that wrote them
+  runtime::Tolerance whole_tolerance_;         // of the candidate that wrote them
   int replaced_ = 0;
 };
 

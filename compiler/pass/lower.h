@@ -13,9 +13,6 @@
 namespace heddle::pass {
 
 struct LowerOptions {
-  // For a GPU back end: barriers are added; loops are neither taken apart nor unrolled, nor is
-  // anything fetched ahead.
-  bool gpu = false;
   machine::TargetInfo target;      // its lines and FetchFit
   bool verify_each = true;         // run the verifier after every pass
   std::set<std::string> disabled;  // names of optional passes to skip

@@ -58,7 +58,7 @@ struct LlvmRun {
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
                      std::vector<HostTensor>& outputs, const LlvmRun& run = {});
 
-// OK, or the first element in which the two differ by more than tolerance.h allows.
+// OK, or the first element in which the two differ by more than runtime/numerics.h allows.
 absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& expected,
                      const std::vector<HostTensor>& actual);
 

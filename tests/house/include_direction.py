@@ -52,6 +52,7 @@ PUBLIC = [
     "compiler/ir/fold.h",
     "compiler/ir/text.h",
     "compiler/measure/measure.h",
+    "compiler/measure/compare.h",
     "compiler/codegen/backend.h",
     "compiler/machine/target_info.h",
     "compiler/runtime",

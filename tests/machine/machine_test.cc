@@ -2,8 +2,7 @@
 // follows it.
 #include <gtest/gtest.h>
 
-#include "compiler/codegen/cuda/gpu_arch.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/graph/layout/layout_costs.h"
 #include "compiler/graph/layout/layout_moves.h"
 #include "compiler/ir/text.h"
@@ -22,7 +21,8 @@ namespace {
 TEST(Machine, EveryTargetIsDescribed) {
   const TargetInfo other;
   std::vector<std::string> texts;
-  for (const std::string& gpu : codegen::KnownGpus()) texts.push_back("cuda -arch=" + gpu);
+  for (const char* gpu : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"})
+    texts.push_back(std::string("cuda -arch=") + gpu);
   for (const char* cpu : {"nehalem", "haswell", "znver3", "sapphirerapids"})
     texts.push_back(std::string("llvm -triple=x86_64-linux-gnu -mcpu=") + cpu);
   for (const std::string& text : texts) {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/measure/compare.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
@@ -43,7 +43,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
 absl::Status CompareOutputs(const Outputs& expected, const Outputs& found) {
   for (size_t k = 0; k < expected.size(); ++k) {
     for (size_t i = 0; i < expected[k].size(); ++i) {
-      if (codegen::Close(expected[k][i], found[k][i])) continue;
+      if (Close(expected[k][i], found[k][i])) continue;
       return absl::DataLossError(absl::StrCat("output ", k, " element ", i, ": expected ",
                                               expected[k][i], ", found ", found[k][i]));
     }

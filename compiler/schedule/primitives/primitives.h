@@ -165,7 +165,7 @@ absl::StatusOr<Rewritten> Rfactor(const Program& p, const std::string& block,
 //             <block>.product    [a, a, n, t, u, o]        the sum over i
 //             <block>.rows       [m, a, n, t, u, o]        A^T M
 //             <block>            [n, y, x, o]              (A^T M) A
-//           Fewer multiplications, less exact: tolerance.h says how much.
+//           Fewer multiplications, less exact: numerics.h says how much.
 // makes:    blocks: the stages in this order, each in loops <stage>.<k>, one for each dimension and
 //           one for the sum
 // refuses:  m other than 2, 4 and 6; anything else than such a convolution of floats in a naive
@@ -175,7 +175,7 @@ absl::StatusOr<Rewritten> Winograd(const Program& p, const std::string& block, i
 // ---- Tensor cores ------------------------------------------------------------------------------
 
 // rewrite:  x * y in a block that sums products of f32 elements -> tf32(x) * tf32(y), as tensor
-//           cores multiply them. Less exact; tolerance.h says how much.
+//           cores multiply them. Less exact; numerics.h says how much.
 // refuses:  blocks that sum anything else.
 absl::StatusOr<Rewritten> Tf32(const Program& p, const std::string& block);
 
