@@ -6,12 +6,11 @@
 //   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
 //                 inputs, outputs, kernels (symbol, task key, label, flops, schedule source),
 //                 calls, arena size, sections with offset, size and XXH3
-//   sections      each at a 64-byte aligned offset: "code" (an ELF shared object; for GPUs a
-//   cubin),
-//                 "params"
+//   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
+//                 aligned offset
 //
-// This folder stands alone: it includes nothing of ours; to run a module it needs libc, libm,
-// threads, and Abseil's status library, and for a module for GPUs the driver's library.
+// This folder includes nothing else of ours. Running a module takes libc, libm, threads and
+// Abseil's status library, and for a GPU module the driver's library.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +48,7 @@ struct KernelSpec {
   std::string schedule;         // "tuned", "default" or "naive"
   double record_ms = 0;         // the record's measured time, 0 if none
   Numerics numerics;            // the accuracy it promises
-  int64_t untouched_bytes = 0;  // of its inputs: what a call does not read, as of a table looked up
+  int64_t untouched_bytes = 0;  // bytes of its inputs that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
 };
 
@@ -90,9 +89,9 @@ struct Module {
 };
 
 std::string SerializeModule(const Module& module);
-// InvalidArgument / DataLoss with one line that says what is broken: not a module, a newer format
-// version, truncated (expected and found sizes), a checksum that does not match (which section), a
-// manifest that contradicts the sections (every offset is checked).
+// InvalidArgument or DataLoss with one line that names the problem: not a module, a newer format
+// version, truncated (expected and found sizes), a wrong checksum (of which section), or a manifest
+// that contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 
