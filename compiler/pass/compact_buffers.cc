@@ -16,7 +16,7 @@ namespace {
 // The tile of one dimension: [base + lo, base + hi].
 struct Reach {
   bool known = false;  // some access has been seen
-  bool whole = false;  // not a tile: everything from 0 on
+  bool whole = false;  // not a tile but the whole dimension
   Linear base;         // in variables of the loops outside the allocation
   int64_t lo = 0;
   int64_t hi = 0;
@@ -77,8 +77,8 @@ class Compactor {
     for (size_t d = 0; d < tile.size(); ++d) {
       const Reach& reach = tile[d];
       const int64_t extent = reach.hi - reach.lo + 1;
-      // Lanes that a guard keeps from the end of a local row get elements of their own: then every
-      // row is whole registers.
+      // Lanes that a guard keeps from running over the end of a local row get elements of their
+      // own, so that every row fills whole registers.
       const bool widen =
           buffer.scope == Scope::kLocal && d + 1 == tile.size() && extent <= 2 * buffer.shape[d];
       const bool resize = reach.known && !reach.whole && extent != buffer.shape[d] &&

@@ -21,7 +21,7 @@ struct Access {
 };
 using Accesses = std::vector<Access>;
 
-// More pending accesses of one buffer than this count as one to all of it: the work is quadratic.
+// More pending accesses than this count as one to all of each buffer: the work is quadratic.
 constexpr size_t kMaxAccesses = 256;
 
 bool IsGpuLoop(const Stmt& s) {
@@ -49,8 +49,8 @@ class Inserter {
   }
 
  private:
-  // The statement with barriers; `pending` are the accesses since the last barrier, before and
-  // after.
+  // The statement with barriers. `pending` holds the accesses since the last barrier: before the
+  // statement, and on return behind it.
   Stmt Run(const Stmt& s, Accesses& pending) {
     if (IsBarrier(s)) {
       pending.clear();
@@ -71,13 +71,13 @@ class Inserter {
       Append(inside, {}, pending);
       return wait ? MakeSeq({MakeStmt(Barrier{}), std::move(result)}) : result;
     }
-    // Threads run the rest without waiting for each other.
+    // Threads run other statements without waiting for each other.
     BindLoops(s);
     Accesses own;
     Collect(s, own);
     const bool wait = Conflict(pending, own);
     if (wait) pending.clear();
-    // Those that come later meet any thread and iteration of these.
+    // Later accesses meet any thread and iteration of these.
     Append(own, OtherValues(s), pending);
     return wait ? MakeSeq({MakeStmt(Barrier{}), s}) : s;
   }
@@ -118,7 +118,7 @@ class Inserter {
     const bool writes =
         std::any_of(own.begin(), own.end(), [](const Access& access) { return access.write; });
     if (writes || Any(s, IsBarrier)) return RunWritingLoop(s, loop, pending);
-    // One that only reads needs at most one barrier, before it.
+    // A loop that only reads needs at most one barrier, before it.
     BindLoops(s);
     const bool wait = Conflict(pending, own);
     if (wait) pending.clear();
@@ -135,10 +135,10 @@ class Inserter {
     Stmt once = run();
     // Blocks share nothing but global memory, which no barrier orders between them.
     if (loop.extent == 1 || IsGpuBlock(loop.kind)) return once;
-    // What the iteration before left behind. If no barrier surely stands between, all iterations
-    // before count. A barrier that stands earlier for it may spare a later one, so that an
-    // iteration leaves more behind than was thought: then once more, with that too. Each round adds
-    // an access.
+    // `left` are the accesses that the iteration before leaves pending; without a barrier that
+    // every iteration meets, all iterations before count (`any`). A barrier that an earlier place
+    // needs for them may save a later one, so that an iteration leaves more behind than assumed.
+    // Then the body runs once more with these too. Each round adds an access, so this ends.
     Accesses left = pending;
     bool any = false;
     while (true) {
@@ -157,7 +157,7 @@ class Inserter {
     }
   }
 
-  // Adds to `all` those of `more` whose load or store it lacks; whether there are any.
+  // Adds to `all` the accesses of `more` whose load or store it lacks. False if there are none.
   static bool Include(const Accesses& more, Accesses& all) {
     const size_t before = all.size();
     for (const Access& access : more) {
@@ -218,7 +218,7 @@ class Inserter {
     return false;
   }
 
-  // Whether the accesses surely touch different elements.
+  // Whether the accesses are proven to touch different elements.
   bool Apart(const Access& a, const Access& b) {
     for (size_t d = 0; d < a.indices.size() && d < b.indices.size(); ++d) {
       const auto difference = analyzer_.Bounds(a.indices[d] - b.indices[d]);

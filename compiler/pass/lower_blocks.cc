@@ -60,8 +60,8 @@ class Lowering {
     return Guard(block.where, MakeSeq({Guard(first, std::move(init)), std::move(update)}));
   }
 
-  // Puts `init` before the outermost loop over the block's reduce iterators; false (and nothing
-  // done) where that could change what the program means.
+  // Puts `init` before the outermost loop over the block's reduce iterators. Returns false and does
+  // nothing if that could change the meaning.
   bool HoistInit(const Block& block, const Stmt& init) {
     std::unordered_set<const Var*> reduce_vars, spatial_vars;
     for (const BlockIter& iter : block.iters) {

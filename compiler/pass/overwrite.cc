@@ -16,13 +16,13 @@ using ir::Expr;
 using ir::Stmt;
 
 struct OutputUse {
-  double stores = 0;  // how often one runs, guards taken as true
+  double stores = 0;  // how many stores run if all guards are true
   bool read = false;
 };
 
 struct InputUse {
-  std::set<const Buffer*> by;  // outputs into which the element at the same place goes
-  bool otherwise = false;      // read at another place, or for something else
+  std::set<const Buffer*> by;  // outputs whose stores read the element at the same place
+  bool otherwise = false;      // read at another place, or by another statement
 };
 
 class Uses {

@@ -57,9 +57,9 @@ class Partitioner {
     return MakeSeq(std::move(result));
   }
 
-  // The body of a parallel loop. Where that was fused from several, their variables are quotients
-  // and remainders of its own: the body stands once for each part of their values, under a guard
-  // that decides those inside. `done`: those that have had their turn.
+  // The body of a parallel loop. If the loop was fused from several, their variables are quotients
+  // and remainders of its own. The body then stands once for each part of their values, under a
+  // guard that decides the conditions inside. `done`: terms that are cut already.
   Stmt RunFused(const Stmt& body, const Expr& var, std::vector<Expr> done) {
     std::vector<Expr> conditions;
     Collect(body, &conditions);
@@ -89,8 +89,8 @@ class Partitioner {
     return Run(body);
   }
 
-  // The order in which parts are cut further: guards cost most where most iterations are, so what
-  // may still be copied is copied there first.
+  // The order in which parts are cut further. Guards cost most where most iterations are, so these
+  // are the first to use what is left of the budget.
   static std::vector<size_t> LongestFirst(const std::vector<Span>& parts) {
     std::vector<size_t> order(parts.size());
     std::iota(order.begin(), order.end(), 0);
@@ -100,8 +100,8 @@ class Partitioner {
     return order;
   }
 
-  // Where the values [0, extent) of `term` are cut; empty if they are not, or if that would cost
-  // too much.
+  // The parts of the values [0, extent) of `term`. Empty if they are not cut, or if that exceeds
+  // the budget.
   std::vector<Span> Parts(const Stmt& body, const Expr& term, int64_t extent) {
     const Span interior = Interior(body, term, extent);
     std::vector<Span> parts;
@@ -126,8 +126,8 @@ class Partitioner {
     return first ? part : names_.Clone(part);
   }
 
-  // The values of `term` for which conditions on it hold whatever the other variables are.
-  // Conditions that never do so are left out; so are those that would leave nothing.
+  // The values of `term` for which the conditions on it hold whatever the other variables are.
+  // Ignores conditions for which there are no such values, alone or together with earlier ones.
   Span Interior(const Stmt& body, const Expr& term, int64_t extent) {
     Span interior{0, extent};
     std::vector<Expr> conditions;
@@ -140,7 +140,7 @@ class Partitioner {
     return interior;
   }
 
-  // The conjuncts of all guards under `s`, which also notes the ranges of the loops in there.
+  // Adds the conjuncts of all guards under `s`, and notes the ranges of the loops in `s`.
   void Collect(const Stmt& s, std::vector<Expr>* conditions) {
     auto add = [&](const Expr& e) { Split(e, conditions); };
     VisitStmt(s, [&](const Stmt& x) {
@@ -168,8 +168,8 @@ class Partitioner {
     return (IsOp(e, Op::kLt) || IsOp(e, Op::kLe)) && e->args[0]->dtype == DType::kI64;
   }
 
-  // The values of `of` for which `a < b` or `a <= b` holds for every value of the other variables;
-  // everywhere when nothing is known.
+  // The values of `of` for which `a < b` or `a <= b` holds for every value of the other variables.
+  // All values if nothing is known.
   Span Holds(const Expr& condition, const Expr& of, int64_t extent) {
     const Span everywhere{0, extent};
     if (!IsComparison(condition)) return everywhere;
