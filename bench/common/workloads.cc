@@ -58,9 +58,11 @@ absl::StatusOr<int64_t> CheapestBlock(const Operator& op, const graph::Attrs& wi
   if (depthwise) first.attrs["groups"] = op.inputs;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphOf(first));
   HEDDLE_ASSIGN_OR_RETURN(const int64_t block, BlockFor(options.target));
+  machine::TargetInfo machine;  // costs of layouts depend on the target's options only
+  machine.target = options.target;
   const graph::Node& node = graph.nodes[0];
   const graph::LayoutProblem::Operator ns =
-      graph::LayoutCosts({.target = options.target}).OperatorCost(graph, node).ns;
+      graph::LayoutCosts(machine).OperatorCost(graph, node).ns;
   const bool blocks =
       graph::Blocks(graph.values[0].type, block) && graph::Blocks(graph.values[2].type, block);
   return blocks && ns.blocked_ns < ns.last_ns ? block : 0;
