@@ -69,7 +69,7 @@ class Collector {
   }
 
  private:
-  // A nest of 64 loops of extent two or more would run for centuries; loops beyond that count as
+  // A nest of 64 loops of extent two or more runs for centuries. Loops beyond that count as
   // standing still.
   static constexpr size_t kMaxLoops = 64;
 
@@ -111,8 +111,8 @@ class Collector {
     MeasureStrides(st);
   }
 
-  // Arithmetic and loads of a value. A load of the stored element is the reduction, not another
-  // access; the same load twice is one.
+  // Collects the arithmetic and the loads of a value. A load of the stored element marks a
+  // reduction and is no access of its own. Equal loads are one access.
   void CollectValue(const Expr& e, Statement& st) {
     if (e->kind == ExprKind::kLoad) {
       if (SameAccess(*e, sources_[0])) {
@@ -131,7 +131,7 @@ class Collector {
     for (const Expr& arg : e->args) CollectValue(arg, st);
   }
 
-  // Gathers: an index that is itself loaded.
+  // Collects the loads within an index (a gather).
   void CollectIndexLoads(const Expr& e, Statement& st) {
     if (e->kind == ExprKind::kLoad) return CollectValue(e, st);
     for (const Expr& arg : e->args) CollectIndexLoads(arg, st);
@@ -177,9 +177,9 @@ class Collector {
     return trips;
   }
 
-  // A dimension sees as many values as its range is wide, but no more than the loops it depends on
-  // have iterations. Lines: the innermost dimension and every further one while those inside it are
-  // covered form one contiguous run.
+  // A dimension takes as many values as its range is wide, but no more than the loops that it
+  // depends on have iterations. The innermost dimension, and each further one while those inside it
+  // are covered, form one contiguous run of cache lines.
   void Footprint(const Source& source, uint64_t running, size_t level, Access& access) const {
     const std::vector<int64_t>& shape = source.buffer->shape;
     double elements = 1, run_elements = 1, run_width = 1;

@@ -30,9 +30,15 @@ TEST(Simplify, RandomIntegersKeepTheirValueAndStayInTheirBounds) {
     const Expr e = random.Integer(4);
     const Expr simple = Simplify(e, random.ranges);
     const auto bounds = Bounds(e, random.ranges);
+    const auto quick = QuickBounds(
+        e, [&](const Var* var) -> std::optional<Interval> { return random.ranges.at(var); });
     for (int k = 0; k < kPointsPerExpr; ++k) {
       const Env env = random.RandomEnv();
       const int64_t value = EvalInteger(e, env);
+      if (quick) {
+        ASSERT_LE(quick->min, value) << Print(e);
+        ASSERT_GE(quick->max, value) << Print(e);
+      }
       ASSERT_EQ(EvalInteger(simple, env), value) << Print(e) << "\n-> " << Print(simple);
       ASSERT_EQ(EvalInteger(FromLinear(ToLinear(e)), env), value) << Print(e);
       if (!bounds) continue;

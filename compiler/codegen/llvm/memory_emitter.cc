@@ -229,12 +229,7 @@ bool ExprEmitter::HasOnePlace(const ir::ExprNode& load, bool masked) {
   if (!one || !c_.lane_var) return one;
   const ir::Linear index = LinearIndex(*load.buffer, load.args, c_.ranges);
   if (!masked && AsPermutation(*load.buffer, index)) return true;
-  int64_t stride = 0;
-  for (const auto& [term, coefficient] : index.terms) {
-    if (!ir::UsesVar(term, c_.lane_var)) continue;
-    if (term->kind != ir::ExprKind::kVar) return false;
-    stride += coefficient;
-  }
+  const std::optional<int64_t> stride = ir::Stride(index, c_.lane_var);
   return stride == 0 || stride == 1;
 }
 
