@@ -16,12 +16,13 @@ namespace {
 using Result = absl::StatusOr<std::string>;
 
 TEST(ForkMap, GivesResultsInOrderWhateverTheLanes) {
-  for (const int lanes : {1, 2, 3}) {
+  for (const int children : {1, 2, 3}) {
     // Larger than a pipe holds, and binary.
     const auto work = [](int i) -> Result { return std::string(100000 + i, static_cast<char>(i)); };
-    const auto results = ForkMap(7, std::vector<std::vector<int>>(lanes), absl::Seconds(20), work);
+    const auto results =
+        ForkMap(7, std::vector<std::vector<int>>(children), absl::Seconds(20), work);
     ASSERT_EQ(results.size(), 7u);
-    for (int i = 0; i < 7; ++i) EXPECT_EQ(*results[i], *work(i)) << i << " of " << lanes;
+    for (int i = 0; i < 7; ++i) EXPECT_EQ(*results[i], *work(i)) << i << " of " << children;
   }
 }
 
