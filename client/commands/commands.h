@@ -20,7 +20,6 @@ struct GlobalOptions {
 };
 
 // ---- Jobs (job_commands.cc, submit_command.cc)
-// ---------------------------------------------------------------------------
 
 struct SubmitOptions {
   std::string model;  // path of an ONNX file
@@ -73,7 +72,6 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
 int ExitCodeOf(const v1::Job& job);
 
 // ---- All in one (tune_command.cc)
-// --------------------------------------------------------------------------------------
 
 struct TuneOptions {
   SubmitOptions submit;
@@ -85,7 +83,6 @@ struct TuneOptions {
 int Tune(const GlobalOptions& global, const TuneOptions& options);
 
 // ---- Records (record_commands.cc)
-// --------------------------------------------------------------------------------------
 
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query);
 int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
@@ -93,7 +90,6 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 int ImportRecords(const GlobalOptions& global, const std::string& input);
 
 // ---- Modules, without a service (run_command.cc, local_commands.cc)
-// -----------------------------------------------------------
 
 struct RunOptions {
   std::string module;
