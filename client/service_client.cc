@@ -9,7 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/sha256.h"
+#include "proto/chunks.h"
+#include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
 
 namespace heddle::client {
@@ -18,7 +19,7 @@ namespace {
 constexpr auto kUnaryLimit = std::chrono::seconds(30);
 // A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr auto kTransferLimit = std::chrono::minutes(20);
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kMaxModuleBytes = size_t{4} << 30;  // as the scheduler
 
 // A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
 // failed connection gets a message of ours.
@@ -45,10 +46,6 @@ struct ServiceClient::Stubs {
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::RecordService::Stub> records;
 };
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
-}
 
 ServiceClient::ServiceClient(std::string address)
     : address_(std::move(address)), stubs_(std::make_unique<Stubs>()) {
@@ -90,17 +87,12 @@ absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
   auto writer = stubs_->jobs->Submit(&context, &response);
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
-  bool open = writer->Write(request);
-  for (size_t offset = 0; open && (offset < model.size() || offset == 0); offset += kChunkBytes) {
-    v1::Chunk* chunk = request.mutable_chunk();
-    chunk->Clear();
-    chunk->set_name("model");
-    chunk->set_data(std::string(model.substr(offset, kChunkBytes)));
-    if (offset + kChunkBytes >= model.size()) {
-      chunk->set_last(true);
-      chunk->set_sha256(Sha256Hex(model));
-    }
-    open = writer->Write(request);
+  // A refusal ends the stream; Finish says why.
+  if (writer->Write(request)) {
+    SendChunks("model", model, [&](v1::Chunk chunk) {
+      *request.mutable_chunk() = std::move(chunk);
+      return writer->Write(request);
+    });
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
@@ -290,22 +282,19 @@ absl::StatusOr<std::string> ServiceClient::FetchModule(
   request.set_job(job);
   request.set_choice(choice);
   auto reader = stubs_->jobs->FetchModule(&context, request);
-  std::string bytes;
-  std::string digest;
-  bool complete = false;
+  ChunkJoiner module("module", kMaxModuleBytes);
+  absl::Status joined;
   v1::Chunk chunk;
-  while (reader->Read(&chunk)) {
-    bytes += chunk.data();
-    if (chunk.last()) {
-      complete = true;
-      digest = chunk.sha256();
-    }
-    if (on_bytes) on_bytes(static_cast<int64_t>(bytes.size()));
+  while (joined.ok() && reader->Read(&chunk)) {
+    joined = module.Add(chunk);
+    if (on_bytes) on_bytes(static_cast<int64_t>(module.size()));
   }
+  if (!joined.ok()) context.TryCancel();
   const grpc::Status status = reader->Finish();
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
-  if (!complete || digest != Sha256Hex(bytes)) {
-    return absl::DataLossError("the module arrived damaged; fetch it again");
+  if (joined.ok() && !status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  absl::StatusOr<std::string> bytes = joined.ok() ? module.Take() : joined;
+  if (!bytes.ok()) {
+    return absl::DataLossError(absl::StrCat(bytes.status().message(), "; fetch it again"));
   }
   return bytes;
 }

@@ -69,6 +69,4 @@ class ServiceClient {
   std::unique_ptr<Stubs> stubs_;
 };
 
-bool IsFinal(v1::JobState state);
-
 }  // namespace heddle::client

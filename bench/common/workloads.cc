@@ -59,7 +59,7 @@ absl::StatusOr<int64_t> DepthwiseBlock(const Operator& op, const graph::Attrs& w
   HEDDLE_ASSIGN_OR_RETURN(const int64_t block, BlockFor(target));
   const graph::Node& node = graph.nodes[0];
   if (!graph::HasChannelsBlockedForm(graph, node, block)) return 0;
-  const auto ns = graph::LayoutCosts(KernelsFor(target)).OperatorCost(graph, node).ns;
+  const auto ns = graph::LayoutCosts({.target = target}).OperatorCost(graph, node).ns;
   return ns.blocked_ns < ns.last_ns ? block : 0;
 }
 

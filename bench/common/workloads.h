@@ -12,7 +12,7 @@ namespace heddle::bench {
 struct Workload {
   std::string name;   // "C2", "1024x1024x1024", "resnet18/0"
   std::string label;  // the fused operator, for people
-  std::string text;   // the argument of tensor::WorkloadKey
+  std::string text;   // the argument of WorkloadKey
   double flops = 0;
   std::string layout{};  // convolutions only: "channels last", "channels in blocks of 16"
 };

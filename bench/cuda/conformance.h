@@ -30,7 +30,7 @@ std::vector<ir::Program> OperatorPrograms();
 absl::StatusOr<std::vector<ir::Program>> ConformancePrograms();
 
 // The result of each program: OK; why it does not compile, load or run; or the first element that
-// differs by more than tolerance.h allows. Compiles in one child for each core of `build_cpus`, and
+// differs by more than runtime/numerics.h allows. Compiles in one child for each core of `build_cpus`, and
 // runs programs in children one at a time, so that one that makes the GPU unusable for its process
 // fails alone. Programs not run by `deadline` are Cancelled.
 std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& programs,

@@ -16,7 +16,7 @@ struct GpuLimits {
   double gbps = 0;  // reading memory much larger than the caches
 };
 
-// Errors as codegen::FindNvrtc, and CudaStatus.
+// Errors as Backend::FindToolchain, and CudaStatus.
 absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device);
 
 // For the report: name and temperature of the GPU ("cuda:0"), and its limits if they are to be

@@ -12,7 +12,7 @@ namespace heddle::bench {
 
 struct ModelTimes {
   double default_us = 0, tuned_us = 0;  // medians of runs, copies included
-  // Error of the first output against the CPU's (codegen/relative_error.h), the larger of both
+  // Error of the first output against the CPU's (measure/compare.h), the larger of both
   // modules', and its limit.
   double relative_error = 0, tolerance = 0;
 };

@@ -10,7 +10,7 @@
 #include "bench/common/line_server.h"
 #include "bench/common/operator_table.h"
 #include "bench/common/workloads.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"

@@ -30,7 +30,7 @@
 #include "bench/search/compare.h"
 #include "bench/search/search_machine.h"
 #include "bench/search/variant.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "cost_model/features/features.h"
 #include "cost_model/transfer/transfer_samples.h"
 

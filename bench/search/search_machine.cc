@@ -12,7 +12,7 @@
 #include "bench/search/compare.h"
 #include "bench/search/live.h"
 #include "bench/search/variant.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 
 namespace heddle::bench {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"
 #include "client/modules/profile.h"
@@ -64,9 +65,8 @@ const char* UnitOf(const Explained& e) {
 absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string& job,
                                   const std::string& task) {
   Explained e;
-  absl::StatusOr<v1::TaskExplanation> explanation = client.ExplainTask(job, task);
-  if (!explanation.ok()) return explanation.status();
-  e.task = *std::move(explanation);
+  HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, client.ExplainTask(job, task));
+  e.task = std::move(explanation);
   v1::RecordQuery query;
   query.set_workload_key(e.task.task().info().key());
   query.set_target(e.task.target());

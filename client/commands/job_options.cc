@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "client/views/terminal.h"
 
 namespace heddle::client {
@@ -50,19 +51,16 @@ absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* 
 absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSpec* spec) {
   if (!options.deadline.empty()) {
     absl::Time deadline;
-    if (absl::Status s = ParseDeadline(options.deadline, now, &deadline); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(ParseDeadline(options.deadline, now, &deadline));
     spec->set_deadline_unix_ns(absl::ToUnixNanos(deadline));
   }
   absl::Duration span;
   if (!options.time_limit.empty()) {
-    if (absl::Status s = ParseSpan("--time-limit", options.time_limit, "30m", &span); !s.ok())
-      return s;
+    HEDDLE_RETURN_IF_ERROR(ParseSpan("--time-limit", options.time_limit, "30m", &span));
     spec->set_time_limit_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(span)));
   }
   if (!options.target_latency.empty()) {
-    if (absl::Status s = ParseSpan("--target-latency", options.target_latency, "5ms", &span);
-        !s.ok())
-      return s;
+    HEDDLE_RETURN_IF_ERROR(ParseSpan("--target-latency", options.target_latency, "5ms", &span));
     spec->set_target_latency_ns(std::max<int64_t>(1, absl::ToInt64Nanoseconds(span)));
   }
   if (options.allocation != "gradient" && options.allocation != "uniform") {

@@ -1,4 +1,5 @@
 #include "client/commands/model_options.h"
+#include "base/status_macros.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +34,7 @@ absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>
                                                   const std::vector<std::string>& disabled_passes) {
   v1::ModelOptions options;
   for (const std::string& text : shapes) {
-    if (absl::Status s = ParseShape(text, options.add_shapes()); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(ParseShape(text, options.add_shapes()));
   }
   const std::vector<std::string> known = graph::PassNames();
   for (const std::string& pass : disabled_passes) {

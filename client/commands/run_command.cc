@@ -8,13 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/evaluate.h"
 #include "client/modules/npy.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/views/json.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {
@@ -33,17 +34,15 @@ int UsedThreads(int wanted, const runtime::Manifest& manifest) {
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, int threads) {
-  absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
-  if (!module.ok()) return module.status();
+  HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ReadModuleFile(path));
   Executor::Options options;
-  options.threads = UsedThreads(threads, module->manifest);
+  options.threads = UsedThreads(threads, module.manifest);
   if (threads > options.threads) {
     fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path, options.threads,
                options.threads == 1 ? "" : "s", options.threads == 1 ? "1 is" : "these are",
                threads);
   }
-  absl::StatusOr<std::unique_ptr<Executor>> executor =
-      Executor::Create(std::move(*module), options);
+  absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(std::move(module), options);
   if (!executor.ok()) {
     return absl::Status(executor.status().code(),
                         fmt::format("{}: {}", path, std::string(executor.status().message())));
@@ -107,14 +106,13 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
       inputs.push_back(RandomTensor(specs[i], options.seed + i));
       continue;
     }
-    absl::StatusOr<NpyArray> array = ReadNpyFile(paths[i]);
-    if (!array.ok()) return array.status();
-    if (array->dtype != specs[i].dtype || array->shape != specs[i].shape) {
+    HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(paths[i]));
+    if (array.dtype != specs[i].dtype || array.shape != specs[i].shape) {
       return absl::InvalidArgumentError(fmt::format(
-          "{}: {}{} where input '{}' is {}{}", paths[i], array->dtype, ShapeText(array->shape),
+          "{}: {}{} where input '{}' is {}{}", paths[i], array.dtype, ShapeText(array.shape),
           specs[i].name, specs[i].dtype, ShapeText(specs[i].shape)));
     }
-    inputs.push_back(std::move(array->bytes));
+    inputs.push_back(std::move(array.bytes));
   }
   return inputs;
 }
@@ -135,7 +133,7 @@ absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
     const std::string path = directory ? output + "/" + name + ".npy" : output;
     const NpyArray array{specs[i].dtype, specs[i].shape,
                          OutputBytes(executor, static_cast<int>(i))};
-    if (absl::Status s = WriteFile(path, SerializeNpy(array)); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(array)));
     fmt::print(stderr, "{}: {}{}\n", path, specs[i].dtype, ShapeText(specs[i].shape));
   }
   return absl::OkStatus();

@@ -11,10 +11,12 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "client/embedded_service.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/scatter_plot.h"
+#include "proto/job_states.h"
 
 namespace heddle::client {
 namespace {
@@ -93,13 +95,11 @@ absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
     words.push_back("--" + parameter.name);
     if (!parameter.flag) words.push_back(value);
   }
-  absl::StatusOr<SubmitOptions> submit = options_.parse(words);
-  if (!submit.ok()) return submit.status();
-  submit->force =
-      true;  // otherwise the second combination would reuse the measurements of the first
-  absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(*submit, &model_);
-  if (!spec.ok()) return spec.status();
-  combination.spec = *std::move(spec);
+  HEDDLE_ASSIGN_OR_RETURN(SubmitOptions submit, options_.parse(words));
+  // Otherwise the second combination would reuse the measurements of the first.
+  submit.force = true;
+  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, &model_));
+  combination.spec = std::move(spec);
   combinations_.push_back(std::move(combination));
   return absl::OkStatus();
 }
@@ -115,7 +115,7 @@ absl::Status SweepRun::MakeCombinations() {
   }
   std::vector<size_t> choice(options_.parameters.size(), 0);
   while (true) {
-    if (absl::Status status = MakeCombination(choice); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(MakeCombination(choice));
     size_t p = choice.size();  // the last parameter changes fastest
     while (p > 0 && ++choice[p - 1] == options_.parameters[p - 1].values.size()) choice[--p] = 0;
     if (p == 0) break;
@@ -133,9 +133,8 @@ absl::Status SweepRun::Load() {
   }
   const std::string path = PathOf("sweep.json");
   if (!std::filesystem::exists(path)) return absl::OkStatus();
-  absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
-  const json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  HEDDLE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("rows") || !document["rows"].is_array() ||
       !document.contains("model")) {
     return absl::InvalidArgumentError(fmt::format(
@@ -262,8 +261,8 @@ std::string SweepRun::ToSvg() const {
 }
 
 absl::Status SweepRun::Save() const {
-  if (absl::Status status = WriteFile(PathOf("sweep.csv"), ToCsv()); !status.ok()) return status;
-  if (absl::Status status = WriteFile(PathOf("sweep.svg"), ToSvg()); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(WriteFile(PathOf("sweep.csv"), ToCsv()));
+  HEDDLE_RETURN_IF_ERROR(WriteFile(PathOf("sweep.svg"), ToSvg()));
   return WriteFile(PathOf("sweep.json"), Document().dump(1) + "\n");
 }
 

@@ -11,7 +11,8 @@
 #include <regex>
 #include <sstream>
 
-#include "compiler/ir/fold.h"
+#include "base/status_macros.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {
@@ -155,9 +156,8 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes) {
 }
 
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path) {
-  absl::StatusOr<std::string> bytes = ReadFile(path);
-  if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<NpyArray> array = ParseNpy(*bytes);
+  HEDDLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
+  absl::StatusOr<NpyArray> array = ParseNpy(bytes);
   if (!array.ok()) return Invalid(path + ": " + std::string(array.status().message()));
   return array;
 }

@@ -167,7 +167,7 @@ std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
     kernel.task = spec.task;
     kernel.label = spec.label;
     kernel.schedule = spec.schedule;
-    kernel.winograd = spec.winograd;
+    kernel.winograd = spec.numerics.winograd;
     ++kernel.uses;
     kernel.ns += call_ns[c];
     kernel.flops += spec.flops;

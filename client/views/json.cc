@@ -1,4 +1,5 @@
 #include "client/views/json.h"
+#include "base/status_macros.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -135,12 +136,12 @@ absl::Status Parse(const json& object, Message* message) {
       return absl::InvalidArgumentError("unknown field '" + key + "'");
     }
     if (!field->is_repeated()) {
-      if (absl::Status s = FieldFromJson(value, *field, message); !s.ok()) return s;
+      HEDDLE_RETURN_IF_ERROR(FieldFromJson(value, *field, message));
       continue;
     }
     if (!value.is_array()) return WrongType(*field);
     for (const json& element : value) {
-      if (absl::Status s = FieldFromJson(element, *field, message); !s.ok()) return s;
+      HEDDLE_RETURN_IF_ERROR(FieldFromJson(element, *field, message));
     }
   }
   return absl::OkStatus();

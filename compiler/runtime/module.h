@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/runtime/gpu_launch.h"
+#include "compiler/runtime/numerics.h"
 
 namespace heddle::runtime {
 
@@ -44,13 +45,11 @@ struct KernelSpec {
   std::string label;  // for people
   double flops = 0;
   int64_t workspace_bytes = 0;
-  std::string schedule;   // "tuned", "default" or "naive"
-  double record_ms = 0;   // the record's measured time, 0 if none
-  bool winograd = false;  // computed in the Winograd form, which is less exact than the direct one
-  int64_t untouched_bytes =
-      0;  // bytes of its inputs that a call does not read, as in a table look-up
+  std::string schedule;         // "tuned", "default" or "naive"
+  double record_ms = 0;         // the record's measured time, 0 if none
+  Numerics numerics;            // the accuracy it promises
+  int64_t untouched_bytes = 0;  // bytes of its inputs that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
-  bool tf32 = false;                  // computed with f32 rounded to tf32, which is less exact
 };
 
 struct CallSpec {
@@ -72,6 +71,13 @@ struct Manifest {
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of the kernels'
+
+  // What its kernels promise together.
+  Numerics AllNumerics() const {
+    Numerics all;
+    for (const KernelSpec& kernel : kernels) all = all | kernel.numerics;
+    return all;
+  }
 
   bool ForGpu() const { return target.rfind("cuda ", 0) == 0; }
 };

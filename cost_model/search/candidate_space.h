@@ -70,7 +70,7 @@ class CandidateSpace {
 
   const schedule::Space& space() const { return *task_.space; }
   const OtherTasks* others() const { return task_.others.get(); }
-  const Target& target() const { return task_.target.target; }
+  const machine::TargetInfo& target() const { return task_.target; }
   // Features of the default schedule; zeros if it does not replay.
   std::vector<float> DefaultFeatures();
   uint64_t seed() const { return state_.seed; }

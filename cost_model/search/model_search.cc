@@ -299,7 +299,7 @@ absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
 }
 
 int ModelSearch::Drafts(double n) const {
-  if (candidates().target().kind != TargetKind::kLlvm) return 0;
+  if (candidates().target().execution == machine::Execution::kGrid) return 0;
   return static_cast<int>(std::lround(method_.cold_start * n));
 }
 

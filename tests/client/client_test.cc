@@ -118,10 +118,10 @@ TEST(OutputCheck, HalvesMayDifferByAUnitOfTheirLastPlace) {
   manifest.target = "cuda -arch=sm_90 -tf32=on";
   manifest.kernels = {runtime::KernelSpec()};
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-4) << "no kernel is less exact";
-  manifest.kernels[0].tf32 = true;
+  manifest.kernels[0].numerics.tf32 = true;
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
   manifest.kernels = {runtime::KernelSpec()};
-  manifest.kernels[0].winograd = true;
+  manifest.kernels[0].numerics.winograd = true;
   manifest.target = "llvm -mcpu=znver5 -threads=1";
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
 }

@@ -21,8 +21,11 @@ bool OneOf(const std::string& op, std::initializer_list<std::string_view> names)
 
 class LayoutPass {
  public:
-  LayoutPass(const Graph& graph, const LayoutPlan& plan)
-      : graph_(graph), plan_(plan), made_(graph.values.size(), Layout::kChannelsFirst) {
+  LayoutPass(const Graph& graph, const LayoutPlan& plan, const machine::GraphCore& core)
+      : graph_(graph),
+        plan_(plan),
+        core_(core),
+        made_(graph.values.size(), Layout::kChannelsFirst) {
     for (std::vector<ValueId>& in : in_) in.assign(graph.values.size(), -1);
   }
 
@@ -154,7 +157,10 @@ class LayoutPass {
     Attrs attrs = node.attrs;
     const int64_t groups = IntAttr(attrs, "groups", 1);
     const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-    const int64_t merged = depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups);
+    const int64_t lanes =
+        core_.vector_bytes / ir::SizeOf(graph_.values[node.outputs[0]].type.dtype);
+    const int64_t merged =
+        depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups, lanes);
     const TensorData* data = out_.ConstantData(w);
     if (merged > 1 && data != nullptr) {
       w = out_.Constant(out_.Name(w) + "/merged", MergeGroups(*data, groups, merged));
@@ -305,6 +311,7 @@ class LayoutPass {
 
   const Graph& graph_;
   const LayoutPlan& plan_;
+  const machine::GraphCore& core_;
   GraphBuilder out_;
   // The value in the new graph that holds each old one, by layout; -1 until somebody needs it.
   std::array<std::vector<ValueId>, kLayouts.size()> in_;
@@ -314,15 +321,16 @@ class LayoutPass {
 
 }  // namespace
 
-absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options) {
-  const LayoutCosts estimates(options.kernels);
+absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options,
+                                    const machine::TargetInfo& target) {
+  const LayoutCosts estimates(target);
   const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
   const int64_t block = options.block.value_or(0);
   if (block < 0 || block == 1) {
     return absl::InvalidArgumentError(absl::StrCat("a block of ", block, " channels is no block"));
   }
   LayoutPlan plan = PlanLayouts(graph, costs, block, options.all);
-  absl::StatusOr<Graph> assigned = LayoutPass(graph, plan).Run();
+  absl::StatusOr<Graph> assigned = LayoutPass(graph, plan, target.graph_core).Run();
   if (options.plan != nullptr) *options.plan = std::move(plan);
   return assigned;
 }

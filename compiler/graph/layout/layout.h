@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout_plan.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
 
@@ -14,7 +15,6 @@ struct LayoutOptions {
   // Channels of a block of the third layout, at least 2; 0: there are two. Unset, PrepareModel
   // takes what suits the target, and AssignLayouts 0.
   std::optional<int64_t> block{};
-  KernelOptions kernels{};     // for the estimates; PrepareModel takes the target's
   LayoutPlan* plan = nullptr;  // receives what was chosen, when set
 };
 
@@ -29,6 +29,7 @@ struct LayoutOptions {
 // Transposes stand only where the layouts meet, once per value and layout; those of constants are
 // left to constant folding. Inputs and outputs of the graph keep the model's layout.
 // InvalidArgument: a block of less than two.
-absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {});
+absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {},
+                                    const machine::TargetInfo& target = {});
 
 }  // namespace heddle::graph

@@ -28,10 +28,11 @@ absl::StatusOr<ValueId> BlockWeights(GraphBuilder& out, ValueId w, bool in_block
 // Depthwise weights [C, 1, k..] as [C/b, k.., b]. Precondition: b divides C.
 absl::StatusOr<ValueId> BlockDepthwiseWeights(GraphBuilder& out, ValueId w, int64_t block);
 
-// How many groups of a convolution become one: so many that a group's outputs fill a vector of 64
-// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it:
-// of small groups that fill vectors of the image evenly, code permutes such a vector instead.
-int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs);
+// How many groups of a convolution become one: enough for a group's outputs to fill a vector of
+// `lanes` results, for which one load of weights is enough; at most four, as the share of
+// multiplications by zeros grows. Small groups that fill vectors of the image evenly stay: code
+// permutes such a vector instead.
+int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs, int64_t lanes);
 // Weights [O, I/groups, k..] of a convolution in groups / merged groups: each output channel reads
 // the inputs of `merged` groups, those of the others through zeros.
 TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged);
