@@ -11,16 +11,17 @@
 
 namespace heddle::client {
 
-// The processes end with this object, and with this process however it ends.
+// The processes end with this object, and when this process ends for any reason.
 class EmbeddedService {
  public:
-  // Starts `heddle-scheduler --embedded` (the binary beside this one, else from PATH) on a free
-  // loopback port and waits until it serves. `data` empty: the service's default. Unavailable with
-  // the service's last words if it does not come up in 30 s.
+  // Starts `heddle-scheduler --embedded` (the binary beside this one, otherwise from PATH) on a
+  // free loopback port, and waits until it serves. `data` is its data directory; empty: the
+  // service's default. Unavailable with the service's last message if it does not serve within 30
+  // s.
   static absl::StatusOr<std::unique_ptr<EmbeddedService>> Start(const std::string& data);
   ~EmbeddedService();
   const std::string& address() const { return address_; }
-  // Unavailable, with the service's last words and the place of its log, once it has ended by
+  // Unavailable, with the service's last message and the path of its log, if it has ended by
   // itself.
   absl::Status CheckAlive();
 

@@ -1,6 +1,6 @@
-// Records kept in files: JSON lines, one a record, as `heddle records export` writes them. What the
-// database has no text of (`workload` left out) is known by its key alone. bench/records/ holds the
-// best ones found so far, a file for each device key.
+// Records in files: one JSON line for each record, as `heddle records export` writes them. A record
+// without the workload's text is identified by the key alone. bench/records/ holds the best records
+// found so far, one file for each device key.
 #pragma once
 
 #include <string>
@@ -16,27 +16,27 @@ namespace heddle::client {
 inline constexpr int kRecordSchemaVersion = 1;
 
 // The records of a file ("-": standard input), in order. NotFound: cannot be read. InvalidArgument
-// "FILE:LINE: .." for what is no record. Lines of another schema are an error too, or, where
-// `warnings` is given, left out and counted there.
+// "FILE:LINE: .." for a line that is not a record. A line of another schema is an error too, or,
+// with `warnings`, is skipped and counted there.
 absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(
     const std::string& path, std::vector<std::string>* warnings = nullptr);
 
-// The valid ones that hold for exactly this target and one of these devices (none: any). What is
-// left out is counted in `warnings` with the reason, one line each.
+// The valid records of exactly this target and one of these device keys (none: any). `warnings`
+// gets one line for each reason to skip records, with their number.
 std::vector<v1::Record> MatchingRecords(const std::vector<v1::Record>& records,
                                         const std::string& target,
                                         const std::vector<std::string>& device_keys,
                                         std::vector<std::string>* warnings);
 
-// Of `records`, those of `tasks` whose schedule still replays on the task's program, with label,
-// flops and text of the task filled in; the others of these tasks are named in `warnings`.
+// The records of `tasks` whose trace still replays on the task's program, with label, flops and
+// text of the task filled in. Records of these tasks that do not replay are named in `warnings`.
 std::vector<v1::Record> ReplayingRecords(const std::vector<v1::Record>& records,
                                          const std::vector<graph::Task>& tasks,
                                          std::vector<std::string>* warnings);
 
-// Gives the service the records of `path` that a job may start with, before the job is submitted.
-// Says on stderr what was taken and why the rest was not; nothing that fits is no error, only the
-// file being none of records is.
+// Imports the records of `path` that a job may start from into the service, before the job is
+// submitted. Prints to stderr what was imported and why the rest was not. A file without matching
+// records is no error; a file that is not one of records is.
 absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
                           const std::string& model, const std::string& path);
 

@@ -1,4 +1,4 @@
-// The C++ client library: what the `heddle` command does over gRPC, without any printing.
+// The C++ client library: the gRPC calls of the `heddle` command, without printing.
 // Thread-compatible.
 #pragma once
 
@@ -17,12 +17,11 @@
 
 namespace heddle::client {
 
-// RecordQuery.limit for all that the service gives, which is no more than kMaxQueryLimit.
+// RecordQuery.limit for everything, of which the service returns at most kMaxQueryLimit records.
 inline constexpr int64_t kAllRecords = std::numeric_limits<int64_t>::max();
 
-// Every call ends within a limit: unary calls after 30 s, transfers when nothing moves for that
-// long. A service that cannot be reached is Unavailable, with the address and the way out in the
-// message.
+// Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the
+// service cannot be reached, the error is Unavailable with the address and a remedy.
 class ServiceClient {
  public:
   explicit ServiceClient(std::string address);
@@ -45,10 +44,10 @@ class ServiceClient {
                                                   const std::string& task) const;
   absl::StatusOr<v1::ListWorkersResponse> ListDevices() const;
 
-  // Calls `on_job` with every new state; returns OK after a final one. `on_job` is also called with
-  // null about ten times a second when nothing new came; returning false ends the watch with
-  // Cancelled. Survives a restart of the service: reconnects for up to `patience` before it gives
-  // up with Unavailable.
+  // Calls `on_job` with every new state, and returns OK after a final one. Without news `on_job` is
+  // called with null about ten times a second. If it returns false, the watch ends with Cancelled.
+  // After a restart of the service it reconnects; after `patience` without success it ends with
+  // Unavailable.
   absl::Status WatchJob(const std::string& job, absl::Duration patience,
                         const std::function<bool(const v1::Job*)>& on_job) const;
 

@@ -76,10 +76,10 @@ CandidateRunner::CandidateRunner(const std::string& workload, const machine::Tar
 
 std::vector<absl::StatusOr<std::string>> CandidateRunner::Build(
     const std::vector<std::string>& traces) const {
-  std::vector<std::vector<int>> lanes;
-  for (const int cpu : options_.build_cpus) lanes.push_back({cpu});
+  std::vector<std::vector<int>> core_sets;
+  for (const int cpu : options_.build_cpus) core_sets.push_back({cpu});
   return ForkMap(
-      static_cast<int>(traces.size()), lanes, options_.limit,
+      static_cast<int>(traces.size()), core_sets, options_.limit,
       [&](int i) -> absl::StatusOr<std::string> {
         HEDDLE_ASSIGN_OR_RETURN(
             const codegen::Artifact artifact,

@@ -1,4 +1,4 @@
-// Builds and measures candidates of one workload, in children that may crash or hang.
+// Builds and measures candidates of one workload in child processes, which may crash or hang.
 #pragma once
 
 #include <memory>
@@ -23,17 +23,17 @@ class CandidateRunner {
     std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
     std::vector<int> build_cpus;  // cores to build on, while nothing is measured
     runtime::TimingOptions timing;
-    absl::Duration limit = absl::Seconds(20);  // of a build, and of a measurement with its check
+    absl::Duration limit = absl::Seconds(20);  // for a build, and for a measurement with its check
     std::string device{};                      // "cuda:0": the GPU that measures; empty: `cpus`
-    // What is not measured then is Cancelled; building gets half of the time.
+    // Candidates not measured by then are Cancelled. Building gets half of the time.
     absl::Time deadline = absl::InfiniteFuture();
   };
   // `workload` and `target` must outlive it.
   CandidateRunner(const std::string& workload, const machine::TargetInfo& target, Options options);
 
-  // An artifact of each trace, packed, or why there is none.
+  // The packed artifact of each trace, or its error.
   std::vector<absl::StatusOr<std::string>> Build(const std::vector<std::string>& traces) const;
-  // Median nanoseconds of each, warm, or what went wrong: of its build, its result or its run.
+  // The median of each in nanoseconds, on warm caches, or the error of its build, check or run.
   std::vector<absl::StatusOr<double>> Measure(
       const std::vector<std::string>& traces,
       const std::vector<absl::StatusOr<std::string>>& artifacts) const;

@@ -45,14 +45,14 @@ bool WriteResult(int fd, const Result& result) {
          WriteAll(fd, text.data(), text.size());
 }
 
-// The child of one lane, as its parent sees it.
-class Lane {
+// The child of one core set, as its parent sees it.
+class Child {
  public:
-  Lane(int first, int step, std::vector<int> cpus)
+  Child(int first, int step, std::vector<int> cpus)
       : next_(first), step_(step), cpus_(std::move(cpus)) {}
-  ~Lane() { Stop(); }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ~Child() { Stop(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
 
   bool Done(int n) const { return next_ >= n; }
   int fd() const { return fd_; }
@@ -80,7 +80,7 @@ class Lane {
     deadline_ = absl::Now() + limit;
   }
 
-  // Takes what the child has written; when the child is gone, gives the current item up.
+  // Reads the child's output. If the child is gone, the current item fails.
   void Read(absl::Duration limit, std::vector<Result>& results) {
     char chunk[1 << 16];
     const ssize_t got = read(fd_, chunk, sizeof(chunk));
@@ -105,14 +105,14 @@ class Lane {
     }
   }
 
-  // Gives the current item and all after it up.
+  // Cancels the current item and all after it.
   void Cancel(std::vector<Result>& results) {
     for (; !Done(static_cast<int>(results.size())); next_ += step_)
       results[next_] = absl::CancelledError("no time was left");
     Stop();
   }
 
-  // Gives the current item up.
+  // The current item fails with `why`.
   void Fail(const absl::Status& why, std::vector<Result>& results) {
     results[next_] = why;
     next_ += step_;
@@ -140,40 +140,41 @@ class Lane {
 
 }  // namespace
 
-std::vector<Result> ForkMap(int n, const std::vector<std::vector<int>>& cpus, absl::Duration limit,
-                            const Work& work, absl::Time end) {
+std::vector<Result> ForkMap(int n, const std::vector<std::vector<int>>& core_sets,
+                            absl::Duration limit, const Work& work, absl::Time end) {
   std::vector<Result> results(n, absl::UnknownError("not done"));
-  std::vector<std::unique_ptr<Lane>> lanes;
-  for (size_t k = 0; k < cpus.size(); ++k) {
-    lanes.push_back(std::make_unique<Lane>(k, static_cast<int>(cpus.size()), cpus[k]));
+  std::vector<std::unique_ptr<Child>> children;
+  for (size_t k = 0; k < core_sets.size(); ++k) {
+    children.push_back(
+        std::make_unique<Child>(k, static_cast<int>(core_sets.size()), core_sets[k]));
   }
   while (true) {
     std::vector<pollfd> waiting;
-    std::vector<Lane*> lane_of;
+    std::vector<Child*> child_of;
     absl::Time first = end;
     const bool over = absl::Now() >= end;
-    for (const auto& lane : lanes) {
-      if (over) lane->Cancel(results);
-      if (lane->Done(n)) continue;
-      if (lane->fd() < 0) lane->Start(n, limit, work);
-      if (lane->fd() < 0) return results;  // no more processes: all are told "not done"
-      waiting.push_back({lane->fd(), POLLIN, 0});
-      lane_of.push_back(lane.get());
-      first = std::min(first, lane->deadline());
+    for (const auto& child : children) {
+      if (over) child->Cancel(results);
+      if (child->Done(n)) continue;
+      if (child->fd() < 0) child->Start(n, limit, work);
+      if (child->fd() < 0) return results;  // no more processes: the rest stays "not done"
+      waiting.push_back({child->fd(), POLLIN, 0});
+      child_of.push_back(child.get());
+      first = std::min(first, child->deadline());
     }
     if (waiting.empty()) return results;
     const int64_t left_ms = absl::ToInt64Milliseconds(first - absl::Now());
     poll(waiting.data(), waiting.size(), static_cast<int>(std::max<int64_t>(left_ms + 1, 0)));
     for (size_t k = 0; k < waiting.size(); ++k) {
-      Lane& lane = *lane_of[k];
+      Child& child = *child_of[k];
       if (waiting[k].revents != 0) {
-        lane.Read(limit, results);
-      } else if (absl::Now() > lane.deadline()) {
-        lane.Fail(absl::DeadlineExceededError(
-                      absl::StrCat("took longer than ", absl::FormatDuration(limit))),
-                  results);
+        child.Read(limit, results);
+      } else if (absl::Now() > child.deadline()) {
+        child.Fail(absl::DeadlineExceededError(
+                       absl::StrCat("took longer than ", absl::FormatDuration(limit))),
+                   results);
       }
-      if (lane.Done(n)) lane.Stop();
+      if (child.Done(n)) child.Stop();
     }
   }
 }

@@ -1,4 +1,4 @@
-// Work that may crash or hang, done for many items in disposable processes.
+// Runs work that may crash or hang on many items, in disposable processes.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace heddle::bench {
 
-// Calls work(0) .. work(n - 1), each in a forked child, and gives what they return, in order. There
-// is one child at a time for each element of `lanes`, confined to its cores (empty: not confined),
-// and item i is done by lane i % lanes.size(). A child does one item after the other and keeps what
-// `work` has captured in between; when it dies or needs longer than `limit` for an item, that item
-// is an Aborted or DeadlineExceeded and a new child goes on with the next. So does a new one after
-// an item for which `work` returns Aborted: its process is of no more use (a GPU's is not after
-// some errors). What is not done at `end` is given up: Cancelled.
+// Calls work(0) .. work(n - 1) in forked children and returns the results in order. One child at a
+// time runs for each element of `core_sets`, confined to those cores (empty: not confined), and
+// does the items i with i % core_sets.size() equal to its index, one after the other, keeping the
+// state that `work` captures. If it dies or exceeds `limit` on an item, the item is Aborted or
+// DeadlineExceeded, and a new child continues with the next one. The same happens if `work` returns
+// Aborted, which says that its process is unusable, as after some GPU errors. Items not done at
+// `end` are Cancelled.
 std::vector<absl::StatusOr<std::string>> ForkMap(
-    int n, const std::vector<std::vector<int>>& lanes, absl::Duration limit,
+    int n, const std::vector<std::vector<int>>& core_sets, absl::Duration limit,
     const std::function<absl::StatusOr<std::string>(int)>& work,
     absl::Time end = absl::InfiniteFuture());
 

@@ -1,5 +1,5 @@
-// The operators of the tables, by shape alone: what both our workloads and the peers' drivers are
-// made from.
+// The operators of the benchmarks, as shapes. Our workloads and the peers' drivers are made from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Operator {
   // many outputs as inputs.
   int64_t size = 0, inputs = 0, outputs = 0, kernel = 0, stride = 0;
   // Matrix products: `batch` times [m, k] x [k, n]. Without a batch the right side is a weight,
-  // known ahead of time; with one both sides are activations, as in attention.
+  // known ahead of time; with a batch both sides are activations, as in attention.
   int64_t batch = 0, m = 0, n = 0, k = 0;
   bool half = false;  // operands and result are f16, sums f32; for GPUs only
 

@@ -1,4 +1,4 @@
-// Tunes one workload in this process' children: the loop of the service's stages for a single task.
+// Tunes one workload in children of this process: the service's stages in a loop, for one task.
 #pragma once
 
 #include <functional>
@@ -21,27 +21,28 @@ struct TuneOptions {
   uint64_t seed = 0;
   std::vector<int> cpus;        // cores of a measurement, as many as the target has threads
   std::vector<int> build_cpus;  // cores to build on, while nothing is measured
-  std::string device{};         // as CandidateRunner's
-  // No batch begins after it; one on a `device` is cut short.
+  std::string device{};         // as in CandidateRunner::Options
+  // No batch begins after this. On a `device` a running batch is cut short.
   absl::Time deadline = absl::InfiniteFuture();
   int finalists = 6;
-  std::vector<Finalist> known;  // what earlier runs found; the search learns from it first
+  std::vector<Finalist> known;  // results of earlier runs, which the search learns first
   std::function<void(int done, double best_ns)> progress;  // after each batch, when set
 };
 
 struct Tuned {
-  std::vector<Finalist> finalists;  // fastest first; none if nothing valid was found
+  std::vector<Finalist> finalists;  // fastest first; empty if nothing valid was found
   int measured = 0;
   int failed = 0;
-  std::string first_error;  // of the failed ones
+  std::string first_error;  // of the failed candidates
   struct Trial {
     std::string trace;
     absl::StatusOr<double> median_ns;
   };
-  std::vector<Trial> log;  // all of them, in order
+  std::vector<Trial> log;  // all trials, in order
 };
 
-// Stops early when the space is exhausted. Candidates that crash, hang or compute nonsense fail.
+// Stops early if the space is exhausted. Candidates that crash, hang or give wrong results count as
+// failed.
 absl::StatusOr<Tuned> Tune(const std::string& workload, const machine::TargetInfo& target,
                            const TuneOptions& options);
 

@@ -171,11 +171,11 @@ std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& progr
                                            const Target& target, const std::string& device,
                                            const std::vector<int>& build_cpus,
                                            absl::Time deadline) {
-  std::vector<std::vector<int>> lanes;
-  for (const int cpu : build_cpus) lanes.push_back({cpu});
+  std::vector<std::vector<int>> core_sets;
+  for (const int cpu : build_cpus) core_sets.push_back({cpu});
   const size_t groups = (programs.size() + kTogether - 1) / kTogether;
   const auto packed = ForkMap(
-      static_cast<int>(groups), lanes, kCompileLimit,
+      static_cast<int>(groups), core_sets, kCompileLimit,
       [&](int i) { return Compile(programs, static_cast<size_t>(i) * kTogether, target); },
       absl::Now() + (deadline - absl::Now()) / 2);
   std::vector<codegen::Artifact> artifacts(groups);

@@ -1,5 +1,5 @@
-// The conformance suite on a GPU: what its code computes against the interpreter, and schedules of
-// whole operators against their definitions.
+// The conformance suite on a GPU: compiled programs against the interpreter, and schedules of whole
+// operators against their definitions.
 #pragma once
 
 #include <string>
@@ -15,32 +15,31 @@
 
 namespace heddle::bench {
 
-// tests/cases/conformance, which every back end runs, and conformance_gpu, programs with the
-// threads of GPUs; carried in the program (conformance_cases.cmake).
+// The cases of tests/cases/conformance, which every back end runs, and of conformance_gpu, which
+// use GPU threads. They are compiled into the program (conformance_cases.cmake).
 struct ConformanceText {
   const char* name;
   const char* text;
 };
 const std::vector<ConformanceText>& ConformanceTexts();
 
-// Every operator of the IR and every conversion, of every type that has it, by two blocks of
-// threads.
+// Every operator and conversion of the IR, for every type that has it, in two blocks of threads.
 std::vector<ir::Program> OperatorPrograms();
 
-// All of these, with names of their own.
+// All of these, each with a unique name.
 absl::StatusOr<std::vector<ir::Program>> ConformancePrograms();
 
-// What became of each program: OK, or why it does not compile, load or run, or the first element
-// that differs by more than runtime/numerics.h allows. Compiles on the cores `build_cpus`, a child for
-// each, and runs in children, one at a time: one that spoils its process's use of the GPU costs
-// itself alone. What there is no time for until `deadline` is Cancelled.
+// The result of each program: OK; why it does not compile, load or run; or the first element that
+// differs by more than runtime/numerics.h allows. Compiles in one child for each core of `build_cpus`, and
+// runs programs in children one at a time, so that one that makes the GPU unusable for its process
+// fails alone. Programs not run by `deadline` are Cancelled.
 std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& programs,
                                            const Target& target, const std::string& device,
                                            const std::vector<int>& build_cpus,
                                            absl::Time deadline = absl::InfiniteFuture());
 
-// The default and some random schedules of a workload, likewise. Those beyond the architecture's
-// limits are left out.
+// The same for the default and some random schedules of a workload. Schedules beyond the limits of
+// the architecture are left out.
 struct CheckedSchedule {
   std::string trace;
   absl::Status status;

@@ -347,8 +347,7 @@ class ScratchFolder {
 absl::Status Main(const Options& options) {
   const absl::Time begin = absl::Now();
   const ScratchFolder code;
-  HEDDLE_ASSIGN_OR_RETURN(const codegen::Toolchain nvrtc,
-                          codegen::CudaBackend().FindToolchain());
+  HEDDLE_ASSIGN_OR_RETURN(const codegen::Toolchain nvrtc, codegen::CudaBackend().FindToolchain());
   if (!nvrtc.warning.empty()) std::fprintf(stderr, "%s\n", nvrtc.warning.c_str());
   HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild(begin + absl::Minutes(options.minutes), [&] {
                             return DescribeGpu(options.device, !options.conformance_only);

@@ -1,4 +1,4 @@
-// The physical limits of a GPU, measured: what every speed is to be compared with.
+// The physical limits of a GPU, measured. Speeds are compared with them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,16 +10,17 @@
 namespace heddle::bench {
 
 struct GpuLimits {
-  double gflops = 0;         // single-precision multiply-adds, no tensor cores
-  double tensor_gflops = 0;  // of f16 with sums in f32, by mma.sync; some GPUs have faster ways
-  double gbps = 0;           // reading memory much larger than the caches
+  double gflops = 0;  // single-precision multiply-adds, no tensor cores
+  double tensor_gflops =
+      0;            // f16 with sums in f32, by mma.sync; some GPUs have faster instructions
+  double gbps = 0;  // reading memory much larger than the caches
 };
 
 // Errors as Backend::FindToolchain, and CudaStatus.
 absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device);
 
-// For the report: what that GPU ("cuda:0") is and how warm; its limits where they are to be
-// measured, else zeros.
+// For the report: name and temperature of the GPU ("cuda:0"), and its limits if they are to be
+// measured, otherwise zeros.
 absl::StatusOr<nlohmann::json> DescribeGpu(const std::string& device, bool measure);
 
 }  // namespace heddle::bench

@@ -1,4 +1,4 @@
-// A whole model on a GPU, beside what the same model gives on this CPU.
+// A whole model on a GPU, compared with the same model on this CPU.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 namespace heddle::bench {
 
 struct ModelTimes {
-  double default_us = 0, tuned_us = 0;  // medians of runs with their copies
-  // Of the first output, against the CPU's (measure/compare.h); of both, and how large it
-  // may be.
+  double default_us = 0, tuned_us = 0;  // medians of runs, copies included
+  // Error of the first output against the CPU's (measure/compare.h), the larger of both
+  // modules', and its limit.
   double relative_error = 0, tolerance = 0;
 };
 
-// A model of the zoo, with default schedules and with the best known ones, on that GPU ("cuda:0"),
-// of random inputs in [-1, 1).
+// Runs a model of the zoo with default schedules and with the best known ones on the GPU
+// ("cuda:0"), on random inputs in [-1, 1).
 absl::StatusOr<ModelTimes> TimeModel(const std::string& name, const Target& target,
                                      const std::string& device,
                                      const std::map<std::string, BestRecord>& best);

@@ -1,5 +1,5 @@
-// What a GPU's owner would use instead: cuBLAS and cuDNN, loaded where they are found. Nothing of
-// them is linked. Both work in the device's stream, on memory they do not check.
+// The peers on a GPU: cuBLAS and cuDNN, loaded if they are found. Nothing of them is linked. Both
+// work in the device's stream, on memory that they do not check.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,16 @@
 
 namespace heddle::bench {
 
-// Gives the device one call of the peer's and does not wait.
+// Launches one call of the peer without waiting for it.
 struct PeerCall {
   std::string name;  // "cuBLAS 13.0", "cuDNN 9.1 algorithm 6"
   std::function<absl::Status()> call;
-  std::shared_ptr<void> keeps;  // handles and memory the call needs
+  std::shared_ptr<void> keeps;  // keeps handles and memory of the call alive
 };
 
-// y = x * w in single precision (no tensor cores: their rounding is another), or of f16 with sums
-// in f32 on tensor cores; or the convolution op, channels last or first, whichever the library is
-// faster with. NotFound in one line where the library is not there.
+// A product y = x * w in single precision (without tensor cores, which round differently) or of f16
+// with sums in f32 on tensor cores; or a convolution, with channels last or first, whichever is
+// faster. NotFound if the library is missing.
 absl::StatusOr<PeerCall> OpenCublas(runtime::CudaDevice& device, const Operator& op);
 absl::StatusOr<PeerCall> OpenCudnn(runtime::CudaDevice& device, const Operator& op);
 

@@ -1,4 +1,4 @@
-// What heddle-gpu-bench found: its file, kept up to date while it works, and its table.
+// The results of heddle-gpu-bench: a file that is kept up to date, and a table.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,18 +11,18 @@ namespace heddle::bench {
 
 class GpuReport {
  public:
-  // Of no file if `path` is empty.
+  // With an empty `path` no file is written.
   explicit GpuReport(std::string path) : path_(std::move(path)) {}
 
   nlohmann::json& fields() { return fields_; }
-  // Writes all of it into the file: as it was or as it is, whatever happens meanwhile.
+  // Writes everything into the file atomically: it holds either the old or the new contents.
   absl::Status Save() const;
 
   static void PrintHead();
-  // One of the "operators", or why it has no time ("error").
+  // Adds an entry of "operators": times, or the reason why there are none ("error").
   static void Print(const nlohmann::json& row);
-  // Prints and keeps the geometric mean of the ratios of the operators whose name begins so, and
-  // says which have none.
+  // Prints and keeps the geometric mean of the ratios of the operators whose name begins with the
+  // prefix, and lists those without one.
   void Mean(const std::string& peer, const std::string& prefix);
 
  private:

@@ -1,6 +1,6 @@
-// heddle-bench-module: a model compiled from records in a file, or from default schedules, without
-// a service; with parts of the compiler left out on request, to show what they are worth. Prints
-// one JSON object about the module.
+// heddle-bench-module: compiles a model from records in a file or from default schedules, without a
+// service. Parts of the compiler can be left out to show what they are worth. Prints one JSON
+// object about the module.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -44,7 +44,7 @@ absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string&
   if (path.empty()) return best;
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<v1::Record> records,
                           client::ReadRecordFile(path, warnings));
-  std::vector<std::string> others;  // are no news here: a file may hold several targets
+  std::vector<std::string> others;  // not reported: a file may hold several targets
   for (const v1::Record& record :
        client::MatchingRecords(records, ToText(target), {target.cpu}, &others)) {
     BestRecord& known = best[record.workload_key()];

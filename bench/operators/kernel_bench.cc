@@ -1,4 +1,4 @@
-// heddle-kernel-bench: how fast the compiler's kernels are here, beside the machine's limit. For
+// heddle-kernel-bench: the speed of the compiler's kernels on this machine, next to its limits. For
 // each workload: naive loops, the default schedule, and the best of some random points of the
 // search space, all measured in this process.
 #include <CLI/CLI.hpp>

@@ -1,8 +1,9 @@
-// heddle-bench-onednn: oneDNN's best kernel for one operator, as a side of `bench/run.sh operators`.
-//   {"do": "open", "name": "C2", "winograd": true} -> {"implementation": ".."}   tries what it has,
-//   keeps the fastest
+// heddle-bench-onednn: oneDNN's best kernel for one operator, as a side of `bench/run.sh
+// operators`.
+//   {"do": "open", "name": "C2", "winograd": true} -> {"implementation": ".."}   the fastest
+//   of those that oneDNN offers
 //   {"do": "round"} -> {"samples_ns": [..]}
-// Activations and weights lie in the layouts the kernel asks for; bringing them there is not timed.
+// Activations and weights are in the layouts that the kernel prefers; conversion is not timed.
 #include <dnnl.hpp>
 #include <iostream>
 #include <memory>
@@ -97,7 +98,7 @@ class OneDnn {
     });
   }
 
-  // Measures the implementations of one description; descriptions oneDNN refuses are passed over.
+  // Measures the implementations of one description. Refused descriptions are skipped.
   template <typename Primitive, typename MakeDesc>
   void TryAll(const MakeDesc& make) {
     dnnl::primitive_attr attr;
@@ -116,7 +117,7 @@ class OneDnn {
     }
   }
 
-  // One that fails says nothing of the next.
+  // After a failure the next one is still tried.
   template <typename Primitive, typename Desc>
   void TryOne(const Desc& desc, const std::string& name) {
     try {
@@ -135,8 +136,7 @@ class OneDnn {
     return kernel;
   }
 
-  // Any values will do in any layout, but for the padding of blocked ones: that is zero already and
-  // stays so, since a reorder writes it.
+  // Values do not matter, except the padding of blocked layouts. A reorder writes zeros there.
   memory Filled(const memory::desc& layout) {
     Dims strides(layout.dims().size(), 1);
     for (size_t d = strides.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * layout.dims()[d];

@@ -1,7 +1,7 @@
 // heddle-operator-bench: our side of `bench/run.sh operators`, one line of JSON a request:
 //   {"do": "version"} -> {"version", "target"}
-//   {"do": "peak", "cores": 1} -> {"gflops"}          of an FMA loop on so many cores of a kernel
-//   at once; without a number: on all
+//   {"do": "peak", "cores": 1} -> {"gflops"}          of an FMA loop on this many of the kernel's
+//   cores at once; default: all of them
 //   {"do": "open", "name": "C2"} -> {"key", "label", "layout", "flops"}   timed on warm caches
 //   {"do": "open", "workload": TEXT} -> {"key"}                 timed on cold ones, as in a model
 //   {"do": "tune", "trials": 500, "seed": 0, "known": [{"trace", "median_ns"}]}

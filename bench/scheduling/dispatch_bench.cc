@@ -1,6 +1,5 @@
 // heddle-dispatch-bench: how fast the dispatcher decides. Drives it under virtual time with
-// synthetic completions and measures each Step alone; what the events mean to a worker costs
-// nothing here.
+// synthetic completions and times each Step alone. No worker runs.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>

@@ -26,10 +26,10 @@ constexpr int kDraws = 400;       // per candidate, before the space counts as e
 constexpr int kAttempts = 3;
 constexpr double kCalm = 0.1;
 constexpr absl::Duration kLimit = absl::Seconds(20);
-constexpr size_t kPortion = 32;  // of the best, checked together
+constexpr size_t kPortion = 32;  // candidates that are checked together
 constexpr int kTurns = 5;
 constexpr size_t kFirst =
-    6;  // measurements of the default schedule for a new table; the fastest counts
+    6;  // measurements of the default schedule for a new table, of which the fastest counts
 
 absl::StatusOr<double> Fastest(std::span<const absl::StatusOr<double>> times) {
   double fastest = HUGE_VAL;
@@ -56,7 +56,7 @@ class Collector {
     HEDDLE_ASSIGN_OR_RETURN(naive_, ir::Parse(workload_.text));
     HEDDLE_ASSIGN_OR_RETURN(space_, schedule::MakeSpace(naive_, target_));
     HEDDLE_RETURN_IF_ERROR(Open());
-    // Each batch has a generator of its own, so that going on draws what has not been drawn.
+    // Each batch has its own generator, so that a continued run draws new candidates.
     Collected done;
     done.have = static_cast<int>(table_.rows.size());
     while (done.have < options_.candidates && absl::Now() - begin < options_.time) {
@@ -159,13 +159,13 @@ class Collector {
     return batch;
   }
 
-  // A time over the default schedule's around it, and the logarithm by which these two differ.
+  // A time divided by the default schedule's around it, and the log ratio of these two.
   struct Turn {
     absl::StatusOr<double> ratio = absl::UnknownError("not measured");
     double drift = HUGE_VAL;
   };
 
-  // Of the candidates `which`; those that do not build have no drift.
+  // Measures the candidates `which`. Those that do not build have no drift.
   absl::StatusOr<std::vector<Turn>> Measure(
       const std::vector<std::string>& traces,
       const std::vector<absl::StatusOr<std::string>>& artifacts, const std::vector<size_t>& which,
@@ -199,7 +199,7 @@ class Collector {
     return turns;
   }
 
-  // Those around which the machine's speed changed are measured again, a few times.
+  // Measures those again, a few times, around which the machine's speed changed.
   absl::Status Measure(std::vector<ReplayRow>& batch) {
     std::vector<std::string> traces;
     for (const ReplayRow& row : batch) traces.push_back(row.trace);
@@ -224,7 +224,7 @@ class Collector {
     return absl::OkStatus();
   }
 
-  // The first of the best that were not checked.
+  // The first of the best that are not checked yet.
   std::vector<size_t> Unchecked() const {
     std::vector<size_t> best;
     for (size_t i = 1; i < table_.rows.size(); ++i) {
@@ -249,7 +249,7 @@ class Collector {
     std::vector<std::vector<double>> calm(rows.size()), all(rows.size());
     schedule::Rng rng(options_.seed);
     for (int turn = 0; turn < kTurns; ++turn) {
-      // What a candidate follows may matter: it is something else in each turn.
+      // The predecessor may matter, so the order differs in each turn.
       for (size_t i = which.size(); i > 1; --i) std::swap(which[i - 1], which[rng() % i]);
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
                               Measure(traces, artifacts, which, artifacts.back()));
@@ -263,7 +263,7 @@ class Collector {
       ReplayRow& row = table_.rows[rows[k]];
       row.checked = true;
       std::vector<double>& ratios = calm[k].empty() ? all[k] : calm[k];
-      if (ratios.empty()) continue;  // it fails now: what was measured stays
+      if (ratios.empty()) continue;  // it fails now; the earlier time stays
       std::sort(ratios.begin(), ratios.end());
       row.seconds = ratios[ratios.size() / 2] * table_.header.reference_ns * 1e-9;
     }

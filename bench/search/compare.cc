@@ -21,7 +21,7 @@ namespace {
 constexpr double kDiffers = 1.03;
 constexpr size_t kTop = 64;
 constexpr double kGood = 0.95;
-constexpr int kPlainBatch = 50;  // without a model nothing hangs on it
+constexpr int kPlainBatch = 50;  // without a model the size does not matter
 
 double SecondsSince(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
 
@@ -34,7 +34,7 @@ std::vector<size_t> Shuffled(const ReplayProblem& problem, uint64_t seed) {
   return rows;
 }
 
-// Features of a row as a model sees them.
+// The features of a row that the model sees.
 std::vector<float> SeenOf(const ReplayProblem& problem, size_t row,
                           const std::vector<size_t>& columns, bool relative) {
   std::vector<float> seen = cost_model::Pick(problem.FeaturesOf(row), columns);
@@ -49,7 +49,7 @@ bool OneTask(const ReplayProblem& a, const ReplayProblem& b) {
   return x.workload == y.workload && ToText(x.target.target) == ToText(y.target.target);
 }
 
-// How much a sample of another table counts, as in scheduler/service/stage_orders.cc.
+// The weight of a sample of another table, as in scheduler/service/stage_orders.cc.
 float WeightOf(const ReplayHeader& source, const ReplayHeader& target) {
   if (source.device_key != target.device_key) return 0.25f;
   return ToText(source.target.target) == ToText(target.target.target) ? 1 : 0.5f;
@@ -172,7 +172,7 @@ absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptio
   HEDDLE_ASSIGN_OR_RETURN(const auto search, MakeSearchFor(std::move(task), options));
   const double best_known = problem.table().BestFoundSeconds();
   SearchRun run;
-  std::deque<std::vector<cost_model::Result>> measured;  // and not learned
+  std::deque<std::vector<cost_model::Result>> measured;  // measured, not yet learned
   double best = 0;
   while (static_cast<int>(run.best.size()) < options.trials) {
     const absl::Time proposing = absl::Now();
@@ -217,7 +217,7 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
     if (found != nullptr) feasible.insert(found->hash);
   }
   time.candidates_per_s = static_cast<double>(feasible.size()) / SecondsSince(extracting);
-  // Times that depend on the program as real ones do, with some noise.
+  // Artificial times that depend on the program, with some noise.
   const auto measure = [&](const std::vector<cost_model::Candidate>& candidates)
       -> absl::StatusOr<std::vector<cost_model::Result>> {
     std::vector<cost_model::Result> results;
@@ -234,7 +234,7 @@ absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
   const auto random = cost_model::MakeRandomSearch(std::move(task), 1);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Candidate> known, random->Propose(records));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Result> results, measure(known));
-  // As worker/stages/stages_search.cc runs them, the way of the state's bytes left out.
+  // As in worker/stages/stages_search.cc, without sending the state.
   std::string state;
   const auto stage =
       [&](const std::function<absl::Status(cost_model::Search&)>& work) -> absl::StatusOr<double> {
@@ -269,7 +269,7 @@ absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankO
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
                           cost_model::ColumnsWithout(options.without));
   const std::vector<size_t> rows = Shuffled(problem, options.seed);
-  // At least a fifth is left to judge by.
+  // At least a fifth is left for evaluation.
   const size_t n = std::min(static_cast<size_t>(options.records), rows.size() * 4 / 5);
   std::vector<cost_model::Sample> samples;
   AddSamples(problem, rows, n, 0, options.score_levels, columns, options.relative, samples);

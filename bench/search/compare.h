@@ -1,4 +1,4 @@
-// Search methods side by side on replay tables. Everything but the seconds is deterministic.
+// Compares search methods on replay tables. Everything but the seconds is deterministic.
 #pragma once
 
 #include <memory>
@@ -12,75 +12,74 @@
 namespace heddle::bench {
 
 struct RunOptions {
-  std::string strategy;                        // of cost_model/search.h
-  const cost_model::Method* method = nullptr;  // instead, when set: one with a change
-  std::shared_ptr<const cost_model::OtherTasks> others = nullptr;  // to learn from, when set
+  std::string strategy;                        // a strategy of cost_model/search.h
+  const cost_model::Method* method = nullptr;  // if set, used instead: a changed method
+  std::shared_ptr<const cost_model::OtherTasks> others = nullptr;  // if set, samples to learn from
   uint64_t seed = 0;
   int trials = 800;
-  // Batches in flight: each is proposed by a model that lacks depth - 1 of those before it.
+  // Batches in flight. Each is proposed by a model that lacks the previous depth - 1 batches.
   int depth = 1;
 };
 
-// As the options say.
+// The search that the options describe.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearchFor(cost_model::Task task,
                                                                   const RunOptions& options);
 int BatchSizeOf(const RunOptions& options, int measured);
 
 struct SearchRun {
-  // After each trial: time of the best known of the table / best time so far; 0 before a valid one.
-  // The default schedule, everybody's first trial, counts in neither: it is found without a search,
-  // and where nothing known beats it, all searches would look perfect. Shorter than `trials` when
-  // the table has no more.
+  // After each trial: best time in the table / best time so far; 0 before a valid one. The default
+  // schedule, the first trial of every search, counts in neither: it needs no search, and where
+  // nothing beats it, every search would look perfect. Shorter than `trials` if the table ends.
   std::vector<double> best;
-  double untuned = 0;  // the same of the default schedule; above 1: the best known is slower
+  double untuned = 0;  // the same for the default schedule; above 1 if it beats the table
   double propose_s = 0;
   double update_s = 0;
 };
 
-// `each` records of each of the tables, drawn by the seed and weighed as the service weighs those
-// of another number of threads; none of tables of the target's own workload and target, which would
-// tell it what it is to find.
+// `each` records of each table, drawn by the seed and weighted as the service weights those of
+// another number of threads. Tables of the same workload and target are left out: they contain the
+// answer.
 std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
     const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
     int each, uint64_t seed, bool relative = true);
 
 absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options);
 
-// What the search itself costs, on the real space of a workload and one thread.
+// The cost of the search itself, on the real space of a workload and one thread.
 struct SearchTime {
-  // Medians over batches, of what a stage of the service does: it makes the search anew, restores
-  // its state, proposes or learns, and saves the state.
+  // Medians over batches of the time of a service stage: making the search, restoring its state,
+  // proposing or learning, and saving the state.
   double propose_s = 0;
   double update_s = 0;
-  // Different feasible candidates of random points: expanded, replayed, their features extracted.
-  // The time of points that turn out infeasible, or as candidates that were seen, is in it.
+  // Distinct feasible candidates from random points: expanded, replayed, with features extracted.
+  // The time for infeasible and repeated points is included.
   double candidates_per_s = 0;
 };
-// With `records` samples of made-up times and batches of `batch`.
+// With `records` samples of artificial times, and batches of `batch`.
 absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
                                       const machine::TargetInfo& target,
                                       const cost_model::Method& method, int records, int batch);
 
 // How well a model ranks candidates that it was not fitted to.
 struct RankQuality {
-  double pairs = 0;   // share of the pairs that differ by over 3 % which it orders correctly
-  double recall = 0;  // share of the 64 best that are among the 64 it thinks best
-  double first = 0;   // candidates in its order until one has 95 % of the best speed; no default
+  double pairs = 0;   // share of pairs in order, among those that differ by over 3 %
+  double recall = 0;  // share of the 64 best that it ranks among its 64 best
+  double first = 0;   // candidates in its order until one has 95 % of the best speed
 };
 
 struct RankOptions {
   cost_model::ModelSpec model = {};
   bool roofline = false;  // the analytic estimate instead of the model
   int score_levels = cost_model::kScoreLevels;
-  std::vector<std::string> without = {};  // groups of features
-  bool relative = true;                   // to the default schedule's
-  int records = 256;                      // to learn from
+  std::vector<std::string> without = {};  // feature groups to leave out
+  bool relative = true;                   // features relative to the default schedule's
+  int records = 256;                      // records to learn from
   uint64_t seed = 0;
 };
 
-// Fitted to records of the table itself, and judged by its others.
+// Fitted to some records of the table and evaluated on the others.
 absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options);
-// Fitted to records of the sources, as many from each; none of its own workload and target's.
+// Fitted to equally many records of each source, except those of the same workload and target.
 absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
                                        const ReplayProblem& problem, const RankOptions& options);
 

@@ -13,7 +13,7 @@
 namespace heddle::bench {
 namespace {
 
-// Adds the seconds of its life.
+// Adds the seconds of its lifetime.
 class Stopwatch {
  public:
   explicit Stopwatch(double* sum) : sum_(sum) {}

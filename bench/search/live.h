@@ -1,4 +1,4 @@
-// A search method on the machine itself instead of a replay table.
+// Runs a search method on the machine itself instead of a replay table.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,11 @@
 namespace heddle::bench {
 
 struct LiveRun {
-  // After each trial the best time so far, in the speed the machine had at the first one; 0 before
-  // a valid one. The default schedule, everybody's first trial, counts as in SearchRun.
+  // The best time after each trial, scaled to the machine's speed at the first one; 0 before a
+  // valid one. The default schedule counts as in SearchRun.
   std::vector<double> best_ns;
   double untuned_ns = 0;
-  // One after the other, where a service does them side by side.
+  // Stages run one after the other here, whereas a service runs them side by side.
   double propose_s = 0, build_s = 0, measure_s = 0, update_s = 0;
 };
 

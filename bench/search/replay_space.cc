@@ -11,19 +11,19 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-// Rows a candidate can become by a mutation: so many nearest ones, and those of which it is among
-// so few nearest, so that every row is somebody's neighbour.
+// A mutation leads to one of the kNeighbours nearest rows, or to a row that has this one among its
+// kBack nearest, so that every row is reachable.
 constexpr size_t kNeighbours = 16;
 constexpr size_t kBack = 4;
-// Mutations in so many that are random draws: a table's points may fall into islands.
+// One mutation in this many is a random draw, since the points of a table may form islands.
 constexpr int kJump = 16;
 
 std::string KeyOf(const Point& point) {
   return std::string(reinterpret_cast<const char*>(point.data()), point.size() * sizeof(point[0]));
 }
 
-// Decisions that differ; of points of two forms (decision 0 where there are several), more than any
-// two of one form.
+// The number of decisions that differ. Points of two forms (decision 0 where there are several) are
+// further apart than any two of one form.
 int Distance(const Point& a, const Point& b, bool forms) {
   int distance = forms && a[0] != b[0] ? static_cast<int>(a.size()) : 0;
   for (size_t d = 0; d < a.size(); ++d) distance += a[d] != b[d];
@@ -34,7 +34,7 @@ bool HasForms(const ReplayTable& table) {
   return !table.header.decisions.empty() && table.header.decisions[0].what == "form";
 }
 
-// The `n` rows nearest to a point other than its own, nearest first, of equals the earlier.
+// The `n` rows nearest to a point, except its own, nearest first; of equals the earlier.
 std::vector<size_t> Nearest(const ReplayTable& table, const Point& point, size_t n) {
   const bool forms = HasForms(table);
   std::vector<std::pair<int, size_t>> order;
@@ -69,7 +69,7 @@ class ReplaySpace final : public schedule::Space {
   std::string Describe(int decision) const override {
     return table_.header.decisions[static_cast<size_t>(decision)].what;
   }
-  // Of the real space: a search must not take a table for a space that it may enumerate.
+  // The size of the real space, so that no search enumerates a table as a small space.
   double Size() const override {
     double size = 1;
     for (const ReplayDecision& d : table_.header.decisions) size *= d.choices;
@@ -94,7 +94,7 @@ class ReplaySpace final : public schedule::Space {
     return near.empty() ? point : table_.rows[near[Below(near.size(), rng)]].point;
   }
 
-  // The candidate nearest to a mixture of both.
+  // The row nearest to a mixture of both points.
   Point Cross(const Point& a, const Point& b, Rng& rng) const override {
     if (HasForms(table_) && a[0] != b[0]) return a;  // as in the real space
     const Point mixed = Space::Cross(a, b, rng);
@@ -102,7 +102,7 @@ class ReplaySpace final : public schedule::Space {
     return table_.rows[Nearest(table_, mixed, 1)[0]].point;
   }
 
-  // The next one of the table, from any point of the real space.
+  // The next row after any point of the real space.
   bool Next(Point& point) const override {
     const auto next = std::upper_bound(order_.begin(), order_.end(), point);
     point = next == order_.end() ? order_.front() : *next;

@@ -1,9 +1,9 @@
-// heddle-search-bench: what `bench/run.sh search` runs.
+// heddle-search-bench: the program behind `bench/run.sh search`.
 //   collect  measures candidates of operators and keeps them as replay tables
 //   compare  runs methods on tables and writes a line of JSON a run: {"operator", "method", "seed",
 //            "best": after each trial the share of the best known speed, the default schedule left
 //            out, "untuned": the default's, "propose_s", "update_s"}
-//   rank     how well models rank what they were not fitted to, a line of JSON each: {"operator",
+//   rank     how well models rank unseen candidates, a line of JSON each: {"operator",
 //            "model", "records", "across": fitted to other operators, "pairs", "recall", "first"}
 //   live     runs methods on this machine, a line each: {"operator", "method", "seed", "best_ns",
 //            "untuned_ns", "propose_s", "build_s", "measure_s", "update_s"}
@@ -39,11 +39,11 @@ namespace {
 
 using nlohmann::json;
 
-// A method's name with this learns from the tables of --sources, too.
+// A method with this suffix also learns from the tables of --sources.
 constexpr std::string_view kWithOthers = "+others";
-// With this, last, it sees the choices that make a candidate instead of features of its program.
+// With this last suffix it sees a candidate's decisions instead of features of its program.
 constexpr std::string_view kWithKnobs = "+knobs";
-constexpr absl::Duration kRunLimit = absl::Minutes(20);  // of one search; they take seconds
+constexpr absl::Duration kRunLimit = absl::Minutes(20);  // for one search; they take seconds
 
 struct CollectFlags {
   std::vector<std::string> names;
@@ -95,7 +95,7 @@ struct CompareFlags {
   std::vector<std::string> tables;
   std::vector<std::string> methods;
   std::vector<std::string> sources;
-  int each = static_cast<int>(cost_model::kMaxExperience);  // what the service tells of a task
+  int each = static_cast<int>(cost_model::kMaxExperience);  // as many as the service gives
   int seeds = 5;
   int trials = 800;
   std::vector<int> records = {64, 256, 1024};
@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ReplayProblem>>> ReadTables(
   return problems;
 }
 
-// They see knobs; `columns` is one for all tables that are to be compared.
+// Makes them see decisions; `columns` is shared by all tables that are compared.
 void SeeKnobs(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
               std::map<std::string, size_t>* columns) {
   for (const auto& problem : problems) problem->SeeKnobs(columns);
@@ -125,9 +125,9 @@ void SeeKnobs(const std::vector<std::unique_ptr<ReplayProblem>>& problems,
 
 // Prints the lines that `work` gives, in order, computed on all cores.
 absl::Status PrintLines(int n, const std::function<absl::StatusOr<std::string>(int)>& work) {
-  std::vector<std::vector<int>> lanes;
-  for (const int cpu : AllowedCpus()) lanes.push_back({cpu});
-  for (const absl::StatusOr<std::string>& line : ForkMap(n, lanes, kRunLimit, work)) {
+  std::vector<std::vector<int>> core_sets;
+  for (const int cpu : AllowedCpus()) core_sets.push_back({cpu});
+  for (const absl::StatusOr<std::string>& line : ForkMap(n, core_sets, kRunLimit, work)) {
     HEDDLE_RETURN_IF_ERROR(line.status());
     std::printf("%s\n", line->c_str());
   }
@@ -204,7 +204,7 @@ absl::Status RunCompare(const CompareFlags& flags) {
     absl::StatusOr<cost_model::Method> variant;
     if (others || knobs || options.strategy.find(':') != std::string::npos) {
       HEDDLE_ASSIGN_OR_RETURN(variant, ParseVariant(options.strategy));
-      if (knobs) {  // there is no estimate among them, and choices are no quantities
+      if (knobs) {  // decisions contain no estimate and are not quantities
         variant->cold_start = 0;
         variant->without = {};
         variant->relative = false;
@@ -238,7 +238,7 @@ absl::Status RunRank(const CompareFlags& flags) {
     bool knobs = false;
   };
   std::vector<Variant> variants(3);
-  // What is shipped, then each group of features left out, or seen that it does not see.
+  // The default model, then each feature group left out, or added if it is off by default.
   const cost_model::Method& ours = cost_model::Methods()[0];
   const cost_model::Method& regression = *cost_model::FindMethod("regression");
   variants[0].name = "rank";

@@ -1,4 +1,4 @@
-// What heddle-search-bench does on the machine itself, beside collecting.
+// The commands of heddle-search-bench that run on the machine itself, except collecting.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Search methods with changes, by text: "annealing", "annealing:diversity=0:without=loop".
+// Search methods with changed parameters, as text: "annealing",
+// "annealing:diversity=0:without=loop".
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace heddle::bench {
 
-// InvalidArgument names the methods (those with a model) or the fields that may be changed.
+// InvalidArgument lists the methods (those with a model) or the fields that may be changed.
 absl::StatusOr<cost_model::Method> ParseVariant(const std::string& text);
 
-// Of a run of that name. Those without a model also show what they find with twice the trials.
+// Trials of a run of this method. Methods without a model run with twice as many.
 int TrialsOf(const std::string& method, int trials);
 
 }  // namespace heddle::bench

@@ -1,5 +1,5 @@
-// The subcommands of `heddle`: options in, exit code out. main.cc turns flags into these options
-// and does nothing else. Every command prints data on stdout, messages and progress on stderr.
+// The subcommands of `heddle`: options in, exit status out. main.cc only turns flags into these
+// options. Every command prints data to stdout, and messages and progress to stderr.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,6 @@ struct GlobalOptions {
 };
 
 // ---- Jobs (job_commands.cc, submit_command.cc)
-// ---------------------------------------------------------------------------
 
 struct SubmitOptions {
   std::string model;  // path of an ONNX file
@@ -42,18 +41,18 @@ struct SubmitOptions {
   std::string records;  // file of records to start with (record_file.h); empty: none
 };
 
-// Reads and checks what can be checked without the service; fills the spec. The model's bytes go to
+// Makes the spec from the options, with all checks that need no service. The model's bytes go to
 // *model.
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model);
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
 
 int ListJobs(const GlobalOptions& global, bool all);
 int ShowJobs(const GlobalOptions& global, const std::vector<std::string>& jobs, bool stages);
-// Finished jobs, their stages and the slots there are, as one JSON file for heddle-sim.
+// Exports finished jobs, their stages and the slots as one JSON file for heddle-sim.
 int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& jobs,
               const std::string& output);
-// How the search of one of the job's tasks went and what it found (explain_command.cc); `plot`: an
-// SVG file to write, or empty.
+// Explains the search of one task of the job (explain_command.cc). `plot` is an SVG file to write,
+// or empty.
 int ExplainTask(const GlobalOptions& global, const std::string& job, const std::string& task,
                 const std::string& plot);
 int WatchJob(const GlobalOptions& global, const std::string& job);
@@ -65,27 +64,23 @@ int FetchModule(const GlobalOptions& global, const std::string& job, const std::
                 const std::string& schedules);
 int ListDevices(const GlobalOptions& global);
 
-// Shows the job until it ends or Ctrl-C detaches; returns the exit code that suits its end. An
-// error of `service_alive` (optional, asked about ten times a second) ends it too. Used by watch
-// and tune.
+// Shows the job until it ends or Ctrl-C detaches, and returns the exit status for that. An error of
+// `service_alive` (optional, called about ten times a second) ends it too. Used by watch and tune.
 int FollowJob(const ServiceClient& client, const std::string& job, const OutputOptions& output,
               v1::Job* last, const std::function<absl::Status()>& service_alive = nullptr);
 int ExitCodeOf(const v1::Job& job);
 
-// ---- All in one (tune_command.cc)
-// --------------------------------------------------------------------------------------
+// ---- Submit, watch and fetch in one command (tune_command.cc)
 
 struct TuneOptions {
   SubmitOptions submit;
   std::string output;  // module file
   std::string data;    // data directory of an embedded service; empty: the service's default
 };
-// Submits, watches and fetches; starts an embedded service for its own duration where none is
-// running.
+// Starts an embedded service for its own duration if none is running.
 int Tune(const GlobalOptions& global, const TuneOptions& options);
 
 // ---- Records (record_commands.cc)
-// --------------------------------------------------------------------------------------
 
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query);
 int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
@@ -93,7 +88,6 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 int ImportRecords(const GlobalOptions& global, const std::string& input);
 
 // ---- Modules, without a service (run_command.cc, local_commands.cc)
-// -----------------------------------------------------------
 
 struct RunOptions {
   std::string module;
@@ -111,8 +105,8 @@ struct RunOptions {
 };
 int RunModule(const GlobalOptions& global, const RunOptions& options);
 int ShowModule(const GlobalOptions& global, const std::string& module);
-// Which operator of an ONNX model works in which layout, what the other would cost, and what is
-// left to transpose (layout_view.cc). `shapes` as in SubmitOptions.
+// Prints the layout of each operator of an ONNX model, the cost of the alternatives, and the
+// remaining transposes (layout_view.cc). `shapes` as in SubmitOptions.
 int ExplainLayout(const GlobalOptions& global, const std::string& model,
                   const std::vector<std::string>& shapes);
 int WriteZooModel(const GlobalOptions& global, const std::string& name, const std::string& output,

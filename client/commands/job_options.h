@@ -1,5 +1,5 @@
-// What a job may be asked beside its model: how urgent it is, when its tuning ends, how its trials
-// and devices are given out.
+// Options of a job besides its model: urgency, when tuning ends, and the division of trials and
+// devices.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct JobOptions {
   int max_devices = 0;
 };
 
-// InvalidArgument: one line with the flag, what was given, and an example that works.
+// InvalidArgument: one line with the flag, the given value, and a valid example.
 absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSpec* spec);
 
 // "2030-01-31 18:30 (in 1h02m): will be met by 12m00s, as things stand"; empty without a deadline.

@@ -1,4 +1,4 @@
-// heddle sweep: one job for each combination of the values given, unattended.
+// heddle sweep: runs one job for each combination of the given values.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace heddle::client {
 
 struct SweepParameter {
   std::string name;                 // a flag of submit without its dashes: "trials"
-  bool flag = false;                // takes no value: its values are "on" and "off"
+  bool flag = false;                // a flag without value; its values here are "on" and "off"
   std::vector<std::string> values;  // in the order given
 };
 
@@ -23,19 +23,18 @@ struct SweepOptions {
   std::string data;       // of an embedded service; empty: the service's default
   int parallel = 1;       // jobs at a time
   std::vector<SweepParameter> parameters;
-  // Words of submit's command line (the model first) as its options. InvalidArgument: what submit
-  // itself would say.
+  // Parses words of submit's command line (the model first). InvalidArgument as from submit itself.
   std::function<absl::StatusOr<SubmitOptions>(const std::vector<std::string>& words)> parse;
 };
 
-// "8,16" as the values of a parameter. InvalidArgument: an empty value, one given twice, or a
+// Parses "8,16" as the values of a parameter. InvalidArgument: an empty or repeated value, or a
 // flag's value that is neither on nor off.
 absl::StatusOr<SweepParameter> ParseSweepParameter(const std::string& name, bool flag,
                                                    const std::string& text);
 
-// Runs all combinations, each measured anew; what sweep.json says is done is not done again. The
-// files are whole after every job, so the same command goes on where an earlier one ended; jobs
-// that one left behind when it was killed are taken up again.
+// Runs all combinations, each with new measurements, except those that sweep.json lists as done.
+// The files are complete after every job, so the same command continues an interrupted sweep,
+// including the jobs it left behind.
 int Sweep(const GlobalOptions& global, const SweepOptions& options);
 
 }  // namespace heddle::client

@@ -1,5 +1,4 @@
-// Times modules of one model side by side: in turns, so that a machine that drifts drifts for all
-// of them.
+// Times modules of one model in turns, so that changes of the machine's speed affect all of them.
 #pragma once
 
 #include <memory>
@@ -17,8 +16,8 @@ struct ModuleTiming {
   double Percentile(double p) const;
 };
 
-// One warm-up inference each, then `rounds` rounds over all executors; a sample runs for at least
-// 50 ms. Returns early with what there is when interrupted.
+// One warm-up inference each, then `rounds` rounds over all executors. A sample takes at least 50
+// ms. If interrupted, returns the rounds so far.
 std::vector<ModuleTiming> TimeInTurns(const std::vector<runtime::Executor*>& executors, int rounds);
 
 struct TaskTiming {

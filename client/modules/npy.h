@@ -1,4 +1,4 @@
-// NumPy's .npy files: what `heddle run` takes and gives.
+// NumPy's .npy files, the inputs and outputs of `heddle run`.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct NpyArray {
   std::string bytes;  // dense, row-major
 };
 
-// InvalidArgument naming what is not understood: not an .npy file, Fortran order, big endian, an
-// element type the runtime has not, a size that does not match the shape.
+// InvalidArgument names the problem: not an .npy file, Fortran order, big endian, an element type
+// that the runtime lacks, a size that does not match the shape.
 absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path);
 std::string SerializeNpy(const NpyArray& array);  // bf16 as f32: NumPy has none
 
-// Whole files. The write is atomic (a temporary beside the target, then a rename): a full disk
-// leaves the old file whole.
+// Read or write a whole file. Writing is atomic (a temporary file beside the target, then a
+// rename), so a full disk leaves the old file intact.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 absl::Status WriteFile(const std::string& path, std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// What a module computed, beside what the interpreter does.
+// Compares the outputs of a module with the interpreter's.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace heddle::client {
 
 // The bytes of an output after a run.
 std::string OutputBytes(const runtime::Executor& executor, int index);
-// Elements of any type; `dtype` as a module names it.
+// Elements of any type as doubles; `dtype` as in a module.
 std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype);
 
 // How far an output of that type may be from the interpreter's, relative to its largest magnitude.
 double OutputTolerance(const runtime::Manifest& manifest, const std::string& dtype);
 
-// Interprets options.check on `inputs` and prints the relative error of each output of the run that
-// has been made. 0 when all are within the tolerance, else a failure; that of the usage if the file
-// is not the model that the module was made from.
+// Interprets options.check on `inputs` and prints the relative error of each output of the last
+// run. Returns 0 if all are within the tolerance, kUsage if the file is not the module's model, and
+// otherwise a failure.
 int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
                             const runtime::Executor& executor, const OutputOptions& output);
 

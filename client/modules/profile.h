@@ -1,5 +1,4 @@
-// Where the time of an inference goes, kernel by kernel, and how far each is from what the machine
-// allows.
+// The time of an inference by kernel, and how far each kernel is from the limits of the machine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace heddle::client {
 
-// What all threads together can do.
+// The limits of all threads together.
 struct MachineLimits {
   double gflops = 0;  // single-precision multiply-adds; 0: unknown
   double gbps = 0;    // reading memory, 10^9 bytes a second; 0: unknown
@@ -22,7 +21,7 @@ struct KernelProfile {
   std::string task, label, schedule;
   bool winograd = false;
   int uses = 0;
-  // Of all uses together.
+  // Totals over all uses.
   double ns = 0;
   double flops = 0;   // of the direct algorithm
   int64_t bytes = 0;  // of every buffer that a call takes: inputs, constants and outputs, each
@@ -32,7 +31,7 @@ struct KernelProfile {
 // The roofline (Williams, Waterman and Patterson, 2009): a kernel takes at least the time of its
 // operations at the peak and the time of its bytes at the bandwidth, whichever is longer.
 struct Roofline {
-  bool memory = false;  // which of the two it is
+  bool memory = false;  // true: bound by memory; false: by arithmetic
   double share = 0;     // that least time over the time taken; 0 where a limit is unknown. Above 1:
                         // bytes came from a nearer cache than the bandwidth's, or Winograd's form
                         // did with fewer operations than are counted
@@ -46,8 +45,8 @@ std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
 // Memory that one inference touches: parameters, activations, inputs and outputs.
 int64_t FootprintBytes(const runtime::Manifest& manifest);
 
-// Measures the machine and the module for about two seconds and prints the table, or one JSON
-// object. `rounds`: at least so many inferences.
+// Measures the machine and the module for about two seconds, with at least `rounds` inferences, and
+// prints a table or one JSON object.
 int PrintProfile(runtime::Executor& executor, int threads, int rounds, const OutputOptions& output);
 
 }  // namespace heddle::client

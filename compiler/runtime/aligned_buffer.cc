@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
-// From this size on a buffer gets huge pages, even if it fills none: in small ones, which lie
-// anywhere in physical memory, a tensor that fits the second-level cache may evict itself, and a
-// kernel's time changes by half from one process to the next.
+// Buffers of at least this size get huge pages, even if they fill none. Small pages lie anywhere in
+// physical memory: a tensor that fits the second-level cache may then evict itself, and a kernel's
+// time differs by half between processes.
 constexpr int64_t kWorthHuge = 128 << 10;
 // Far beyond any machine; keeps the arithmetic below from overflowing.
 constexpr int64_t kLargest = int64_t{1} << 46;

@@ -15,7 +15,7 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr int kMaxThreads = 256;  // as many as a target may name
+constexpr int kMaxThreads = 256;  // the most that a target may have
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes);

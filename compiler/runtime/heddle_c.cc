@@ -26,8 +26,8 @@ int Fail(std::string message) {
 
 int Fail(const absl::Status& status) { return Fail(std::string(status.message())); }
 
-// Runs `body`, which returns the C status; what the standard library throws (no memory) becomes an
-// error.
+// Runs `body`, which returns the C status. Exceptions of the standard library (out of memory)
+// become errors.
 template <typename Body>
 int Guarded(Body body) {
   try {
@@ -47,7 +47,7 @@ int Create(absl::StatusOr<Module> module, int32_t threads, heddle_model** model)
   return 0;
 }
 
-// Null, with the error set, if there is no such tensor.
+// Null if there is no such tensor; the error is then set.
 const TensorSpec* Find(const std::vector<TensorSpec>& tensors, const char* what, int32_t index) {
   if (index >= 0 && static_cast<size_t>(index) < tensors.size()) return &tensors[index];
   Fail(absl::StrCat("no ", what, " ", index, ": the model has ", tensors.size()));

@@ -15,7 +15,7 @@
 namespace heddle::runtime {
 namespace {
 
-// Nanoseconds that all workers of the pool take for work(worker), at the same time.
+// Nanoseconds until all workers of the pool, running at the same time, have done work(worker).
 double TimeOnAll(const ThreadPool& pool, const std::function<void(int64_t)>& work) {
   const auto start = std::chrono::steady_clock::now();
   pool.host()->parallel_for(

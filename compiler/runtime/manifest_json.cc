@@ -14,7 +14,7 @@
 //          "param" or "arena"
 //
 //   sections: [{"name", "offset", "size", "xxh3"}]: "offset" counts from the first 64-byte boundary
-//             behind the manifest, "xxh3" is 16 hexadecimal digits
+//             after the manifest, "xxh3" is 16 hexadecimal digits
 #include "compiler/runtime/manifest_json.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlaces[] = {"input", "output", "param", "arena"};  // by Place
 
-// JSON has no infinities; what a kernel costs is for people only.
+// JSON has no infinities. The costs of kernels are only for people.
 double Finite(double value) { return std::isfinite(value) ? value : 0; }
 
 Json TensorsJson(const std::vector<TensorSpec>& tensors) {
@@ -93,8 +93,8 @@ Json CallsJson(const std::vector<CallSpec>& calls) {
   return array;
 }
 
-// Typed access to one JSON object; the first wrong field is kept in `error` and everything read
-// after it is empty.
+// Typed access to one JSON object. The first wrong field is kept in `error`; everything read after
+// it is empty.
 class Fields {
  public:
   Fields(const Json& object, std::string* error) : object_(object), error_(error) {}
@@ -285,7 +285,7 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
                      {"xxh3", section.xxh3}});
   }
   json["sections"] = std::move(array);
-  // Names come from models and need not be UTF-8: what is not becomes U+FFFD.
+  // Names come from models and may not be UTF-8. Invalid bytes become U+FFFD.
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -38,7 +38,6 @@ uint64_t ReadU64(std::string_view bytes) {
 }
 
 // ---- Reading
-// ------------------------------------------------------------------------------------------------------
 
 absl::Status Truncated(uint64_t expected, size_t found) {
   return absl::DataLossError(

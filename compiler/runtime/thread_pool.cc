@@ -14,12 +14,12 @@ namespace {
 // worker that spins this long rarely sleeps inside a run, and an idle pool soon costs nothing.
 constexpr int kSpins = 4096;
 
-// A worker's share of a loop has at most so many pieces. Workers of equal speed wait for one of
-// them at most at the end of a loop; for one that the system stops, for what it had taken: up to
-// half a share.
+// Most pieces of a worker's share of a loop. At the end of a loop, workers of equal speed wait for
+// at most one piece. For a worker that the system stops they wait for the pieces it had taken, up
+// to half a share.
 constexpr int64_t kPieces = 16;
 
-// Spinning only delays the others when there are more workers than cores for them.
+// With more workers than cores, spinning only delays the others.
 int SpinsFor(int workers) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return kSpins;
@@ -52,14 +52,14 @@ void PinThread(pthread_t thread, int cpu) {
                          &set);  // a core outside the cpuset: the thread runs unpinned
 }
 
-// Where part `part` of `parts` of [0, n) begins; the first n % parts are one longer. No product of
-// two sizes, so no overflow.
+// The start of part `part` of `parts` of [0, n); the first n % parts are one longer. Without a
+// product of two sizes there is no overflow.
 int64_t Begin(int64_t n, int64_t part, int64_t parts) {
   return n / parts * part + std::min(part, n % parts);
 }
 
-// The pieces [begin, end) of a share that nobody has taken yet, with the number of the loop they
-// belong to: one word, so that taking some is one exchange, which fails once the loop is over.
+// The pieces [begin, end) of a share that are not taken yet, with the number of their loop. They
+// form one word, so that taking pieces is one exchange, which fails once the loop is over.
 struct Left {
   uint32_t loop = 0;
   uint16_t begin = 0;
@@ -74,11 +74,10 @@ static_assert(std::atomic<Left>::is_always_lock_free);
 
 }  // namespace
 
-// A loop is cut into pieces, and these into one share a worker, of consecutive ones. A worker takes
-// half of what is left of its own share, from the front, until nothing is, and then of the others'
-// in the same way, from the back. So workers of equal speed each stay within their share, and one
-// that is slower, or that the system keeps from running, delays the others by what it has begun and
-// no more.
+// A loop is cut into pieces, and consecutive pieces form one share for each worker. A worker takes
+// half of the rest of its own share, from the front, until it is empty; then of the others' shares,
+// from the back. So workers of equal speed stay within their shares, and a slow or stopped worker
+// delays the others only by what it has begun.
 struct ThreadPool::Impl {
   explicit Impl(int workers) : shares(workers) { host.num_workers = workers; }
 
@@ -88,18 +87,19 @@ struct ThreadPool::Impl {
   std::vector<Share> shares;         // by worker
   std::atomic<bool> stop{false};
 
-  // The loop being run. Written before its shares, read only by a worker that has taken pieces of
-  // it: until these are done the caller does not return, so nobody reads while they change.
+  // The running loop. Written before its shares, and read only by workers that have taken pieces of
+  // it. The caller does not return until these are done, so nobody reads while it changes.
   int64_t n = 0;
   int64_t pieces = 0;
   heddle_parallel_body body = nullptr;
   void* closure = nullptr;
 
-  // On cache lines of their own: workers hammer these.
+  // On separate cache lines, since all workers access them all the time.
   alignas(64) std::atomic<uint32_t> epoch{0};    // number of the latest loop
   alignas(64) std::atomic<uint32_t> pending{0};  // pieces not yet done
 
-  // Takes and runs pieces of a worker's share until none of loop `number` is left; how many.
+  // Takes and runs pieces of a worker's share until none of loop `number` is left. Returns how
+  // many.
   uint32_t RunShare(uint32_t number, int owner, int worker) {
     std::atomic<Left>& share = shares[owner].left;
     uint32_t done = 0;

@@ -1,4 +1,4 @@
-// Work in disposable children: what crashes or hangs costs itself alone.
+// Work in disposable children: an item that crashes or hangs fails alone.
 #include "bench/common/fork_map.h"
 
 #include <gmock/gmock.h>
@@ -16,12 +16,13 @@ namespace {
 using Result = absl::StatusOr<std::string>;
 
 TEST(ForkMap, GivesResultsInOrderWhateverTheLanes) {
-  for (const int lanes : {1, 2, 3}) {
-    // Larger than a pipe holds, and binary.
+  for (const int children : {1, 2, 3}) {
+    // Binary, and larger than a pipe's buffer.
     const auto work = [](int i) -> Result { return std::string(100000 + i, static_cast<char>(i)); };
-    const auto results = ForkMap(7, std::vector<std::vector<int>>(lanes), absl::Seconds(20), work);
+    const auto results =
+        ForkMap(7, std::vector<std::vector<int>>(children), absl::Seconds(20), work);
     ASSERT_EQ(results.size(), 7u);
-    for (int i = 0; i < 7; ++i) EXPECT_EQ(*results[i], *work(i)) << i << " of " << lanes;
+    for (int i = 0; i < 7; ++i) EXPECT_EQ(*results[i], *work(i)) << i << " of " << children;
   }
 }
 
@@ -45,7 +46,7 @@ TEST(ForkMap, FailuresCrashesAndHangsCostThemselvesAlone) {
   EXPECT_EQ(results[5].value(), "item 5");
 }
 
-// What a child says last is kept, and a new one does the next item.
+// The last result of a child is kept, and a new child does the next item.
 TEST(ForkMap, AChildThatAbortsIsToldAndGone) {
   int calls = 0;
   const auto results = ForkMap(4, {{}}, absl::Seconds(20), [&](int i) -> Result {

@@ -73,7 +73,7 @@ TEST_F(GpuConformance, AWrongElementIsSeen) {
   EXPECT_FALSE(status.ok());
 }
 
-// The second of three launches spoils its process's use of the GPU.
+// The second of three launches makes the GPU unusable for its process.
 TEST_F(GpuConformance, AnErrorCostsItsProgramAlone) {
   fake_->failures["cuLaunchKernel"] = {2, 700};
   const auto statuses = CheckConformance(Few(), Sm90(), "cuda:0", {0});
@@ -119,7 +119,7 @@ TEST_F(GpuConformance, AModelOnTheGpuThatIsAskedFor) {
   std::filesystem::remove_all(code);
 }
 
-// As it is after each step; and no half of it in its place.
+// The file is complete after each step, and never half written.
 TEST(GpuReport, IsKept) {
   std::string folder = std::filesystem::temp_directory_path() / "heddle-report-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

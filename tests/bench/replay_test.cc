@@ -1,4 +1,4 @@
-// Replay tables and what searches see of them, on a table that is made here.
+// Replay tables and the spaces that searches see, on a table that is made here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 
 #include "bench/search/compare.h"
-#include "bench/search/variant.h"
 #include "bench/search/replay_table.h"
+#include "bench/search/variant.h"
 #include "cost_model/features/features.h"
 #include "cost_model/transfer/transfer.h"
 #include "tests/cost_model/matmul_space.h"
@@ -163,7 +163,7 @@ TEST(ReplaySpace, GivesNothingButTheTable) {
   EXPECT_FALSE(space->Expand({6, 6, 6, 5, 2, 1}).ok() && !all.contains({6, 6, 6, 5, 2, 1}));
 }
 
-// Of two forms (decision 0), a mixture is none of either.
+// Points of two forms (decision 0) are never mixed.
 TEST(ReplaySpace, FormsDoNotMix) {
   ReplayTable table = MakeTable(60);
   table.header.decisions[0].what = "form";
@@ -223,8 +223,8 @@ TEST(ReplayProblem, LeavesOutWhatNoLongerReplays) {
   EXPECT_EQ(ReplayProblem::Make(table).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// The choices of a candidate, in columns that tables share by the names of decisions; those of
-// another form than its own say nothing.
+// A candidate's choices as features, in columns that tables share by the names of decisions.
+// Choices of other forms than its own are absent.
 TEST(ReplayProblem, ShowsKnobsInsteadOfFeatures) {
   ReplayTable table = MakeTable(30);
   auto& decisions = table.header.decisions;
@@ -255,7 +255,7 @@ TEST(ReplayProblem, ShowsKnobsInsteadOfFeatures) {
   EXPECT_GT(forms[1], 0);
 }
 
-// A table may hold traces in another form than searches write them.
+// A table may hold traces that are spelled differently from those of searches.
 TEST(ReplayProblem, KnowsTracesInAnyForm) {
   ReplayTable table = MakeTable(30);
   for (ReplayRow& row : table.rows) row.trace = "\n" + row.trace;
@@ -291,10 +291,10 @@ TEST_P(EveryMethod, ARunRepeatsExactlyAndEndsWithTheTable) {
   if (GetParam() == "grid") {
     EXPECT_EQ(run->best.size(), rows);
   }
-  // Random draws are those of the table's rows that were drawn at random, and the default.
+  // Random draws give only rows that were drawn at random, and the default.
   if (GetParam() == "random") {
     EXPECT_EQ(run->best.size(), 60u);
-  } else if (GetParam() != "genetic") {  // whose children are those of few parents
+  } else if (GetParam() != "genetic") {  // its children have few parents
     EXPECT_EQ(run->best.back(), 1.0) << "a table that was searched whole";
   }
 }
@@ -343,7 +343,7 @@ TEST(Transfer, OthersOfAnotherTargetCountLess) {
   EXPECT_EQ(weights, (std::map<int, float>{{2, 0.5f}, {3, 0.25f}, {4, 1.0f}}));
 }
 
-// What other tasks know saves trials; what misleads is switched off.
+// Transfer saves trials; a transfer model that misleads is no longer used.
 TEST(Transfer, HelpsOrIsSwitchedOff) {
   std::vector<std::unique_ptr<ReplayProblem>> problems;
   problems.push_back(*ReplayProblem::Make(MakeTable(300)));
@@ -357,7 +357,7 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
     double area = 0, end = 0;
   };
   cost_model::Method method = *cost_model::FindMethod("annealing");
-  method.cold_start = 0;  // the table's times are made of what the estimate is made of
+  method.cold_start = 0;  // the table's times come from the same numbers as the estimate
   const auto search = [&](std::shared_ptr<const cost_model::OtherTasks> known) {
     Found found;
     for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -390,7 +390,7 @@ TEST(Rank, LearnsFromItsOwnTable) {
   const auto few = RankWithin(**problem, {.records = 32});
   const auto many = RankWithin(**problem, {.records = 500});
   ASSERT_TRUE(few.ok() && many.ok());
-  EXPECT_GT(many->pairs, 0.78);  // the failures are no fault of the features
+  EXPECT_GT(many->pairs, 0.78);  // failures do not depend on features
   EXPECT_GT(many->pairs, few->pairs);
   EXPECT_GT(few->pairs, 0.5);
   EXPECT_EQ(RankWithin(**problem, {.without = {"nothing"}}).status().code(),

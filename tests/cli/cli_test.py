@@ -154,7 +154,7 @@ class OneLineErrors(unittest.TestCase):
 
 
 class WholeRoad(unittest.TestCase):
-    """submit, watch, show, fetch, run, records: the README's commands in order."""
+    """submit, watch, show, fetch, run, records: the commands of docs/using.md in order."""
 
     @classmethod
     def setUpClass(cls):

@@ -347,8 +347,8 @@ v1::Record Trial(double ns, int samples, double score) {
 
 TEST(Explain, JudgesEachBatchByItsOwnPredictions) {
   std::vector<v1::Record> trials = {
-      Trial(100, -1, 0),                                         // no model yet
-      Trial(90, 1, 0.9), Trial(50, 1, 0.5), Trial(0, 1, 0.1),    // 90 was thought the fastest
+      Trial(100, -1, 0),                                       // no model yet
+      Trial(90, 1, 0.9), Trial(50, 1, 0.5), Trial(0, 1, 0.1),  // 90 was predicted to be the fastest
       Trial(40, 4, -3),  Trial(20, 4, -2),  Trial(20.1, 4, -9),  // 20 and 20.1 are alike
       Trial(70, 4, -8),                                          //
   };

@@ -1,4 +1,4 @@
-// Records in files: what is taken, what is left out and why.
+// Records in files: which are used, which are skipped, and why.
 #include "client/record_file.h"
 
 #include <gmock/gmock.h>

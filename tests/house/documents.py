@@ -2,7 +2,7 @@
 """Documents name only paths that exist, and README.md stays short.
 
 Checked are links, and paths in backquotes that begin with a folder of the repository or name a file beside the document.
-Text between fences is not checked.
+Text between fences is not checked, nor are paths with a placeholder in capitals, such as compiler/pass/NAME.h.
 
 Usage: documents.py ROOT | --self-test
 """
@@ -17,6 +17,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 QUOTED = re.compile(r"`([A-Za-z0-9_.][A-Za-z0-9_./-]*)`")
 # What a quoted word must end with to be taken for a file in the document's own folder.
 FILE = re.compile(r"\.(h|cc|py|sh|proto|md|json)$|/$")
+PLACEHOLDER = re.compile(r"(^|[/_])(?!README)[A-Z]{3,}([._]|$)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 
 
@@ -30,6 +31,8 @@ def problems(root, name, text, tops):
         if "://" not in target and not (folder / target).exists():
             yield f"{name}: links to {target}, which does not exist"
     for path in QUOTED.findall(prose):
+        if PLACEHOLDER.search(path):
+            continue
         if path.split("/")[0] in tops and "/" in path:
             found = exists(root, path)
         elif FILE.search(path) and not path.startswith("."):
@@ -70,7 +73,7 @@ def self_test():
         def found(text, name="page.md"):
             return len(list(problems(root, name, text, {"room"})))
 
-        for good in ("`room/a.h` `room/` [a](room/a.h) [b](https://x.y/z) `a.h` `a/b` `--flag`", "```\n`room/b.h`\n```", "[a](room/a.h#part)"):
+        for good in ("`room/NAME.h` `room/a.h` `room/` [a](room/a.h) [b](https://x.y/z) `a.h` `a/b` `--flag`", "```\n`room/b.h`\n```", "[a](room/a.h#part)"):
             assert found(good) == 0, good
         for bad in ("`room/b.h`", "[b](room/b.h)", "`b.h`", "`nothing.md`"):
             assert found(bad) == 1, bad

@@ -37,7 +37,7 @@ USES = {
     '"absl/strings/str_join.h"': r"absl::StrJoin\(",
     '"absl/time/time.h"': r"absl::(Time\b|Duration\b|Seconds\(|Milliseconds\(|Infinite)",
 }
-# Headers of others that give what a second header gives, by the standard or by their own promise.
+# Headers that also provide another one, by the standard or by their documentation.
 GIVES = {
     "<stdint.h>": ["<cstdint>"],
     "<map>": ["<utility>"],

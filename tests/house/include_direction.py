@@ -49,7 +49,7 @@ PUBLIC = [
     "compiler/graph/fusion/fuse.h",
     "compiler/schedule/space.h",
     "compiler/schedule/trace.h",
-    "compiler/ir/fold.h",
+    "compiler/ir/arithmetic.h",
     "compiler/ir/text.h",
     "compiler/measure/measure.h",
     "compiler/measure/compare.h",

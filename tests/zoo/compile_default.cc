@@ -1,6 +1,6 @@
-// heddle-compile-default: an ONNX file to a module with default schedules, without a service, and
-// what that took. check_onnxruntime.py runs it for models of the zoo; by hand it shows how a model
-// is cut into kernels.
+// heddle-compile-default: compiles an ONNX file with default schedules, without a service, and
+// prints how long that took and how the model is cut into kernels. check_onnxruntime.py runs it for
+// the zoo.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

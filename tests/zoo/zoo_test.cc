@@ -1,6 +1,6 @@
-// The zoo: the same bytes everywhere, the published numbers.
-#include "base/workload_key.h"
+// The zoo: the same bytes everywhere, and the published numbers of operations and parameters.
 #include "client/zoo/zoo.h"
+#include "base/workload_key.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,8 +52,8 @@ TEST(Zoo, WorkIsWhatThePapersSay) {
   }
 }
 
-// Parameters of the published models in millions, batch norm's statistics left out; nasrnn
-// by hand.
+// Parameters of the published models in millions, without statistics of batch normalisation; nasrnn
+// counted by hand.
 TEST(Zoo, ParametersAreAsPublished) {
   const std::map<std::string, double> millions{
       {"resnet18", 11.69},    {"resnet50", 25.56},    {"resnext50", 25.03},

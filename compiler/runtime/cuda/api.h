@@ -1,6 +1,6 @@
-// What we use of the CUDA driver's C interface, declared here: nothing of NVIDIA's is needed to
-// build, and libcuda.so.1 is looked for when a GPU is first asked for (cuda_driver.h). Names are
-// those the library exports, with their version; meanings are those of NVIDIA's "CUDA Driver API".
+// The part of the CUDA driver's C interface that we use, declared here so that building needs
+// nothing of NVIDIA's. libcuda.so.1 is loaded when a GPU is first used (driver.h). Names are the
+// exported ones, with their version; meanings are those of NVIDIA's "CUDA Driver API".
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using CuFunction = struct CuFunctionTag*;
 using CuStream = struct CuStreamTag*;
 using CuEvent = struct CuEventTag*;
 
-// CUresult: those that are told apart (cuda_driver.cc).
+// CUresult: the values that are distinguished (driver.cc).
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuOutOfMemory = 2;
 inline constexpr CuResult kCuStubLibrary = 34;
@@ -36,7 +36,7 @@ inline constexpr CuResult kCuLaunchTimeout = 702;
 inline constexpr CuResult kCuContextIsDestroyed = 709;
 inline constexpr CuResult kCuAssert = 710;
 inline constexpr CuResult kCuHardwareStackError = 714;
-inline constexpr CuResult kCuLaunchFailed = 719;  // 714 .. 719: what a kernel may do wrong
+inline constexpr CuResult kCuLaunchFailed = 719;  // 714 .. 719: errors of kernels
 inline constexpr CuResult kCuUnknown = 999;
 
 // CUdevice_attribute.

@@ -11,10 +11,10 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr int64_t kGranularity = 512;  // of blocks: more than any load of a kernel needs
-// A free block serves a request that is at least this part of it.
+constexpr int64_t kGranularity = 512;  // alignment of blocks: more than any load of a kernel needs
+// A free block serves requests of at least this share of its size.
 constexpr int64_t kWaste = 2;
-constexpr int kMaxDevices = 64;  // more would be a mistyped number
+constexpr int kMaxDevices = 64;  // a larger number is a typing error
 
 int64_t RoundUp(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
@@ -94,8 +94,7 @@ absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal) {
   return info;
 }
 
-// ---- What a device gives
-// ----------------------------------------------------------------------------------------------
+// ---- Objects of a device
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   std::swap(device_, other.device_);
@@ -116,8 +115,8 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   return *this;
 }
 
-// Destructors make the device the thread's first: who destroys may not be who worked. What they
-// cannot do any more after a sticky error, the end of the process does.
+// Destructors first make the device current, since another thread may run them. After a sticky
+// error they may fail; the end of the process then cleans up.
 HostMemory::~HostMemory() {
   if (device_ != nullptr && device_->Enter().ok()) device_->api_.cuMemFreeHost(data_);
 }
@@ -131,7 +130,7 @@ absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t s
   CuFunction function = nullptr;
   CuResult result = api.cuModuleGetFunction(&function, module_, symbol.c_str());
   if (result != kCuSuccess) return CudaStatus(api, result, absl::StrCat("find kernel ", symbol));
-  constexpr int64_t kAlways = 48 << 10;  // what a kernel has without asking
+  constexpr int64_t kAlways = 48 << 10;  // available to a kernel without a request
   if (shared_bytes <= kAlways) return function;
   const int64_t limit = Attribute(api, device_->device_, kCuSharedBytesPerBlockOptin);
   if (shared_bytes > limit) {
@@ -146,7 +145,6 @@ absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t s
 }
 
 // ---- The device
-// -------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
   absl::StatusOr<CudaInfo> info = DescribeCudaDevice(ordinal);
@@ -208,8 +206,7 @@ absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
   return DeviceMemory(this, address, bytes, block);
 }
 
-// Work that uses the block may still be under way: whoever gets it next works behind it in the same
-// stream.
+// Work on the block may still be running. The next user follows it in the same stream.
 void CudaDevice::GiveBack(CuPointer address, int64_t block) { free_.emplace(block, address); }
 
 absl::Status CudaDevice::Trim() {

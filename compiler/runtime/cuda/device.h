@@ -14,7 +14,7 @@
 
 namespace heddle::runtime {
 
-// What a GPU says of itself.
+// The description of a GPU.
 struct CudaInfo {
   int ordinal = 0;
   std::string name;    // "NVIDIA H200"
@@ -24,7 +24,7 @@ struct CudaInfo {
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
   int multiprocessors = 0;
-  int64_t clock_khz = 0;         // highest; 0 where the driver does not tell
+  int64_t clock_khz = 0;         // highest; 0 if the driver does not report it
   int64_t memory_clock_khz = 0;  // likewise
   int memory_bus_bits = 0;
 
@@ -32,7 +32,7 @@ struct CudaInfo {
   std::string DeviceKey() const;
 };
 
-// Errors as CudaDriver, and FailedPrecondition telling how many GPUs there are.
+// Errors of CudaDriver, and FailedPrecondition with the number of GPUs.
 absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal);
 absl::StatusOr<int> CountCudaDevices();
 // "cuda:0" -> 0. InvalidArgument.
@@ -40,7 +40,7 @@ absl::StatusOr<int> ParseCudaDevice(std::string_view text);
 
 class CudaDevice;
 
-// A block of the pool; goes back to it at the end of its life.
+// A block of the pool. The destructor returns it.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -56,11 +56,11 @@ class DeviceMemory {
       : device_(device), address_(address), size_(size), block_(block) {}
   CudaDevice* device_ = nullptr;
   CuPointer address_ = 0;
-  int64_t size_ = 0;   // asked for
+  int64_t size_ = 0;   // requested
   int64_t block_ = 0;  // taken from the pool
 };
 
-// Page-locked host memory, which copies to and from the device do not have to stage.
+// Page-locked host memory. Copies to and from the device need no staging.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -82,8 +82,8 @@ class CudaModule {
  public:
   ~CudaModule();
   CudaModule(const CudaModule&) = delete;
-  // Allows `shared_bytes` of dynamic shared memory. InvalidArgument: no such kernel, or the GPU has
-  // not as much.
+  // Allows `shared_bytes` of dynamic shared memory. InvalidArgument: no such kernel, or more than
+  // the GPU has.
   absl::StatusOr<CuFunction> Find(const std::string& symbol, int64_t shared_bytes) const;
 
  private:
@@ -102,9 +102,8 @@ struct CudaLaunch {
   void** arguments = nullptr;  // one pointer to each argument's value
 };
 
-// Thread-compatible. Everything it made has to be gone before it. Work is asynchronous, in the
-// order it was given; errors of kernels come out of whatever is called later, at the latest of
-// Synchronize. Every error is a CudaStatus.
+// Thread-compatible. Must outlive everything it makes. Work is asynchronous and in order. Errors of
+// kernels are reported by a later call, at the latest by Synchronize. Every error is a CudaStatus.
 class CudaDevice {
  public:
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int ordinal);
@@ -112,32 +111,32 @@ class CudaDevice {
   CudaDevice(const CudaDevice&) = delete;
 
   const CudaInfo& info() const { return info_; }
-  // Makes this device the calling thread's: once before anything else a thread does with it.
+  // Makes this device current for the calling thread. Each thread calls this before anything else.
   absl::Status Enter() const;
 
-  // At 512-byte boundaries, uninitialised; zero bytes give a valid block. What is given back is
-  // kept for blocks of about its size, and returned to the driver when memory is short.
+  // Uninitialised, at a 512-byte boundary; zero bytes give a valid block. Returned blocks are kept
+  // for requests of about their size, and go to the driver when memory is short.
   absl::StatusOr<DeviceMemory> Allocate(int64_t bytes);
   absl::StatusOr<HostMemory> AllocateHost(int64_t bytes);
-  // A cubin; the driver takes what it needs of it. InvalidArgument: none, or not for this GPU.
+  // Loads a cubin, which the driver copies. InvalidArgument: not a cubin, or not for this GPU.
   absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::string_view image);
 
-  // The host's memory has to live until Synchronize.
+  // Host memory must live until Synchronize.
   absl::Status Upload(CuPointer to, const void* from, int64_t bytes);
   absl::Status Download(void* to, CuPointer from, int64_t bytes);
   absl::Status Fill(CuPointer to, uint8_t value, int64_t bytes);
   absl::Status Launch(const CudaLaunch& launch);
   absl::Status Synchronize();
 
-  // For libraries that are to work in the same order.
+  // For libraries that share the order of work.
   CuStream stream() const { return stream_; }
 
-  // Marks a point in the stream; events are made once for every `index` and used again.
+  // Marks a point in the stream. Events are created once for every `index` and reused.
   absl::Status Record(size_t index);
   // After Synchronize.
   absl::StatusOr<double> ElapsedNs(size_t begin, size_t end);
 
-  // Bytes taken from the driver and not given back to it, and those of them that are free.
+  // Bytes held from the driver, and those of them that are free.
   int64_t reserved_bytes() const { return reserved_; }
   int64_t free_bytes() const;
 

@@ -41,7 +41,7 @@ absl::StatusOr<const CudaApi*> Load() {
   return absl::FailedPreconditionError(CudaStatus(api, result, "start the CUDA driver").message());
 }
 
-// After these the driver refuses everything else in the process.
+// After these errors the driver refuses all further work of the process.
 bool IsSticky(CuResult result) {
   switch (result) {
     case kCuEccUncorrectable:

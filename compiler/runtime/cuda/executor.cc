@@ -1,6 +1,6 @@
-// Whole models on a GPU. All memory is taken and filled when the executor is made: parameters once,
-// one block for the intermediate results as the memory plan has them. A run copies the inputs,
-// launches every kernel and copies the outputs, in one stream, and waits once.
+// Runs whole models on a GPU. All memory is allocated when the executor is made: the parameters,
+// and one block for intermediate results, laid out by the memory plan. A run copies the inputs,
+// launches every kernel, copies the outputs, all in one stream, and waits once.
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -23,8 +23,8 @@ int Capability(std::string_view arch, bool* exact) {
   return error == std::errc() ? number : 0;
 }
 
-// Code runs on its own architecture and on later ones of the same generation; code for the
-// particulars of one architecture ("sm_90a") on that one alone.
+// Code runs on its own architecture and on later ones of the same generation. Architecture-specific
+// code ("sm_90a") runs only on that one.
 absl::Status CheckArch(const std::string& target, const CudaInfo& gpu) {
   const size_t at = target.find("sm_");
   const std::string arch =
@@ -161,7 +161,7 @@ class CudaBackend final : public ExecutorBackend {
     return status.ok() ? device_->Synchronize() : status;
   }
 
-  std::unique_ptr<CudaDevice> device_;  // the last to go
+  std::unique_ptr<CudaDevice> device_;  // destroyed last
   std::vector<DeviceMemory> inputs_, outputs_;
   std::vector<HostMemory> host_inputs_, host_outputs_;
   DeviceMemory params_, arena_, workspace_;

@@ -5,7 +5,7 @@
 namespace heddle::runtime {
 namespace {
 
-// Of every architecture since compute capability 3.0.
+// Limits of every architecture since compute capability 3.0.
 constexpr int64_t kMaxGrid[] = {(int64_t{1} << 31) - 1, 65535, 65535};
 constexpr int64_t kMaxBlock[] = {1024, 1024, 64};
 constexpr int64_t kMaxThreads = 1024;

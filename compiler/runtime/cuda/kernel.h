@@ -1,4 +1,4 @@
-// A compiled kernel with the device memory it works on.
+// A compiled kernel with its device memory.
 #pragma once
 
 #include <memory>
@@ -10,26 +10,26 @@
 
 namespace heddle::runtime {
 
-// InvalidArgument naming the first launch that has no symbol, starts no or too many threads or
-// blocks for any GPU, or takes a buffer or a place of the workspace that there is not.
+// InvalidArgument names the first launch without a symbol, with no threads or blocks or more than
+// any GPU has, or with a buffer or workspace offset out of range.
 absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffers,
                            int64_t workspace_bytes);
 
 class CudaKernel {
  public:
   CudaKernel() = default;
-  // `buffers`: the kernel's inputs, then outputs. `module` and all memory have to outlive it.
-  // Errors as CheckLaunches and CudaModule::Find.
+  // `buffers` are the kernel's inputs, then outputs. `module` and all memory must outlive it.
+  // Errors of CheckLaunches and CudaModule::Find.
   static absl::StatusOr<CudaKernel> Bind(const CudaModule& module,
                                          const std::vector<GpuLaunch>& launches,
                                          const std::vector<CuPointer>& buffers, CuPointer workspace,
                                          int64_t workspace_bytes);
 
-  // Gives the device all launches, in order. Allocates nothing.
+  // Enqueues all launches in order. Allocates nothing.
   absl::Status Launch(CudaDevice& device) const;
 
  private:
-  struct Values;  // what the driver is handed pointers to
+  struct Values;  // the values to which the driver gets pointers
   std::shared_ptr<const Values> values_;
   std::vector<CudaLaunch> launches_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 using Device = void*;  // nvmlDevice_t
 
-// Of NVIDIA's "NVML API Reference Guide".
+// From NVIDIA's "NVML API Reference Guide".
 constexpr int kClockSm = 1;
 constexpr int kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
@@ -20,7 +20,7 @@ struct Reason {
   uint64_t bit;
   const char* text;
 };
-// What holds the clock down against its user's will; an idle GPU and clocks set on purpose are not.
+// Unwanted reasons for a lowered clock: neither an idle GPU nor clocks set on purpose.
 constexpr Reason kReasons[] = {{0x4, "power cap"},
                                {0x8, "hardware slowdown"},
                                {0x20, "thermal (driver)"},
@@ -46,7 +46,7 @@ bool Find(void* library, const char* name, F* function) {
 }
 
 const Api* Load() {
-  const char* other = std::getenv("HEDDLE_NVML");  // tests name another
+  const char* other = std::getenv("HEDDLE_NVML");  // tests use another library
   void* library = dlopen(other != nullptr && *other != '\0' ? other : "libnvidia-ml.so.1",
                          RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;

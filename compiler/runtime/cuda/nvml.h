@@ -1,5 +1,5 @@
-// Clocks and temperature of GPUs, from NVIDIA's management library (libnvidia-ml.so.1), loaded when
-// first needed. All of it is optional: where the library is absent or refuses, values are 0.
+// Clocks and temperature of GPUs, from NVIDIA's management library (libnvidia-ml.so.1), which is
+// loaded when first needed. It is optional: if it is absent or refuses, values are 0.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@ struct GpuClimate {
   double memory_mhz = 0;
   double celsius = 0;
   double watts = 0;
-  std::string throttled;  // why the clock is held down: "power cap, thermal"; empty: it is not
+  std::string throttled;  // why the clock is lowered, "power cap, thermal"; empty if it is not
 };
 
 // `pci` is CudaInfo.pci.
 GpuClimate ReadGpuClimate(const std::string& pci);
 
-// Holds the clock of the multiprocessors at one frequency while it lives. Needs the right to do so;
-// ok() is false, and status() says why, where it is not given.
+// Locks the clock of the multiprocessors at one frequency during its lifetime. Without the right to
+// do so, ok() is false and status() says why.
 class GpuClockLock {
  public:
   // 0 MHz: locks nothing.
@@ -29,7 +29,7 @@ class GpuClockLock {
   ~GpuClockLock();
   GpuClockLock(const GpuClockLock&) = delete;
   const absl::Status& status() const { return status_; }
-  // As at the end of its life. Any thread may.
+  // Unlocks early, like the destructor. May be called from any thread.
   void Unlock();
 
  private:

@@ -9,13 +9,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kLargestBatch = 256;                  // calls between two looks at the clock
-constexpr int64_t kFlushOfUnknown = int64_t{64} << 20;  // where a GPU does not tell its cache
-// What keeps a device busy while it is given a batch: fills of so much memory, so many at most.
+constexpr int64_t kLargestBatch = 256;                  // calls between two readings of the clock
+constexpr int64_t kFlushOfUnknown = int64_t{64} << 20;  // if the GPU does not report its cache size
+// While a batch is enqueued, fills keep the device busy: their size, and their largest number.
 constexpr int64_t kCoverBytes = int64_t{128} << 20;
 constexpr int64_t kMostCovers = 256;
 constexpr double kLeastFillNs = 10000;  // no memory is faster
-constexpr double kCoverFactor = 2;      // of the time that giving a batch took before
+constexpr double kCoverFactor = 2;      // times the time that enqueueing the last batch took
 
 double NsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
@@ -37,7 +37,7 @@ class Sampler {
     return absl::OkStatus();
   }
 
-  // The mean of one call: of as many as fill `min_ns`.
+  // The mean time of one call, over enough calls to fill `min_ns`.
   absl::StatusOr<double> Sample(double min_ns, int64_t* calls) {
     const Clock::time_point begin = Clock::now();
     double sum = 0;
@@ -59,7 +59,7 @@ class Sampler {
  private:
   absl::Status Fill() { return device_.Fill(fill_.address(), ++pattern_, fill_.size()); }
 
-  // Time of `count` calls on the device, each by itself.
+  // Device time of `count` calls, each timed alone.
   absl::StatusOr<double> ColdBatch(int64_t count) {
     size_t events = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -79,7 +79,7 @@ class Sampler {
     return sum;
   }
 
-  // Time of `count` calls on the device, one after the other; `calls` receives the one more.
+  // Device time of `count` consecutive calls; `calls` also counts the warm-up call.
   absl::StatusOr<double> WarmBatch(int64_t count, int64_t* calls) {
     const double wanted = kCoverFactor * give_ns_ * static_cast<double>(count + 1) / fill_ns_;
     const int64_t covers = std::clamp<int64_t>(std::llround(wanted) + 1, 1, kMostCovers);
@@ -91,7 +91,7 @@ class Sampler {
     if (s.ok()) s = device_.Record(2);
     for (int64_t i = 0; i < count && s.ok(); ++i) s = call_();
     if (s.ok()) s = device_.Record(3);
-    // Where the queue was full, the device was busy: no harm that this is then too long.
+    // If the queue was full the device was busy, so an overestimate does no harm.
     give_ns_ = NsSince(begin) / static_cast<double>(count + 1);
     if (s.ok()) s = device_.Synchronize();
     if (!s.ok()) return s;
@@ -107,8 +107,8 @@ class Sampler {
   DeviceMemory fill_;
   bool cold_ = false;
   uint8_t pattern_ = 0;
-  double give_ns_ = 5000;          // the host's time for a call, as of the last batch
-  double fill_ns_ = kLeastFillNs;  // the device's time for a fill, likewise
+  double give_ns_ = 5000;          // host time to enqueue a call, from the last batch
+  double fill_ns_ = kLeastFillNs;  // device time of a fill, from the last batch
 };
 
 }  // namespace

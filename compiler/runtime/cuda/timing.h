@@ -1,4 +1,4 @@
-// Time evaluation on a GPU: the same rules as timing.h, by the device's own clock.
+// Times kernels on a GPU by the rules of timing.h, with the device's own clock.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,11 @@
 
 namespace heddle::runtime {
 
-// `call` gives the device its work and does not wait. Where options.flush_bytes is not 0, memory of
-// twice the size of the device's second-level cache (and not flush_bytes) is overwritten before
-// every call, outside the time, and events around each call tell its time. Else calls are given in
-// batches between two events: after work that keeps the device busy until the host has given it the
-// batch, as far as its queue holds one, and after a call that warms the caches again. Errors are
-// CudaStatus.
+// `call` enqueues its work and does not wait. If options.flush_bytes is not 0, memory of twice the
+// size of the device's second-level cache (not flush_bytes) is overwritten, untimed, before every
+// call, and events around each call give its time. Otherwise calls are enqueued in batches between
+// two events. Before a batch come work that keeps the device busy until the host has enqueued the
+// batch (as far as the queue holds it) and a call that warms the caches. Errors are CudaStatus.
 absl::StatusOr<Timing> TimeOnDevice(CudaDevice& device, const std::function<absl::Status()>& call,
                                     const TimingOptions& options = {});
 
