@@ -17,12 +17,12 @@ namespace heddle::client {
 namespace {
 
 constexpr auto kUnaryLimit = std::chrono::seconds(30);
-// A compile on demand may run for minutes before the first byte of a module comes.
+// A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr auto kTransferLimit = std::chrono::minutes(20);
 constexpr size_t kMaxModuleBytes = size_t{4} << 30;  // as the scheduler
 
-// A service that answers UNAVAILABLE says itself why (the database is locked, say); only a
-// connection that failed needs our words for it.
+// A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
+// failed connection gets a message of ours.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& address,
                       grpc::Channel& channel) {
   if (status.ok()) return absl::OkStatus();
@@ -124,7 +124,7 @@ absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
 
 namespace {
 
-// The three calls that change a job's state have one shape.
+// The three calls that change the state of a job.
 template <typename Method>
 absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
                                  const std::string& reason, const std::string& address,
@@ -191,7 +191,7 @@ absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
 
 namespace {
 
-// One WatchJob stream, read on a thread of its own so that the caller can look up in between.
+// One WatchJob stream, read on its own thread so that the caller never blocks on it.
 class JobStream {
  public:
   JobStream(v1::JobService::Stub& stub, const std::string& job) {
@@ -220,7 +220,7 @@ class JobStream {
     changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return fresh_ || ended_; });
     if (fresh_) {
       fresh_ = false;
-      *job = latest_;  // states in between are superseded
+      *job = latest_;  // earlier states are superseded
       return Event::kJob;
     }
     return ended_ ? Event::kEnded : Event::kNothing;

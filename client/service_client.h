@@ -2,6 +2,7 @@
 // Thread-compatible.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>

@@ -13,7 +13,7 @@
 
 namespace heddle::bench {
 
-// An artifact as bytes, to be sent between processes; `winograd` and `tf32` are not in it.
+// An artifact as bytes, to be sent between processes.
 std::string Pack(const codegen::Artifact& artifact);
 codegen::Artifact Unpack(const std::string& packed);
 

@@ -34,7 +34,7 @@ constexpr absl::Duration kRunLimit = absl::Seconds(20);
 absl::StatusOr<std::string> Compile(const std::vector<ir::Program>& programs, size_t begin,
                                     const Target& target) {
   pass::LowerOptions options;
-  options.gpu = true;
+  options.target.execution = machine::Execution::kGrid;
   std::vector<ir::Program> lowered;
   for (size_t k = begin; k < std::min(begin + kTogether, programs.size()); ++k) {
     HEDDLE_ASSIGN_OR_RETURN(lowered.emplace_back(), pass::Lower(programs[k], options));

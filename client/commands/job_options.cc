@@ -16,7 +16,7 @@ absl::Status ParseSpan(const char* flag, const std::string& text, const char* ex
       *out < absl::Hours(24 * 365 * 100))
     return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{} '{}' is no time span; write for example {} {}", flag, text, flag, example));
+      fmt::format("{} '{}' is not a duration; write for example {} {}", flag, text, flag, example));
 }
 
 absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* out) {
@@ -36,14 +36,14 @@ absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* 
     }
   } else if (!absl::ParseTime("%Y-%m-%d %H:%M", text, zone, out, &error) &&
              !absl::ParseTime(absl::RFC3339_full, text, out, &error)) {
-    return absl::InvalidArgumentError(
-        fmt::format("--deadline '{}' is no time; write for example --deadline 2h, --deadline 18:30 "
-                    "or --deadline '2030-01-31 18:30'",
-                    text));
+    return absl::InvalidArgumentError(fmt::format(
+        "--deadline '{}' is not a time; write for example --deadline 2h, --deadline 18:30 "
+        "or --deadline '2030-01-31 18:30'",
+        text));
   }
   if (*out > now) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("--deadline '{}' is over already; write a time to come, for example 2h", text));
+      fmt::format("--deadline '{}' has passed; give a time in the future, for example 2h", text));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSp
   }
   if (options.allocation != "gradient" && options.allocation != "uniform") {
     return absl::InvalidArgumentError(fmt::format(
-        "unknown --allocation '{}'; there are gradient and uniform", options.allocation));
+        "unknown --allocation '{}'; it must be gradient or uniform", options.allocation));
   }
   spec->set_allocation(options.allocation);
   spec->set_priority(options.priority);

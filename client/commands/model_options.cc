@@ -10,7 +10,7 @@ namespace {
 
 absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape) {
   const absl::Status bad = absl::InvalidArgumentError(
-      fmt::format("'{}' is no shape; write --shape name=1x3x224x224", text));
+      fmt::format("'{}' is not a shape; write --shape name=1x3x224x224", text));
   const size_t equals = text.find_last_of('=');  // names may hold '='
   if (equals == std::string::npos || equals == 0) return bad;
   shape->set_input(text.substr(0, equals));
@@ -40,7 +40,7 @@ absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>
   for (const std::string& pass : disabled_passes) {
     if (std::find(known.begin(), known.end(), pass) == known.end()) {
       return absl::InvalidArgumentError(
-          fmt::format("unknown pass '{}'; there are {}", pass, fmt::join(known, ", ")));
+          fmt::format("unknown pass '{}'; the passes are {}", pass, fmt::join(known, ", ")));
     }
     options.add_disabled_passes(pass);
   }

@@ -15,7 +15,7 @@
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/views/json.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {
@@ -27,7 +27,8 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
-// Of `wanted` threads (0: as tuned). A kernel never uses more than it was made for.
+// The threads to run with: `wanted`, or as tuned for 0. A kernel never uses more than it was
+// compiled for.
 int UsedThreads(int wanted, const runtime::Manifest& manifest) {
   return wanted > 0 ? std::min(wanted, manifest.threads) : manifest.threads;
 }
@@ -49,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, 
   return executor;
 }
 
-// Uniform in [-1, 1) for floats, small for integers.
+// Random elements: floats uniform in [-1, 1), small integers.
 std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
   std::string bytes(static_cast<size_t>(spec.SizeBytes()), '\0');
   std::mt19937_64 rng(seed);
@@ -78,7 +79,7 @@ std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
   return bytes;
 }
 
-// Inputs in the module's order: from files where given, else random.
+// Inputs in the module's order: from the given files, otherwise random.
 absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
                                                       const std::vector<TensorSpec>& specs) {
   std::vector<std::string> paths(specs.size());
@@ -163,7 +164,7 @@ void Summarise(const Executor& executor, const OutputOptions& output) {
                nlohmann::json{{"schema_version", kJsonSchemaVersion}, {"outputs", list}}.dump());
 }
 
-// Short names for the columns: what sets the modules apart.
+// Short column names: the parts in which the file names differ.
 std::string ColumnName(const runtime::Manifest& manifest, const std::string& path,
                        std::map<std::string, int>& taken) {
   std::map<std::string, int> kinds;
@@ -229,7 +230,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     fmt::print("{}\n", object.dump());
     return kDone;
   }
-  // Slowest first reads as a story: naive, default, tuned.
+  // Slowest first: naive, default, tuned.
   std::vector<size_t> order(executors.size());
   for (size_t m = 0; m < order.size(); ++m) order[m] = m;
   std::rotate(order.begin(), order.begin() + 1, order.end());

@@ -82,8 +82,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   if (matching < 0) {
     fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
   } else {
-    // A trial takes about a fifth of a second on a device slot: build, warm-up, repeats and the
-    // check.
+    // A trial takes about a fifth of a second on a device slot: build, check, warm-up and repeats.
     fmt::print("{} matching device slots; about {}\n", matching,
                matching == 0 ? "never, until one registers"
                              : HumanDuration(absl::Milliseconds(200) * trials / matching));
@@ -91,8 +90,8 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   return kDone;
 }
 
-// Whether the deadline can be met is known once the model is imported, which takes a moment. The
-// job is submitted, whatever comes of this: kDone unless interrupted.
+// Waits for the import, after which it is known whether the deadline can be met, and prints that.
+// The job stays submitted in any case. kDone unless interrupted.
 int TellDeadline(const ServiceClient& client, const std::string& id) {
   const absl::Time give_up = absl::Now() + kImportWait;
   while (!Interrupted()) {

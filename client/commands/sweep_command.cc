@@ -23,11 +23,11 @@ namespace {
 
 using nlohmann::json;
 
-// Nobody wants to wait for more, and a slip of the keyboard should not start days of work.
+// A limit, so that a typing error does not start days of work.
 constexpr size_t kMaxCombinations = 1000;
 constexpr auto kPoll = std::chrono::milliseconds(200);
-constexpr int kMostMissedPolls = 150;    // a service that restarts is back within seconds
-constexpr char kUnderWay[] = "running";  // the state of a row without results yet
+constexpr int kMostMissedPolls = 150;    // a restarted service is back within seconds
+constexpr char kUnderWay[] = "running";  // state of a row that has no results yet
 
 constexpr std::pair<v1::StageKind, const char*> kStages[] = {
     {v1::STAGE_IMPORT, "import"},   {v1::STAGE_PROPOSE, "propose"}, {v1::STAGE_BUILD, "build"},
@@ -55,7 +55,7 @@ class SweepRun {
  private:
   absl::Status MakeCombinations();
   absl::Status MakeCombination(const std::vector<size_t>& choice);
-  // What an earlier run did.
+  // Reads the rows of an earlier run.
   absl::Status Load();
   absl::Status Save() const;
   absl::Status RunAll(const ServiceClient& client);
@@ -79,7 +79,7 @@ class SweepRun {
   const SweepOptions& options_;
   std::string model_;
   std::vector<Combination> combinations_;
-  std::vector<json> rows_;  // of combinations_; null: not run yet
+  std::vector<json> rows_;  // one for each combination; null: not run yet
   std::unique_ptr<EmbeddedService> service_;
 };
 
@@ -96,7 +96,8 @@ absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
     if (!parameter.flag) words.push_back(value);
   }
   HEDDLE_ASSIGN_OR_RETURN(SubmitOptions submit, options_.parse(words));
-  submit.force = true;  // or the second combination would take the measurements of the first
+  // Otherwise the second combination would reuse the measurements of the first.
+  submit.force = true;
   HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, &model_));
   combination.spec = std::move(spec);
   combinations_.push_back(std::move(combination));
@@ -136,12 +137,12 @@ absl::Status SweepRun::Load() {
   const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("rows") || !document["rows"].is_array() ||
       !document.contains("model")) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}' is not of a sweep; move it away or choose another directory", path));
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}' was not written by a sweep; move it away or choose another directory", path));
   }
   if (document["model"] != options_.model) {
     return absl::InvalidArgumentError(fmt::format(
-        "'{}' is of a sweep of {}; choose another directory", path, document["model"].dump()));
+        "'{}' belongs to a sweep of {}; choose another directory", path, document["model"].dump()));
   }
   for (const json& row : document["rows"]) {
     for (size_t i = 0; i < combinations_.size(); ++i) {
@@ -159,8 +160,8 @@ json SweepRun::RowOf(const ServiceClient& client, const v1::Job& job) const {
               {"error", job.state() == v1::JOB_DONE ? "" : job.fault().message()},
               {"wall_s", static_cast<double>(job.running_ms()) / 1e3},  // while stages ran
               {"measured", job.trials()}};
-  // Of its own measurements: the tasks' best times count other jobs' records, too. A task on which
-  // it spent no trial, or whose trials all failed, counts with what is known of it.
+  // Only its own measurements count, whereas the best times of the job's tasks include records of
+  // other jobs. A task without a valid trial of its own counts with its best known time.
   std::map<std::string, double> best_ns;
   v1::RecordQuery query;
   query.set_job(job.id());
@@ -240,7 +241,7 @@ std::string SweepRun::ToCsv() const {
 }
 
 std::string SweepRun::ToSvg() const {
-  // The colour is the parameter that was given first with several values.
+  // The colour shows the first parameter with several values.
   std::string by;
   for (const SweepParameter& parameter : options_.parameters) {
     if (by.empty() && parameter.values.size() > 1) by = parameter.name;
@@ -290,15 +291,17 @@ absl::Status SweepRun::Poll(const ServiceClient& client, Running* running) {
   return Save();
 }
 
-// The job that a killed run left behind, or a new one; another service may have that number, too.
+// The job that an interrupted run left behind, or a new one. Job numbers of another service may
+// coincide, so the specification is compared.
 absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t combination) const {
   v1::JobSpec spec = combinations_[combination].spec;
   const json& row = rows_[combination];
   if (!row.is_null() && row["state"] == kUnderWay) {
     const absl::StatusOr<v1::Job> job = client.GetJob(row.value("job", ""));
-    if (!job.ok() && !absl::IsNotFound(job.status())) return job.status();  // it may still run
+    if (!job.ok() && !absl::IsNotFound(job.status()))
+      return job.status();  // the job may still be running
     v1::JobSpec theirs = job.ok() ? job->spec() : v1::JobSpec();
-    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" is another time now
+    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" now means another moment
     const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);
     if (!ended && theirs.SerializeAsString() == spec.SerializeAsString()) return job->id();
   }

@@ -170,7 +170,7 @@ json ToJson(const Message& message) {
 std::string ToJsonLine(const Message& message) {
   json object = ToJson(message);
   if (!object.contains("schema_version")) object["schema_version"] = kJsonSchemaVersion;
-  // A worker's words may hold any bytes; a replacement character beats an exception.
+  // A worker's messages may contain any bytes; invalid ones become replacement characters.
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

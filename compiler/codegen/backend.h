@@ -17,6 +17,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/runtime/gpu_launch.h"
+#include "compiler/runtime/numerics.h"
 
 namespace heddle::codegen {
 
@@ -40,8 +41,7 @@ struct Artifact {
   // llvm: an ELF .so, position independent, that needs nothing but libm. cuda: a cubin.
   std::string shared_object;
   std::vector<KernelInfo> kernels;
-  bool winograd = false;  // a kernel computes in Winograd's form: tolerance.h; set by who scheduled
-  bool tf32 = false;      // likewise, with f32 rounded to tf32
+  runtime::Numerics numerics;  // what the kernels promise; set by the caller of Compile
 };
 
 // The compiler that a back end uses, as this machine has it.

@@ -4,7 +4,6 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/driver/internal.h"
 #include "compiler/graph/core/operator.h"
 
 namespace heddle {
@@ -15,7 +14,7 @@ struct Timed {
   double ns = 0;
 };
 
-// Each kernel with a record, by the node it is there for. Passes keep names of nodes.
+// Kernels with a record, by the name of the node that anchors them. Passes keep names of nodes.
 absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     std::string_view onnx, ModelOptions options, const Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {
@@ -51,7 +50,7 @@ absl::StatusOr<int64_t> BlockFor(const Target& target) {
   return BlockFor(info);
 }
 
-absl::StatusOr<ModelOptions> internal::ForTarget(ModelOptions options, const Target& target) {
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target) {
   HEDDLE_ASSIGN_OR_RETURN(options.passes.target, Describe(target));
   std::optional<int64_t>& block = options.passes.layout.block;
   if (!block.has_value()) block = BlockFor(options.passes.target);
@@ -93,7 +92,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
                                                  const Target& target) {
   graph::LayoutPlan plan;
-  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, internal::ForTarget(options, target));
+  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, ForTarget(options, target));
   explained.passes.layout.plan = &plan;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_RETURN_IF_ERROR(graph::Optimize(imported, explained.passes).status());

@@ -85,7 +85,7 @@ class Prepacker {
   // Runs the program on `memory` and what it makes, which is added there.
   static absl::Status Interpret(const ir::Program& program,
                                 std::vector<runtime::AlignedBuffer>* owned, MemoryByName* memory) {
-    std::vector<codegen::TensorRef> tensors;
+    std::vector<interpreter::TensorRef> tensors;
     for (const auto* list : {&program.inputs, &program.outputs}) {
       for (const ir::BufferRef& buffer : *list) {
         if (!memory->contains(buffer->name)) {
@@ -97,9 +97,9 @@ class Prepacker {
         tensors.push_back({buffer->dtype, buffer->shape, memory->at(buffer->name).data});
       }
     }
-    codegen::InterpreterOptions options;
+    interpreter::InterpreterOptions options;
     options.check_uninitialized = false;  // a third faster; the program was verified
-    return codegen::Interpret(program, tensors, options);
+    return interpreter::Interpret(program, tensors, options);
   }
 
   // Workloads name the group's inputs p0, p1, ..

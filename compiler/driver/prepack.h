@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/driver/internal.h"
+#include "compiler/driver/schedule_and_lower.h"
 #include "compiler/graph/fusion/fuse.h"
 
 namespace heddle::internal {

@@ -30,22 +30,18 @@ class Planner {
       : line_bytes_(target.line_bytes), fit_(target.code.fetch) {}
 
   void Visit(const Stmt& s) {
-    if (auto* loop = As<For>(s)) {
+    auto* loop = As<For>(s);
+    if (loop) {
       ranges_[loop->var.get()] = {0, loop->extent - 1};
       loops_.push_back(loop);
-      Visit(loop->body);
-      loops_.pop_back();
-    } else if (auto* branch = As<If>(s)) {
-      Visit(branch->body);
-    } else if (auto* alloc = As<Alloc>(s)) {
-      Visit(alloc->body);
-    } else if (auto* seq = As<Seq>(s)) {
-      for (const Stmt& child : seq->stmts) Visit(child);
-    } else if (auto* store = As<Store>(s)) {
-      VisitExpr(store->value, [&](const Expr& e) {
-        if (e->kind == ExprKind::kLoad && e->buffer->constant && !e->args.empty()) Plan(e);
+    }
+    if (auto* store = As<Store>(s)) {
+      VisitLoads(store->value, [&](const Expr& load) {
+        if (load->buffer->constant && !load->args.empty()) Plan(load);
       });
     }
+    ForEachChild(s, [&](const Stmt& child) { Visit(child); });
+    if (loop) loops_.pop_back();
   }
 
   // Statements to stand at the head of a loop's body.

@@ -18,21 +18,17 @@ using namespace ir;
 bool IsReduction(const Stmt& s) {
   auto* loop = As<For>(s);
   if (loop == nullptr || loop->kind != LoopKind::kSerial) return false;
-  bool updates = true;
-  VisitStmt(loop->body, [&](const Stmt& x) {
+  return !Any(loop->body, [](const Stmt& x) {
     auto* store = As<Store>(x);
-    updates &= store == nullptr || store->buffer->scope == Scope::kLocal;
-    return true;
+    return store != nullptr && store->buffer->scope != Scope::kLocal;
   });
-  return updates;
 }
 
 int64_t CountRequests(const Stmt& s) {
-  if (auto* loop = As<For>(s)) return loop->extent * CountRequests(loop->body);
-  if (As<Prefetch>(s) != nullptr) return 1;
-  int64_t requests = 0;
-  for (const Stmt& child : As<Seq>(s)->stmts) requests += CountRequests(child);
-  return requests;
+  int64_t requests = As<Prefetch>(s) != nullptr;
+  ForEachChild(s, [&](const Stmt& child) { requests += CountRequests(child); });
+  auto* loop = As<For>(s);
+  return loop ? loop->extent * requests : requests;
 }
 
 // How many iterations over `var` all requests in `s` stay within a line's length.
@@ -65,14 +61,13 @@ class Requests {
 
  private:
   Stmt Turn(const Stmt& s, const std::set<const Var*>& lanes) {
-    if (auto* seq = As<Seq>(s)) {
+    if (As<Seq>(s) || As<If>(s)) {
       std::vector<Stmt> all;
-      for (const Stmt& child : seq->stmts) {
-        if (Stmt turned = Turn(child, lanes)) all.push_back(turned);
-      }
+      ForEachChild(s, [&](const Stmt& child) {
+        if (Stmt turned = Turn(child, lanes)) all.push_back(std::move(turned));
+      });
       return all.empty() ? nullptr : MakeSeq(std::move(all));
     }
-    if (auto* branch = As<If>(s)) return Turn(branch->body, lanes);
     if (auto* loop = As<For>(s)) {
       if (loop->kind == LoopKind::kVectorized) {
         std::set<const Var*> inside = lanes;
@@ -110,9 +105,8 @@ class Requests {
       });
       if (!known) all.push_back(MakeStmt(Prefetch{asked}));
     };
-    VisitExpr(store.value, [&](const Expr& e) {
-      if (e->kind == ExprKind::kLoad && !e->buffer->constant && Has(program_.inputs, *e->buffer))
-        request(e);
+    VisitLoads(store.value, [&](const Expr& load) {
+      if (!load->buffer->constant && Has(program_.inputs, *load->buffer)) request(load);
     });
     // Beside what is read, writing waits too: a line is fetched before a part of it is written.
     if (!all.empty() && Has(program_.outputs, *store.buffer))
@@ -122,10 +116,7 @@ class Requests {
 
   // To ask for such an element would read the index at once, and without the condition around it.
   static bool IndexIsLoaded(const ExprNode& element) {
-    bool loaded = false;
-    for (const Expr& index : element.args)
-      VisitExpr(index, [&](const Expr& e) { loaded |= e->kind == ExprKind::kLoad; });
-    return loaded;
+    return std::any_of(element.args.begin(), element.args.end(), HasLoad);
   }
 
   static bool Has(const std::vector<BufferRef>& buffers, const Buffer& buffer) {

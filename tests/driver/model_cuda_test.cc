@@ -10,7 +10,7 @@
 
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/executor.h"
@@ -119,7 +119,7 @@ TEST(ModelOnHost, ComputesWhatTheModelSays) {
       for (size_t k = 0; k < (*expected)[i].size() / 4; ++k) {
         float value;
         std::memcpy(&value, (*expected)[i].data() + 4 * k, 4);
-        ASSERT_TRUE(codegen::Close(found[k], value)) << k << ": " << found[k] << " " << value;
+        ASSERT_TRUE(Close(found[k], value)) << k << ": " << found[k] << " " << value;
       }
     }
   }

@@ -95,7 +95,6 @@ class TaskFingerprint {
     if (hoisted.prepack) programs.push_back(*hoisted.prepack);
     std::string text;
     pass::LowerOptions lower;
-    lower.gpu = target_.execution == machine::Execution::kGrid;
     lower.target = target_;
     lower.verify_each = false;
     for (size_t i = 0; i < programs.size(); ++i) {

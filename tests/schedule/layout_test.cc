@@ -92,7 +92,7 @@ double Difference(const ir::Program& expected, const ir::Program& found, uint64_
   return difference / scale;
 }
 
-// A tenth of what tolerance.h allows Winograd's form: sums here are short. A wrong sign or entry of
+// A tenth of what numerics.h allows Winograd's form: sums here are short. A wrong sign or entry of
 // a matrix gives a difference near one.
 constexpr double kWinogradDifference = 1e-4;
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "compiler/graph/ops/op_util.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::graph {
 

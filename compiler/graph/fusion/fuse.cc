@@ -320,6 +320,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));
     group.workload = ir::Print(loops);
     group.key = WorkloadKey(group.workload);
+    group.naive = std::move(loops);
     // Keys are hashes; tasks, records and kernels are told apart by them.
     if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,

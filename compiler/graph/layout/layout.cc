@@ -157,7 +157,8 @@ class LayoutPass {
     Attrs attrs = node.attrs;
     const int64_t groups = IntAttr(attrs, "groups", 1);
     const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-    const int64_t lanes = core_.vector_bytes / ir::SizeOf(graph_.values[node.inputs[1]].type.dtype);
+    const int64_t lanes =
+        core_.vector_bytes / ir::SizeOf(graph_.values[node.outputs[0]].type.dtype);
     const int64_t merged =
         depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups, lanes);
     const TensorData* data = out_.ConstantData(w);

@@ -1,4 +1,4 @@
-// What an operator costs in each layout: what the choice of layouts goes by.
+// What an operator costs in each layout: the input of the choice of layouts.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct LayoutCost {
   bool measured = false;
 };
 
-// One channel or one pixel: the elements are in the same order in both layouts.
+// Whether a tensor has one channel or one pixel, so that its elements have the same order in all
+// layouts.
 bool LooksTheSame(const TensorType& type);
 
 // Estimated times on one core, target.graph_core. Deterministic.
@@ -24,20 +25,20 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}
   virtual ~LayoutCosts() = default;
-  // Of a node of the imported (channels-first) graph that works channels last, too; blocked as if
-  // it did. All finite.
+  // Costs of a node of the imported, channels-first graph that has a form channels last; that of
+  // channels blocked is given whether or not it has such a form. All are finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Of a transpose of such a tensor between two layouts. Next to nothing if it looks the same in
-  // both: a reshape, which only keeps kernels from being fused.
+  // Cost of a transpose of such a tensor between two layouts: next to nothing if it looks the same
+  // in both, as a reshape only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 
  private:
   machine::TargetInfo target_;
 };
 
-// Times by node name, kNever for a layout that was not measured. Where two were, the third is what
-// its estimate says in proportion to channels last, or first; all else are estimates: a measured
-// time and an estimated one do not compare.
+// Measured times by node name, kNever for a layout that was not measured. If two layouts of a node
+// were, the third is its estimate in proportion to channels last, or else to channels first.
+// Otherwise all three are estimates: a measured time and an estimated one do not compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,

@@ -29,9 +29,9 @@ absl::StatusOr<ValueId> BlockWeights(GraphBuilder& out, ValueId w, bool in_block
 absl::StatusOr<ValueId> BlockDepthwiseWeights(GraphBuilder& out, ValueId w, int64_t block);
 
 // How many groups of a convolution become one: enough for a group's outputs to fill a vector of
-// `lanes` weights, which one load then takes; at most four, as the share of multiplications by
-// zeros grows. Small groups that fill vectors of the image evenly stay: code permutes such a
-// vector instead.
+// `lanes` results, for which one load of weights is enough; at most four, as the share of
+// multiplications by zeros grows. Small groups that fill vectors of the image evenly stay: code
+// permutes such a vector instead.
 int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs, int64_t lanes);
 // Weights [O, I/groups, k..] of a convolution in groups / merged groups: each output channel reads
 // the inputs of `merged` groups, those of the others through zeros.

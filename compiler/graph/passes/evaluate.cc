@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/ops/op_util.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::graph {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/analysis/independence.h"
+#include "compiler/ir/analysis/region.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/region.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -81,19 +81,12 @@ Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
 
 void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocated,
                    std::vector<const Block*>& blocks, std::vector<const For*>& loops) {
-  if (const auto* loop = As<For>(s)) {
-    loops.push_back(loop);
-    CollectInside(loop->body, allocated, blocks, loops);
-  } else if (const auto* guard = As<ir::If>(s)) {
-    CollectInside(guard->body, allocated, blocks, loops);
-  } else if (const auto* alloc = As<ir::Alloc>(s)) {
-    allocated.insert(alloc->buffer.get());
-    CollectInside(alloc->body, allocated, blocks, loops);
-  } else if (const auto* seq = As<ir::Seq>(s)) {
-    for (const Stmt& child : seq->stmts) CollectInside(child, allocated, blocks, loops);
-  } else if (const auto* block = As<Block>(s)) {
-    blocks.push_back(block);
-  }
+  ir::VisitStmt(s, [&](const Stmt& node) {
+    if (const auto* loop = As<For>(node)) loops.push_back(loop);
+    if (const auto* alloc = As<ir::Alloc>(node)) allocated.insert(alloc->buffer.get());
+    if (const auto* block = As<Block>(node)) blocks.push_back(block);
+    return true;
+  });
 }
 
 // The first two iterations store to the same elements: a loop that was fused with one the block
@@ -110,14 +103,14 @@ bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
 // Two iterations of the loop store to different elements: in some dimension the loop variable moves
 // the index further than all inner loops together, or it only occurs under divisions and moduli (a
 // fused loop, whose parts address the elements together).
-bool WritesDisjoint(const Block& block, const ir::Var* var, const RunningLoops& inner) {
+bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoops& inner) {
   ir::Substitution bindings;
   for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
   bool only_fused = true;
   std::vector<ir::Expr> indices;
   for (const ir::Expr& index : block.store.indices) {
     indices.push_back(ir::Substitute(index, bindings));
-    auto reach = Evaluate(indices.back(), inner);
+    auto reach = ir::ReachOf(indices.back(), inner);
     if (!reach) continue;
     for (const auto& [term, coefficient] : reach->terms) {
       if (!ir::UsesVar(term, var)) continue;
@@ -178,27 +171,19 @@ absl::Status CheckUnder(const Stmt& s, Around around, const Known& known) {
       HEDDLE_RETURN_IF_ERROR(CheckIndependent(s, loop->kind));
     around.parallel |= loop->kind == LoopKind::kParallel;
     around.vectorized |= loop->kind == LoopKind::kVectorized;
-    return CheckUnder(loop->body, around, known);
   }
-  if (const auto* guard = As<ir::If>(s)) return CheckUnder(guard->body, around, known);
-  if (const auto* alloc = As<ir::Alloc>(s)) return CheckUnder(alloc->body, around, known);
-  if (const auto* seq = As<ir::Seq>(s)) {
-    for (const Stmt& child : seq->stmts) HEDDLE_RETURN_IF_ERROR(CheckUnder(child, around, known));
-  }
-  return absl::OkStatus();
+  absl::Status status;
+  ir::ForEachChild(s, [&](const Stmt& child) {
+    if (status.ok()) status = CheckUnder(child, around, known);
+  });
+  return status;
 }
 
 void CollectConcurrent(const Stmt& s, std::unordered_set<const ir::StmtNode*>& loops) {
-  if (const auto* loop = As<For>(s)) {
-    if (Concurrent(loop->kind)) loops.insert(s.get());
-    CollectConcurrent(loop->body, loops);
-  } else if (const auto* guard = As<ir::If>(s)) {
-    CollectConcurrent(guard->body, loops);
-  } else if (const auto* alloc = As<ir::Alloc>(s)) {
-    CollectConcurrent(alloc->body, loops);
-  } else if (const auto* seq = As<ir::Seq>(s)) {
-    for (const Stmt& child : seq->stmts) CollectConcurrent(child, loops);
-  }
+  ir::VisitStmt(s, [&](const Stmt& node) {
+    if (const auto* loop = As<For>(node); loop && Concurrent(loop->kind)) loops.insert(node.get());
+    return true;
+  });
 }
 
 }  // namespace
@@ -208,17 +193,8 @@ Stmt StripAllocs(const Stmt& s, Allocations* allocs) {
   if (const auto* alloc = As<ir::Alloc>(s)) {
     allocs->buffers.push_back(alloc->buffer);
     result = StripAllocs(alloc->body, allocs);
-  } else if (const auto* loop = As<For>(s)) {
-    Stmt body = StripAllocs(loop->body, allocs);
-    if (body != loop->body)
-      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
-  } else if (const auto* guard = As<ir::If>(s)) {
-    Stmt body = StripAllocs(guard->body, allocs);
-    if (body != guard->body) result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
-  } else if (const auto* seq = As<ir::Seq>(s)) {
-    std::vector<Stmt> stmts;
-    for (const Stmt& child : seq->stmts) stmts.push_back(StripAllocs(child, allocs));
-    if (stmts != seq->stmts) result = ir::MakeSeq(std::move(stmts));
+  } else {
+    result = ir::MapChildren(s, [&](const Stmt& child) { return StripAllocs(child, allocs); });
   }
   // Of allocations around each other the outermost comes last, and stays.
   if (result != s) allocs->originals[result.get()] = {result, s};
@@ -262,7 +238,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
   std::vector<const Block*> blocks;
   std::vector<const For*> loops{&loop};
   CollectInside(loop.body, allocated, blocks, loops);
-  RunningLoops inner;
+  ir::RunningLoops inner;
   for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
   const bool gpu = kind >= LoopKind::kBlockX;
   auto refuse = [&](const Block& block, std::string_view why) {

@@ -4,10 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/primitives/copy_out.h"
 #include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/required_region.h"
-#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -19,17 +19,6 @@ using ir::Expr;
 using ir::Stmt;
 
 namespace {
-
-std::string ScopeWord(ir::Scope scope) {
-  switch (scope) {
-    case ir::Scope::kGlobal:
-      return "global";
-    case ir::Scope::kShared:
-      return "shared";
-    default:
-      return "local";
-  }
-}
 
 BufferRef NewBuffer(std::string name, const ir::Buffer& like, ir::Scope scope) {
   return std::make_shared<const ir::Buffer>(
@@ -50,8 +39,8 @@ size_t DepthOfFinished(const std::vector<Path>& blocks, const Path& reader,
 
 }  // namespace
 
-absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block_name,
-                                  const std::string& buffer_name, ir::Scope scope) {
+absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block_name,
+                                    const std::string& buffer_name, ir::Scope scope) {
   Allocations allocs;
   Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path reader, FindBlock(body, block_name));
@@ -103,11 +92,12 @@ absl::StatusOr<Program> CacheRead(const Program& p, const std::string& block_nam
   Stmt child = ReplaceTarget(below, ir::MakeStmt(std::move(changed)));
   Stmt both = ir::MakeSeq({Nest(nest.loops, ir::MakeStmt(std::move(nest.block))), child});
   allocs.buffers.push_back(copy);
-  return Finish(p, ReplaceAt(reader, place, both), allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program copied, Finish(p, ReplaceAt(reader, place, both), allocs));
+  return Rewritten(std::move(copied), {}, {{name, CursorsOf(nest.loops)}});
 }
 
-absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block_name,
-                                   ir::Scope scope) {
+absl::StatusOr<Rewritten> CacheWrite(const Program& p, const std::string& block_name,
+                                     ir::Scope scope) {
   Allocations allocs;
   Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
@@ -137,10 +127,12 @@ absl::StatusOr<Program> CacheWrite(const Program& p, const std::string& block_na
   Stmt producer = ReplaceTarget(below, ir::MakeStmt(std::move(changed)));
   Stmt both = ir::MakeSeq({producer, Nest(nest.loops, ir::MakeStmt(std::move(copier)))});
   allocs.buffers.push_back(cache);
-  return Finish(p, ReplaceAt(path, nest.top, both), allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program cached, Finish(p, ReplaceAt(path, nest.top, both), allocs));
+  return Rewritten(std::move(cached), {}, {{name, CursorsOf(nest.loops)}});
 }
 
-absl::StatusOr<Program> SetScope(const Program& p, const std::string& block_name, ir::Scope scope) {
+absl::StatusOr<Rewritten> SetScope(const Program& p, const std::string& block_name,
+                                   ir::Scope scope) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(p.body, block_name));
   BufferRef buffer = path.block().store.buffer;
   if (IsOutput(p, buffer.get()) || IsInput(p, buffer.get())) {

@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/required_region.h"
-#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -19,7 +19,7 @@ using ir::Stmt;
 
 namespace {
 
-// Paths without allocations: a stripped body and what is found in it.
+// A body without its allocations, and what a primitive looks for in it.
 struct Scene {
   Stmt body;
   Allocations allocs;
@@ -112,8 +112,7 @@ std::string FreshName(const Scene& scene, size_t k) {
   return absl::StrCat(scene.block.block().name, "@", scene.loop.loop().var->name, ".", k);
 }
 
-// ---- reverse_compute_at
-// ----------------------------------------------------------------------------------------------
+// ---- reverse_compute_at ------------------------------------------------------------------------
 
 // The block under the loop that the consumer reads; the last writer, if an initialisation was split
 // off.
@@ -211,8 +210,8 @@ absl::StatusOr<std::vector<const ir::BlockIter*>> MatchIterators(const Block& co
 
 }  // namespace
 
-absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block_name,
-                                  const std::string& loop_name) {
+absl::StatusOr<Rewritten> ComputeAt(const Program& p, const std::string& block_name,
+                                    const std::string& loop_name) {
   HEDDLE_ASSIGN_OR_RETURN(Scene scene, SetScene(p, block_name, loop_name));
   const Block& block = scene.block.block();
   const ir::Buffer* buffer = block.store.buffer.get();
@@ -240,11 +239,14 @@ absl::StatusOr<Program> ComputeAt(const Program& p, const std::string& block_nam
       ComputeRegion(block, consumers, scene.loop.nodes.size(), scene.loop.nodes,
                     MeetsProducers(scene), [&](size_t k) { return FreshName(scene, k); }));
   HEDDLE_RETURN_IF_ERROR(CheckFreshLoops(p, nest.loops));
-  return Move(p, scene, Nest(nest.loops, ir::MakeStmt(std::move(nest.block))), /*at_head=*/true);
+  HEDDLE_ASSIGN_OR_RETURN(
+      Program moved,
+      Move(p, scene, Nest(nest.loops, ir::MakeStmt(std::move(nest.block))), /*at_head=*/true));
+  return Rewritten(std::move(moved), CursorsOf(nest.loops));
 }
 
-absl::StatusOr<Program> ReverseComputeAt(const Program& p, const std::string& block_name,
-                                         const std::string& loop_name) {
+absl::StatusOr<Rewritten> ReverseComputeAt(const Program& p, const std::string& block_name,
+                                           const std::string& loop_name) {
   HEDDLE_ASSIGN_OR_RETURN(Scene scene, SetScene(p, block_name, loop_name));
   const Block& consumer = scene.block.block();
   if (consumer.reducer && !consumer.reducer->init) {
@@ -278,7 +280,10 @@ absl::StatusOr<Program> ReverseComputeAt(const Program& p, const std::string& bl
     }
   }
   HEDDLE_RETURN_IF_ERROR(CheckFreshLoops(p, mirror.loops));
-  return Move(p, scene, Nest(mirror.loops, ir::MakeStmt(std::move(moved))), /*at_head=*/false);
+  HEDDLE_ASSIGN_OR_RETURN(
+      Program rewritten,
+      Move(p, scene, Nest(mirror.loops, ir::MakeStmt(std::move(moved))), /*at_head=*/false));
+  return Rewritten(std::move(rewritten), CursorsOf(mirror.loops));
 }
 
 }  // namespace heddle::schedule

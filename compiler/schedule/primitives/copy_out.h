@@ -1,5 +1,5 @@
-// A loop nest that visits, once a block is through with them, the elements the block has written.
-// Internal to this folder.
+// A loop nest over the elements that a block has written, to run after the block. Internal to this
+// folder.
 #pragma once
 
 #include <string>
@@ -20,10 +20,9 @@ struct CopyNest {
   std::vector<std::string> names;  // of the loops and iterators
 };
 
-// `path` is free of allocations. The nest the block is alone in is the largest chain of loops
-// around it with no sequence between. If no loop is outside that nest, the new loops go over the
-// buffer's dimensions in order; else they repeat the block's spatial loops. FailedPrecondition if a
-// reduce loop of the block lies outside its nest.
+// The block's nest is the largest chain of loops around it with no sequence between. The new loops
+// repeat the spatial ones of that nest. FailedPrecondition if a reduce loop of the block lies
+// outside its nest. `path` is free of allocations.
 absl::StatusOr<CopyNest> MakeCopyNest(const Path& path, const std::string& name,
                                       const std::string& infix);
 

@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/primitives/allocation.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -138,7 +138,7 @@ absl::StatusOr<Block> FoldInto(const Block& consumer, const Block& producer) {
 
 }  // namespace
 
-absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block_name) {
+absl::StatusOr<Rewritten> ComputeInline(const Program& p, const std::string& block_name) {
   Allocations allocs;
   Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
@@ -170,7 +170,7 @@ absl::StatusOr<Program> ComputeInline(const Program& p, const std::string& block
   return Finish(p, std::move(inlined), allocs);
 }
 
-absl::StatusOr<Program> ReverseComputeInline(const Program& p, const std::string& block_name) {
+absl::StatusOr<Rewritten> ReverseComputeInline(const Program& p, const std::string& block_name) {
   Allocations allocs;
   Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path consumer_path, FindBlock(body, block_name));

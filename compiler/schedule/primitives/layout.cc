@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/primitives/allocation.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -79,11 +79,11 @@ absl::StatusOr<Packing> ParsePacking(const ir::Buffer& buffer,
   return packing;
 }
 
-// The copy in its loops: zero where the packed tensor is larger than the tensor.
+// The copy in its loops, which are put into `loops`: zero where the packed tensor is larger than
+// the tensor.
 Stmt CopyNest(const std::string& name, const BufferRef& source, const BufferRef& packed,
-              const Packing& packing) {
+              const Packing& packing, std::vector<FreshLoop>& loops) {
   NewIters iters;
-  std::vector<FreshLoop> loops;
   for (size_t k = 0; k < packed->shape.size(); ++k) {
     loops.push_back({MakeVar(absl::StrCat(name, ".", k)), packed->shape[k]});
     iters.Add(name, packed->shape[k], ir::IterKind::kSpatial, ir::VarExpr(loops.back().var));
@@ -103,8 +103,9 @@ Stmt CopyNest(const std::string& name, const BufferRef& source, const BufferRef&
 
 }  // namespace
 
-absl::StatusOr<Program> Pack(const Program& p, const std::string& block_name,
-                             const std::string& buffer_name, const std::vector<int64_t>& numbers) {
+absl::StatusOr<Rewritten> Pack(const Program& p, const std::string& block_name,
+                               const std::string& buffer_name,
+                               const std::vector<int64_t>& numbers) {
   Allocations allocs;
   const Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(const Path reader, FindBlock(body, block_name));
@@ -143,10 +144,12 @@ absl::StatusOr<Program> Pack(const Program& p, const std::string& block_name,
   changed.store.value = repack(changed.store.value);
   for (Expr& index : changed.store.indices) index = repack(index);
   const Path below{std::vector<Stmt>(reader.nodes.begin() + place, reader.nodes.end())};
-  const Stmt both = ir::MakeSeq({CopyNest(name, source, packed, packing),
+  std::vector<FreshLoop> loops;
+  const Stmt both = ir::MakeSeq({CopyNest(name, source, packed, packing, loops),
                                  ReplaceTarget(below, ir::MakeStmt(std::move(changed)))});
   allocs.buffers.push_back(packed);
-  return Finish(p, ReplaceAt(reader, place, both), allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program repacked, Finish(p, ReplaceAt(reader, place, both), allocs));
+  return Rewritten(std::move(repacked), {}, {{name, CursorsOf(loops)}});
 }
 
 }  // namespace heddle::schedule

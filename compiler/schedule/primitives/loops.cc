@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/primitives/allocation.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -183,8 +183,8 @@ absl::StatusOr<std::vector<Stmt>> ChainOf(const Stmt& root, const std::vector<st
 
 }  // namespace
 
-absl::StatusOr<Program> Split(const Program& p, const std::string& loop_name,
-                              const std::vector<int64_t>& factors) {
+absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
+                                const std::vector<int64_t>& factors) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
@@ -212,10 +212,11 @@ absl::StatusOr<Program> Split(const Program& p, const std::string& loop_name,
   HEDDLE_RETURN_IF_ERROR(CheckNamesFree(p, names));
   Expr guard = product > loop.extent ? ir::Lt(value, ir::Int(loop.extent)) : nullptr;
   Stmt body = Rebind(loop.body, {{loop.var.get(), value}}, guard);
-  return WithBody(p, ReplaceTarget(path, Nest(loops, std::move(body))));
+  return Rewritten(WithBody(p, ReplaceTarget(path, Nest(loops, std::move(body)))),
+                   CursorsOf(loops));
 }
 
-absl::StatusOr<Program> Fuse(const Program& p, const std::vector<std::string>& loops) {
+absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>& loops) {
   if (loops.size() < 2) return absl::InvalidArgumentError("fuse needs at least two loops");
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loops[0]));
   std::vector<const For*> chain{&path.loop()};
@@ -254,10 +255,11 @@ absl::StatusOr<Program> Fuse(const Program& p, const std::vector<std::string>& l
     map.emplace(chain[k]->var.get(), value);
   }
   Stmt body = Rebind(chain.back()->body, map, nullptr);
-  return WithBody(p, ReplaceTarget(path, Nest({{fused, extent}}, std::move(body))));
+  return Rewritten(WithBody(p, ReplaceTarget(path, Nest({{fused, extent}}, std::move(body)))),
+                   {{name, extent}});
 }
 
-absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>& loops) {
+absl::StatusOr<Rewritten> Reorder(const Program& p, const std::vector<std::string>& loops) {
   if (loops.size() < 2) return absl::InvalidArgumentError("reorder needs at least two loops");
   std::unordered_set<std::string> named(loops.begin(), loops.end());
   if (named.size() != loops.size()) {
@@ -290,12 +292,12 @@ absl::StatusOr<Program> Reorder(const Program& p, const std::vector<std::string>
   return result;
 }
 
-absl::StatusOr<Program> Parallel(const Program& p, const std::string& loop) {
+absl::StatusOr<Rewritten> Parallel(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   return SetKind(p, path, LoopKind::kParallel);
 }
 
-absl::StatusOr<Program> Vectorize(const Program& p, const std::string& loop) {
+absl::StatusOr<Rewritten> Vectorize(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxLanes) {
     return Illegal(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
@@ -304,7 +306,7 @@ absl::StatusOr<Program> Vectorize(const Program& p, const std::string& loop) {
   return SetKind(p, path, LoopKind::kVectorized);
 }
 
-absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop) {
+absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop));
   if (path.loop().extent > kMaxUnroll) {
     return Illegal(path.loop(), absl::StrCat("of extent ", path.loop().extent, " is over ",
@@ -313,7 +315,7 @@ absl::StatusOr<Program> Unroll(const Program& p, const std::string& loop) {
   return SetKind(p, path, LoopKind::kUnrolled);
 }
 
-absl::StatusOr<Program> Bind(const Program& p, const std::string& loop_name, LoopKind axis) {
+absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop_name, LoopKind axis) {
   if (!IsGpu(axis) || axis == LoopKind::kTensor) {
     return absl::InvalidArgumentError(absl::StrCat("`", Word(axis), "` is not a GPU axis"));
   }

@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/primitives/copy_out.h"
 #include "compiler/schedule/primitives/primitives.h"
-#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -78,8 +78,8 @@ Partial MakePartial(const Block& block, const For& split_off,
 
 }  // namespace
 
-absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& block_name,
-                                           const std::string& loop_name) {
+absl::StatusOr<Rewritten> DecomposeReduction(const Program& p, const std::string& block_name,
+                                             const std::string& loop_name) {
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(p.body, block_name));
   HEDDLE_ASSIGN_OR_RETURN(Path loop_path, FindLoop(p.body, loop_name));
   const Block& block = path.block();
@@ -138,11 +138,12 @@ absl::StatusOr<Program> DecomposeReduction(const Program& p, const std::string& 
   Stmt both = ir::MakeSeq({Nest(mirror.loops, ir::MakeStmt(std::move(init))), rest});
   Allocations allocs;
   Stmt body = StripAllocs(ReplaceAt(path, depth, both), &allocs);
-  return Finish(p, std::move(body), allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program decomposed, Finish(p, std::move(body), allocs));
+  return Rewritten(std::move(decomposed), {}, {{name, CursorsOf(mirror.loops)}});
 }
 
-absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block_name,
-                                const std::string& loop_name) {
+absl::StatusOr<Rewritten> Rfactor(const Program& p, const std::string& block_name,
+                                  const std::string& loop_name) {
   Allocations allocs;
   Stmt body = StripAllocs(p.body, &allocs);
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(body, block_name));
@@ -206,10 +207,12 @@ absl::StatusOr<Program> Rfactor(const Program& p, const std::string& block_name,
   for (const ir::BlockIter& iter : partial.block.iters) names.push_back(iter.var->name);
   HEDDLE_RETURN_IF_ERROR(CheckNamesFree(p, names));
   Path below{std::vector<Stmt>(path.nodes.begin() + nest.top, path.nodes.end())};
+  const std::string partial_name = partial.block.name;
   Stmt first = ReplaceTarget(below, ir::MakeStmt(std::move(partial.block)));
   Stmt both = ir::MakeSeq({first, Nest(nest.loops, ir::MakeStmt(std::move(merge)))});
   allocs.buffers.push_back(partial.buffer);
-  return Finish(p, ReplaceAt(path, nest.top, both), allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program parted, Finish(p, ReplaceAt(path, nest.top, both), allocs));
+  return Rewritten(std::move(parted), CursorsOf(nest.loops), {{partial_name, {}}});
 }
 
 }  // namespace heddle::schedule

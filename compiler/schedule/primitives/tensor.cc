@@ -15,7 +15,7 @@ using ir::For;
 using ir::LoopKind;
 using ir::Stmt;
 
-absl::StatusOr<Program> Tf32(const Program& p, const std::string& block_name) {
+absl::StatusOr<Rewritten> Tf32(const Program& p, const std::string& block_name) {
   HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(p.body, block_name));
   Block block = path.block();
   const Expr& value = block.store.value;
@@ -31,7 +31,7 @@ absl::StatusOr<Program> Tf32(const Program& p, const std::string& block_name) {
   return Program{p.name, p.inputs, p.outputs, ReplaceTarget(path, ir::MakeStmt(std::move(block)))};
 }
 
-absl::StatusOr<Program> Tensorize(const Program& p, const std::string& loop_name) {
+absl::StatusOr<Rewritten> Tensorize(const Program& p, const std::string& loop_name) {
   HEDDLE_ASSIGN_OR_RETURN(const Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   const auto refused = [&](const std::string& why) {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/schedule/access.h"
-#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/primitives/allocation.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -150,6 +150,7 @@ class Stages {
     std::vector<Expr> spatial(iters.exprs.begin(), iters.exprs.begin() + out->shape.size());
     const Expr v = value(spatial, iters.exprs.back());
     names.push_back(name);
+    blocks.push_back({name, CursorsOf(loops)});
     for (const FreshLoop& loop : loops) names.push_back(loop.var->name);
     for (const ir::BlockIter& iter : iters.iters) names.push_back(iter.var->name);
     stmts.push_back(
@@ -158,7 +159,8 @@ class Stages {
 
   std::vector<Stmt> stmts;
   std::vector<BufferRef> buffers;
-  std::vector<std::string> names;
+  std::vector<std::string> names;  // of the stages, their loops and iterators
+  std::vector<NewBlock> blocks;    // the stages
 
  private:
   std::string block_;
@@ -253,7 +255,7 @@ void AddStages(const Convolution& c, const std::string& block, int64_t m, Stages
 
 }  // namespace
 
-absl::StatusOr<Program> Winograd(const Program& p, const std::string& block_name, int64_t m) {
+absl::StatusOr<Rewritten> Winograd(const Program& p, const std::string& block_name, int64_t m) {
   if (m != 2 && m != 4 && m != 6) {
     return absl::InvalidArgumentError(
         absl::StrCat("a tile of ", m, " x ", m, " results is not one of 2, 4 and 6"));
@@ -284,7 +286,8 @@ absl::StatusOr<Program> Winograd(const Program& p, const std::string& block_name
   }
   HEDDLE_RETURN_IF_ERROR(CheckNamesFree(p, fresh));
   allocs.buffers.insert(allocs.buffers.end(), stages.buffers.begin(), stages.buffers.end());
-  return Finish(p, without, allocs);
+  HEDDLE_ASSIGN_OR_RETURN(Program transformed, Finish(p, without, allocs));
+  return Rewritten(std::move(transformed), {}, std::move(stages.blocks));
 }
 
 }  // namespace heddle::schedule

@@ -10,7 +10,7 @@ namespace heddle::schedule {
 namespace {
 
 // Cycles of a product with so many weights of this type, each read once, on one of the target's
-// threads. Half of the shorter of arithmetic and fetching hides behind the other.
+// threads. Half of the shorter of arithmetic and fetching overlaps with the longer.
 double ProductCycles(double weights, double rows, ir::DType dtype,
                      const machine::TargetInfo& target) {
   const machine::CoreSpeed& core = target.core;

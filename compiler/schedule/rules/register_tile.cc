@@ -18,7 +18,7 @@ std::vector<int64_t> TileSizes(int64_t extent) {
   for (int64_t d : Divisors(extent)) {
     if (d <= kMaxRows) sizes.push_back(d);
   }
-  // Those that cut the extent into as many tiles, the last of which is all but full.
+  // Sizes whose last tile is nearly full: no smaller size gives as few tiles.
   for (int64_t size = 2; size <= std::min(kMaxRows, extent - 1) && extent >= 5; ++size) {
     const int64_t tiles = (extent + size - 1) / size;
     if ((extent + tiles - 1) / tiles == size) sizes.push_back(size);
@@ -40,10 +40,10 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis,
       shape.strides.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter));
       shape.depends.push_back(shape.strides[k] != 0);
     }
-    // Groups of several vectors' channels share what they read of the image. One vector's worth
-    // counts as loaded with each vector: tiles then stay within a group, which was faster (the 13
-    // such convolutions of resnext50: 8.3 ms against 9.0, though the strided two gain by the other
-    // way).
+    // A group with several vectors of channels shares what it reads of the image. A group of one
+    // vector counts as loaded with each vector: tiles then stay within a group, which was faster
+    // (the 13 such convolutions of resnext50: 8.3 ms against 9.0, though the two strided ones
+    // lose).
     if (shape.strides[v_] == kIrregular) shape.shared = SharedBy(load->args, spatial_[v_].iter);
     shape.vector = shape.depends[v_] && shape.shared <= full_lanes_;
     shape.permuted = shape.shared > 1 && shape.shared < full_lanes_;
@@ -72,8 +72,8 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis,
     const int64_t one = TouchedBy(*stage.block, stage.view.reduce, axis, 1);
     windows_.push_back({one, TouchedBy(*stage.block, stage.view.reduce, axis, 2) - one});
   }
-  // A small image is padded for nothing: beside large weights, or while its padded copy stays
-  // close.
+  // Padding a small image costs next to nothing: its weights are much larger, or the padded copy
+  // stays in the second-level cache.
   guarded_ = !stage.producers.empty() && !streaming_ &&
              kSmallImage * scalar_operand_bytes() > vector_operand_bytes() &&
              scalar_operand_bytes() > static_cast<double>(target.l2_bytes) / 4;
@@ -91,7 +91,7 @@ int64_t TileModel::Accumulators(const RegisterTile& tile) const {
 int64_t TileModel::SharedScalars(int64_t shared, const RegisterTile& tile) const {
   const int64_t width = tile.sizes[v_] * tile.lanes;
   if (shared % tile.lanes == 0) return (width + shared - 1) / shared;
-  // Where tiles do not begin with a group, no vector is known to lie within one.
+  // Unless each tile begins with a group, no vector is known to lie within one.
   const bool known = width % shared == 0;
   int64_t count = 0, last = -1;
   for (int64_t begin = 0; begin < width; begin += tile.lanes) {
@@ -116,8 +116,9 @@ int64_t TileModel::CountOf(const LoadShape& load, const RegisterTile& tile) cons
   return count;
 }
 
-// Registers for the operands of one reduce step: the fewer of vectors and broadcast scalars stay
-// for the whole step, the others come one at a time. What is permuted stays for several steps.
+// Registers for the operands of one reduce step: vectors or broadcast scalars, whichever are
+// fewer, stay for the whole step; the others are loaded one at a time. Permuted vectors stay for
+// several steps.
 int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   int64_t vectors = 0, scalars = 0, permuted = 0;
   for (const LoadShape& load : loads_) {
@@ -128,7 +129,7 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
 }
 
 int64_t TileModel::Spilled(const RegisterTile& tile) const {
-  // Without a broadcast operand of its own, an instruction needs one register more.
+  // Without broadcast operands, a scalar needs a register of its own.
   const int64_t spare = target_.BroadcastsOperand() ? 0 : 1;
   return std::max<int64_t>(
       Accumulators(tile) + OperandRegisters(tile) + spare - target_.vector_registers, 0);

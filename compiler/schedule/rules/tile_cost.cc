@@ -1,4 +1,4 @@
-// What a register tile costs, from how often it loads what, and the one that costs least.
+// Cycles of a register tile from what it loads, and the tile that costs least.
 #include <algorithm>
 #include <cmath>
 
@@ -11,18 +11,18 @@ namespace {
 constexpr int64_t kMostSpilled = 1;
 constexpr int64_t kMinSpilledSteps = 128;  // in shorter reductions it did not pay
 constexpr int64_t kMaxPanels = 4;          // each is a stream of its own
-constexpr int64_t kStepsPerVisit = 4;      // of the reduction: the unrolled ones
+constexpr int64_t kStepsPerVisit = 4;      // reduce steps that are unrolled
 
 }  // namespace
 
 double TileModel::Instructions(const RegisterTile& tile) const {
   const int64_t accumulators = Accumulators(tile);
   int64_t instructions = accumulators;
-  bool taken = false;  // an instruction has one operand in memory
+  bool taken = false;  // an instruction has at most one operand in memory
   for (const LoadShape& load : loads_) {
     const int64_t count = CountOf(load, tile);
-    // An operand that is used once comes with its multiply-add: a scalar where instructions
-    // broadcast one; without that, vectors are not worth losing their reuse.
+    // An operand that is used once is an operand of its multiply-add: a scalar where instructions
+    // broadcast one. Without that, making vectors such operands is not worth losing their reuse.
     if (count >= accumulators && target_.BroadcastsOperand() && !taken) {
       taken = true;
     } else {
@@ -34,7 +34,8 @@ double TileModel::Instructions(const RegisterTile& tile) const {
   return static_cast<double>(instructions) + target_.code.tile.loop_instructions / unrolled;
 }
 
-// Cycles for one reduce step of the tile. `passes`: of the rows over a panel of the vector operand.
+// Cycles of one reduce step of the tile. `passes`: how often the rows go over a panel of the
+// vector operand.
 double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   const machine::CoreSpeed& core = target_.core;
   const machine::TileFit& fit = target_.code.tile;
@@ -55,27 +56,28 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
     if (!load.vector) {
       scalars += count * bytes;
       pages += Pages(load, tile);
-      // Rows of pixels that share a set and are more than its ways come from the second level at
-      // every visit, beside the weights (14 of 12: 20 % slower where the weights come from there
+      // Rows of pixels whose lines share a set and exceed its ways come from the second-level
+      // cache at every visit (14 lines in 12 ways: 20 % slower where the weights come from there
       // too).
       if (LinesInOneSet(load, tile) > target_.L1Ways()) again += count * line / kStepsPerVisit;
     }
-    // A vector operand that other tiles use again streams from the second-level cache.
+    // A vector operand that other tiles reuse streams from the second-level cache.
     if (load.vector && reused) {
       streamed += count * static_cast<double>(tile.lanes) * bytes;
       operand += load.elements * bytes;
       fetched_ahead &= load.constant;
     }
   }
-  // More lines at a time are not asked for ahead (pass/prefetch_ahead.h).
+  // prefetch_ahead asks for no more lines at a time.
   const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
   fetched_ahead &=
       streamed * unrolled / passes <= static_cast<double>(target_.code.fetch.lines_at_once) * line;
   const double panel = static_cast<double>(reduce_steps_) * streamed;
   const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
   double scalars_of_l2 = scalar_operand_bytes() > l1 ? scalars : 0;
-  // What a tile reads of the image comes once if that is little beside the first-level cache, which
-  // it shares with the vectors that go by; from half of it on, more and more of it comes again.
+  // The part of the image that a tile reads is loaded once if it fills at most half of the
+  // first-level cache, which it shares with streamed vectors; of a larger part, more and more is
+  // loaded again.
   const double touched = static_cast<double>(scalar_element_bytes()) * ScalarsTouched(tile),
                once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
   scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
@@ -88,8 +90,9 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
     cycles += fit.lone_line_cycles * accumulators / static_cast<double>(reduce_steps_);
   cycles += fit.streamed_byte_cycles * vectors_of_l2 + fit.scalar_byte_cycles * scalars_of_l2;
   cycles += again / core.l2_bytes_per_cycle;
-  // An operand larger than the second-level cache comes from beyond it once for all passes: while
-  // the one before is used (pass/prefetch_ahead.h), or in the first of its own.
+  // An operand larger than the second-level cache comes from beyond it once for all passes: a
+  // panel is fetched while the one before is used (pass/prefetch_ahead.h), or in its own first
+  // pass.
   if (operand > static_cast<double>(target_.l2_bytes)) {
     const double beyond =
         streamed / core.l3_bytes_per_cycle * (fetched_ahead ? 1 : core.unasked_factor);
@@ -99,7 +102,8 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
   return cycles;
 }
 
-// Cycles for one reduce step per element: whole tiles, and those at the end of an axis.
+// Cycles of one reduce step for each element of the result, over whole tiles and those at the end
+// of an axis.
 double TileModel::CyclesPerElement(const RegisterTile& tile) const {
   struct Tiles {
     RegisterTile tile;
@@ -145,13 +149,12 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
 RegisterTile TileModel::BestTile() const {
   const size_t n = spatial_.size();
   RegisterTile best_tile{std::vector<int64_t>(n, 1), 1};
-  // Rows are taken from the two innermost axes that some load is invariant along; any axis does for
-  // reductions without reuse.
+  // Rows come from the two innermost axes other than the vector axis.
   std::vector<size_t> rows;
   for (size_t k = n; k > 0 && rows.size() < 2; --k) {
     if (static_cast<int>(k - 1) != v_ && spatial_[k - 1].extent > 1) rows.push_back(k - 1);
   }
-  // Vectors of several panels are as good as several of one.
+  // A tile may take its vectors from several panels instead of one.
   std::vector<int64_t> panels{1};
   if (panel_axis_ >= 0 &&
       std::count(rows.begin(), rows.end(), static_cast<size_t>(panel_axis_)) == 0) {
@@ -162,15 +165,14 @@ RegisterTile TileModel::BestTile() const {
   std::vector<int64_t> lane_choices{PowerOfTwoDivisor(vector_extent, full_lanes_)};
   if (lane_choices[0] < full_lanes_ && vector_extent > full_lanes_)
     lane_choices.push_back(full_lanes_);
-  // Widths like 7, 14 or 28 of the last dimension of an image: a register not quite full is better
-  // than a narrow one.
+  // For images 7, 14 or 28 wide: a register that is not quite full is better than a narrow one.
   lane_choices.push_back(LargestDivisorUpTo(vector_extent, full_lanes_));
-  // And one that does not reach across groups.
+  // A width that does not reach across groups.
   for (const LoadShape& load : loads_) {
     const int64_t lanes = PowerOfTwoDivisor(load.shared, full_lanes_);
     if (!load.vector && load.shared > 1 && 4 * lanes >= full_lanes_) lane_choices.push_back(lanes);
   }
-  // Largest first: of equally good tiles the one that is long in the innermost axis walks memory
+  // Largest first: of equally good tiles, the one that is long in the innermost axis walks memory
   // best.
   auto sizes = [&](size_t i) {
     if (i >= rows.size()) return std::vector<int64_t>{1};
@@ -183,7 +185,7 @@ RegisterTile TileModel::BestTile() const {
   for (int64_t lanes : lane_choices) {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
-      const int64_t even = LargestDivisorUpTo(groups, vectors);  // what the rule makes of it
+      const int64_t even = LargestDivisorUpTo(groups, vectors);  // as TileDecisions::Decide has it
       for (int64_t panel : panels) {
         for (int64_t a : sizes(0)) {
           for (int64_t b : sizes(1)) {

@@ -99,22 +99,22 @@ void TileDecisions::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
   }
 }
 
-// How many blocks the rows of a product are cut into so that one of them stays in half the
-// second-level cache while all vectors go by.
+// The number of blocks that the rows of a product are cut into so that one of them fits half of
+// the second-level cache while all vectors stream past it.
 int64_t TileDecisions::BlocksOfRows() const {
   const double bytes = model_.scalar_operand_bytes(),
                half = static_cast<double>(target_.l2_bytes) / 2;
   return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
 }
 
-// The last reduce axis is the long one of convolutions and products: a few of its steps are
+// The last reduce axis is the long one in convolutions and products: a few of its steps are
 // unrolled.
 int64_t TileDecisions::PreferredInner(size_t axis) const {
   if (model_.reduce_steps() <= kSmallWindow) return reduce()[axis].extent;
   return axis + 1 == reduce().size() ? LargestDivisorUpTo(reduce()[axis].extent, 4) : 1;
 }
 
-// Whether blocks of `steps` are about that long: those of a prime reduction would be single steps.
+// Whether blocks of `steps` come out about that long: a prime reduction has none but single steps.
 bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
   std::vector<int64_t> factors;
   for (size_t k = 0; k < reduce().size(); ++k) factors.push_back(PreferredInner(k));
@@ -123,10 +123,10 @@ bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
   return 2 * inside >= steps;
 }
 
-// A panel of the vector operand so large that two of them crowd the second-level cache is read
-// again for every tile of rows, from there at best. If the accumulators of all rows stay in a third
-// of the first-level cache, beside what a block of the reduction reads, it goes in such blocks
-// instead, and each element of the panel is read once. Nothing but panels is left for threads then.
+// A panel of the vector operand that fills more than a quarter of the second-level cache is read
+// again for every tile of rows, from that cache at best. If the sums of all rows fit a third of
+// the first-level cache, the reduction goes in blocks instead, and each element of the panel is
+// read once. Threads then share nothing but the panels.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (PrefersWaitingResult()) return false;
@@ -143,10 +143,10 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
          3 * sums <= target_.l1_bytes && rows > model_.Accumulators(tile) / tile.sizes[v_];
 }
 
-// Weights and rows that both exceed the second-level cache: whichever goes by inside is read again
-// from beyond it. Where the whole result stays close, it waits there for one block of the reduction
-// after the other instead, and everything is read once. With threads it was slower
-// (bert_base on two: 6 %), as each reads all rows for its share of the panels.
+// If weights and rows both exceed the second-level cache, the operand of the inner loop is read
+// again from beyond it. If the whole result fits there, it waits for one block of the reduction
+// after the other instead, and everything is read once. With threads this was slower (bert_base on
+// two: 6 %), as each reads all rows for its share of the panels.
 bool TileDecisions::PrefersWaitingResult() const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
@@ -162,7 +162,7 @@ bool TileDecisions::PrefersWaitingResult() const {
          model_.vector_operand_bytes() > static_cast<double>(target_.l2_bytes);
 }
 
-// Whether the axis is the innermost one around the rows' one.
+// Whether the axis is the innermost one outside the rows' axis.
 bool TileDecisions::IsAboveRows(size_t axis) const {
   for (int k = model_.row_axis() - 1; k >= 0; --k) {
     if (k != v_ && spatial()[k].extent > 1) return k == static_cast<int>(axis);
@@ -170,9 +170,9 @@ bool TileDecisions::IsAboveRows(size_t axis) const {
   return false;
 }
 
-// How many tiles of the axis above the rows' one are a strip, for which padding is computed at
-// once. Each strip computes what it shares with the next one too: so it is as large as leaves it
-// close, beside all else, and each thread several.
+// The number of tiles, along the axis outside the rows' one, of a strip whose padding is stored at
+// once. Neighbouring strips both store what they share. So a strip is large, but it fits a
+// sixteenth of the second-level cache, and each thread gets several.
 int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) const {
   const int64_t all = (spatial()[axis].extent + tile.sizes[axis] - 1) / tile.sizes[axis];
   double rows = 1;  // of the result
@@ -205,10 +205,10 @@ int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
   return middle;
 }
 
-// Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
-// then threads share rows of the result, and each reads all of the other operand; and rows that do
-// not fit the second-level cache come from beyond it for every panel. Then they are taken in
-// blocks, unless it is the vector operand that would come from beyond more often.
+// With the vector axis outermost, a panel of the vector operand stays in a cache while the rows
+// stream past it. But then threads share rows of the result, each reads all of the other operand,
+// and rows that do not fit the second-level cache come from beyond it for every panel. So such
+// rows are taken in blocks, unless the vector operand then comes from beyond more often.
 bool TileDecisions::PrefersVectorFirst(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding()) return false;
   if (PrefersReductionBlocks(tile) || PrefersWaitingResult()) return true;
@@ -245,8 +245,8 @@ void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
                                                        : kWhole);
 }
 
-// Constants of which the vector axis walks one dimension and nothing else, and that are large
-// enough for their layout to matter.
+// Constants large enough for their layout to matter, in which the vector axis runs along one
+// dimension and occurs nowhere else.
 void TileDecisions::DeclarePacking(Knobs& knobs) {
   const ir::Var* vector = spatial()[v_].iter;
   for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
@@ -291,8 +291,8 @@ void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
                                model_.work() >= target_.core.wake_multiply_adds ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
-    // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
-    // lanes and rows.
+    // A producer of vectors is cheap to compute where it is used; scalars serve many lanes and
+    // rows.
     producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
                                         {kAtRoot, kAtOuter, kAtMiddle, kInline}, PreferredPlace()));
   }
@@ -323,7 +323,7 @@ DecidedTiles TileDecisions::Decide(const Knobs& knobs, const Point& point) const
     decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
   }
   for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
-  // One tile alone waits for nothing: blocks would give the same loops by another trace.
+  // A single tile has no sums that wait: blocks give the same loops by another trace.
   if (std::all_of(decided.spatial.begin(), decided.spatial.end(),
                   [](const Factors& f) { return f.middle == 1; }))
     decided.reduce_block = kWhole;

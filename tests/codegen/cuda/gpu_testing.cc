@@ -126,7 +126,7 @@ absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule
   if (absl::Status s = ir::Verify(*scheduled); !s.ok())
     return At(s, absl::StrCat("scheduled ", ir::Print(*scheduled)));
   pass::LowerOptions options;
-  options.gpu = true;
+  options.target.execution = machine::Execution::kGrid;
   absl::StatusOr<ir::Program> lowered = pass::Lower(*scheduled, options);
   if (!lowered.ok()) return At(lowered.status(), "lower");
   return lowered;

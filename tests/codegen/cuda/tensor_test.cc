@@ -13,7 +13,7 @@
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/text.h"
@@ -317,18 +317,17 @@ TEST(Tensor, Tf32IsAsExactAsItsTolerance) {
   for (const int64_t terms : {8, 64, 512, 4608}) {
     const Shape shape{DType::kF32, 32, 32, terms};
     const ir::Program naive = Product(shape), lowered = Default(shape);
-    EXPECT_EQ(codegen::LongestSum(naive), terms);
     const std::vector<HostTensor> inputs = FineInputs(naive);
     std::vector<HostTensor> exact = MakeOutputs(naive), found = MakeOutputs(naive);
     ASSERT_TRUE(RunInterpreter(naive, inputs, exact).ok());
     ASSERT_TRUE(RunInterpreter(lowered, inputs, found).ok());
-    const codegen::Tolerance all = codegen::ToleranceFor(false, true, terms);
-    const codegen::Tolerance part = {all.relative / 10, all.absolute / 10};
+    const runtime::Tolerance all = runtime::Tf32Tolerance(terms);
+    const runtime::Tolerance part = {all.relative / 10, all.absolute / 10};
     int beyond = 0;
     for (int64_t i = 0; i < exact[0].size(); ++i) {
-      EXPECT_TRUE(codegen::Close(exact[0].Get(i), found[0].Get(i), all))
+      EXPECT_TRUE(Close(exact[0].Get(i), found[0].Get(i), all))
           << exact[0].Get(i) << " " << found[0].Get(i) << " of " << terms;
-      beyond += !codegen::Close(exact[0].Get(i), found[0].Get(i), part);
+      beyond += !Close(exact[0].Get(i), found[0].Get(i), part);
     }
     EXPECT_GT(beyond, 0) << terms;
   }

@@ -83,7 +83,7 @@ double Difference(const HostTensor& expected, const HostTensor& found) {
   return difference / scale;
 }
 
-// A tenth of what tolerance.h allows Winograd's form: sums here are short.
+// A tenth of what numerics.h allows Winograd's form: sums here are short.
 constexpr double kDifference = 1e-4;
 constexpr int kTries = 400;
 

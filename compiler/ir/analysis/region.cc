@@ -1,28 +1,15 @@
-#include "compiler/schedule/region.h"
+#include "compiler/ir/analysis/region.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/analysis/linear.h"
+#include "compiler/ir/arithmetic.h"
 
-namespace heddle::schedule {
-
-using ir::Expr;
-using ir::ExprKind;
-using ir::Op;
+namespace heddle::ir {
 
 namespace {
-
-void AddTerm(SymbolicInterval& value, const Expr& term, int64_t coefficient) {
-  for (auto it = value.terms.begin(); it != value.terms.end(); ++it) {
-    if (!ir::StructuralEqual(it->first, term)) continue;
-    it->second += coefficient;
-    if (it->second == 0) value.terms.erase(it);
-    return;
-  }
-  if (coefficient != 0) value.terms.emplace_back(term, coefficient);
-}
 
 SymbolicInterval Scale(SymbolicInterval value, int64_t factor) {
   if (factor == 0) return {};
@@ -35,7 +22,7 @@ SymbolicInterval Scale(SymbolicInterval value, int64_t factor) {
 }
 
 SymbolicInterval Add(SymbolicInterval a, const SymbolicInterval& b) {
-  for (const auto& [term, coefficient] : b.terms) AddTerm(a, term, coefficient);
+  for (const auto& [term, coefficient] : b.terms) AddTerm(a.terms, term, coefficient);
   // Two loops reach every value between their ends if one fills the gaps of the other.
   if (b.Width() > 0 && a.Width() == 0) {
     a.exact = b.exact;
@@ -58,7 +45,7 @@ bool SameTerms(const SymbolicInterval& a, const SymbolicInterval& b) {
 // Moves the terms divisible by c out of `value` and returns their quotient.
 SymbolicInterval TakeMultiples(SymbolicInterval& value, int64_t c) {
   SymbolicInterval multiples;
-  std::vector<std::pair<Expr, int64_t>> rest;
+  Terms rest;
   for (const auto& [term, coefficient] : value.terms) {
     if (coefficient % c == 0) {
       multiples.terms.emplace_back(term, coefficient / c);
@@ -78,7 +65,7 @@ int64_t CommonDivisor(const SymbolicInterval& value, int64_t c) {
 
 // The terms and the multiple of g below lo, as one expression; *offset is what is left of lo.
 Expr StandingPart(const SymbolicInterval& value, int64_t g, int64_t* offset) {
-  *offset = ir::FloorModInt(value.lo, g);
+  *offset = FloorModInt(value.lo, g);
   SymbolicInterval standing = value;
   standing.lo = standing.hi = value.lo - *offset;
   return standing.Base();
@@ -87,8 +74,8 @@ Expr StandingPart(const SymbolicInterval& value, int64_t g, int64_t* offset) {
 SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   SymbolicInterval result = TakeMultiples(x, c);
   if (x.IsConstant()) {
-    result.lo = ir::FloorDivInt(x.lo, c);
-    result.hi = ir::FloorDivInt(x.hi, c);
+    result.lo = FloorDivInt(x.lo, c);
+    result.hi = FloorDivInt(x.hi, c);
     result.exact = x.IsDense();
     return result;
   }
@@ -97,9 +84,9 @@ SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
   int64_t g = CommonDivisor(x, c);
   int64_t offset = 0;
   Expr standing = StandingPart(x, g, &offset);
-  AddTerm(result, ir::FloorDiv(standing, ir::Int(c)), 1);
+  AddTerm(result.terms, FloorDiv(standing, Int(c)), 1);
   int64_t reach = offset + (x.hi - x.lo);
-  result.hi = reach < g ? 0 : ir::FloorDivInt(reach - g, c) + 1;
+  result.hi = reach < g ? 0 : FloorDivInt(reach - g, c) + 1;
   result.exact = false;
   return result;
 }
@@ -108,9 +95,9 @@ SymbolicInterval Modulo(SymbolicInterval x, int64_t c) {
   TakeMultiples(x, c);
   SymbolicInterval result;
   if (x.IsConstant()) {
-    if (ir::FloorDivInt(x.lo, c) == ir::FloorDivInt(x.hi, c)) {
-      result.lo = ir::FloorModInt(x.lo, c);
-      result.hi = ir::FloorModInt(x.hi, c);
+    if (FloorDivInt(x.lo, c) == FloorDivInt(x.hi, c)) {
+      result.lo = FloorModInt(x.lo, c);
+      result.hi = FloorModInt(x.hi, c);
       result.exact = x.exact;
       result.step = x.step;
     } else {
@@ -130,7 +117,7 @@ SymbolicInterval Modulo(SymbolicInterval x, int64_t c) {
   }
   result.exact = x.exact;
   result.step = x.step;
-  AddTerm(result, ir::FloorMod(standing, ir::Int(c)), 1);
+  AddTerm(result.terms, FloorMod(standing, Int(c)), 1);
   result.lo = offset;
   result.hi = reach;
   return result;
@@ -149,8 +136,8 @@ std::optional<SymbolicInterval> Opaque(const Expr& e, const RunningLoops& runnin
   return value;
 }
 
-std::optional<SymbolicInterval> EvaluateMinMax(const SymbolicInterval& a, const SymbolicInterval& b,
-                                               bool is_min) {
+std::optional<SymbolicInterval> ReachOfMinMax(const SymbolicInterval& a, const SymbolicInterval& b,
+                                              bool is_min) {
   if (!SameTerms(a, b)) return std::nullopt;
   SymbolicInterval value = a;
   value.lo = is_min ? std::min(a.lo, b.lo) : std::max(a.lo, b.lo);
@@ -159,15 +146,15 @@ std::optional<SymbolicInterval> EvaluateMinMax(const SymbolicInterval& a, const 
   return value;
 }
 
-std::optional<SymbolicInterval> EvaluateOp(const Expr& e, const RunningLoops& running) {
+std::optional<SymbolicInterval> ReachOfOp(const Expr& e, const RunningLoops& running) {
   if (e->op == Op::kSelect) {
-    auto a = Evaluate(e->args[1], running);
-    auto b = Evaluate(e->args[2], running);
+    auto a = ReachOf(e->args[1], running);
+    auto b = ReachOf(e->args[2], running);
     return a && b ? Union(*a, *b) : std::nullopt;
   }
   if (e->args.size() != 2) return Opaque(e, running);
-  auto a = Evaluate(e->args[0], running);
-  auto b = Evaluate(e->args[1], running);
+  auto a = ReachOf(e->args[0], running);
+  auto b = ReachOf(e->args[1], running);
   if (!a || !b) return std::nullopt;
   const bool b_constant = b->IsConstant() && b->lo == b->hi;
   switch (e->op) {
@@ -187,7 +174,7 @@ std::optional<SymbolicInterval> EvaluateOp(const Expr& e, const RunningLoops& ru
       break;
     case Op::kMin:
     case Op::kMax:
-      if (auto value = EvaluateMinMax(*a, *b, e->op == Op::kMin)) return value;
+      if (auto value = ReachOfMinMax(*a, *b, e->op == Op::kMin)) return value;
       break;
     default:
       break;
@@ -200,15 +187,15 @@ std::optional<SymbolicInterval> EvaluateOp(const Expr& e, const RunningLoops& ru
 Expr SymbolicInterval::Base() const {
   Expr sum;
   for (const auto& [term, coefficient] : terms) {
-    Expr part = coefficient == 1 ? term : term * ir::Int(coefficient);
+    Expr part = coefficient == 1 ? term : term * Int(coefficient);
     sum = sum ? sum + part : part;
   }
-  if (!sum) return ir::Int(lo);
+  if (!sum) return Int(lo);
   if (lo == 0) return sum;
-  return lo < 0 ? sum - ir::Int(-lo) : sum + ir::Int(lo);
+  return lo < 0 ? sum - Int(-lo) : sum + Int(lo);
 }
 
-std::optional<SymbolicInterval> Evaluate(const Expr& e, const RunningLoops& running) {
+std::optional<SymbolicInterval> ReachOf(const Expr& e, const RunningLoops& running) {
   SymbolicInterval value;
   switch (e->kind) {
     case ExprKind::kInt:
@@ -224,7 +211,7 @@ std::optional<SymbolicInterval> Evaluate(const Expr& e, const RunningLoops& runn
       return value;
     }
     case ExprKind::kOp:
-      return EvaluateOp(e, running);
+      return ReachOfOp(e, running);
     default:
       return Opaque(e, running);
   }
@@ -239,4 +226,4 @@ std::optional<SymbolicInterval> Union(const SymbolicInterval& a, const SymbolicI
   return value;
 }
 
-}  // namespace heddle::schedule
+}  // namespace heddle::ir

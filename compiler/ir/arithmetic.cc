@@ -1,5 +1,5 @@
 // Constant arithmetic.
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
-// Region analysis: which interval of a dimension an index expression reaches while some loops run
-// and others stand still. Internal to this folder.
+// Footprints: which interval of a dimension an index reaches while some loops run and the others
+// stand still. The variables of loops that stand still remain symbolic.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::schedule {
+namespace heddle::ir {
 
 // sum of coefficient x term + [lo, hi]; the terms hold only variables that stand still.
 struct SymbolicInterval {
-  std::vector<std::pair<ir::Expr, int64_t>> terms;
+  Terms terms;
   int64_t lo = 0;
   int64_t hi = 0;
   // The values are exactly lo, lo + step, .., hi; if not exact, they lie between lo and hi.
@@ -25,17 +26,17 @@ struct SymbolicInterval {
   bool IsConstant() const { return terms.empty(); }
   int64_t Extent() const { return hi - lo + 1; }
   // The lower end as an expression.
-  ir::Expr Base() const;
+  Expr Base() const;
 };
 
 // Extents of the loops that run; every other variable stands still.
-using RunningLoops = std::unordered_map<const ir::Var*, int64_t>;
+using RunningLoops = std::unordered_map<const Var*, int64_t>;
 
-// The interval of an integer expression, or nullopt if an operation is not understood. Not always
-// tight.
-std::optional<SymbolicInterval> Evaluate(const ir::Expr& e, const RunningLoops& running);
+// What an integer expression reaches while `running` run. nullopt if an operation is not
+// understood. Not always tight.
+std::optional<SymbolicInterval> ReachOf(const Expr& e, const RunningLoops& running);
 
-// The smallest interval that holds both; nullopt if their distance is not a constant.
+// The smallest interval around both. nullopt if their distance is not a constant.
 std::optional<SymbolicInterval> Union(const SymbolicInterval& a, const SymbolicInterval& b);
 
-}  // namespace heddle::schedule
+}  // namespace heddle::ir
