@@ -115,8 +115,9 @@ struct StageFinished {
   // Stopped from outside (lease lost, worker draining), which says nothing about the work; costs no
   // attempt either.
   bool interrupted = false;
-  // For the ledger: shown with the job.
-  std::vector<std::string> warnings{};
+  // For the ledger.
+  std::vector<std::string> warnings{};  // shown with the job
+  Fence fence{};                        // of the lease under which the result was made
 };
 // The answer to FindRecords: what the database knows of the job's tasks, in their order.
 struct RecordsFound {

@@ -30,6 +30,12 @@ struct SlotId {
   friend auto operator<=>(const SlotId&, const SlotId&) = default;
 };
 
+// Under which lease something was made. Of two leases of a slot the later one has the larger token.
+struct Fence {
+  SlotId slot;
+  uint64_t token = 0;
+};
+
 // The searches that may begin with one and the same model of other tasks.
 struct OthersModelId {
   std::string target;

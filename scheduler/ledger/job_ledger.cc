@@ -200,6 +200,11 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       if (dispatcher.FindJob(job_changed->job)->final()) Forget(&job, &batch);
     }
   }
+  const auto* end = std::get_if<StageFinished>(&event);
+  if ((proposed != nullptr || updated != nullptr) && !end->fence.slot.slot.empty() &&
+      !batch.empty()) {
+    batch.insert(batch.begin(), CheckFence{end->fence});
+  }
   return batch;
 }
 

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
-#include "scheduler/service/stage_orders.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -307,7 +307,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
     auto fetch = fetches_.find(*start.fetch);
     if (fetch != fetches_.end()) choice = fetch->second.choice;
   }
-  StageOrder order = MakeOrder(dispatcher_, ledger_, store_, start, choice);
+  StageOrder order = MakeOrder(dispatcher_, ledger_, start, choice);
   StageRow row;
   row.span.set_job(JobName(start.job.value));
   if (start.task)
@@ -321,6 +321,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   spans_[start.attempt] = std::move(row);
   StageRunner::Environment environment;
   environment.leases = leases_.get();
+  environment.store = store_;
   environment.blobs = blobs_;
   environment.leased = [this](AttemptId attempt, const v1::Lease& lease) -> absl::Status {
     absl::MutexLock lock(&mutex_);

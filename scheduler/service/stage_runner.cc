@@ -95,6 +95,7 @@ void StageRunner::Run() {
   end.attempt = order_.attempt;
   end.started = false;
   Results results;
+  CompleteOrder(FetchInputs(environment_.store, order_.reads), &order_);
   absl::StatusOr<v1::Lease> lease =
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
         absl::MutexLock lock(&mutex_);
@@ -106,6 +107,7 @@ void StageRunner::Run() {
     end.fault = {v1::FAULT_INFRASTRUCTURE, absl::StrCat("no lease: ", lease.status().message())};
   } else {
     fencing_token_ = lease->fencing_token();
+    end.fence = {order_.slot, fencing_token_};
     if (absl::Status fenced = environment_.leased(order_.attempt, *lease); !fenced.ok()) {
       end.fault = {v1::FAULT_INFRASTRUCTURE, std::string(fenced.message())};
     } else {

@@ -1,5 +1,6 @@
-// Performs one started stage: lease, stream to the worker, events back. One thread per running
-// stage (as many as there are slots), a second one while it writes.
+// Performs one started stage: reads what its order lacks, gets the lease, streams to the worker and
+// turns what comes back into events. One thread per running stage (as many as there are slots), a
+// second one while it writes.
 #pragma once
 
 #include <deque>
@@ -13,31 +14,17 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/worker.grpc.pb.h"
-#include "scheduler/ledger/job_ledger.h"
+#include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/lease_keeper.h"
 #include "scheduler/store/blob_store.h"
 
 namespace heddle::scheduler {
 
-// All that a stage needs, gathered when it is decided.
-struct StageOrder {
-  AttemptId attempt;
-  SlotId slot;
-  std::string purpose;       // for the tracker's list: "j12 profile"
-  v1::StageStart start;      // lease and token are filled in by the runner
-  std::string model_digest;  // import, compile: streamed from the blob store
-  std::string search_state;  // propose, update
-  std::vector<v1::StageInput> inputs;
-  // Where a model of other tasks that comes back belongs, and what it is of; nullopt: nowhere.
-  std::optional<PutOthersModel> others_model;
-  bool input_open = false;            // profile: more may be fed
-  std::vector<std::string> warnings;  // of what could not be gathered; the job gets them at the end
-};
-
 class StageRunner {
  public:
   struct Environment {
     LeaseKeeper* leases;
+    RecordStore* store;
     BlobStore* blobs;
     // Called from the runner's thread; must not block for long.
     // An error: the lease must not be worked with (its token is stale); it is given back.

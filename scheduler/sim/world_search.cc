@@ -2,11 +2,13 @@
 // that was learned has left its trace, so that a run which learned something else, or nothing, has
 // other records.
 #include <bit>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/workload_key.h"
+#include "scheduler/ledger/stage_order.h"
 #include "scheduler/sim/world.h"
 
 namespace heddle::sim {
@@ -95,8 +97,7 @@ Proposed World::Propose(const Process& process, const StartStage& start) {
   return out;
 }
 
-// As the scheduler's FillUpdate: everything known where the task's first update is due, else the
-// results that were not learned yet.
+// Everything known where the task's first update is due, else the results that a worker is sent.
 decltype(StageFinished::result) World::Learn(const Process& process, const StartStage& start) {
   if (!options_.durable) return {};
   if (options_.planted == Planted::kSkipUpdate && ++planted_ == 2) return {};
@@ -107,9 +108,12 @@ decltype(StageFinished::result) World::Learn(const Process& process, const Start
     state.learned = task.known + task.trials;
     state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
   } else {
-    for (const auto& [id, candidate] : process.book.data(start.job).candidates) {
-      if (id >= start.before && options_.planted != Planted::kLearnEarly) break;
-      if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
+    const bool early = options_.planted == Planted::kLearnEarly;
+    const CandidateId before =
+        early ? CandidateId{std::numeric_limits<int64_t>::max()} : start.before;
+    const JobLedger::JobData& data = process.book.data(start.job);
+    for (CandidateId id : ResultsToLearn(data, *start.task, before)) {
+      const JobLedger::CandidateData& candidate = data.candidates.at(id);
       ++state.learned;
       state.hash = Mix({state.hash, static_cast<uint64_t>(Ordinal(start.job, id)),
                         static_cast<uint64_t>(*candidate.outcome),

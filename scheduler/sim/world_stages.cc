@@ -150,6 +150,7 @@ void World::Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result
     unlucky_.insert(stage.start.job);
   if (!stage.taken || interrupted) blocked_[stage.start.slot] = now_ + absl::Seconds(11);
   StageFinished end{id, fault, stage.taken, std::move(result), interrupted};
+  end.fence = {stage.start.slot, stage.token};
   Feed(stage.process, end);
   if (Chance(scenario_.faults.duplicated))
     Later(Between(0, 5), [this, process = stage.process, end] { Feed(process, end); });

@@ -78,9 +78,7 @@ class MemoryRecordStore : public RecordStore {
 
   absl::StatusOr<std::map<SlotId, uint64_t>> Fences() override {
     absl::MutexLock lock(&mutex_);
-    std::map<SlotId, uint64_t> fences;
-    for (const auto& [slot, token] : tables_.fences) fences[{slot.first, slot.second}] = token;
-    return fences;
+    return tables_.fences;
   }
 
   absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) override {

@@ -17,6 +17,13 @@ absl::Status MemoryWriter::operator()(const PutTask& change) {
   return Put(&t_.tasks, std::make_pair(change.row.job, change.row.index), change.row);
 }
 
+absl::Status MemoryWriter::operator()(const CheckFence& change) {
+  const Fence& fence = change.fence;
+  const auto seen = t_.fences.find(fence.slot);
+  if (seen != t_.fences.end() && fence.token < seen->second) return StaleFence(fence, seen->second);
+  return Put(&t_.fences, fence.slot, fence.token);
+}
+
 absl::Status MemoryWriter::operator()(const PutSearchState& change) {
   const auto key = std::make_pair(change.job, change.task);
   return t_.tasks.count(key) ? Put(&t_.states, key, change.state) : absl::OkStatus();
@@ -75,7 +82,7 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (change.imported) {
     if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
   } else {
-    HEDDLE_RETURN_IF_ERROR(Fence(change));
+    if (auto fence = FenceOf(change)) HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
     const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
     if (t_.record_of.count(key)) return absl::AlreadyExistsError("the candidate has its record");
     (void)Put(&t_.record_of, key, t_.records.size());
@@ -109,18 +116,6 @@ void MemoryWriter::AddWorkload(const std::string& key, MemoryTables::Workload wo
   const bool brings_text =
       it != t_.workloads.end() && it->second.text.empty() && !workload.text.empty();
   if (it == t_.workloads.end() || brings_text) (void)Put(&t_.workloads, key, std::move(workload));
-}
-
-absl::Status MemoryWriter::Fence(const InsertRecord& change) {
-  const v1::Evidence& evidence = change.record.measurement().evidence();
-  if (evidence.slot().empty()) return absl::OkStatus();
-  const auto key = std::make_pair(evidence.worker(), evidence.slot());
-  auto seen = t_.fences.find(key);
-  if (seen != t_.fences.end() && change.fencing_token < seen->second) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("fencing token ", change.fencing_token, " is older than ", seen->second));
-  }
-  return Put(&t_.fences, key, change.fencing_token);
 }
 
 }  // namespace heddle::scheduler

@@ -35,7 +35,7 @@ struct MemoryTables {
   std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // job, candidate
   std::set<std::string> digests;
   std::map<int64_t, StageRow> stages;
-  std::map<std::pair<std::string, std::string>, uint64_t> fences;
+  std::map<SlotId, uint64_t> fences;
 };
 
 // Applies the changes of one batch and notes how to take them back.
@@ -45,6 +45,7 @@ class MemoryWriter {
 
   absl::Status operator()(const PutJob& change);
   absl::Status operator()(const PutTask& change);
+  absl::Status operator()(const CheckFence& change);
   absl::Status operator()(const PutSearchState& change);
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutOthersModel& change);
@@ -73,7 +74,6 @@ class MemoryWriter {
   }
 
   void AddWorkload(const std::string& key, MemoryTables::Workload workload);
-  absl::Status Fence(const InsertRecord& change);
 
   MemoryTables& t_;
   std::vector<std::function<void()>> undo_;

@@ -80,6 +80,18 @@ absl::Status CheckRecord(const v1::Record& record) {
   return absl::OkStatus();
 }
 
+std::optional<Fence> FenceOf(const InsertRecord& change) {
+  const v1::Evidence& evidence = change.record.measurement().evidence();
+  if (evidence.slot().empty()) return std::nullopt;
+  return Fence{{evidence.worker(), evidence.slot()}, change.fencing_token};
+}
+
+absl::Status StaleFence(const Fence& fence, uint64_t seen) {
+  return absl::FailedPreconditionError(absl::StrCat("fencing token ", fence.token, " of ",
+                                                    fence.slot.worker, "/", fence.slot.slot,
+                                                    " is older than ", seen));
+}
+
 std::string RecordDigest(const v1::Record& record) {
   Sha256 hash;
   auto add = [&](const std::string& text) {

@@ -96,6 +96,11 @@ struct PutJob {
 struct PutTask {
   TaskRow row;
 };  // inserts or replaces; keeps the search state
+// Refuses the batch with FailedPrecondition if the token is older than one seen for the slot. The
+// first change of a batch that commits what a propose or update stage made.
+struct CheckFence {
+  Fence fence;
+};
 struct PutSearchState {
   int64_t job;
   int32_t task;
@@ -142,8 +147,9 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
-using StoreChange = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
-                                 InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
+using StoreChange =
+    std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutOthersModel,
+                 InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
 using Batch = std::vector<StoreChange>;
 
 // A job as it is loaded at the start.
@@ -176,7 +182,7 @@ class RecordStore {
   // Of stages without an end.
   virtual absl::StatusOr<std::vector<StageRow>> UnfinishedStages() = 0;
   virtual absl::StatusOr<int64_t> LastAttempt() = 0;
-  // Per slot, the largest fencing token of its records.
+  // Per slot, the largest fencing token seen.
   virtual absl::StatusOr<std::map<SlotId, uint64_t>> Fences() = 0;
   // By start; at most `limit`, the latest ones.
   virtual absl::StatusOr<std::vector<v1::StageSpan>> Timeline(int64_t job, int64_t limit) = 0;
@@ -214,6 +220,11 @@ double Median(std::vector<double> samples);
 
 // InvalidArgument naming the field that is missing or out of range.
 absl::Status CheckRecord(const v1::Record& record);
+
+// The lease under which the record was measured; nothing where it was not measured on a slot.
+std::optional<Fence> FenceOf(const InsertRecord& change);
+// FailedPrecondition: the fence is older than the token seen.
+absl::Status StaleFence(const Fence& fence, uint64_t seen);
 
 // SHA-256 over what makes two records the same (see InsertRecord); 32 bytes.
 std::string RecordDigest(const v1::Record& record);

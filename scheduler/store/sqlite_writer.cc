@@ -51,6 +51,20 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
       .Run();
 }
 
+absl::Status SqliteWriter::operator()(const CheckFence& change) {
+  const auto& [slot, token] = change.fence;
+  Statement& query =
+      Prepared("SELECT token FROM fences WHERE worker=? AND slot=?").Bind(slot.worker, slot.slot);
+  uint64_t seen = 0;
+  while (query.Step()) seen = static_cast<uint64_t>(query.Int(0));
+  HEDDLE_RETURN_IF_ERROR(query.status());
+  if (token < seen) return StaleFence(change.fence, seen);
+  if (token == seen) return absl::OkStatus();
+  return Prepared("INSERT OR REPLACE INTO fences VALUES(?,?,?)")
+      .Bind(slot.worker, slot.slot, token)
+      .Run();
+}
+
 absl::Status SqliteWriter::operator()(const PutSearchState& change) {
   return Prepared("UPDATE tasks SET state=? WHERE job=? AND idx=?")
       .Bind(Blob{change.state}, change.job, change.task)
@@ -139,8 +153,8 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
     const bool exists = same.Step();
     HEDDLE_RETURN_IF_ERROR(same.Run());
     if (exists) return absl::AlreadyExistsError("the record is there already");
-  } else if (absl::Status fenced = Fence(change); !fenced.ok()) {
-    return fenced;
+  } else if (auto fence = FenceOf(change)) {
+    HEDDLE_RETURN_IF_ERROR((*this)(CheckFence{*fence}));
   }
   HEDDLE_ASSIGN_OR_RETURN(int64_t workload, Workload(record.workload_key(), record.workload(),
                                                      record.label(), record.flops()));
@@ -218,26 +232,6 @@ absl::StatusOr<int64_t> SqliteWriter::Workload(const std::string& key, const std
           .Bind(key, text, label, flops)
           .Run());
   return Select("SELECT id FROM workloads WHERE key=?", key);
-}
-
-absl::Status SqliteWriter::Fence(const InsertRecord& change) {
-  const v1::Evidence& evidence = change.record.measurement().evidence();
-  if (evidence.slot().empty()) return absl::OkStatus();  // lost: nothing was measured anywhere
-  Statement& query = Prepared("SELECT token FROM fences WHERE worker=? AND slot=?")
-                         .Bind(evidence.worker(), evidence.slot());
-  int64_t seen = 0;
-  while (query.Step()) seen = query.Int(0);
-  HEDDLE_RETURN_IF_ERROR(query.status());
-  const int64_t token = static_cast<int64_t>(change.fencing_token);
-  if (token < seen) {
-    return absl::FailedPreconditionError(absl::StrCat("fencing token ", token, " of ",
-                                                      evidence.worker(), "/", evidence.slot(),
-                                                      " is older than ", seen));
-  }
-  if (token == seen) return absl::OkStatus();
-  return Prepared("INSERT OR REPLACE INTO fences VALUES(?,?,?)")
-      .Bind(evidence.worker(), evidence.slot(), token)
-      .Run();
 }
 
 }  // namespace heddle::scheduler

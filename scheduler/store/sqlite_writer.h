@@ -17,6 +17,7 @@ class SqliteWriter {
 
   absl::Status operator()(const PutJob& change);
   absl::Status operator()(const PutTask& change);
+  absl::Status operator()(const CheckFence& change);
   absl::Status operator()(const PutSearchState& change);
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutOthersModel& change);
@@ -37,7 +38,6 @@ class SqliteWriter {
   // in.
   absl::StatusOr<int64_t> Workload(const std::string& key, const std::string& text,
                                    const std::string& label, double flops);
-  absl::Status Fence(const InsertRecord& change);
 
   sqlite3* db_;
   std::map<const char*, std::unique_ptr<Statement>> prepared_;

@@ -7,6 +7,11 @@ namespace heddle::scheduler {
 
 namespace {
 
+// Whether the batch commits what a propose or update stage made.
+bool CommitsSearch(const Batch& batch) {
+  return !batch.empty() && std::holds_alternative<CheckFence>(batch.front());
+}
+
 absl::Status Ending() { return absl::UnavailableError("the scheduler is shutting down"); }
 
 }  // namespace
@@ -98,9 +103,10 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
         const absl::Status& result = (*results)[i];
         if (entries[i].answer) entries[i].answer(result);
         if (result.ok() || entries[i].answer) continue;
-        // A stale fencing token: somebody else has had the slot since, so the measurement is not
-        // taken. The others are not touched by that, and a restart queues the candidate again.
-        if (absl::IsFailedPrecondition(result)) {
+        // A stale fencing token: somebody else has had the slot since. A record that is refused
+        // costs its measurement, and a restart queues the candidate again. Candidates and search
+        // states that are refused leave this process with jobs that are not those of the store.
+        if (absl::IsFailedPrecondition(result) && !CommitsSearch(entries[i].batch)) {
           hooks_.rejected(std::string(result.message()));
           continue;
         }

@@ -20,7 +20,7 @@ class StoreWriter {
     // The store takes no writes for now (disk full, locked); nothing is lost, it is tried again
     // every second. Empty: it does again.
     std::function<void(std::string reason)> blocked;
-    // One batch was not taken because its fencing token is older than one seen; the others were.
+    // A record was not taken because its fencing token is older than one seen; the others were.
     std::function<void(std::string reason)> rejected;
     // The store and the scheduler no longer agree, or the disk fails: the process must end, what
     // was acknowledged is safe.

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
-#include "scheduler/service/stage_orders.h"
 #include "scheduler/store/memory_record_store.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
@@ -159,7 +159,9 @@ class ExperienceTest : public DispatcherTest {
   StageOrder Order(int task) {
     StartStage start = Live(v1::STAGE_PROPOSE);
     start.task = TaskIndex{task};
-    return MakeOrder(dispatcher_, ledger_, store_.get(), start, v1::SCHEDULE_BEST);
+    StageOrder order = MakeOrder(dispatcher_, ledger_, start, v1::SCHEDULE_BEST);
+    CompleteOrder(FetchInputs(store_.get(), order.reads), &order);
+    return order;
   }
   // What a new search of the task is told.
   std::vector<std::string> Others(int task) {
@@ -230,6 +232,19 @@ TEST_F(ExperienceTest, IsToldToThoseWhoBegin) {
   ASSERT_TRUE(store_->Apply({of_c}).ok());
   EXPECT_THAT(Others(1), ElementsAre("of a, 1", "of c, 1"));
   EXPECT_THAT(Others(0), ElementsAre());
+}
+
+// An answer that was made under an old lease is refused as a whole.
+TEST_F(ExperienceTest, IsCommittedUnderItsLease) {
+  TuneOne();
+  const StartStage update = First(v1::STAGE_UPDATE);
+  StageFinished end{update.attempt, {}, true, Updated{"older state"}};
+  end.fence = {update.slot, 6};
+  const Batch batch = ledger_.Absorb(dispatcher_, end, Step(end).changes, now_, now_);
+  ASSERT_FALSE(batch.empty());
+  EXPECT_EQ(std::get<CheckFence>(batch[0]).fence.token, 6u);
+  ASSERT_TRUE(store_->Apply({Batch{CheckFence{{update.slot, 7}}}})->front().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Apply({batch})->front()));
 }
 
 // The model that one search fitted serves the others until a good part of what is known is new.

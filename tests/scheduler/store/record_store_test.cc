@@ -76,6 +76,31 @@ TEST_P(RecordStoreTest, OlderFencingTokensAreRefused) {
   EXPECT_TRUE(Apply({elsewhere}).ok()) << "tokens are compared within a slot";
 }
 
+TEST_P(RecordStoreTest, AnOldLeaseCannotOverwriteANewerSearchState) {
+  AddJob(1);
+  const SlotId slot{"w1", "cpu0"};
+  const auto commit = [&](uint64_t token, const std::string& state) {
+    v1::SearchReport report;
+    report.set_samples(static_cast<int32_t>(token));
+    return Apply({CheckFence{{slot, token}}, PutSearchState{1, 0, state},
+                  PutLearned{1, 0, report, {Key(0), "llvm -mcpu=x", "dev"}, {}, 1},
+                  LearnTask{1, 0, 9}, InsertCandidate{MakeCandidate(1, 90 + token, 0)}});
+  };
+  EXPECT_TRUE(commit(7, "newer").ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(commit(6, "older")));
+  EXPECT_EQ(store_->LoadJobs()->front().states[0], "newer");
+  EXPECT_EQ(store_->LoadJobs()->front().candidates.size(), 5u) << "nothing of it is taken";
+  EXPECT_EQ((*store_->Report(1, 0))->samples(), 7);
+  EXPECT_TRUE(Apply({CheckFence{{slot, 7}}, PutSearchState{1, 0, "again"}}).ok())
+      << "the same lease goes on";
+  EXPECT_TRUE(Apply({CheckFence{{{"w1", "cpu1"}, 2}}, PutSearchState{1, 0, "elsewhere"}}).ok())
+      << "tokens are compared within a slot";
+  EXPECT_EQ(store_->Fences()->at(slot), 7u);
+  InsertRecord record = MakeRecord(1, 1, 0, 100, 6);
+  record.record.mutable_measurement()->mutable_evidence()->set_slot(slot.slot);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Apply({record}))) << "records and states share the fence";
+}
+
 TEST_P(RecordStoreTest, ABatchIsTakenAsAWholeOrNotAtAll) {
   AddJob(1);
   ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100, 5)}).ok());

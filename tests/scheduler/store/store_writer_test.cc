@@ -65,6 +65,25 @@ TEST(StoreWriterTest, AStaleTokenCostsItsRecordAndNothingElse) {
   EXPECT_EQ(store->LoadJobs()->front().candidates[1].outcome, std::nullopt);
 }
 
+// Its jobs would go on from a state that the store does not have.
+TEST(StoreWriterTest, AStaleSearchStateEndsTheProcess) {
+  std::unique_ptr<RecordStore> store = MakeMemoryRecordStore();
+  const SlotId slot{"w", "cpu0"};
+  Batch newer = JobWithCandidates(1);
+  newer.insert(newer.begin(), CheckFence{{slot, 5}});
+  ASSERT_TRUE(store->Apply({newer})->front().ok());
+  std::atomic<int> fatal{0};
+  StoreWriter::Hooks hooks;
+  hooks.blocked = [](const std::string&) { ADD_FAILURE(); };
+  hooks.fatal = [&](const std::string&) { ++fatal; };
+  hooks.rejected = [](const std::string& reason) { ADD_FAILURE() << reason; };
+  StoreWriter writer(store.get(), hooks);
+  writer.Write({CheckFence{{slot, 4}}, PutSearchState{1, 0, "older"}});
+  writer.Flush(absl::Seconds(60));
+  EXPECT_EQ(fatal, 1);
+  EXPECT_EQ(store->LoadJobs()->front().states[0], "");
+}
+
 // SQLite's own files, on a disk that is full while `disk_full` says so.
 std::atomic<bool> disk_full{false};
 sqlite3_vfs disk;

@@ -1,0 +1,337 @@
+#include "scheduler/ledger/stage_order.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/ledger/why_waiting.h"
+
+namespace heddle::scheduler {
+namespace {
+
+// Limits of the stages. Generous: they are for what hangs; a candidate has its own, much shorter
+// one.
+constexpr int64_t kImportMs = 10 * 60 * 1000;
+constexpr int64_t kSearchMs = 5 * 60 * 1000;
+constexpr int64_t kCompileMs = 30 * 60 * 1000;
+constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
+constexpr int64_t kStageOverheadMs = 60 * 1000;
+constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little from more
+// Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
+constexpr size_t kMaxUpdateBytes = 3 << 20;
+
+// Tasks whose experience a search is told of: 128 samples each are as many as it takes
+// (cost_model/transfer/transfer.h).
+constexpr int64_t kMaxOthers = 32;
+constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
+
+// Of a sample. What was learned elsewhere is told where nearer tasks leave room, and counts less.
+double WeightOf(Kinship kinship) {
+  return kinship == Kinship::kSame ? 1 : kinship == Kinship::kDevice ? 0.5 : 0.25;
+}
+
+// What is related to a search of the workload, the nearest first: of the store, and what is not on
+// disk yet.
+std::vector<Experience> Join(std::vector<Experience> recent, const std::vector<Experience>& stored,
+                             const WorkloadId& search) {
+  for (const Experience& experience : stored) {
+    const auto known = std::find_if(recent.begin(), recent.end(), [&](const Experience& other) {
+      return other.workload == experience.workload;
+    });
+    if (known == recent.end()) {
+      recent.push_back(experience);
+    } else if (!Replaces(known->learned, experience.learned)) {
+      known->learned = experience.learned;
+    }
+  }
+  std::stable_sort(recent.begin(), recent.end(), [&](const Experience& a, const Experience& b) {
+    return Nearer(a.workload, b.workload, search);
+  });
+  if (recent.size() > static_cast<size_t>(kMaxOthers)) recent.resize(kMaxOthers);
+  return recent;
+}
+
+// A search that begins learns from other tasks, unless the job does not want that.
+void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
+                const JobLedger::TaskData& task, const JobParams& params, StageOrder* order,
+                v1::SearchSpec* search) {
+  const v1::JobSpec& spec = job.row.job.spec();
+  search->set_workload(task.info.workload());
+  search->set_strategy(params.strategy);
+  search->set_seed(spec.seed());
+  order->search_state = task.search_state;
+  if (spec.no_transfer() || !task.search_state.empty()) return;
+  TransferPlan& plan = order->transfer.emplace();
+  plan.search = {task.info.key(), spec.target(), params.device_key};
+  plan.label = task.info.label();
+  plan.recent = ledger.experience().Of(plan.search);
+  plan.made.id = {plan.search.target, plan.search.device_key, params.strategy};
+  plan.made.model.set_since(ledger.others_models().counted(plan.search.device_key));
+  if (const auto* kept = ledger.others_models().Find(plan.made.id)) plan.kept = *kept;
+  order->reads.related = plan.search;
+}
+
+// The search learns from the model that is kept, or, where that is old or does not suit, from the
+// experience itself; it then hands on the model that it fits, unless that does not suit others. A
+// worker that cannot use the model falls back to the experience; beside an update's results there
+// is no room for both.
+void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<Experience>>& stored,
+                  StageOrder* order, v1::SearchSpec* search) {
+  const WorkloadId& id = plan.search;
+  if (!stored.ok()) {
+    order->warnings.push_back(absl::StrCat(
+        "task ", plan.label,
+        " begins without what other tasks learned before: ", stored.status().message()));
+  }
+  std::vector<Experience> others =
+      Join(std::move(plan.recent), stored.ok() ? *stored : std::vector<Experience>(), id);
+  // A job that has no device yet may get the very one that its workload taught on: it learns from
+  // those records once it has.
+  if (id.device_key.empty()) {
+    std::erase_if(others, [&](const Experience& e) { return e.workload.key == id.key; });
+  }
+  const bool fresh = plan.kept && !IsStale(*plan.kept);
+  if (fresh && Suits(*plan.kept, id, others.empty() ? nullptr : &others[0])) {
+    search->set_others_model(plan.kept->model());
+    if (order->start.kind() == v1::STAGE_UPDATE) return;
+  }
+  size_t bytes = 0;
+  int own = 0;
+  for (const Experience& experience : others) {
+    const std::string& samples = experience.learned.samples();
+    bytes += samples.size();
+    if (bytes > kMaxOthersBytes) break;
+    v1::OtherExperience& told = *search->add_others();
+    told.set_samples(samples);
+    told.set_weight(WeightOf(KinshipOf(experience.workload, id)));
+    v1::OthersModel::Teacher& teacher = *plan.made.model.add_teachers();
+    teacher.set_workload_key(experience.workload.key);
+    teacher.set_target(experience.workload.target);
+    teacher.set_device_key(experience.workload.device_key);
+    teacher.set_measured(experience.learned.measured());
+    own += experience.workload.key == id.key;
+  }
+  // A model does not suit others if it lacks one of their teachers for being this task's own, or if
+  // it is mostly of this task's workload elsewhere.
+  const bool for_others =
+      (!plan.kept || !Taught(*plan.kept, id)) && 2 * own <= plan.made.model.teachers_size();
+  const bool asked = !fresh || !search->others_model().empty();
+  if (asked && for_others && !id.device_key.empty()) order->others_model = std::move(plan.made);
+}
+
+// False when the message is full.
+bool AddResult(const std::string& trace, v1::Outcome outcome, double median_ns, size_t* bytes,
+               v1::UpdateSpec* update) {
+  if (outcome == v1::OUTCOME_LOST) return true;  // never train on infrastructure faults
+  constexpr size_t kRest = 32;                   // of a result beside its trace, at most
+  *bytes += trace.size() + kRest;
+  if (*bytes > kMaxUpdateBytes) return false;
+  v1::SearchResult& result = *update->add_results();
+  result.set_trace(trace);
+  result.set_valid(outcome == v1::OUTCOME_OK);
+  result.set_median_ns(median_ns);
+  return true;
+}
+
+// Every known record where the task's first update is due, else the results that no update learned.
+void PlanUpdate(const Dispatcher& dispatcher, const JobLedger::JobData& job,
+                const StartStage& start, StageOrder* order) {
+  const Job& state = *dispatcher.FindJob(start.job);
+  const auto index = static_cast<size_t>(start.task->value);
+  if (state.tasks[index].warm_pending) {
+    v1::RecordQuery& query = order->reads.warm.emplace();
+    query.set_workload_key(job.tasks[index].info.key());
+    query.set_target(job.row.job.spec().target());
+    query.set_device_key(state.params.device_key);
+    query.set_limit(kMaxWarmRecords);
+    return;
+  }
+  v1::UpdateSpec* update = order->start.mutable_update();
+  const std::vector<CandidateId> results = ResultsToLearn(job, *start.task, start.before);
+  size_t bytes = 0;
+  for (auto id = results.rbegin(); id != results.rend(); ++id) {  // the newest fit at least
+    const JobLedger::CandidateData& candidate = job.candidates.at(*id);
+    if (!AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, &bytes, update)) break;
+  }
+  std::reverse(update->mutable_results()->pointer_begin(),
+               update->mutable_results()->pointer_end());
+}
+
+void FillWarm(const std::vector<v1::Record>& records, v1::UpdateSpec* update) {
+  size_t bytes = 0;
+  for (const v1::Record& record : records) {
+    if (!AddResult(record.trace(), record.measurement().outcome(), record.median_ns(), &bytes,
+                   update))
+      break;
+  }
+}
+
+void Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
+  if (median_ns <= 0 || (best->median_ns() > 0 && best->median_ns() <= median_ns)) return;
+  best->set_trace(trace);
+  best->set_median_ns(median_ns);
+}
+
+// With the job's own best of each task, which may not be on disk yet.
+void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
+                 const StartStage& start, v1::ScheduleChoice choice, StageOrder* order) {
+  const v1::JobSpec& spec = job.row.job.spec();
+  v1::CompileSpec& compile = *order->start.mutable_compile();
+  *compile.mutable_options() = spec.options();
+  compile.set_model_name(spec.name());
+  compile.set_choice(choice);
+  if (choice != v1::SCHEDULE_BEST) return;
+  for (const JobLedger::TaskData& task : job.tasks) {
+    compile.add_best()->set_workload_key(task.info.key());
+    v1::RecordQuery& query = order->reads.best.emplace_back();
+    query.set_workload_key(task.info.key());
+    query.set_target(spec.target());
+    query.set_device_key(dispatcher.FindJob(start.job)->params.device_key);
+    query.set_best_only(true);
+    query.set_valid_only(true);
+  }
+  for (const auto& [id, candidate] : job.candidates)
+    Consider(candidate.trace, candidate.median_ns, compile.mutable_best(candidate.task));
+}
+
+void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSpec* compile) {
+  const auto own = compile->best();
+  compile->clear_best();
+  for (int i = 0; i < own.size(); ++i) {
+    v1::BestTrace best;
+    best.set_workload_key(own[i].workload_key());
+    for (const v1::Record& record : records[static_cast<size_t>(i)])
+      Consider(record.trace(), record.median_ns(), &best);
+    Consider(own[i].trace(), own[i].median_ns(), &best);
+    if (best.median_ns() > 0) *compile->add_best() = best;
+  }
+}
+
+// `candidates`: the most a profile stage may take.
+int64_t TimeLimitMs(const StartStage& start, int candidates) {
+  switch (start.kind) {
+    case v1::STAGE_IMPORT:
+      return kImportMs;
+    case v1::STAGE_COMPILE:
+      return kCompileMs;
+    case v1::STAGE_BUILD:
+      return kStageOverheadMs + kCandidateMs * static_cast<int64_t>(start.candidates.size());
+    // Waits for builds between measurements.
+    case v1::STAGE_PROFILE:
+      return kStageOverheadMs + 2 * kCandidateMs * candidates;
+    default:
+      return kSearchMs;
+  }
+}
+
+}  // namespace
+
+std::vector<CandidateId> ResultsToLearn(const JobLedger::JobData& job, TaskIndex task,
+                                        CandidateId before) {
+  std::vector<CandidateId> results;
+  for (const auto& [id, candidate] : job.candidates) {
+    if (id >= before) break;
+    if (candidate.task == task.value && !candidate.learned && candidate.outcome)
+      results.push_back(id);
+  }
+  return results;
+}
+
+v1::StageInput MakeProfileInput(const JobLedger& ledger, JobId job, CandidateId id) {
+  const JobLedger::CandidateData& candidate = ledger.data(job).candidates.at(id);
+  v1::StageInput input;
+  v1::ProfileItem& item = *input.mutable_profile();
+  item.mutable_candidate()->set_id(id.value);
+  item.mutable_candidate()->set_trace(candidate.trace);
+  item.mutable_candidate()->set_origin(candidate.origin);
+  if (candidate.artifact != nullptr) *item.mutable_artifact() = *candidate.artifact;
+  return input;
+}
+
+StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, const StartStage& start,
+                     v1::ScheduleChoice choice) {
+  const JobLedger::JobData& job = ledger.data(start.job);
+  const JobParams& params = dispatcher.FindJob(start.job)->params;
+  const v1::JobSpec& spec = job.row.job.spec();
+  StageOrder order;
+  order.attempt = start.attempt;
+  order.slot = start.slot;
+  order.purpose = absl::StrCat(JobName(start.job.value), " ", StageName(start.kind));
+  v1::StageStart& out = order.start;
+  out.set_job(JobName(start.job.value));
+  out.set_attempt_id(start.attempt.value);
+  out.set_kind(start.kind);
+  out.set_slot(start.slot.slot);
+  out.set_time_limit_ms(TimeLimitMs(start, params.batch * std::max(1, params.pipeline_depth)));
+  out.set_candidate_time_limit_ms(kCandidateMs);
+  out.set_target(spec.target());
+  const JobLedger::TaskData* task =
+      start.task ? &job.tasks[static_cast<size_t>(start.task->value)] : nullptr;
+  switch (start.kind) {
+    case v1::STAGE_IMPORT:
+      *out.mutable_import()->mutable_options() = spec.options();
+      order.model_digest = job.row.job.model_digest();
+      break;
+    case v1::STAGE_COMPILE:
+      PlanCompile(dispatcher, job, start, choice, &order);
+      order.model_digest = job.row.job.model_digest();
+      break;
+    case v1::STAGE_PROPOSE:
+      PlanSearch(ledger, job, *task, params, &order, out.mutable_propose()->mutable_search());
+      out.mutable_propose()->set_count(start.count);
+      break;
+    case v1::STAGE_UPDATE:
+      PlanSearch(ledger, job, *task, params, &order, out.mutable_update()->mutable_search());
+      PlanUpdate(dispatcher, job, start, &order);
+      break;
+    case v1::STAGE_BUILD:
+      out.mutable_build()->set_workload(task->info.workload());
+      for (CandidateId id : start.candidates) {
+        v1::StageInput input = MakeProfileInput(ledger, start.job, id);
+        v1::Candidate candidate = input.profile().candidate();
+        *input.mutable_build()->mutable_candidate() = std::move(candidate);
+        order.inputs.push_back(std::move(input));
+      }
+      break;
+    default:
+      out.mutable_profile()->set_workload(task->info.workload());
+      out.mutable_profile()->set_repeats(spec.repeats());
+      out.mutable_profile()->set_min_repeat_us(spec.min_repeat_us());
+      out.mutable_profile()->set_threads(std::max(1, params.threads));
+      for (CandidateId id : start.candidates)
+        order.inputs.push_back(MakeProfileInput(ledger, start.job, id));
+      order.input_open = true;
+      break;
+  }
+  return order;
+}
+
+OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads) {
+  const auto query = [&](const v1::RecordQuery& wanted) {
+    absl::StatusOr<std::vector<v1::Record>> records = store->Query(wanted);
+    return records.ok() ? *std::move(records) : std::vector<v1::Record>();
+  };
+  OrderInputs inputs;
+  if (reads.related) inputs.related = store->OthersExperience(*reads.related, kMaxOthers);
+  if (reads.warm) inputs.warm = query(*reads.warm);
+  for (const v1::RecordQuery& best : reads.best) inputs.best.push_back(query(best));
+  return inputs;
+}
+
+void CompleteOrder(const OrderInputs& inputs, StageOrder* order) {
+  v1::StageStart& start = order->start;
+  if (order->transfer) {
+    v1::SearchSpec* search = start.kind() == v1::STAGE_UPDATE
+                                 ? start.mutable_update()->mutable_search()
+                                 : start.mutable_propose()->mutable_search();
+    FillTransfer(*std::move(order->transfer), inputs.related, order, search);
+    order->transfer.reset();
+  }
+  if (order->reads.warm) FillWarm(inputs.warm, start.mutable_update());
+  if (!order->reads.best.empty()) FillBest(inputs.best, start.mutable_compile());
+  order->reads = {};
+}
+
+}  // namespace heddle::scheduler
