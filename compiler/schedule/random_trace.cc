@@ -171,8 +171,8 @@ class Drawer {
   std::vector<Path> blocks_;
 };
 
-// Rules of GPU programs (threads inside blocks, shared memory inside blocks) concern the program as
-// a whole; no primitive can promise them.
+// Constraints of GPU programs (threads inside blocks, shared memory inside blocks) concern the
+// program as a whole, so no primitive can guarantee them.
 bool NeedsWholeCheck(const Step& step) {
   return step.primitive == Primitive::kBind ||
          std::find(step.names.begin(), step.names.end(), "shared") != step.names.end();

@@ -1,5 +1,6 @@
 // The search space of one workload on one target. Rules generate it from the naive program
-// (rules/rule_table.h); there are no templates per operator. docs/schedule-spaces.md has an example.
+// (rules/rule_table.h); there are no templates per operator. docs/schedule-spaces.md has an
+// example.
 //
 // A point of the space is a list of decisions, each an index into a finite list of choices. It
 // expands to a trace.

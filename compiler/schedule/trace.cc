@@ -11,45 +11,111 @@ namespace heddle::schedule {
 
 namespace {
 
-// How a step is written: a keyword, a number of names (kMany: two or more), and whether integers
-// follow.
-struct Form {
+absl::StatusOr<ir::Scope> ParseScope(const std::string& word) {
+  if (word == "global") return ir::Scope::kGlobal;
+  if (word == "shared") return ir::Scope::kShared;
+  if (word == "local") return ir::Scope::kLocal;
+  return absl::InvalidArgumentError(
+      absl::StrCat("`", word, "` is not a scope (global, shared, local)"));
+}
+
+using Names = std::vector<std::string>;
+using Apply = absl::StatusOr<Rewritten> (*)(const ir::Program& p, const Step& step);
+
+// Appliers of primitives by their arguments: one name (a loop or a block), two, or a list.
+template <absl::StatusOr<Rewritten> (*fn)(const ir::Program&, const std::string&)>
+absl::StatusOr<Rewritten> One(const ir::Program& p, const Step& step) {
+  return fn(p, step.names[0]);
+}
+template <absl::StatusOr<Rewritten> (*fn)(const ir::Program&, const std::string&,
+                                          const std::string&)>
+absl::StatusOr<Rewritten> Two(const ir::Program& p, const Step& step) {
+  return fn(p, step.names[0], step.names[1]);
+}
+template <absl::StatusOr<Rewritten> (*fn)(const ir::Program&, const Names&)>
+absl::StatusOr<Rewritten> Many(const ir::Program& p, const Step& step) {
+  return fn(p, step.names);
+}
+
+absl::StatusOr<Rewritten> ApplySplit(const ir::Program& p, const Step& step) {
+  return Split(p, step.names[0], step.ints);
+}
+
+absl::StatusOr<Rewritten> ApplyCacheRead(const ir::Program& p, const Step& step) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Scope scope, ParseScope(step.names[2]));
+  return CacheRead(p, step.names[0], step.names[1], scope);
+}
+
+absl::StatusOr<Rewritten> ApplyCacheWrite(const ir::Program& p, const Step& step) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Scope scope, ParseScope(step.names[1]));
+  return CacheWrite(p, step.names[0], scope);
+}
+
+absl::StatusOr<Rewritten> ApplySetScope(const ir::Program& p, const Step& step) {
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Scope scope, ParseScope(step.names[1]));
+  return SetScope(p, step.names[0], scope);
+}
+
+absl::StatusOr<Rewritten> ApplyBind(const ir::Program& p, const Step& step) {
+  const auto axis = ir::LoopKindFromName(step.names[1]);
+  if (!axis)
+    return absl::InvalidArgumentError(absl::StrCat("`", step.names[1], "` is not a GPU axis"));
+  return Bind(p, step.names[0], *axis);
+}
+
+absl::StatusOr<Rewritten> ApplyPack(const ir::Program& p, const Step& step) {
+  return Pack(p, step.names[0], step.names[1], step.ints);
+}
+
+absl::StatusOr<Rewritten> ApplyWinograd(const ir::Program& p, const Step& step) {
+  if (step.ints.size() != 1)
+    return absl::InvalidArgumentError("`winograd` takes one integer, the size of a tile");
+  return Winograd(p, step.names[0], step.ints[0]);
+}
+
+// How a step is written and applied: a keyword, a number of names (kMany: two or more), and whether
+// integers follow. In the order of Primitive.
+struct Spelling {
   Primitive primitive;
   std::string_view word;
   int names;
   bool ints;
+  Apply apply;
 };
 constexpr int kMany = -1;
-constexpr std::array<Form, 20> kForms = {{
-    {Primitive::kSplit, "split", 1, true},
-    {Primitive::kFuse, "fuse", kMany, false},
-    {Primitive::kReorder, "reorder", kMany, false},
-    {Primitive::kComputeAt, "compute_at", 2, false},
-    {Primitive::kReverseComputeAt, "reverse_compute_at", 2, false},
-    {Primitive::kComputeInline, "compute_inline", 1, false},
-    {Primitive::kReverseComputeInline, "reverse_compute_inline", 1, false},
-    {Primitive::kCacheRead, "cache_read", 3, false},
-    {Primitive::kCacheWrite, "cache_write", 2, false},
-    {Primitive::kDecomposeReduction, "decompose_reduction", 2, false},
-    {Primitive::kRfactor, "rfactor", 2, false},
-    {Primitive::kParallel, "parallel", 1, false},
-    {Primitive::kVectorize, "vectorize", 1, false},
-    {Primitive::kUnroll, "unroll", 1, false},
-    {Primitive::kBind, "bind", 2, false},
-    {Primitive::kSetScope, "set_scope", 2, false},
-    {Primitive::kPack, "pack", 2, true},
-    {Primitive::kWinograd, "winograd", 1, true},
-    {Primitive::kTf32, "tf32", 1, false},
-    {Primitive::kTensorize, "tensorize", 1, false},
+constexpr std::array<Spelling, 20> kSpellings = {{
+    {Primitive::kSplit, "split", 1, true, ApplySplit},
+    {Primitive::kFuse, "fuse", kMany, false, Many<Fuse>},
+    {Primitive::kReorder, "reorder", kMany, false, Many<Reorder>},
+    {Primitive::kComputeAt, "compute_at", 2, false, Two<ComputeAt>},
+    {Primitive::kReverseComputeAt, "reverse_compute_at", 2, false, Two<ReverseComputeAt>},
+    {Primitive::kComputeInline, "compute_inline", 1, false, One<ComputeInline>},
+    {Primitive::kReverseComputeInline, "reverse_compute_inline", 1, false,
+     One<ReverseComputeInline>},
+    {Primitive::kCacheRead, "cache_read", 3, false, ApplyCacheRead},
+    {Primitive::kCacheWrite, "cache_write", 2, false, ApplyCacheWrite},
+    {Primitive::kDecomposeReduction, "decompose_reduction", 2, false, Two<DecomposeReduction>},
+    {Primitive::kRfactor, "rfactor", 2, false, Two<Rfactor>},
+    {Primitive::kParallel, "parallel", 1, false, One<Parallel>},
+    {Primitive::kVectorize, "vectorize", 1, false, One<Vectorize>},
+    {Primitive::kUnroll, "unroll", 1, false, One<Unroll>},
+    {Primitive::kBind, "bind", 2, false, ApplyBind},
+    {Primitive::kSetScope, "set_scope", 2, false, ApplySetScope},
+    {Primitive::kPack, "pack", 2, true, ApplyPack},
+    {Primitive::kWinograd, "winograd", 1, true, ApplyWinograd},
+    {Primitive::kTf32, "tf32", 1, false, One<Tf32>},
+    {Primitive::kTensorize, "tensorize", 1, false, One<Tensorize>},
 }};
 
-// A trace is read from strangers' records: longer ones are not schedules.
+// Traces come from records of strangers: longer ones are not schedules.
 constexpr size_t kMaxSteps = 10'000;
 
-const Form& FormOf(Primitive primitive) { return kForms[static_cast<size_t>(primitive)]; }
+const Spelling& SpellingOf(Primitive primitive) {
+  return kSpellings[static_cast<size_t>(primitive)];
+}
 
 std::string StepText(const Step& step) {
-  std::string text(FormOf(step.primitive).word);
+  std::string text(SpellingOf(step.primitive).word);
   for (const std::string& name : step.names) absl::StrAppend(&text, " ", name);
   for (int64_t value : step.ints) absl::StrAppend(&text, " ", value);
   return text;
@@ -70,12 +136,12 @@ std::vector<std::string> Words(std::string_view line) {
 }
 
 absl::StatusOr<Step> ParseStep(const std::vector<std::string>& words) {
-  for (const Form& form : kForms) {
-    if (words[0] != form.word) continue;
-    Step step{form.primitive, {}, {}};
-    size_t names = form.names == kMany ? words.size() - 1 : static_cast<size_t>(form.names);
-    if (words.size() - 1 < names || (form.names == kMany && names < 2) ||
-        (form.ints ? words.size() - 1 == names : words.size() - 1 != names)) {
+  for (const Spelling& spelling : kSpellings) {
+    if (words[0] != spelling.word) continue;
+    Step step{spelling.primitive, {}, {}};
+    size_t names = spelling.names == kMany ? words.size() - 1 : static_cast<size_t>(spelling.names);
+    if (words.size() - 1 < names || (spelling.names == kMany && names < 2) ||
+        (spelling.ints ? words.size() - 1 == names : words.size() - 1 != names)) {
       return absl::InvalidArgumentError(
           absl::StrCat("`", words[0], "` has the wrong number of arguments"));
     }
@@ -94,18 +160,10 @@ absl::StatusOr<Step> ParseStep(const std::vector<std::string>& words) {
   return absl::InvalidArgumentError(absl::StrCat("unknown primitive `", words[0], "`"));
 }
 
-absl::StatusOr<ir::Scope> ParseScope(const std::string& word) {
-  if (word == "global") return ir::Scope::kGlobal;
-  if (word == "shared") return ir::Scope::kShared;
-  if (word == "local") return ir::Scope::kLocal;
-  return absl::InvalidArgumentError(
-      absl::StrCat("`", word, "` is not a scope (global, shared, local)"));
-}
-
 absl::Status CheckArguments(const Step& step) {
-  const Form& form = FormOf(step.primitive);
-  bool fits = form.names == kMany ? step.names.size() >= 2
-                                  : step.names.size() == static_cast<size_t>(form.names);
+  const Spelling& spelling = SpellingOf(step.primitive);
+  bool fits = spelling.names == kMany ? step.names.size() >= 2
+                                      : step.names.size() == static_cast<size_t>(spelling.names);
   if (!fits) {
     return absl::InvalidArgumentError(
         absl::StrCat("`", StepText(step), "` has the wrong number of arguments"));
@@ -146,63 +204,7 @@ absl::StatusOr<Trace> ParseTrace(std::string_view text) {
 
 absl::StatusOr<Rewritten> ApplyStep(const ir::Program& program, const Step& step) {
   HEDDLE_RETURN_IF_ERROR(CheckArguments(step));
-  const std::vector<std::string>& names = step.names;
-  switch (step.primitive) {
-    case Primitive::kSplit:
-      return Split(program, names[0], step.ints);
-    case Primitive::kFuse:
-      return Fuse(program, names);
-    case Primitive::kReorder:
-      return Reorder(program, names);
-    case Primitive::kComputeAt:
-      return ComputeAt(program, names[0], names[1]);
-    case Primitive::kReverseComputeAt:
-      return ReverseComputeAt(program, names[0], names[1]);
-    case Primitive::kComputeInline:
-      return ComputeInline(program, names[0]);
-    case Primitive::kReverseComputeInline:
-      return ReverseComputeInline(program, names[0]);
-    case Primitive::kCacheRead: {
-      HEDDLE_ASSIGN_OR_RETURN(ir::Scope scope, ParseScope(names[2]));
-      return CacheRead(program, names[0], names[1], scope);
-    }
-    case Primitive::kCacheWrite: {
-      HEDDLE_ASSIGN_OR_RETURN(ir::Scope scope, ParseScope(names[1]));
-      return CacheWrite(program, names[0], scope);
-    }
-    case Primitive::kDecomposeReduction:
-      return DecomposeReduction(program, names[0], names[1]);
-    case Primitive::kRfactor:
-      return Rfactor(program, names[0], names[1]);
-    case Primitive::kParallel:
-      return Parallel(program, names[0]);
-    case Primitive::kVectorize:
-      return Vectorize(program, names[0]);
-    case Primitive::kUnroll:
-      return Unroll(program, names[0]);
-    case Primitive::kBind: {
-      auto axis = ir::LoopKindFromName(names[1]);
-      if (!axis)
-        return absl::InvalidArgumentError(absl::StrCat("`", names[1], "` is not a GPU axis"));
-      return Bind(program, names[0], *axis);
-    }
-    case Primitive::kSetScope: {
-      HEDDLE_ASSIGN_OR_RETURN(ir::Scope scope, ParseScope(names[1]));
-      return SetScope(program, names[0], scope);
-    }
-    case Primitive::kPack:
-      return Pack(program, names[0], names[1], step.ints);
-    case Primitive::kWinograd:
-      if (step.ints.size() != 1) {
-        return absl::InvalidArgumentError("`winograd` takes one integer, the size of a tile");
-      }
-      return Winograd(program, names[0], step.ints[0]);
-    case Primitive::kTf32:
-      return Tf32(program, names[0]);
-    case Primitive::kTensorize:
-      return Tensorize(program, names[0]);
-  }
-  return absl::InvalidArgumentError("unknown primitive");
+  return SpellingOf(step.primitive).apply(program, step);
 }
 
 absl::Status StepError(size_t index, const Step& step, const absl::Status& error) {

@@ -1,5 +1,5 @@
-// Finding, naming and rebuilding parts of a scheduled program, for primitives and rules. Internal to
-// this folder.
+// Finding, naming and rebuilding parts of a scheduled program, for primitives and rules. Internal
+// to this folder.
 #pragma once
 
 #include <functional>

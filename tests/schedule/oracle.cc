@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
+#include "compiler/ir/visit.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
@@ -57,12 +59,49 @@ absl::Status Prefixed(const absl::Status& status, const std::string& what) {
   return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
+// Extents of loops and, as zero, blocks: by name.
+std::map<std::string, int64_t> Named(const ir::Program& program) {
+  std::map<std::string, int64_t> named;
+  ir::VisitStmt(program.body, [&](const ir::Stmt& s) {
+    if (const auto* loop = ir::As<ir::For>(s)) named[loop->var->name] = loop->extent;
+    if (const auto* block = ir::As<ir::Block>(s)) named[block->name] = 0;
+    return true;
+  });
+  return named;
+}
+
+// What a step gives back is there, and lacks nothing that is new.
+absl::Status CheckCursors(const ir::Program& before, const Rewritten& after) {
+  std::map<std::string, int64_t> made;
+  const auto add = [&](const std::vector<Loop>& loops) {
+    for (const Loop& loop : loops) made[loop.name] = loop.extent;
+  };
+  add(after.loops);
+  for (const NewBlock& block : after.blocks) {
+    made[block.name] = 0;
+    add(block.loops);
+  }
+  const std::map<std::string, int64_t> old = Named(before), now = Named(after.program);
+  for (const auto& [name, extent] : made) {
+    const auto found = now.find(name);
+    if (found == now.end() || found->second != extent)
+      return absl::InternalError(absl::StrCat("cursor to ", name, " of extent ", extent));
+  }
+  for (const auto& [name, extent] : now) {
+    if (!old.count(name) && !made.count(name))
+      return absl::InternalError(absl::StrCat("no cursor to ", name));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckTrace(const ir::Program& naive, const Trace& trace, uint64_t seed) {
   ir::Program program = naive;
   for (const Step& step : trace.steps) {
     HEDDLE_ASSIGN_OR_RETURN(Rewritten next, ApplyStep(program, step));
+    if (absl::Status status = CheckCursors(program, next); !status.ok())
+      return Prefixed(status, absl::StrCat("cursors of ", ToText(Trace{{step}})));
     program = std::move(next.program);
     if (absl::Status status = ir::Verify(program); !status.ok()) {
       return Prefixed(status,

@@ -21,9 +21,10 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
 // OK if both agree within measure/compare.h.
 absl::Status CompareOutputs(const Outputs& expected, const Outputs& found);
 
-// Replays the trace on the naive program and checks: every step leaves a program that verifies and
-// whose concurrent loops are independent, the unchanged ones too (unless there are guards); the
-// result, and what it is lowered to, compute what the naive program computes.
+// Replays the trace on the naive program and checks: every step gives back cursors to all that it
+// makes, and leaves a program that verifies and whose concurrent loops are independent, the
+// unchanged ones too (unless there are guards); the result, and what it is lowered to, compute what
+// the naive program computes.
 absl::Status CheckTrace(const ir::Program& naive, const Trace& trace, uint64_t seed);
 
 // Leaves out steps as long as the trace still replays and CheckTrace still fails.

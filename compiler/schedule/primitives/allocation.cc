@@ -24,7 +24,7 @@ using ir::Stmt;
 
 namespace {
 
-// Of a buffer, by blocks.
+// Which blocks use a buffer.
 struct Access {
   size_t first = 0;        // index of the first block that uses it
   size_t last = SIZE_MAX;  // of the last one so far
@@ -89,8 +89,8 @@ void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocat
   });
 }
 
-// The first two iterations store to the same elements: a loop that was fused with one the block
-// does not use, or that counts several times per element for another reason.
+// Whether the first two iterations store to the same elements: the loop was fused with one that the
+// block does not use, or counts several times per element for another reason.
 bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
   for (const ir::Expr& index : indices) {
     const ir::Expr first = ir::Simplify(ir::Substitute(index, {{var, ir::Int(0)}}), {});
@@ -100,7 +100,7 @@ bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
   return true;
 }
 
-// Two iterations of the loop store to different elements: in some dimension the loop variable moves
+// Whether two iterations store to different elements: in some dimension the loop variable moves
 // the index further than all inner loops together, or it only occurs under divisions and moduli (a
 // fused loop, whose parts address the elements together).
 bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoops& inner) {
@@ -122,7 +122,8 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoo
   return only_fused && !RepeatsElements(indices, var);
 }
 
-// The same for GPU loops, which also tell elements apart within a period of what other loops add.
+// The same for GPU loops, whose stores are also apart if they differ within a period of what other
+// loops add.
 bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   ir::Substitution bindings;
   for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
@@ -137,7 +138,7 @@ bool SpreadsLocals(LoopKind kind) {
   return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
 }
 
-// A tensor loop is what it is by rules of its own (ir/tensor_product.h).
+// Tensor loops have rules of their own (ir/analysis/tensor_product.h).
 bool Concurrent(LoopKind kind) {
   return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled && kind != LoopKind::kTensor;
 }
@@ -162,7 +163,7 @@ absl::Status CheckNesting(const For& loop, const Around& around) {
   return absl::OkStatus();
 }
 
-// `known(s)`: the iterations of the loop are independent, surely.
+// `known(s)`: the iterations of loop `s` are known to be independent.
 template <typename Known>
 absl::Status CheckUnder(const Stmt& s, Around around, const Known& known) {
   if (const auto* loop = As<For>(s)) {
@@ -196,7 +197,7 @@ Stmt StripAllocs(const Stmt& s, Allocations* allocs) {
   } else {
     result = ir::MapChildren(s, [&](const Stmt& child) { return StripAllocs(child, allocs); });
   }
-  // Of allocations around each other the outermost comes last, and stays.
+  // Of nested allocations the outermost is recorded last, and wins.
   if (result != s) allocs->originals[result.get()] = {result, s};
   return result;
 }

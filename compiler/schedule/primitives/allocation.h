@@ -23,8 +23,8 @@ struct Allocations {
 ir::Stmt StripAllocs(const ir::Stmt& s, Allocations* allocs);
 
 // Wraps the innermost statement that holds every access of a buffer in its allocation (the whole
-// body if one block alone uses it). Buffers that nobody uses are dropped. A statement that comes out
-// as it was before is the same node again.
+// body if one block alone uses it). Buffers that nobody uses are dropped. A statement that comes
+// out as it was before is the same node again.
 ir::Stmt PlaceAllocs(const ir::Stmt& s, const Allocations& allocs);
 
 // FailedPrecondition unless the iterations of the loop are independent: it feeds no reduce

@@ -25,8 +25,8 @@ BufferRef NewBuffer(std::string name, const ir::Buffer& like, ir::Scope scope) {
       ir::Buffer{std::move(name), like.dtype, like.shape, scope});
 }
 
-// Statements a reader shares with every writer of the buffer; a copy made below them finds its
-// source finished.
+// Number of statements that a reader shares with every writer of the buffer. Below them, a copy
+// finds its source finished.
 size_t DepthOfFinished(const std::vector<Path>& blocks, const Path& reader,
                        const ir::Buffer* buffer) {
   size_t depth = 1;
@@ -57,7 +57,7 @@ absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block_n
   const std::string name = absl::StrCat(buffer_name, ".", ScopeWord(scope));
   BufferRef copy = NewBuffer(name + "_buf", *source, scope);
 
-  // The copy as a whole, then only the part the reader needs where the copy is made.
+  // The copy starts as a copy of everything; ComputeRegion cuts it to what the reader needs.
   NewIters iters;
   std::vector<std::string> names{name, copy->name};
   for (size_t d = 0; d < source->shape.size(); ++d) {
@@ -76,7 +76,7 @@ absl::StatusOr<Rewritten> CacheRead(const Program& p, const std::string& block_n
       name, iters.iters, nullptr, std::nullopt, {copy, iters.exprs, ir::Load(source, iters.exprs)}};
   const bool shares_loops = !IsInput(p, source.get()) && RealLoops(reader, place) > 0;
   HEDDLE_ASSIGN_OR_RETURN(RegionNest nest, [&] {
-    // The region of the copy is that of its source in the reader as it stands.
+    // The copy's region is what the reader, which still reads the source, needs of the source.
     Block as_source = copier;
     as_source.store.buffer = source;
     return ComputeRegion(as_source, {reader}, place, outer, shares_loops,

@@ -77,7 +77,7 @@ absl::Status CheckProducersFinished(const Scene& scene, const Path* exempt) {
   return absl::OkStatus();
 }
 
-// Something the block reads is produced within the loops that the block is moved into.
+// Whether something that the block reads is produced within the loops that it is moved into.
 bool MeetsProducers(const Scene& scene) {
   for (const Path& path : scene.blocks) {
     if (path.target() == scene.block.target()) continue;
@@ -161,7 +161,7 @@ absl::Status CheckFinal(const Scene& scene, const Path& producer) {
   if (!CoversDomainOnce(scene.block)) {
     return Illegal(scene.block.block(), "has a guard or loops over a part of its domain only");
   }
-  // Loops that were fused may hide repetition from the roles; the number of instances does not.
+  // Roles do not show repetition by fused loops; the number of instances does.
   if (!block.where && !CoversDomainOnce(producer)) {
     return Illegal(block, "computes some elements several times; its consumer would too");
   }

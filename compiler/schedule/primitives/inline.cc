@@ -19,9 +19,9 @@ using ir::Stmt;
 namespace {
 
 // A chain y = y * y doubles with every stage that goes into the next. Several activations, with the
-// index arithmetic of a few reshapes, stay below this many nodes; beyond, a stage is better stored
-// than computed again, and no compiler likes such expressions.
-// What is computed no more often than before may be longer: that makes nothing twice.
+// index arithmetic of a few reshapes, stay below kMaxNodes; beyond, it is cheaper to store a stage
+// than to compute it again, and compilers are slow on such expressions. An expression that is
+// merged without computing anything twice may have kMaxMergedNodes.
 constexpr int64_t kMaxNodes = 256;
 constexpr int64_t kMaxMergedNodes = 4096;
 
@@ -35,7 +35,7 @@ int64_t CountNodes(const Expr& e, int64_t limit) {
   return nodes;
 }
 
-// `grown` is what one of the two blocks becomes that are merged.
+// `grown`: what the two blocks are merged into.
 absl::Status CheckSize(const Block& block, const Block& other, const Block& grown) {
   const int64_t nodes = CountNodes(grown.store.value, kMaxMergedNodes);
   const int64_t before = CountNodes(block.store.value, kMaxMergedNodes) +

@@ -20,7 +20,7 @@ using ir::Stmt;
 
 namespace {
 
-// Lanes and copies beyond these only cost code size.
+// More lanes and copies than these only cost code size.
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
 
@@ -58,7 +58,8 @@ bool UnderDivision(const Expr& e, const ir::Var* var) {
   });
 }
 
-// A block below the loop takes its variable apart by divisions, as fusing does.
+// A block below the loop that takes the loop's variable apart by divisions, as fusing does; null if
+// there is none.
 const Block* DividesVariable(const For& loop) {
   const Block* found = nullptr;
   ir::VisitStmt(loop.body, [&](const Stmt& s) {

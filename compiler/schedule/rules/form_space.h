@@ -15,9 +15,9 @@ struct Form {
   std::unique_ptr<Space> space;
 };
 
-// Decision 0 picks the form; the others belong to one form each, in the order of `forms`. Decisions
-// of other forms than the picked one mean nothing, and stand at zero in the points that Random,
-// Mutate and Preferred give. `forms` has two or more, `preferred` is the index of one.
+// Decision 0 picks the form. The others belong to one form each, in the order of `forms`; those of
+// forms that are not picked mean nothing, and are zero in the points that Random, Mutate and
+// Preferred give. `forms` has two or more, `preferred` is the index of one.
 std::unique_ptr<Space> MakeFormSpace(std::vector<Form> forms, int preferred);
 
 }  // namespace heddle::schedule

@@ -24,7 +24,7 @@ int RankDirect(const FormSite&) { return 0; }
 
 bool MatchesTensorCores(const FormSite& site) {
   if (site.reduction == nullptr) return false;
-  ReductionStage stage;
+  Stage stage;
   stage.block = &site.reduction->block();
   return ViewStage(*site.reduction, &stage.view) &&
          MatchesGpuTensor({stage, site.target, kTensorCoresForm});

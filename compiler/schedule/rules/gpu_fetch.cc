@@ -31,7 +31,7 @@ absl::Status SpreadOverThreads(const std::vector<Loop>& loops, int64_t threads, 
 }
 
 // The producer of the operand, if it is not inlined yet; an empty path if there is none.
-Path ProducerOf(const ReductionStage& stage, const GpuOperand& operand, const Recorder& out) {
+Path ProducerOf(const Stage& stage, const GpuOperand& operand, const Recorder& out) {
   for (const std::string& name : stage.producers) {
     absl::StatusOr<Path> path = FindBlock(out.program().body, name);
     if (path.ok() && path->block().store.buffer->name == operand.buffer) return *std::move(path);
@@ -53,7 +53,7 @@ std::vector<GpuOperand> OperandsOf(const ir::Block& block) {
   return operands;
 }
 
-absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand, bool shared,
+absl::Status FetchOperand(const Stage& stage, const GpuOperand& operand, bool shared,
                           const Loop& step, int64_t threads, int64_t lanes, int64_t* bytes,
                           Recorder& out) {
   const Path producer = ProducerOf(stage, operand, out);

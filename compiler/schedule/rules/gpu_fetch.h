@@ -1,4 +1,5 @@
-// Operands of GPU reductions, and work shared among the threads of a block. Internal to this folder.
+// Operands of GPU reductions, and work shared among the threads of a block. Internal to this
+// folder.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ std::vector<GpuOperand> OperandsOf(const ir::Block& block);
 // threads, up to `lanes` neighbours at a time; or, if not `shared`, leaves the reading to each
 // thread. An injective block that makes the operand is computed there. Adds to `bytes` what that
 // takes.
-absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand, bool shared,
+absl::Status FetchOperand(const Stage& stage, const GpuOperand& operand, bool shared,
                           const Loop& step, int64_t threads, int64_t lanes, int64_t* bytes,
                           Recorder& out);
 // ResourceExhausted where a block of threads asks for more shared memory than there is.

@@ -14,7 +14,7 @@ constexpr int64_t kUsualBlock = 64 * 64;  // results of a block that reuses well
 
 }  // namespace
 
-std::vector<int64_t> PartsOf(const ReductionStage& stage, int64_t pieces,
+std::vector<int64_t> PartsOf(const Stage& stage, int64_t pieces,
                              const machine::TargetInfo& target) {
   const int64_t results = ElementsOf(stage.view.spatial), terms = ElementsOf(stage.view.reduce);
   if (terms < kMinPartedTerms || results > kUsualBlock * target.multiprocessors) return {1};
@@ -25,13 +25,12 @@ std::vector<int64_t> PartsOf(const ReductionStage& stage, int64_t pieces,
   return values;
 }
 
-absl::StatusOr<ReductionStage> CutSums(const ReductionStage& stage, size_t axis, int64_t parts,
-                                       Recorder& out) {
+absl::StatusOr<Stage> CutSums(const Stage& stage, size_t axis, int64_t parts, Recorder& out) {
   const Axis& whole = stage.view.reduce[axis];
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> loops,
                           out.Split(LoopOf(whole), {parts, whole.extent / parts}));
   HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums, out.Rfactor(stage.view.block, loops[0]));
-  ReductionStage part = stage;
+  Stage part = stage;
   part.epilogue.clear();
   part.view.block = sums.partial;
   part.view.reduce[axis] = {loops[1].name, nullptr, loops[1].extent};
@@ -39,11 +38,10 @@ absl::StatusOr<ReductionStage> CutSums(const ReductionStage& stage, size_t axis,
   return part;
 }
 
-absl::Status AddUpParts(const ReductionStage& stage, const machine::TargetInfo& target,
-                        Recorder& out) {
+absl::Status AddUpParts(const Stage& stage, const machine::TargetInfo& target, Recorder& out) {
   const ir::Program program = out.program();  // keeps the block alive
   HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(program.body, stage.view.block));
-  ReductionStage sums;
+  Stage sums;
   sums.block = &path.block();
   sums.epilogue = stage.epilogue;
   if (!ViewStage(path, &sums.view))

@@ -14,7 +14,7 @@ constexpr int64_t kMaxUnrolledSteps = 16;
 
 class GpuPlainRule : public Rule {
  public:
-  GpuPlainRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+  GpuPlainRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage) {
     const std::string& block = stage.view.block;
     const int64_t elements = ElementsOf(stage.view.spatial);
@@ -71,7 +71,7 @@ class GpuPlainRule : public Rule {
     return out.Vectorize(copy[0]);
   }
 
-  ReductionStage stage_;
+  Stage stage_;
   int threads_ = -1, lanes_ = -1, unroll_ = -1;
 };
 

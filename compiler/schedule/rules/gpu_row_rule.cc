@@ -14,11 +14,11 @@ constexpr int64_t kMinRow = 64;
 constexpr int64_t kRowsPerMultiprocessor = 64;
 constexpr int64_t kMinThreads = 8;
 
-// The sum is split over `threads`, strided so that neighbours read neighbouring elements; their
-// parts lie in shared memory, where the first thread adds them up.
+// The sum is split over threads, strided so that neighbours read neighbouring elements. Their parts
+// lie in shared memory, where the first thread adds them up.
 class GpuRowRule : public Rule {
  public:
-  GpuRowRule(const ReductionStage& stage, Knobs& knobs) : stage_(stage) {
+  GpuRowRule(const Stage& stage, Knobs& knobs) : stage_(stage) {
     const std::string& block = stage.view.block;
     threads_ = knobs.Add(absl::StrCat("threads per result of ", block), {32, 64, 128, 256}, 128);
   }
@@ -45,7 +45,7 @@ class GpuRowRule : public Rule {
   }
 
  private:
-  ReductionStage stage_;
+  Stage stage_;
   int threads_ = -1;
 };
 

@@ -55,7 +55,8 @@ struct ProductAxes {
   ir::DType operand = ir::DType::kF32;
 };
 
-// The longest axis that moves `own` and not `other` and that tiles divide; the last of equals.
+// The longest axis that moves `own`, does not move `other`, and is divided by tiles; of equals the
+// last.
 int AxisOf(const std::vector<Axis>& axes, const ir::Expr& own, const ir::Expr& other,
            int64_t tile) {
   int best = -1;
@@ -66,7 +67,7 @@ int AxisOf(const std::vector<Axis>& axes, const ir::Expr& own, const ir::Expr& o
   return best;
 }
 
-ProductAxes AxesOf(const ReductionStage& stage) {
+ProductAxes AxesOf(const Stage& stage) {
   ProductAxes axes;
   const ir::Block& block = *stage.block;
   const ir::Expr& value = block.store.value;
@@ -101,8 +102,8 @@ struct WarpSplit {
 
 class GpuTensorRule : public Rule {
  public:
-  GpuTensorRule(const ReductionStage& stage, const ProductAxes& axes,
-                const machine::TargetInfo& target, Knobs& knobs)
+  GpuTensorRule(const Stage& stage, const ProductAxes& axes, const machine::TargetInfo& target,
+                Knobs& knobs)
       : stage_(stage),
         axes_(axes),
         target_(target),
@@ -172,7 +173,7 @@ class GpuTensorRule : public Rule {
   absl::Status Finish(const Loops& loops, const std::vector<Loop>& copy, bool unroll,
                       Recorder& out) const;
 
-  ReductionStage stage_;
+  Stage stage_;
   ProductAxes axes_;
   machine::TargetInfo target_;
   std::vector<GpuOperand> operands_;
@@ -197,7 +198,7 @@ absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) 
   return absl::OkStatus();
 }
 
-// Much arithmetic for what is fetched, a block for each multiprocessor, some warps in each.
+// Prefers much arithmetic for what is fetched, a block for each multiprocessor, some warps in each.
 std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   std::pair<WarpSplit, WarpSplit> best;
   double best_score = -1;
@@ -212,7 +213,7 @@ std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
           const auto height = static_cast<double>(m.warps * m.tiles * ir::kTensorRows);
           const auto width = static_cast<double>(n.warps * n.tiles * ir::kTensorColumns);
           const double blocks = results / (height * width);
-          // What a block fetches, and what a warp reads of it, for each product.
+          // For each product: what a block fetches, and what a warp reads of that.
           const double fetched = 1 / height + 1 / width;
           const double read = 1.0 / static_cast<double>(m.tiles * ir::kTensorRows) +
                               1.0 / static_cast<double>(n.tiles * ir::kTensorColumns);

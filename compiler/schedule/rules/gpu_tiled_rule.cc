@@ -27,7 +27,7 @@ constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresse
 constexpr int64_t kMinThreads = 32;
 constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
 
-// What splits an extent well: its divisors, and powers of two, which may leave a tail.
+// Factors to split an extent by: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
   std::set<int64_t> values;
   for (int64_t d : Divisors(extent)) {
@@ -53,7 +53,7 @@ struct SpatialSplit {
 
 class GpuTiledRule : public Rule {
  public:
-  GpuTiledRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+  GpuTiledRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage), target_(target), operands_(OperandsOf(*stage.block)) {
     AddSpatialKnobs(knobs);
     AddReduceKnobs(knobs);
@@ -93,7 +93,7 @@ class GpuTiledRule : public Rule {
                                  const Point& point, Recorder& out) const;
   absl::Status Finish(const Loops& loops, const std::vector<Loop>& copy, Recorder& out) const;
 
-  ReductionStage stage_;
+  Stage stage_;
   machine::TargetInfo target_;
   std::vector<GpuOperand> operands_;
   std::vector<int> thread_knobs_, virtual_knobs_, tile_knobs_;  // by spatial axis; -1: extent one
@@ -105,8 +105,8 @@ class GpuTiledRule : public Rule {
 };
 
 // Threads and tiles that keep the whole GPU busy: much arithmetic for what is read, enough threads
-// in a block, a block for each multiprocessor. Weighed for some patterns, wide along the axis that
-// moves fastest through the result, the rest from the axes before it.
+// in a block, a block for each multiprocessor. Compares some patterns, each with one width along
+// the axis that moves fastest through the result and another along the axes before it.
 std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
   std::vector<SpatialSplit> best(spatial().size());
   double best_score = -1;

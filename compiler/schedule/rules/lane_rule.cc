@@ -1,8 +1,8 @@
 // Reductions whose only contiguous axis is reduced: a row sum, or a product with both operands
 // stored along the sum.
 //
-// The axis is split by the lanes of a vector register, each lane keeps a partial result of its own,
-// and the lanes are merged at the end of each tile of rows.
+// The axis is split by the lanes of a vector register. Each lane keeps a partial result of its own;
+// the lanes are merged at the end of each tile of rows.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +18,7 @@ constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the
 
 class LaneRule : public Rule {
  public:
-  LaneRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+  LaneRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage), target_(target), axis_(stage.view.reduce[stage.lane_axis]) {
     full_lanes_ = LanesOf(target, stage.block->store.buffer->dtype);
     const std::string& name = stage.view.block;
@@ -105,7 +105,7 @@ class LaneRule : public Rule {
     return FuseParallel(outer, out);
   }
 
-  ReductionStage stage_;
+  Stage stage_;
   machine::TargetInfo target_;
   Axis axis_;
   int64_t full_lanes_ = 1;
@@ -116,7 +116,7 @@ class LaneRule : public Rule {
 }  // namespace
 
 bool MatchesLanes(const StageSite& site) {
-  const ReductionStage& stage = site.stage;
+  const Stage& stage = site.stage;
   const bool vectors_fit = stage.vector_axis >= 0 && !stage.vectors_scattered;
   return site.target.execution == machine::Execution::kThreads && !stage.alone &&
          stage.block->reducer && !vectors_fit && stage.lane_axis >= 0;

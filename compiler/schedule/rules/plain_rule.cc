@@ -26,14 +26,15 @@ struct Shape {
   bool reduces = false;
 };
 
-// The value depends on where it is, not only on what is loaded (padding does).
+// Whether the value depends on its position, not only on what is loaded, as padding does.
 bool UsesPosition(const ir::Expr& e) {
   if (e->kind == ir::ExprKind::kVar) return true;
   if (e->kind == ir::ExprKind::kLoad) return false;
   return std::any_of(e->args.begin(), e->args.end(), UsesPosition);
 }
 
-// Every access that moves at all moves like one flat array.
+// Whether every access that moves at all moves through memory like the loops through one flat
+// array.
 bool IsLinear(const StageView& view, const ir::Block& block) {
   auto flat = [&](const ir::Buffer& buffer, const std::vector<ir::Expr>& indices) {
     int64_t stride = 1;
@@ -73,8 +74,9 @@ Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::Targ
   return shape;
 }
 
-// The largest power of two up to `wanted` whose steps through the array the analyser recognises as
-// flat: those that straddle no end of the innermost dimensions, 8 of 56 x 11 elements, not 16.
+// The largest power of two up to `wanted` such that the analyser sees steps of that many elements
+// as flat. Such steps do not straddle the end of an innermost dimension: 8 of 56 x 11 elements, not
+// 16.
 int64_t FlatStep(const StageView& view, int64_t wanted) {
   int64_t inner = 1;
   bool whole = false;  // a step takes inner dimensions whole

@@ -28,8 +28,7 @@ std::vector<int64_t> TileSizes(int64_t extent) {
   return sizes;
 }
 
-TileModel::TileModel(const ReductionStage& stage, int vector_axis,
-                     const machine::TargetInfo& target)
+TileModel::TileModel(const Stage& stage, int vector_axis, const machine::TargetInfo& target)
     : spatial_(stage.view.spatial), v_(vector_axis), target_(target) {
   const ir::DType result = stage.block->store.buffer->dtype;
   full_lanes_ = LanesOf(target, result);

@@ -23,7 +23,7 @@ std::vector<int64_t> TileSizes(int64_t extent);
 
 class TileModel {
  public:
-  TileModel(const ReductionStage& stage, int vector_axis, const machine::TargetInfo& target);
+  TileModel(const Stage& stage, int vector_axis, const machine::TargetInfo& target);
 
   int64_t full_lanes() const { return full_lanes_; }      // of a whole vector register
   int64_t work() const { return work_; }                  // multiply-adds

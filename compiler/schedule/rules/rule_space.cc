@@ -71,7 +71,7 @@ class RuleSpace : public Space {
 
   bool Build(std::unique_ptr<FormRule> form);
   bool Keep(std::unique_ptr<Rule> rule, Knobs knobs);
-  void Offer(const ReductionStage& stage);
+  void Offer(const Stage& stage);
   absl::Status CheckPoint(const Point& point) const;
   absl::StatusOr<Trace> ApplyRules(const Point& point, Recorder out) const;
 
@@ -92,8 +92,8 @@ bool RuleSpace::Build(std::unique_ptr<FormRule> form) {
   Knobs knobs;
   if (!rule.Declare(base_.program(), target_, form_, knobs, owners_).ok()) return false;
   if (!Keep(std::move(form), std::move(knobs))) return false;
-  for (const ReductionStage& stage : ReductionsOf(base_.program(), owners_)) Offer(stage);
-  for (const ReductionStage& stage : StagesLeft(base_.program(), owners_)) Offer(stage);
+  for (const Stage& stage : ReductionsOf(base_.program(), owners_)) Offer(stage);
+  for (const Stage& stage : StagesLeft(base_.program(), owners_)) Offer(stage);
   return rule.Holds(owners_);
 }
 
@@ -109,7 +109,7 @@ bool RuleSpace::Keep(std::unique_ptr<Rule> rule, Knobs knobs) {
 }
 
 // Walks the table of rules.
-void RuleSpace::Offer(const ReductionStage& stage) {
+void RuleSpace::Offer(const Stage& stage) {
   const StageSite site{stage, target_, form_};
   for (const StageRule& entry : StageRules()) {
     if (!entry.matches(site)) continue;

@@ -17,7 +17,7 @@ namespace heddle::schedule {
 
 // A stage, the target it is for, and the form of the program it stands in (forms.h).
 struct StageSite {
-  const ReductionStage& stage;
+  const Stage& stage;
   const machine::TargetInfo& target;
   std::string_view form;
 };

@@ -28,7 +28,7 @@ absl::Status ScheduleAtRoot(const std::string& producer, const machine::TargetIn
 
 }  // namespace
 
-absl::StatusOr<std::string> Accumulate(const ReductionStage& stage, Recorder& out) {
+absl::StatusOr<std::string> Accumulate(const Stage& stage, Recorder& out) {
   if (stage.epilogue.empty()) {
     HEDDLE_ASSIGN_OR_RETURN(const NewBlock copy,
                             out.CacheWrite(stage.view.block, ir::Scope::kLocal));
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> Accumulate(const ReductionStage& stage, Recorder& ou
   return stage.epilogue;
 }
 
-absl::Status PlaceProducers(const ReductionStage& stage, const std::vector<ProducerPlace>& places,
+absl::Status PlaceProducers(const Stage& stage, const std::vector<ProducerPlace>& places,
                             const machine::TargetInfo& target, Recorder& out) {
   const int64_t lanes = LanesOf(target, stage.block->store.buffer->dtype);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -61,7 +61,7 @@ absl::Status PlaceProducers(const ReductionStage& stage, const std::vector<Produ
   return absl::OkStatus();
 }
 
-absl::Status InlineProducers(const ReductionStage& stage, Recorder& out) {
+absl::Status InlineProducers(const Stage& stage, Recorder& out) {
   for (const std::string& producer : stage.producers)
     HEDDLE_RETURN_IF_ERROR(out.ComputeInline(producer));
   return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace heddle::schedule {
 
 // Keeps what a reduction accumulates in registers. Returns the block that takes the result out of
 // there: the epilogue, or a copy where there is none.
-absl::StatusOr<std::string> Accumulate(const ReductionStage& stage, Recorder& out);
+absl::StatusOr<std::string> Accumulate(const Stage& stage, Recorder& out);
 
 // Where a producer is computed.
 struct ProducerPlace {
@@ -26,9 +26,9 @@ struct ProducerPlace {
 
 // Puts each producer of the stage into its place. At the root it is a plain stage; in a loop it is
 // a copy of what an iteration reads, whose last loop is vectorized as far as that divides it.
-absl::Status PlaceProducers(const ReductionStage& stage, const std::vector<ProducerPlace>& places,
+absl::Status PlaceProducers(const Stage& stage, const std::vector<ProducerPlace>& places,
                             const machine::TargetInfo& target, Recorder& out);
-absl::Status InlineProducers(const ReductionStage& stage, Recorder& out);
+absl::Status InlineProducers(const Stage& stage, Recorder& out);
 
 // Fuses loops that stand one in the other, and makes the result parallel. None: nothing happens.
 absl::Status FuseParallel(const std::vector<Loop>& loops, Recorder& out);

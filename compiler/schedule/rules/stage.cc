@@ -40,7 +40,7 @@ std::set<const ir::Buffer*> ConstantBuffers(const ir::Program& program,
 
 // The axis with the fewest scattered accesses; of equals the one with the most contiguous, and of
 // those the last.
-void FindVectorAxis(ReductionStage& stage) {
+void FindVectorAxis(Stage& stage) {
   VectorFit best;
   for (size_t k = 0; k < stage.view.spatial.size(); ++k) {
     if (stage.view.spatial[k].extent < 2) continue;
@@ -55,7 +55,7 @@ void FindVectorAxis(ReductionStage& stage) {
   stage.vectors_scattered = best.scattered > 0;
 }
 
-void FindLaneAxis(ReductionStage& stage) {
+void FindLaneAxis(Stage& stage) {
   for (size_t k = 0; k < stage.view.reduce.size(); ++k) {
     const Axis& axis = stage.view.reduce[k];
     const VectorFit fit = FitOf(*stage.block, axis.iter);
@@ -64,8 +64,7 @@ void FindLaneAxis(ReductionStage& stage) {
   }
 }
 
-bool IsEpilogue(const ir::Program& program, const ReductionStage& stage,
-                const ir::Block& consumer) {
+bool IsEpilogue(const ir::Program& program, const Stage& stage, const ir::Block& consumer) {
   if (stage.view.spatial.empty() || consumer.reducer) return false;
   int64_t points = 1;
   for (const ir::BlockIter& iter : consumer.iters) points *= iter.extent;
@@ -75,13 +74,13 @@ bool IsEpilogue(const ir::Program& program, const ReductionStage& stage,
 
 }  // namespace
 
-std::vector<ReductionStage> ReductionsOf(const ir::Program& program, const Owners& owners) {
+std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners) {
   const std::vector<Path> blocks = AllBlocks(program.body);
   const std::set<const ir::Buffer*> constants = ConstantBuffers(program, blocks);
-  std::vector<ReductionStage> stages;
+  std::vector<Stage> stages;
   std::set<std::string> epilogues;
   for (const Path& path : blocks) {
-    ReductionStage stage;
+    Stage stage;
     stage.block = &path.block();
     if (!stage.block->reducer || owners.count(stage.block->name)) continue;
     if (!ViewStage(path, &stage.view)) continue;
@@ -109,19 +108,19 @@ std::vector<ReductionStage> ReductionsOf(const ir::Program& program, const Owner
     if (IsOutput(program, buffer) || constants.count(buffer)) continue;
     const std::vector<Path> consumers = ConsumersOf(blocks, block);
     if (consumers.size() != 1) continue;
-    for (ReductionStage& stage : stages) {
+    for (Stage& stage : stages) {
       if (stage.block == &consumers[0].block()) stage.producers.push_back(block.name);
     }
   }
   return stages;
 }
 
-std::vector<ReductionStage> StagesLeft(const ir::Program& program, const Owners& owners) {
+std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners) {
   const std::vector<Path> blocks = AllBlocks(program.body);
   const std::set<const ir::Buffer*> constants = ConstantBuffers(program, blocks);
-  std::vector<ReductionStage> stages;
+  std::vector<Stage> stages;
   for (const Path& path : blocks) {
-    ReductionStage stage;
+    Stage stage;
     stage.block = &path.block();
     if (owners.count(stage.block->name) || !ViewStage(path, &stage.view) ||
         stage.view.spatial.empty())

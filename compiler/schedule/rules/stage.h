@@ -16,7 +16,7 @@
 namespace heddle::schedule {
 
 // A stage and what its rule schedules along with it.
-struct ReductionStage {
+struct Stage {
   StageView view;
   const ir::Block* block = nullptr;    // alive as long as the analysed program
   std::string epilogue;                // empty: a reduction is copied out instead
@@ -37,9 +37,9 @@ using Owners = std::map<std::string, std::string_view>;
 // The reductions of a program that nobody owns, in program order. A reduction takes along the
 // injective stage that alone reads its result, point by point (its epilogue), and the injective
 // stages that only it reads (its producers).
-std::vector<ReductionStage> ReductionsOf(const ir::Program& program, const Owners& owners);
+std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners);
 // Every stage that nobody owns, alone, in program order; but for those that make one element.
-std::vector<ReductionStage> StagesLeft(const ir::Program& program, const Owners& owners);
+std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners);
 
 // Lanes of one vector register for elements of this type.
 int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype);

@@ -56,8 +56,8 @@ std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
   return inside;
 }
 
-TileDecisions::TileDecisions(const ReductionStage& stage, int vector_axis,
-                             const machine::TargetInfo& target, Knobs& knobs)
+TileDecisions::TileDecisions(const Stage& stage, int vector_axis, const machine::TargetInfo& target,
+                             Knobs& knobs)
     : stage_(stage), v_(vector_axis), target_(target), model_(stage, vector_axis, target) {
   const RegisterTile preferred = model_.BestTile();
   DeclareTiles(preferred, knobs);

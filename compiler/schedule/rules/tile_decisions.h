@@ -59,7 +59,7 @@ std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
 class TileDecisions {
  public:
   // Adds the decisions to `knobs`.
-  TileDecisions(const ReductionStage& stage, int vector_axis, const machine::TargetInfo& target,
+  TileDecisions(const Stage& stage, int vector_axis, const machine::TargetInfo& target,
                 Knobs& knobs);
 
   DecidedTiles Decide(const Knobs& knobs, const Point& point) const;
@@ -89,7 +89,7 @@ class TileDecisions {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
 
-  ReductionStage stage_;
+  Stage stage_;
   int v_;  // vector axis
   machine::TargetInfo target_;
   TileModel model_;

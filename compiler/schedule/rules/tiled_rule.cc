@@ -3,9 +3,11 @@
 // Loops, from outside: outer spatial (parallel), middle spatial, outer reduce, inner reduce,
 // register tile (rows unrolled, vectors unrolled, lanes vectorized). The accumulators are a local
 // buffer that has the shape of the register tile once lowering has compacted it; the epilogue runs
-// on the finished tile. Or the reduction goes in blocks: the loops over blocks stand outside the
-// middle spatial ones, which use a block of the vector operand while it is close; the accumulators
-// then are all middle tiles, and a tile is in registers for a block.
+// on the finished tile.
+//
+// The reduction may go in blocks. The loops over blocks then stand outside the middle spatial ones,
+// which use a block of the vector operand while it is in the cache; the accumulators are those of
+// all middle tiles, and a tile is in registers for one block.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -22,7 +24,7 @@ namespace {
 
 class TiledRule : public Rule {
  public:
-  TiledRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+  TiledRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage),
         v_(stage.vector_axis),
         target_(target),
@@ -54,14 +56,14 @@ class TiledRule : public Rule {
   const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
   const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
 
-  ReductionStage stage_;
+  Stage stage_;
   int v_;  // vector axis
   machine::TargetInfo target_;
   TileDecisions decisions_;
 };
 
-// Panels as wide as the register tile, one after another in the order the loops go over them. Where
-// all panels go by within a block of the reduction, those of a block stand together.
+// Packs constants into panels as wide as the register tile, in the order in which loops read them.
+// Where a block of the reduction reads all panels, the parts that it reads stand together.
 absl::Status TiledRule::PackConstants(const DecidedTiles& decided, Recorder& out) const {
   const Factors& vector = decided.spatial[v_];
   for (size_t i = 0; i < decisions_.packable().size(); ++i) {
@@ -123,9 +125,9 @@ absl::Status TiledRule::SplitReduce(const DecidedTiles& decided, Loops& loops,
   return absl::OkStatus();
 }
 
-// The vector axis, with the one that tells its panels apart, goes first or last among the outer
-// loops, the others keep their order; but axes that tell products apart, which share nothing, stay
-// outside.
+// The order of the outer loops: axes that tell products apart are outermost, because products share
+// nothing. The vector axis, after the axis that tells its panels apart, comes before or after all
+// others, which keep their order.
 std::vector<size_t> TiledRule::OuterOrder(bool vector_first) const {
   std::vector<size_t> batch, vectors, others;
   if (decisions_.model().panel_axis() >= 0)
@@ -230,8 +232,8 @@ absl::Status TiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& 
   HEDDLE_RETURN_IF_ERROR(PackConstants(decided, out));
   HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
   HEDDLE_ASSIGN_OR_RETURN(const Loops loops, SplitAll(decided, out));
-  // A tile is finished in its middle loop; with blocks of the reduction, all middle tiles are at
-  // once. The copy's loops repeat the spatial ones inside: middle tiles, rows, vectors, lanes.
+  // A tile is finished in its middle loop; with blocks of the reduction, all middle tiles are
+  // finished together. The copy's loops repeat the spatial ones inside.
   const bool blocked = !loops.blocks.empty();
   HEDDLE_ASSIGN_OR_RETURN(
       std::vector<Loop> copy,

@@ -1,12 +1,14 @@
 // Reductions over a window that slides along rows and columns, one window for each lane: depthwise
 // convolution, pooling.
 //
-// Nothing is reused across lanes, so what a register tile saves is loads of neighbouring windows. A
+// Nothing is reused across lanes, so a register tile saves loads of neighbouring windows only. A
 // patch of a few rows and columns is computed at a time, its accumulators in registers for the
-// whole window; patches side by side are unrolled after one another, so that the code generator
-// finds the columns they share, and the weights, in registers still. Loops, from outside: batch
-// and the like, blocks of vectors, rows and columns of patches in an order that is a decision,
-// vectors of a block, patches (unrolled), the window (unrolled), the patch (unrolled), lanes.
+// whole window. Patches side by side are unrolled one after another, so that the columns that they
+// share, and the weights, are still in registers.
+//
+// Loops, from outside: batch and other axes; blocks of vectors, rows and columns of patches, in an
+// order that is a decision; vectors of a block; patches (unrolled); the window (unrolled); the
+// patch (unrolled); lanes.
 #include <algorithm>
 #include <set>
 
@@ -27,11 +29,11 @@ constexpr int64_t kMaxUnrolled = 512;      // multiply-adds: each border gets it
 constexpr int64_t kBlockBytes = 512;       // one after another of a place: pleases the prefetcher
 constexpr int64_t kStreamBytes = 1 << 10;  // of a row: shorter pieces than this stream badly
 constexpr int64_t kFewColumns = 4;         // of two patches: their windows fit the registers
-// Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
-// 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
+// Places that a patch reads a vector of, one after another. Caches lose track of many more: on
+// 14 x 14 x 512 by steps of two, 45 are 5 % faster than 75 on warm caches, 10 % on cold ones.
 constexpr int64_t kMaxPlaces = 64;
 
-// Of the loops over blocks of vectors, rows and columns.
+// The order of the loops over blocks of vectors, rows and columns.
 enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
 enum Place : int64_t { kAtRoot, kAtPatches, kInlined };
 
@@ -40,8 +42,8 @@ bool UsesReduce(const ir::Expr& e, const StageView& view) {
                      [&](const Axis& axis) { return ir::UsesVar(e, axis.iter); });
 }
 
-// Some load's index moves with the axis and with a reduce axis.
-bool Slides(const ReductionStage& stage, const Axis& axis) {
+// Whether some load's index moves with the axis and with a reduce axis.
+bool Slides(const Stage& stage, const Axis& axis) {
   if (axis.extent < 2) return false;
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {
     for (const ir::Expr& index : load->args) {
@@ -51,8 +53,8 @@ bool Slides(const ReductionStage& stage, const Axis& axis) {
   return false;
 }
 
-// The spatial axes a window slides along, but for the vector axis.
-std::vector<int> SlidingAxes(const ReductionStage& stage) {
+// The spatial axes that a window slides along, without the vector axis.
+std::vector<int> SlidingAxes(const Stage& stage) {
   std::vector<int> axes;
   for (size_t k = 0; k < stage.view.spatial.size(); ++k) {
     if (static_cast<int>(k) != stage.vector_axis && Slides(stage, stage.view.spatial[k]))
@@ -61,7 +63,7 @@ std::vector<int> SlidingAxes(const ReductionStage& stage) {
   return axes;
 }
 
-// Divisors of the extent and small sizes that leave a guarded rest of less than a third.
+// Divisors of the extent, and small sizes whose guarded rest is less than a third.
 std::vector<int64_t> PatchSizes(int64_t extent, int64_t limit) {
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size <= std::min(extent, limit); ++size) {
@@ -73,7 +75,7 @@ std::vector<int64_t> PatchSizes(int64_t extent, int64_t limit) {
 
 class WindowRule : public Rule {
  public:
-  WindowRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+  WindowRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
       : stage_(stage), v_(stage.vector_axis), target_(target) {
     const std::vector<int> axes = SlidingAxes(stage);
     column_ = axes.back();
@@ -121,7 +123,7 @@ class WindowRule : public Rule {
   absl::Status Check(const Decided& decided) const;
   absl::StatusOr<Loops> SplitAll(const Decided& decided, Recorder& out) const;
 
-  ReductionStage stage_;
+  Stage stage_;
   int v_, column_ = -1, row_ = -1;  // axes; a window may slide along columns only
   machine::TargetInfo target_;
   int64_t steps_ = 1;
@@ -140,16 +142,16 @@ void WindowRule::DeclareLanes(Knobs& knobs) {
   if (widest != divisor) lanes.push_back(widest);
   if (divisor < full && extent > full) lanes.push_back(full);
   if (divisor > 2) lanes.push_back(divisor / 2);
-  // Registers not quite full (11 channels) cost less than quarters of them, and a guarded tail less
-  // than another register.
+  // Registers that are not quite full (11 channels) cost less than quarters of them. A guarded tail
+  // costs less than another register.
   preferred_lanes_ = divisor;
   if (2 * divisor < full)
     preferred_lanes_ = (extent + full - 1) / full < extent / widest ? full : widest;
   lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", vector().loop), lanes, preferred_lanes_);
 }
 
-// One thread that goes along whole rows takes longer pieces of each place, and patches one by one:
-// a few percent faster than strips on warm caches, a sixth on cold ones (28 x 28 x 256).
+// One thread that goes along whole rows takes longer pieces of each place, and patches one by one.
+// That is a few percent faster than strips on warm caches, a sixth on cold ones (28 x 28 x 256).
 void WindowRule::DeclareBlock(int64_t order, Knobs& knobs) {
   const int64_t groups = (vector().extent + preferred_lanes_ - 1) / preferred_lanes_;
   const bool alone = order == kRowsBlocksColumns && target_.target.threads == 1;
@@ -159,7 +161,7 @@ void WindowRule::DeclareBlock(int64_t order, Knobs& knobs) {
                           LargestDivisorUpTo(groups, wanted));
 }
 
-// What each thread goes through exceeds its second-level cache.
+// Whether what each thread reads and writes exceeds its second-level cache.
 bool WindowRule::Beyond2ndLevel() const {
   int64_t bytes = stage_.block->store.buffer->SizeBytes();
   std::set<const ir::Buffer*> read;
@@ -169,8 +171,8 @@ bool WindowRule::Beyond2ndLevel() const {
   return bytes > target_.l2_bytes * target_.target.threads;
 }
 
-// Of a block of vectors, so many columns in all rows: what is read, without the columns its
-// neighbours share, and what is written.
+// Bytes read and written for a strip: so many columns of all rows, of one block of vectors. Columns
+// that neighbouring strips share count once.
 int64_t WindowRule::StripBytes(int64_t columns) const {
   int64_t read = 0;
   for (const ir::Expr& load : DistinctLoads(*stage_.block))
@@ -180,11 +182,11 @@ int64_t WindowRule::StripBytes(int64_t columns) const {
   return bytes * columns / column().extent * std::min(kBlockBytes, vector_bytes) / vector_bytes;
 }
 
-// Walking down the rows keeps those that neighbouring patches share close by, and where the strip
-// of columns stays in the first-level cache, the columns the next strip shares with it too. If it
-// does not, or there is no other strip, whole rows stream better, unless everything comes from
-// beyond the second level or rows are short. Threads share out rows: parts of a line of memory for
-// each would have them fight for it.
+// Walking down a strip of columns keeps the rows that neighbouring patches share in the cache. If
+// the strip fits the first-level cache, the columns that the next strip shares stay there too. If
+// it does not fit, or is the only one, whole rows stream better, unless everything comes from
+// beyond the second level or rows are short. Threads get rows of their own: parts of a cache line
+// for each make them compete for it.
 int64_t WindowRule::PreferredOrder(int64_t columns) const {
   if (target_.target.threads > 1) return kRowsBlocksColumns;
   if (Beyond2ndLevel() || columns * vector().extent * ElementBytes() < kStreamBytes)
@@ -206,7 +208,7 @@ void WindowRule::DeclarePatch(Knobs& knobs) {
       knobs.Add(absl::StrCat("whole window unrolled of ", stage_.view.block), {1, 0}, small);
   const int64_t extent = column().extent;
   std::vector<int64_t> sizes = PatchSizes(extent, kMaxPatch);
-  // Where the registers do not hold the weights, more columns share each.
+  // Where the registers do not hold the weights, more columns share each weight.
   int64_t columns = small ? 2 : kFewColumns;
   if (extent % columns != 0) columns = LargestDivisorUpTo(extent, 7);
   if (columns == 1) columns = 2;
@@ -336,7 +338,7 @@ absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder&
 }  // namespace
 
 bool MatchesWindow(const StageSite& site) {
-  const ReductionStage& stage = site.stage;
+  const Stage& stage = site.stage;
   if (site.target.execution != machine::Execution::kThreads || stage.alone || stage.vector_axis < 0)
     return false;
   if (stage.view.reduce.empty() || ElementsOf(stage.view.reduce) > kMaxWindow) return false;

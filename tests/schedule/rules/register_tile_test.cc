@@ -37,7 +37,7 @@ struct Convolution {
   TileModel Model(const machine::TargetInfo& target) const { return TileModel(stage, 3, target); }
 
   ir::Program naive;
-  ReductionStage stage;
+  Stage stage;
 };
 
 // A tile of rows x columns places and so many whole vectors of channels.
