@@ -17,7 +17,7 @@ ALLOWED = {
     "compiler/tensor": ["compiler/ir"],
     "compiler/machine": [],
     "compiler/schedule": ["compiler/ir", "compiler/machine"],
-    "compiler/schedule/primitives": ["compiler/ir", "compiler/schedule/access.h", "compiler/schedule/cursor.h", "compiler/schedule/region.h",
+    "compiler/schedule/primitives": ["compiler/ir", "compiler/schedule/access.h", "compiler/schedule/cursor.h",
                                      "compiler/schedule/required_region.h", "compiler/schedule/tree.h"],
     "compiler/pass": ["compiler/ir", "compiler/machine"],
     "compiler/codegen": ["compiler/pass", "compiler/ir", "compiler/machine", "compiler/runtime"],
