@@ -65,7 +65,9 @@ constexpr Pass kPasses[] = {
 absl::StatusOr<Program> Lower(const Program& scheduled, const LowerOptions& options) {
   Program program = scheduled;
   for (const Pass& pass : kPasses) {
-    if (pass.where == (options.target.execution == machine::Execution::kGrid ? Pass::kCpu : Pass::kGpu)) continue;
+    if (pass.where ==
+        (options.target.execution == machine::Execution::kGrid ? Pass::kCpu : Pass::kGpu))
+      continue;
     if (pass.optional && options.disabled.count(pass.name)) continue;
     auto start = std::chrono::steady_clock::now();
     program = pass.run(program, options.target);

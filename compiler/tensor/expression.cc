@@ -1,6 +1,5 @@
 #include "compiler/tensor/expression.h"
 
-
 #include <cctype>
 #include <unordered_map>
 #include <unordered_set>
