@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
 
@@ -17,11 +18,7 @@ namespace {
 
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
-constexpr char kUnread[] = "what is on record could not be read: ";
-// Thousands of jobs may have waited for one device: so many tasks between other events. After a
-// failed read it is tried again in a while.
-constexpr size_t kFindsAtATime = 256;
-constexpr absl::Duration kFindAgain = absl::Seconds(1);
+constexpr absl::Duration kFindAgain = absl::Seconds(1);     // after a read that failed
 
 }  // namespace
 
@@ -63,6 +60,7 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
   };
   hooks.fatal = options_.fatal;
   writer_ = std::make_unique<StoreWriter>(store_, std::move(hooks));
+  reader_ = std::make_unique<RecordReader>(store_);
 }
 
 SchedulerLoop::~SchedulerLoop() {
@@ -73,6 +71,7 @@ SchedulerLoop::~SchedulerLoop() {
   }
   writer_->StopWaiting();
   if (thread_.joinable()) thread_.join();
+  reader_.reset();
   for (auto& [id, runner] : runners_) runner->Cancel();
   runners_.clear();
   writer_.reset();
@@ -127,34 +126,39 @@ void SchedulerLoop::Run() {
   while (true) {
     std::deque<Input> inputs;
     std::deque<std::pair<AttemptId, v1::Lease>> leased;
+    std::optional<Found> found;
     {
       const absl::Time now = MonotonicNow();
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
-      if (!finds_.empty())
+      if (!finds_.empty() && !finding_)
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), find_after_ - now));
       if (ToPublish()) sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || store_problem_ || stop_;
+        return !inbox_.empty() || !leased_.empty() || !ended_.empty() || found_ || store_problem_ ||
+               stop_;
       };
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&work), sleep);
       if (stop_) return;
       inputs.swap(inbox_);
       leased.swap(leased_);
+      found.swap(found_);
       if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}, {}, {}});
       store_problem_.reset();
     }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
     if (inputs.empty()) inputs.push_back({Tick{}, {}, {}});
     for (Input& input : inputs) Handle(std::move(input));
-    AnswerFinds();
+    if (found) TakeFound(*std::move(found));
+    AskForRecords();
     ReapRunners();
     Publish(false);
   }
 }
 
 void SchedulerLoop::Handle(Input input) {
-  Prepare(&input);
+  if (AwaitsRecords(&input)) return;  // it comes again with them
+  NoteEnd(input.event);
   const absl::Time now = MonotonicNow();
   const std::optional<JobId> subject = SubjectOf(input.event);
   const Decisions decisions = dispatcher_.Step(input.event, now);
@@ -176,14 +180,12 @@ void SchedulerLoop::Handle(Input input) {
   }
 }
 
-// What only this thread can add to an event.
-void SchedulerLoop::Prepare(Input* input) {
-  auto* end = std::get_if<StageFinished>(&input->event);
+void SchedulerLoop::NoteEnd(const Event& event) {
+  const auto* end = std::get_if<StageFinished>(&event);
   if (end == nullptr) return;
   auto stage = dispatcher_.live().find(end->attempt);
   if (stage == dispatcher_.live().end()) return;
   ledger_.AddWarnings(stage->second.job, end->warnings);
-  if (auto* imported = std::get_if<Imported>(&end->result)) PlanTasks(end->attempt, imported);
   const auto* compiled = std::get_if<Compiled>(&end->result);
   if (stage->second.fetch && compiled != nullptr) {
     absl::MutexLock lock(&view_mutex_);
@@ -192,88 +194,74 @@ void SchedulerLoop::Prepare(Input* input) {
   }
 }
 
-absl::StatusOr<TaskPlan> SchedulerLoop::PlanTask(const v1::TaskInfo& task,
-                                                 const std::string& target,
-                                                 const std::string& device_key) {
-  HEDDLE_ASSIGN_OR_RETURN(const KnownRecords found,
-                          store_->Known({task.key(), target, device_key}));
-  return TaskPlan{static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
-                  static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
-                  found.best_ns,
-                  task.key(),
-                  std::max(1, task.weight()),
-                  task.flops(),
-                  found.untuned_ns};
-}
-
-// Looks up what the database already knows of the tasks an import found.
-void SchedulerLoop::PlanTasks(AttemptId attempt, Imported* imported) {
-  const LiveStage& stage = dispatcher_.live().at(attempt);
-  const v1::JobSpec& spec = ledger_.data(stage.job).row.job.spec();
-  const Job& job = *dispatcher_.FindJob(stage.job);
-  const WorkItem profile{stage.job, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
-  std::string key = job.params.device_key;
-  bool device_seen = !key.empty();
-  for (const bool usable : {true, false}) {  // one that can measure now, if there is any
+// The key of a device that the job's candidates can be measured on, one that is free to use if
+// there is any; nullopt: there is none.
+std::optional<std::string> SchedulerLoop::DeviceKeyFor(JobId id) const {
+  const std::string& pinned = dispatcher_.FindJob(id)->params.device_key;
+  if (!pinned.empty()) return pinned;
+  const WorkItem profile{id, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
+  for (const bool usable : {true, false}) {
     for (const SlotInfo& slot : dispatcher_.slots()) {
-      if (device_seen || slot.usable != usable || !dispatcher_.Suits(slot, profile)) continue;
-      key = slot.device_key;
-      device_seen = true;
+      if (slot.usable == usable && dispatcher_.Suits(slot, profile)) return slot.device_key;
     }
   }
-  if (!device_seen) {
-    absl::StatusOr<std::vector<std::string>> keys = store_->DeviceKeys(spec.target());
-    if (keys.ok() && !keys->empty()) key = keys->front();
-  }
-  imported->device_key = key;
-  std::vector<int> totals;
-  for (const v1::TaskInfo& task : imported->model.tasks()) {
-    absl::StatusOr<TaskPlan> plan = PlanTask(task, spec.target(), key);
-    if (!plan.ok()) {
-      ledger_.AddWarnings(stage.job, {absl::StrCat(kUnread, plan.status().message())});
-      plan = TaskPlan{0, 0, 0, task.key(), std::max(1, task.weight()), task.flops()};
-    }
-    imported->tasks.push_back(*std::move(plan));
-    totals.push_back(spec.force() ? 0 : imported->tasks.back().known);
-  }
-  const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
-  // No such device is here, and the records do not suffice without one: wait for whichever device
-  // comes (and look again: AnswerFind).
-  if (wait) imported->device_key.clear();
-  if (wait || spec.force()) {  // with --force nothing known teaches the search or ends it
-    for (TaskPlan& plan : imported->tasks)
-      plan.known = plan.known_valid = 0, plan.known_best_ns = plan.known_untuned_ns = 0;
-  }
+  return std::nullopt;
 }
 
-// Not while nothing can be written: what follows could not be remembered.
-void SchedulerLoop::AnswerFinds() {
-  for (size_t tasks = 0; tasks < kFindsAtATime && !finds_.empty();) {
+// The end of an import waits until it is known what the database has of its tasks.
+bool SchedulerLoop::AwaitsRecords(Input* input) {
+  const auto* end = std::get_if<StageFinished>(&input->event);
+  if (end == nullptr || input->planned || !std::holds_alternative<Imported>(end->result))
+    return false;
+  const auto stage = dispatcher_.live().find(end->attempt);
+  if (stage == dispatcher_.live().end()) return false;
+  const JobId job = stage->second.job;
+  auto waiting = std::make_shared<Input>(std::move(*input));
+  waiting->planned = true;
+  reader_->Read([this, waiting, params = dispatcher_.FindJob(job)->params,
+                 device_key = DeviceKeyFor(job)](RecordStore* store) {
+    PlanImport(store, params, device_key, &std::get<StageFinished>(waiting->event));
+    Post(std::move(*waiting));
+  });
+  return true;
+}
+
+// Asks for the records of the next job that waits for them. Not while nothing can be written: what
+// follows could not be remembered.
+void SchedulerLoop::AskForRecords() {
+  while (!finds_.empty() && !finding_) {
     if (!dispatcher_.store_problem().empty()) find_after_ = MonotonicNow() + kFindAgain;
     if (MonotonicNow() < find_after_) return;
     const FindRecords find = finds_.front();
-    tasks += 1 + ledger_.data(find.job).tasks.size();
-    if (absl::Status status = AnswerFind(find); !status.ok()) {
-      ledger_.AddWarnings(find.job, {absl::StrCat(kUnread, status.message())});
-      find_after_ = MonotonicNow() + kFindAgain;
-      return;
+    if (dispatcher_.FindJob(find.job)->final()) {
+      finds_.pop_front();
+      continue;
     }
-    finds_.pop_front();
+    finding_ = true;
+    const JobLedger::JobData& job = ledger_.data(find.job);
+    Found found{{find.job, find.device_key, {}}, absl::OkStatus()};
+    if (!job.row.job.spec().force()) {
+      for (const JobLedger::TaskData& task : job.tasks)
+        found.records.tasks.push_back(PlanOf(task.info));
+    }
+    reader_->Read([this, found, target = job.row.job.spec().target()](RecordStore* store) mutable {
+      found.status =
+          AddKnown(store, target, found.records.device_key, absl::MakeSpan(found.records.tasks));
+      absl::MutexLock lock(&mutex_);
+      found_ = std::move(found);
+    });
   }
 }
 
-absl::Status SchedulerLoop::AnswerFind(const FindRecords& find) {
-  if (dispatcher_.FindJob(find.job)->final()) return absl::OkStatus();
-  const JobLedger::JobData& job = ledger_.data(find.job);
-  const v1::JobSpec& spec = job.row.job.spec();
-  RecordsFound found{find.job, find.device_key, {}};
-  for (const JobLedger::TaskData& task : job.tasks) {
-    if (spec.force()) break;
-    HEDDLE_ASSIGN_OR_RETURN(TaskPlan plan, PlanTask(task.info, spec.target(), find.device_key));
-    found.tasks.push_back(std::move(plan));
+void SchedulerLoop::TakeFound(Found found) {
+  finding_ = false;
+  if (!found.status.ok()) {
+    ledger_.AddWarnings(found.records.job, {absl::StrCat(kUnreadRecords, found.status.message())});
+    find_after_ = MonotonicNow() + kFindAgain;
+    return;
   }
-  Handle({std::move(found), {}, {}});
-  return absl::OkStatus();
+  finds_.pop_front();
+  if (!dispatcher_.FindJob(found.records.job)->final()) Handle({std::move(found.records), {}, {}});
 }
 
 void SchedulerLoop::Perform(const Order& order) {

@@ -18,6 +18,7 @@
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/record_reader.h"
 #include "scheduler/service/stage_runner.h"
 #include "scheduler/service/tracker_watch.h"
 #include "scheduler/store/blob_store.h"
@@ -81,6 +82,12 @@ class SchedulerLoop {
     Event event;
     std::function<void()> durable;  // once the changes of this event are on disk
     std::function<void()> done;     // once the event is taken in and the snapshot shows it
+    bool planned = false;           // end of an import: the tasks have their records
+  };
+  // What the reader found for the first of `finds_`.
+  struct Found {
+    RecordsFound records;
+    absl::Status status;
   };
   struct FetchState {
     JobId job;
@@ -96,18 +103,17 @@ class SchedulerLoop {
   void Run();
   bool Post(Input input);
   void Handle(Input input);
-  void Prepare(Input* input);
-  void PlanTasks(AttemptId attempt, Imported* imported);
-  // A task, with what the database has of it on devices of that key.
-  absl::StatusOr<TaskPlan> PlanTask(const v1::TaskInfo& task, const std::string& target,
-                                    const std::string& device_key);
-  void AnswerFinds();
-  absl::Status AnswerFind(const FindRecords& find);
+  // Takes from the end of a stage what the dispatcher does not hear of.
+  void NoteEnd(const Event& event);
+  std::optional<std::string> DeviceKeyFor(JobId job) const;
+  bool AwaitsRecords(Input* input);
+  void AskForRecords();
+  void TakeFound(Found found);
   void Perform(const Order& order);
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
   void OnLeased(AttemptId attempt, const v1::Lease& lease);
-  // What is shown (executive_views.cc).
+  // What is shown (scheduler_loop_views.cc).
   std::optional<JobId> SubjectOf(const Event& event) const;
   void MarkDirty(JobId job);
   void NoteChanges(const Event& event, std::optional<JobId> subject, const Decisions& decisions);
@@ -130,7 +136,8 @@ class SchedulerLoop {
   std::map<AttemptId, StageRow> spans_;
   std::map<JobId, int> running_;  // stages
   absl::Time find_after_ = absl::InfinitePast();
-  std::deque<FindRecords> finds_;  // to be answered
+  std::deque<FindRecords> finds_;  // to be answered, in turn
+  bool finding_ = false;           // the first of them is being looked up
   std::set<JobId> dirty_;          // to be shown anew: something happened to them
   // What one job does may be what another waits for: unfinished ones are shown anew in turn, the
   // latest of them, and how many are still to come.
@@ -145,6 +152,7 @@ class SchedulerLoop {
   // The largest fencing token seen of each slot; one that is smaller is not worked with.
   std::map<SlotId, uint64_t> fences_ ABSL_GUARDED_BY(mutex_);
   std::vector<AttemptId> ended_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Found> found_ ABSL_GUARDED_BY(mutex_);
   // The writer's latest word that the core has not heard yet; empty: writes are taken again.
   std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
@@ -157,6 +165,7 @@ class SchedulerLoop {
   // Before the threads that use them; ended in the reverse order.
   std::unique_ptr<LeaseKeeper> leases_;
   std::unique_ptr<StoreWriter> writer_;
+  std::unique_ptr<RecordReader> reader_;
   std::map<AttemptId, std::unique_ptr<StageRunner>> runners_;
   std::unique_ptr<TrackerWatch> watch_;
   std::thread thread_;

@@ -8,28 +8,26 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/workload_key.h"
+#include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/sim/world.h"
 
 namespace heddle::sim {
 
-// As the scheduler's PlanTask.
 TaskPlan World::Plan(const Process& process, JobId id, size_t index,
                      const std::string& device_key) const {
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(id))];
   const SimTask& task = job.tasks[index];
-  const std::string key =
+  TaskPlan plan;
+  plan.key =
       !task.key.empty() ? task.key : WorkloadKey(absl::StrCat("job ", id.value, " task ", index));
-  KnownRecords known;
-  if (options_.durable && !job.force)
-    known = *store_->Known({key, process.book.data(id).row.job.spec().target(), device_key});
-  return {static_cast<int>(known.total),
-          static_cast<int>(known.valid),
-          known.best_ns,
-          key,
-          task.weight,
-          task.flops,
-          known.untuned_ns};
+  plan.weight = task.weight;
+  plan.flops = task.flops;
+  if (options_.durable && !job.force) {
+    (void)AddKnown(store_.get(), process.book.data(id).row.job.spec().target(), device_key,
+                   absl::MakeSpan(&plan, 1));
+  }
+  return plan;
 }
 
 Imported World::Import(const Process& process, const StartStage& start) {
