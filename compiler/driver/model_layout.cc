@@ -15,7 +15,7 @@ struct Timed {
   double ns = 0;
 };
 
-// Each kernel with a record, by the node it is there for. Passes keep names of nodes.
+// The kernels that have a record, by the name of their anchor node. Passes keep these names.
 absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     std::string_view onnx, ModelOptions options, const Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {

@@ -1,4 +1,4 @@
-// Layouts of a model as its users see them: costs from records, and what was chosen.
+// The layouts of a model: what PrepareModel leaves open and chooses, and costs from records.
 #pragma once
 
 #include "compiler/driver/compile.h"
@@ -25,7 +25,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
     std::string_view onnx, const ModelOptions& options, const Target& target,
     const std::map<std::string, BestRecord>& best);
 
-// What PrepareModel chooses for this model.
+// The layouts that PrepareModel chooses for this model, and why.
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
                                                  const Target& target);
 
