@@ -42,7 +42,7 @@
 //     lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
 //   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused
 //     multiply-add, and the order of a reduction's terms is that of the loops (schedules may change
-//     it; tolerance.h states what that costs). max(a, b) is a < b ? b : a and min(a, b) is
+//     it; runtime/numerics.h states what that costs). max(a, b) is a < b ? b : a and min(a, b) is
 //     b < a ? b : a, NaN included; sign(NaN) is 0. Float to integer truncates, saturates out of
 //     range, and takes NaN to 0.
 //   * f16 (IEEE half) and bf16 (the upper half of an f32) are for memory: they are loaded, stored,

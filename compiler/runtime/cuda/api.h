@@ -1,5 +1,5 @@
 // What we use of the CUDA driver's C interface, declared here: nothing of NVIDIA's is needed to
-// build, and libcuda.so.1 is looked for when a GPU is first asked for (cuda_driver.h). Names are
+// build, and libcuda.so.1 is looked for when a GPU is first asked for (driver.h). Names are
 // those the library exports, with their version; meanings are those of NVIDIA's "CUDA Driver API".
 #pragma once
 
