@@ -1,4 +1,4 @@
-// Where the allocations of a lowered program live in the back end for CPUs.
+// Where the allocations of a lowered program live on a CPU.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace heddle::codegen {
 
 inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector register
 
-// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB; a kernel takes
-// at most half of one.
+// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB, of which a
+// kernel takes at most half.
 inline constexpr int64_t kMaxStackBuffer = 32 << 10;
 inline constexpr int64_t kMaxStackTotal = 256 << 10;
 
@@ -34,10 +34,10 @@ struct WorkspacePlan {
 // Bytes of a buffer, rounded up to kBufferAlignment.
 int64_t PaddedSize(const ir::Buffer& buffer);
 
-// `local` allocations and those inside parallel loops go to the stack when small, else to a slice
-// of the workspace for each of `threads` workers (or to one slice outside parallel loops); all
-// other allocations get a fixed place in the workspace. Places never overlap, so that the back end
-// may call every buffer `noalias`.
+// Small `local` allocations, and small ones inside parallel loops, go to the stack. Larger ones
+// inside parallel loops get a slice of the workspace for each of `threads` workers. All others get
+// a fixed place in the workspace. Places never overlap, so that code may take every buffer as
+// `noalias`.
 WorkspacePlan PlanWorkspace(const ir::Program& program, int threads);
 
 }  // namespace heddle::codegen

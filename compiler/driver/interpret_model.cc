@@ -102,7 +102,7 @@ class ModelInterpreter {
   }
 
  private:
-  // The interpreter writes outputs only, so a constant's bytes stay as they are.
+  // The interpreter writes only outputs: the bytes of a constant do not change.
   interpreter::TensorRef Ref(ValueId v) {
     const graph::TensorType& type = graph_.values[v].type;
     const auto constant = graph_.constants.find(v);

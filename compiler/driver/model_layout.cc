@@ -14,7 +14,7 @@ struct Timed {
   double ns = 0;
 };
 
-// Kernels with a record, by the name of the node that anchors them. Passes keep names of nodes.
+// The kernels that have a record, by the name of their anchor node. Passes keep these names.
 absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     std::string_view onnx, ModelOptions options, const Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {

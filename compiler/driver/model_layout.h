@@ -1,4 +1,4 @@
-// The layouts of a model: what they cost by records, and which ones are chosen.
+// The layouts of a model: what PrepareModel leaves open and chooses, and costs from records.
 #pragma once
 
 #include "compiler/driver/compile.h"
@@ -23,7 +23,7 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
     std::string_view onnx, const ModelOptions& options, const Target& target,
     const std::map<std::string, BestRecord>& best);
 
-// The layouts that PrepareModel chooses for this model.
+// The layouts that PrepareModel chooses for this model, and why.
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
                                                  const Target& target);
 

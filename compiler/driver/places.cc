@@ -43,7 +43,7 @@ class Placer {
 
   bool IsGiven(ValueId v) const { return input_index_.contains(v) || graph_.constants.contains(v); }
 
-  // Lets the producing kernel write the model's output directly where it can.
+  // Lets the producing kernel write a model's output directly where possible.
   void PlaceOutputs() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId v = fused_.MemoryOf(graph_.outputs[i]);

@@ -15,13 +15,13 @@ namespace heddle::internal {
 
 struct Places {
   std::map<graph::ValueId, runtime::BufferSlot> slots;  // of every value a group reads or writes
-  std::string params;  // constants, each at a 64-byte boundary, equal ones once
-  // Outputs no kernel writes (an input, a constant, an output named twice): {from, to}, to be
-  // copied after the last group.
+  std::string params;  // constants, each at a 64-byte boundary; equal ones are stored once
+  // Outputs that no kernel writes (an input, a constant, an output named twice), as {from, to}.
+  // They are copied after the last group.
   std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;
 };
 
-// A view has the place of the value whose memory it is. Internal if the fused graph or the plan
+// A view has the place of the value whose memory it is. Internal: the fused graph or the plan
 // contradicts itself.
 absl::StatusOr<Places> AssignPlaces(const graph::FusedGraph& fused, const graph::MemoryPlan& plan);
 

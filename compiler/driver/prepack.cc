@@ -37,7 +37,7 @@ class Prepacker {
     return absl::OkStatus();
   }
 
-  // Inputs of a group as its kernel takes them.
+  // The inputs of a group's kernel, prepacked constants among them.
   absl::StatusOr<std::vector<ValueId>> Run(const LoweredWorkload& kernel,
                                            const graph::Group& group) {
     MemoryByName memory;
@@ -82,7 +82,7 @@ class Prepacker {
   }
 
  private:
-  // Runs the program on `memory` and what it makes, which is added there.
+  // Runs the program on `memory`. Its outputs are allocated and added there.
   static absl::Status Interpret(const ir::Program& program,
                                 std::vector<runtime::AlignedBuffer>* owned, MemoryByName* memory) {
     std::vector<interpreter::TensorRef> tensors;
@@ -102,7 +102,7 @@ class Prepacker {
     return interpreter::Interpret(program, tensors, options);
   }
 
-  // Workloads name the group's inputs p0, p1, ..
+  // The group's input that workloads name p0, p1, ..
   absl::StatusOr<ValueId> GroupInput(const graph::Group& group, const std::string& name) const {
     for (size_t i = 0; i < group.inputs.size(); ++i) {
       if (name == absl::StrCat("p", i)) return group.inputs[i];

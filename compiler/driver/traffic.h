@@ -7,8 +7,8 @@
 
 namespace heddle::internal {
 
-// Bytes of the inputs that one call cannot have read, since it has fewer loads than they have
-// elements: the rows of a table that are not looked up, what a strided slice leaves out.
+// Bytes of the inputs that one call certainly does not read, because it has fewer loads than they
+// have elements: rows of a table that are not looked up, elements that a strided slice leaves out.
 int64_t UntouchedBytes(const ir::Program& naive);
 
 }  // namespace heddle::internal

@@ -17,12 +17,12 @@ using ir::DType;
 using runtime::Tolerance;
 
 // Elements at which the definition decides between a candidate and the kept outputs, spread over
-// all that differ: each costs a sum over the reduction's domain.
+// all that differ. Each costs a sum over the reduction's domain.
 constexpr size_t kMaxDecided = 256;
 
 double ReadElement(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
-    case DType::kBool:  // as it is: a bool that is neither 0 nor 1 is wrong
+    case DType::kBool:  // not normalised: a bool that is neither 0 nor 1 is wrong
     case DType::kU8:
       return static_cast<const uint8_t*>(data)[i];
     case DType::kI8:
@@ -63,8 +63,7 @@ std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const 
   return elements;
 }
 
-// Corners of the index space (at most 16 per output), then random elements until every output has
-// `per_output`.
+// For each output `per_output` elements: corners of the index space, at most 16, and random ones.
 std::vector<OutputPoint> ChoosePoints(const ir::Program& program, int per_output,
                                       SplitMix& random) {
   std::vector<OutputPoint> points;
@@ -176,7 +175,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     }
   }
   if (doubtful.empty()) {
-    // The more exact one is the better one to compare others with.
+    // The more exact outputs are the better reference.
     return tolerance.relative < whole_tolerance_.relative ? Keep(outputs, tolerance)
                                                           : absl::OkStatus();
   }
@@ -195,7 +194,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     kept_is_wrong |= !Same(dtype, kept, expected[k], Wider(whole_tolerance_));
   }
   if (!status.ok()) {
-    // Both are wrong: the next candidate that is right at the points gives new outputs to keep.
+    // Both are wrong. The next candidate that is right at the points gives new outputs to keep.
     if (kept_is_wrong) whole_.clear();
     return status;
   }

@@ -1,4 +1,4 @@
-// Says whether what a candidate wrote into the outputs of a workload is right.
+// Whether the outputs that a candidate wrote are right.
 #pragma once
 
 #include <string>
@@ -13,31 +13,31 @@
 
 namespace heddle::internal {
 
-// Two levels: points computed from the program's definition before any candidate runs, and the
-// whole outputs of the first candidate that was right at all points. Whole outputs decide nothing
-// by themselves: where a candidate differs from them, the definition is asked again, so a mistake
-// that the points missed cannot condemn those who come later. Floats compare within the tolerance
-// of the candidate (tolerance.h), everything else exactly.
+// There are two levels: points that are computed from the program's definition before any candidate
+// runs, and the whole outputs of the first candidate that is right at all points. Where a candidate
+// differs from these whole outputs, the definition decides, so that a mistake which the points
+// missed cannot condemn later candidates. Floats compare within the candidate's tolerance
+// (measure/compare.h), everything else exactly.
 class ResultChecker {
  public:
-  // `program` is naive; `inputs` hold their values, and both outlive the checker. Corners and
-  // random elements, `points` of every output, are evaluated here.
+  // Evaluates `points` elements of every output, corners and random ones. `program` is naive. It
+  // and the values of `inputs` outlive the checker.
   absl::Status Prepare(const ir::Program& program, std::vector<interpreter::TensorRef> inputs,
                        int points, SplitMix& random);
 
-  // `outputs` are the memory of all outputs, `when` ("" or " in the second run") goes into the
-  // DataLoss "wrong result<when>: ..." that names output, element, found and expected value. Keeps
-  // the largest relative error at the points in *max_error. `tolerance` is the candidate's.
+  // `outputs` are the memory of all outputs; `tolerance` is the candidate's. DataLoss "wrong
+  // result<when>: ..." names output, element, found and expected value; `when` is "" or " in the
+  // second run". Raises *max_error to the largest relative error at the points.
   absl::Status Check(const std::vector<void*>& outputs, const std::string& when,
                      const runtime::Tolerance& tolerance, double* max_error);
-  // The first of the two levels alone.
+  // The first level alone.
   absl::Status CheckPoints(const std::vector<void*>& outputs, const std::string& when,
                            const runtime::Tolerance& tolerance, double* max_error) const;
 
-  // The largest finite magnitude expected at the points; 0 if there is none.
+  // The largest finite magnitude that is expected at the points; 0 if there is none.
   double LargestExpected() const;
 
-  // How often kept outputs turned out wrong and gave way to a later candidate's.
+  // How often kept outputs were found wrong and replaced by a later candidate's.
   int replaced() const { return replaced_; }
 
   // "output 0 ('y'), element [1,2]".
@@ -56,8 +56,8 @@ class ResultChecker {
   std::vector<interpreter::TensorRef> inputs_;
   std::vector<interpreter::OutputPoint> points_;
   std::vector<double> expected_;  // by point
-  // A unit in the last place of the largest 16-bit float that is stored on the way to the outputs:
-  // what f32 allows may round it to its neighbour, and what follows may cancel all but that.
+  // A unit in the last place of the largest 16-bit float in intermediate buffers. Differences that
+  // f32 allows may round it to its neighbour, and later operations may cancel all but that.
   double between_ = 0;
   std::vector<runtime::AlignedBuffer> whole_;  // by output; empty until a candidate is right
   runtime::Tolerance whole_tolerance_;         // of the candidate that wrote them

@@ -15,12 +15,12 @@ namespace {
 
 using ir::DType;
 
-// Quiet NaNs no arithmetic produces by itself: found in an output, they were left there.
+// Quiet NaNs that no arithmetic produces: an output that holds one was not written.
 constexpr uint32_t kPoison32 = 0x7fe5a5a5;
 constexpr uint64_t kPoison64 = 0x7ffca5a5a5a5a5a5;
 constexpr uint16_t kPoison16 = 0x7fe5;  // likewise, as f16 and as bf16
-// Integers have no such value: they hold another one in each of two runs, and what is not written
-// differs. No bools either.
+// Integers and bools have no such value. They hold another byte in each of two runs, so that an
+// element that is not written is wrong in one of them.
 constexpr char kPoisonBytes[] = {'\x5a', '\x33'};
 void Poison(const ir::Buffer& buffer, void* data, int run) {
   if (buffer.dtype == DType::kF32) {
@@ -42,7 +42,7 @@ int64_t Find(const ir::Buffer& buffer, const void* data, T wanted) {
   return found == end ? -1 : found - begin;
 }
 
-// The first float that still holds the poison, -1 if there is none.
+// The first float that still holds the poison; -1 if there is none.
 int64_t FindPoison(const ir::Buffer& buffer, const void* data) {
   if (buffer.dtype == DType::kF32) return Find<uint32_t>(buffer, data, kPoison32);
   if (buffer.dtype == DType::kF64) return Find<uint64_t>(buffer, data, kPoison64);

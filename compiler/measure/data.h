@@ -1,4 +1,4 @@
-// The memory of a workload that is measured, and the check of what candidates compute. Internal to
+// The memory of a measured workload, and the check of what candidates compute in it. Internal to
 // this folder.
 #pragma once
 
@@ -29,13 +29,14 @@ class MeasureData {
   const MemoryByName& memory() const { return memory_; }
   int references_replaced() const { return checker_.replaced(); }
 
-  // `call` computes the outputs of memory() from its inputs, wherever it does so. Two runs: the
-  // first finds what is not written or read before it is written (everything holds NaNs), the
-  // second what survives from one call to the next. An integer that is not written holds different
-  // values after the two, so it is wrong in one of them. DataLoss, or what `call` gives.
+  // `call` computes the outputs of memory() from its inputs, on any device. It runs twice: in the
+  // first run every output holds NaNs, which shows elements that are not written or read too early;
+  // the second run shows what survives from one call to the next. An integer that is not written
+  // holds different values after the two runs and is wrong in one of them. DataLoss, or an error of
+  // `call`.
   absl::Status Check(const std::function<absl::Status()>& call, const runtime::Tolerance& tolerance,
                      double* max_error);
-  // DataLoss if the times mean more operations a second than `most`.
+  // DataLoss: the times mean more operations a second than `most`.
   absl::Status CheckPlausible(const runtime::Timing& timing, double most) const;
 
  private:

@@ -20,22 +20,22 @@ struct Memory {
 };
 using MemoryByName = std::map<std::string, Memory>;
 
-// ResourceExhausted naming `what`.
+// Memory for `what`, 64-byte aligned. ResourceExhausted naming it.
 absl::StatusOr<runtime::AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes);
 
-// InvalidArgument unless there is one kernel, and maybe one that prepacks its constants.
+// InvalidArgument unless there is one kernel, or two, of which the second prepacks constants.
 absl::Status CheckKernelCount(const codegen::Artifact& artifact);
 
 class LoadedKernel {
  public:
   LoadedKernel() = default;
-  // Takes every argument from `memory` by its name. `library` has to outlive it. InvalidArgument:
-  // no such kernel, an argument that nobody has, or one of another size.
+  // Finds every argument in `memory` by its name. `library` has to outlive the result.
+  // InvalidArgument: no such kernel, an argument that `memory` lacks, or one of another size.
   static absl::StatusOr<LoadedKernel> Load(const runtime::KernelLibrary& library,
                                            const codegen::KernelInfo& info,
                                            const MemoryByName& memory);
-  // The same of a kernel that prepacks constants: the arguments that nobody has are what it makes;
-  // they are allocated, owned by the result, and added to *memory.
+  // The same for a kernel that prepacks constants. The arguments that *memory lacks are what it
+  // makes: they are allocated, added to *memory, and owned by the result.
   static absl::StatusOr<LoadedKernel> LoadPrepack(const runtime::KernelLibrary& library,
                                                   const codegen::KernelInfo& info,
                                                   MemoryByName* memory);

@@ -18,8 +18,8 @@ namespace {
 
 using runtime::AlignedBuffer;
 
-// Single-precision operations a second of one core that no CPU reaches (two 16-lane units at 6 GHz
-// give 0.4e12), with room for work the optimiser may rightly hoist out of the loops.
+// Operations a second that no core of a CPU reaches: two 16-lane units at 6 GHz do 0.4e12 in single
+// precision. The rest is room for work that the optimiser rightly moves out of loops.
 constexpr double kImpossibleFlops = 4e12;
 
 // Keeps the calling thread, which is worker 0 of the pool, on one core for its lifetime.

@@ -1,5 +1,5 @@
 // Measures one built candidate in this process: loads it, checks its results, times it. Candidates
-// crash and hang; callers run this in a disposable child process with limits.
+// crash and hang: callers run this in a disposable child process with limits.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@
 
 namespace heddle {
 
-// Inside a model every kernel finds its weights evicted by the others', and a schedule that is best
-// on warm caches need not be best there: ResNet-18 tuned warm ran 17.0 ms, tuned cold 15.7 ms,
-// timed in turns. So measurements are cold. The size evicts the second and most of a third-level
-// cache.
+// Bytes touched between two timed calls, to empty the caches. Inside a model other kernels evict a
+// kernel's weights, and the best schedule on warm caches need not be the best there: ResNet-18
+// tuned on warm caches runs in 17.0 ms, tuned on cold ones in 15.7 ms, timed in turns. This size
+// evicts the second-level cache and most of the third.
 inline constexpr int64_t kFlushBytes = int64_t{64} << 20;
 
 inline runtime::TimingOptions ColdTiming() {
@@ -32,31 +32,32 @@ struct MeasureOptions {
   std::vector<int> cpus;  // the slot's cores
   std::string device;     // "cuda:0": the GPU that measures; empty: the cores
   // Elements of each output that are compared with the program's definition: corners and random
-  // ones. The first candidate that is right there gives whole outputs, with which all later ones
-  // are compared in full.
+  // ones. The whole outputs of the first candidate that is right there are kept, and all later
+  // candidates are compared with them in full.
   int check_points = 256;
 };
 
 struct Measurement {
   runtime::Timing timing;
-  double max_error =
-      0;  // largest |found - expected| / max(|found|, |expected|, 1) over the checked points
-  int references_replaced = 0;  // how often whole outputs of an earlier candidate were found wrong
+  // The largest |found - expected| / max(|found|, |expected|, 1) at the checked points.
+  double max_error = 0;
+  int references_replaced = 0;  // how often kept whole outputs were found wrong
 };
 
 // The buffers and reference of one workload, reused for all its candidates.
 class WorkloadBench {
  public:
-  // Deterministic random inputs in [-1, 1] (integers: small) from the workload's key; the reference
-  // points are computed here by EvaluatePoints, once.
+  // Makes the inputs, random in [-1, 1] (integers: small) and determined by the workload's key, and
+  // computes the reference points (interpreter/interpreter.h: EvaluatePoints). InvalidArgument: as
+  // ir::ParseWorkload.
   static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload,
                                                                const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
-  // DataLoss "wrong result: ..." names output, element, expected and found value; outputs are
-  // poisoned beforehand, so an unwritten element is found too, and results are checked again after
-  // a second run. DataLoss "suspiciously fast: ..." for a time no machine reaches.
-  // InvalidArgument if the code does not load. On a GPU also Aborted: the process cannot use it any
-  // more (runtime/cuda_driver.h), which the candidate need not be guilty of.
+  // DataLoss "wrong result: ..." names output, element, expected and found value. Outputs are
+  // poisoned beforehand, so that elements that are not written are found, and results are checked
+  // again after a second run. DataLoss "suspiciously fast: ...": a time that no machine reaches.
+  // InvalidArgument: the code does not load. Aborted, on a GPU: this process cannot use the GPU any
+  // more (runtime/cuda/driver.h), perhaps because of an earlier candidate.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };
 

@@ -17,7 +17,7 @@ using runtime::CudaDevice;
 using runtime::CudaKernel;
 using runtime::DeviceMemory;
 
-// Operations a second that no GPU reaches (one of 2024 does 2e15 on matrices of 8 bits).
+// Operations a second that no GPU reaches: one of 2024 does 2e15 on 8-bit matrices.
 constexpr double kImpossibleFlops = 20e15;
 
 class CudaBench final : public WorkloadBench {
@@ -70,7 +70,7 @@ class CudaBench final : public WorkloadBench {
     DeviceMemory workspace;
   };
 
-  // The kernel with the memory of its arguments' names, its workspace full of NaNs.
+  // The kernel with the memory that its arguments name, and a workspace full of NaNs.
   absl::StatusOr<Bound> Bind(const runtime::CudaModule& module, const codegen::KernelInfo& info,
                              const Blocks& made) {
     std::vector<runtime::CuPointer> buffers;
@@ -98,7 +98,7 @@ class CudaBench final : public WorkloadBench {
     return bound;
   }
 
-  // One run from what the host's outputs hold to what they are to hold.
+  // One run: uploads the host's outputs, launches, downloads the outputs.
   absl::Status Compute(const CudaKernel& kernel) {
     for (const ir::BufferRef& output : data_.program().outputs) {
       const Memory& memory = data_.memory().at(output->name);
@@ -117,7 +117,7 @@ class CudaBench final : public WorkloadBench {
   MeasureData data_;
   const MeasureOptions options_;
   std::unique_ptr<CudaDevice> device_;
-  Blocks blocks_;  // of the workload's inputs and outputs
+  Blocks blocks_;  // the workload's inputs and outputs
 };
 
 }  // namespace

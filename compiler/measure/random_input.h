@@ -6,8 +6,7 @@
 
 namespace heddle::internal {
 
-// Floats in [-1, 1). Integers from 1 to 4: nothing divides by zero, and an index stays near the
-// front.
+// Floats in [-1, 1). Integers from 1 to 4: nothing divides by zero, and indices stay small.
 void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random);
 
 }  // namespace heddle::internal

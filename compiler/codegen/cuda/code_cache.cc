@@ -16,7 +16,7 @@ namespace {
 
 uint64_t Hash(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
 
-// A file: this, the sum of what follows it, the sizes of key, cubin and log, then these.
+// A file is a header, then key, cubin and log. `sum` is the hash of all that follows the header.
 constexpr char kMagic[8] = {'h', 'e', 'd', 'd', 'l', 'e', 'c', '1'};
 struct Header {
   char magic[8];
@@ -71,8 +71,8 @@ void CodeCache::Put(const std::string& key, const Code& code) const {
   if (sizeof(Header) + body.size() > kLargestFile) return;
   Header header{{}, Hash(body), key.size(), code.cubin.size(), code.log.size()};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  // Two that write at once may spoil it: the sum tells then. One that is killed leaves it to the
-  // next.
+  // Two writers at once may damage the file, which its sum then shows. A writer that is killed
+  // leaves a file that the next one overwrites.
   const std::string name = FileOf(key), fresh = name + ".new";
   std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(&header), sizeof header);

@@ -1,5 +1,6 @@
-// Compiled code on disk, found again by all it was compiled from: other tries of a candidate, other
-// schedules of the same program and other jobs need not compile it again. Private to this folder.
+// Compiled code on disk, found by everything it was compiled from: another attempt at a candidate,
+// another schedule that gives the same program, or another job does not compile it again. Private
+// to this folder.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,24 @@ namespace heddle::codegen {
 
 class CodeCache {
  public:
-  // So many files at most (and as many that were being written when somebody was killed), of so
-  // many bytes each: what does not fit is not kept, and what falls on the same place takes it.
+  // The most files, and bytes of a file. Larger code is not kept; new code replaces old code that
+  // has the same file. A process that is killed while it writes may leave one more file for each of
+  // them.
   static constexpr uint64_t kFiles = 1024;
   static constexpr size_t kLargestFile = size_t{1} << 20;
 
-  // In the folder that HEDDLE_CODE_CACHE names, which is made; nothing where it names none or the
-  // folder cannot be.
+  // In the folder that HEDDLE_CODE_CACHE names, which is made if needed. Nothing if it names none
+  // or the folder cannot be made.
   static std::optional<CodeCache> Open();
 
   struct Code {
     std::string cubin;
     std::string log;  // the compiler's report
   };
-  // `key`: everything the code depends on. Nothing, too, where the file is another's or damaged.
+  // `key`: everything the code depends on. Nothing if the file is absent, has another key, or is
+  // damaged.
   std::optional<Code> Find(const std::string& key) const;
-  // Whole or not at all, whoever else writes; errors are nobody's.
+  // Writes the whole file or none, whoever else writes. Errors are ignored.
   void Put(const std::string& key, const Code& code) const;
 
  private:

@@ -12,14 +12,14 @@
 namespace heddle::codegen {
 
 struct CudaKernel {
-  std::string source;  // of all launches; wants cuda_prelude.h before it
+  std::string source;  // of all launches; prelude.h has to stand before it
   std::vector<runtime::GpuLaunch> launches;
   std::vector<GpuDemand> demands;  // of each launch
   int64_t workspace_bytes = 0;
 };
 
-// The program as cuda_backend.h says, its functions named `symbol` and a number. Unimplemented for
-// what cannot be said: launches inside loops or conditions, locals that threads share unevenly.
+// The launches of a program (cuda_backend.h), each a function named `symbol` and a number.
+// Unimplemented: launches inside loops or conditions, locals that threads share unevenly.
 absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol);
 
 }  // namespace heddle::codegen

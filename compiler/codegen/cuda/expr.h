@@ -10,28 +10,28 @@
 
 namespace heddle::codegen {
 
-// "float", .. of an element in memory; a bool takes one byte there.
+// The C++ type of an element in memory, where a bool takes one byte.
 std::string CudaType(ir::DType dtype);
 
-// Writes expressions as text. Integers of type i64 are computed as int wherever everything in the
-// expression surely fits: index arithmetic is a good part of a GPU's work, and 64-bit integers take
-// it two instructions.
+// Writes expressions as text. An i64 is computed as an int if every value in the expression
+// provably fits: index arithmetic is a large part of a GPU's work, and 64-bit operations take it
+// two instructions.
 class CudaExpressions {
  public:
-  // Names for what the program names: C++ words, unique in one source.
+  // A C++ name for a name of the program, unique in one source.
   std::string Declare(const std::string& name);
   void Bind(const ir::Var* var, std::string name, int64_t extent);
   void Bind(const ir::Buffer* buffer, std::string name) { buffers_[buffer] = std::move(name); }
   bool Knows(const ir::Buffer* buffer) const { return buffers_.count(buffer) > 0; }
   const std::string& NameOf(const ir::Buffer* buffer) const { return buffers_.at(buffer); }
-  // What stands for a load, if something does: a register that holds it already.
+  // Writes `text`, a register that holds the value already, in place of the load.
   void Replace(const ir::ExprNode* load, std::string text) { replaced_[load] = std::move(text); }
   void Unreplace() { replaced_.clear(); }
 
-  // Guards: what is known inside.
+  // Knows the ranges of variables, and the conditions of the guards around.
   ir::Analyzer& analyzer() { return analyzer_; }
 
-  // The value; of i64 it may be an int of the same value.
+  // The value. For an i64 it may be an int.
   std::string Value(const ir::Expr& e);
   // The element number of an access, row-major.
   ir::Expr Element(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
@@ -53,7 +53,7 @@ class CudaExpressions {
   std::unordered_map<const ir::Buffer*, std::string> buffers_;
   std::unordered_map<const ir::ExprNode*, std::string> replaced_;
   std::unordered_map<const ir::ExprNode*, bool> fits_;
-  std::vector<ir::Expr> kept_;  // whose nodes fits_ knows
+  std::vector<ir::Expr> kept_;  // keeps the nodes of fits_ alive
 };
 
 }  // namespace heddle::codegen

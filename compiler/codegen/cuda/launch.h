@@ -19,10 +19,10 @@ class CudaLaunch {
  public:
   explicit CudaLaunch(std::string symbol) : symbol_(std::move(symbol)) {}
 
-  // `alone`: no other parameter's memory overlaps with it.
+  // `alone`: its memory overlaps with no other parameter's.
   void AddParameter(const ir::Buffer& buffer, bool written, bool alone);
-  // The launch, its locals already spread (cuda_locals.h); once. Unimplemented: global memory
-  // allocated inside of it that is no parameter.
+  // Writes the launch, whose locals are spread over the threads already (locals.h). Called once.
+  // Unimplemented: it allocates global memory that is no parameter.
   absl::Status Emit(const ir::Stmt& s);
 
   const std::string& symbol() const { return symbol_; }
@@ -47,21 +47,22 @@ class CudaLaunch {
   absl::Status VisitAxis(const ir::For& loop, int axis);
   absl::Status VisitAlloc(const ir::Alloc& alloc);
   void VisitStore(const ir::Store& store);
-  // A sum that the first thread would make alone, by shuffles within the first warp; false if the
-  // loop is no such thing (cuda_warp.cc). Its terms are then added in another order.
+  // Writes a sum that otherwise one thread makes, by shuffles within the first warp (warp.cc),
+  // which add its terms in another order. False if the loop is no such sum.
   bool WarpReduction(const ir::For& loop);
-  // A nest of unrolled loops around a tensor loop: the operands of all its products are loaded into
-  // registers, then the products are made (cuda_tensor.cc). False if the loop is no such nest.
+  // Writes a nest of unrolled loops around a tensor loop (tensor.cc): loads the operands of all its
+  // products into registers, then makes the products. False if the loop is no such nest.
   absl::StatusOr<bool> TensorNest(const ir::For& loop);
-  // Registers of a thread for the operands of such a nest.
+  // Registers of a thread that the operands of such a nest take.
   static int64_t TensorWords(const ir::Stmt& s);
-  // A loop of lanes around one store, by vector loads and stores where memory allows; false if not.
+  // Writes a loop of lanes around one store with vector loads and stores. False if memory does not
+  // allow that.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
-  // Finds the stores that can be asynchronous copies: those of global memory that the launch does
-  // not write into shared memory that nothing else in their thread loop touches, so that a barrier,
-  // which waits for the copies, stands before whatever uses them.
+  // Finds the stores that can be asynchronous copies. They copy from global memory that the launch
+  // does not write, into shared memory that nothing else in their thread loop touches, so that a
+  // barrier, which waits for the copies, stands before every use.
   void FindAsync(const ir::Stmt& s);
-  // A store as an asynchronous copy; false if its value is no copy.
+  // Writes a store as an asynchronous copy. False if its value is no copy.
   bool AsyncStore(const ir::Store& store);
   // Whether lane 0 of the access is aligned to the whole vector and the lanes follow each other.
   bool IsVector(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
@@ -75,7 +76,7 @@ class CudaLaunch {
   std::array<bool, kAxes> bound_{};
   const ir::For* thread_ = nullptr;  // the threadIdx.x loop around, and its variable's name
   std::string thread_name_;
-  bool staged_ = false;  // some barrier lets fetches come late
+  bool staged_ = false;  // some barrier does not wait for the last fetches
   bool in_fetch_ = false;
   int operands_ = 0;      // names of registers for tensor cores
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes

@@ -59,7 +59,7 @@ bool Find(void* library, const char* name, F* function) {
 }
 
 // The newest CUDA major that this machine's driver knows, 0 where there is no driver; which is not
-// started for it. Tests name another library (runtime/cuda_driver.h).
+// started for it. Tests name another library (runtime/cuda/driver.h).
 int DriverMajor() {
   const char* other = std::getenv("HEDDLE_CUDA_DRIVER");
   void* driver =

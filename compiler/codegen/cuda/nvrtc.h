@@ -9,21 +9,21 @@
 
 namespace heddle::codegen {
 
-// Looked for, in this order: the file named by HEDDLE_NVRTC (nothing else is tried then), the
+// Looked for in this order: the file that HEDDLE_NVRTC names (then nothing else is tried), the
 // dynamic linker's search (LD_LIBRARY_PATH), CUDA_HOME/lib64, /usr/local/cuda/lib64, and
-// nvidia/*/lib of the Python packages below VIRTUAL_ENV. A driver loads the code of its own CUDA
-// major and of those before: where this machine has one, the first NVRTC that suits it is taken,
-// and another only if there is none.
+// nvidia/*/lib of the Python packages below VIRTUAL_ENV. A driver loads code of its own and of
+// earlier major versions of CUDA: on a machine with a driver, the first NVRTC that suits it is
+// taken, and another one only if none does.
 class Nvrtc {
  public:
-  // Once a process. Unavailable, with one line that says where it was looked for.
+  // Loads it once a process. Unavailable, with one line that says where it was looked for.
   static absl::StatusOr<const Nvrtc*> Get();
 
   std::string Version() const;  // "NVRTC 13.0"
-  // The release, and the file it was loaded from with its size and time: others are other
-  // compilers. Empty where that cannot be told.
+  // Identifies this compiler: its release, and path, size and time of its file. Empty if these are
+  // not known.
   std::string Identity() const;
-  // One line where this machine's driver does not load what this compiles; else empty.
+  // One line if this machine's driver does not load what this compiles; else empty.
   std::string Complaint() const;
   // Architectures it compiles for: 80 for sm_80.
   std::vector<int> Architectures() const;
@@ -32,7 +32,7 @@ class Nvrtc {
     std::string cubin;
     std::string log;  // warnings, and the assembler's report of registers and memory
   };
-  // Internal with the first error line of the log when the source does not compile.
+  // Internal with the first error line of the log: the source does not compile.
   absl::StatusOr<Result> Compile(const std::string& source,
                                  const std::vector<std::string>& options) const;
 

@@ -17,8 +17,8 @@ class ExprEmitter {
   llvm::Value* Emit(const ir::Expr& e);
   // In a vectorized loop the address must depend on the lane.
   void EmitStore(const ir::Store& store);
-  // Outside vectorized loops only. Asks for the line in the second-level cache: a whole panel waits
-  // there for its turn.
+  // Fetches the line into the second-level cache, which holds a whole panel until it is used.
+  // Outside vectorized loops only.
   void EmitPrefetch(const ir::Prefetch& prefetch);
 
   // The mask of the lanes that are active and for which `condition` (a vector) holds.
@@ -54,7 +54,7 @@ class ExprEmitter {
                                   bool safe);
   llvm::Value* EmitLoad(const ir::ExprNode& e);
   // A load whose lanes read different elements of one aligned vector: where the vector begins, and
-  // which element each lane wants.
+  // which element each lane reads.
   struct Permutation {
     ir::Linear start;
     std::vector<int> pick;
@@ -83,8 +83,8 @@ class ExprEmitter {
 
   EmitContext& c_;
   bool in_index_ = false;  // emitting the index of an access
-  // Emitting loads that may lie outside their buffers unless `guard_` holds; else they read
-  // `instead_`.
+  // While loads are emitted that may lie outside their buffers unless `guard_` holds: lanes without
+  // it read `instead_`.
   llvm::Value* guard_ = nullptr;
   ir::Expr instead_;
   llvm::IRBuilder<>& b_;

@@ -1,4 +1,4 @@
-// What the code of a kernel needs, found before any is written. No LLVM in here.
+// What the code of a kernel needs, found before any code is written. Includes no LLVM.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,8 @@ struct Needs {
 // Of the loops of `s`, in order of first appearance.
 Needs CollectNeeds(const ir::Stmt& s, const WorkspacePlan& plan);
 
-// Unimplemented for what only a GPU has, FailedPrecondition for blocks.
+// Whether a CPU can run the program. Unimplemented: it has GPU loops, barriers, shared memory or
+// 16-bit floats. FailedPrecondition: it has blocks.
 absl::Status CheckSupported(const ir::Program& program);
 
 }  // namespace heddle::codegen

@@ -1,4 +1,4 @@
-// Our targets as LLVM sees them. Private to this folder: includes LLVM.
+// Targets in LLVM's terms. Private to this folder: includes LLVM.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace heddle::codegen {
 
-// Registers LLVM's back ends, once a process.
+// Registers LLVM's own back ends, once a process.
 void InitializeLlvm();
 
 // The triple of `target`, or this machine's.
 std::string TripleOf(const Target& target);
 
-// InvalidArgument when triple, CPU or a feature does not exist (naming near ones), or the object
-// format is not ELF.
+// InvalidArgument: triple, CPU or a feature does not exist (the message suggests near names), or
+// the object format is not ELF.
 absl::Status CheckTarget(const Target& resolved);
 
 // A code generator for a resolved target. Errors as CheckTarget.

@@ -13,8 +13,7 @@ llvm::Value* EmitMath(llvm::IRBuilder<>& builder, ir::Op op, llvm::Value* x);
 // x to the power y, elementwise.
 llvm::Value* EmitPow(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y);
 
-// Integers to integer powers, wrapping; a negative exponent rounds towards zero as a division
-// would.
+// Integers to integer powers, wrapping. A negative exponent rounds towards zero, as a division.
 llvm::Value* EmitIntPow(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y,
                         bool is_unsigned);
 

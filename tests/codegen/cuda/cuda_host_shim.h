@@ -1,5 +1,5 @@
 // What CUDA C++ of ours means, on a CPU: each thread of a block is one here, blocks run one after
-// the other. Included by sources that host_code.cc makes; the pure functions of cuda_prelude.h
+// the other. Included by sources that host_code.cc makes; the pure functions of prelude.h
 // stand before it. Shared memory is static, as blocks do not overlap; asynchronous copies happen
 // when they are waited for, the latest that a GPU may do them. Vectors that are loaded or stored at
 // other places than multiples of their size are counted.

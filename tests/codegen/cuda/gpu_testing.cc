@@ -27,7 +27,7 @@ absl::Status At(const absl::Status& status, const std::string& what) {
 
 namespace {
 
-// What the back end makes of local buffers (cuda_locals.h) in a form that runs as plain loops: each
+// What the back end makes of local buffers (locals.h) in a form that runs as plain loops: each
 // gets a dimension for each thread axis, and is accessed at the thread that runs.
 class ThreadDimensions {
  public:

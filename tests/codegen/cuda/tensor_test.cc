@@ -231,7 +231,7 @@ TEST(Tensor, SumsInParts) {
 }
 
 // Which of shared memory's 32 banks the lanes of a warp read, number by number, in a product of f32
-// (cuda_tensor.cc: Gather): both operands lie with the terms apart.
+// (codegen/cuda/tensor.cc: Gather): both operands lie with the terms apart.
 TEST(Tensor, WordsOfAWarpLieInDifferentBanks) {
   for (const int64_t n : {16, 24, 32, 64}) {
     const ir::Program lowered = Default({DType::kF32, 64, n, 64, true, false});
