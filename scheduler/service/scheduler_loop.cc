@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "proto/grpc_util.h"
+#include "scheduler/core/trial_budget.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/service/stage_orders.h"
 
@@ -241,7 +242,7 @@ void SchedulerLoop::PlanTasks(AttemptId attempt, Imported* imported) {
     imported->tasks.push_back(*std::move(plan));
     totals.push_back(spec.force() ? 0 : imported->tasks.back().known);
   }
-  const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
+  const bool wait = !device_seen && TrialBudget(job.params, totals) > 0;
   // No such device is here, and the records do not suffice without one: wait for whichever device
   // comes (and look again: AnswerFind).
   if (wait) imported->device_key.clear();

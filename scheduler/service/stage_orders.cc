@@ -131,7 +131,7 @@ void FillUpdate(const Dispatcher& dispatcher, const JobLedger::JobData& job, Rec
   const Job& state = *dispatcher.FindJob(start.job);
   const JobLedger::TaskData& task = job.tasks[static_cast<size_t>(start.task->value)];
   size_t bytes = 0;
-  if (state.tasks[static_cast<size_t>(start.task->value)].warm_pending) {
+  if (state.tasks[static_cast<size_t>(start.task->value)].unlearned.known) {
     v1::RecordQuery query;
     query.set_workload_key(task.info.key());
     query.set_target(job.row.job.spec().target());

@@ -102,7 +102,7 @@ decltype(StageFinished::result) World::Learn(const Process& process, const Start
   SearchState state = StateOf(process, start);
   const Task& task =
       process.dispatcher->FindJob(start.job)->tasks[static_cast<size_t>(start.task->value)];
-  if (task.warm_pending) {
+  if (task.unlearned.known) {
     state.learned = task.known + task.trials;
     state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
   } else {
