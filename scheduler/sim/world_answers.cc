@@ -28,7 +28,7 @@ void World::EndCandidates(AttemptId id) {
 }
 
 void World::Answer(AttemptId id, CandidateId candidate) {
-  Stage& stage = stages_.at(id);
+  RunningStage& stage = stages_.at(id);
   const Faults& faults = scenario_.faults;
   const bool poison = faults.poison > 0 && candidate.value % faults.poison == 7;
   if (poison || Chance(faults.broken))
@@ -58,17 +58,17 @@ void World::Answer(AttemptId id, CandidateId candidate) {
   } else {
     double median = TrueMedian(job, task, ordinal);
     if (stage.disturbed_piece) median *= std::max(1.0, stage.stretched / stage.alone);
-    if (lying_.count(stage.start.slot)) {
+    if (machines_.lying.count(stage.start.slot)) {
       median /= 100;
-      if (++lies_[stage.start.slot] >= 5) {  // the tracker has seen enough
+      if (++machines_.lies[stage.start.slot] >= 5) {  // the tracker has seen enough
         const SlotId slot = stage.start.slot;
-        lies_.erase(slot);
+        machines_.lies.erase(slot);
         Later(absl::ZeroDuration(), [this, slot] {
-          if (!lying_.erase(slot)) return;
-          quarantined_.insert(slot);
+          if (!machines_.lying.erase(slot)) return;
+          machines_.quarantined.insert(slot);
           SendSlots();
-          At(Between(30, 120), [this, slot] {  // its canary passes again
-            quarantined_.erase(slot);
+          agenda_.At(Between(30, 120), [this, slot] {  // its canary passes again
+            machines_.quarantined.erase(slot);
             SendSlots();
           });
         });

@@ -41,9 +41,9 @@ Imported World::Import(const Process& process, const StartStage& start) {
     info.set_weight(job.tasks[i].weight);
     info.set_flops(job.tasks[i].flops);
     keys.push_back(info.key());
-    if (options_.planted == Planted::kOverrun) imported.tasks.back().key.clear();
+    if (plant_.Is(Planted::kOverrun)) imported.tasks.back().key.clear();
   }
-  budgets_.Imported(start.job, std::move(keys));
+  promises_.HasTasks(start.job, std::move(keys));
   imported.model.add_inputs("x: f32[1]");
   return imported;
 }
@@ -75,7 +75,7 @@ Proposed World::Propose(const Process& process, const StartStage& start) {
   SearchState state;
   if (options_.durable) {
     state = StateOf(process, start);
-    if (options_.checks) CheckLearned(process, start, state);
+    if (options_.checks) promises_.CheckLearned(*process.dispatcher, start, state.learned);
   } else {
     state.next = proposed_[{start.job.value, start.task->value}];
   }
@@ -98,7 +98,7 @@ Proposed World::Propose(const Process& process, const StartStage& start) {
 // results that were not learned yet.
 decltype(StageFinished::result) World::Learn(const Process& process, const StartStage& start) {
   if (!options_.durable) return {};
-  if (options_.planted == Planted::kSkipUpdate && ++planted_ == 2) return {};
+  if (plant_.Is(Planted::kSkipUpdate) && plant_.Nth(2)) return {};
   SearchState state = StateOf(process, start);
   const Task& task =
       process.dispatcher->FindJob(start.job)->tasks[static_cast<size_t>(start.task->value)];
@@ -107,7 +107,7 @@ decltype(StageFinished::result) World::Learn(const Process& process, const Start
     state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
   } else {
     for (const auto& [id, candidate] : process.book.data(start.job).candidates) {
-      if (id >= start.before && options_.planted != Planted::kLearnEarly) break;
+      if (id >= start.before && !plant_.Is(Planted::kLearnEarly)) break;
       if (candidate.task != start.task->value || candidate.learned || !candidate.outcome) continue;
       ++state.learned;
       state.hash = Mix({state.hash, static_cast<uint64_t>(Ordinal(start.job, id)),
