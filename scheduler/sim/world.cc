@@ -30,8 +30,9 @@ World::World(const Scenario& scenario, const std::string& policy, const WorldOpt
       policy_(policy),
       options_(options),
       dice_(scenario.seed),
-      fate_(Mix({scenario.seed, 2})) {
-  if (options_.durable) store_ = MakeMemoryRecordStore();
+      fate_(Mix({scenario.seed, 2})),
+      store_(options.durable ? MakeMemoryRecordStore() : nullptr),
+      searches_(scenario_, store_.get(), &dice_, &plant_) {
   const size_t slots = scenario_.slots.size();
   result_.busy.resize(slots);
   result_.held.resize(slots);

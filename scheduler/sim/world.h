@@ -3,10 +3,10 @@
 // heddle-sim measures policies in it; with faults it is what the promises are checked in (after
 // every event). Everything follows from scenario and seed.
 //
-// Its parts: agenda.h (the clock), machines.h (hosts and slots), running_stage.h, promises.h (what
-// must hold) and planted.h. world.cc is the scheduler's process, world_stages.cc and
-// world_answers.cc what workers do, world_search.cc what searches give, world_faults.cc what goes
-// wrong.
+// Its parts: agenda.h (the clock), machines.h (hosts and slots), running_stage.h, searches.h (what
+// tuning finds), promises.h (what must hold), planted.h. Here: the scheduler's process (world.cc),
+// what workers do with the stages they are given (world_workers.cc), and what goes wrong
+// (world_faults.cc).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
@@ -29,6 +28,7 @@
 #include "scheduler/sim/promises.h"
 #include "scheduler/sim/running_stage.h"
 #include "scheduler/sim/scenario.h"
+#include "scheduler/sim/searches.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::sim {
@@ -104,13 +104,6 @@ class World {
     absl::Time wake;
     int64_t next_attempt = 1;
   };
-  // What a search has learned, as far as it matters here: every result it was told of, in order,
-  // has a part in `hash`, which is in the traces it proposes. As text: "next learned hash".
-  struct SearchState {
-    int next = 0;     // candidates proposed
-    int learned = 0;  // results told of
-    uint64_t hash = 0;
-  };
 
   // world.cc
   void Later(absl::Duration after, std::function<void()> action);  // of this process's life
@@ -129,7 +122,7 @@ class World {
   void NoteEnds(int process);
   void Collect();
 
-  // world_stages.cc
+  // world_workers.cc
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
   void Begin(int process, const StartStage& start);
@@ -146,15 +139,7 @@ class World {
               bool interrupted = false);
   const StageTime& TimeOf(const StartStage& start) const;
   uint64_t KeyOf(const StartStage& start, uint64_t what) const;
-  int Ordinal(JobId job, CandidateId candidate) const;
-  SearchState StateOf(const Process& process, const StartStage& start) const;
-  Proposed Propose(const Process& process, const StartStage& start);
-  decltype(StageFinished::result) Learn(const Process& process, const StartStage& start);
-  Imported Import(const Process& process, const StartStage& start);
   void AnswerFind(int process, const FindRecords& find);
-  TaskPlan Plan(const Process& process, JobId job, size_t task,
-                const std::string& device_key) const;
-  double TrueMedian(JobId job, int task, int ordinal) const;
 
   // world_faults.cc
   bool Chance(double p) { return p > 0 && dice_.Likely(p); }
@@ -185,16 +170,15 @@ class World {
   Promises promises_{scenario_, policy_, agenda_,
                      machines_, stages_, [this](const std::string& what) { Violation(what); }};
   Plant plant_{options_.planted};
+  std::unique_ptr<RecordStore> store_;  // where durable
+  Searches searches_;
 
   std::vector<Process> processes_;
-  std::unique_ptr<RecordStore> store_;
   int64_t epoch_ = 0;
   int64_t last_fetch_ = 0;
   uint64_t last_token_ = 0;
   int unfinished_ = 0;
   std::set<int64_t> finished_jobs_;
-  absl::flat_hash_map<std::pair<int64_t, int64_t>, int> ordinals_;
-  std::map<std::pair<int64_t, int>, int> proposed_;     // (job, task) -> candidates so far
   std::map<std::pair<int64_t, int>, int64_t> started_;  // (job, kind) -> stages, for passing over
   absl::Time waiting_since_;
   WaitSeconds waiting_now_;  // jobs that wait for each, since waiting_since_

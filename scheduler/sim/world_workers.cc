@@ -13,16 +13,14 @@ constexpr double kTimeLimit = 60;  // a hung stage ends so many seconds after it
 
 void World::Note(int index, const Event& event, const Change& change) {
   if (const auto* add = std::get_if<AddCandidates>(&change)) {
-    if (options_.durable) return;
-    int& next = proposed_[{add->job.value, add->task.value}];
-    for (int i = 0; i < add->count; ++i) ordinals_[{add->job.value, add->first.value + i}] = next++;
+    searches_.Added(*add);
   } else if (std::holds_alternative<SetAttempts>(change)) {
     if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
   } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
     ++result_.trials;
     ++result_.jobs[static_cast<size_t>(JobIndex(done->job))].trials;
     result_.lost += done->outcome == v1::OUTCOME_LOST;
-    ordinals_.erase({done->job.value, done->candidate.value});
+    searches_.Finished(*done);
     if (options_.checks) promises_.CheckRecord(*done, event);
   } else if (std::holds_alternative<JobChanged>(change)) {
     NoteEnds(index);
@@ -190,6 +188,7 @@ void World::WorkOnCandidates(AttemptId id) {
   const int batch = scenario_.jobs[static_cast<size_t>(JobIndex(stage.start.job))].batch;
   const size_t take =
       !time.per_candidate && stage.start.kind == v1::STAGE_BUILD ? stage.inputs.size() : 1;
+  const JobLedger& book = processes_[static_cast<size_t>(stage.process)].book;
   double seconds = 0;
   stage.working.clear();
   for (size_t i = 0; i < take; ++i) {
@@ -197,8 +196,9 @@ void World::WorkOnCandidates(AttemptId id) {
     stage.inputs.pop_front();
     stage.working.push_back(candidate);
     seconds += time.per_candidate
-                   ? time.seconds.Draw(KeyOf(stage.start, 2),
-                                       static_cast<uint64_t>(Ordinal(stage.start.job, candidate)))
+                   ? time.seconds.Draw(
+                         KeyOf(stage.start, 2),
+                         static_cast<uint64_t>(searches_.Ordinal(stage.start.job, candidate, book)))
                    : stage.factor / batch;
   }
   StartPiece(id, seconds);
@@ -278,11 +278,106 @@ void World::EndSimple(AttemptId id) {
   if (!start.fetch && start.kind == v1::STAGE_IMPORT) {
     if (scenario_.jobs[static_cast<size_t>(JobIndex(start.job))].user_error)
       return Finish(id, {v1::FAULT_USER, "not a model"});
-    return Finish(id, {}, Import(process, start));
+    Imported imported = searches_.Import(start.job, process.book);
+    std::vector<std::string> keys;
+    for (const v1::TaskInfo& task : imported.model.tasks()) keys.push_back(task.key());
+    promises_.HasTasks(start.job, std::move(keys));
+    return Finish(id, {}, std::move(imported));
   }
-  if (start.kind == v1::STAGE_PROPOSE) return Finish(id, {}, Propose(process, start));
-  if (start.kind == v1::STAGE_UPDATE) return Finish(id, {}, Learn(process, start));
+  if (start.kind == v1::STAGE_PROPOSE) {
+    if (options_.durable && options_.checks) {
+      promises_.CheckLearned(*process.dispatcher, start, searches_.Learned(start, process.book));
+    }
+    return Finish(id, {}, searches_.Propose(start, process.book));
+  }
+  if (start.kind == v1::STAGE_UPDATE) {
+    const Job& job = *process.dispatcher->FindJob(start.job);
+    return Finish(
+        id, {},
+        searches_.Learn(start, job.tasks[static_cast<size_t>(start.task->value)], process.book));
+  }
   Finish(id, {}, Compiled{"digest"});
+}
+
+void World::EndCandidates(AttemptId id) {
+  const std::vector<CandidateId> working = stages_.at(id).working;
+  for (CandidateId candidate : working) {
+    if (!stages_.count(id)) return;
+    Answer(id, candidate);
+  }
+  Work(id);
+}
+
+void World::Answer(AttemptId id, CandidateId candidate) {
+  RunningStage& stage = stages_.at(id);
+  const Faults& faults = scenario_.faults;
+  const bool poison = faults.poison > 0 && candidate.value % faults.poison == 7;
+  if (poison || Chance(faults.broken))
+    return Finish(id, {v1::FAULT_INFRASTRUCTURE, "the worker broke down"});
+  const bool build = stage.start.kind == v1::STAGE_BUILD;
+  const JobId job = stage.start.job;
+  const int task = stage.start.task->value,
+            ordinal = searches_.Ordinal(job, candidate,
+                                        processes_[static_cast<size_t>(stage.process)].book);
+  // Whether a candidate is at fault, and where, is a property of it.
+  const double failures = scenario_.jobs[static_cast<size_t>(JobIndex(job))].failures;
+  const uint64_t key = Mix({scenario_.seed, static_cast<uint64_t>(job.value),
+                            static_cast<uint64_t>(task), static_cast<uint64_t>(ordinal), 99});
+  const bool bad = Unit(key) < failures;
+  const bool bad_build = bad && (key & 1) != 0;
+  Measured measured;
+  measured.fencing_token = stage.token;
+  if (options_.durable) {
+    measured.measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
+    measured.measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
+  }
+  Event event;
+  if (build) {
+    CandidateBuilt built{id, candidate, bad_build ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK,
+                         bad_build ? "refused" : ""};
+    if (options_.durable && !bad_build) built.artifact = std::make_shared<v1::Artifact>();
+    built.measured = std::move(measured);
+    event = std::move(built);
+  } else {
+    double median = searches_.TrueMedian(job, task, ordinal);
+    if (stage.disturbed_piece) median *= std::max(1.0, stage.stretched / stage.alone);
+    if (machines_.lying.count(stage.start.slot)) {
+      median /= 100;
+      if (++machines_.lies[stage.start.slot] >= 5) {  // the tracker has seen enough
+        const SlotId slot = stage.start.slot;
+        machines_.lies.erase(slot);
+        Later(absl::ZeroDuration(), [this, slot] {
+          if (!machines_.lying.erase(slot)) return;
+          machines_.quarantined.insert(slot);
+          SendSlots();
+          agenda_.At(Between(30, 120), [this, slot] {  // its canary passes again
+            machines_.quarantined.erase(slot);
+            SendSlots();
+          });
+        });
+      }
+    }
+    if (options_.durable && !bad) measured.measurement.add_samples_ns(median);
+    ++result_.measurements;
+    result_.disturbed += stage.disturbed_piece;
+    event = CandidateProfiled{id,
+                              candidate,
+                              bad ? v1::OUTCOME_RUN_CRASH : v1::OUTCOME_OK,
+                              bad ? "signal 11" : "",
+                              bad ? 0 : median,
+                              0,
+                              std::move(measured)};
+  }
+  const int process = stage.process;
+  ++stage.candidates;
+  if (Chance(faults.lost)) return;
+  Feed(process, event);
+  if (Chance(faults.duplicated))
+    Later(Between(0, 10), [this, process, event] { Feed(process, event); });  // late and twice
+}
+
+void World::AnswerFind(int process, const FindRecords& find) {
+  Feed(process, searches_.Find(find, processes_[static_cast<size_t>(process)].book));
 }
 
 }  // namespace heddle::sim
