@@ -1,208 +1,364 @@
 #include "scheduler/core/dispatcher.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/core/ready_stages.h"
+#include "scheduler/core/trial_budget.h"
 
 namespace heddle::scheduler {
-namespace {
-
-// Whether something is being built that could be fed to the profile stage.
-bool AnyBuilding(const Task& task, const LiveStage& profile) {
-  return std::any_of(task.open.begin(), task.open.lower_bound(profile.before),
-                     [](const auto& entry) { return Is<Building>(entry.second.where); });
-}
-
-void CountUnit(LiveStage* stage, absl::Time now) {
-  ++stage->units;
-  stage->busy += now - stage->unit_since;
-  stage->unit_since = now;
-}
-
-}  // namespace
 
 Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
     : options_(options), policy_(std::move(policy)) {
-  policy_->Attach({&forecast_, &ready_, &slot_index_, &live_});
+  policy_->Attach({&forecast_, &placement_.ready(), &placement_.slot_index(), &live_});
 }
 
-const Job* Dispatcher::FindJob(JobId id) const {
-  auto it = jobs_.find(id);
-  return it == jobs_.end() ? nullptr : &it->second;
+// ---- one step: the event is taken in, the jobs it touched go on, slots are given out ----
+
+Decisions Dispatcher::Step(const Event& event, absl::Time now) {
+  effects_.BeginStep(now);
+  placement_.slot_index().Advance(now);
+  const Subject subject = SubjectOf(event);
+  if (subject.job && !subject.streamed) effects_.Touch(*subject.job);
+  std::visit([this](const auto& e) { On(e); }, event);
+  effects_.TouchWoken();
+  for (JobId job : placement_.ready().TakeExpired(now)) effects_.Touch(job);
+  flow_.FeedShortQueues();
+  Proceed(subject);
+  GiveOutSlots();
+  return effects_.EndStep();
 }
 
-std::string Dispatcher::Refusal(const SlotId& slot) const {
-  auto it = trouble_.find(slot);
-  return it == trouble_.end() ? "" : it->second.refusal;
+Dispatcher::Subject Dispatcher::SubjectOf(const Event& event) const {
+  Subject subject;
+  std::visit(
+      [&](const auto& e) {
+        if constexpr (requires { e.attempt; }) {
+          const auto stage = live_.find(e.attempt);
+          if (stage == live_.end()) return;
+          subject = {stage->second.job, stage->second.task,
+                     !std::is_same_v<std::decay_t<decltype(e)>, StageFinished>};
+        } else if constexpr (requires { e.job; }) {
+          subject.job = e.job;
+        } else if constexpr (requires { e.fetch; }) {
+          subject.job = fetches_.JobOf(e.fetch);
+        }
+      },
+      event);
+  return subject;
 }
 
-absl::Time Dispatcher::NextWake(absl::Time now) const {
-  const absl::Time job = wakes_.empty() ? absl::InfiniteFuture() : wakes_.begin()->first;
-  return std::max(now, std::min({job, slot_index_.NextWake(), ready_.NextStart()}));
+void Dispatcher::Proceed(const Subject& subject) {
+  if (subject.streamed && !effects_.IsTouched(*subject.job)) {
+    Job& job = jobs_.at(*subject.job);
+    rounds_.GoOn(job);
+    if (!effects_.IsTouched(job.id)) UpdateReady(job, false);
+  }
+  for (JobId id : effects_.TakeTold()) {
+    Job& job = jobs_.at(id);
+    if (!effects_.IsTouched(id) && Is<Tuning>(job.phase)) rounds_.GoOnAfterSharedTrial(job);
+  }
+  const SlotIndex& slots = placement_.slot_index();
+  while (const std::optional<JobId> id = effects_.TakeTouched()) {
+    const auto found = jobs_.find(*id);
+    if (found == jobs_.end()) continue;
+    Job& job = found->second;
+    job.lane = placement_.slot_index().DeviceLane(job.params);
+    rounds_.GoOn(job);
+    forecast_.SetSlots(job.lane, slots.Count(job.lane), slots.Displaced(job.lane));
+    int left = TrialBudget(job);
+    for (const Task& task : job.tasks) left -= task.trials;
+    forecast_.Refresh(job, job.lane, left, job.id == subject.job ? subject.task : std::nullopt);
+    policy_->Changed(job);
+    deadlines_.Check(
+        job, [&] { return ExpectedEnd(job, effects_.now()); }, &effects_);
+    UpdateReady(job, true);
+  }
+  for (JobId stale : policy_->TakeStale(effects_.now())) {
+    if (const auto other = jobs_.find(stale); other != jobs_.end())
+      UpdateReady(other->second, true);
+  }
+}
+
+void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
+  placement_.ready().Set(job, ReadyStages(job, fetches_.all(), &effects_), rank_again,
+                         policy_.get(), effects_.now());
+}
+
+// What is fed to a running stage waits for a slot no more, and keeps no cores from others: then
+// slots are given out once more.
+void Dispatcher::GiveOutSlots() {
+  for (bool fed = true; fed;) {
+    // Nothing may start that cannot be remembered.
+    while (store_problem_.empty()) {
+      const std::optional<Placement::Assignment> next = placement_.Next(*policy_);
+      if (!next) break;
+      Start(*next);
+    }
+    const std::vector<JobId> jobs = flow_.FeedAndClose();
+    for (JobId job : jobs) UpdateReady(jobs_.at(job), false);
+    fed = !jobs.empty();
+  }
+}
+
+void Dispatcher::Start(const Placement::Assignment& assignment) {
+  const WorkItem& work = assignment.work;
+  const SlotInfo& slot = *assignment.slot;
+  const AttemptId attempt{next_attempt_++};
+  StartStage start{attempt, work.job, work.kind, work.task, work.fetch, slot.id, {}, 0};
+  Job& job = jobs_.at(work.job);
+  if (work.fetch) {
+    fetches_.Started(*work.fetch, attempt);
+  } else if (!work.task) {
+    job.live = attempt;
+  } else {
+    Task& task = job.tasks[work.task->value];
+    switch (work.kind) {
+      case v1::STAGE_PROPOSE:
+        task.phase = Proposing{attempt};
+        start.count = std::min(job.params.batch, task.unproposed());
+        break;
+      case v1::STAGE_BUILD: {
+        const int lane = SlotIndex::CpuLane(work.kind, job.params);
+        start.candidates =
+            Take<Unbuilt, Building>(task, placement_.BuildShare(task, lane), attempt);
+        break;
+      }
+      case v1::STAGE_PROFILE:
+        start.candidates =
+            Take<Built, Profiling>(task, placement_.ProfileShare(task, job.lane), attempt);
+        start.before = task.rounds.back().end;
+        task.profiles.insert(attempt);
+        flow_.Note(work.job, *work.task);
+        break;
+      default:
+        start.before = MeasuredBefore(task).value_or(
+            task.rounds.empty() ? CandidateId{job.next_candidate} : task.rounds.front().first);
+        task.phase = Updating{attempt, WillPropose(task.phase)};
+        break;
+    }
+  }
+  LiveStage stage;
+  stage.before = start.before;
+  stage.id = attempt;
+  stage.job = work.job;
+  stage.kind = work.kind;
+  stage.task = work.task;
+  stage.fetch = work.fetch;
+  stage.slot = slot.id;
+  stage.host = slot.host;
+  stage.cores = slot.cores;
+  stage.candidates.insert(start.candidates.begin(), start.candidates.end());
+  stage.started = stage.unit_since = effects_.now();
+  stage.worker_class = DurationModel::ClassId(
+      absl::StrCat(slot.target, "|", slot.device_key, "|", slot.cores.size()));
+  placement_.StageStarted(assignment, job);
+  const LiveStage& live = live_.emplace(attempt, std::move(stage)).first->second;
+  policy_->Started(work, job, live);
+  effects_.Emit(std::move(start));
+  UpdateReady(job, true);
 }
 
 // ---- requests ----
+
+const Job* Dispatcher::FindJob(JobId id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+Job* Dispatcher::FindUnfinished(JobId id) {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() || found->second.final() ? nullptr : &found->second;
+}
 
 void Dispatcher::On(const JobSubmitted& event) {
   Job job;
   job.id = event.job;
   job.params = event.params;
   jobs_.emplace(event.job, std::move(job));
-  Emit(JobChanged{event.job});
+  effects_.Emit(JobChanged{event.job});
 }
 
-void Dispatcher::On(const SlotsChanged& event) { TakeSlots(event); }
-
-void Dispatcher::On(const StoreBlocked& event) { store_problem_ = event.reason; }
-
 void Dispatcher::On(const PauseRequested& event) {
-  auto it = jobs_.find(event.job);
-  if (it == jobs_.end() || it->second.final()) return;
-  it->second.paused = true;
-  it->second.pause_reason = event.reason;
-  it->second.tuned = Tuned(it->second, now_);
-  it->second.tuning_since.reset();
-  TouchGroups(it->second);
-  Emit(JobChanged{event.job});
+  Job* job = FindUnfinished(event.job);
+  if (job == nullptr) return;
+  job->paused = true;
+  job->pause_reason = event.reason;
+  StopClock(job, effects_.now());
+  sharing_.TouchAll(*job);
+  effects_.Emit(JobChanged{event.job});
 }
 
 void Dispatcher::On(const ResumeRequested& event) {
-  auto it = jobs_.find(event.job);
-  if (it == jobs_.end() || it->second.final()) return;
-  it->second.paused = false;
-  it->second.pause_reason.clear();
-  Emit(JobChanged{event.job});
+  Job* job = FindUnfinished(event.job);
+  if (job == nullptr) return;
+  job->paused = false;
+  job->pause_reason.clear();
+  effects_.Emit(JobChanged{event.job});
 }
 
 void Dispatcher::On(const CancelRequested& event) {
-  auto it = jobs_.find(event.job);
-  if (it == jobs_.end() || it->second.final()) return;
-  EndJob(it->second, Cancelled{event.reason});
+  Job* job = FindUnfinished(event.job);
+  if (job != nullptr) rounds_.EndJob(*job, Cancelled{event.reason});
 }
 
 void Dispatcher::On(const FetchRequested& event) {
-  const Job* job = FindJob(event.job);
-  if (job == nullptr || Is<Importing>(job->phase) || Is<Failed>(job->phase)) {
-    Emit(EndFetch{event.fetch, {v1::FAULT_USER, "the job has failed, or is not imported yet"}});
-    return;
-  }
-  fetches_[event.fetch] = Fetch{event.fetch, event.job, std::nullopt, 0, absl::InfinitePast()};
+  fetches_.Request(event, FindJob(event.job), &effects_);
 }
 
 void Dispatcher::On(const FetchAbandoned& event) {
-  auto it = fetches_.find(event.fetch);
-  if (it == fetches_.end()) return;
-  if (it->second.live) {
-    live_.at(*it->second.live).cancelled = true;
-    Emit(CancelStage{*it->second.live});
-  }
-  fetches_.erase(it);
+  const std::optional<AttemptId> live = fetches_.Abandon(event.fetch);
+  if (!live) return;
+  live_.at(*live).cancelled = true;
+  effects_.Emit(CancelStage{*live});
 }
 
-// ---- streams ----
+// ---- slots and records ----
+
+void Dispatcher::On(const SlotsChanged& event) {
+  if (!placement_.TakeSlots(event, effects_.now())) return;
+  const SlotIndex& slots = placement_.slot_index();
+  for (int lane = 0; lane < slots.lanes(); ++lane)
+    forecast_.SetSlots(lane, slots.Count(lane), slots.Displaced(lane));
+  for (const auto& [id, job] : jobs_) {
+    // What begins depends on the devices there are, and so does when the job will be done.
+    const bool tuned_out = Is<Tuning>(job.phase) && job.queue.empty() &&
+                           !job.params.device_key.empty() &&
+                           job.params.deadline == absl::InfiniteFuture();
+    if (!job.final() && !tuned_out) effects_.Touch(id);
+  }
+}
+
+void Dispatcher::On(const RecordsFound& event) {
+  Job* job = FindUnfinished(event.job);
+  if (job == nullptr || !job->finding) return;
+  job->finding = false;
+  JobParams pinned = job->params;
+  pinned.device_key = event.device_key;
+  const int lane = placement_.slot_index().DeviceLane(pinned);
+  if (placement_.slot_index().Count(lane) == 0) return;  // it has left: the next one is asked about
+  job->params.device_key = event.device_key;
+  job->lane = lane;
+  for (size_t i = 0; i < std::min(job->tasks.size(), event.tasks.size()); ++i) {
+    if (!job->params.force && event.tasks[i].known > job->tasks[i].known)
+      sharing_.TakeKnown(*job, TaskIndex{static_cast<int>(i)}, event.tasks[i]);
+  }
+  sharing_.Join(*job);
+  sharing_.TouchAll(*job);  // whose partner it has not become waits for it no more
+  effects_.Emit(JobChanged{job->id});
+}
+
+// ---- stages ----
 
 void Dispatcher::On(const CandidateStarted& event) {
-  auto stage = live_.find(event.attempt);
+  const auto stage = live_.find(event.attempt);
   if (stage == live_.end() || !stage->second.candidates.count(event.candidate)) return;
   stage->second.in_progress.insert(event.candidate);
-  stage->second.unit_since = now_;
+  stage->second.unit_since = effects_.now();
+}
+
+LiveStage* Dispatcher::TakeAnswer(AttemptId attempt, v1::StageKind kind, CandidateId candidate) {
+  const auto found = live_.find(attempt);
+  if (found == live_.end() || found->second.cancelled) return nullptr;
+  LiveStage& stage = found->second;
+  if (stage.kind != kind || !stage.candidates.erase(candidate)) return nullptr;
+  stage.in_progress.erase(candidate);
+  ++stage.units;
+  stage.busy += effects_.now() - stage.unit_since;
+  stage.unit_since = effects_.now();
+  return &stage;
 }
 
 void Dispatcher::On(const CandidateBuilt& event) {
-  auto found = live_.find(event.attempt);
-  if (found == live_.end() || found->second.cancelled) return;
-  LiveStage& stage = found->second;
-  if (stage.kind != v1::STAGE_BUILD || !stage.candidates.erase(event.candidate)) return;
-  stage.in_progress.erase(event.candidate);
-  CountUnit(&stage, now_);
-  Job& job = jobs_.at(stage.job);
-  Task& task = job.tasks[stage.task->value];
+  const LiveStage* stage = TakeAnswer(event.attempt, v1::STAGE_BUILD, event.candidate);
+  if (stage == nullptr) return;
+  Job& job = jobs_.at(stage->job);
+  Task& task = job.tasks[stage->task->value];
   task.stage_failures = 0;
-  feeding_.insert({job.id, *stage.task});
-  if (event.outcome != v1::OUTCOME_OK) {
-    FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message, 0);
-  } else {
+  flow_.Note(job.id, *stage->task);
+  if (event.outcome == v1::OUTCOME_OK) {
     task.open.at(event.candidate).where = Built{};
+  } else {
+    rounds_.FinishTrial(job, *stage->task, event.candidate, event.attempt, event.outcome,
+                        event.message, 0);
   }
 }
 
 void Dispatcher::On(const CandidateProfiled& event) {
-  auto found = live_.find(event.attempt);
-  if (found == live_.end() || found->second.cancelled) return;
-  LiveStage& stage = found->second;
-  if (stage.kind != v1::STAGE_PROFILE || !stage.candidates.erase(event.candidate)) return;
-  stage.in_progress.erase(event.candidate);
-  CountUnit(&stage, now_);
-  Job& job = jobs_.at(stage.job);
-  Task& task = job.tasks[stage.task->value];
+  const LiveStage* stage = TakeAnswer(event.attempt, v1::STAGE_PROFILE, event.candidate);
+  if (stage == nullptr) return;
+  Job& job = jobs_.at(stage->job);
+  Task& task = job.tasks[stage->task->value];
   task.stage_failures = 0;
-  if (event.outcome == v1::OUTCOME_OK && event.median_ns > 0) {
+  if (event.outcome == v1::OUTCOME_OK && event.median_ns > 0)
     task.best_ns = task.best_ns > 0 ? std::min(task.best_ns, event.median_ns) : event.median_ns;
-  }
   task.device_ns += event.device_ns;
-  FinishTrial(job, *stage.task, event.candidate, event.attempt, event.outcome, event.message,
-              event.median_ns);
+  rounds_.FinishTrial(job, *stage->task, event.candidate, event.attempt, event.outcome,
+                      event.message, event.median_ns);
 }
 
-// ---- profile stages ----
-
-void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
-  Task& task = job.tasks[index.value];
-  std::vector<LiveStage*> open;
-  for (AttemptId id : task.profiles) {
-    LiveStage& stage = live_.at(id);
-    if (!stage.input_closed && !stage.cancelled) open.push_back(&stage);
+// First what the end means for the job; then the slot is free, and something was learned.
+void Dispatcher::On(const StageFinished& event) {
+  const auto found = live_.find(event.attempt);
+  if (found == live_.end()) return;
+  const LiveStage stage = std::move(found->second);
+  live_.erase(found);
+  Job& job = jobs_.at(stage.job);
+  if (stage.fetch) {
+    fetches_.StageEnded(*stage.fetch, event, options_, &effects_);
+  } else {
+    if (stage.task) job.tasks[stage.task->value].profiles.erase(stage.id);
+    if (job.live == stage.id) job.live.reset();
+    if (!job.final()) stage_ends_.Take(job, stage, event);
   }
-  if (open.empty()) return;
-  for (auto& [id, candidate] : task.open) {
-    if (!Is<Built>(candidate.where)) continue;
-    LiveStage* next = nullptr;
-    for (LiveStage* stage : open) {
-      const bool takes = id < stage->before;
-      if (takes && (next == nullptr || stage->candidates.size() < next->candidates.size()))
-        next = stage;
-    }
-    if (next == nullptr || next->candidates.size() >= depth) return;
-    candidate.where = Profiling{next->id};
-    if (next->candidates.empty()) next->unit_since = now_;
-    next->candidates.insert(id);
-    Emit(FeedProfile{next->id, job.id, id});
-  }
+  const absl::Time now = effects_.now();
+  placement_.StageEnded(stage, event, options_, now);
+  const bool streams = stage.kind == v1::STAGE_BUILD || stage.kind == v1::STAGE_PROFILE;
+  if (event.fault.kind == v1::FAULT_NONE && !Blameless(event) && (!streams || stage.units > 0))
+    forecast_.Observe(stage, job, streams ? stage.busy / stage.units : now - stage.started);
+  policy_->Ended(stage, job, now);
 }
 
-void Dispatcher::CloseProfiles() {
-  for (const auto& [id, index] : feeding_) {
-    Job& job = jobs_.at(id);
-    const size_t before = decisions_.orders.size();
-    FeedProfiles(job, index, std::numeric_limits<size_t>::max());
-    if (decisions_.orders.size() != before) UpdateReady(job, false);
-    const Task& task = job.tasks[index.value];
-    for (AttemptId attempt : task.profiles) {
-      LiveStage& stage = live_.at(attempt);
-      if (stage.input_closed || AnyBuilding(task, stage)) continue;
-      stage.input_closed = true;
-      Emit(CloseProfile{attempt});
-    }
-  }
-  feeding_.clear();
+// ---- questions ----
+
+absl::Time Dispatcher::NextWake(absl::Time now) const {
+  return std::max(now, std::min({effects_.NextWake(), placement_.slot_index().NextWake(),
+                                 placement_.ready().NextStart()}));
 }
 
-void Dispatcher::EndJob(Job& job, JobPhase phase) {
-  job.tuned = Tuned(job, now_);
-  job.tuning_since.reset();
-  job.phase = std::move(phase);
-  job.paused = false;
-  LeaveGroups(job);
-  for (auto& [id, stage] : live_) {
-    if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
-    stage.cancelled = true;
-    Emit(CancelStage{id});
-  }
-  Emit(JobChanged{job.id});
+std::vector<WorkItem> Dispatcher::ReadyWork() const {
+  // Nothing may happen that cannot be remembered.
+  return store_problem_.empty() ? placement_.ready().All(*policy_) : std::vector<WorkItem>();
 }
 
-void Dispatcher::Fail(Job& job, FaultInfo fault) { EndJob(job, Failed{std::move(fault)}); }
+bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
+  return SlotIndex::Suits(slot, work.kind, jobs_.at(work.job).params);
+}
+
+absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {
+  if (job.paused) return absl::InfiniteFuture();
+  // A tracker that does not answer says nothing about devices.
+  const bool no_device = Is<Tuning>(job.phase) && tracker_problem().empty() &&
+                         placement_.slot_index().Count(job.lane) == 0;
+  if (no_device) return absl::InfiniteFuture();
+  const absl::Time measured = forecast_.Finish(job, policy_->HonoursDeadlines(), now);
+  const absl::Duration left = job.params.time_limit - Tuned(job, now);
+  if (left == absl::InfiniteDuration()) return measured;
+  // What is in flight when the time is up is still built and measured: about as much as now.
+  return std::min(measured, now + std::max(absl::ZeroDuration(), left) +
+                                forecast_.InFlight(job, job.lane) +
+                                forecast_.Stage(job, v1::STAGE_COMPILE, std::nullopt, 1));
+}
+
+// ---- restart ----
+
+void Dispatcher::Restore(Job job) {
+  const JobId id = job.id;
+  rounds_.Restore(job);
+  const Job& restored = jobs_[id] = std::move(job);
+  sharing_.Enter(restored);
+  effects_.Touch(id);
+}
 
 }  // namespace heddle::scheduler

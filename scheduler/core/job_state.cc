@@ -11,6 +11,22 @@ std::string StageName(v1::StageKind kind) {
   return absl::AsciiStrToLower(v1::StageKind_Name(kind).substr(6));
 }
 
+bool WillPropose(const TaskPhase& phase) {
+  const auto* wants = std::get_if<WantsUpdate>(&phase);
+  const auto* updating = std::get_if<Updating>(&phase);
+  return Is<WantsPropose>(phase) || (wants != nullptr && wants->then_propose) ||
+         (updating != nullptr && updating->then_propose);
+}
+
+absl::Duration Tuned(const Job& job, absl::Time now) {
+  return job.tuned + (job.tuning_since ? now - *job.tuning_since : absl::ZeroDuration());
+}
+
+void StopClock(Job* job, absl::Time now) {
+  job->tuned = Tuned(*job, now);
+  job->tuning_since.reset();
+}
+
 bool HasUnbuilt(const Task& task) {
   return std::any_of(task.open.begin(), task.open.end(),
                      [](const auto& entry) { return Is<Unbuilt>(entry.second.where); });
@@ -18,8 +34,7 @@ bool HasUnbuilt(const Task& task) {
 
 int RoundsInFlight(const Task& task) {
   if (!InFlight(task)) return 0;
-  const bool wanted =
-      Is<WantsPropose>(task.phase) || Is<Proposing>(task.phase) || task.update_first;
+  const bool wanted = WillPropose(task.phase) || Is<Proposing>(task.phase);
   return std::max(1, static_cast<int>(task.rounds.size()) + (wanted ? 1 : 0));
 }
 

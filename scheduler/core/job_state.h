@@ -87,9 +87,12 @@ struct Proposing {
   AttemptId attempt;
 };
 struct Measuring {};  // nothing but what its rounds' candidates need
-struct WantsUpdate {};
+struct WantsUpdate {
+  bool then_propose = false;  // a propose was granted, and this update comes before it
+};
 struct Updating {
   AttemptId attempt;
+  bool then_propose = false;
 };
 struct Finished {};
 using TaskPhase =
@@ -103,6 +106,17 @@ struct Round {
   int open = 0;  // without a final record
 };
 
+// Whether a propose is granted to a task in this phase, and has not begun.
+bool WillPropose(const TaskPhase& phase);
+
+// What the task's search has not learned yet.
+struct Unlearned {
+  bool known = false;   // the records known at the start: the next update learns all that are known
+  bool others = false;  // records that other jobs made since
+  bool own = false;     // its own latest results
+  bool any() const { return known || others || own; }
+};
+
 struct Task {
   TaskPhase phase;
   std::string key;           // workload hash; empty where unknown
@@ -113,21 +127,18 @@ struct Task {
   int budget = 0;            // trials granted to it so far, `trials` included
   int trials = 0;            // final records of this job, failed ones included
   int failed = 0;            // of these
-  int known = 0;           // records of the database at the start, and those other jobs made since
-  int known_valid = 0;     // of these
-  bool exhausted = false;  // the search has nothing more to propose
-  bool warm_pending = false;              // the known records are not learned yet
-  std::string first_error;                // of the failed trials
+  int known = 0;            // records of the database at the start, and those other jobs made since
+  int known_valid = 0;      // of these
+  bool exhausted = false;   // the search has nothing more to propose
+  std::string first_error;  // of the failed trials
   std::deque<Round> rounds;               // proposed and in flight, oldest first
   std::map<CandidateId, Candidate> open;  // of these, those without a final record
   std::set<AttemptId> profiles;           // the live profile stages, each on a slot of its own
   std::vector<CurvePoint> curve;          // how its best time fell, see task_choice.h
   std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
   double device_ns = 0;                   // its trials spent on devices
-  bool behind = false;        // other jobs' records came that its search has not learned
-  bool unlearned = false;     // its own latest results are not learned yet
-  bool update_first = false;  // the update at hand comes before a propose that was granted
-  int stage_failures = 0;     // infrastructure faults in a row
+  Unlearned unlearned;
+  int stage_failures = 0;                        // infrastructure faults in a row
   absl::Time not_before = absl::InfinitePast();  // backoff
 
   int valid() const { return trials - failed; }
@@ -197,13 +208,8 @@ struct LiveStage {
   absl::Time unit_since;
 };
 
-struct Fetch {
-  FetchId id;
-  JobId job;
-  std::optional<AttemptId> live;
-  int failures = 0;
-  absl::Time not_before = absl::InfinitePast();
-};
+using Jobs = std::map<JobId, Job>;
+using LiveStages = std::map<AttemptId, LiveStage>;
 
 // "import", "profile", ..
 std::string StageName(v1::StageKind kind);
@@ -214,6 +220,10 @@ bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
 
+// Time the job has been tuning, pauses left out.
+absl::Duration Tuned(const Job& job, absl::Time now);
+// That time does not go on.
+void StopClock(Job* job, absl::Time now);
 // Candidates that wait for a build.
 bool HasUnbuilt(const Task& task);
 // Rounds of the job that may be in flight where so many devices suit it. Without a wish of its own:

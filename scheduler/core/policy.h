@@ -69,7 +69,7 @@ struct PolicyView {
   const Forecast* forecast = nullptr;
   const ReadyIndex* ready = nullptr;
   const SlotIndex* slots = nullptr;
-  const std::map<AttemptId, LiveStage>* live = nullptr;
+  const std::map<AttemptId, LiveStage>* live = nullptr;  // LiveStages in job_state.h
 };
 
 class Policy {

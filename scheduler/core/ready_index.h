@@ -26,8 +26,8 @@ class ReadyIndex {
     JobId job;
     int position = 0;  // in the job's own order
     WorkItem work;
-    auto Place() const { return std::tuple(key, job, position); }
-    bool operator<(const Node& other) const { return Place() < other.Place(); }
+    auto Order() const { return std::tuple(key, job, position); }
+    bool operator<(const Node& other) const { return Order() < other.Order(); }
   };
 
   // Walks the items of one lane in order. Valid until the index changes.

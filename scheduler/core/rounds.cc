@@ -1,97 +1,25 @@
-// The course of a task between its stages: trials counted, rounds ended and begun, and the ends of
-// tuning.
+#include "scheduler/core/rounds.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/core/dispatcher.h"
+#include "scheduler/core/trial_budget.h"
 
 namespace heddle::scheduler {
-namespace {
 
-int Reused(const JobParams& params, const Task& task) { return params.force ? 0 : task.known; }
-
-bool Gradient(const Job& job) { return job.params.allocation == Allocation::kGradient; }
-
-GradientBudget BudgetOf(const Job& job) {
-  std::vector<int> known;
-  for (const Task& task : job.tasks) known.push_back(Reused(job.params, task));
-  return MakeGradientBudget(job.params.trials_per_task, job.params.batch, known);
+void DropRounds(Task* task, CandidateId before) {
+  while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
 }
 
-// Which waiting tasks are in flight with a partner.
-template <typename F>
-std::vector<bool> PartnersInFlight(const Job& job, F in_flight) {
-  std::vector<bool> followed(job.tasks.size());
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    followed[i] = Is<Waiting>(job.tasks[i].phase) && in_flight(TaskIndex{static_cast<int>(i)});
-  }
-  return followed;
-}
+// ---- trials and rounds end ----
 
-// Trials a task of a gradient job may be granted now, if it may begin a round: a round, less what
-// is kept for tasks under the floor and for those whose partner is in flight. `left`: not granted
-// to any task yet.
-int GrantOf(const Job& job, size_t index, int floor, int left, const std::vector<bool>& followed) {
-  const Task& task = job.tasks[index];
-  auto owed = [&](const Task& other, int up_to) {
-    return std::max(0, up_to - Reused(job.params, other) - other.budget);
-  };
-  int kept = 0;
-  for (size_t i = 0; i < job.tasks.size(); ++i) {
-    if (i == index || Is<Finished>(job.tasks[i].phase)) continue;
-    kept += owed(job.tasks[i], followed[i] ? job.params.trials_per_task : floor);
-  }
-  const int free = std::max(left - kept, std::min(left, owed(task, floor)));
-  return std::min({job.params.batch, free, owed(task, GradientCap(job.params.trials_per_task))});
-}
-
-}  // namespace
-
-// ---- what may be measured ----
-
-int Dispatcher::TrialBudget(const JobParams& params, absl::Span<const int> known) {
-  if (params.allocation == Allocation::kGradient)
-    return MakeGradientBudget(params.trials_per_task, params.batch, known).total;
-  int sum = 0;
-  for (int records : known) sum += std::max(0, params.trials_per_task - records);
-  return sum;
-}
-
-int Dispatcher::TrialBudget(const Job& job) {
-  if (Gradient(job)) return BudgetOf(job).total;
-  int sum = 0;
-  for (const Task& task : job.tasks) sum += task.budget;
-  return sum;
-}
-
-int Dispatcher::Allowance(const Job& job, const Task& task) {
-  const int begun = task.trials + static_cast<int>(task.open.size());
-  if (Gradient(job)) return begun;
-  return std::max(begun, job.params.trials_per_task - Reused(job.params, task));
-}
-
-bool Dispatcher::NothingLeft(const Job& job, const Task& task) {
-  if (task.exhausted) return true;
-  const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
-  return counted >=
-         (Gradient(job) ? GradientCap(job.params.trials_per_task) : job.params.trials_per_task);
-}
-
-int Dispatcher::PoolLeft(const Job& job) {
-  int left = BudgetOf(job).total;
-  for (const Task& task : job.tasks) left -= task.budget;
-  return left;
-}
-
-// ---- rounds ----
-
-void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
-                             v1::Outcome outcome, const std::string& message, double median_ns) {
+void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
+                         v1::Outcome outcome, const std::string& message, double median_ns) {
   Task& task = job.tasks[index.value];
-  const int attempt = std::min(task.open.at(id).attempts + 1, options_.max_attempts);
+  const int attempt = std::min(task.open.at(id).attempts + 1, options_->max_attempts);
   const bool valid = outcome == v1::OUTCOME_OK;
   task.open.erase(id);
   task.results[id] = valid ? median_ns : 0;
@@ -100,98 +28,97 @@ void Dispatcher::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptI
     ++task.failed;
     if (task.first_error.empty()) task.first_error = message;
   }
-  Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
-  ShareTrial(job, index, valid, median_ns);
+  effects_->Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
+  sharing_->ShareTrial(job, index, valid, median_ns);
   auto round = std::find_if(task.rounds.begin(), task.rounds.end(),
                             [&](const Round& one) { return id < one.end; });
   --round->open;
-  EndRounds(job, index);
+  Settle(job, index);
 }
 
-bool Dispatcher::Over(const Job& job, const Task& task) const {
+bool Rounds::Over(const Job& job, const Task& task) const {
   const bool hopeless =
-      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_.hopeless_after;
+      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_->hopeless_after;
   return hopeless || NothingLeft(job, task) || Plateaued(job.params, task) || !job.stop.empty();
 }
 
-// Once the oldest rounds are measured, and no propose or update runs: an update, unless nothing
-// would be proposed by it.
-void Dispatcher::EndRounds(Job& job, TaskIndex index) {
+void Rounds::Settle(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
-  const bool granted = Is<WantsPropose>(task.phase) || task.update_first;
   const std::optional<CandidateId> before = MeasuredBefore(task);
   if (!before || Is<Proposing>(task.phase) || Is<Updating>(task.phase)) return;
+  const bool granted = WillPropose(task.phase);
   FoldResults(&task, before);
-  task.unlearned = true;
+  task.unlearned.own = true;
   if (job.params.time_limit != absl::InfiniteDuration())
-    Emit(JobChanged{job.id});  // so that a restart knows the time used so far
+    effects_->Emit(JobChanged{job.id});  // so that a restart knows the time used so far
   if (Over(job, task)) return Drain(job, index);
-  if (!granted && Gradient(job) && PoolLeft(job) <= 0) {  // nothing to learn for
+  if (!granted && IsGradient(job) && PoolLeft(job) <= 0) {  // nothing to learn for
     DropRounds(&task, *before);
     if (task.rounds.empty()) Requeue(job, index);
     return;
   }
   if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // that comes first
-  task.update_first = granted;
-  if (Is<WantsUpdate>(task.phase)) return;  // since an earlier trial
-  task.phase = WantsUpdate{};
-  Emit(TaskChanged{job.id, index});
+  if (Is<WantsUpdate>(task.phase)) return;                        // since an earlier trial
+  task.phase = WantsUpdate{granted};
+  effects_->Emit(TaskChanged{job.id, index});
 }
 
-void Dispatcher::DropRounds(Task* task, CandidateId before) {
-  while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
-}
-
-void Dispatcher::Drain(Job& job, TaskIndex index) {
+void Rounds::Drain(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   if (task.open.empty()) return FinishTask(job, index);
   DropRounds(&task, MeasuredBefore(task).value_or(CandidateId{}));
-  task.update_first = false;
   task.phase = Measuring{};
-  if (Gradient(job)) task.budget = Allowance(job, task);  // what was granted and not proposed
-  Emit(TaskChanged{job.id, index});
+  if (IsGradient(job)) task.budget = Allowance(job, task);  // what was granted and not proposed
+  effects_->Emit(TaskChanged{job.id, index});
 }
 
-void Dispatcher::FinishTask(Job& job, TaskIndex index) {
+void Rounds::FinishTask(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   task.phase = Finished{};
   task.rounds.clear();
-  task.update_first = false;
-  if (Gradient(job)) task.budget = task.trials;  // the rest is the others'
+  if (IsGradient(job)) task.budget = task.trials;  // the rest goes to the other tasks
   std::erase(job.in_flight, index);
   std::erase(job.queue, index);
-  LeaveGroup(job, index);
-  Emit(TaskChanged{job.id, index});
-  FinishTuningIfDone(job);
+  sharing_->Leave(job, index);
+  effects_->Emit(TaskChanged{job.id, index});
+  EndTuningIfDone(job);
 }
 
-void Dispatcher::Requeue(Job& job, TaskIndex index) {
+void Rounds::Requeue(Job& job, TaskIndex index) {
   job.tasks[index.value].phase = Waiting{};
   std::erase(job.in_flight, index);
   job.queue.push_back(index);
-  TouchGroup(job, index);
-  Emit(TaskChanged{job.id, index});
+  sharing_->TouchPartners(job, index);
+  effects_->Emit(TaskChanged{job.id, index});
 }
 
-bool Dispatcher::MoreDepth(const Job& job) const {
-  const int depth = PipelineDepth(job.params, slot_index_.Usable(job.lane));
-  return RoundsInFlight(job) < depth;
-}
+// ---- rounds begin ----
 
-// Lets tasks of the queue begin a round while the pipeline has room and there is a device to
-// measure on. The first device the job finds pins its device key, as soon as it is known what is on
-// record for that (RecordsFound): records are comparable within one only. For GPUs (which ask for
-// no threads) the first rounds are built before there is one: workers without a GPU have nothing
-// else to do for such a job, and whoever brings one finds code to run.
-void Dispatcher::Activate(Job& job) {
+void Rounds::GoOn(Job& job) {
+  if (!Is<Tuning>(job.phase)) return;
+  EndTuningIfDone(job);
   BeginRounds(job);
   if (job.params.pipeline_depth <= 1) return;
   for (TaskIndex index : std::vector<TaskIndex>(job.in_flight)) {
-    if (Is<Measuring>(job.tasks[index.value].phase)) EndRounds(job, index);
+    if (Is<Measuring>(job.tasks[index.value].phase)) Settle(job, index);
   }
 }
 
-void Dispatcher::BeginRounds(Job& job) {
+void Rounds::GoOnAfterSharedTrial(Job& job) {
+  EndTuningIfDone(job);
+  if (Is<Tuning>(job.phase) && !job.paused) FinishIdle(job);
+}
+
+bool Rounds::MoreDepth(const Job& job) const {
+  return RoundsInFlight(job) < PipelineDepth(job.params, slots_->Usable(job.lane));
+}
+
+// Tasks begin rounds while the pipeline has room and there is a device to measure on. The first
+// device that the job finds pins its device key, as soon as it is known what is on record for that
+// (RecordsFound): records are comparable within one device key only. For GPUs (which ask for no
+// threads) the first rounds are built before there is a device: workers without a GPU have nothing
+// else to do for such a job, and whoever brings one finds code to run.
+void Rounds::BeginRounds(Job& job) {
   if (!Is<Tuning>(job.phase) || job.paused) return;
   FinishIdle(job);
   if (!Is<Tuning>(job.phase)) return;
@@ -199,10 +126,10 @@ void Dispatcher::BeginRounds(Job& job) {
   const bool room = (ahead || !job.queue.empty()) && MoreDepth(job);
   const bool begun_without_device = job.params.device_key.empty() && !job.in_flight.empty();
   if (!room && !begun_without_device) return;
-  const SlotInfo* device = slot_index_.First(job.lane);
+  const SlotInfo* device = slots_->First(job.lane);
   if (device == nullptr && job.params.threads != 0) return;
   if (job.params.device_key.empty() && device != nullptr && !device->device_key.empty()) {
-    if (!std::exchange(job.finding, true)) Emit(FindRecords{job.id, device->device_key});
+    if (!std::exchange(job.finding, true)) effects_->Emit(FindRecords{job.id, device->device_key});
     return;
   }
   while (Is<Tuning>(job.phase) && MoreDepth(job)) {
@@ -214,8 +141,7 @@ void Dispatcher::BeginRounds(Job& job) {
   }
 }
 
-// Whoever waits and may not measure any more, which others' records may bring about.
-void Dispatcher::FinishIdle(Job& job) {
+void Rounds::FinishIdle(Job& job) {
   std::vector<TaskIndex> idle;
   for (TaskIndex index : job.queue) {
     if (NothingLeft(job, job.tasks[index.value])) idle.push_back(index);
@@ -225,50 +151,57 @@ void Dispatcher::FinishIdle(Job& job) {
     const bool wants = Is<WantsPropose>(task.phase) || Is<WantsUpdate>(task.phase);
     if (wants && NothingLeft(job, task)) idle.push_back(index);
   }
-  if (Gradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0)
+  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0)
     idle.assign(job.queue.begin(), job.queue.end());
   for (TaskIndex index : idle) Drain(job, index);
 }
 
-// Whether the task may begin a round: where it waits, or `ahead` of what it measures. Rounds ahead
-// lack only results of rounds in flight, so that these bound how stale the model is.
-bool Dispatcher::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
+// A round ahead lacks only results of rounds in flight, so that these bound how stale the model is.
+bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
-  const bool learned = !task.unlearned && !task.behind && !task.warm_pending;
-  if (!(ahead ? Is<Measuring>(task.phase) && learned : Is<Waiting>(task.phase))) return false;
-  if (ahead && (Over(job, task) || (!Gradient(job) && task.unproposed() <= 0))) return false;
-  return !PartnerInFlight(job, index);
+  const bool may =
+      ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
+  if (!may) return false;
+  if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
+  return !sharing_->PartnerInFlight(job, index);
 }
 
-// Whose round begins next.
-std::optional<TaskIndex> Dispatcher::NextTask(const Job& job, bool ahead) const {
-  if (!Gradient(job)) {
-    std::optional<TaskIndex> next;
-    auto rounds = [&](TaskIndex index) { return job.tasks[index.value].rounds.size(); };
-    auto look = [&](TaskIndex index) {
-      if (next && rounds(*next) <= rounds(index)) return;
-      if (MayBegin(job, index, ahead)) next = index;
-    };
-    if (ahead) {
-      for (TaskIndex index : job.in_flight) look(index);
-      return next;
-    }
+std::vector<bool> Rounds::Followed(const Job& job) const {
+  std::vector<bool> followed(job.tasks.size());
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    followed[i] = Is<Waiting>(job.tasks[i].phase) &&
+                  sharing_->PartnerInFlight(job, TaskIndex{static_cast<int>(i)});
+  }
+  return followed;
+}
+
+std::optional<TaskIndex> Rounds::NextTask(const Job& job, bool ahead) const {
+  if (IsGradient(job)) return NextByGain(job, ahead);
+  if (!ahead) {
     for (TaskIndex index : job.queue) {
       if (MayBegin(job, index, false)) return index;
     }
     return std::nullopt;
   }
-  const std::vector<bool> followed =
-      PartnersInFlight(job, [&](TaskIndex task) { return PartnerInFlight(job, task); });
-  const int floor = BudgetOf(job).floor, left = PoolLeft(job);
+  std::optional<TaskIndex> next;  // the one with the fewest rounds
+  auto rounds = [&](TaskIndex index) { return job.tasks[index.value].rounds.size(); };
+  for (TaskIndex index : job.in_flight) {
+    if ((!next || rounds(*next) > rounds(index)) && MayBegin(job, index, true)) next = index;
+  }
+  return next;
+}
+
+std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
+  const std::vector<bool> followed = Followed(job);
+  const int floor = TrialFloor(job), left = PoolLeft(job);
   std::vector<ChoiceTask> choices;
   choices.reserve(job.tasks.size());
   int given = 0;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
     const int counted = task.known + task.trials;
-    const bool may = MayBegin(job, TaskIndex{static_cast<int>(i)}, ahead) &&
-                     GrantOf(job, i, floor, left, followed) > 0;
+    const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
     choices.push_back({may, static_cast<double>(task.weight), task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
     given += task.budget;
@@ -279,46 +212,37 @@ std::optional<TaskIndex> Dispatcher::NextTask(const Job& job, bool ahead) const 
   return TaskIndex{static_cast<int>(*chosen)};
 }
 
-int Dispatcher::Grant(const Job& job, TaskIndex index) const {
-  return GrantOf(
-      job, static_cast<size_t>(index.value), BudgetOf(job).floor, PoolLeft(job),
-      PartnersInFlight(job, [this, &job](TaskIndex task) { return PartnerInFlight(job, task); }));
-}
-
-void Dispatcher::BeginRound(Job& job, TaskIndex index) {
+void Rounds::BeginRound(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
-  if (Gradient(job)) task.budget += Grant(job, index);
+  if (IsGradient(job))
+    task.budget += GrantFor(job, index, TrialFloor(job), PoolLeft(job), Followed(job));
   if (InFlight(task)) {
     task.phase = WantsPropose{};
     return;
   }
-  CatchUp(job, index);
+  sharing_->CatchUp(job, index);
   std::erase(job.queue, index);
   job.in_flight.push_back(index);
   // Results may have been left unlearned: after faults, or because nothing was left to learn for.
-  task.update_first = task.warm_pending || task.unlearned;
-  if (task.update_first) {
-    task.phase = WantsUpdate{};
+  if (task.unlearned.known || task.unlearned.own) {
+    task.phase = WantsUpdate{true};
   } else {
     task.phase = WantsPropose{};
   }
 }
 
-// ---- ends of tuning ----
+// ---- tuning ends ----
 
-absl::Duration Dispatcher::Tuned(const Job& job, absl::Time now) {
-  return job.tuned + (job.tuning_since ? now - *job.tuning_since : absl::ZeroDuration());
-}
-
-void Dispatcher::CheckStops(Job& job) {
+void Rounds::CheckStops(Job& job) {
   const JobParams& params = job.params;
+  const absl::Time now = effects_->now();
   if (!job.paused && !job.tuning_since) {
-    job.tuning_since = now_;
+    job.tuning_since = now;
     if (params.time_limit != absl::InfiniteDuration())
-      WakeAt(job.id, now_ + (params.time_limit - job.tuned));
+      effects_->WakeAt(job.id, now + (params.time_limit - job.tuned));
   }
   if (!job.stop.empty()) return;
-  if (Tuned(job, now_) >= params.time_limit) {
+  if (Tuned(job, now) >= params.time_limit) {
     return StopTuning(
         job, absl::StrCat("the time limit of ", absl::FormatDuration(params.time_limit), " is up"));
   }
@@ -335,9 +259,9 @@ void Dispatcher::CheckStops(Job& job) {
   }
 }
 
-void Dispatcher::StopTuning(Job& job, std::string reason) {
+void Rounds::StopTuning(Job& job, std::string reason) {
   job.stop = std::move(reason);
-  Emit(JobChanged{job.id});
+  effects_->Emit(JobChanged{job.id});
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const TaskPhase& phase = job.tasks[i].phase;
     if (Is<Waiting>(phase) || Is<WantsPropose>(phase) || Is<WantsUpdate>(phase))
@@ -345,7 +269,7 @@ void Dispatcher::StopTuning(Job& job, std::string reason) {
   }
 }
 
-void Dispatcher::FinishTuningIfDone(Job& job) {
+void Rounds::EndTuningIfDone(Job& job) {
   if (!Is<Tuning>(job.phase)) return;
   CheckStops(job);
   if (!Is<Tuning>(job.phase)) return;
@@ -361,20 +285,78 @@ void Dispatcher::FinishTuningIfDone(Job& job) {
   }
   const bool stopped_first = !job.stop.empty() && trials == 0;  // default schedules are left
   if (!any_valid && !stopped_first) {
-    return Fail(
-        job, {v1::FAULT_CANDIDATE,
-              absl::StrCat("no candidate of any task gave a valid measurement; the first error: ",
-                           error.empty() ? "the search proposed nothing" : error)});
+    FaultInfo fault{v1::FAULT_CANDIDATE,
+                    absl::StrCat("no candidate of any task gave a valid measurement; the first "
+                                 "error: ",
+                                 error.empty() ? "the search proposed nothing" : error)};
+    return EndJob(job, Failed{std::move(fault)});
   }
-  if (job.stop.empty() && plateaus > 0 && (!Gradient(job) || PoolLeft(job) > 0)) {
+  if (job.stop.empty() && plateaus > 0 && (!IsGradient(job) || PoolLeft(job) > 0)) {
     job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
                             " tasks gained no 1 % in ", job.params.plateau, " trials");
   }
-  job.tuned = Tuned(job, now_);
-  job.tuning_since.reset();
+  StopClock(&job, effects_->now());
   job.phase = Compiling{};
   job.stage_failures = 0;
-  Emit(JobChanged{job.id});
+  effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::EndJob(Job& job, JobPhase phase) {
+  StopClock(&job, effects_->now());
+  job.phase = std::move(phase);
+  job.paused = false;
+  sharing_->Leave(job);
+  for (auto& [id, stage] : *live_) {
+    if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
+    stage.cancelled = true;
+    effects_->Emit(CancelStage{id});
+  }
+  effects_->Emit(JobChanged{job.id});
+}
+
+// ---- restart ----
+
+void Rounds::RestoreTask(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (Is<Finished>(task.phase)) return;
+  const int open = static_cast<int>(task.open.size());
+  if (task.rounds.empty() && open > 0)
+    task.rounds.push_back(
+        {task.open.begin()->first, CandidateId{task.open.rbegin()->first.value + 1}, open, open});
+  task.budget = Allowance(job, task);
+  const bool over = NothingLeft(job, task) || !job.stop.empty();
+  if (open == 0 && over) {
+    task.phase = Finished{};
+    task.rounds.clear();
+  } else if (Is<Measuring>(task.phase) && open == 0) {
+    task.phase = WantsUpdate{};
+  } else if (Is<WantsUpdate>(task.phase) && over) {
+    task.phase = Measuring{};
+  }
+  if (open > 0) job.in_flight.push_back(index);
+}
+
+void Rounds::Restore(Job& job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) RestoreTask(job, TaskIndex{static_cast<int>(i)});
+  // A task whose update was left out after faults waits, but looks as if it wanted that update:
+  // beyond the depth it waits again. So does one whose job has nothing left to grant. Slots are not
+  // known yet: where these decide about the depth, every update is made.
+  const int depth =
+      job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
+  const bool spent = IsGradient(job) && PoolLeft(job) <= 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    if (Is<WantsUpdate>(task.phase) && task.open.empty()) {
+      if (RoundsInFlight(job) < depth && !spent) {
+        job.in_flight.push_back(index);
+      } else {
+        task.phase = Waiting{};
+        task.rounds.clear();
+      }
+    }
+    if (Is<Waiting>(task.phase)) job.queue.push_back(index);
+  }
 }
 
 }  // namespace heddle::scheduler

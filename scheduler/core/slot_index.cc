@@ -68,7 +68,7 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
   for (const auto& [id, time] : back_off_) {
     if (const int slot = Find(id); slot >= 0) states_[static_cast<size_t>(slot)].backs_off = true;
   }
-  for (size_t i = 0; i < slots.size(); ++i) Place(static_cast<int>(i));
+  for (size_t i = 0; i < slots.size(); ++i) Classify(static_cast<int>(i));
   for (Lane& lane : lanes_) FillLane(&lane);
 }
 
@@ -95,7 +95,7 @@ void SlotIndex::FillLane(Lane* lane) const {
   if (devices > 0) lane->displaced /= devices;
 }
 
-void SlotIndex::Place(int slot) {
+void SlotIndex::Classify(int slot) {
   const State& state = states_[static_cast<size_t>(slot)];
   Class& cls = classes_[static_cast<size_t>(state.cls)];
   const bool possible =
@@ -121,7 +121,7 @@ void SlotIndex::Take(const std::string& host, const std::vector<int>& cores, int
     if (before == (entry.taken > 0)) continue;
     for (int slot : entry.slots) {
       states_[static_cast<size_t>(slot)].taken += by;
-      Place(slot);
+      Classify(slot);
     }
   }
 }
@@ -130,7 +130,7 @@ void SlotIndex::Hold(const SlotId& id, const std::string& host, const std::vecto
   held_[id] = {host, cores};
   if (const int slot = Find(id); slot >= 0) {
     states_[static_cast<size_t>(slot)].held = true;
-    Place(slot);
+    Classify(slot);
   }
   Take(host, cores, 1);
 }
@@ -140,7 +140,7 @@ void SlotIndex::Release(const SlotId& id, const std::string& host, const std::ve
   Take(host, cores, -1);
   if (const int slot = Find(id); slot >= 0) {
     states_[static_cast<size_t>(slot)].held = false;
-    Place(slot);
+    Classify(slot);
   }
 }
 
@@ -157,7 +157,7 @@ void SlotIndex::BackOff(const SlotId& id, absl::Time time) {
   }
   if (const int slot = Find(id); slot >= 0) {
     states_[static_cast<size_t>(slot)].backs_off = backs_off;
-    Place(slot);
+    Classify(slot);
   }
 }
 
@@ -238,7 +238,7 @@ const SlotInfo* SlotIndex::First(int lane) const {
   return first < 0 ? nullptr : &(*slots_)[static_cast<size_t>(first)];
 }
 
-const SlotInfo* SlotIndex::Place(int lane, const Reserved& reserved) const {
+const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved) const {
   int best = -1;
   size_t best_cores = 0;
   for (int c : lanes_[static_cast<size_t>(lane)].classes) {

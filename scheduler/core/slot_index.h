@@ -66,7 +66,7 @@ class SlotIndex {
   // suits at all.
   const SlotInfo* First(int lane) const;
   // The free slot with the fewest cores, the first of these by id, that needs no reserved core.
-  const SlotInfo* Place(int lane, const Reserved& reserved) const;
+  const SlotInfo* Choose(int lane, const Reserved& reserved) const;
   Reserved NoneReserved() const;
   // Reserves the cores of the first slot nobody holds but for some of its cores. False: none.
   bool Reserve(int lane, Reserved* reserved) const;
@@ -99,7 +99,7 @@ class SlotIndex {
 
   int Find(const SlotId& id) const;  // -1: not in the list
   void Take(const std::string& host, const std::vector<int>& cores, int by);
-  void Place(int slot);  // into the sets of its class
+  void Classify(int slot);  // puts it into the sets of its class
   void FillLane(Lane* lane) const;
 
   const std::vector<SlotInfo>* slots_ = nullptr;

@@ -302,7 +302,7 @@ TaskRow JobLedger::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex
   row.known_valid = task.known_valid;
   row.done = std::holds_alternative<Finished>(task.phase);
   row.exhausted = task.exhausted;
-  row.warm_pending = task.warm_pending || task.behind;
+  row.warm_pending = task.unlearned.known || task.unlearned.others;
   row.known_best_ns = task.known_best_ns;
   row.known_untuned_ns = data.known.untuned_ns;
   return row;
@@ -326,7 +326,7 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
                  : job.paused ? job.pause_reason
                               : DescribeJob(dispatcher, job, now));
   row.set_stop(job.stop);
-  row.set_tuning_ms(absl::ToInt64Milliseconds(Dispatcher::Tuned(job, now)));
+  row.set_tuning_ms(absl::ToInt64Milliseconds(Tuned(job, now)));
   absl::Duration busy = data.busy;
   if (data.busy_since) busy += now - *data.busy_since;
   row.set_running_ms(absl::ToInt64Milliseconds(busy));
@@ -384,7 +384,7 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     task.known = row.known;
     task.known_valid = row.known_valid;
     task.exhausted = row.exhausted;
-    task.warm_pending = row.warm_pending;
+    task.unlearned.known = row.warm_pending;
     job.tasks.push_back(std::move(task));
   }
   for (const CandidateRow& row : stored.candidates) {
@@ -418,7 +418,7 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
     Task& task = job.tasks[i];
     AddToCurve(&task, task.known, task.known_best_ns);
     FoldResults(&task, task.open.empty() ? std::nullopt : std::optional(task.open.begin()->first));
-    task.unlearned = unlearned[i];
+    task.unlearned.own = unlearned[i];
     const bool ahead = job.params.pipeline_depth > 1;
     task.rounds = MakeRounds(in_flight[i], job.params.batch, ahead);
     if (stored.tasks[i].done) {

@@ -1,6 +1,7 @@
 // A job as users see it.
 #include <algorithm>
 
+#include "scheduler/core/trial_budget.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/ledger/why_waiting.h"
 
@@ -56,7 +57,7 @@ v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) 
     remaining_tasks = true;
   }
   if (job.params.allocation == Allocation::kGradient && remaining_tasks) {
-    budget = std::max(trials, Dispatcher::TrialBudget(job));
+    budget = std::max(trials, TrialBudget(job));
     remaining = budget - trials;
   }
   view.set_trials(trials);
@@ -65,7 +66,7 @@ v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) 
   const bool deadline = job.params.deadline != absl::InfiniteFuture();
   if (std::holds_alternative<Tuning>(job.phase) && !job.paused && (deadline || done_here > 0)) {
     // With a deadline, what its warning goes by; else at the pace so far.
-    const absl::Duration limit = job.params.time_limit - Dispatcher::Tuned(job, now);
+    const absl::Duration limit = job.params.time_limit - Tuned(job, now);
     const absl::Duration eta =
         deadline ? dispatcher.EstimatedEnd(id) - now
                  : std::min(limit, (now - data.tuning_since) * remaining / done_here);

@@ -49,7 +49,7 @@ void PlanImport(RecordStore* store, const JobParams& params,
   if (!known.ok()) end->warnings.push_back(absl::StrCat(kUnreadRecords, known.message()));
   std::vector<int> totals;
   for (const TaskPlan& task : imported.tasks) totals.push_back(params.force ? 0 : task.known);
-  const bool wait = !device_key && Dispatcher::TrialBudget(params, totals) > 0;
+  const bool wait = !device_key && TrialBudget(params, totals) > 0;
   if (wait) imported.device_key.clear();
   if (wait || params.force) plan();  // with --force nothing known teaches the search or ends it
 }

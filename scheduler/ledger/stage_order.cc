@@ -140,7 +140,7 @@ void PlanUpdate(const Dispatcher& dispatcher, const JobLedger::JobData& job,
                 const StartStage& start, StageOrder* order) {
   const Job& state = *dispatcher.FindJob(start.job);
   const auto index = static_cast<size_t>(start.task->value);
-  if (state.tasks[index].warm_pending) {
+  if (state.tasks[index].unlearned.known) {
     v1::RecordQuery& query = order->reads.warm.emplace();
     query.set_workload_key(job.tasks[index].info.key());
     query.set_target(job.row.job.spec().target());

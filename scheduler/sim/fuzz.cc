@@ -14,13 +14,6 @@
 namespace heddle::sim {
 namespace {
 
-constexpr std::pair<Planted, const char*> kPlanted[] = {
-    {Planted::kDropClose, "drop-close"},     {Planted::kDropFeed, "drop-feed"},
-    {Planted::kRecordTwice, "record-twice"}, {Planted::kWrongSlot, "wrong-slot"},
-    {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
-    {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
-    {Planted::kSkipUpdate, "skip-update"},   {Planted::kLearnEarly, "learn-early"},
-    {Planted::kForgetFind, "forget-find"},   {Planted::kOverrun, "overrun"}};
 const char* const kTargets[] = {"llvm -mcpu=a", "llvm -mcpu=b"};
 constexpr char kGpuTarget[] = "cuda -arch=sm_90";
 
@@ -312,19 +305,6 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
   for (std::thread& thread : pool) thread.join();
   if (!status.ok()) return status;
   return totals;
-}
-
-std::vector<Planted> AllPlanted() {
-  std::vector<Planted> all;
-  for (const auto& [planted, name] : kPlanted) all.push_back(planted);
-  return all;
-}
-
-std::string PlantedName(Planted planted) {
-  for (const auto& [one, name] : kPlanted) {
-    if (one == planted) return name;
-  }
-  return "none";
 }
 
 }  // namespace heddle::sim

@@ -36,8 +36,4 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
                                 Planted planted, int threads,
                                 const std::function<void(const FuzzTotals&)>& progress);
 
-// Every bug there is to plant, and its name.
-std::vector<Planted> AllPlanted();
-std::string PlantedName(Planted planted);
-
 }  // namespace heddle::sim

@@ -1,7 +1,6 @@
 #include "scheduler/sim/world.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/sim/decision_text.h"
@@ -18,33 +17,6 @@ constexpr int64_t kMaxStepsChecked = 400'000;
 constexpr int64_t kMaxSteps = 200'000'000;
 constexpr absl::Duration kLimitChecked = absl::Hours(48);
 
-// Planted::kStarve: the first job comes last, for ever.
-class Starving : public Policy {
- public:
-  explicit Starving(std::unique_ptr<Policy> inner) : inner_(std::move(inner)) {}
-  void Attach(const PolicyView& view) override { inner_->Attach(view); }
-  Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
-    Rank rank = inner_->RankOf(work, job, wait);
-    if (job.id.value == 1) rank.group = kLast;
-    return rank;
-  }
-  GroupRank RankOfGroup(int64_t group) const override {
-    return group == kLast ? GroupRank{HUGE_VAL} : inner_->RankOfGroup(group);
-  }
-  void Changed(const Job& job) override { inner_->Changed(job); }
-  void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {
-    inner_->Started(work, job, stage);
-  }
-  void Ended(const LiveStage& stage, const Job& job, absl::Time now) override {
-    inner_->Ended(stage, job, now);
-  }
-  std::vector<JobId> TakeStale(absl::Time now) override { return inner_->TakeStale(now); }
-
- private:
-  static constexpr int64_t kLast = -1;
-  std::unique_ptr<Policy> inner_;
-};
-
 std::unique_ptr<Policy> PolicyOf(const std::string& name) {
   absl::StatusOr<std::unique_ptr<Policy>> policy =
       MakePolicy(name == kUncoordinated ? "round_robin" : name);
@@ -58,91 +30,70 @@ World::World(const Scenario& scenario, const std::string& policy, const WorldOpt
       policy_(policy),
       options_(options),
       dice_(scenario.seed),
-      fate_(Mix({scenario.seed, 2})) {
-  if (options_.durable) store_ = MakeMemoryRecordStore();
+      fate_(Mix({scenario.seed, 2})),
+      store_(options.durable ? MakeMemoryRecordStore() : nullptr),
+      searches_(scenario_, store_.get(), &dice_, &plant_) {
   const size_t slots = scenario_.slots.size();
   result_.busy.resize(slots);
   result_.held.resize(slots);
   result_.jobs.resize(scenario_.jobs.size());
-  neighbours_.resize(slots);
-  std::map<std::pair<std::string, int>, std::vector<int>> holders;
-  for (size_t i = 0; i < slots; ++i) {
-    const SlotInfo& slot = scenario_.slots[i].info;
-    slot_index_[slot.id] = static_cast<int>(i);
-    for (int core : slot.cores) holders[{slot.host, core}].push_back(static_cast<int>(i));
-  }
-  for (size_t i = 0; i < slots; ++i) {
-    std::set<int> near{static_cast<int>(i)};
-    const SlotInfo& slot = scenario_.slots[i].info;
-    for (int core : slot.cores) {
-      const std::vector<int>& others = holders[{slot.host, core}];
-      near.insert(others.begin(), others.end());
-    }
-    neighbours_[i].assign(near.begin(), near.end());
-  }
   processes_.resize(policy == kUncoordinated ? scenario_.jobs.size() : 1);
   for (size_t i = 0; i < processes_.size(); ++i)
     processes_[i].next_attempt = static_cast<int64_t>(i) * kAttemptsPerProcess + 1;
   Boot();
   for (size_t i = 0; i < scenario_.jobs.size(); ++i) {
-    At(absl::Seconds(scenario_.jobs[i].arrival), [this, i] { SubmitJob(static_cast<int>(i)); });
+    agenda_.At(absl::Seconds(scenario_.jobs[i].arrival),
+               [this, i] { SubmitJob(static_cast<int>(i)); });
   }
   unfinished_ = static_cast<int>(scenario_.jobs.size());
-  if (scenario_.faults.until > 0) At(Fate(1, 60), [this] { Chaos(); });
+  if (scenario_.faults.until > 0) agenda_.At(Fate(1, 60), [this] { Chaos(); });
 }
 
 WorldResult World::Run() {
   const absl::Duration limit = options_.checks ? kLimitChecked : kLimit;
   const int64_t max_steps = options_.checks ? kMaxStepsChecked : kMaxSteps;
   while (result_.violation.empty() && !agenda_.empty()) {
-    auto first = agenda_.begin();
-    const absl::Time time = first->first.first;
-    std::function<void()> action = std::move(first->second);
-    agenda_.erase(first);
-    now_ = std::max(now_, time);
-    if (now_ - start_ > limit || result_.steps > max_steps) break;
+    const std::function<void()> action = agenda_.Next();
+    if (now() - agenda_.start() > limit || result_.steps > max_steps) break;
     action();
   }
-  if (options_.checks && result_.violation.empty()) CheckEnd();
+  if (options_.checks && result_.violation.empty()) {
+    for (Process& process : processes_) Flush(&process);
+    promises_.CheckEnd(*processes_.front().dispatcher, store_.get());
+  }
   Collect();
   return std::move(result_);
 }
 
-void World::At(absl::Duration after, std::function<void()> action) {
-  agenda_[{now_ + after, ++order_}] = std::move(action);
-}
-
 // An action of this scheduler's life; a restart takes it along.
 void World::Later(absl::Duration after, std::function<void()> action) {
-  At(after, [this, epoch = epoch_, action = std::move(action)] {
+  agenda_.At(after, [this, epoch = epoch_, action = std::move(action)] {
     if (epoch == epoch_) action();
   });
 }
 
 void World::Violation(const std::string& what) {
   if (!result_.violation.empty()) return;
-  result_.violation = absl::StrCat("seed ", scenario_.seed, " step ", result_.steps,
-                                   " t=", absl::FormatDuration(now_ - start_), ": ", what);
+  result_.violation =
+      absl::StrCat("seed ", scenario_.seed, " step ", result_.steps,
+                   " t=", absl::FormatDuration(now() - agenda_.start()), ": ", what);
 }
 
 void World::Boot() {
   stages_.clear();
-  recorded_.clear();
-  blocked_.clear();
-  passed_over_.clear();
+  promises_.BeginLife();
   for (Process& process : processes_) {
     process.dispatcher = std::make_unique<Dispatcher>(
-        options_.planted == Planted::kStarve ? std::make_unique<Starving>(PolicyOf(policy_))
-                                             : PolicyOf(policy_));
+        plant_.Is(Planted::kStarve) ? Starve(PolicyOf(policy_)) : PolicyOf(policy_));
     process.book = JobLedger();
     process.wake = absl::InfinitePast();
     if (options_.durable) {
       auto jobs = store_->LoadJobs();
       for (const StoredJob& job : *jobs) {
         for (const CandidateRow& candidate : job.candidates) {
-          if (candidate.outcome) recorded_.insert({job.row.id, candidate.id});
+          if (candidate.outcome) promises_.HasRecord(job.row.id, candidate.id);
         }
-        process.dispatcher->Restore(process.book.Load(job, now_, now_));
+        process.dispatcher->Restore(process.book.Load(job, now(), now()));
       }
     }
     process.dispatcher->SetNextAttempt(AttemptId{process.next_attempt});
@@ -182,25 +133,29 @@ void World::Feed(int index, const Event& event) {
   if (!result_.violation.empty()) return;
   ++result_.steps;
   Process& process = processes_[static_cast<size_t>(index)];
-  if (options_.checks) budgets_.Before(*process.dispatcher);
+  if (options_.checks) promises_.BeforeStep(*process.dispatcher);
   const auto* found = std::get_if<RecordsFound>(&event);
-  const bool forget = found != nullptr && options_.planted == Planted::kForgetFind;
+  const bool forget = found != nullptr && plant_.Is(Planted::kForgetFind);
   Decisions decisions = process.dispatcher->Step(
-      forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, now_);
-  if (options_.checks) {
-    const std::string wrong = budgets_.After(*process.dispatcher, decisions.changes, event);
-    if (!wrong.empty()) Violation(wrong);
-  }
+      forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, now());
+  if (options_.checks) promises_.AfterStep(*process.dispatcher, decisions.changes, event);
   result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
-  if (options_.planted != Planted::kNone) Mutate(&decisions);
+  plant_.Mutate(
+      stages_,
+      [this](AttemptId id) {
+        Later(absl::Milliseconds(200), [this, id] {
+          Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
+        });
+      },
+      &decisions);
   if (options_.durable) {
-    Batch batch = process.book.Absorb(*process.dispatcher, event, decisions.changes, now_, now_);
+    Batch batch = process.book.Absorb(*process.dispatcher, event, decisions.changes, now(), now());
     if (!batch.empty()) process.pending.push_back(std::move(batch));
     if (process.pending.size() > 64 || dice_.Likely(0.3)) Flush(&process);
   }
   for (const Change& change : decisions.changes) Note(index, event, change);
   for (const Order& order : decisions.orders) Perform(index, order);
-  if (options_.checks) Check(process);
+  if (options_.checks) promises_.CheckStep(*process.dispatcher);
   if (options_.waiting) CountWaiting();
   SetWake(index);
   for (const Change& change : decisions.changes) {
@@ -216,23 +171,14 @@ void World::Feed(int index, const Event& event) {
 
 void World::SetWake(int index) {
   Process& process = processes_[static_cast<size_t>(index)];
-  const absl::Time wake = process.dispatcher->NextWake(now_);
+  const absl::Time wake = process.dispatcher->NextWake(now());
   if (wake == absl::InfiniteFuture() || wake == process.wake) return;
   process.wake = wake;
-  Later(wake - now_, [this, index] { Feed(index, Tick{}); });
+  Later(wake - now(), [this, index] { Feed(index, Tick{}); });
 }
 
 void World::SendSlots() {
-  SlotsChanged event;
-  if (tracker_down_) event.problem = "the tracker is gone";
-  for (const SimSlot& made : scenario_.slots) {
-    SlotInfo slot = made.info;
-    if (dead_.count(slot.id.worker)) continue;
-    if (foreign_.count(slot.id))
-      slot.foreign = true, slot.usable = false, slot.why_not = "held by ann";
-    if (quarantined_.count(slot.id)) slot.usable = false, slot.why_not = "quarantined";
-    event.slots.push_back(std::move(slot));
-  }
+  const SlotsChanged event = machines_.Report();
   for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), event);
 }
 
@@ -251,15 +197,15 @@ void World::SubmitJob(int index) {
   spec.set_user(job.user);
   spec.set_priority(job.priority);
   if (job.deadline > 0)
-    spec.set_deadline_unix_ns(absl::ToUnixNanos(now_ + absl::Seconds(job.deadline)));
+    spec.set_deadline_unix_ns(absl::ToUnixNanos(now() + absl::Seconds(job.deadline)));
   spec.set_time_limit_ms(static_cast<int64_t>(job.time_limit * 1e3));
   spec.set_plateau_trials(job.plateau);
   spec.set_allocation(job.gradient ? "gradient" : "uniform");
   spec.set_max_devices(job.max_devices);
-  absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, now_, now_);
+  absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, now(), now());
   if (!params.ok())
     return Violation(absl::StrCat("job ", job.name, ": ", params.status().message()));
-  result_.jobs[static_cast<size_t>(index)].arrival = Since(now_);
+  result_.jobs[static_cast<size_t>(index)].arrival = agenda_.Since(now());
   JobSubmitted submitted{id, *params};
   submitted.description.set_id(JobName(id.value));
   submitted.description.set_state(v1::JOB_IMPORTING);
@@ -268,21 +214,22 @@ void World::SubmitJob(int index) {
   Feed(process, submitted);
   if (options_.durable)
     Flush(&processes_[static_cast<size_t>(process)]);  // the user has his answer only now
-  acknowledged_.insert(id.value);
+  promises_.Acknowledged(id.value);
 }
 
 void World::CountWaiting() {
-  const double passed = absl::ToDoubleSeconds(now_ - waiting_since_);
+  const double passed = absl::ToDoubleSeconds(now() - waiting_since_);
   if (waiting_since_ != absl::UnixEpoch()) {
     result_.waiting.cpu += waiting_now_.cpu * passed;
     result_.waiting.device += waiting_now_.device * passed;
     result_.waiting.backoff += waiting_now_.backoff * passed;
     result_.waiting.depth += waiting_now_.depth * passed;
   }
-  waiting_since_ = now_;
+  waiting_since_ = now();
   waiting_now_ = {};
   bool cpu_free = false;
-  for (const SimSlot& slot : scenario_.slots) cpu_free |= !slot.info.device && Free(slot.info);
+  for (const SimSlot& slot : scenario_.slots)
+    cpu_free |= !slot.info.device && promises_.Free(*processes_.front().dispatcher, slot.info);
   for (const Process& process : processes_) {
     std::set<JobId> cpu, device;
     for (const WorkItem& work : process.dispatcher->ReadyWork())
@@ -291,8 +238,8 @@ void World::CountWaiting() {
     waiting_now_.device += static_cast<double>(device.size());
     for (const auto& [id, job] : process.dispatcher->jobs()) {
       if (job.final()) continue;
-      bool backoff = job.not_before > now_;
-      for (const Task& task : job.tasks) backoff |= task.not_before > now_;
+      bool backoff = job.not_before > now();
+      for (const Task& task : job.tasks) backoff |= task.not_before > now();
       waiting_now_.backoff += backoff;
       waiting_now_.depth += cpu_free && !job.queue.empty() && !cpu.count(id);
     }
@@ -304,7 +251,7 @@ void World::NoteEnds(int index) {
   for (const auto& [id, job] : processes_[static_cast<size_t>(index)].dispatcher->jobs()) {
     if (!job.final() || !finished_jobs_.insert(id.value).second) continue;
     JobOutcome& outcome = result_.jobs[static_cast<size_t>(JobIndex(id))];
-    outcome.end = Since(now_);
+    outcome.end = agenda_.Since(now());
     outcome.done = std::holds_alternative<Done>(job.phase);
     result_.done_jobs += outcome.done;
     result_.seconds = std::max(result_.seconds, outcome.end);

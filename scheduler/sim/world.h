@@ -3,9 +3,10 @@
 // heddle-sim measures policies in it; with faults it is what the promises are checked in (after
 // every event). Everything follows from scenario and seed.
 //
-// world.cc: clock, the scheduler's process; world_stages.cc: what workers do; world_answers.cc and
-// world_search.cc: what comes of it; world_faults.cc: what goes wrong; world_checks.cc: what must
-// hold.
+// Its parts: agenda.h (the clock), machines.h (hosts and slots), running_stage.h, searches.h (what
+// tuning finds), promises.h (what must hold), planted.h. Here: the scheduler's process (world.cc),
+// what workers do with the stages they are given (world_workers.cc), and what goes wrong
+// (world_faults.cc).
 #pragma once
 
 #include <cstdint>
@@ -17,35 +18,20 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
-#include "scheduler/sim/budget_check.h"
+#include "scheduler/sim/agenda.h"
 #include "scheduler/sim/chance.h"
+#include "scheduler/sim/machines.h"
+#include "scheduler/sim/planted.h"
+#include "scheduler/sim/promises.h"
+#include "scheduler/sim/running_stage.h"
 #include "scheduler/sim/scenario.h"
+#include "scheduler/sim/searches.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::sim {
-
-using namespace heddle::scheduler;  // NOLINT: the simulator is the scheduler's own
-
-// A fault put between dispatcher and world, to see that the checks see it.
-enum class Planted {
-  kNone,
-  kDropClose,
-  kDropFeed,
-  kRecordTwice,
-  kWrongSlot,
-  kStartTwice,
-  kForgetLease,  // the dispatcher takes a slot for free that its stage still holds
-  kSkipFencing,  // an answer under an old lease counts as one of the present lease
-  kStarve,       // one job's work is passed over
-  kSkipUpdate,   // an update counts as done, and nothing was learned
-  kLearnEarly,   // an update takes in results of rounds that it does not mark as learned
-  kForgetFind,   // what is on record of a device that came later is taken for nothing
-  kOverrun,      // a job's tasks are not known to be those of others: each spends the whole budget
-};
 
 struct WorldOptions {
   Planted planted = Planted::kNone;
@@ -118,42 +104,8 @@ class World {
     absl::Time wake;
     int64_t next_attempt = 1;
   };
-  // One running stage, as a worker runs it.
-  struct Stage {
-    StartStage start;
-    int process = 0;
-    int slot = 0;
-    uint64_t token = 0;
-    bool taken = false;  // the worker has answered
-    bool input_closed = false;
-    bool hung = false;
-    std::deque<CandidateId> inputs;
-    std::vector<CandidateId> working;  // now
-    double factor = 1;                 // seconds of this stage: of a batch, or of one candidate
-    absl::Time began;
-    int candidates = 0;
-    // The piece of work at hand. Stages that overlap on a machine share it.
-    bool busy = false;
-    double left = 0;  // seconds at full rate
-    double rate = 1;
-    double sharers = 1;  // stages at work on these cores
-    absl::Time since;
-    int64_t piece = 0;
-    bool disturbed_piece = false;
-    double stretched = 0, alone = 0;  // seconds of the piece as it ran, and undisturbed
-    bool disturbed = false;
-  };
-
-  // What a search has learned, as far as it matters here: every result it was told of, in order,
-  // has a part in `hash`, which is in the traces it proposes. As text: "next learned hash".
-  struct SearchState {
-    int next = 0;     // candidates proposed
-    int learned = 0;  // results told of
-    uint64_t hash = 0;
-  };
 
   // world.cc
-  void At(absl::Duration after, std::function<void()> action);
   void Later(absl::Duration after, std::function<void()> action);  // of this process's life
   void Violation(const std::string& what);
   void Boot();
@@ -163,14 +115,14 @@ class World {
   void SendSlots();
   void SubmitJob(int index);
   void SetWake(int process);
-  double Since(absl::Time time) const { return absl::ToDoubleSeconds(time - start_); }
+  absl::Time now() const { return agenda_.now(); }
   int ProcessOf(int job) const { return processes_.size() > 1 ? job : 0; }
   int JobIndex(JobId id) const { return static_cast<int>(id.value) - 1; }
   void CountWaiting();
   void NoteEnds(int process);
   void Collect();
 
-  // world_stages.cc
+  // world_workers.cc
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
   void Begin(int process, const StartStage& start);
@@ -187,15 +139,7 @@ class World {
               bool interrupted = false);
   const StageTime& TimeOf(const StartStage& start) const;
   uint64_t KeyOf(const StartStage& start, uint64_t what) const;
-  int Ordinal(JobId job, CandidateId candidate) const;
-  SearchState StateOf(const Process& process, const StartStage& start) const;
-  Proposed Propose(const Process& process, const StartStage& start);
-  decltype(StageFinished::result) Learn(const Process& process, const StartStage& start);
-  Imported Import(const Process& process, const StartStage& start);
   void AnswerFind(int process, const FindRecords& find);
-  TaskPlan Plan(const Process& process, JobId job, size_t task,
-                const std::string& device_key) const;
-  double TrueMedian(JobId job, int task, int ordinal) const;
 
   // world_faults.cc
   bool Chance(double p) { return p > 0 && dice_.Likely(p); }
@@ -213,25 +157,6 @@ class World {
   void TakeForeign();
   void TakeTrackerDown();
   void Lie();
-  void Mutate(Decisions* decisions);
-
-  // world_checks.cc
-  void CheckStart(const Process& process, const StartStage& start, const SlotInfo& slot);
-  void CheckArtifact(int process, JobId job, CandidateId candidate);
-  void CheckRecord(const FinishCandidate& done, const Event& event);
-  void Check(const Process& process);
-  void CheckNoIdleSlot(const Process& process);
-  bool MayGiveWay(const Process& process, const Job& job) const;
-  void CheckHeldBack(const Process& process);
-  void CheckLearned(const Process& process, const StartStage& start, const SearchState& state);
-  bool BacksOff(const Process& process, const SlotInfo& slot);
-  bool CoresFree(const Process& process, const SlotInfo& slot) const;
-  void CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot);
-  void CheckNobodyStarves(const Process& process);
-  void CheckEnd();
-  bool Free(const SlotInfo& slot) const;
-  bool Held(const SlotId& id) const;
-  static bool Share(const SlotInfo& a, const SlotInfo& b);
 
   const Scenario& scenario_;
   const std::string policy_;
@@ -239,37 +164,24 @@ class World {
   Dice dice_, fate_;
   uint64_t blows_ = 0;  // of chaos
   WorldResult result_;
-  const absl::Time start_ = absl::FromUnixSeconds(1'000'000);
-  absl::Time now_ = start_;
-  int64_t order_ = 0;
-  std::map<std::pair<absl::Time, int64_t>, std::function<void()>> agenda_;
+  Agenda agenda_;
+  Machines machines_{scenario_};
+  RunningStages stages_;
+  Promises promises_{scenario_, policy_, agenda_,
+                     machines_, stages_, [this](const std::string& what) { Violation(what); }};
+  Plant plant_{options_.planted};
+  std::unique_ptr<RecordStore> store_;  // where durable
+  Searches searches_;
 
   std::vector<Process> processes_;
-  std::unique_ptr<RecordStore> store_;
   int64_t epoch_ = 0;
   int64_t last_fetch_ = 0;
   uint64_t last_token_ = 0;
-  int planted_ = 0;
   int unfinished_ = 0;
-  std::set<int64_t> acknowledged_, finished_jobs_;
-  std::set<std::pair<int64_t, int64_t>> recorded_;  // (job, candidate) with a final record
-  absl::flat_hash_map<std::pair<int64_t, int64_t>, int> ordinals_;
-  std::map<std::pair<int64_t, int>, int> proposed_;     // (job, task) -> candidates so far
+  std::set<int64_t> finished_jobs_;
   std::map<std::pair<int64_t, int>, int64_t> started_;  // (job, kind) -> stages, for passing over
   absl::Time waiting_since_;
   WaitSeconds waiting_now_;  // jobs that wait for each, since waiting_since_
-
-  std::map<SlotId, int> slot_index_;
-  std::vector<std::vector<int>> neighbours_;  // slots that share a core with this one, itself too
-  std::set<std::string> dead_;
-  std::set<SlotId> foreign_, quarantined_, lying_;
-  std::map<SlotId, int> lies_;
-  bool tracker_down_ = false;
-  std::map<AttemptId, Stage> stages_;     // open ones
-  std::map<SlotId, absl::Time> blocked_;  // the dispatcher may hold these back for a while
-  BudgetCheck budgets_;
-  std::set<JobId> unlucky_;  // an update of theirs was struck by a fault, and may be left out
-  std::map<std::pair<JobId, bool>, int> passed_over_;  // (job, device) -> stages of others since
 };
 
 }  // namespace heddle::sim

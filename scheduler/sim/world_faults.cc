@@ -7,7 +7,7 @@
 namespace heddle::sim {
 
 void World::Chaos() {
-  if (now_ - start_ > absl::Seconds(scenario_.faults.until)) return Heal();
+  if (now() - agenda_.start() > absl::Seconds(scenario_.faults.until)) return Heal();
   fate_ = Dice(Mix({scenario_.seed, 2, ++blows_}));
   const absl::Duration next = Fate(scenario_.faults.every[0], scenario_.faults.every[1]);
   int total = 0;
@@ -38,29 +38,25 @@ void World::Chaos() {
     Lie();
   } else if (kind == "pause") {
     Feed(process, PauseRequested{job, "lunch"});
-    At(Fate(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}); });
+    agenda_.At(Fate(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}); });
   } else if (kind == "cancel") {
     Feed(process, CancelRequested{job, "changed my mind"});
   } else if (kind == "fetch") {
     if (processes_[static_cast<size_t>(process)].dispatcher->FindJob(job) != nullptr)
       Feed(process, FetchRequested{FetchId{++last_fetch_}, job});
     if (fate_.Likely(0.5)) {
-      At(Fate(0, 20),
-         [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}); });
+      agenda_.At(Fate(0, 20),
+                 [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}); });
     }
   } else if (kind == "disk_full") {
     Feed(process, StoreBlocked{"the disk is full"});
-    At(Fate(1, 20), [this, process] { Feed(process, StoreBlocked{""}); });
+    agenda_.At(Fate(1, 20), [this, process] { Feed(process, StoreBlocked{""}); });
   }
-  At(next, [this] { Chaos(); });
+  agenda_.At(next, [this] { Chaos(); });
 }
 
 void World::Heal() {
-  dead_.clear();
-  foreign_.clear();
-  lying_.clear();
-  quarantined_.clear();
-  tracker_down_ = false;
+  machines_.Heal();
   SendSlots();
   for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), StoreBlocked{""});
   for (size_t i = 0; i < scenario_.jobs.size(); ++i)
@@ -68,16 +64,16 @@ void World::Heal() {
 }
 
 void World::KillWorker(const std::string& worker) {
-  if (!dead_.insert(worker).second) return;
+  if (!machines_.dead.insert(worker).second) return;
   std::vector<AttemptId> victims;
   for (auto& [id, stage] : stages_) {
     if (stage.start.slot.worker == worker) victims.push_back(id);
   }
   // The streams break at once; the tracker notices later.
   for (AttemptId id : victims) Finish(id, {v1::FAULT_INFRASTRUCTURE, "the stream broke"});
-  At(Fate(0, 10), [this] { SendSlots(); });
-  At(Fate(1, 120), [this, worker] {
-    dead_.erase(worker);
+  agenda_.At(Fate(0, 10), [this] { SendSlots(); });
+  agenda_.At(Fate(1, 120), [this, worker] {
+    machines_.dead.erase(worker);
     SendSlots();
   });
 }
@@ -94,7 +90,7 @@ void World::LoseLease(bool comes_back) {
 // The worker of this stage goes on under its old lease, and answers for each of its candidates.
 // Attempt and fencing token are the old ones: nothing may come of it.
 void World::LeaveGhost(AttemptId id) {
-  const Stage& stage = stages_.at(id);
+  const RunningStage& stage = stages_.at(id);
   if (!stage.taken ||
       (stage.start.kind != v1::STAGE_BUILD && stage.start.kind != v1::STAGE_PROFILE))
     return;
@@ -103,53 +99,53 @@ void World::LeaveGhost(AttemptId id) {
   double after = 0;
   for (CandidateId candidate : candidates) {
     after += dice_.Between(0, 6);
-    At(absl::Seconds(after),
-       [this, id, candidate, start = stage.start, token = stage.token, process = stage.process] {
-         AttemptId attempt = id;
-         if (options_.planted == Planted::kSkipFencing) {
-           for (const auto& [live_id, live] : stages_) {
-             const auto known =
-                 processes_[static_cast<size_t>(process)].dispatcher->live().find(live_id);
-             if (live.start.job == start.job && live.start.kind == start.kind &&
-                 known != processes_[static_cast<size_t>(process)].dispatcher->live().end() &&
-                 known->second.candidates.count(candidate)) {
-               attempt = live_id;
-             }
-           }
-         }
-         ++result_.stale_answers;
-         if (start.kind == v1::STAGE_BUILD) {
-           return Feed(process, CandidateBuilt{attempt, candidate, v1::OUTCOME_OK, "",
-                                               std::make_shared<v1::Artifact>()});
-         }
-         CandidateProfiled profiled{attempt, candidate, v1::OUTCOME_OK, "", 1};
-         profiled.measured.fencing_token = token;
-         v1::Measurement& measurement = profiled.measured.measurement;
-         measurement.mutable_evidence()->set_worker(start.slot.worker);
-         measurement.mutable_evidence()->set_slot(start.slot.slot);
-         measurement.add_samples_ns(1);
-         Feed(process, profiled);
-       });
+    agenda_.At(absl::Seconds(after), [this, id, candidate, start = stage.start, token = stage.token,
+                                      process = stage.process] {
+      AttemptId attempt = id;
+      if (plant_.Is(Planted::kSkipFencing)) {
+        for (const auto& [live_id, live] : stages_) {
+          const auto known =
+              processes_[static_cast<size_t>(process)].dispatcher->live().find(live_id);
+          if (live.start.job == start.job && live.start.kind == start.kind &&
+              known != processes_[static_cast<size_t>(process)].dispatcher->live().end() &&
+              known->second.candidates.count(candidate)) {
+            attempt = live_id;
+          }
+        }
+      }
+      ++result_.stale_answers;
+      if (start.kind == v1::STAGE_BUILD) {
+        return Feed(process, CandidateBuilt{attempt, candidate, v1::OUTCOME_OK, "",
+                                            std::make_shared<v1::Artifact>()});
+      }
+      CandidateProfiled profiled{attempt, candidate, v1::OUTCOME_OK, "", 1};
+      profiled.measured.fencing_token = token;
+      v1::Measurement& measurement = profiled.measured.measurement;
+      measurement.mutable_evidence()->set_worker(start.slot.worker);
+      measurement.mutable_evidence()->set_slot(start.slot.slot);
+      measurement.add_samples_ns(1);
+      Feed(process, profiled);
+    });
   }
 }
 
 void World::TakeForeign() {
   const int index = fate_.Below(static_cast<int>(scenario_.slots.size()));
   const SlotId slot = scenario_.slots[static_cast<size_t>(index)].info.id;
-  if (Held(slot)) return;
-  foreign_.insert(slot);
-  At(Fate(1, 60), [this, slot] {
-    foreign_.erase(slot);
+  if (promises_.Held(slot)) return;
+  machines_.foreign.insert(slot);
+  agenda_.At(Fate(1, 60), [this, slot] {
+    machines_.foreign.erase(slot);
     SendSlots();
   });
   if (fate_.Likely(0.5)) SendSlots();  // else the dispatcher finds out by a refused lease
 }
 
 void World::TakeTrackerDown() {
-  tracker_down_ = true;
+  machines_.tracker_down = true;
   SendSlots();
-  At(Fate(1, 30), [this] {
-    tracker_down_ = false;
+  agenda_.At(Fate(1, 30), [this] {
+    machines_.tracker_down = false;
     SendSlots();
   });
 }
@@ -161,46 +157,8 @@ void World::Lie() {
     if (slot.info.device) devices.push_back(slot.info.id);
   }
   if (!devices.empty())
-    lying_.insert(devices[static_cast<size_t>(fate_.Below(static_cast<int>(devices.size())))]);
-}
-
-void World::Mutate(Decisions* decisions) {
-  const Planted planted = options_.planted;
-  auto& [changes, orders] = *decisions;
-  for (size_t i = 0; i < changes.size(); ++i) {
-    const bool twice =
-        planted == Planted::kRecordTwice && std::holds_alternative<FinishCandidate>(changes[i]);
-    if (twice && ++planted_ == 5) return changes.push_back(Change(changes[i]));
-  }
-  for (size_t i = 0; i < orders.size(); ++i) {
-    Order& order = orders[i];
-    const auto* start = std::get_if<StartStage>(&order);
-    const bool drop =
-        (planted == Planted::kDropClose && std::holds_alternative<CloseProfile>(order)) ||
-        (planted == Planted::kDropFeed && std::holds_alternative<FeedProfile>(order));
-    if (drop && ++planted_ == 3) {
-      orders.erase(orders.begin() + static_cast<int64_t>(i));
-      return;
-    }
-    const bool twice = planted == Planted::kStartTwice && start != nullptr;
-    if (twice && ++planted_ == 5) return orders.push_back(Order(order));
-    if (planted == Planted::kWrongSlot && start != nullptr && !stages_.empty()) {
-      for (const auto& [id, stage] : stages_) {
-        if (stage.start.slot == start->slot) continue;
-        StartStage wrong = *start;
-        wrong.slot = stage.start.slot;
-        order.emplace<StartStage>(std::move(wrong));
-        return;
-      }
-    }
-    if (planted == Planted::kForgetLease && start != nullptr && start->kind == v1::STAGE_BUILD &&
-        ++planted_ == 3) {
-      Later(absl::Milliseconds(200), [this, id = start->attempt] {
-        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
-      });
-      return;
-    }
-  }
+    machines_.lying.insert(
+        devices[static_cast<size_t>(fate_.Below(static_cast<int>(devices.size())))]);
 }
 
 }  // namespace heddle::sim

@@ -15,7 +15,7 @@ namespace heddle::scheduler {
 namespace {
 
 template <typename Phase>
-int CountWhere(const Task& task) {
+int PlainCount(const Task& task) {
   return static_cast<int>(std::count_if(task.open.begin(), task.open.end(), [](const auto& entry) {
     return std::holds_alternative<Phase>(entry.second.where);
   }));
@@ -57,8 +57,8 @@ std::set<WorkItem> PlainReady(const Dispatcher& dispatcher,
       auto add = [&](bool is, v1::StageKind kind) {
         if (is) ready.insert(WorkItem{id, kind, index, std::nullopt, kind == v1::STAGE_PROFILE});
       };
-      add(more && CountWhere<Built>(task) > 0, v1::STAGE_PROFILE);
-      add(CountWhere<Unbuilt>(task) > 0, v1::STAGE_BUILD);
+      add(more && PlainCount<Built>(task) > 0, v1::STAGE_PROFILE);
+      add(PlainCount<Unbuilt>(task) > 0, v1::STAGE_BUILD);
       add(std::holds_alternative<WantsUpdate>(task.phase), v1::STAGE_UPDATE);
       add(std::holds_alternative<WantsPropose>(task.phase), v1::STAGE_PROPOSE);
     }

@@ -80,7 +80,7 @@ TEST_F(SharingTest, ASearchThatHasNotLearnedIsNotTakenOver) {
   End(v1::STAGE_PROPOSE, Proposed{4, false});
   const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
   EXPECT_EQ(Count<TakeSearch>(decisions), 0);
-  EXPECT_TRUE(job(2).tasks[0].warm_pending) << "it learns the records itself";
+  EXPECT_TRUE(job(2).tasks[0].unlearned.known) << "it learns the records itself";
 }
 
 TEST_F(SharingTest, APausedJobHoldsNobodyBack) {

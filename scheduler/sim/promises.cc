@@ -1,61 +1,75 @@
-// What must hold after every event, whatever goes wrong.
+
+#include "scheduler/sim/promises.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/sim/world.h"
 
 namespace heddle::sim {
+namespace {
 
-bool World::Held(const SlotId& id) const {
+// A dispatcher leaves a slot alone for no longer than its max_backoff.
+constexpr absl::Duration kLongestBackoff = absl::Seconds(11);
+
+}  // namespace
+
+void Promises::BeginLife() {
+  recorded_.clear();
+  blocked_.clear();
+  passed_over_.clear();
+}
+
+void Promises::Refused(const SlotId& slot) { blocked_[slot] = now() + kLongestBackoff; }
+
+void Promises::AfterStep(const Dispatcher& dispatcher, const std::vector<Change>& changes,
+                         const Event& event) {
+  const std::string wrong = budgets_.After(dispatcher, changes, event);
+  if (!wrong.empty()) Violation(wrong);
+}
+
+bool Promises::Held(const SlotId& id) const {
   return std::any_of(stages_.begin(), stages_.end(),
                      [&](const auto& entry) { return entry.second.start.slot == id; });
 }
 
-bool World::Share(const SlotInfo& a, const SlotInfo& b) {
-  if (a.id == b.id) return true;  // a GPU's slot has no cores
-  return a.host == b.host && std::any_of(a.cores.begin(), a.cores.end(), [&](int core) {
-           return std::find(b.cores.begin(), b.cores.end(), core) != b.cores.end();
-         });
-}
-
-bool World::Free(const SlotInfo& slot) const {
+bool Promises::Free(const Dispatcher& dispatcher, const SlotInfo& slot) const {
   auto blocked = blocked_.find(slot.id);
-  if (blocked != blocked_.end() && blocked->second > now_) return false;
+  if (blocked != blocked_.end() && blocked->second > now()) return false;
   for (const auto& [id, stage] : stages_) {
-    if (Share(scenario_.slots[static_cast<size_t>(stage.slot)].info, slot)) return false;
+    if (Machines::Share(machines_.info(stage.slot), slot)) return false;
   }
-  const std::vector<SlotInfo>& slots = processes_.front().dispatcher->slots();
-  return std::none_of(slots.begin(), slots.end(),
-                      [&](const SlotInfo& other) { return other.foreign && Share(other, slot); });
+  const std::vector<SlotInfo>& slots = dispatcher.slots();
+  return std::none_of(slots.begin(), slots.end(), [&](const SlotInfo& other) {
+    return other.foreign && Machines::Share(other, slot);
+  });
 }
 
 // One live lease per slot, and per core.
-void World::CheckStart(const Process& process, const StartStage& start, const SlotInfo& slot) {
+void Promises::CheckStart(const Dispatcher& dispatcher, const JobLedger& book,
+                          const StartStage& start) {
+  const SlotInfo& slot = machines_.info(machines_.IndexOf(start.slot));
   if (slot.device != (start.kind == v1::STAGE_PROFILE))
     Violation("a stage on a slot of the wrong kind");
   if (stages_.count(start.attempt)) Violation("an attempt was started twice");
   for (const auto& [id, stage] : stages_) {
-    if (Share(scenario_.slots[static_cast<size_t>(stage.slot)].info, slot))
-      Violation("two live stages on one core");
+    if (Machines::Share(machines_.info(stage.slot), slot)) Violation("two live stages on one core");
   }
   if (start.kind != v1::STAGE_PROFILE) return;
-  const Job& job = *process.dispatcher->FindJob(start.job);
+  const Job& job = *dispatcher.FindJob(start.job);
   if (slot.target != job.params.target ||
       (job.params.threads != 0 && static_cast<int>(slot.cores.size()) != job.params.threads)) {
     Violation("profile on a device that does not suit");
   }
-  for (CandidateId id : start.candidates) CheckArtifact(0, start.job, id);
+  for (CandidateId id : start.candidates) CheckArtifact(book, start.job, id);
 }
 
-void World::CheckArtifact(int process, JobId job, CandidateId candidate) {
-  if (!options_.durable || !options_.checks) return;
-  if (processes_[static_cast<size_t>(process)].book.data(job).candidates.at(candidate).artifact ==
-      nullptr)
+void Promises::CheckArtifact(const JobLedger& book, JobId job, CandidateId candidate) {
+  if (book.data(job).candidates.at(candidate).artifact == nullptr)
     Violation("profile of a candidate that is not built");
 }
 
 // One final record a candidate, made under the lease that holds the slot now.
-void World::CheckRecord(const FinishCandidate& done, const Event& event) {
+void Promises::CheckRecord(const FinishCandidate& done, const Event& event) {
   if (!recorded_.insert({done.job.value, done.candidate.value}).second)
     Violation("a candidate got a second final record");
   if (done.outcome == v1::OUTCOME_LOST) return;
@@ -70,8 +84,8 @@ void World::CheckRecord(const FinishCandidate& done, const Event& event) {
     Violation("an answer under an old lease was recorded");
 }
 
-void World::Check(const Process& process) {
-  for (const auto& [id, job] : process.dispatcher->jobs()) {
+void Promises::CheckStep(const Dispatcher& dispatcher) {
+  for (const auto& [id, job] : dispatcher.jobs()) {
     for (const Task& task : job.tasks) {
       for (const auto& [candidate, state] : task.open) {
         if (recorded_.count({id.value, candidate.value}))
@@ -82,17 +96,17 @@ void World::Check(const Process& process) {
         RoundsInFlight(job) > job.params.pipeline_depth)
       Violation("more rounds in flight than allowed");
   }
-  for (const auto& [id, stage] : process.dispatcher->live()) {
+  for (const auto& [id, stage] : dispatcher.live()) {
     if (!stages_.count(id)) Violation("the dispatcher thinks that an ended stage lives");
   }
-  CheckNoIdleSlot(process);
-  CheckNobodyStarves(process);
+  CheckNoIdleSlot(dispatcher);
+  CheckNobodyStarves(dispatcher);
 }
 
 // Whether the dispatcher leaves the slot alone for a while. It may do so only after a refusal.
-bool World::BacksOff(const Process& process, const SlotInfo& slot) {
-  const absl::Time until = process.dispatcher->BacksOffUntil(slot.id);
-  if (until <= now_) return false;
+bool Promises::BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot) {
+  const absl::Time until = dispatcher.BacksOffUntil(slot.id);
+  if (until <= now()) return false;
   auto blocked = blocked_.find(slot.id);
   if (blocked == blocked_.end() || until > blocked->second)
     Violation(absl::StrCat("slot ", slot.id.worker, "/", slot.id.slot,
@@ -101,31 +115,32 @@ bool World::BacksOff(const Process& process, const SlotInfo& slot) {
 }
 
 // Nobody holds any of its cores.
-bool World::CoresFree(const Process& process, const SlotInfo& slot) const {
+bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) const {
   for (const auto& [id, stage] : stages_) {
-    if (Share(scenario_.slots[static_cast<size_t>(stage.slot)].info, slot)) return false;
+    if (Machines::Share(machines_.info(stage.slot), slot)) return false;
   }
-  const std::vector<SlotInfo>& slots = process.dispatcher->slots();
-  return std::none_of(slots.begin(), slots.end(),
-                      [&](const SlotInfo& other) { return other.foreign && Share(other, slot); });
+  const std::vector<SlotInfo>& slots = dispatcher.slots();
+  return std::none_of(slots.begin(), slots.end(), [&](const SlotInfo& other) {
+    return other.foreign && Machines::Share(other, slot);
+  });
 }
 
 // A free slot means that no work that suits it waits. Only work whose turn comes first, and whose
 // slot nobody holds but for some of its cores, keeps cores from the work after it: those of one
 // slot, the first by its id.
-void World::CheckNoIdleSlot(const Process& process) {
-  if (tracker_down_) return;
+void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
+  if (machines_.tracker_down) return;
   std::vector<const SlotInfo*> kept;
-  for (const WorkItem& work : process.dispatcher->ReadyWork()) {
+  for (const WorkItem& work : dispatcher.ReadyWork()) {
     const SlotInfo* keeps = nullptr;
-    for (const SlotInfo& slot : process.dispatcher->slots()) {
-      if (!slot.usable || !process.dispatcher->Suits(slot, work) || Held(slot.id) ||
-          BacksOff(process, slot) ||
+    for (const SlotInfo& slot : dispatcher.slots()) {
+      if (!slot.usable || !dispatcher.Suits(slot, work) || Held(slot.id) ||
+          BacksOff(dispatcher, slot) ||
           std::any_of(kept.begin(), kept.end(),
-                      [&](const SlotInfo* other) { return Share(*other, slot); })) {
+                      [&](const SlotInfo* other) { return Machines::Share(*other, slot); })) {
         continue;
       }
-      if (CoresFree(process, slot)) {
+      if (CoresFree(dispatcher, slot)) {
         Violation(absl::StrCat("slot ", slot.id.worker, "/", slot.id.slot, " is free and ",
                                v1::StageKind_Name(work.kind), " of j", work.job.value, " waits"));
       }
@@ -133,13 +148,12 @@ void World::CheckNoIdleSlot(const Process& process) {
     }
     if (keeps != nullptr) kept.push_back(keeps);
   }
-  CheckHeldBack(process);
+  CheckHeldBack(dispatcher);
 }
 
 // Whether a job with a deadline may keep work of this one off device slots: it runs, of the same
 // tenant, no lower in priority, and could use all slots of its own that are free.
-bool World::MayGiveWay(const Process& process, const Job& job) const {
-  const Dispatcher& dispatcher = *process.dispatcher;
+bool Promises::MayGiveWay(const Dispatcher& dispatcher, const Job& job) const {
   for (const auto& [id, stage] : dispatcher.live()) {
     const Job& first = *dispatcher.FindJob(stage.job);
     const absl::Time deadline = first.params.deadline;
@@ -162,8 +176,7 @@ bool World::MayGiveWay(const Process& process, const Job& job) const {
 // A policy may keep a profile stage from starting only while a build stage of its task runs;
 // `predictive`, too, where it would be in the way of a deadline; `sequential`, whatever is not the
 // job's whose turn it is.
-void World::CheckHeldBack(const Process& process) {
-  const Dispatcher& dispatcher = *process.dispatcher;
+void Promises::CheckHeldBack(const Dispatcher& dispatcher) {
   if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
   const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
@@ -179,10 +192,10 @@ void World::CheckHeldBack(const Process& process) {
         built |= std::holds_alternative<Built>(state.where);
       for (const auto& [attempt, stage] : dispatcher.live())
         building |= stage.kind == v1::STAGE_BUILD && stage.job == id && stage.task == index;
-      if (!built || building || task.not_before > now_) continue;
+      if (!built || building || task.not_before > now()) continue;
       const WorkItem profile{id, v1::STAGE_PROFILE, index, std::nullopt, true};
       if (std::find(ready.begin(), ready.end(), profile) == ready.end() &&
-          !(policy_ == "predictive" && MayGiveWay(process, job)))
+          !(policy_ == "predictive" && MayGiveWay(dispatcher, job)))
         Violation(
             absl::StrCat("profile of j", id.value, " is held back, and nothing is being built"));
     }
@@ -193,9 +206,8 @@ void World::CheckHeldBack(const Process& process) {
 // meanwhile, of which there are less than the pipeline's depth. Where an update was given up after
 // faults, some may be missing until the next one; what other jobs' results count for is not known
 // here.
-void World::CheckLearned(const Process& process, const StartStage& start,
-                         const SearchState& state) {
-  const Job& job = *process.dispatcher->FindJob(start.job);
+void Promises::CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned) {
+  const Job& job = *dispatcher.FindJob(start.job);
   const Task& task = job.tasks[static_cast<size_t>(start.task->value)];
   if (job.final()) return;  // a job that is over has forgotten its states
   if (task.rounds.size() > static_cast<size_t>(std::max(0, job.params.pipeline_depth - 1)))
@@ -204,25 +216,25 @@ void World::CheckLearned(const Process& process, const StartStage& start,
   if (task.known > 0) return;
   int learnable = task.trials;
   for (const Round& round : task.rounds) learnable -= round.size - round.open;
-  if (state.learned > learnable) Violation("a result was learned twice, or before its round");
-  if (state.learned < learnable && !unlucky_.count(start.job))
+  if (learned > learnable) Violation("a result was learned twice, or before its round");
+  if (learned < learnable && !unlucky_.count(start.job))
     Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value,
-                           " proposes and has learned ", state.learned, " of ", learnable,
-                           " results"));
+                           " proposes and has learned ", learned, " of ", learnable, " results"));
 }
 
-void World::CountPassedOver(const Process& process, const StartStage& start, const SlotInfo& slot) {
+void Promises::CountPassedOver(const Dispatcher& dispatcher, const StartStage& start,
+                               const SlotInfo& slot) {
   passed_over_[{start.job, slot.device}] = 0;  // its turn
   for (auto& [waiter, passed] : passed_over_) {
     if (waiter.first == start.job || waiter.second != slot.device) continue;
     const WorkItem work{waiter.first, waiter.second ? v1::STAGE_PROFILE : v1::STAGE_BUILD,
                         TaskIndex{0}, std::nullopt, waiter.second};
-    passed += process.dispatcher->Suits(slot, work);
+    passed += dispatcher.Suits(slot, work);
   }
 }
 
 // Work that is ready is not passed over for ever while slots that suit it serve others.
-void World::CheckNobodyStarves(const Process& process) {
+void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
   if (policy_ == "sequential") return;  // one job after another is what it promises
   const int jobs = static_cast<int>(scenario_.jobs.size());
   // In turns: of each job an update, a propose, builds and what somebody waits for (an import, a
@@ -233,7 +245,7 @@ void World::CheckNobodyStarves(const Process& process) {
   // The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.
   const int patience = policy_ == "round_robin" ? 12 + 4 * jobs : 60 + 12 * jobs;
   std::map<std::pair<JobId, bool>, int> waiting;
-  for (const WorkItem& work : process.dispatcher->ReadyWork()) {
+  for (const WorkItem& work : dispatcher.ReadyWork()) {
     if (work.fetch) continue;
     auto before = passed_over_.find({work.job, work.device});
     const int passed = before == passed_over_.end() ? 0 : before->second;
@@ -247,11 +259,9 @@ void World::CheckNobodyStarves(const Process& process) {
 }
 
 // No trial lost, none counted twice, everything came to an end.
-void World::CheckEnd() {
-  for (Process& process : processes_) Flush(&process);
+void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
   std::set<int64_t> there;
-  const Dispatcher& dispatcher = *processes_.front().dispatcher;
-  auto jobs = store_->LoadJobs();
+  auto jobs = store->LoadJobs();
   for (const StoredJob& job : *jobs) {
     const v1::JobState state = job.row.job.state();
     there.insert(job.row.id);

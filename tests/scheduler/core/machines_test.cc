@@ -1,0 +1,270 @@
+// The machines of the dispatcher, each by itself: no dispatcher, no policy, no other machine.
+#include "scheduler/core/candidate_flow.h"
+#include "scheduler/core/deadlines.h"
+#include "scheduler/core/fetches.h"
+#include "scheduler/core/placement.h"
+#include "scheduler/core/ready_stages.h"
+#include "scheduler/core/rounds.h"
+#include "scheduler/core/sharing.h"
+#include "scheduler/core/trial_budget.h"
+#include "tests/scheduler/core/dispatcher_fixture.h"
+
+namespace heddle::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class MachinesTest : public ::testing::Test {
+ protected:
+  MachinesTest() { effects_.BeginStep(now_); }
+  // A job that is being tuned on device key "key", with tasks of these workloads, all waiting.
+  Job& Add(int64_t id, const std::vector<std::string>& workloads) {
+    Job& job = jobs_[JobId{id}];
+    job.id = JobId{id};
+    job.params.target = job.params.record_target = kTarget;
+    job.params.device_key = "key";
+    job.params.trials_per_task = 8;
+    job.params.batch = 4;
+    job.phase = Tuning{};
+    for (const std::string& workload : workloads) {
+      job.queue.push_back(TaskIndex{static_cast<int>(job.tasks.size())});
+      job.tasks.emplace_back().key = workload;
+    }
+    return job;
+  }
+  // Candidates 1..n of the first task are a round in this state, in flight.
+  template <typename State>
+  Task& Fly(Job& job, int candidates, State state) {
+    Task& task = job.tasks[0];
+    task.phase = Measuring{};
+    for (int i = 1; i <= candidates; ++i) task.open[CandidateId{i}] = {0, state};
+    task.rounds.push_back({CandidateId{1}, CandidateId{candidates + 1}, candidates, candidates});
+    std::erase(job.queue, TaskIndex{0});
+    job.in_flight.push_back(TaskIndex{0});
+    job.next_candidate = candidates + 1;
+    return task;
+  }
+  LiveStage& Run(int64_t attempt, Job& job, v1::StageKind kind, CandidateId before = {}) {
+    LiveStage& stage = live_[AttemptId{attempt}];
+    stage.id = AttemptId{attempt};
+    stage.job = job.id;
+    stage.kind = kind;
+    stage.task = TaskIndex{0};
+    stage.before = before;
+    if (kind == v1::STAGE_PROFILE) job.tasks[0].profiles.insert(stage.id);
+    return stage;
+  }
+  Decisions Take() {
+    Decisions decisions = effects_.EndStep();
+    effects_.BeginStep(now_);
+    return decisions;
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  Jobs jobs_;
+  LiveStages live_;
+  Effects effects_;
+};
+
+// ---- trial budget ----
+
+TEST_F(MachinesTest, AUniformTaskMayMeasureWhatIsNotKnown) {
+  Job& job = Add(1, {"a", "b"});
+  job.params.allocation = Allocation::kUniform;
+  job.tasks[0].known = 5;
+  EXPECT_EQ(Allowance(job, job.tasks[0]), 3);
+  EXPECT_EQ(Allowance(job, job.tasks[1]), 8);
+  job.tasks[0].known = 9;
+  EXPECT_TRUE(NothingLeft(job, job.tasks[0]));
+  job.params.force = true;
+  EXPECT_EQ(Allowance(job, job.tasks[0]), 8) << "with force nothing known counts";
+}
+
+TEST_F(MachinesTest, AGrantLeavesOthersTheirFloor) {
+  Job& job = Add(1, {"a", "b", "c"});
+  const std::vector<bool> nobody(3);
+  EXPECT_EQ(TrialBudget(job), 24);
+  EXPECT_EQ(PoolLeft(job), 24);
+  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job), nobody), 4);
+  job.tasks[0].budget = 16;
+  EXPECT_EQ(GrantFor(job, TaskIndex{0}, TrialFloor(job), PoolLeft(job), nobody), 0);
+  EXPECT_EQ(GrantFor(job, TaskIndex{1}, TrialFloor(job), PoolLeft(job), nobody), 4);
+}
+
+// ---- sharing ----
+
+TEST_F(MachinesTest, ATrialIsKnownToPartnersAlone) {
+  Sharing sharing(&jobs_, &effects_);
+  const std::vector<std::string> workloads = {"a"};
+  Job &one = Add(1, workloads), &two = Add(2, workloads), &elsewhere = Add(3, workloads);
+  elsewhere.params.device_key = "other";
+  for (Job* job : {&one, &two, &elsewhere}) sharing.Join(*job);
+  sharing.ShareTrial(one, TaskIndex{0}, true, 100);
+  EXPECT_EQ(two.tasks[0].known, 1);
+  EXPECT_EQ(two.tasks[0].best_ns, 100);
+  EXPECT_TRUE(two.tasks[0].unlearned.others);
+  EXPECT_EQ(one.tasks[0].known, 0);
+  EXPECT_EQ(elsewhere.tasks[0].known, 0);
+  EXPECT_THAT(effects_.TakeTold(), ElementsAre(JobId{2}));
+}
+
+TEST_F(MachinesTest, OnePartnerAtATimeHasARoundInFlight) {
+  Sharing sharing(&jobs_, &effects_);
+  Job &one = Add(1, {"a"}), &two = Add(2, {"a"});
+  sharing.Join(one);
+  sharing.Join(two);
+  Fly(one, 2, Unbuilt{});
+  EXPECT_TRUE(sharing.PartnerInFlight(two, TaskIndex{0}));
+  EXPECT_FALSE(sharing.PartnerInFlight(one, TaskIndex{0}));
+  one.paused = true;
+  EXPECT_FALSE(sharing.PartnerInFlight(two, TaskIndex{0}));
+  one.paused = false;
+  sharing.Leave(one);
+  EXPECT_FALSE(sharing.PartnerInFlight(two, TaskIndex{0}));
+}
+
+// ---- candidate flow ----
+
+TEST_F(MachinesTest, BuiltCandidatesGoToTheShortestQueueAndInputsCloseAfterTheLastBuild) {
+  CandidateFlow flow(&jobs_, &live_, &effects_);
+  Job& job = Add(1, {"a"});
+  Task& task = Fly(job, 5, Built{});
+  task.open[CandidateId{5}].where = Building{AttemptId{7}};
+  Run(8, job, v1::STAGE_PROFILE, CandidateId{6}).candidates = {CandidateId{99}};
+  Run(9, job, v1::STAGE_PROFILE, CandidateId{6});
+  flow.Note(job.id, TaskIndex{0});
+  flow.FeedShortQueues();
+  EXPECT_EQ(live_[AttemptId{8}].candidates.size(), 2u) << "a short queue is of two";
+  EXPECT_EQ(live_[AttemptId{9}].candidates.size(), 2u);
+  EXPECT_THAT(flow.FeedAndClose(), ElementsAre(job.id));
+  EXPECT_EQ(Count<FeedProfile>(Take()), 4);
+  EXPECT_FALSE(live_[AttemptId{8}].input_closed) << "one is being built";
+  task.open[CandidateId{5}].where = Built{};
+  flow.Note(job.id, TaskIndex{0});
+  flow.FeedAndClose();
+  EXPECT_EQ(Count<CloseProfile>(Take()), 2);
+}
+
+TEST_F(MachinesTest, AProfileStageTakesNoCandidatesOfLaterRounds) {
+  CandidateFlow flow(&jobs_, &live_, &effects_);
+  Job& job = Add(1, {"a"});
+  Fly(job, 2, Built{});
+  Run(8, job, v1::STAGE_PROFILE, CandidateId{1});
+  flow.Note(job.id, TaskIndex{0});
+  EXPECT_THAT(flow.FeedAndClose(), IsEmpty());
+}
+
+// ---- rounds ----
+
+TEST_F(MachinesTest, ARoundThatIsMeasuredWantsAnUpdate) {
+  const DispatcherOptions options;
+  const SlotIndex slots;
+  Sharing sharing(&jobs_, &effects_);
+  Rounds rounds(&options, &slots, &sharing, &live_, &effects_);
+  Job& job = Add(1, {"a"});
+  Task& task = Fly(job, 2, Built{});
+  task.budget = 2;
+  auto finish = [&](int id, v1::Outcome outcome) {
+    rounds.FinishTrial(job, TaskIndex{0}, CandidateId{id}, AttemptId{8}, outcome, "no", 100);
+  };
+  finish(1, v1::OUTCOME_OK);
+  EXPECT_TRUE(Is<Measuring>(task.phase));
+  finish(2, v1::OUTCOME_RUN_CRASH);
+  EXPECT_TRUE(Is<WantsUpdate>(task.phase));
+  EXPECT_TRUE(task.unlearned.own);
+  EXPECT_EQ(task.failed, 1);
+  job.stop = "enough";
+  rounds.Drain(job, TaskIndex{0});
+  EXPECT_TRUE(Is<Finished>(task.phase));
+  EXPECT_TRUE(Is<Compiling>(job.phase)) << "it was the only task";
+}
+
+TEST_F(MachinesTest, ReadyStagesFeedTheDeviceFirst) {
+  Job& job = Add(1, {"a"});
+  Task& task = Fly(job, 2, Built{});
+  task.open[CandidateId{2}].where = Unbuilt{};
+  auto kinds = [&] {
+    std::vector<v1::StageKind> kinds;
+    for (const ReadyIndex::Item& item : ReadyStages(job, {}, &effects_))
+      kinds.push_back(item.work.kind);
+    return kinds;
+  };
+  EXPECT_THAT(kinds(), ElementsAre(v1::STAGE_PROFILE, v1::STAGE_BUILD));
+  task.not_before = now_ + absl::Seconds(1);
+  EXPECT_THAT(kinds(), IsEmpty());
+  EXPECT_EQ(effects_.NextWake(), task.not_before);
+}
+
+// ---- deadlines ----
+
+TEST_F(MachinesTest, AnEstimateIsToldOnceUntilItChanges) {
+  Deadlines deadlines;
+  Job& job = Add(1, {"a"});
+  job.params.deadline = now_ + absl::Minutes(10);
+  absl::Time end = now_ + absl::Minutes(5);
+  auto told = [&] {
+    deadlines.Check(
+        job, [&] { return end; }, &effects_);
+    return All<DeadlineEstimate>(Take());
+  };
+  EXPECT_EQ(told().size(), 1u);
+  now_ += absl::Minutes(1);
+  effects_.BeginStep(now_);
+  EXPECT_THAT(told(), IsEmpty());
+  now_ += absl::Minutes(1);
+  effects_.BeginStep(now_);
+  end = now_ + absl::Hours(1);
+  const std::vector<DeadlineEstimate> late = told();
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_TRUE(late[0].late);
+  EXPECT_EQ(deadlines.EstimatedEnd(job.id), end);
+}
+
+// ---- fetches ----
+
+TEST_F(MachinesTest, AFetchIsTriedAgainAndThenGivenUp) {
+  const DispatcherOptions options;
+  Fetches fetches;
+  Job& job = Add(1, {"a"});
+  fetches.Request({FetchId{1}, job.id}, &job, &effects_);
+  const StageFinished broken{AttemptId{1}, {v1::FAULT_INFRASTRUCTURE, "it broke"}, true, {}};
+  for (int i = 1; i < options.max_attempts; ++i)
+    fetches.StageEnded(FetchId{1}, broken, options, &effects_);
+  EXPECT_GT(fetches.all().at(FetchId{1}).not_before, now_);
+  EXPECT_EQ(Count<EndFetch>(Take()), 0);
+  fetches.StageEnded(FetchId{1}, broken, options, &effects_);
+  EXPECT_EQ(Count<EndFetch>(Take()), 1);
+  fetches.Request({FetchId{2}, JobId{9}}, nullptr, &effects_);
+  EXPECT_EQ(Count<EndFetch>(Take()), 1) << "no such job";
+}
+
+// ---- placement ----
+
+TEST_F(MachinesTest, RefusedSlotsAreLeftAloneForLonger) {
+  const DispatcherOptions options;
+  Placement placement;
+  EXPECT_FALSE(placement.tracker_problem().empty());
+  const SlotsChanged event{{CpuSlot("cpu0", {0})}, ""};
+  EXPECT_TRUE(placement.TakeSlots(event, now_));
+  EXPECT_FALSE(placement.TakeSlots(event, now_)) << "the same list";
+  const SlotInfo& slot = placement.slots()[0];
+  EXPECT_TRUE(placement.IsFree(slot));
+  LiveStage stage;
+  stage.slot = slot.id;
+  stage.host = slot.host;
+  stage.cores = slot.cores;
+  placement.slot_index().Hold(slot.id, slot.host, slot.cores);
+  EXPECT_FALSE(placement.IsFree(slot));
+  const StageFinished refused{AttemptId{1}, {v1::FAULT_INFRASTRUCTURE, "busy"}, false, {}};
+  placement.StageEnded(stage, refused, options, now_);
+  EXPECT_EQ(placement.Refusal(slot.id), "busy");
+  EXPECT_EQ(placement.BacksOffUntil(slot.id), now_ + options.slot_backoff);
+  placement.slot_index().Hold(slot.id, slot.host, slot.cores);
+  placement.StageEnded(stage, refused, options, now_);
+  EXPECT_EQ(placement.BacksOffUntil(slot.id), now_ + 2 * options.slot_backoff);
+  EXPECT_FALSE(placement.IsFree(slot));
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
