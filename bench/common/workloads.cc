@@ -14,7 +14,8 @@ namespace heddle::bench {
 namespace {
 
 struct OneOperator {
-  std::string name, op;
+  std::string name;
+  graph::OpKind kind{};
   std::vector<int64_t> x{}, y{};
   graph::Attrs attrs{};
   bool constant = true;  // the second operand: not another activation
@@ -23,11 +24,10 @@ struct OneOperator {
 
 absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
   const std::vector<graph::TensorType> types = {{one.dtype, one.x}, {one.dtype, one.y}};
-  const graph::OpDef* def = graph::FindOp(one.op);
-  if (def == nullptr) return absl::InternalError(absl::StrCat("no operator '", one.op, "'"));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<graph::TensorType> out, def->infer(types, one.attrs));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::TensorType out,
+                          graph::InferType(one.kind, types, one.attrs));
   graph::Graph graph;
-  graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out[0]}};
+  graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out}};
   graph.inputs = {0};
   if (one.constant) {
     graph.constants[1] = {types[1], nullptr};  // nobody asks for its elements
@@ -35,7 +35,7 @@ absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
     graph.inputs.push_back(1);
   }
   graph.outputs = {2};
-  graph.nodes = {{one.op, one.op, {0, 1}, {2}, one.attrs}};
+  graph.nodes = {{one.kind, graph::NameOf(one.kind), {0, 1}, {2}, one.attrs}};
   return graph;
 }
 
@@ -53,7 +53,7 @@ absl::StatusOr<int64_t> CheapestBlock(const Operator& op, const graph::Attrs& wi
                                       const WorkloadOptions& options) {
   if (!options.free_layout) return 0;
   const bool depthwise = op.kind == OperatorKind::kDepthwise;
-  OneOperator first{op.name, "conv2d", {1, op.inputs, op.size, op.size}, {}, window};
+  OneOperator first{op.name, graph::OpKind::kConv2d, {1, op.inputs, op.size, op.size}, {}, window};
   first.y = {depthwise ? op.inputs : op.outputs, depthwise ? 1 : op.inputs, op.kernel, op.kernel};
   if (depthwise) first.attrs["groups"] = op.inputs;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphOf(first));
@@ -70,23 +70,28 @@ absl::StatusOr<Workload> FromTable(const Operator& op, const WorkloadOptions& op
   if (op.kind == OperatorKind::kMatrixProduct) {
     const ir::DType dtype = op.half ? ir::DType::kF16 : ir::DType::kF32;
     if (op.batch == 0)
-      return WorkloadOf({op.name, "matmul", {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
-    return WorkloadOf(
-        {op.name, "matmul", {op.batch, op.m, op.k}, {op.batch, op.k, op.n}, {}, false});
+      return WorkloadOf(
+          {op.name, graph::OpKind::kMatmul, {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
+    return WorkloadOf({op.name,
+                       graph::OpKind::kMatmul,
+                       {op.batch, op.m, op.k},
+                       {op.batch, op.k, op.n},
+                       {},
+                       false});
   }
   const int64_t begin = op.PadBegin(), end = op.PadEnd(), k = op.kernel;
   graph::Attrs attrs = {{"strides", std::vector<int64_t>{op.stride, op.stride}},
                         {"pads", std::vector<int64_t>{begin, begin, end, end}}};
   HEDDLE_ASSIGN_OR_RETURN(const int64_t b, CheapestBlock(op, attrs, options));
   const bool depthwise = op.kind == OperatorKind::kDepthwise;
-  OneOperator one{op.name, depthwise ? "depthwise_conv2d" : "conv2d"};
+  OneOperator one{op.name, depthwise ? graph::OpKind::kDepthwiseConv2d : graph::OpKind::kConv2d};
   if (b == 0) {
     attrs["layout"] = std::string("channels_last");
     one.x = {1, op.size, op.size, op.inputs};
     one.y = {k, k, op.inputs};
     if (!depthwise) one.y.push_back(op.outputs);
   } else {
-    one.op = "blocked_" + one.op;
+    one.kind = depthwise ? graph::OpKind::kBlockedDepthwiseConv2d : graph::OpKind::kBlockedConv2d;
     one.x = {1, op.inputs / b, op.size, op.size, b};
     one.y = depthwise ? std::vector<int64_t>{op.inputs / b, k, k, b}
                       : std::vector<int64_t>{op.outputs / b, op.inputs / b, k, k, b, b};

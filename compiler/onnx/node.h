@@ -1,4 +1,4 @@
-// What a translation of one ONNX node sees and emits. Internal to the importer (onnx_*.cc).
+// What a translation of one ONNX node sees and emits. Internal to the importer.
 #pragma once
 
 #include <map>
@@ -66,7 +66,7 @@ class NodeImport {
 
   // Emits an operator. Small results of constants are computed at once, so that arithmetic on
   // shapes ends as constants.
-  ValueId Emit(std::string_view op, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
+  ValueId Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
   // A constant with every element `value`. CanMake: whether one of that size may be made at import;
   // takes it out of the model's budget.
@@ -89,7 +89,7 @@ class NodeImport {
   void Set(int i, ValueId v);
 
  private:
-  bool MayEvaluate(std::string_view op, const Attrs& attrs, Types types, const TensorType& result);
+  bool MayEvaluate(OpKind kind, const Attrs& attrs, Types types, const TensorType& result);
 
   const onnx::NodeProto& node_;
   int opset_;

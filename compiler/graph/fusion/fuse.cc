@@ -64,8 +64,8 @@ class Fuser {
   }
 
  private:
-  const OpDef& Def(int node) const { return *FindOp(graph_.nodes[node].op); }
-  FusionClass Class(int node) const { return Def(node).fusion; }
+  const OpDef& DefOf(int node) const { return Def(graph_.nodes[node].kind); }
+  FusionClass Class(int node) const { return DefOf(node).fusion; }
   const TensorType& OutType(int node) const {
     return graph_.values[graph_.nodes[node].outputs[0]].type;
   }
@@ -122,7 +122,7 @@ class Fuser {
     }
     // Arithmetic is not repeated for every element of a larger result; moving data is cheap enough
     // to be.
-    return !Def(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
+    return !DefOf(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
            Class(v) == FusionClass::kReduction;
   }
 
@@ -135,7 +135,7 @@ class Fuser {
 
   bool AllElementwise(int group, const Shape& shape) const {
     return std::all_of(members_[group].begin(), members_[group].end(),
-                       [&](int m) { return Def(m).elementwise && OutType(m).shape == shape; });
+                       [&](int m) { return DefOf(m).elementwise && OutType(m).shape == shape; });
   }
 
   bool OnlyReadBy(int u, int a, int b) const {
@@ -221,9 +221,8 @@ std::string OperatorsText(const std::vector<std::string>& ops) {
 }
 
 bool OnlyRelabels(const Graph& graph, const std::vector<int>& nodes) {
-  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
-    return graph.nodes[n].op == "reshape" || graph.nodes[n].op == "identity";
-  });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [&](int n) { return Def(graph.nodes[n].kind).relabels; });
 }
 
 // The flops, label and ports of a group; then its canonical program.
@@ -250,13 +249,9 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
     const ValueId out = node.outputs[0];
     // A result that nobody reads (dead code) is an output too: a kernel has one.
     if (uses[out] > read_inside[out] || uses[out] == 0) group.outputs.push_back(out);
-    ops.push_back(node.op);
-    std::vector<TensorType> in;
-    for (ValueId v : node.inputs) in.push_back(graph.values[v].type);
-    const std::vector<TensorType> types{graph.values[out].type};
-    const OpDef* def = FindOp(node.op);
-    if (def->flops) counted += def->flops(in, types, node.attrs);
-    elements += static_cast<double>(NumElements(types[0]));
+    ops.push_back(NameOf(node.kind));
+    counted += Flops(graph, node);
+    elements += static_cast<double>(NumElements(graph.values[out].type));
   }
   group.flops = counted > 0 ? counted : elements;
   group.label = absl::StrCat(OperatorsText(ops), " ",
@@ -266,7 +261,7 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
 
 absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {
   std::vector<std::string> ops;
-  for (int n : group.nodes) ops.push_back(graph.nodes[n].op);
+  for (int n : group.nodes) ops.push_back(NameOf(graph.nodes[n].kind));
   tensor::Builder b(absl::StrJoin(ops, "_"));
   std::map<ValueId, tensor::Tensor> tensors;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -278,13 +273,13 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
     const Node& node = graph.nodes[n];
     std::vector<tensor::Tensor> operands;
     for (ValueId v : node.inputs) operands.push_back(tensors.at(v));
-    auto out = FindOp(node.op)->express(b, operands, node.attrs);
+    const absl::StatusOr<tensor::Tensor> out = Express(node.kind, b, operands, node.attrs);
     if (!out.ok()) {
-      return absl::Status(out.status().code(), absl::StrCat(node.op, " node '", node.name,
+      return absl::Status(out.status().code(), absl::StrCat(NameOf(node.kind), " node '", node.name,
                                                             "': ", out.status().message()));
     }
     const ValueId result = node.outputs[0];
-    tensors[result] = b.Stored((*out)[0], graph.values[result].type.dtype);
+    tensors[result] = b.Stored(*out, graph.values[result].type.dtype);
   }
   std::vector<tensor::Tensor> outputs;
   for (ValueId v : group.outputs) outputs.push_back(tensors.at(v));
@@ -340,7 +335,7 @@ std::vector<Task> ExtractTasks(const FusedGraph& fused) {
     ++task.weight;
     int anchor = group.nodes.front();
     for (int n : group.nodes) {
-      if (FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective) anchor = n;
+      if (Def(fused.graph.nodes[n].kind).fusion != FusionClass::kInjective) anchor = n;
     }
     task.nodes.push_back(fused.graph.nodes[anchor].name);
   }

@@ -1,4 +1,4 @@
-// What an operator costs in each layout: what the choice of layouts goes by.
+// Estimates what an operator costs in each layout.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct LayoutCost {
   bool measured = false;
 };
 
-// One channel or one pixel: the elements are in the same order in both layouts.
+// Whether the elements are in the same order in every layout: there is one channel or one pixel.
 bool LooksTheSame(const TensorType& type);
 
-// What is known of kernels before there are any.
+// What is known of the kernels before they are made.
 struct KernelOptions {
   int threads = 1;
   bool winograd = true;  // whether convolutions may take Winograd's form
@@ -30,20 +30,21 @@ class LayoutCosts {
   LayoutCosts() = default;
   explicit LayoutCosts(const KernelOptions& kernels) : kernels_(kernels) {}
   virtual ~LayoutCosts() = default;
-  // Of a node of the imported (channels-first) graph that works channels last, too; blocked as if
-  // it did. All finite.
+  // The cost of a node of the imported graph that has a form with channels last, in every layout;
+  // that in blocks is given whether the form exists or not. All are finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Of a transpose of such a tensor between two layouts. Next to nothing if it looks the same in
-  // both: a reshape, which only keeps kernels from being fused.
+  // The cost to transpose such a tensor between two layouts. Next to nothing if it looks the same in
+  // both: then it is a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 
  private:
   KernelOptions kernels_;
 };
 
-// Times by node name, kNever for a layout that was not measured. Where two were, the third is what
-// its estimate says in proportion to channels last, or first; all else are estimates: a measured
-// time and an estimated one do not compare.
+// Costs from measured times by name of node; kNever stands for a layout that was not measured. If
+// two layouts were measured, the third is its estimate, scaled by measured to estimated time of
+// channels last (or first). With fewer, all are estimates: measured and estimated times do not
+// compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,

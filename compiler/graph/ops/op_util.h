@@ -1,4 +1,4 @@
-// What the operator tables share: attributes, broadcasting, padding, axes. Internal to this folder.
+// What definitions of operators share: broadcasting, padding, axes, layouts.
 #pragma once
 
 #include <span>
@@ -11,17 +11,6 @@
 #include "compiler/graph/core/operator.h"
 
 namespace heddle::graph {
-
-using Types = std::span<const TensorType>;
-using Tensors = std::span<const tensor::Tensor>;
-using Shape = std::vector<int64_t>;
-
-// Attributes with a default for absent ones. An attribute of another kind counts as absent.
-int64_t IntAttr(const Attrs& attrs, std::string_view name, int64_t fallback = 0);
-double FloatAttr(const Attrs& attrs, std::string_view name, double fallback = 0);
-std::string StringAttr(const Attrs& attrs, std::string_view name, std::string_view fallback = "");
-Shape IntsAttr(const Attrs& attrs, std::string_view name);
-bool HasAttr(const Attrs& attrs, std::string_view name);
 
 // Shapes as people write them: "1x3x224x224", "scalar".
 std::string ShapeText(const Shape& shape);
@@ -38,8 +27,7 @@ std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& result, cons
 // `value` as a constant of any type; floats given to integer types truncate and saturate.
 ir::Expr Number(double value, ir::DType dtype);
 // A numeric attribute as such a constant. Integers stay integers: doubles cannot hold all of them.
-ir::Expr NumberAttr(const Attrs& attrs, std::string_view name, ir::DType dtype,
-                    double fallback = 0);
+ir::Expr NumberAttr(const OpAttrs& attrs, std::string_view name, ir::DType dtype);
 // The least (greatest) value a maximum (minimum) over `dtype` can start from.
 ir::Expr Lowest(ir::DType dtype);
 
@@ -65,7 +53,25 @@ std::vector<ir::Expr> KeptIndex(tensor::Iters at, const Shape& axes);
 absl::Status ExpectInputs(Types inputs, size_t min, size_t max);
 absl::Status BadInput(std::string_view what);
 
-// The tables by topic, one file each; each appends its operators.
+// ---- Layouts ----
+
+// LayoutRule::last and ::blocked: every use has the form; those whose result has blocks of channels;
+// those whose operand and result do.
+bool Always(const OpUse& use);
+bool ResultBlocks(const OpUse& use, int64_t block);
+bool OperandAndResultBlock(const OpUse& use, int64_t block);
+// Of operators that compute each element, or each place of the result, alike.
+LayoutRule AlignedLayout();
+
+// An operator by its functions alone.
+using InferFn = absl::StatusOr<TensorType> (*)(Types, const OpAttrs&);
+using ExpressFn = absl::StatusOr<tensor::Tensor> (*)(tensor::Builder&, Tensors, const OpAttrs&);
+OpDef MakeOp(OpKind kind, FusionClass fusion, InferFn infer, ExpressFn express,
+             std::vector<AttrSpec> attrs = {});
+
+// ---- The operators by family ----
+
+// Each is defined in the file of its name and appends the operators of its family.
 void AppendElementwiseOps(std::vector<OpDef>& ops);
 void AppendReductionOps(std::vector<OpDef>& ops);
 void AppendConvolutionOps(std::vector<OpDef>& ops);

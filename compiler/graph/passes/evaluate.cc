@@ -226,42 +226,14 @@ absl::Status EvaluateStage(const tensor::Stage& stage, const Evaluator::Memory& 
   return absl::InternalError(absl::StrCat("stage ", stage.out->name, ": ", eval.error()));
 }
 
-// Transposes move whole models' weights, so they go without the expression: element by element, by
-// strides.
-TensorData TransposeData(const TensorData& in, const Shape& perm) {
-  const Shape strides = RowMajorStrides(in.type.shape);
-  TensorType type{in.type.dtype, {}};
-  Shape step;
-  for (int64_t d : perm) {
-    type.shape.push_back(in.type.shape[d]);
-    step.push_back(strides[d]);
-  }
-  const int64_t size = ir::SizeOf(type.dtype), n = NumElements(type);
-  std::string bytes(static_cast<size_t>(n * size), '\0');
-  std::vector<int64_t> at(perm.size(), 0);
-  int64_t source = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    std::memcpy(bytes.data() + i * size, in.bytes->data() + source * size, size);
-    for (size_t d = perm.size(); d-- > 0;) {
-      source += step[d];
-      if (++at[d] < type.shape[d]) break;
-      source -= step[d] * type.shape[d];
-      at[d] = 0;
-    }
-  }
-  return {type, std::make_shared<const std::string>(std::move(bytes))};
-}
-
-absl::StatusOr<tensor::TensorProgram> ExpressAlone(const OpDef& op, const Attrs& attrs,
-                                                   std::span<const TensorType> inputs) {
-  tensor::Builder b{std::string(op.name)};
+absl::StatusOr<tensor::TensorProgram> ExpressAlone(OpKind kind, const Attrs& attrs, Types inputs,
+                                                   const TensorType& result) {
+  tensor::Builder b(NameOf(kind));
   std::vector<tensor::Tensor> in;
   for (size_t i = 0; i < inputs.size(); ++i)
     in.push_back(b.Input(absl::StrCat("p", i), inputs[i].dtype, inputs[i].shape));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<TensorType> types, op.infer(inputs, attrs));
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<tensor::Tensor> out, op.express(b, in, attrs));
-  out[0] = b.Stored(out[0], types[0].dtype);
-  return b.Build(out);
+  HEDDLE_ASSIGN_OR_RETURN(const tensor::Tensor out, Express(kind, b, in, attrs));
+  return b.Build({b.Stored(out, result.dtype)});
 }
 
 }  // namespace
@@ -293,17 +265,17 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
   return outputs;
 }
 
-absl::StatusOr<TensorData> EvaluateOp(std::string_view name, const Attrs& attrs,
+absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs) {
-  const OpDef* op = FindOp(name);
-  if (op == nullptr) return absl::InternalError(absl::StrCat("no operator ", std::string(name)));
   std::vector<TensorType> types;
   for (const TensorData& t : inputs) types.push_back(t.type);
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> out, op->infer(types, attrs));
-  if (NumElements(out[0]) == 0) return TensorData{out[0], std::make_shared<const std::string>()};
-  if (name == "identity" || name == "reshape") return TensorData{out[0], inputs[0].bytes};
-  if (name == "transpose") return TransposeData(inputs[0], IntsAttr(attrs, "perm"));
-  HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressAlone(*op, attrs, types));
+  HEDDLE_ASSIGN_OR_RETURN(const TensorType out, InferType(kind, types, attrs));
+  if (NumElements(out) == 0) return TensorData{out, std::make_shared<const std::string>()};
+  const OpDef& def = Def(kind);
+  if (def.relabels) return TensorData{out, inputs[0].bytes};
+  if (def.evaluate) return def.evaluate(inputs, out, OpAttrs(def.attrs, attrs));
+  HEDDLE_ASSIGN_OR_RETURN(const tensor::TensorProgram program,
+                          ExpressAlone(kind, attrs, types, out));
   HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorData> results, EvaluateProgram(program, inputs));
   return results[0];
 }
@@ -316,21 +288,19 @@ absl::StatusOr<std::vector<TensorData>> EvaluateGraph(const Graph& graph,
   for (const Node& node : graph.nodes) {
     std::vector<TensorData> operands;
     for (ValueId v : node.inputs) operands.push_back(values.at(v));
-    HEDDLE_ASSIGN_OR_RETURN(values[node.outputs[0]], EvaluateOp(node.op, node.attrs, operands));
+    HEDDLE_ASSIGN_OR_RETURN(values[node.outputs[0]], EvaluateOp(node.kind, node.attrs, operands));
   }
   std::vector<TensorData> outputs;
   for (ValueId v : graph.outputs) outputs.push_back(values.at(v));
   return outputs;
 }
 
-double EvaluationCost(std::string_view name, const Attrs& attrs,
-                      std::span<const TensorType> inputs) {
-  const OpDef* op = FindOp(name);
-  if (op == nullptr) return INFINITY;
-  auto out = op->infer(inputs, attrs);
+double EvaluationCost(OpKind kind, const Attrs& attrs, Types inputs) {
+  const absl::StatusOr<TensorType> out = InferType(kind, inputs, attrs);
   if (!out.ok()) return INFINITY;
-  if (name == "transpose" || name == "reshape") return static_cast<double>(NumElements((*out)[0]));
-  auto program = ExpressAlone(*op, attrs, inputs);
+  const OpDef& def = Def(kind);
+  if (def.relabels || def.evaluate) return static_cast<double>(NumElements(*out));
+  const auto program = ExpressAlone(kind, attrs, inputs, *out);
   if (!program.ok()) return INFINITY;
   double cost = 0;
   for (const tensor::Stage& stage : program->stages) {

@@ -74,7 +74,8 @@ class Merger {
   }
 
   std::optional<Product> AsProduct(const Node& node) const {
-    if (node.op != "matmul" || !node.attrs.empty() || !graph_.constants.count(node.inputs[1]))
+    if (node.kind != OpKind::kMatmul || !node.attrs.empty() ||
+        !graph_.constants.count(node.inputs[1]))
       return std::nullopt;
     const ValueId x = node.inputs[0];
     const auto is_matrix = [&](ValueId v) { return graph_.values[v].type.shape.size() == 2; };
@@ -84,8 +85,8 @@ class Merger {
     if (product.rows > kFewRows) return std::nullopt;
     if (producers_[x] < 0) return product;
     const Node& slice = graph_.nodes[producers_[x]];
-    if (slice.op != "slice" || !is_matrix(slice.inputs[0])) return product;
-    const Shape starts = IntsAttr(slice.attrs, "starts"), steps = IntsAttr(slice.attrs, "steps");
+    if (slice.kind != OpKind::kSlice || !is_matrix(slice.inputs[0])) return product;
+    const Shape starts = AttrsOf(slice).Ints("starts"), steps = AttrsOf(slice).Ints("steps");
     if (steps != Shape{1, 1} || Columns(x) != Columns(slice.inputs[0])) return product;
     product.root = slice.inputs[0];
     product.begin = starts[0];
@@ -106,7 +107,7 @@ class Merger {
         it->second = out.Constant(out.Name(matrix) + "/merged", SideBySide(family.matrices));
       matrix = it->second;
     }
-    return out.Add("matmul", {root, matrix}, {}, node.name + "/merged");
+    return out.Add(OpKind::kMatmul, {root, matrix}, {}, node.name + "/merged");
   }
 
   TensorData SideBySide(const std::vector<ValueId>& matrices) const {
@@ -133,8 +134,8 @@ class Merger {
       Shape rows(product.rows);
       std::iota(rows.begin(), rows.end(), product.begin);
       const ValueId indices = out.Constant(name + "/rows", FromInts(rows));
-      HEDDLE_ASSIGN_OR_RETURN(part,
-                              out.Add("gather", {part, indices}, {{"axis", int64_t{0}}}, name));
+      HEDDLE_ASSIGN_OR_RETURN(
+          part, out.Add(OpKind::kGather, {part, indices}, {{"axis", int64_t{0}}}, name));
     }
     int64_t begin = 0;
     for (ValueId m : family.matrices) {
@@ -143,7 +144,7 @@ class Merger {
     }
     const Shape sizes{product.rows, Columns(product.matrix)};
     if (sizes == out.Type(part).shape) return part;
-    return out.Add("slice", {part},
+    return out.Add(OpKind::kSlice, {part},
                    {{"starts", Shape{0, begin}}, {"steps", Shape{1, 1}}, {"sizes", sizes}}, name);
   }
 

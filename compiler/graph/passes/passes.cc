@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/passes/alternate_products.h"
-#include "compiler/graph/passes/dead_code.h"
 #include "compiler/graph/passes/fold_batch_norm.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/graph/passes/fold_flatten.h"
@@ -41,7 +41,7 @@ constexpr Pass kPasses[] = {
     {"fold-flatten", FoldFlatten},             // transposes that layout left before products
     {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
     {"simplify-layout", SimplifyGraph},        // its transposes against the model's own
-    {"dead-code", RemoveDeadCode},
+    {"dead-code", [](const Graph& graph) -> absl::StatusOr<Graph> { return RemoveDead(graph); }},
 };
 
 }  // namespace
