@@ -1,4 +1,4 @@
-// Losses: exported training graphs and evaluation scripts carry them.
+// Losses, as in exported training graphs and evaluation scripts.
 #include <numeric>
 
 #include "compiler/onnx/node.h"

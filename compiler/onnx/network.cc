@@ -65,7 +65,7 @@ OpKind OfRank(NodeImport& n, const OpKindsByRank& kinds, ValueId x) {
   return kinds[std::clamp(dims, 1, 3) - 1];
 }
 
-// A convolution, and a bias per channel if there is one.
+// A convolution, and the addition of a bias per channel if there is one.
 ValueId WithBias(NodeImport& n, OpKind kind, ValueId x, ValueId w, Attrs attrs) {
   if (!n.Has(2)) return n.Emit(kind, {x, w}, attrs);
   if (ir::IsHalf(n.Type(x).dtype)) attrs[kSingle] = int64_t{1};
@@ -110,7 +110,7 @@ void ConvTranspose(NodeImport& n) {
     int64_t total =
         strides[i] * (spatial[i] - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted;
     if (total < 0) {
-      // Nothing to cut: what is missing is added at the end.
+      // Nothing is cut; the missing elements are added at the end.
       extra[i] -= total;
       total = 0;
     }
@@ -198,8 +198,8 @@ void MatMul(NodeImport& n) {
   n.Set(0, n.Reshape(y, shape));
 }
 
-// Ellipses become capital letters that equations rarely use; the implicit result is the labels that
-// occur once, sorted.
+// Ellipses become digits, which equations do not use as labels; an implicit result has the labels
+// that occur once, sorted.
 void Einsum(NodeImport& n) {
   std::string equation;
   for (char c : n.String("equation", "")) {

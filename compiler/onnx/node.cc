@@ -17,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "raw_data of ONNX is l
 
 namespace {
 
-// Import-time evaluation is for the arithmetic on shapes; heavier constants are the fold-constants
-// pass' business.
+// Evaluation at import is for arithmetic on shapes; the pass fold-constants evaluates heavier
+// nodes.
 constexpr double kImportEvaluationLimit = 1e5;  // expression nodes; about a millisecond
 
 template <typename To, typename Field>
@@ -96,7 +96,7 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
   TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, nullptr};
   int64_t count = 1;
   for (int64_t d : out.type.shape) {
-    // A message cannot hold 2^31 bytes, so more elements are a lie.
+    // A message holds less than 2^31 bytes, so it cannot have more elements.
     if (d < 0 || (d > 0 && count > (int64_t{1} << 31) / d)) {
       return BadInput(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
     }

@@ -1,5 +1,4 @@
-// ONNX operators on quantised tensors, by what they mean: integers are widened to i32, scales are
-// floats.
+// ONNX operators on quantised tensors, written out: integers are widened to i32, scales are floats.
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 
@@ -75,7 +74,7 @@ void MatMulInteger(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kMatmul, {Widened(n, 0, 2, -2), Widened(n, 1, 3, -1)}));
 }
 
-// What the accumulator of a product becomes in the quantised result.
+// Scales the accumulator of a product to the quantised result.
 ValueId Requantise(NodeImport& n, ValueId sum, ValueId scale_a, ValueId scale_b, int result_scale,
                    int result_zero) {
   const ValueId factor = n.Emit(

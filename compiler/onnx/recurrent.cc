@@ -1,6 +1,6 @@
-// RNN, GRU, LSTM, unrolled over time: sequences have a fixed length here. The products of the input
-// are one product for all steps; a step is the product of the state, and arithmetic on slices of
-// both, which fuses.
+// RNN, GRU and LSTM, unrolled over time, because sequences have a fixed length. One product
+// computes the input's part of all steps; each step is the product of the state, and arithmetic on
+// slices of both products, which fuses.
 #include <algorithm>
 #include <numeric>
 
@@ -10,7 +10,7 @@
 namespace heddle::graph {
 namespace {
 
-// Unrolling makes some twenty nodes a step.
+// Unrolling makes about twenty nodes for each step.
 constexpr int64_t kLongestSequence = 512;
 
 // elements [begin, end) of dimension `axis`
@@ -31,9 +31,9 @@ ValueId At(NodeImport& n, ValueId v, int64_t index) {
   return n.ok() ? n.Reshape(part, Shape(n.ShapeOf(v).begin() + 1, n.ShapeOf(v).end())) : -1;
 }
 
-// One direction: the products of the input of all steps, with every bias that can be added to them,
-// [time * batch, G*H]; the matrix of the state, ready to multiply from the right, [H, G*H]; and
-// what else a cell has, or -1.
+// One direction. `from_x`: the product of the input of all steps, with every bias that can be added
+// to it, [time * batch, G*H]. `r`: the matrix by which the state is multiplied, [H, G*H]. What a
+// cell does not have is -1.
 struct Direction {
   ValueId from_x = -1, r = -1;
   ValueId reset_bias = -1;  // GRU, linear before reset: added to the product that is reset, [H]
@@ -168,9 +168,9 @@ class Recurrence {
     if (!n_.ok() || v < 0) return -1;
     return Part(n_, v, n_.Rank(v) - 1, g * hidden_, (g + 1) * hidden_);
   }
-  // Gate g of the input's product at the step whose rows `step` holds. The rows are data, not part
-  // of the operator, so that every step is the same kernel; each gate gathers its own, so that the
-  // arithmetic that reads it can take it in.
+  // Gate g of the input's product, at the step whose rows `step` holds. The rows are data, not an
+  // attribute, so that every step is the same kernel. Each gate has a gather of its own, which
+  // fuses into the arithmetic that reads it.
   ValueId InputGate(const Direction& p, ValueId step, int g) {
     if (length_ == 1) return Gate(p.from_x, g);
     return Gate(n_.Emit(OpKind::kGather, {p.from_x, step}, {{"axis", int64_t{0}}}), g);

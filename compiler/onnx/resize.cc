@@ -91,7 +91,7 @@ ValueId ResizeAxis(NodeImport& n, ValueId x, int axis, const AxisMap& a, const I
   return sum;
 }
 
-// Where a cropped axis reaches beyond the input, the result is a given value.
+// Sets the result to `value` where a cropped axis reaches beyond the input.
 ValueId Extrapolate(NodeImport& n, ValueId y, const std::vector<AxisMap>& axes,
                     const Interpolation& how, double value) {
   for (size_t d = 0; d < axes.size(); ++d) {

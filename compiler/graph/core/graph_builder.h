@@ -29,8 +29,8 @@ class GraphBuilder {
   // The node that makes v, null if none does; valid until the next Add.
   const Node* ProducerOf(ValueId v) const;
 
-  // Ends the construction. Copies a value that cannot be an output itself (an input, a constant, one
-  // that is an output already) by an identity node. The outputs get the given names.
+  // Ends the construction. Copies a value that cannot be an output itself (an input, a constant,
+  // one that is an output already) by an identity node. The outputs get the given names.
   absl::StatusOr<Graph> Build(const std::vector<std::pair<std::string, ValueId>>& outputs);
 
  private:
@@ -44,9 +44,9 @@ class GraphBuilder {
   std::map<ValueId, size_t> producers_;  // value -> index of its node
 };
 
-// Copies `graph` node by node into a new one. `rewrite` gets each node with the inputs that it has in
-// the new graph, and returns the value that replaces its result, or nullopt to keep the node. Copies
-// the constants, keeps the names of outputs, and removes what is dead at the end.
+// Copies `graph` node by node into a new one. `rewrite` gets each node with the inputs that it has
+// in the new graph, and returns the value that replaces its result, or nullopt to keep the node.
+// Copies the constants, keeps the names of outputs, and removes what is dead at the end.
 using Rewriter =
     std::function<absl::StatusOr<std::optional<ValueId>>(GraphBuilder& out, const Node& node)>;
 absl::StatusOr<Graph> RewriteGraph(const Graph& graph, const Rewriter& rewrite);

@@ -41,10 +41,10 @@ struct FuseOptions {
   bool enabled = true;  // false: one group per node, and no views
 };
 
-// Groups the nodes by the four fusion classes, greedily in topological order. A group has at most one
-// node that is not injective. A producer joins a group only if all its readers are in it, and if the
-// group's expression does not repeat itself too often. A group of reshapes alone becomes views.
-// Internal: two workloads have the same key.
+// Groups the nodes by the four fusion classes, greedily in topological order. A group has at most
+// one node that is not injective. A producer joins a group only if all its readers are in it, and
+// if the group's expression does not repeat itself too often. A group of reshapes alone becomes
+// views. Internal: two workloads have the same key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 
 // The tensor expression of one group. Its inputs are p0, p1, .. in the order of Group::inputs, and

@@ -59,12 +59,13 @@ class LayoutPass {
     return x;
   }
   absl::StatusOr<ValueId> First(ValueId v) { return As(Layout::kChannelsFirst, v); }
-  // In the form it has in the layout of the operator at hand.
+  // The value in the form that it has in the layout of the operator at hand.
   absl::StatusOr<ValueId> Here(ValueId v) {
     return As(InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast, v);
   }
 
-  // An operand of an elementwise operator or a concat of rank `rank`, aligned with the others here.
+  // An operand that is broadcast to `rank` dimensions (LayoutRule::kAligned), in the layout at
+  // hand.
   absl::StatusOr<ValueId> Aligned(ValueId v, int64_t rank) {
     if (Rank(v) == rank && (InBlocks(v) || !Blocked())) return Here(v);
     if (Rank(v) == rank && ShapeOf(v)[1] == plan_.block) {  // a part of a concat
@@ -165,8 +166,8 @@ class LayoutPass {
     return Blocked() ? first : LastAxis(first, rank);
   }
 
-  // Numbers that belong to dimensions. In blocks the channels' one counts blocks, and one of the
-  // elements in a block follows at the end.
+  // One number per dimension. In blocks, the number of the channels counts blocks, and a number of
+  // the elements in a block follows at the end.
   Shape MovedDimensions(Shape values, AttrRole role) const {
     if (!Blocked()) return ToLastOrder(values);
     if (role != AttrRole::kFactors) values[1] /= plan_.block;
@@ -177,9 +178,9 @@ class LayoutPass {
   const Graph& graph_;
   const LayoutPlan& plan_;
   GraphBuilder out_;
-  // The value in the new graph that holds each old one, by layout; -1 until somebody needs it.
+  // By layout and old value: the new value that holds it; -1 until an operator needs it.
   std::array<std::vector<ValueId>, kLayouts.size()> in_;
-  std::vector<Layout> made_;  // of each old value: the layout that is there from the beginning
+  std::vector<Layout> made_;                // by old value: the layout in which it is made
   Layout layout_ = Layout::kChannelsFirst;  // of the operator at hand
 };
 

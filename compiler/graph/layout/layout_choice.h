@@ -20,8 +20,8 @@ struct LayoutProblem {
                                                : blocked_ns;
     }
   };
-  // A value is made in the layout of its maker. One transpose serves all readers in one other layout;
-  // every transpose costs the same.
+  // A value is made in the layout of its maker. One transpose serves all readers in one other
+  // layout; every transpose costs the same.
   struct Value {
     int maker = kModel;        // index of an operator, or kModel
     std::vector<int> readers;  // likewise
@@ -43,9 +43,9 @@ std::vector<Layout> MovesOf(const LayoutProblem::Value& value, const std::vector
 int64_t CostOf(const LayoutProblem& problem, const std::vector<Layout>& layouts);
 
 // With two layouts, the result has the least cost: the problem is a minimum cut. With three, the
-// problem is NP-hard in general, and the result is a local optimum of the expansion moves of Boykov,
-// Veksler and Zabih ("Fast approximate energy minimization via graph cuts", 2001): no set of
-// operators, however large, lowers the cost by moving to one layout together. An exact cut finds
+// problem is NP-hard in general, and the result is a local optimum of the expansion moves of
+// Boykov, Veksler and Zabih ("Fast approximate energy minimization via graph cuts", 2001): no set
+// of operators, however large, lowers the cost by moving to one layout together. An exact cut finds
 // each such set. Their bound holds with the factor 2, because a value costs one transpose for each
 // layout but one among its maker and readers: the cost is at most that of the operators of the best
 // choice plus twice its transposes. It is never above that of the best choice of two layouts only.

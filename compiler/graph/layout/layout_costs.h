@@ -33,8 +33,8 @@ class LayoutCosts {
   // The cost of a node of the imported graph that has a form with channels last, in every layout;
   // that in blocks is given whether the form exists or not. All are finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // The cost to transpose such a tensor between two layouts. Next to nothing if it looks the same in
-  // both: then it is a reshape, which only keeps kernels from being fused.
+  // The cost to transpose such a tensor between two layouts. Next to nothing if it looks the same
+  // in both: then it is a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 
  private:

@@ -8,8 +8,8 @@
 namespace heddle::graph {
 namespace {
 
-// Values that are only flattened for products with constant matrices, by ValueId of the flat one:
-// FoldFlatten permutes the matrices instead.
+// By value: whether it is another value, flattened only for products with constant matrices.
+// FoldFlatten permutes such matrices, so that their operand needs no transpose.
 std::vector<bool> FlattenedForConstants(const Graph& graph) {
   const std::vector<int> producers = Producers(graph), uses = UseCounts(graph);
   std::vector<bool> flattened(graph.values.size(), false);
@@ -101,7 +101,7 @@ class Planner {
     problem_.values.push_back({maker, {}, costs_.MoveNs(type), Blocks(type, block_)});
   }
 
-  // Transposes of constants are folded.
+  // Constants do not count: their transposes are folded.
   void AddReader(ValueId v, int reader) {
     if (value_of_[v] >= 0) problem_.values[value_of_[v]].readers.push_back(reader);
   }

@@ -11,8 +11,8 @@
 
 namespace heddle::graph {
 
-// Whether a node of a channels-first graph has a form with channels last, or with channels in blocks
-// of `block` (LayoutRule).
+// Whether a node of a channels-first graph has a form with channels last, or with channels in
+// blocks of `block` (LayoutRule).
 bool HasChannelsLastForm(const Graph& graph, const Node& node);
 bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block);
 // Whether a node's result has the layout of the node; else it is the model's either way.

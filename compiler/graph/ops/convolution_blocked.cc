@@ -1,10 +1,11 @@
 // The forms of convolutions with channels in blocks of b: blocked_conv1d..3d and
 // blocked_depthwise_conv1d..3d, in one group each.
 //
-// Activations: [N, C/b, spatial.., b]; of a convolution one side, input or result, may be channels
-// last: [N, spatial.., C]. Weights: [O/b, I/b, k.., b of I, b of O]; without the dimension O/b and
-// with all of O last if the result is not blocked, likewise for I; depthwise [C/b, k.., b]. So all
-// that is read for a vector of results stands together, in the order in which it is read.
+// Activations are [N, C/b, spatial.., b]. One side of a convolution that is not depthwise, its
+// input or its result, may have channels last: [N, spatial.., C]. Weights are [O/b, I/b, k.., b of
+// I, b of O]; if the result is not blocked, there is no dimension O/b and all of O is last;
+// likewise for I. Depthwise weights are [C/b, k.., b]. So the weights of a vector of results stand
+// together, in the order in which they are read.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -20,8 +21,8 @@ using ir::ReduceOp;
 struct BlockedConv {
   Window w;  // over the input
   bool in_blocks = false, out_blocks = false;
-  int64_t input_blocks = 1, tap_inputs = 0;  // the inputs are so many times so many
-  Shape read;  // the input's shape, but for the positions of the window in space
+  int64_t input_blocks = 1, tap_inputs = 0;  // their product is the number of input channels
+  Shape read;  // the input's shape, with the window's positions as spatial extents
   Shape out;
 };
 

@@ -1,10 +1,10 @@
 // Transposed convolutions: conv_transpose1d..3d. out[p] sums x[i] * w[k] over all i and k with
 // p = i * stride + k * dilation - begin. "output_padding" adds to the end of the output.
 //
-// Channels first, weights [I, O/groups, k..]: a convolution of the input with zeros between its
-// elements, for every case. Channels last, weights [k.., I, O]: each output position reads only the
-// taps that meet it, which are equally many everywhere; for one group, no dilation and kernels that
-// are multiples of the stride (LastForm pads others with zeros).
+// With channels first, weights are [I, O/groups, k..], and every case is a convolution of the input
+// with zeros between its elements. With channels last, weights are [k.., I, O], and each output
+// position reads only the taps that meet it, as many for every position. That form needs one group,
+// no dilation, and kernels that are multiples of the stride (LastForm pads others with zeros).
 #include <algorithm>
 #include <numeric>
 
@@ -138,8 +138,8 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
   Shape by_phase(w.strides.begin(), w.strides.end());  // phases.., taps.., I, O
   by_phase.insert(by_phase.end(), taps.begin(), taps.end());
   by_phase.push_back(c.group_outputs);
-  // A phase's weights one after another, in the order it reads them; of constants this is done when
-  // the module is made.
+  // The weights of each phase, in the order it reads them. Those of constant weights are computed
+  // when the module is made.
   tensor::Tensor phased = b.Compute(name + "_phases", by_phase, [&](tensor::Iters s) {
     std::vector<Expr> tap;
     for (int i = 0; i < n; ++i) {
@@ -180,7 +180,7 @@ bool HasLastForm(const OpUse& use) {
          std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
 }
 
-// The kernel is made whole strides by zeros at its end, which the padding takes away again.
+// Zeros at its end make the kernel a multiple of the stride; the padding removes their results.
 absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, int n) {
   ValueId& w = node.inputs[1];
   const Shape weights = out.Type(w).shape;
@@ -228,8 +228,8 @@ OpDef TransposedOp(int n) {
   op.flops = [n](const OpUse& use) {
     auto c = ParseTransposed(use.inputs[0].shape, use.inputs[1].shape, use.attrs, n);
     if (!c.ok()) return 0.0;
-    // Every input element meets every tap of its group's outputs; as of other convolutions, taps
-    // on padding (here: results that are cut off) count.
+    // Every input element meets every tap of its group's outputs. As for other convolutions, taps
+    // on padding count; here they are results that are cut off.
     return 2.0 * Product(use.inputs[0].shape) * Product(c->w.kernel) * c->group_outputs;
   };
   op.layout.last = HasLastForm;

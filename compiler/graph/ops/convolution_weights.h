@@ -6,19 +6,20 @@
 
 namespace heddle::graph {
 
-// Weights [O, I, k..] as [O/b, I/b, k.., b, b], without what belongs to the side that is not in
-// blocks: [O/b, k.., I, b] or [I/b, k.., b, O]. Preconditions: some side is, and b divides it.
+// Weights [O, I, k..] as [O/b, I/b, k.., b, b]; if only one side is in blocks, as [O/b, k.., I, b]
+// or [I/b, k.., b, O]. Preconditions: one side is in blocks, and b divides the channels that are.
 absl::StatusOr<ValueId> BlockWeights(GraphBuilder& out, ValueId w, bool in_blocks, bool out_blocks,
                                      int64_t block);
 // Depthwise weights [C, 1, k..] as [C/b, k.., b]. Precondition: b divides C.
 absl::StatusOr<ValueId> BlockDepthwiseWeights(GraphBuilder& out, ValueId w, int64_t block);
 
-// How many groups of a convolution become one: so many that a group's outputs fill a vector of 64
-// bytes, which is what one load of weights then takes. What is multiplied by zeros grows with it:
-// of small groups that fill vectors of the image evenly, code permutes such a vector instead.
+// The number of groups of a convolution that become one: as many as fill a vector of 64 bytes with
+// the outputs of a group, so that one load takes the weights of all, but at most four, because the
+// products with zeros grow with it. Small groups that fill vectors of the image evenly stay as they
+// are: generated code permutes such a vector instead.
 int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs);
-// Weights [O, I/groups, k..] of a convolution in groups / merged groups: each output channel reads
-// the inputs of `merged` groups, those of the others through zeros.
+// The weights, from [O, I/groups, k..], of the convolution with groups / merged groups. Each output
+// channel reads the inputs of `merged` groups; the weights of the other groups' inputs are zero.
 TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged);
 
 }  // namespace heddle::graph

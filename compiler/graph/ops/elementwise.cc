@@ -1,4 +1,4 @@
-// Elementwise operators: one row each, with what it computes of its operands.
+// Elementwise operators. Most are one row of a table: the value of an element of the result.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

@@ -143,7 +143,7 @@ absl::StatusOr<tensor::Tensor> ExpressConcat(tensor::Builder& b, Tensors in, con
   return b.Compute("concat", out, [&](tensor::Iters s) {
     Expr value;
     int64_t end = out[axis];
-    // From the last part to the first: each guards the ones behind it.
+    // From the last part to the first: each one selects between itself and the ones behind it.
     for (size_t k = in.size(); k-- > 0;) {
       const int64_t begin = end - in[k].shape()[axis];
       if (begin == end) continue;
@@ -199,7 +199,7 @@ absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
     return BadInput(absl::StrCat("unknown mode ", mode));
   TensorType out = in[0];
   for (size_t d = 0; d < begin.size(); ++d) {
-    // Cropping (negative) is the importer's slice.
+    // Negative padding crops, which the importer writes as a slice.
     const int64_t reach = mode == "reflect" ? in[0].shape[d] - 1 : int64_t{1} << 30;
     if (begin[d] < 0 || end[d] < 0 || begin[d] > reach || end[d] > reach) {
       return BadInput(absl::StrCat("pads of dimension ", d, " are out of range"));
@@ -211,8 +211,8 @@ absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
 
 Expr PadSource(const Expr& i, int64_t extent, const std::string& mode) {
   if (mode == "edge") return Make(Op::kMin, {Make(Op::kMax, {i, ir::Int(0)}), ir::Int(extent - 1)});
-  // Reflection about the first and the last element; the clamp changes nothing, but bounds the
-  // index where everybody can see it.
+  // Reflection about the first and the last element. The clamp changes nothing; it lets analyses
+  // see that the index is inside.
   Expr up = Make(Op::kMax, {i, ir::Int(0) - i});
   Expr down = Make(Op::kMin, {up, ir::Int(2 * (extent - 1)) - up});
   return Make(Op::kMin, {Make(Op::kMax, {down, ir::Int(0)}), ir::Int(extent - 1)});
@@ -295,8 +295,8 @@ absl::StatusOr<TensorType> InferTrilu(Types in, const OpAttrs&) {
 
 absl::StatusOr<tensor::Tensor> ExpressTrilu(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  // A diagonal beyond the matrix keeps all or nothing, as one just beyond it does; so sums of
-  // indices stay small.
+  // A diagonal far outside the matrix keeps as much as one just outside it; clamping it keeps sums
+  // of indices small.
   const int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
   const int64_t k = std::clamp(attrs.Int("k"), -rows - 1, columns + 1);
   return b.Compute("trilu", x.shape(), [&](tensor::Iters s) {
@@ -318,7 +318,7 @@ OpDef Movement(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSp
   return MakeOp(kind, FusionClass::kInjective, infer, express, std::move(attrs));
 }
 
-// Keeps the rank, and treats each dimension by numbers of its own.
+// Whether the operand has the rank of the result, so that each dimension has numbers of its own.
 bool KeepsRank(const OpUse& use) { return use.inputs[0].shape.size() == use.output.shape.size(); }
 
 OpDef ReshapeOp() {

@@ -30,7 +30,7 @@ tensor::Tensor MaxOver(tensor::Builder& b, const std::string& name, const tensor
                     [&](std::vector<Expr> i) { return x.At(std::move(i)); });
 }
 
-// e^(x - max) / sum of the same.
+// e^(x - max), divided by its sum.
 absl::StatusOr<tensor::Tensor> ExpressSoftmax(tensor::Builder& b, Tensors in,
                                               const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
@@ -86,8 +86,8 @@ absl::StatusOr<tensor::Tensor> ExpressHardmax(tensor::Builder& b, Tensors in,
   });
 }
 
-// (x - mean) / sqrt(variance + epsilon), both over the axes; two passes, as cancellation would
-// spoil E[x^2] - E[x]^2.
+// (x - mean) / sqrt(variance + epsilon), mean and variance over the axes. The variance takes a pass
+// of its own, because E[x^2] - E[x]^2 would suffer from cancellation.
 absl::StatusOr<tensor::Tensor> ExpressNormalize(tensor::Builder& b, Tensors in,
                                                 const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
@@ -119,7 +119,7 @@ OpDef OverAxesOp(OpKind kind, ExpressFn express) {
   return op;
 }
 
-// The first maximum is another one in another order of dimensions.
+// In another order of dimensions, another maximum may be the first, so there is no other form.
 OpDef HardmaxOp() {
   OpDef op = OverAxesOp(OpKind::kHardmax, ExpressHardmax);
   op.layout = {};

@@ -40,7 +40,7 @@ absl::StatusOr<TensorType> InferPool(Types in, const OpAttrs& attrs) {
   return TensorType{in[0].dtype, p.out};
 }
 
-// The reduction over the window, elements outside the input being `fill`.
+// The reduction over the window; elements outside the input count as `fill`.
 tensor::Tensor OverWindow(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                           const PoolShape& p, ReduceOp op, const Expr& fill,
                           const std::function<Expr(Expr)>& value) {

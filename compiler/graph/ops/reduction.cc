@@ -17,7 +17,7 @@ using ir::ReduceOp;
 struct Reduction {
   OpKind kind;
   ReduceOp op;
-  Expr (*before)(const Expr& x);                      // of every element
+  Expr (*before)(const Expr& x);                      // applied to every element
   Expr (*after)(const Expr& reduced, int64_t count);  // null: nothing
 };
 
@@ -65,7 +65,7 @@ bool IsAmong(const Shape& axes, int64_t d) {
   return std::find(axes.begin(), axes.end(), d) != axes.end();
 }
 
-// Without kept dimensions the rest must come in the same order either way.
+// If dimensions are dropped, the rest must have the same order in both layouts.
 bool ReducesChannelsLast(const OpUse& use) {
   const Shape& axes = use.attrs.Ints("axes");
   bool spatial_left = false;
@@ -74,7 +74,7 @@ bool ReducesChannelsLast(const OpUse& use) {
   return KeepsDimensions(use.attrs) || IsAmong(axes, 1) || !spatial_left;
 }
 
-// Spatial dimensions only, and all of them where they are not kept.
+// Over spatial dimensions only; over all of them if they are dropped.
 bool ReducesBlocks(const OpUse& use, int64_t block) {
   const Shape& axes = use.attrs.Ints("axes");
   const bool spatial =
@@ -143,8 +143,8 @@ OpDef LogSumExpOp() {
   return op;
 }
 
-// Position of the first (or last) maximum or minimum along `axis`, as i64: the extreme first, then
-// the least (greatest) position that holds it.
+// The position of the first (or last) maximum or minimum along `axis`, as i64. The first stage
+// finds the extreme, the second the least (or greatest) position that holds it.
 OpDef ArgOp(OpKind kind, ReduceOp extreme) {
   OpDef op = OverAxes(kind);
   op.attrs.push_back({"select_last_index", int64_t{0}});

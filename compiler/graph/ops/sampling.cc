@@ -1,4 +1,4 @@
-// Reading images at positions that are data: grid_sample.
+// grid_sample: reads images at positions that are data.
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -50,14 +50,14 @@ class SampledAxis {
     return how_.padding == "reflection" ? Reflected(at) : at;
   }
 
-  // The element that tap k of the taps around a position stands on, as a float: it may be outside.
+  // The position of tap k among those around a position, as a float; it may be outside the image.
   Expr Tap(const Expr& position, const Expr& k) const {
     if (how_.mode == "nearest") return position;
     const double first = how_.mode == "linear" ? 0 : -1;
     return Floor(position) + ir::Cast(dtype_, k) + N(first);
   }
 
-  // Its weight: by distance, and nothing outside where the padding is zeros.
+  // The weight of a tap, by its distance; zero outside the image if the padding is zeros.
   Expr Weight(const Expr& position, const Expr& tap) const {
     Expr weight = N(1);
     const Expr d = Make(Op::kAbs, {position - tap});
@@ -74,7 +74,7 @@ class SampledAxis {
     return ir::Select(inside, weight, N(0));
   }
 
-  // The index it reads; always inside.
+  // The index that a tap reads; always inside.
   Expr Index(const Expr& tap) const {
     const Expr at = how_.padding == "reflection" ? Reflected(tap) : tap;
     return Min(Max(ir::Cast(ir::DType::kI64, at), ir::Int(0)), ir::Int(extent_ - 1));
@@ -83,7 +83,7 @@ class SampledAxis {
  private:
   Expr N(double value) const { return Number(value, dtype_); }
 
-  // Back and forth between the edges of the axis.
+  // A position reflected at the edges of the axis until it is inside.
   Expr Reflected(const Expr& at) const {
     const double low = how_.align ? 0 : -0.5;
     const double range = static_cast<double>(how_.align ? extent_ - 1 : extent_);

@@ -1,9 +1,8 @@
-// Writing by indices that are data, and sorting: scatter_elements, scatter_nd, top_k. Their
-// expressions say what each element of the result is, so each looks at all updates (or all of its
-// row) that could concern it: fine for the few that models have; the importer refuses what would
-// take long.
+// Writing by indices that are data, and sorting: scatter_elements, scatter_nd, top_k. Each element
+// of the result looks at all updates (or at all of its row) that could reach it. That is fast
+// enough for the few updates in models; the importer refuses what would take long.
 //
-// Negative indices count from the end; one out of range concerns no element.
+// Negative indices count from the end; an update whose index is out of range reaches no element.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -25,7 +24,7 @@ Expr FromEnd(Expr index, int64_t extent) {
   return ir::Select(ir::Lt(index, ir::Int(0)), index + ir::Int(extent), index);
 }
 
-// "reduction": how an update meets what is there; "none" replaces it, the last update winning.
+// "reduction": how an update combines with the element; with "none", the last update replaces it.
 absl::StatusOr<std::optional<ReduceOp>> ParseReduction(const OpAttrs& attrs) {
   const std::string name = attrs.Text("reduction");
   if (name == "none") return std::optional<ReduceOp>();
@@ -66,8 +65,8 @@ absl::StatusOr<tensor::Tensor> ExpressScatterElements(tensor::Builder& b, Tensor
   const tensor::Tensor &data = in[0], &indices = in[1], &updates = in[2];
   HEDDLE_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis"), data.rank()));
   HEDDLE_ASSIGN_OR_RETURN(const auto reduction, ParseReduction(attrs));
-  // Where update k of the line through `at` lies; positions beyond the updates read the last ones,
-  // which Concerns leaves out.
+  // The index of update k on the line through `at`. Positions beyond the updates read the last
+  // ones, which `concerns` excludes.
   const auto update_at = [&](tensor::Iters at, const Expr& k) {
     std::vector<Expr> index(at.begin(), at.end());
     for (int d = 0; d < data.rank(); ++d) {
@@ -105,7 +104,7 @@ absl::StatusOr<tensor::Tensor> ExpressScatterElements(tensor::Builder& b, Tensor
                                  });
   return b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
     const Expr k = last.At({s.begin(), s.end()});
-    // The clamp bounds the index where everybody can see it.
+    // The clamp lets analyses see that the index is inside.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {k, ir::Int(0)}), ir::Int(line[0] - 1)});
     return ir::Select(Equal(k, ir::Int(-1)), data.At({s.begin(), s.end()}),
                       updates.At(update_at(s, safe)));
@@ -171,7 +170,7 @@ absl::StatusOr<tensor::Tensor> ExpressScatterNd(tensor::Builder& b, Tensors in,
       });
   return b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
     const Expr number = last.At({s.begin(), s.begin() + depth});
-    // The clamp bounds the index where everybody can see it.
+    // The clamp lets analyses see that the index is inside.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {number, ir::Int(0)}), ir::Int(count - 1)});
     const Shape strides = RowMajorStrides(lead);
     std::vector<Expr> u;
@@ -181,9 +180,9 @@ absl::StatusOr<tensor::Tensor> ExpressScatterNd(tensor::Builder& b, Tensors in,
   });
 }
 
-// ---- top_k {axis, k, largest}: the indices of the k largest (or smallest) in order, of equal ones
-// the first first. A NaN is larger than any number and equal to another: with an order that is not
-// total, two elements would take one place, and no index would be right.
+// ---- top_k {axis, k, largest}: the indices of the k largest (or smallest), in order; equal
+// elements keep their order. A NaN is larger than any number and equal to another NaN: the order
+// has to be total, or two elements would have the same place.
 
 Expr Before(const Expr& a, const Expr& b) {
   if (!ir::IsFloat(a->dtype)) return ir::Lt(a, b);
@@ -219,7 +218,7 @@ absl::StatusOr<tensor::Tensor> ExpressTopK(tensor::Builder& b, Tensors in, const
     index[axis] = k;
     return index;
   };
-  // How many of the line come before each element.
+  // The number of elements of the line that come before each one.
   tensor::Tensor rank = b.Reduce(
       "top_k_rank", x.shape(), line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
         const Expr mine = x.At({s.begin(), s.end()}), other = x.At(along(s, r[0]));

@@ -5,8 +5,8 @@
 
 namespace heddle::graph {
 
-// Sums of 16-bit floats are made in f32, and stay it where the attribute `single` asks: what
-// continues the operator rounds.
+// Sums of 16-bit floats are computed in f32. They stay f32 if the attribute `single` is set,
+// because the operators that follow are part of the same model operator, and round at their end.
 inline constexpr char kSingle[] = "single";
 inline AttrSpec SingleAttr() { return {kSingle, int64_t{0}}; }
 inline ir::DType SumType(ir::DType operand, const OpAttrs& attrs) {

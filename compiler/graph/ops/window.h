@@ -24,8 +24,8 @@ struct Window {
   int SpatialAxis(int i) const { return channels_last ? 1 + i : 2 + i; }
   // Extent of the kernel with its holes.
   int64_t Reach(int i) const { return (kernel[i] - 1) * dilations[i] + 1; }
-  // Number of positions over an input of `extent`, rounded up if `ceil`; at most 0 if the window does
-  // not fit.
+  // Number of positions over an input of `extent`, rounded up if `ceil`; at most 0 if the window
+  // does not fit.
   int64_t Positions(int i, int64_t extent, bool ceil) const;
 
   // `like`, one entry per dimension of a tensor in this layout, with other spatial entries.

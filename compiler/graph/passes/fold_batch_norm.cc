@@ -73,7 +73,7 @@ class Folder {
   }
 
  private:
-  // `kind` of x and the values, the values along dimension `axis` of x.
+  // Adds the operator `kind` on x and a constant that holds `values` along dimension `axis` of x.
   absl::StatusOr<ValueId> Add(GraphBuilder& out, OpKind kind, ValueId x,
                               const std::vector<double>& values, int64_t axis,
                               const std::string& name) {
@@ -85,7 +85,7 @@ class Folder {
     return out.Add(kind, {x, constant}, {}, name);
   }
 
-  // A constant added per channel (dimension 1): the channels' values.
+  // The values of a constant that has one for each channel (dimension 1), if it has.
   static std::optional<std::vector<double>> PerChannel(const TensorData* data,
                                                        const Shape& result) {
     if (data == nullptr || data->type.shape.size() > result.size()) return std::nullopt;
@@ -106,7 +106,7 @@ class Folder {
     if (uses_[original_x] != 1) return std::nullopt;
     const Node* producer = out.ProducerOf(x);
     if (producer != nullptr && producer->kind == OpKind::kAdd && producers_[original_x] >= 0) {
-      // An addend that widens its operand leaves weights of fewer channels than the statistics.
+      // If the addend widens its operand, the weights have fewer channels than the statistics.
       if (out.Type(producer->inputs[0]) != out.Type(x)) return std::nullopt;
       auto values = PerChannel(out.ConstantData(producer->inputs[1]), result);
       if (!values) return std::nullopt;

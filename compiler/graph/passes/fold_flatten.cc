@@ -10,8 +10,8 @@
 namespace heddle::graph {
 namespace {
 
-// The rows of `matrix`, which belong to the elements of a tensor transposed by `perm` (of `shape`
-// after it, batch first), in the order of the elements before it.
+// The rows of `matrix` belong to the elements of a tensor that was transposed by `perm` to `shape`,
+// batch first. Returns them in the order of the elements before the transpose.
 TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape& perm) {
   const size_t row = matrix.bytes->size() / static_cast<size_t>(matrix.type.shape[0]);
   Shape extents(shape.size()), row_stride(shape.size());  // by dimension before the transpose

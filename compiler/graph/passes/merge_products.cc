@@ -15,7 +15,8 @@
 namespace heddle::graph {
 namespace {
 
-// Rows that no product asked for are multiplied too; at most as many as were asked for.
+// Limit on all rows x columns computed, in times of those asked for: a merged product also computes
+// rows that no single product has.
 constexpr double kMostWork = 2;
 
 // A product of rows [begin, begin + rows) of `root` with a constant matrix.
@@ -53,7 +54,7 @@ class Merger {
 
   absl::StatusOr<std::optional<ValueId>> operator()(GraphBuilder& out, const Node& node) {
     const size_t index = next_++;
-    // Roots are known by their old ids, and their new ones by whom they feed.
+    // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
     if (!products_[index]) return std::nullopt;
     const Product& product = *products_[index];
     const auto found = families_.find(product.root);
@@ -126,7 +127,7 @@ class Merger {
     return all;
   }
 
-  // Which rows a product wants is data, so that what computes with them is the same kernel for all.
+  // The rows that a product takes are data, so that all its readers are the same kernel.
   absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const Product& product,
                                const Family& family) const {
     ValueId part = family.merged;

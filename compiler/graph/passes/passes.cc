@@ -26,7 +26,7 @@ struct Pass {
   absl::StatusOr<Graph> (*run)(const Graph&);  // null: the pass that has options, layout
 };
 
-// Top to bottom. What layout makes new work for stands again behind it, under a name of its own.
+// From top to bottom. Passes for which layout makes new work follow it once more, by another name.
 constexpr Pass kPasses[] = {
     {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
                                         // constants that batch norm can fold into

@@ -9,8 +9,8 @@
 namespace heddle::graph {
 namespace {
 
-// The pattern, from its end to its beginning. Each method gives what its name says if `v` is made
-// that way.
+// Matches the pattern from its end to its beginning. Each method matches the part that its name
+// says, at the value `v`.
 class Matcher {
  public:
   explicit Matcher(const GraphBuilder& graph) : graph_(graph) {}
