@@ -1,5 +1,4 @@
-// The search strategies a job may name: those of cost_model/search.h, for those who must not know
-// of models; a test of the worker, which knows both, compares them.
+// The names of the search strategies. cost_model/search.h makes a search of each.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +15,11 @@ inline constexpr std::string_view kStrategies[] = {
 
 inline bool IsStrategy(std::string_view name) {
   return std::find(std::begin(kStrategies), std::end(kStrategies), name) != std::end(kStrategies);
+}
+
+// The strategy that a job asks for: empty means the default.
+inline std::string StrategyOrDefault(std::string_view name) {
+  return std::string(name.empty() ? kStrategies[0] : name);
 }
 
 // "annealing, .. or random".

@@ -12,8 +12,8 @@
 namespace heddle {
 namespace {
 
-// More threads than this would be a mistyped number, not a machine.
-constexpr int kMaxThreads = 256;
+constexpr int kMaxThreads = 256;        // a larger number is a typing error
+constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
 
 absl::Status Bad(const std::string& message) {
   return absl::InvalidArgumentError("target: " + message);
@@ -72,76 +72,143 @@ absl::StatusOr<int> ParseThreads(const std::string& value) {
   return threads;
 }
 
-absl::Status SetLlvmOption(const std::string& key, const std::string& value, Target& target) {
-  if (key == "-mcpu") {
-    if (!IsPlainName(value)) return Bad("-mcpu wants a CPU name, not '" + value + "'");
-    target.cpu = value;
-  } else if (key == "-mattr") {
-    HEDDLE_ASSIGN_OR_RETURN(target.attrs, CanonicalAttrs(value));
-  } else if (key == "-triple") {
-    if (!IsPlainName(value))
-      return Bad("-triple wants a triple like x86_64-linux-gnu, not '" + value + "'");
-    target.triple = value;
-  } else if (key == "-threads") {
-    HEDDLE_ASSIGN_OR_RETURN(target.threads, ParseThreads(value));
-  } else if (key == "-winograd") {
-    if (value != "on" && value != "off")
-      return Bad("-winograd wants on or off, not '" + value + "'");
-    target.winograd = value == "on";
-  } else {
-    return Bad("unknown option '" + key +
-               "' of llvm; known are -mcpu, -mattr, -triple, -threads, -winograd");
-  }
-  return absl::OkStatus();
+absl::StatusOr<bool> ParseSwitch(const std::string& name, const std::string& value) {
+  if (value != "on" && value != "off") return Bad(name + " wants on or off, not '" + value + "'");
+  return value == "on";
 }
 
-absl::Status SetCudaOption(const std::string& key, const std::string& value, Target& target) {
-  if (key == "-tf32") {
-    if (value != "on" && value != "off") return Bad("-tf32 wants on or off, not '" + value + "'");
-    target.tf32 = value == "on";
-    return absl::OkStatus();
+struct Option {
+  std::string name;
+  absl::Status (*read)(const std::string& value, Target& target);
+  // The value in canonical text; nothing if the option is left out there.
+  std::string (*write)(const Target& target);
+};
+
+// The first word of a target, and the options that may follow, in canonical order.
+struct Grammar {
+  TargetKind kind;
+  std::string name;
+  std::string default_cpu;  // empty: `needs` says what has to be given
+  std::string needs;
+  std::vector<Option> options;
+};
+
+const std::vector<Grammar>& Grammars() {
+  static const auto& grammars = *new std::vector<Grammar>{
+      {TargetKind::kLlvm,
+       "llvm",
+       "native",
+       "",
+       {{"-mcpu",
+         [](const std::string& value, Target& target) {
+           if (!IsPlainName(value)) return Bad("-mcpu wants a CPU name, not '" + value + "'");
+           target.cpu = value;
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return target.cpu; }},
+        {"-mattr",
+         [](const std::string& value, Target& target) {
+           HEDDLE_ASSIGN_OR_RETURN(target.attrs, CanonicalAttrs(value));
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return target.attrs; }},
+        {"-triple",
+         [](const std::string& value, Target& target) {
+           if (!IsPlainName(value))
+             return Bad("-triple wants a triple like x86_64-linux-gnu, not '" + value + "'");
+           target.triple = value;
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return target.triple; }},
+        {"-threads",
+         [](const std::string& value, Target& target) {
+           HEDDLE_ASSIGN_OR_RETURN(target.threads, ParseThreads(value));
+           return absl::OkStatus();
+         },
+         [](const Target& target) {
+           return target.threads == 1 ? "" : std::to_string(target.threads);
+         }},
+        {"-winograd",
+         [](const std::string& value, Target& target) {
+           HEDDLE_ASSIGN_OR_RETURN(target.winograd, ParseSwitch("-winograd", value));
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return std::string(target.winograd ? "" : "off"); }}}},
+      {TargetKind::kCuda,
+       "cuda",
+       "",
+       "-arch, e.g. 'cuda -arch=sm_90'",
+       {{"-arch",
+         [](const std::string& value, Target& target) {
+           const bool digits = value.size() > 4 && value.compare(0, 3, "sm_") == 0 &&
+                               std::isdigit(static_cast<unsigned char>(value[3])) &&
+                               IsPlainName(value);
+           if (!digits) return Bad("-arch wants an architecture like sm_90, not '" + value + "'");
+           target.cpu = value;
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return target.cpu; }},
+        {"-tf32",
+         [](const std::string& value, Target& target) {
+           HEDDLE_ASSIGN_OR_RETURN(target.tf32, ParseSwitch("-tf32", value));
+           return absl::OkStatus();
+         },
+         [](const Target& target) { return std::string(target.tf32 ? "on" : ""); }}}}};
+  return grammars;
+}
+
+absl::Status ReadOption(const Grammar& grammar, const std::string& word, Target& target) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos) return Bad("option '" + word + "' wants a value: -name=value");
+  const std::string name = word.substr(0, equals);
+  std::string known;
+  for (const Option& option : grammar.options) {
+    if (option.name == name) return option.read(word.substr(equals + 1), target);
+    known += (known.empty() ? "" : ", ") + option.name;
   }
-  if (key != "-arch") return Bad("unknown option '" + key + "' of cuda; known are -arch, -tf32");
-  const bool digits = value.size() > 4 && value.compare(0, 3, "sm_") == 0 &&
-                      std::isdigit(static_cast<unsigned char>(value[3])) && IsPlainName(value);
-  if (!digits) return Bad("-arch wants an architecture like sm_90, not '" + value + "'");
-  target.cpu = value;
-  return absl::OkStatus();
+  return Bad("unknown option '" + name + "' of " + grammar.name + "; known are " + known);
 }
 
 }  // namespace
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
+  if (text.size() > kMaxTextBytes) return Bad("too long");
   const std::vector<std::string> words = Words(text);
   if (words.empty()) return Bad("empty; try 'llvm -mcpu=native'");
-  Target target;
-  if (words[0] == "cuda") {
-    target.kind = TargetKind::kCuda;
-    target.cpu.clear();
-  } else if (words[0] != "llvm") {
-    return Bad("unknown kind '" + words[0] + "'; known are llvm and cuda");
+  std::string known;
+  for (const Grammar& grammar : Grammars()) {
+    known += (known.empty() ? "" : " and ") + grammar.name;
+    if (grammar.name != words[0]) continue;
+    Target target;
+    target.kind = grammar.kind;
+    target.cpu = grammar.default_cpu;
+    for (size_t i = 1; i < words.size(); ++i)
+      HEDDLE_RETURN_IF_ERROR(ReadOption(grammar, words[i], target));
+    if (target.cpu.empty()) return Bad(grammar.name + " wants " + grammar.needs);
+    return target;
   }
-  for (size_t i = 1; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (equals == std::string::npos)
-      return Bad("option '" + words[i] + "' wants a value: -name=value");
-    const std::string key = words[i].substr(0, equals), value = words[i].substr(equals + 1);
-    HEDDLE_RETURN_IF_ERROR(target.kind == TargetKind::kLlvm ? SetLlvmOption(key, value, target)
-                                                            : SetCudaOption(key, value, target));
-  }
-  if (target.cpu.empty()) return Bad("cuda wants -arch, e.g. 'cuda -arch=sm_90'");
-  return target;
+  return Bad("unknown kind '" + words[0] + "'; known are " + known);
 }
 
 std::string ToText(const Target& target) {
-  if (target.kind == TargetKind::kCuda)
-    return "cuda -arch=" + target.cpu + (target.tf32 ? " -tf32=on" : "");
-  std::string out = "llvm -mcpu=" + target.cpu;
-  if (!target.attrs.empty()) out += " -mattr=" + target.attrs;
-  if (!target.triple.empty()) out += " -triple=" + target.triple;
-  if (target.threads != 1) out += " -threads=" + std::to_string(target.threads);
-  if (!target.winograd) out += " -winograd=off";
-  return out;
+  std::string text;
+  for (const Grammar& grammar : Grammars()) {
+    if (grammar.kind != target.kind) continue;
+    text = grammar.name;
+    for (const Option& option : grammar.options) {
+      const std::string value = option.write(target);
+      if (!value.empty()) text += " " + option.name + "=" + value;
+    }
+  }
+  return text;
+}
+
+DeviceNeeds NeedsOf(const Target& target) {
+  Target device = target;
+  device.threads = 1;
+  device.winograd = true;
+  device.tf32 = false;
+  return {ToText(device), target.kind == TargetKind::kCuda ? 0 : target.threads};
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// What code is made for.
+// What code is made for. One row of the table in target.cc is the grammar of one kind.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,33 @@ namespace heddle {
 
 enum class TargetKind { kLlvm, kCuda };
 
-// Text form, canonical order: `llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N]
-// [-winograd=off]`, `cuda
-// -arch=sm_90 [-tf32=on]`. Two targets are the same if and only if their canonical texts are.
-// `-mcpu=native` is resolved to the real name (plus the features that differ from it) by
-// codegen/target_info.h before a target is stored anywhere.
+// Text form, options in canonical order:
+//   llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N] [-winograd=off]
+//   cuda -arch=sm_90 [-tf32=on]
+// Two targets are the same if and only if their canonical texts are. Before a target is stored
+// anywhere, codegen::ResolveTarget replaces `-mcpu=native` by the real name and the features in
+// which this machine differs from it.
 struct Target {
   TargetKind kind = TargetKind::kLlvm;
   std::string cpu = "native";  // CPU name, or GPU architecture
   std::string attrs;           // "+avx512f,-avx512vl"
   std::string triple;          // empty: this machine's
   int threads = 1;             // threads a kernel may use, 1..256
-  bool winograd = true;        // whether convolutions may take Winograd's form, which is less exact
-  bool tf32 = false;           // whether products of f32 may round to tf32, which is less exact
+  // Approximations that kernels may take (runtime/numerics.h).
+  bool winograd = true;  // Winograd's form of convolutions
+  bool tf32 = false;     // products of f32 rounded to tf32
 };
 
-// InvalidArgument naming the option that is not understood and what is.
+// InvalidArgument naming the option that is not understood, and those that are.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 std::string ToText(const Target& target);
+
+// What a device slot must be to run code of a target.
+struct DeviceNeeds {
+  // The target without the options that only say how its device is used: threads, Winograd, tf32.
+  std::string target;
+  int cores = 1;  // of the slot; 0: any number (GPUs)
+};
+DeviceNeeds NeedsOf(const Target& target);
 
 }  // namespace heddle

@@ -20,7 +20,7 @@ namespace heddle::client {
 namespace {
 
 constexpr auto kStartLimit = std::chrono::seconds(30);
-// Workers end their stages within five seconds when told to stop.
+// Workers end their stages within five seconds of a stop request.
 constexpr auto kStopLimit = std::chrono::seconds(10);
 
 std::string SiblingBinary(const std::string& name) {
@@ -39,12 +39,12 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
-// Between fork and exec only what is safe in a process with threads: system calls.
+// Between fork and exec only system calls are safe in a process with threads.
 [[noreturn]] void RunService(char* const* argv, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);
   setpgid(0,
-          0);  // Ctrl-C at the terminal is for the client; it decides what happens to the service
+          0);  // Ctrl-C goes to the client only, which decides what happens to the service
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   execvp(argv[0], argv);

@@ -13,7 +13,7 @@ using heddle::client::GlobalOptions;
 
 namespace {
 
-// "" is what a script passes whose variable is not set; to take it for "none" would surprise it.
+// A script whose variable is not set passes "". Taking that for "none" would surprise its author.
 std::string NotEmpty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
 void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
@@ -21,7 +21,7 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--target", o.target, "What to tune for, e.g. 'llvm -mcpu=native -threads=2'")
       ->capture_default_str();
   app->add_option("--device", o.device_key,
-                  "Only devices of this key (default: any that runs the target)");
+                  "Only devices with this key (default: any that runs the target)");
   app->add_option("--name", o.name, "Name for people (default: the file's name)");
   app->add_option("--trials", o.trials,
                   "Candidates measured per task, on average (see --allocation)")
@@ -32,9 +32,9 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
       ->capture_default_str();
   app->add_option(
          "--depth", o.depth,
-         "Rounds of the job in flight at a time, of different tasks first; more than one of a "
-         "task are proposed by a model that lags behind (0: one more than devices, at least "
-         "2, and never two of a task; 1: strict order)")
+         "Most rounds of the job in flight, those of different tasks first; a second round of one "
+         "task is proposed by a model that lags behind (0: one more than devices, at least 2, and "
+         "never two of a task; 1: strict order of stages)")
       ->check(CLI::Range(0, 64));
   app->add_option("--strategy", o.strategy, heddle::StrategyList())->capture_default_str();
   app->add_option("--seed", o.seed, "Seed of the search")
@@ -46,35 +46,33 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
   app->add_flag("!--no-transfer", o.transfer, "Searches learn nothing from other tasks");
-  app->add_option(
-      "--records", o.records,
-      "File of records to start with, of the device key, as `heddle records export` writes");
+  app->add_option("--records", o.records,
+                  "Start with the records of this file, as `heddle records export` writes it");
   app->add_option("--allocation", o.job.allocation,
-                  "gradient: trials go to the tasks where they should save most; uniform: the same "
-                  "number to each")
+                  "gradient: most trials go to the tasks with the largest expected gain; uniform: "
+                  "the same number to each task")
       ->capture_default_str();
   app->add_option("--time-limit", o.job.time_limit,
-                  "End tuning after so long, pauses left out, e.g. 30m")
+                  "End tuning after this much time, without pauses, e.g. 30m")
       ->check(NotEmpty);
   app->add_option("--plateau", o.job.plateau,
-                  "End a task after so many trials without a gain over 1 % (0: never)")
+                  "End a task after this many trials without a gain over 1 % (0: never)")
       ->check(CLI::Range(0, 100000));
   app->add_option("--target-latency", o.job.target_latency,
-                  "End tuning when the tasks add up to this, e.g. 5ms")
+                  "End tuning when the weighted best times of all tasks add up to this, e.g. 5ms")
       ->check(NotEmpty);
   app->add_option("--deadline", o.job.deadline,
-                  "When the module is wanted, e.g. 2h, 18:30 or '2030-01-31 18:30'")
+                  "When the module should be ready, e.g. 2h, 18:30 or '2030-01-31 18:30'")
       ->check(NotEmpty);
-  app->add_option("--priority", o.job.priority, "Among your own jobs, larger first")
+  app->add_option("--priority", o.job.priority, "Order among your own jobs, larger first")
       ->check(CLI::Range(-10, 10));
   app->add_option("--max-devices", o.job.max_devices,
-                  "Device slots held at a time (0: as many as are free)")
+                  "Most device slots held at a time (0: all that are free)")
       ->check(CLI::Range(0, 1048576));
-  app->add_flag("--force", o.force, "Measure anew even where the database has enough records");
+  app->add_flag("--force", o.force, "Measure again even if the database has enough records");
 }
 
-// Flags of submit with lists of values, as the sweep's parameters: whatever submit learns, sweep
-// knows.
+// The flags of submit, each with a list of values. A new flag of submit is a sweep parameter too.
 class SweepFlags {
  public:
   explicit SweepFlags(CLI::App* app) {
@@ -84,7 +82,7 @@ class SweepFlags {
     for (const CLI::Option* option : submit.get_options()) {
       if (option->get_lnames().empty()) continue;
       const std::string& name = option->get_lnames().front();
-      // A sweep measures anew always, and starts with nothing.
+      // A sweep always measures again and starts without records.
       if (name == "help" || name == "force" || name == "records") continue;
       const bool flag = option->get_expected_max() == 0;
       flags_.push_back({name, flag});
@@ -107,7 +105,7 @@ class SweepFlags {
     CLI::App submit;
     heddle::client::SubmitOptions options;
     AddSubmitFlags(&submit, options);
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    std::reverse(words.begin(), words.end());  // the order that CLI11 expects
     try {
       submit.parse(words);
     } catch (const CLI::ParseError& error) {
@@ -165,12 +163,12 @@ int main(int argc, char** argv) {
   client::SubmitOptions submit;
   CLI::App* submit_app = command("submit", "Submit a model; prints the job's id");
   AddSubmitFlags(submit_app, submit);
-  submit_app->add_flag("--dry-run", submit.dry_run, "Only say what would be tuned, and where");
+  submit_app->add_flag("--dry-run", submit.dry_run, "Only show what would be tuned, and where");
   submit_app->callback([&] { code = client::Submit(global, submit); });
 
   client::TuneOptions tune;
-  CLI::App* tune_app =
-      command("tune", "Submit, watch and fetch in one go; starts a service where none is running");
+  CLI::App* tune_app = command(
+      "tune", "Submit, watch and fetch in one command; starts a service if none is running");
   AddSubmitFlags(tune_app, tune.submit);
   tune_app->add_option("-o,--output", tune.output, "Module file to write")->required();
   tune_app->add_option("--data", tune.data, "Data directory of a service started for this command");
@@ -178,11 +176,12 @@ int main(int argc, char** argv) {
 
   client::SweepOptions sweep;
   CLI::App* sweep_app = command(
-      "sweep", "Tune with every combination of the values given (--trials 8,16 --seed 1,2)");
+      "sweep", "Tune with every combination of the given values (--trials 8,16 --seed 1,2)");
   sweep_app->add_option("model", sweep.model, "ONNX file")->required();
   sweep_app->add_option("-o,--output", sweep.directory, "Directory of sweep.json, .csv and .svg")
       ->required();
-  sweep_app->add_option("--data", sweep.data, "Data directory of a service started for it");
+  sweep_app->add_option("--data", sweep.data,
+                        "Data directory of a service started for this command");
   sweep_app->add_option("--parallel", sweep.parallel, "Jobs at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -200,7 +199,7 @@ int main(int argc, char** argv) {
 
   bool all_jobs = false;
   CLI::App* jobs_app = command("jobs", "List jobs");
-  jobs_app->add_flag("-a,--all", all_jobs, "Finished ones too");
+  jobs_app->add_flag("-a,--all", all_jobs, "Also list finished jobs");
   std::vector<std::string> job_ids;
   std::string trace_output;
   CLI::App* trace_app =
@@ -239,7 +238,7 @@ int main(int argc, char** argv) {
   wait_app->add_option("--for", wait_for, "done or first-valid")
       ->check(CLI::IsMember({"done", "first-valid"}))
       ->capture_default_str();
-  wait_app->add_option("--timeout", timeout_seconds, "Seconds; 0 waits for ever")
+  wait_app->add_option("--timeout", timeout_seconds, "Seconds; 0 waits without limit")
       ->capture_default_str();
   wait_app->callback([&] {
     code = client::WaitForJob(
@@ -269,7 +268,7 @@ int main(int argc, char** argv) {
   CLI::App* run_app = command("run", "Run a module, without a service");
   run_app->add_option("module", run.module, "Module file")->required();
   run_app->add_option("--input", run.inputs,
-                      "x.npy in order, or name=x.npy (repeatable; random where missing)");
+                      "x.npy in order, or name=x.npy (repeatable; missing inputs are random)");
   run_app->add_option("-o,--output", run.output, ".npy file, or a directory for several outputs");
   run_app->add_option("--threads", run.threads, "Threads (0: as tuned)")->check(CLI::Range(0, 256));
   run_app->add_option("--seed", run.seed, "Seed of random inputs")
@@ -292,13 +291,13 @@ int main(int argc, char** argv) {
   std::vector<std::string> inspected_shapes;
   bool explain_layout = false;
   CLI::App* inspect_app =
-      command("inspect", "Show what a module file holds, or how a model would be laid out");
+      command("inspect", "Show the contents of a module file, or the layouts of a model");
   inspect_app->add_option("file", inspected, "Module file; with --explain-layout an ONNX file")
       ->required();
   CLI::Option* explain =
       inspect_app->add_flag("--explain-layout", explain_layout,
-                            "Of an ONNX file: the layout of each operator, and what the others "
-                            "would cost, for this machine and one thread");
+                            "For an ONNX file: the layout of each operator and the cost of the "
+                            "alternatives, for this machine and one thread");
   inspect_app->add_option("--shape", inspected_shapes, "Shape of a dynamic input (repeatable)")
       ->needs(explain);
   inspect_app->callback([&] {

@@ -21,15 +21,15 @@
 namespace heddle::client {
 namespace {
 
-// A line longer than this is no record (a workload's text is some ten kilobytes).
+// Longest line in bytes. The text of a workload takes about ten kilobytes.
 constexpr size_t kMaxLineBytes = 4 << 20;
-// Of a file; so many are what the service gives at most, too.
+// Most records of a file, which is also the most that the service returns.
 constexpr size_t kMaxRecords = 1'000'000;
-// Workers of a new service register within a second or two.
+// A new service's workers register within a second or two.
 constexpr int kDeviceAttempts = 30;
 constexpr absl::Duration kDevicePause = absl::Milliseconds(100);
 
-// The schema a line says it is of; 0 if it says none.
+// The schema version of a line; 0 if it has none.
 int64_t SchemaOf(const std::string& line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("schema_version")) return 0;
@@ -41,8 +41,8 @@ std::string Plural(int64_t count, const std::string& rest) {
   return fmt::format("{} record{} {}", count, count == 1 ? " is" : "s are", rest);
 }
 
-// Device keys of the device slots there are; of a service that has just started, waits a moment for
-// them. Empty where nobody knows yet.
+// The device keys of all device slots. Waits a moment for a service that has just started. Empty if
+// none is known yet.
 std::vector<std::string> DeviceKeysFor(const ServiceClient& client, const v1::JobSpec& spec) {
   if (!spec.device_key().empty()) return {spec.device_key()};
   std::set<std::string> keys;
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<v1::Record>> ReadRecordFile(const std::string& path,
   }
   if (other_schema > 0) {
     warnings->push_back(Plural(
-        other_schema, fmt::format("of another schema than {} and left out", kRecordSchemaVersion)));
+        other_schema, fmt::format("of another schema than {}, skipped", kRecordSchemaVersion)));
   }
   return records;
 }

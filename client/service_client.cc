@@ -9,19 +9,20 @@
 #include <mutex>
 #include <thread>
 
-#include "base/sha256.h"
+#include "proto/chunks.h"
+#include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
 
 namespace heddle::client {
 namespace {
 
 constexpr auto kUnaryLimit = std::chrono::seconds(30);
-// A compile on demand may run for minutes before the first byte of a module comes.
+// A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr auto kTransferLimit = std::chrono::minutes(20);
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kMaxModuleBytes = size_t{4} << 30;  // as the scheduler
 
-// A service that answers UNAVAILABLE says itself why (the database is locked, say); only a
-// connection that failed needs our words for it.
+// A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
+// failed connection gets a message of ours.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& address,
                       grpc::Channel& channel) {
   if (status.ok()) return absl::OkStatus();
@@ -45,10 +46,6 @@ struct ServiceClient::Stubs {
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::RecordService::Stub> records;
 };
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
-}
 
 ServiceClient::ServiceClient(std::string address)
     : address_(std::move(address)), stubs_(std::make_unique<Stubs>()) {
@@ -90,17 +87,12 @@ absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
   auto writer = stubs_->jobs->Submit(&context, &response);
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
-  bool open = writer->Write(request);
-  for (size_t offset = 0; open && (offset < model.size() || offset == 0); offset += kChunkBytes) {
-    v1::Chunk* chunk = request.mutable_chunk();
-    chunk->Clear();
-    chunk->set_name("model");
-    chunk->set_data(std::string(model.substr(offset, kChunkBytes)));
-    if (offset + kChunkBytes >= model.size()) {
-      chunk->set_last(true);
-      chunk->set_sha256(Sha256Hex(model));
-    }
-    open = writer->Write(request);
+  // A refusal ends the stream; Finish says why.
+  if (writer->Write(request)) {
+    SendChunks("model", model, [&](v1::Chunk chunk) {
+      *request.mutable_chunk() = std::move(chunk);
+      return writer->Write(request);
+    });
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();
@@ -132,7 +124,7 @@ absl::StatusOr<v1::Job> ServiceClient::GetJob(const std::string& job) const {
 
 namespace {
 
-// The three calls that change a job's state have one shape.
+// The three calls that change the state of a job.
 template <typename Method>
 absl::StatusOr<v1::Job> ActOnJob(v1::JobService::Stub& stub, Method method, const std::string& job,
                                  const std::string& reason, const std::string& address,
@@ -199,7 +191,7 @@ absl::StatusOr<v1::ListWorkersResponse> ServiceClient::ListDevices() const {
 
 namespace {
 
-// One WatchJob stream, read on a thread of its own so that the caller can look up in between.
+// One WatchJob stream, read on its own thread so that the caller never blocks on it.
 class JobStream {
  public:
   JobStream(v1::JobService::Stub& stub, const std::string& job) {
@@ -228,7 +220,7 @@ class JobStream {
     changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return fresh_ || ended_; });
     if (fresh_) {
       fresh_ = false;
-      *job = latest_;  // states in between are superseded
+      *job = latest_;  // earlier states are superseded
       return Event::kJob;
     }
     return ended_ ? Event::kEnded : Event::kNothing;
@@ -290,22 +282,19 @@ absl::StatusOr<std::string> ServiceClient::FetchModule(
   request.set_job(job);
   request.set_choice(choice);
   auto reader = stubs_->jobs->FetchModule(&context, request);
-  std::string bytes;
-  std::string digest;
-  bool complete = false;
+  ChunkJoiner module("module", kMaxModuleBytes);
+  absl::Status joined;
   v1::Chunk chunk;
-  while (reader->Read(&chunk)) {
-    bytes += chunk.data();
-    if (chunk.last()) {
-      complete = true;
-      digest = chunk.sha256();
-    }
-    if (on_bytes) on_bytes(static_cast<int64_t>(bytes.size()));
+  while (joined.ok() && reader->Read(&chunk)) {
+    joined = module.Add(chunk);
+    if (on_bytes) on_bytes(static_cast<int64_t>(module.size()));
   }
+  if (!joined.ok()) context.TryCancel();
   const grpc::Status status = reader->Finish();
-  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
-  if (!complete || digest != Sha256Hex(bytes)) {
-    return absl::DataLossError("the module arrived damaged; fetch it again");
+  if (joined.ok() && !status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  absl::StatusOr<std::string> bytes = joined.ok() ? module.Take() : joined;
+  if (!bytes.ok()) {
+    return absl::DataLossError(absl::StrCat(bytes.status().message(), "; fetch it again"));
   }
   return bytes;
 }

@@ -2,6 +2,7 @@
 // Thread-compatible.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -67,7 +68,5 @@ class ServiceClient {
   std::string address_;
   std::unique_ptr<Stubs> stubs_;
 };
-
-bool IsFinal(v1::JobState state);
 
 }  // namespace heddle::client

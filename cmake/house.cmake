@@ -1,7 +1,7 @@
 # The three kinds of target. A library is named after its folder: compiler/ir is heddle_ir.
 
 # What nearly every file includes is compiled once: the standard library's containers and Abseil's status. Tests add GoogleTest.
-# A file still includes what it uses: tests/house/headers.sh compiles each header alone, without these.
+# A header still includes what it uses: tests/house/headers.py checks that.
 function(heddle_precompile name flags)
   file(WRITE ${CMAKE_BINARY_DIR}/precompiled/${name}.cc "")
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)

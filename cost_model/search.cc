@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "base/strategies.h"
 #include "cost_model/features/features.h"
 #include "cost_model/search/methods.h"
 #include "cost_model/search/strategies.h"
@@ -19,8 +20,8 @@ struct Strategy {
   std::string_view name;
   std::unique_ptr<Search> (*make)(Task task, uint64_t seed);
 };
-// Those without a model; methods.h has the others.
-constexpr Strategy kStrategies[] = {
+// Strategies without a model; methods.h has the others.
+constexpr Strategy kModelFree[] = {
     {"genetic", MakeGeneticSearch},
     {"grid", MakeGridSearch},
     {"random", MakeRandomSearch},
@@ -74,13 +75,11 @@ absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view
   if (const Method* method = FindMethod(strategy)) {
     return MakeModelSearch(std::move(task), *method, seed);
   }
-  for (const Strategy& s : kStrategies) {
+  for (const Strategy& s : kModelFree) {
     if (s.name == strategy) return s.make(std::move(task), seed);
   }
-  std::string names;
-  for (const std::string& s : StrategyNames()) names += (names.empty() ? "" : ", ") + s;
   return absl::InvalidArgumentError("no search strategy '" + std::string(strategy) +
-                                    "'; there are: " + names);
+                                    "'; it must be " + StrategyList());
 }
 
 absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
@@ -89,13 +88,6 @@ absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
   HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
   task.others = std::make_shared<const OtherTasks>(JoinExperiences(options.others));
   return MakeSearchOf(std::move(task), options.strategy, options.seed);
-}
-
-std::vector<std::string> StrategyNames() {
-  std::vector<std::string> names;
-  for (const Method& m : Methods()) names.emplace_back(m.name);
-  for (const Strategy& s : kStrategies) names.emplace_back(s.name);
-  return names;
 }
 
 }  // namespace heddle::cost_model

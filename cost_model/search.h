@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/strategies.h"
 #include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/schedule/space.h"
@@ -87,7 +88,7 @@ struct OtherExperience {
 };
 
 struct SearchOptions {
-  std::string strategy = "annealing";  // or another of StrategyNames()
+  std::string strategy{kStrategies[0]};  // one of base/strategies.h
   uint64_t seed = 0;                   // the same seed, results and calls give the same proposals
   // One of each of the other tasks; part of the state from then on. What is damaged or of another
   // version is left out.
@@ -98,6 +99,5 @@ struct SearchOptions {
 absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
                                                    const machine::TargetInfo& target,
                                                    const SearchOptions& options);
-std::vector<std::string> StrategyNames();
 
 }  // namespace heddle::cost_model

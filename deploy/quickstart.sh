@@ -21,7 +21,7 @@ say "2/6 start the service"
 rm -f "$work/port"
 heddle-scheduler --embedded --listen 127.0.0.1:0 --port-file "$work/port" --data "$work/data" 2>"$work/service.log" &
 service=$!
-trap 'kill "$service" 2>/dev/null; wait "$service" 2>/dev/null || true' EXIT
+trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 for _ in $(seq 300); do
   [ -s "$work/port" ] && break
   if ! kill -0 "$service" 2>/dev/null; then

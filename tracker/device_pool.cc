@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::tracker {
 namespace {
@@ -65,7 +66,7 @@ absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
   }
   std::set<std::string> names;
   for (const SlotSpec& slot : report.slots) {
-    if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(CheckSlot(slot));
     if (!names.insert(slot.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("two slots are named ", slot.name));
     }
@@ -82,7 +83,7 @@ absl::Status DevicePool::CheckReport(const WorkerReport& report) const {
 absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& report,
                                                            absl::Time now) {
   Expire(now);
-  if (absl::Status status = CheckReport(report); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(CheckReport(report));
   auto found = workers_.find(report.worker);
   if (found == workers_.end()) {
     if (workers_.size() >= options_.max_workers) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status_macros.h"
 
 namespace heddle::tracker {
 namespace {
@@ -83,7 +84,7 @@ absl::StatusOr<std::unique_ptr<FencingTokens>> FencingTokens::Open(const std::st
   // tracker gave out before stay the smaller ones.
   const uint64_t start = std::max<uint64_t>(*next, absl::ToUnixMicros(absl::Now()));
   std::unique_ptr<FencingTokens> tokens(new FencingTokens(path, start, fd));
-  if (absl::Status status = tokens->Reserve(); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(tokens->Reserve());
   return tokens;
 }
 
@@ -102,9 +103,7 @@ absl::StatusOr<uint64_t> FencingTokens::Next() {
 absl::Status FencingTokens::Reserve() {
   const uint64_t end = next_ + kBlock;
   if (!path_.empty()) {
-    if (absl::Status status = WriteDurably(path_, absl::StrCat(kHeader, " ", end, "\n"));
-        !status.ok())
-      return status;
+    HEDDLE_RETURN_IF_ERROR(WriteDurably(path_, absl::StrCat(kHeader, " ", end, "\n")));
   }
   reserved_ = end;
   return absl::OkStatus();

@@ -1,10 +1,11 @@
-// One child process in a process group of its own, confined to some cores, with pipes to it. Not
-// thread-safe; the thread that starts a child must outlive it: the kernel ties the child's life to
-// that thread (PR_SET_PDEATHSIG).
+// One child process in its own process group, confined to some cores, connected by pipes. Not
+// thread-safe. The thread that starts a child must outlive it, since the kernel kills the child
+// when that thread ends (PR_SET_PDEATHSIG).
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ struct ChildOptions {
   std::vector<std::string>
       command;                     // program and first arguments; the limits follow (stage_child.h)
   std::vector<int> cores;          // empty: any
-  int64_t memory_limit_bytes = 0;  // of addresses (stage_child.h); 0: none
+  int64_t memory_limit_bytes = 0;  // of address space (stage_child.h); 0: none
 };
 
 struct ChildEnd {
@@ -32,8 +33,8 @@ std::string DescribeEnd(int wait_status);
 
 class ChildProcess {
  public:
-  // Unavailable: the process or its pipes cannot be made, or the cores cannot be used. Descriptors
-  // other than 0 to 2 do not reach the child.
+  // Unavailable if the process or its pipes cannot be created, or the cores cannot be used. The
+  // child inherits only descriptors 0 to 2.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
   ~ChildProcess();  // kills and reaps, if End was not called
 
@@ -43,17 +44,17 @@ class ChildProcess {
   int err_fd() const { return err_; }
   bool in_open() const { return in_ >= 0; }
   void CloseIn();
-  // Reads what there is; keeps only the tail. False once the pipe is closed.
+  // Reads the available bytes and keeps only the tail. False once the pipe is closed.
   bool DrainErr();
-  // The last line with something in it, of printable characters.
+  // The last line that is not blank, reduced to printable characters.
   std::string LastErrLine() const;
 
   int64_t ResidentBytes() const;  // 0 where it cannot be read
-  bool Exited() const;            // it may have left others of its group behind
+  bool Exited() const;            // other processes of its group may still run
   pid_t pid() const { return pid_; }
 
-  // Waits up to `patience` for the child to end by itself, kills its whole group, reaps it.
-  // Afterwards nothing of it is left.
+  // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.
+  // Afterwards no process of the group is left.
   ChildEnd End(absl::Duration patience);
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::worker {
 namespace {
@@ -68,11 +69,10 @@ absl::StatusOr<bool> FrameDecoder::Next(google::protobuf::MessageLite* message) 
 }
 
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message) {
-  absl::StatusOr<std::string> frame = EncodeFrame(message);
-  if (!frame.ok()) return frame.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::string frame, EncodeFrame(message));
   size_t done = 0;
-  while (done < frame->size()) {
-    const ssize_t n = write(fd, frame->data() + done, frame->size() - done);
+  while (done < frame.size()) {
+    const ssize_t n = write(fd, frame.data() + done, frame.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return absl::ErrnoToStatus(errno, "writing a frame");
     done += n;
@@ -82,15 +82,13 @@ absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message) {
 
 absl::StatusOr<bool> ReadFrame(int fd, google::protobuf::MessageLite* message) {
   char header[kHeader];
-  absl::StatusOr<size_t> got = ReadFully(fd, header, kHeader);
-  if (!got.ok()) return got.status();
-  if (*got == 0) return false;
-  const size_t size = *got == kHeader ? DecodeLength(header) : kMaxFrameBytes + 1;
+  HEDDLE_ASSIGN_OR_RETURN(size_t got, ReadFully(fd, header, kHeader));
+  if (got == 0) return false;
+  const size_t size = got == kHeader ? DecodeLength(header) : kMaxFrameBytes + 1;
   if (size > kMaxFrameBytes) return absl::DataLossError("a frame is cut short or too large");
   std::string body(size, '\0');
-  got = ReadFully(fd, body.data(), size);
-  if (!got.ok()) return got.status();
-  if (*got != size || !message->ParseFromString(body))
+  HEDDLE_ASSIGN_OR_RETURN(got, ReadFully(fd, body.data(), size));
+  if (got != size || !message->ParseFromString(body))
     return absl::DataLossError("a frame is cut short or no message");
   return true;
 }

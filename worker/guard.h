@@ -1,10 +1,10 @@
-// Watches the slot's cores while they measure: whose time it was, and how fast the cores were. What
-// was disturbed is measured again.
+// Watches the slot's cores during a measurement: who used their time, and how fast they were. A
+// disturbed measurement is repeated.
 //
-// Two kinds of evidence, each blind where the other sees. /proc/stat tells whose the cores' time
-// was, in ticks of 10 ms; involuntary switches tell the same without ticks. The canary, a small
-// fixed kernel before and after, tells how fast a core is while it is ours: a busy hyperthread
-// sibling, a lowered clock, a neighbour in the caches.
+// Two kinds of evidence complement each other. /proc/stat shows who used the cores, in ticks of 10
+// ms; involuntary switches show the same without ticks. The canary, a small fixed kernel run before
+// and after, shows how fast a core is while we have it: it finds a busy hyperthread sibling, a
+// lowered clock, or a neighbour in the caches.
 #pragma once
 
 #include <cstdint>
@@ -19,47 +19,47 @@
 
 namespace heddle::worker {
 
-// Shares of the cores' time beyond which samples are not trusted. A quiet host stays below 1 % of
-// either; 5 % taken evenly moves a median by as much, more than candidates close to the best differ
-// by.
+// Samples are not trusted beyond these shares of the cores' time. A quiet host stays below 1 % of
+// each. 5 % taken evenly shifts a median by as much, which is more than the difference between the
+// best candidates.
 inline constexpr double kMaxStealShare = 0.05;
 inline constexpr double kMaxOtherShare = 0.05;
-// /proc/stat counts in ticks of 10 ms, and user and system time are each rounded down at either
-// end: so much per core may be rounding.
+// /proc/stat counts in ticks of 10 ms, and rounds user and system time down at both ends. This much
+// per core may be rounding.
 inline constexpr absl::Duration kTickSlack = absl::Milliseconds(20);
-// A process that competes for a core takes turns of about 3 ms with ours, 150 switches a second;
-// what a quiet host does in the background makes fewer than 10. Short measurements may meet a few
-// of these by chance.
+// A competing process alternates with ours in slices of about 3 ms, which gives 150 switches a
+// second. The background of a quiet host gives fewer than 10. Short measurements may meet a few of
+// these by chance.
 inline constexpr double kMaxSwitchesPerSecond = 40;
 inline constexpr int64_t kSwitchSlack = 3;
-// Canary times over the usual one. Undisturbed, they scatter by 5 to 10 %; a busy hyperthread
-// sibling makes 1.5 and more; a clock that lies makes less than 1.
+// Canary times relative to the usual one. Undisturbed they vary by 5 to 10 %. A busy hyperthread
+// sibling gives 1.5 and more; a wrong clock gives less than 1.
 inline constexpr double kCanarySlow = 1.25;
 inline constexpr double kCanaryFast = 0.8;
-// A disturbed measurement is made up to this often; three in a row that are all hit by passing
-// disturbances are rare, and against lasting ones no number helps.
+// Most times a measurement is made. Three short disturbances in a row are rare, and against lasting
+// ones no number helps.
 inline constexpr int kMaxTimes = 3;
-// Before the next time the guard looks this long at a time whether the disturbance lasts, and gives
-// up waiting after so many looks: half a second outlasts a compiler's child or a cron job's start.
+// Before a repetition the guard watches for this long whether the disturbance lasts, at most this
+// many times. Half a second outlasts a short compiler run or the start of a cron job.
 inline constexpr absl::Duration kGlance = absl::Milliseconds(50);
 inline constexpr int kMaxGlances = 10;
 
-// Summed over some cores since the host's start.
+// Sums over some cores since the host started.
 struct CoreTimes {
-  absl::Duration busy;  // whoever ran
+  absl::Duration busy;  // time of all processes
   absl::Duration steal;
 };
-// From the text of /proc/stat. NotFound names a core without a line; InvalidArgument: the line is
+// Parses the text of /proc/stat. NotFound names a core without a line. InvalidArgument if a line is
 // malformed.
 absl::StatusOr<CoreTimes> ParseCoreTimes(absl::string_view stat, const std::vector<int>& cores);
 
-// One look at the cores.
+// One reading of the cores.
 struct Reading {
   absl::Time at;  // monotonic
   int cores = 1;
-  CoreTimes times;       // zero where the host does not tell
-  absl::Duration own;    // CPU time of this process, of all its threads
-  int64_t switches = 0;  // involuntary ones of this process
+  CoreTimes times;       // zero if the host does not provide them
+  absl::Duration own;    // CPU time of all threads of this process
+  int64_t switches = 0;  // involuntary switches of this process
   double canary_ns = 0;
 };
 // Runs the canary on the first of the cores, 1 to 2 ms. The calling thread must be allowed there.
@@ -72,33 +72,34 @@ struct Quietness {
   double steal_share = 0;
   double other_share = 0;
   int64_t switches = 0;
-  double canary_before = 0;  // over the usual time; 0 where that is not known
+  double canary_before = 0;  // relative to the usual time; 0 if that is unknown
   double canary_after = 0;
-  std::string disturbance;  // one line; empty: nothing
-  double badness = 0;       // to choose the quietest among disturbed ones by; 0 is best
+  std::string disturbance;  // one line; empty if undisturbed
+  double badness = 0;       // ranks disturbed measurements; 0 is best
 };
 Quietness Judge(const Reading& before, const Reading& after, double canary_usual_ns);
 
 struct GuardOptions {
   double canary_usual_ns = 0;
-  bool repeat = true;        // what was disturbed
-  absl::Time repeat_before;  // no repetition that would end later, judged by the last one
-  // The measurement before stayed disturbed: look only once whether that lasts, and if so, repeat
-  // nothing. Else lasting disturbance would cost each candidate all of the above.
+  bool repeat = true;        // disturbed measurements
+  absl::Time repeat_before;  // no repetition that is expected to end later
+  // The previous measurement stayed disturbed. Then the guard checks only once whether this lasts,
+  // and if so repeats nothing, so that a lasting disturbance does not cost every candidate the full
+  // wait.
   bool resigned = false;
   std::function<Reading()> read;
   std::function<void(absl::Duration)> sleep;
 };
 struct GuardedRun {
-  Quietness quietness;  // of the run that is kept
+  Quietness quietness;  // of the kept run
   int times = 0;
-  int kept = 0;  // 0: the first
+  int kept = 0;  // index of the kept run
 };
-// Calls `measure` once, and again while it was disturbed, within the limits above. `measure`
-// returns false if another run can tell nothing new; that run is kept.
+// Calls `measure`, and again while it was disturbed, within the limits above. `measure` returns
+// false if another run cannot add anything; that run is kept.
 GuardedRun RunGuarded(const GuardOptions& options, const std::function<bool()>& measure);
 
-// The fields of the evidence that this file knows of.
+// Fills in the fields of the evidence that come from the guard.
 void Describe(const GuardedRun& run, double canary_usual_ns, v1::Evidence* evidence);
 
 }  // namespace heddle::worker

@@ -15,8 +15,7 @@
 #include <string>
 
 #include "base/target.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/nvml.h"
 #include "worker/slots.h"
@@ -133,8 +132,9 @@ int main(int argc, char** argv) {
   }
   options.target = heddle::ToText(*target);
   if (options.device_key.empty()) options.device_key = target->cpu;
-  std::string nvrtc, complaint;
-  if (const absl::Status found = heddle::codegen::FindNvrtc(&nvrtc, &complaint); found.ok()) {
+  const auto nvrtc =
+      heddle::codegen::BackendOf({.kind = heddle::TargetKind::kCuda}).FindToolchain();
+  if (nvrtc.ok()) {
     options.builds_cuda = true;
     // For the children, which compile.
     if (code_cache == "off") code_cache.clear();
@@ -144,10 +144,10 @@ int main(int argc, char** argv) {
     if (!code_cache.empty() && !std::filesystem::is_directory(code_cache, error))
       spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
                    code_cache);
-    spdlog::debug("builds for cuda targets with {}", nvrtc);
-    if (!complaint.empty()) spdlog::warn("{}", complaint);
+    spdlog::debug("builds for cuda targets with {}", nvrtc->version);
+    if (!nvrtc->warning.empty()) spdlog::warn("{}", nvrtc->warning);
   } else if (!cpu_slots.empty()) {
-    spdlog::info("no builds for cuda targets: {}", std::string(found.message()));
+    spdlog::info("no builds for cuda targets: {}", std::string(nvrtc.status().message()));
   }
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 

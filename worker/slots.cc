@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 
 namespace heddle::worker {
 namespace {
@@ -48,11 +49,10 @@ absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string
   for (const bool is_device : {false, true}) {
     for (const std::string& value : is_device ? device : cpu) {
       for (const std::string& text : std::vector<std::string>(absl::StrSplit(value, ','))) {
-        absl::StatusOr<SlotConfig> slot = ParseSlot(text, is_device, usable_cores);
-        if (!slot.ok()) return slot.status();
-        if (!names.insert(slot->name).second)
-          return absl::InvalidArgumentError(absl::StrCat("slot ", slot->name, " twice"));
-        slots.push_back(*std::move(slot));
+        HEDDLE_ASSIGN_OR_RETURN(SlotConfig slot, ParseSlot(text, is_device, usable_cores));
+        if (!names.insert(slot.name).second)
+          return absl::InvalidArgumentError(absl::StrCat("slot ", slot.name, " twice"));
+        slots.push_back(std::move(slot));
       }
     }
   }

@@ -1,5 +1,5 @@
-// One RunStage call as StageCaller: gRPC's reactions on one side, the performing thread on the
-// other.
+// One RunStage call: a gRPC reactor on one side, and the StageCaller of the performing thread on
+// the other.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,8 +13,8 @@
 
 namespace heddle::worker {
 
-// Deletes itself when gRPC is done with it, which is after the performing thread's Finish: that is
-// the thread's last touch.
+// Deletes itself when gRPC is done with it. That is after Finish, the last access by the performing
+// thread.
 class StageCall final : public grpc::ServerBidiReactor<v1::StageInput, v1::StageEvent>,
                         public StageCaller {
  public:
@@ -36,7 +36,7 @@ class StageCall final : public grpc::ServerBidiReactor<v1::StageInput, v1::Stage
   WorkerServiceImpl* const service_;
   grpc::CallbackServerContext* const context_;
   StageSession session_;
-  v1::StageInput incoming_;  // gRPC's until OnReadDone
+  v1::StageInput incoming_;  // owned by gRPC until OnReadDone
   bool started_ = false;     // OnReadDone only
 
   absl::Mutex mutex_;

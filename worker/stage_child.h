@@ -1,7 +1,8 @@
-// The disposable process of one stage, seen from inside: frames on stdin and stdout, one stage,
-// then the end.
+// The disposable process of one stage, from inside: frames on stdin and stdout, one stage, then
+// exit.
 //
-// Whatever runs here may crash, hang or eat memory: the supervisor outlives it (stage_runner.h).
+// The code that runs here may crash, hang or exhaust memory. The supervisor survives it
+// (stage_runner.h).
 #pragma once
 
 #include <functional>
@@ -12,27 +13,27 @@
 
 namespace heddle::worker {
 
-// What a stage sees of the world.
+// The interface of a stage to its caller.
 class StageIo {
  public:
   virtual ~StageIo() = default;
   // Waits for the next input after `start`; false at the end of the input.
   virtual bool Read(v1::StageInput* input) = 0;
   virtual void Write(const v1::StageEvent& event) = 0;
-  // One line for people; ends up in StageFinished.
+  // One line for people, reported in StageFinished.
   virtual void Warn(const std::string& line) = 0;
 };
 
 // Performs a stage. The status becomes the stage's fault: InvalidArgument, NotFound, OutOfRange,
-// FailedPrecondition and Unimplemented are the user's, the rest infrastructure. What goes wrong
-// with one candidate is written as its result instead.
+// FailedPrecondition and Unimplemented are user faults, all others infrastructure faults. A failure
+// of one candidate is written as its result instead.
 using StageFunction = std::function<absl::Status(const v1::StageStart& start, StageIo& io)>;
 
-// Means "this process is a stage's child" as first command line argument.
+// As the first command line argument, marks the process as the child of a stage.
 inline constexpr char kStageChildFlag[] = "--stage-child";
 
 // The child's main: confines the process (memory, core dumps, privileges, death of the parent),
-// then runs the stage. Returns the exit status. argv as the supervisor gave it: PROGRAM
+// then runs the stage. Returns the exit status. argv, from the supervisor: PROGRAM
 // --stage-child MEMORY_LIMIT_BYTES PARENT_PID.
 int StageChildMain(int argc, char** argv, const StageFunction& run);
 

@@ -1,10 +1,10 @@
-// Performs one stage in child processes and keeps the limits: the supervisor's half of a stage.
+// Performs one stage in child processes and enforces its limits: the supervisor's half of a stage.
 //
-// The child does the work and may do anything; this class believes nothing it says beyond its form.
-// A candidate whose child crashes, hangs, outgrows its memory or babbles gets a typed failure, and
-// a fresh child goes on with the candidates that are left. A crash in a child that had already run
-// other candidates proves little (one of those may have done the damage), so the candidate gets one
-// more chance, first in a fresh child.
+// The child does the work and may misbehave in any way; this class checks the form of everything it
+// says. If the child crashes, hangs, exceeds its memory or sends garbage, its current candidate
+// gets a typed failure, and a fresh child continues with the remaining ones. A crash in a child
+// that had run other candidates proves little, since one of those may have done the damage. The
+// candidate then gets one more chance, first in a fresh child.
 #pragma once
 
 #include <deque>
@@ -25,13 +25,13 @@ namespace heddle::worker {
 
 struct RunnerOptions {
   std::vector<std::string> child_command;  // program and arguments up to kStageChildFlag
-  std::vector<int> cores;                  // the slot's
-  std::string gpu{};                       // the slot's: "cuda:0"; empty: it has none
+  std::vector<int> cores;                  // cores of the slot
+  std::string gpu{};                       // GPU of the slot, "cuda:0"; empty: none
   int64_t memory_limit_bytes = int64_t{4} << 30;
-  absl::Duration stage_limit = absl::Minutes(10);      // where the caller sets none
-  absl::Duration candidate_limit = absl::Seconds(30);  // where the caller sets none
+  absl::Duration stage_limit = absl::Minutes(10);      // default of StageStart.time_limit_ms
+  absl::Duration candidate_limit = absl::Seconds(30);  // default of candidate_time_limit_ms
   std::string worker;                                  // for the evidence
-  SlotGuard* guard = nullptr;                          // not owned; null: nobody watches
+  SlotGuard* guard = nullptr;                          // not owned; null: no guard
 };
 
 // One object per stage; SIGPIPE must be ignored in the process.
@@ -40,8 +40,7 @@ class StageRunner {
   StageRunner(const v1::StageStart& start, const RunnerOptions& options, StageCaller& caller,
               StageSession& session);
 
-  // Returns what is left to say: the caller gets it as the last event. No process of the stage is
-  // left.
+  // Returns the last event for the caller. No process of the stage is left.
   v1::StageFinished Run();
 
  private:
@@ -58,19 +57,19 @@ class StageRunner {
   void AddItem(const v1::StageInput& input);
   void Feed();
   void Wait();
-  // Takes what the child wrote, or its end; false when there was nothing.
+  // Handles the child's output or its end; false if there was neither.
   bool ReadChild();
   void HandleEvent(v1::StageEvent& event);
-  // A result of the child; false: not one it may give now.
+  // Handles a result of the child; false if it is not expected now.
   bool HandleResult(v1::StageEvent& event);
   void HandleExit();
-  // The child is unusable: ends it and recovers.
+  // Ends an unusable child and recovers.
   void ChildFailed(Failure failure, const std::string& what);
-  // After the child's end: blames whom it must, and goes on with a fresh one if that makes sense.
+  // After the child's end: assigns the failure, and starts a fresh child if work is left.
   void Recover(Failure failure, const std::string& what, bool from_outside);
   void AnswerFailure(int64_t candidate, Failure failure, const std::string& message);
   void Forward(const v1::StageEvent& event);
-  // Nothing of the child is left; returns its wait status.
+  // Ends all processes of the child; returns its wait status.
   int EndChild(absl::Duration patience);
   void Over(v1::FaultKind kind, const std::string& message);
 
@@ -83,7 +82,7 @@ class StageRunner {
   absl::Time deadline_;
 
   std::unique_ptr<ChildProcess> child_;
-  std::string last_words_;  // of the child that ended last: the last line it printed
+  std::string last_words_;  // the last line that the last ended child printed
   FrameDecoder decoder_;
   std::string outbox_;  // bytes for the child
   std::deque<Item>

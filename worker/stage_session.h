@@ -1,4 +1,4 @@
-// Between one RunStage call and the thread that performs it.
+// The connection between one RunStage call and the thread that performs it.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class StageSession {
   StageSession(const StageSession&) = delete;
   StageSession& operator=(const StageSession&) = delete;
 
-  // Ends the stage with an infrastructure fault that says `reason`. The first reason stays.
+  // Ends the stage with an infrastructure fault and this reason. The first reason counts.
   void Stop(const std::string& reason);
   bool stopped() const;
   std::string reason() const;
@@ -34,16 +34,16 @@ class StageSession {
   std::string reason_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Who asked for the stage. Used by the performing thread alone.
+// The caller of the stage, used only by the performing thread.
 class StageCaller {
  public:
   virtual ~StageCaller() = default;
-  // Never waits: false when there is nothing right now.
+  // Never waits; false if nothing is available now.
   virtual bool Read(v1::StageInput* input) = 0;
-  // Nothing will come any more, and everything that came was read.
+  // Whether the input has ended and was read completely.
   virtual bool InputEnded() = 0;
   virtual bool Gone() = 0;
-  // Waits as long as the caller is slow to read, within limits; false when it is gone.
+  // Waits, within limits, while the caller is slow to read; false if the caller is gone.
   virtual bool Write(const v1::StageEvent& event) = 0;
 };
 

@@ -1,8 +1,8 @@
-// Which stage runs on which slot, and by which lease: the worker's side of the tracker's promises.
+// Which stage runs on which slot under which lease: the worker's side of the tracker's promises.
 //
-// A stage may run only while its lease is among the grants the tracker told last, and not beyond
-// the expiry counted on the local clock since then. Two stages never run on a shared core: one
-// without a valid lease is stopped first and waited for. Thread-safe.
+// A stage may run only while its lease is among the tracker's latest grants, and no longer than
+// until its expiry by the local clock. Two stages never run on a shared core: a stage without a
+// valid lease is first stopped and waited for. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace heddle::worker {
 
-// A lease as the tracker told it.
+// A lease as the tracker reports it.
 struct Grant {
   std::string lease_id;
   std::string slot;
@@ -34,7 +34,7 @@ class StageTable {
   const std::vector<SlotConfig>& slots() const { return slots_; }
   const SlotConfig* FindSlot(const std::string& name) const;
 
-  // Replaces all grants and stops every stage whose lease is not valid any more.
+  // Replaces all grants and stops every stage whose lease is no longer valid.
   void SetGrants(std::vector<Grant> grants, absl::Time now);
   // Stops the stages whose lease has expired by the local clock.
   void StopExpired(absl::Time now);
@@ -43,18 +43,18 @@ class StageTable {
                absl::Time now) const;
 
   // Takes the slot for a stage until Leave. FailedPrecondition: the lease is not valid, or the
-  // token is older than one seen for this slot. ResourceExhausted: a stage on these cores is not
-  // gone after `patience`. Unavailable: no more stages are taken. InvalidArgument: no such slot.
+  // token is older than one seen for this slot. ResourceExhausted: a stage on these cores still
+  // runs after `patience`. Unavailable: the table is closed. InvalidArgument: no such slot.
   absl::Status Enter(const v1::StageStart& start, StageSession* session, absl::Duration patience);
   void Leave(const std::string& slot);
 
-  // No more stages from now on.
+  // Refuses all further stages.
   void Close();
   void StopAll(const std::string& reason);
   // True once no stage runs.
   bool WaitEmpty(absl::Duration patience) const;
   std::vector<std::string> RunningLeases() const;
-  // Those of the slot's cores on which no stage runs.
+  // The cores of the slot on which no stage runs.
   std::vector<int> IdleCores(const SlotConfig& slot) const;
 
  private:

@@ -1,4 +1,4 @@
-// The worker's heartbeat: tells the tracker what is here, and the stage table what is granted.
+// The worker's heartbeat: reports slots to the tracker, and grants to the stage table.
 #pragma once
 
 #include <memory>
@@ -17,19 +17,19 @@ namespace heddle::worker {
 
 class TrackerLink {
  public:
-  // `report` is what does not change: worker, boot id, host, slots, version. The table and the
-  // guard must outlive the link.
+  // `report` has the fields that do not change: worker, boot id, host, slots, version. The table
+  // and the guard must outlive the link.
   TrackerLink(const std::string& tracker, const v1::SynchronizeRequest& report, StageTable* table,
               const SlotGuard* guard);
   ~TrackerLink();
 
-  // Begins to call at the tracker's pace; where it cannot be reached, again and again with growing
-  // pauses, without end. `address` is where the worker serves, host:port.
+  // Begins to call at the tracker's pace. While the tracker cannot be reached, it retries without
+  // end, with growing pauses. `address` is the host:port at which the worker serves.
   void Start(const std::string& address);
   // One call now, bounded to a few seconds; the grants are in the table when it returns.
   // Unavailable before Start.
   absl::Status SynchronizeNow();
-  // Tells the tracker at the next call that no new leases are wanted.
+  // Asks the tracker, with the next call, for no new leases.
   void SetDraining();
   bool connected() const;
 
@@ -50,9 +50,9 @@ class TrackerLink {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the log knows of the first call
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the first call has been logged
   std::thread thread_;
-  std::mt19937_64 rng_;  // the loop's thread only
+  std::mt19937_64 rng_;  // used only by the loop's thread
 };
 
 }  // namespace heddle::worker

@@ -1,4 +1,4 @@
-// A whole worker: table, link, service, server. main and tests make one of these.
+// A whole worker: table, link, service, server. Made by main and by tests.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -22,29 +22,29 @@ namespace heddle::worker {
 struct WorkerOptions {
   std::string tracker;                 // host:port
   std::string listen = "127.0.0.1:0";  // port 0: a free one
-  std::string advertise;               // host others reach this worker at; empty: that of `listen`
+  std::string advertise;  // host under which others reach this worker; empty: that of `listen`
   std::string id;
   std::string version;
   std::vector<SlotConfig> slots;
-  std::string device_key;    // of the device slots of cores
-  std::string target;        // of the device slots of cores: canonical, without -threads
-  bool builds_cuda = false;  // there is a compiler for cuda targets: CPU slots say so
-  RunnerOptions runner;      // its guard is the server's own
+  std::string device_key;    // of device slots made of cores
+  std::string target;        // likewise; canonical, without -threads
+  bool builds_cuda = false;  // this host has a compiler for cuda targets
+  RunnerOptions runner;      // its guard is replaced by the server's
   SlotGuardOptions guard;
-  // Looks at cores; tests give readings of their own.
+  // Reads the cores; tests replace it.
   std::function<Reading(const std::vector<int>&)> read = TakeReading;
   std::vector<int> own_cores;  // where the worker's own threads run
 };
 
 class WorkerServer {
  public:
-  // Listens and begins to call the tracker, which need not be there yet. Ignores SIGPIPE in the
-  // whole process. Unavailable: cannot listen there.
+  // Listens and begins to call the tracker, which need not run yet. Ignores SIGPIPE in the whole
+  // process. Unavailable if it cannot listen there.
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerOptions& options);
-  // Stops whatever still runs.
+  // Stops all running stages.
   ~WorkerServer();
 
-  // Takes no new stages, tells the tracker and the health service, waits up to `grace` for running
+  // Refuses new stages, informs the tracker and the health service, waits up to `grace` for running
   // stages, then kills them.
   void Drain(absl::Duration grace);
 
@@ -54,7 +54,7 @@ class WorkerServer {
  private:
   explicit WorkerServer(const WorkerOptions& options)
       : options_(options), table_(options.slots), guard_(options.guard) {}
-  // Tries canaries on the slots in quarantine, until the end.
+  // Runs canaries on slots in quarantine until the server ends.
   void WatchQuarantine();
 
   const WorkerOptions options_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "worker/stage_call.h"
 
 namespace heddle::worker {
@@ -84,7 +85,7 @@ void WorkerServiceImpl::Launch(StageCall* call, const v1::StageStart& start) {
 }
 
 absl::Status WorkerServiceImpl::Admit(const v1::StageStart& start, StageSession* session) {
-  if (absl::Status status = CheckStart(start); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(CheckStart(start));
   // The lease may be younger than the last heartbeat.
   if (!table_->Granted(start.lease_id(), start.slot(), start.fencing_token(), MonotonicNow())) {
     if (absl::Status status = link_->SynchronizeNow(); !status.ok()) {

@@ -30,7 +30,7 @@ class WorkerServiceImpl final : public v1::WorkerService::CallbackService {
 
  private:
   friend class StageCall;
-  // Starts the thread that performs the call; `start` has arrived.
+  // Starts the thread that performs the call, once `start` has arrived.
   void Launch(StageCall* call, const v1::StageStart& start);
   absl::Status Admit(const v1::StageStart& start, StageSession* session);
   void Perform(StageCall* call, const v1::StageStart& start);

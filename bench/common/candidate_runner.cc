@@ -35,7 +35,10 @@ std::string Pack(const codegen::Artifact& artifact) {
     kernels.push_back({kernel.symbol, kernel.workspace_bytes, arguments, launches});
   }
   const std::string& code = artifact.shared_object;
-  const json packed = {{"kernels", kernels}, {"code", json::binary({code.begin(), code.end()})}};
+  const runtime::Numerics& numerics = artifact.numerics;
+  const json packed = {{"kernels", kernels},
+                       {"numerics", {numerics.winograd, numerics.tf32, numerics.sum_terms}},
+                       {"code", json::binary({code.begin(), code.end()})}};
   const std::vector<uint8_t> bytes = json::to_cbor(packed);
   return std::string(bytes.begin(), bytes.end());
 }
@@ -45,6 +48,9 @@ codegen::Artifact Unpack(const std::string& packed) {
   codegen::Artifact artifact;
   const auto& code = fields.at("code").get_binary();
   artifact.shared_object.assign(code.begin(), code.end());
+  const json& numerics = fields.at("numerics");
+  artifact.numerics = {
+      .winograd = numerics.at(0), .tf32 = numerics.at(1), .sum_terms = numerics.at(2)};
   for (const json& kernel : fields.at("kernels")) {
     codegen::KernelInfo& info = artifact.kernels.emplace_back();
     info.symbol = kernel.at(0);
@@ -97,9 +103,7 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
     if (bench == nullptr) {
       HEDDLE_ASSIGN_OR_RETURN(bench, WorkloadBench::Create(workload_, options));
     }
-    codegen::Artifact artifact = Unpack(*artifacts[i]);
-    artifact.winograd = UsesWinograd(traces[i]);
-    artifact.tf32 = UsesTf32(traces[i]);
+    const codegen::Artifact artifact = Unpack(*artifacts[i]);
     const absl::StatusOr<Measurement> found = bench->Run(artifact);
     if (!found.ok()) return found.status();
     return absl::StrCat(found->timing.MedianNs());

@@ -7,13 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/runtime/timing.h"
 
 namespace heddle::bench {
 
-// An artifact as bytes, to be sent between processes; `winograd` and `tf32` are not in it.
+// An artifact as bytes, to be sent between processes.
 std::string Pack(const codegen::Artifact& artifact);
 codegen::Artifact Unpack(const std::string& packed);
 

@@ -1,4 +1,4 @@
-// How bench/run.py talks to the sides of a comparison: each is a long-lived process that answers
+// How bench/run.sh talks to the sides of a comparison: each is a long-lived process that answers
 // one JSON object per line of stdin with one on stdout, {"error": ".."} when it cannot.
 #pragma once
 

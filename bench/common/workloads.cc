@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 #include "client/zoo/zoo.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"
@@ -18,7 +18,7 @@ struct OneOperator {
   graph::OpKind kind{};
   std::vector<int64_t> x{}, y{};
   graph::Attrs attrs{};
-  bool constant = true;  // the second operand: not another activation
+  bool constant = true;  // whether the second operand is a weight, not another activation
   ir::DType dtype = ir::DType::kF32;
 };
 
@@ -30,7 +30,7 @@ absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
   graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out}};
   graph.inputs = {0};
   if (one.constant) {
-    graph.constants[1] = {types[1], nullptr};  // nobody asks for its elements
+    graph.constants[1] = {types[1], nullptr};  // its elements are never read
   } else {
     graph.inputs.push_back(1);
   }
@@ -39,7 +39,7 @@ absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
   return graph;
 }
 
-// Taken through fusion like any model's.
+// The workload of the kernel that fusion makes of the operator.
 absl::StatusOr<Workload> WorkloadOf(const OneOperator& one) {
   HEDDLE_ASSIGN_OR_RETURN(graph::Graph graph, GraphOf(one));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, graph::Fuse(std::move(graph)));
@@ -48,57 +48,57 @@ absl::StatusOr<Workload> WorkloadOf(const OneOperator& one) {
   return Workload{one.name, group.label, group.workload, group.flops};
 }
 
-// Channels in a block where that is the cheapest layout of the convolution on its own, else 0.
-absl::StatusOr<int64_t> CheapestBlock(const Operator& op, const graph::Attrs& window,
-                                      const WorkloadOptions& options) {
-  if (!options.free_layout) return 0;
-  const bool depthwise = op.kind == OperatorKind::kDepthwise;
-  OneOperator first{op.name, graph::OpKind::kConv2d, {1, op.inputs, op.size, op.size}, {}, window};
-  first.y = {depthwise ? op.inputs : op.outputs, depthwise ? 1 : op.inputs, op.kernel, op.kernel};
-  if (depthwise) first.attrs["groups"] = op.inputs;
-  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphOf(first));
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t block, BlockFor(options.target));
+// The block of a depthwise convolution whose cheapest layout, alone, is channels in blocks; else 0.
+// By the estimates no other convolution is cheaper in blocks than channels last.
+absl::StatusOr<int64_t> DepthwiseBlock(const Operator& op, const graph::Attrs& window,
+                                       const Target& target) {
+  OneOperator one{op.name, graph::OpKind::kConv2d, {1, op.inputs, op.size, op.size}, {}, window};
+  one.y = {op.inputs, 1, op.kernel, op.kernel};
+  one.attrs["groups"] = op.inputs;
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphOf(one));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t block, BlockFor(target));
   const graph::Node& node = graph.nodes[0];
-  const graph::LayoutProblem::Operator ns =
-      graph::LayoutCosts(KernelsFor(options.target)).OperatorCost(graph, node).ns;
-  const bool blocks =
-      graph::Blocks(graph.values[0].type, block) && graph::Blocks(graph.values[2].type, block);
-  return blocks && ns.blocked_ns < ns.last_ns ? block : 0;
+  if (!graph::HasChannelsBlockedForm(graph, node, block)) return 0;
+  const auto ns = graph::LayoutCosts({.target = target}).OperatorCost(graph, node).ns;
+  return ns.blocked_ns < ns.last_ns ? block : 0;
 }
 
-absl::StatusOr<Workload> FromTable(const Operator& op, const WorkloadOptions& options) {
-  if (op.kind == OperatorKind::kMatrixProduct) {
-    const ir::DType dtype = op.half ? ir::DType::kF16 : ir::DType::kF32;
-    if (op.batch == 0)
-      return WorkloadOf(
-          {op.name, graph::OpKind::kMatmul, {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
+absl::StatusOr<Workload> MatrixProduct(const Operator& op) {
+  if (op.batch > 0)
     return WorkloadOf({op.name,
                        graph::OpKind::kMatmul,
                        {op.batch, op.m, op.k},
                        {op.batch, op.k, op.n},
                        {},
                        false});
-  }
+  const ir::DType dtype = op.half ? ir::DType::kF16 : ir::DType::kF32;
+  return WorkloadOf({op.name, graph::OpKind::kMatmul, {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
+}
+
+absl::StatusOr<Workload> FromTable(const Operator& op, const WorkloadOptions& options) {
+  if (op.kind == OperatorKind::kMatrixProduct) return MatrixProduct(op);
+  const bool depthwise = op.kind == OperatorKind::kDepthwise;
   const int64_t begin = op.PadBegin(), end = op.PadEnd(), k = op.kernel;
   graph::Attrs attrs = {{"strides", std::vector<int64_t>{op.stride, op.stride}},
                         {"pads", std::vector<int64_t>{begin, begin, end, end}}};
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t b, CheapestBlock(op, attrs, options));
-  const bool depthwise = op.kind == OperatorKind::kDepthwise;
+  int64_t block = 0;
+  if (depthwise && options.free_layout) {
+    HEDDLE_ASSIGN_OR_RETURN(block, DepthwiseBlock(op, attrs, options.target));
+  }
   OneOperator one{op.name, depthwise ? graph::OpKind::kDepthwiseConv2d : graph::OpKind::kConv2d};
-  if (b == 0) {
+  if (block > 0) {
+    one.kind = graph::OpKind::kBlockedDepthwiseConv2d;
+    one.x = {1, op.inputs / block, op.size, op.size, block};
+    one.y = {op.inputs / block, k, k, block};
+  } else {
     attrs["layout"] = std::string("channels_last");
     one.x = {1, op.size, op.size, op.inputs};
     one.y = {k, k, op.inputs};
     if (!depthwise) one.y.push_back(op.outputs);
-  } else {
-    one.kind = depthwise ? graph::OpKind::kBlockedDepthwiseConv2d : graph::OpKind::kBlockedConv2d;
-    one.x = {1, op.inputs / b, op.size, op.size, b};
-    one.y = depthwise ? std::vector<int64_t>{op.inputs / b, k, k, b}
-                      : std::vector<int64_t>{op.outputs / b, op.inputs / b, k, k, b, b};
   }
   one.attrs = std::move(attrs);
   HEDDLE_ASSIGN_OR_RETURN(Workload workload, WorkloadOf(one));
-  workload.layout = b == 0 ? "channels last" : absl::StrCat("channels in blocks of ", b);
+  workload.layout = block > 0 ? absl::StrCat("channels in blocks of ", block) : "channels last";
   return workload;
 }
 

@@ -11,21 +11,21 @@ namespace heddle::bench {
 
 struct Workload {
   std::string name;   // "C2", "1024x1024x1024", "resnet18/0"
-  std::string label;  // of the fused operator
-  std::string text;   // tensor::WorkloadKey's argument
+  std::string label;  // the fused operator, for people
+  std::string text;   // the argument of WorkloadKey
   double flops = 0;
-  std::string layout{};  // of a convolution: "channels last", "channels in blocks of 16"
+  std::string layout{};  // convolutions only: "channels last", "channels in blocks of 16"
 };
 
 struct WorkloadOptions {
-  Target target{};  // what layouts are for
-  // A convolution works in the layout that is cheapest for it alone, by the estimates, as if what
-  // is around it had that layout too; else channels are last.
+  Target target{};  // decides the layout
+  // A convolution takes the layout that the estimates find cheapest for it alone, with inputs and
+  // outputs already in that layout. Otherwise its channels are last.
   bool free_layout = false;
 };
 
-// `name` is an operator (FindOperator), or a model of the zoo, which gives all its tasks, heaviest
-// first. NotFound says so.
+// `name` is an operator (FindOperator) or a model of the zoo. A model gives all its tasks, heaviest
+// first. NotFound if it is neither.
 absl::StatusOr<std::vector<Workload>> FindWorkloads(const std::string& name,
                                                     const WorkloadOptions& options = {});
 

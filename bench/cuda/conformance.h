@@ -31,7 +31,7 @@ std::vector<ir::Program> OperatorPrograms();
 absl::StatusOr<std::vector<ir::Program>> ConformancePrograms();
 
 // What became of each program: OK, or why it does not compile, load or run, or the first element
-// that differs by more than tolerance.h allows. Compiles on the cores `build_cpus`, a child for
+// that differs by more than runtime/numerics.h allows. Compiles on the cores `build_cpus`, a child for
 // each, and runs in children, one at a time: one that spoils its process's use of the GPU costs
 // itself alone. What there is no time for until `deadline` is Cancelled.
 std::vector<absl::Status> CheckConformance(const std::vector<ir::Program>& programs,

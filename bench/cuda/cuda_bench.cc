@@ -13,17 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
+#include "bench/common/operator_tuner.h"
 #include "bench/common/workloads.h"
 #include "bench/cuda/conformance.h"
 #include "bench/cuda/limits.h"
 #include "bench/cuda/model.h"
 #include "bench/cuda/peers.h"
 #include "bench/cuda/report.h"
-#include "bench/operators/operator_tuner.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"
@@ -178,7 +179,7 @@ class Bench {
       const absl::StatusOr<Tuned> tuned = TuneFor(task, absl::Now() + part);
       if (!tuned.ok() || tuned->finalists.empty()) continue;
       const Finalist& first = tuned->finalists[0];
-      best[tensor::WorkloadKey(task.text)] = {first.trace, first.median_ns};
+      best[WorkloadKey(task.text)] = {first.trace, first.median_ns};
     }
     const absl::StatusOr<json> measured = InChild(
         end_,
@@ -346,9 +347,9 @@ class ScratchFolder {
 absl::Status Main(const Options& options) {
   const absl::Time begin = absl::Now();
   const ScratchFolder code;
-  std::string complaint;
-  HEDDLE_RETURN_IF_ERROR(codegen::FindNvrtc(nullptr, &complaint));
-  if (!complaint.empty()) std::fprintf(stderr, "%s\n", complaint.c_str());
+  HEDDLE_ASSIGN_OR_RETURN(const codegen::Toolchain nvrtc,
+                          codegen::CudaBackend().FindToolchain());
+  if (!nvrtc.warning.empty()) std::fprintf(stderr, "%s\n", nvrtc.warning.c_str());
   HEDDLE_ASSIGN_OR_RETURN(const json gpu, InChild(begin + absl::Minutes(options.minutes), [&] {
                             return DescribeGpu(options.device, !options.conformance_only);
                           }));

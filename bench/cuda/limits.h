@@ -15,7 +15,7 @@ struct GpuLimits {
   double gbps = 0;           // reading memory much larger than the caches
 };
 
-// Errors as codegen::FindNvrtc, and CudaStatus.
+// Errors as Backend::FindToolchain, and CudaStatus.
 absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device);
 
 // For the report: what that GPU ("cuda:0") is and how warm; its limits where they are to be

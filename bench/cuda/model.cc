@@ -8,8 +8,7 @@
 #include "base/status_macros.h"
 #include "bench/common/line_server.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/relative_error.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/measure/compare.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/timing.h"
@@ -56,10 +55,7 @@ absl::StatusOr<Result> Run(const std::string& onnx, const Target& target, int gp
   }
   const auto* out = static_cast<const float*>(executor->OutputData(0));
   result.output.assign(out, out + manifest.outputs[0].SizeBytes() / 4);
-  for (const runtime::KernelSpec& kernel : manifest.kernels) {
-    const double allowed = codegen::ToleranceFor(kernel.winograd, kernel.tf32).relative;
-    result.tolerance = std::max(result.tolerance, allowed);
-  }
+  result.tolerance = manifest.AllNumerics().Allowed().relative;
   return result;
 }
 
@@ -74,7 +70,7 @@ absl::StatusOr<ModelTimes> TimeModel(const std::string& name, const Target& targ
   HEDDLE_ASSIGN_OR_RETURN(const Result tuned, Run(onnx, target, gpu, best, true));
   ModelTimes times{.default_us = first.us, .tuned_us = tuned.us};
   for (const Result* result : {&first, &tuned}) {
-    const double error = codegen::RelativeError(result->output, here.output);
+    const double error = RelativeError(result->output, here.output);
     times.relative_error = std::max(times.relative_error, error);
     times.tolerance = std::max({times.tolerance, result->tolerance, here.tolerance});
   }

@@ -12,7 +12,7 @@ namespace heddle::bench {
 
 struct ModelTimes {
   double default_us = 0, tuned_us = 0;  // medians of runs with their copies
-  // Of the first output, against the CPU's (codegen/relative_error.h); of both, and how large it
+  // Of the first output, against the CPU's (measure/compare.h); of both, and how large it
   // may be.
   double relative_error = 0, tolerance = 0;
 };

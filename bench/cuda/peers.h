@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 #include "compiler/runtime/cuda/device.h"
 
 namespace heddle::bench {

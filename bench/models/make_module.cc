@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/record_file.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"
 #include "compiler/runtime/module.h"
@@ -80,17 +80,14 @@ absl::Status Make(const Flags& flags) {
     if (call.kernel >= 0) flops += module.manifest.kernels[call.kernel].flops;
   }
   int tuned = 0;
-  bool winograd = false;
-  for (const runtime::KernelSpec& kernel : module.manifest.kernels) {
+  for (const runtime::KernelSpec& kernel : module.manifest.kernels)
     tuned += kernel.schedule == "tuned";
-    winograd |= kernel.winograd;
-  }
   std::printf("%s\n", json{{"target", ToText(target)},
                            {"kernels", module.manifest.kernels.size()},
                            {"calls", module.manifest.calls.size()},
                            {"flops", flops},
                            {"tuned", tuned},
-                           {"winograd", winograd},
+                           {"winograd", module.manifest.AllNumerics().winograd},
                            {"arena_bytes", module.manifest.arena_bytes},
                            {"unshared_bytes", module.manifest.unshared_bytes},
                            {"warnings", warnings}}

@@ -15,10 +15,11 @@
 #include <thread>
 
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "bench/common/line_server.h"
+#include "bench/common/operator_tuner.h"
 #include "bench/common/workloads.h"
-#include "bench/operators/operator_tuner.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"
@@ -71,7 +72,7 @@ class Ours {
     HEDDLE_ASSIGN_OR_RETURN(bench_, WorkloadBench::Create(workloads[0].text, options));
     workload_ = std::move(workloads[0]);
     loaded_.clear();
-    return json{{"key", tensor::WorkloadKey(workload_.text)},
+    return json{{"key", WorkloadKey(workload_.text)},
                 {"label", workload_.label},
                 {"layout", workload_.layout},
                 {"flops", workload_.flops}};

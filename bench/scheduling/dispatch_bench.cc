@@ -145,10 +145,11 @@ class Bench {
 
   void Feed(const Event& event) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
+    const Decisions decisions = dispatcher_.Step(event, now_);
     const auto end = std::chrono::steady_clock::now();
     ns_.push_back(std::chrono::duration<double, std::nano>(end - begin).count());
-    for (const Decision& decision : decisions) Perform(decision);
+    for (const Change& change : decisions.changes) Note(change);
+    for (const Order& order : decisions.orders) Perform(order);
     if (const auto* built = std::get_if<CandidateBuilt>(&event)) Next(built->attempt);
     if (const auto* profiled = std::get_if<CandidateProfiled>(&event)) Next(profiled->attempt);
     if (const auto* done = std::get_if<StageFinished>(&event)) runs_.erase(done->attempt);
@@ -157,24 +158,27 @@ class Bench {
       agenda_.emplace(wake_ = wake, ++order_, Tick{});
   }
 
-  void Perform(const Decision& decision) {
-    if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+  void Note(const Change& change) {
+    if (const auto* find = std::get_if<FindRecords>(&change))
+      agenda_.emplace(now_, ++order_, RecordsFound{find->job, find->device_key, {}});
+  }
+
+  void Perform(const Order& order) {
+    if (const auto* feed = std::get_if<FeedProfile>(&order)) {
       Run& run = runs_.at(feed->attempt);
       run.inputs.push_back(feed->candidate);
       if (!run.busy) Work(feed->attempt, &run);
-    } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
+    } else if (const auto* close = std::get_if<CloseProfile>(&order)) {
       Run& run = runs_.at(close->attempt);
       run.closed = true;
       if (!run.busy && run.inputs.empty()) Work(close->attempt, &run);
-    } else if (const auto* start = std::get_if<StartStage>(&decision)) {
+    } else if (const auto* start = std::get_if<StartStage>(&order)) {
       ++stages_;
       Run& run = runs_[start->attempt];
       run.start = *start;
       run.inputs.assign(start->candidates.begin(), start->candidates.end());
       run.closed = start->kind == v1::STAGE_BUILD;
       Begin(start->attempt, &run);
-    } else if (const auto* find = std::get_if<FindRecords>(&decision)) {
-      agenda_.emplace(now_, ++order_, RecordsFound{find->job, find->device_key, {}});
     }
   }
 

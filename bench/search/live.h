@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "bench/common/candidate_runner.h"
-#include "bench/common/compare.h"
 #include "bench/common/workloads.h"
+#include "bench/search/compare.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::bench {

@@ -5,14 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status_macros.h"
-#include "bench/common/compare.h"
 #include "bench/common/fork_map.h"
 #include "bench/common/line_server.h"
-#include "bench/common/variant.h"
 #include "bench/common/workloads.h"
 #include "bench/search/collect.h"
+#include "bench/search/compare.h"
 #include "bench/search/live.h"
-#include "compiler/codegen/target_info.h"
+#include "bench/search/variant.h"
+#include "compiler/codegen/backend.h"
 
 namespace heddle::bench {
 

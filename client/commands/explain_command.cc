@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"
 #include "client/modules/profile.h"
@@ -22,13 +23,13 @@ constexpr size_t kShownFeatures = 8;
 
 struct Explained {
   v1::TaskExplanation task;
-  std::vector<v1::Record> trials;  // of the task on its device, oldest first
+  std::vector<v1::Record> trials;  // the task's on its device, oldest first
   const v1::Record* best = nullptr;
   const v1::Record* untuned = nullptr;  // the default schedule
-  std::vector<v1::StageSpan> stages;    // of the job and task
+  std::vector<v1::StageSpan> stages;    // of this job and task
 };
 
-// Inputs and outputs, each once; 0 where the workload is not known.
+// Bytes of all inputs and outputs, each counted once; 0 if the workload is not known.
 int64_t BytesOf(const std::string& workload) {
   const absl::StatusOr<ir::Program> program = ir::Parse(workload);
   if (!program.ok()) return 0;
@@ -52,7 +53,7 @@ MachineLimits LimitsOf(const v1::Record& trial) {
           trial.measurement().evidence().memory_gbps()};
 }
 
-// GFLOP/s, or runs a second of what does no arithmetic.
+// GFLOP/s; for a task without arithmetic, runs a second.
 double SpeedOf(const Explained& e, double ns) {
   const double flops = e.task.task().info().flops();
   return ns <= 0 ? 0 : flops > 0 ? flops / ns : 1e9 / ns;
@@ -64,9 +65,8 @@ const char* UnitOf(const Explained& e) {
 absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string& job,
                                   const std::string& task) {
   Explained e;
-  absl::StatusOr<v1::TaskExplanation> explanation = client.ExplainTask(job, task);
-  if (!explanation.ok()) return explanation.status();
-  e.task = *std::move(explanation);
+  HEDDLE_ASSIGN_OR_RETURN(v1::TaskExplanation explanation, client.ExplainTask(job, task));
+  e.task = std::move(explanation);
   v1::RecordQuery query;
   query.set_workload_key(e.task.task().info().key());
   query.set_target(e.task.target());
@@ -79,7 +79,7 @@ absl::StatusOr<Explained> Collect(const ServiceClient& client, const std::string
   if (!status.ok()) return status;
   std::reverse(e.trials.begin(), e.trials.end());
   absl::StatusOr<v1::Timeline> timeline = client.GetTimeline(job);
-  if (timeline.ok()) {  // else the rest is worth telling all the same
+  if (timeline.ok()) {  // without a timeline the rest is still useful
     for (v1::StageSpan& span : *timeline->mutable_spans()) {
       if (span.task() == e.task.task().info().key()) e.stages.push_back(std::move(span));
     }
@@ -102,7 +102,7 @@ void PrintRanks(const std::vector<BatchAccuracy>& batches, bool plain) {
                fmt::format("{} of {}", b.rank_of_best, b.trials)});
     if (b.pairs) right += *b.pairs * b.trials, trials += b.trials;
   }
-  fmt::print("\npredicted before measuring, by batch (half of the pairs would be chance):\n{}",
+  fmt::print("\npredicted before measuring, by batch (chance alone orders 50 % of the pairs):\n{}",
              table.ToText(plain));
   if (trials > 0) fmt::print("all batches: {:.0f} % of the pairs in order\n", 100 * right / trials);
 }
@@ -111,28 +111,28 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
   if (search.other_tasks() > 0) {
     fmt::print("\nfrom other tasks: {} samples of {}, {}\n", search.other_samples(),
                search.other_tasks() == 1 ? "1 task" : fmt::format("{} tasks", search.other_tasks()),
-               search.others_mislead() ? "switched off: they misled"
+               search.others_mislead() ? "no longer used: they misled"
                : search.other_weight() > 0
-                   ? fmt::format("what they say counts {:.2f} of what it did at first",
-                                 search.other_weight())
-                   : "outgrown by its own");
+                   ? fmt::format("their weight is {:.2f} of the initial one", search.other_weight())
+                   : "outweighed by its own samples");
   }
   if (search.features().empty()) return;
-  Table table({"importance", "feature", "what it is"});
+  Table table({"importance", "feature", "meaning"});
   for (int i = 0; i < std::min(search.features_size(), static_cast<int>(kShownFeatures)); ++i) {
     const auto& feature = search.features(i);
-    // What follows is how to check it.
+    // The rest of the text tells how a test checks the feature.
     const std::string meaning = feature.meaning().substr(0, feature.meaning().find_first_of(";:"));
     table.Add({fmt::format("{:.1f} %", 100 * feature.importance()), feature.name(), meaning});
   }
-  fmt::print("\nwhat the model of {} samples looks at:\n{}", search.samples(), table.ToText(plain));
+  fmt::print("\nfeatures that the model of {} samples uses:\n{}", search.samples(),
+             table.ToText(plain));
 }
 
 std::string Count(int64_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-// What is kept for tasks that begin.
+// The transfer models that new tasks may start from.
 void PrintOthersModel(const v1::OthersModel& model) {
   fmt::print(
       "\nkept for new tasks on this target and device: a model of {} of {}, fitted {}, {} ago\n",
@@ -151,7 +151,7 @@ void PrintBound(const Explained& e, const v1::Record& trial, const char* what) {
     fmt::print(" ({:.0f} % of the peak)", 100 * gflops / limits.gflops);
   if (kernel.bytes > 0) fmt::print(", {:.1f} GB/s", gbps);
   if (kernel.bytes > 0 && limits.gbps > 0)
-    fmt::print(" ({:.0f} % of memory's)", 100 * gbps / limits.gbps);
+    fmt::print(" ({:.0f} % of memory bandwidth)", 100 * gbps / limits.gbps);
   const Roofline roofline = RooflineOf(kernel, limits);
   if (roofline.share > 1 && roofline.memory) {
     fmt::print("; not bound by main memory: its data came from a nearer cache");
@@ -195,8 +195,8 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
   if (e.untuned != nullptr && e.untuned != e.best) PrintBound(e, *e.untuned, "default");
   if (LimitsOf(*e.best).gflops > 0)
     fmt::print(
-        "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, the best it was seen "
-        "to do until then\n",
+        "limits of the slot: {:.0f} GFLOP/s, {:.1f} GB/s from main memory, the highest measured "
+        "until then\n",
         LimitsOf(*e.best).gflops, LimitsOf(*e.best).gbps);
   if (e.untuned == nullptr) {
     fmt::print("\nthe default schedule was not measured; the best one:\n{}\n", e.best->trace());

@@ -13,7 +13,7 @@
 namespace heddle::client {
 namespace {
 
-// How long a watch outlives a service that is being restarted.
+// How long a watch waits for a service that is being restarted.
 constexpr absl::Duration kWatchPatience = absl::Seconds(60);
 
 std::string SlotStateWord(v1::SlotState state) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "client/views/terminal.h"
 
 namespace heddle::client {
@@ -15,7 +16,7 @@ absl::Status ParseSpan(const char* flag, const std::string& text, const char* ex
       *out < absl::Hours(24 * 365 * 100))
     return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{} '{}' is no time span; write for example {} {}", flag, text, flag, example));
+      fmt::format("{} '{}' is not a duration; write for example {} {}", flag, text, flag, example));
 }
 
 absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* out) {
@@ -35,14 +36,14 @@ absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* 
     }
   } else if (!absl::ParseTime("%Y-%m-%d %H:%M", text, zone, out, &error) &&
              !absl::ParseTime(absl::RFC3339_full, text, out, &error)) {
-    return absl::InvalidArgumentError(
-        fmt::format("--deadline '{}' is no time; write for example --deadline 2h, --deadline 18:30 "
-                    "or --deadline '2030-01-31 18:30'",
-                    text));
+    return absl::InvalidArgumentError(fmt::format(
+        "--deadline '{}' is not a time; write for example --deadline 2h, --deadline 18:30 "
+        "or --deadline '2030-01-31 18:30'",
+        text));
   }
   if (*out > now) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("--deadline '{}' is over already; write a time to come, for example 2h", text));
+      fmt::format("--deadline '{}' has passed; give a time in the future, for example 2h", text));
 }
 
 }  // namespace
@@ -50,24 +51,21 @@ absl::Status ParseDeadline(const std::string& text, absl::Time now, absl::Time* 
 absl::Status FillJobOptions(const JobOptions& options, absl::Time now, v1::JobSpec* spec) {
   if (!options.deadline.empty()) {
     absl::Time deadline;
-    if (absl::Status s = ParseDeadline(options.deadline, now, &deadline); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(ParseDeadline(options.deadline, now, &deadline));
     spec->set_deadline_unix_ns(absl::ToUnixNanos(deadline));
   }
   absl::Duration span;
   if (!options.time_limit.empty()) {
-    if (absl::Status s = ParseSpan("--time-limit", options.time_limit, "30m", &span); !s.ok())
-      return s;
+    HEDDLE_RETURN_IF_ERROR(ParseSpan("--time-limit", options.time_limit, "30m", &span));
     spec->set_time_limit_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(span)));
   }
   if (!options.target_latency.empty()) {
-    if (absl::Status s = ParseSpan("--target-latency", options.target_latency, "5ms", &span);
-        !s.ok())
-      return s;
+    HEDDLE_RETURN_IF_ERROR(ParseSpan("--target-latency", options.target_latency, "5ms", &span));
     spec->set_target_latency_ns(std::max<int64_t>(1, absl::ToInt64Nanoseconds(span)));
   }
   if (options.allocation != "gradient" && options.allocation != "uniform") {
     return absl::InvalidArgumentError(fmt::format(
-        "unknown --allocation '{}'; there are gradient and uniform", options.allocation));
+        "unknown --allocation '{}'; it must be gradient or uniform", options.allocation));
   }
   spec->set_allocation(options.allocation);
   spec->set_priority(options.priority);

@@ -55,7 +55,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
                                    {"task", kernel.task},
                                    {"label", kernel.label},
                                    {"schedule", kernel.schedule},
-                                   {"winograd", kernel.winograd},
+                                   {"winograd", kernel.numerics.winograd},
                                    {"record_ms", kernel.record_ms}});
     }
     fmt::print("{}\n", object.dump());
@@ -78,7 +78,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
     for (const runtime::CallSpec& call : manifest.calls)
       calls += call.kernel == static_cast<int>(k);
     table.Add({kernel.label, fmt::format("{}", calls),
-               kernel.schedule + (kernel.winograd ? ", winograd" : ""),
+               kernel.schedule + (kernel.numerics.winograd ? ", winograd" : ""),
                FormatNs(kernel.record_ms * 1e6), kernel.task});
   }
   fmt::print("{}", table.ToText(global.output.plain));

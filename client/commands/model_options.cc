@@ -1,4 +1,5 @@
 #include "client/commands/model_options.h"
+#include "base/status_macros.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape) {
   const absl::Status bad = absl::InvalidArgumentError(
-      fmt::format("'{}' is no shape; write --shape name=1x3x224x224", text));
+      fmt::format("'{}' is not a shape; write --shape name=1x3x224x224", text));
   const size_t equals = text.find_last_of('=');  // names may hold '='
   if (equals == std::string::npos || equals == 0) return bad;
   shape->set_input(text.substr(0, equals));
@@ -33,13 +34,13 @@ absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>
                                                   const std::vector<std::string>& disabled_passes) {
   v1::ModelOptions options;
   for (const std::string& text : shapes) {
-    if (absl::Status s = ParseShape(text, options.add_shapes()); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(ParseShape(text, options.add_shapes()));
   }
   const std::vector<std::string> known = graph::PassNames();
   for (const std::string& pass : disabled_passes) {
     if (std::find(known.begin(), known.end(), pass) == known.end()) {
       return absl::InvalidArgumentError(
-          fmt::format("unknown pass '{}'; there are {}", pass, fmt::join(known, ", ")));
+          fmt::format("unknown pass '{}'; the passes are {}", pass, fmt::join(known, ", ")));
     }
     options.add_disabled_passes(pass);
   }

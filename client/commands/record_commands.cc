@@ -35,13 +35,13 @@ std::string OutcomeWord(v1::Outcome outcome) {
   }
 }
 
-// Where it was measured and how quiet it was there; see Evidence in proto/common.proto.
+// The place of the measurement and how quiet it was there (Evidence in proto/common.proto).
 const std::vector<std::string> kEvidenceHeader = {"slot",   "steal", "others",   "switches",
                                                   "canary", "taken", "disturbed"};
 
 std::vector<std::string> EvidenceCells(const v1::Record& record) {
   const v1::Evidence& evidence = record.measurement().evidence();
-  // What was not measured by a worker's guard has no shares to show.
+  // Only measurements under a worker's guard have shares.
   if (evidence.times_measured() == 0) {
     const std::string where = evidence.command().empty()
                                   ? fmt::format("{}/{}", evidence.worker(), evidence.slot())
@@ -103,7 +103,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
   const ServiceClient client(global.server);
   v1::RecordQuery full = query;
   full.set_with_workload(true);
-  if (full.limit() == 0) full.set_limit(kAllRecords);  // an export is whole unless asked otherwise
+  if (full.limit() == 0) full.set_limit(kAllRecords);  // by default an export is complete
   const bool to_file = !output.empty() && output != "-";
   const std::string temporary = output + ".part";
   std::ofstream file;
@@ -123,7 +123,7 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
       std::remove(temporary.c_str());
       if (status.ok() && !Interrupted()) {
         return Fail(absl::InvalidArgumentError(
-            fmt::format("cannot write '{}'; free space or choose another place", output)));
+            fmt::format("cannot write '{}'; free space or choose another path", output)));
       }
     }
   }
@@ -141,8 +141,8 @@ int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
 }
 
 int ImportRecords(const GlobalOptions& global, const std::string& input) {
-  // The whole file is checked before the first record is sent: a typo in line 1000 does not leave
-  // 999.
+  // The whole file is checked before the first record is sent, so that a typo in line 1000 imports
+  // nothing instead of 999 records.
   absl::StatusOr<std::vector<v1::Record>> records = ReadRecordFile(input);
   if (!records.ok()) {
     return Fail(absl::Status(
@@ -154,7 +154,7 @@ int ImportRecords(const GlobalOptions& global, const std::string& input) {
       ServiceClient(global.server).ImportRecords([&](v1::Record* record) -> absl::StatusOr<bool> {
         if (Interrupted())
           return absl::CancelledError(
-              "interrupted; import the file again, what is there already is skipped");
+              "interrupted; import the file again: known records are skipped");
         if (next == records->size()) return false;
         *record = std::move((*records)[next++]);
         return true;

@@ -8,13 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/evaluate.h"
 #include "client/modules/npy.h"
 #include "client/modules/output_check.h"
 #include "client/modules/profile.h"
 #include "client/views/json.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {
@@ -26,23 +27,22 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
-// Of `wanted` threads (0: as tuned). A kernel never uses more than it was made for.
+// The threads to run with: `wanted`, or as tuned for 0. A kernel never uses more than it was
+// compiled for.
 int UsedThreads(int wanted, const runtime::Manifest& manifest) {
   return wanted > 0 ? std::min(wanted, manifest.threads) : manifest.threads;
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, int threads) {
-  absl::StatusOr<runtime::Module> module = runtime::ReadModuleFile(path);
-  if (!module.ok()) return module.status();
+  HEDDLE_ASSIGN_OR_RETURN(runtime::Module module, runtime::ReadModuleFile(path));
   Executor::Options options;
-  options.threads = UsedThreads(threads, module->manifest);
+  options.threads = UsedThreads(threads, module.manifest);
   if (threads > options.threads) {
     fmt::print(stderr, "{}: made for {} thread{}, so {} used, not {}\n", path, options.threads,
                options.threads == 1 ? "" : "s", options.threads == 1 ? "1 is" : "these are",
                threads);
   }
-  absl::StatusOr<std::unique_ptr<Executor>> executor =
-      Executor::Create(std::move(*module), options);
+  absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(std::move(module), options);
   if (!executor.ok()) {
     return absl::Status(executor.status().code(),
                         fmt::format("{}: {}", path, std::string(executor.status().message())));
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Executor>> LoadExecutor(const std::string& path, 
   return executor;
 }
 
-// Uniform in [-1, 1) for floats, small for integers.
+// Random elements: floats uniform in [-1, 1), small integers.
 std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
   std::string bytes(static_cast<size_t>(spec.SizeBytes()), '\0');
   std::mt19937_64 rng(seed);
@@ -79,7 +79,7 @@ std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
   return bytes;
 }
 
-// Inputs in the module's order: from files where given, else random.
+// Inputs in the module's order: from the given files, otherwise random.
 absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
                                                       const std::vector<TensorSpec>& specs) {
   std::vector<std::string> paths(specs.size());
@@ -106,14 +106,13 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
       inputs.push_back(RandomTensor(specs[i], options.seed + i));
       continue;
     }
-    absl::StatusOr<NpyArray> array = ReadNpyFile(paths[i]);
-    if (!array.ok()) return array.status();
-    if (array->dtype != specs[i].dtype || array->shape != specs[i].shape) {
+    HEDDLE_ASSIGN_OR_RETURN(NpyArray array, ReadNpyFile(paths[i]));
+    if (array.dtype != specs[i].dtype || array.shape != specs[i].shape) {
       return absl::InvalidArgumentError(fmt::format(
-          "{}: {}{} where input '{}' is {}{}", paths[i], array->dtype, ShapeText(array->shape),
+          "{}: {}{} where input '{}' is {}{}", paths[i], array.dtype, ShapeText(array.shape),
           specs[i].name, specs[i].dtype, ShapeText(specs[i].shape)));
     }
-    inputs.push_back(std::move(array->bytes));
+    inputs.push_back(std::move(array.bytes));
   }
   return inputs;
 }
@@ -134,7 +133,7 @@ absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
     const std::string path = directory ? output + "/" + name + ".npy" : output;
     const NpyArray array{specs[i].dtype, specs[i].shape,
                          OutputBytes(executor, static_cast<int>(i))};
-    if (absl::Status s = WriteFile(path, SerializeNpy(array)); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(array)));
     fmt::print(stderr, "{}: {}{}\n", path, specs[i].dtype, ShapeText(specs[i].shape));
   }
   return absl::OkStatus();
@@ -165,7 +164,7 @@ void Summarise(const Executor& executor, const OutputOptions& output) {
                nlohmann::json{{"schema_version", kJsonSchemaVersion}, {"outputs", list}}.dump());
 }
 
-// Short names for the columns: what sets the modules apart.
+// Short column names: the parts in which the file names differ.
 std::string ColumnName(const runtime::Manifest& manifest, const std::string& path,
                        std::map<std::string, int>& taken) {
   std::map<std::string, int> kinds;
@@ -231,7 +230,7 @@ int Evaluate(const GlobalOptions& global, const RunOptions& options,
     fmt::print("{}\n", object.dump());
     return kDone;
   }
-  // Slowest first reads as a story: naive, default, tuned.
+  // Slowest first: naive, default, tuned.
   std::vector<size_t> order(executors.size());
   for (size_t m = 0; m < order.size(); ++m) order[m] = m;
   std::rotate(order.begin(), order.begin() + 1, order.end());

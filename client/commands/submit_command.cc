@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "base/strategies.h"
 #include "client/commands/commands.h"
 #include "client/commands/job_options.h"
@@ -12,7 +13,7 @@
 #include "client/modules/npy.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
@@ -57,16 +58,13 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
       ServiceClient(global.server).ListDevices();
   if (devices.ok()) {
     matching = 0;
-    Target any_threads = *target;
-    any_threads.threads = 1;
-    any_threads.winograd = true;
-    any_threads.tf32 = false;
+    const std::string needed = NeedsOf(*target).target;
     for (const v1::WorkerStatus& worker : devices->workers()) {
       for (const v1::SlotStatus& slot : worker.slots()) {
         if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
           continue;
         const absl::StatusOr<Target> offered = ParseTarget(slot.slot().target());
-        if (offered.ok() && ToText(*offered) == ToText(any_threads)) ++matching;
+        if (offered.ok() && ToText(*offered) == needed) ++matching;
       }
     }
   }
@@ -84,8 +82,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   if (matching < 0) {
     fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
   } else {
-    // A trial takes about a fifth of a second on a device slot: build, warm-up, repeats and the
-    // check.
+    // A trial takes about a fifth of a second on a device slot: build, check, warm-up and repeats.
     fmt::print("{} matching device slots; about {}\n", matching,
                matching == 0 ? "never, until one registers"
                              : HumanDuration(absl::Milliseconds(200) * trials / matching));
@@ -93,8 +90,8 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   return kDone;
 }
 
-// Whether the deadline can be met is known once the model is imported, which takes a moment. The
-// job is submitted, whatever comes of this: kDone unless interrupted.
+// Waits for the import, after which it is known whether the deadline can be met, and prints that.
+// The job stays submitted in any case. kDone unless interrupted.
 int TellDeadline(const ServiceClient& client, const std::string& id) {
   const absl::Time give_up = absl::Now() + kImportWait;
   while (!Interrupted()) {
@@ -118,12 +115,11 @@ int TellDeadline(const ServiceClient& client, const std::string& id) {
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model) {
-  absl::StatusOr<std::string> bytes = ReadFile(options.model);
-  if (!bytes.ok()) return bytes.status();
-  if (bytes->empty())
+  HEDDLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(options.model));
+  if (bytes.empty())
     return absl::InvalidArgumentError(
         fmt::format("'{}' is empty; an ONNX model is expected", options.model));
-  *model = std::move(*bytes);
+  *model = std::move(bytes);
   absl::StatusOr<Target> target = ParseTarget(options.target);
   if (!target.ok()) return target.status();
   if (!options.winograd) target->winograd = false;
@@ -134,10 +130,9 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
         fmt::format("unknown strategy '{}'; it must be {}", options.strategy, StrategyList()));
   }
   v1::JobSpec spec;
-  const absl::StatusOr<v1::ModelOptions> model_options =
-      MakeModelOptions(options.shapes, options.disabled_passes);
-  if (!model_options.ok()) return model_options.status();
-  *spec.mutable_options() = *model_options;
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions model_options,
+                          MakeModelOptions(options.shapes, options.disabled_passes));
+  *spec.mutable_options() = model_options;
   spec.set_name(options.name.empty() ? std::filesystem::path(options.model).stem().string()
                                      : options.name);
   spec.set_target(ToText(*target));
@@ -149,7 +144,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
   spec.set_seed(options.seed);
   spec.set_no_transfer(!options.transfer);
   spec.set_force(options.force);
-  if (const absl::Status s = FillJobOptions(options.job, absl::Now(), &spec); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(FillJobOptions(options.job, absl::Now(), &spec));
   if (const char* user = std::getenv("USER")) spec.set_user(user);
   return spec;
 }

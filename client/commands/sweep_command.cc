@@ -11,21 +11,23 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "client/embedded_service.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/scatter_plot.h"
+#include "proto/job_states.h"
 
 namespace heddle::client {
 namespace {
 
 using nlohmann::json;
 
-// Nobody wants to wait for more, and a slip of the keyboard should not start days of work.
+// A limit, so that a typing error does not start days of work.
 constexpr size_t kMaxCombinations = 1000;
 constexpr auto kPoll = std::chrono::milliseconds(200);
-constexpr int kMostMissedPolls = 150;    // a service that restarts is back within seconds
-constexpr char kUnderWay[] = "running";  // the state of a row without results yet
+constexpr int kMostMissedPolls = 150;    // a restarted service is back within seconds
+constexpr char kUnderWay[] = "running";  // state of a row that has no results yet
 
 constexpr std::pair<v1::StageKind, const char*> kStages[] = {
     {v1::STAGE_IMPORT, "import"},   {v1::STAGE_PROPOSE, "propose"}, {v1::STAGE_BUILD, "build"},
@@ -53,7 +55,7 @@ class SweepRun {
  private:
   absl::Status MakeCombinations();
   absl::Status MakeCombination(const std::vector<size_t>& choice);
-  // What an earlier run did.
+  // Reads the rows of an earlier run.
   absl::Status Load();
   absl::Status Save() const;
   absl::Status RunAll(const ServiceClient& client);
@@ -77,7 +79,7 @@ class SweepRun {
   const SweepOptions& options_;
   std::string model_;
   std::vector<Combination> combinations_;
-  std::vector<json> rows_;  // of combinations_; null: not run yet
+  std::vector<json> rows_;  // one for each combination; null: not run yet
   std::unique_ptr<EmbeddedService> service_;
 };
 
@@ -93,12 +95,11 @@ absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
     words.push_back("--" + parameter.name);
     if (!parameter.flag) words.push_back(value);
   }
-  absl::StatusOr<SubmitOptions> submit = options_.parse(words);
-  if (!submit.ok()) return submit.status();
-  submit->force = true;  // or the second combination would take the measurements of the first
-  absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(*submit, &model_);
-  if (!spec.ok()) return spec.status();
-  combination.spec = *std::move(spec);
+  HEDDLE_ASSIGN_OR_RETURN(SubmitOptions submit, options_.parse(words));
+  // Otherwise the second combination would reuse the measurements of the first.
+  submit.force = true;
+  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, &model_));
+  combination.spec = std::move(spec);
   combinations_.push_back(std::move(combination));
   return absl::OkStatus();
 }
@@ -114,7 +115,7 @@ absl::Status SweepRun::MakeCombinations() {
   }
   std::vector<size_t> choice(options_.parameters.size(), 0);
   while (true) {
-    if (absl::Status status = MakeCombination(choice); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(MakeCombination(choice));
     size_t p = choice.size();  // the last parameter changes fastest
     while (p > 0 && ++choice[p - 1] == options_.parameters[p - 1].values.size()) choice[--p] = 0;
     if (p == 0) break;
@@ -132,17 +133,16 @@ absl::Status SweepRun::Load() {
   }
   const std::string path = PathOf("sweep.json");
   if (!std::filesystem::exists(path)) return absl::OkStatus();
-  absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
-  const json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  HEDDLE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || !document.contains("rows") || !document["rows"].is_array() ||
       !document.contains("model")) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}' is not of a sweep; move it away or choose another directory", path));
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}' was not written by a sweep; move it away or choose another directory", path));
   }
   if (document["model"] != options_.model) {
     return absl::InvalidArgumentError(fmt::format(
-        "'{}' is of a sweep of {}; choose another directory", path, document["model"].dump()));
+        "'{}' belongs to a sweep of {}; choose another directory", path, document["model"].dump()));
   }
   for (const json& row : document["rows"]) {
     for (size_t i = 0; i < combinations_.size(); ++i) {
@@ -160,8 +160,8 @@ json SweepRun::RowOf(const ServiceClient& client, const v1::Job& job) const {
               {"error", job.state() == v1::JOB_DONE ? "" : job.fault().message()},
               {"wall_s", static_cast<double>(job.running_ms()) / 1e3},  // while stages ran
               {"measured", job.trials()}};
-  // Of its own measurements: the tasks' best times count other jobs' records, too. A task on which
-  // it spent no trial, or whose trials all failed, counts with what is known of it.
+  // Only its own measurements count, whereas the best times of the job's tasks include records of
+  // other jobs. A task without a valid trial of its own counts with its best known time.
   std::map<std::string, double> best_ns;
   v1::RecordQuery query;
   query.set_job(job.id());
@@ -241,7 +241,7 @@ std::string SweepRun::ToCsv() const {
 }
 
 std::string SweepRun::ToSvg() const {
-  // The colour is the parameter that was given first with several values.
+  // The colour shows the first parameter with several values.
   std::string by;
   for (const SweepParameter& parameter : options_.parameters) {
     if (by.empty() && parameter.values.size() > 1) by = parameter.name;
@@ -261,8 +261,8 @@ std::string SweepRun::ToSvg() const {
 }
 
 absl::Status SweepRun::Save() const {
-  if (absl::Status status = WriteFile(PathOf("sweep.csv"), ToCsv()); !status.ok()) return status;
-  if (absl::Status status = WriteFile(PathOf("sweep.svg"), ToSvg()); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(WriteFile(PathOf("sweep.csv"), ToCsv()));
+  HEDDLE_RETURN_IF_ERROR(WriteFile(PathOf("sweep.svg"), ToSvg()));
   return WriteFile(PathOf("sweep.json"), Document().dump(1) + "\n");
 }
 
@@ -291,15 +291,17 @@ absl::Status SweepRun::Poll(const ServiceClient& client, Running* running) {
   return Save();
 }
 
-// The job that a killed run left behind, or a new one; another service may have that number, too.
+// The job that an interrupted run left behind, or a new one. Job numbers of another service may
+// coincide, so the specification is compared.
 absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t combination) const {
   v1::JobSpec spec = combinations_[combination].spec;
   const json& row = rows_[combination];
   if (!row.is_null() && row["state"] == kUnderWay) {
     const absl::StatusOr<v1::Job> job = client.GetJob(row.value("job", ""));
-    if (!job.ok() && !absl::IsNotFound(job.status())) return job.status();  // it may still run
+    if (!job.ok() && !absl::IsNotFound(job.status()))
+      return job.status();  // the job may still be running
     v1::JobSpec theirs = job.ok() ? job->spec() : v1::JobSpec();
-    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" is another time now
+    theirs.set_deadline_unix_ns(spec.deadline_unix_ns());  // "2h" now means another moment
     const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);
     if (!ended && theirs.SerializeAsString() == spec.SerializeAsString()) return job->id();
   }

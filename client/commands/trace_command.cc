@@ -1,4 +1,4 @@
-// `heddle jobs trace`: a run, to be replayed by heddle-sim.
+// `heddle jobs trace`: exports a run for heddle-sim to replay.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ int TraceJobs(const GlobalOptions& global, const std::vector<std::string>& ids,
                  job->id());
     }
     object["timeline"] = ToJson(*timeline).value("spans", nlohmann::json::array());
-    // What each candidate took: a profile stage that waits for builds is longer than its work.
+    // The time of each candidate, since a profile stage also waits for builds.
     nlohmann::json measured = nlohmann::json::array();
     v1::RecordQuery query;
     query.set_job(job->id());

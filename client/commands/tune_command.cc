@@ -49,7 +49,7 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
       fmt::print(stderr,
                  "stopped; measurements so far are kept, and the same command reuses them.\n");
       (void)client.CancelJob(*job,
-                             "interrupted");  // else it would go on by itself with the next service
+                             "interrupted");  // otherwise it would resume with the next service
     }
     return kInterrupted;
   }

@@ -11,7 +11,8 @@
 #include <regex>
 #include <sstream>
 
-#include "compiler/ir/fold.h"
+#include "base/status_macros.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::client {
 namespace {
@@ -30,7 +31,7 @@ constexpr ElementType kElementTypes[] = {
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-// NumPy has no bf16: its numbers as f32, which has all of them.
+// NumPy has no bf16. Its values are written as f32, which represents all of them.
 NpyArray Widened(const NpyArray& array) {
   NpyArray wide{"f32", array.shape, {}};
   for (size_t i = 0; i + 1 < array.bytes.size(); i += 2) {
@@ -121,7 +122,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (errno == ENOENT) return absl::NotFoundError(fmt::format("cannot read '{}': {}", path, why));
     return Invalid(fmt::format("cannot read '{}': {}", path, why));
   }
-  std::error_code ignored;  // reading a directory throws
+  std::error_code ignored;  // reading a directory would throw
   if (std::filesystem::is_directory(path, ignored))
     return Invalid(fmt::format("cannot read '{}': it is a directory", path));
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -155,9 +156,8 @@ absl::Status WriteFile(const std::string& path, std::string_view bytes) {
 }
 
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path) {
-  absl::StatusOr<std::string> bytes = ReadFile(path);
-  if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<NpyArray> array = ParseNpy(*bytes);
+  HEDDLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
+  absl::StatusOr<NpyArray> array = ParseNpy(bytes);
   if (!array.ok()) return Invalid(path + ": " + std::string(array.status().message()));
   return array;
 }

@@ -12,31 +12,14 @@
 #include "client/commands/model_options.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
-#include "compiler/codegen/relative_error.h"
-#include "compiler/codegen/tolerance.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
+#include "compiler/measure/compare.h"
 
 namespace heddle::client {
 
 using runtime::Executor;
 using runtime::TensorSpec;
-
-namespace {
-
-// Whether some kernel is of that kind.
-bool Has(const runtime::Manifest& manifest, bool runtime::KernelSpec::*kind) {
-  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
-                     [kind](const runtime::KernelSpec& k) { return k.*kind; });
-}
-bool HasWinograd(const runtime::Manifest& manifest) {
-  return Has(manifest, &runtime::KernelSpec::winograd);
-}
-bool HasTf32(const runtime::Manifest& manifest) {
-  return Has(manifest, &runtime::KernelSpec::tf32);
-}
-
-}  // namespace
 
 std::string OutputBytes(const Executor& executor, int index) {
   const TensorSpec& spec = executor.manifest().outputs[index];
@@ -72,10 +55,9 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
 }
 
 double OutputTolerance(const runtime::Manifest& manifest, const std::string& dtype) {
-  const codegen::Tolerance tolerance =
-      codegen::ToleranceFor(HasWinograd(manifest), HasTf32(manifest));
+  const runtime::Tolerance tolerance = manifest.AllNumerics().Allowed();
   const std::optional<ir::DType> type = ir::DTypeFromName(dtype);
-  return type ? codegen::Stored(*type, tolerance).relative : tolerance.relative;
+  return type ? Stored(*type, tolerance).relative : tolerance.relative;
 }
 
 int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
@@ -109,9 +91,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                                                        options.check, expected->size(),
                                                        executor.manifest().outputs.size())));
   }
-  const char* kinds = HasTf32(executor.manifest())       ? ", with tf32 kernels"
-                      : HasWinograd(executor.manifest()) ? ", with Winograd kernels"
-                                                         : "";
+  const std::string_view reason = executor.manifest().AllNumerics().Reason();
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
@@ -121,8 +101,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                       spec.name, options.check)));
     }
     const double error =
-        codegen::RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
-                               ToDoubles((*expected)[i], spec.dtype));
+        RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
+                      ToDoubles((*expected)[i], spec.dtype));
     const double tolerance = OutputTolerance(executor.manifest(), spec.dtype);
     good = good && error <= tolerance;
     if (output.json) {
@@ -134,7 +114,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
                              .dump());
     } else {
       fmt::print("{}: relative error {:.2e} against the interpreter ({} {:.0e}{})\n", spec.name,
-                 error, error <= tolerance ? "within" : "OVER", tolerance, kinds);
+                 error, error <= tolerance ? "within" : "OVER", tolerance,
+                 reason.empty() ? "" : fmt::format(", with {} kernels", reason));
     }
   }
   if (!good) return Fail(absl::InternalError("the module's result differs from the interpreter's"));

@@ -16,11 +16,11 @@ namespace {
 
 constexpr int kBarWidth = 16;
 constexpr int kMostRounds = 1000;
-constexpr double kProfileNs = 1e9;  // of inferences, if they are not fewer than `rounds`
+constexpr double kProfileNs = 1e9;  // total time of inferences, with at least `rounds` of them
 
 struct Measured {
   MachineLimits limits;
-  double whole_ns = 0;  // one inference, nothing measured inside it
+  double whole_ns = 0;  // one inference, without timers inside
   int rounds = 0;
   std::vector<KernelProfile> kernels;
 };
@@ -34,7 +34,7 @@ double Median(std::vector<double> values) {
 Measured Measure(runtime::Executor& executor, int threads, int rounds) {
   const runtime::Manifest& manifest = executor.manifest();
   Measured measured;
-  if (!manifest.ForGpu()) {  // of a GPU the limits are not known here
+  if (!manifest.ForGpu()) {  // the limits of a GPU are not known here
     measured.limits.gflops = runtime::MeasureFmaPeak(threads);
     measured.limits.gbps = runtime::MeasureBandwidth(FootprintBytes(manifest), threads);
   }
@@ -57,7 +57,7 @@ Measured Measure(runtime::Executor& executor, int threads, int rounds) {
   return measured;
 }
 
-// Eighths of a character, so that small shares are seen too.
+// In eighths of a character, so that small shares are visible.
 std::string Bar(double share, bool plain) {
   const int eighths = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarWidth * 8 + 0.5);
   if (plain) return std::string(static_cast<size_t>(eighths / 8), '#');
@@ -167,7 +167,7 @@ std::vector<KernelProfile> ProfileByKernel(const runtime::Manifest& manifest,
     kernel.task = spec.task;
     kernel.label = spec.label;
     kernel.schedule = spec.schedule;
-    kernel.winograd = spec.winograd;
+    kernel.winograd = spec.numerics.winograd;
     ++kernel.uses;
     kernel.ns += call_ns[c];
     kernel.flops += spec.flops;

@@ -13,8 +13,8 @@ namespace heddle::client {
 namespace {
 
 constexpr double kDiffers = 1.03;
-constexpr size_t kMostJudged = 1024;  // of a batch, the most a job may ask for: pairs are many
-constexpr size_t kMostLines = 2000;   // of a text that is compared line by line
+constexpr size_t kMostJudged = 1024;  // trials of a batch: the largest batch of a job
+constexpr size_t kMostLines = 2000;   // lines of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
 
@@ -113,7 +113,7 @@ std::string SideBySide(const std::string& left_title, const std::string& left,
                        const std::string& right_title, const std::string& right, int width,
                        bool plain) {
   const std::vector<std::string> a = Lines(left), b = Lines(right);
-  // common[i][j]: lines that a from i on and b from j on have in common.
+  // common[i][j]: length of the longest common subsequence of a[i..] and b[j..].
   std::vector<std::vector<int>> common(a.size() + 1, std::vector<int>(b.size() + 1));
   for (size_t i = a.size(); i-- > 0;) {
     for (size_t j = b.size(); j-- > 0;) {
@@ -139,7 +139,7 @@ std::string SideBySide(const std::string& left_title, const std::string& left,
       row(a[i], ' ', b[j]);
       ++i, ++j;
     } else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1])) {
-      // What stands in its place, if anything does, goes into the same row.
+      // A line that replaces it goes into the same row.
       const bool paired = j < b.size() && common[i + 1][j + 1] == common[i][j];
       row(a[i++], paired ? '|' : '<', paired ? b[j] : "");
       if (paired) ++j;

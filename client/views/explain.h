@@ -1,4 +1,4 @@
-// What `heddle explain` says of a task's search, computed from its trials.
+// The contents of `heddle explain`, computed from the trials of a task.
 #pragma once
 
 #include <optional>
@@ -10,31 +10,30 @@
 
 namespace heddle::client {
 
-// After each trial the best median so far; 0 before the first valid one. In the order of `trials`.
+// The best median after each trial, in the order of `trials`; 0 before the first valid one.
 std::vector<double> BestSoFar(absl::Span<const v1::Record> trials);
 
-// The trials that one model chose: its predictions compare with each other.
+// The trials that one model chose. Only their predictions are comparable with each other.
 struct BatchAccuracy {
   std::string job;
-  int samples = 0;  // of the task, that the model had learned from
+  int samples = 0;  // measurements of the task that the model had learned
   int trials = 0;
-  // Share of the pairs whose times differ by more than 3 % that were predicted in the right order;
-  // a failed trial is slower than any other. Nullopt if there is no such pair.
+  // Of the pairs whose times differ by more than 3 %, the share that was predicted in the right
+  // order. A failed trial counts as slower than any other. nullopt if there is no such pair.
   std::optional<double> pairs;
-  // Of the batch's fastest trial: how many of the batch were predicted to be faster, plus one.
+  // The predicted rank of the batch's fastest trial; 1 if it was predicted to be the fastest.
   int rank_of_best = 0;
 };
-// In the order of their first trials. Trials without a prediction, and lost ones, are left out.
+// In the order of their first trials. Lost trials and those without a prediction are left out.
 std::vector<BatchAccuracy> RankAccuracy(absl::Span<const v1::Record> trials);
 
-// A curve of values above a line of the trials they belong to, drawn in `rows` lines of `columns`
-// characters; each column shows the last of its values. Values of 0 are not drawn.
+// Draws a curve in `rows` lines of `columns` characters above an axis of trial numbers. Each column
+// shows the last of its values. Values of 0 are not drawn.
 std::string DrawCurve(absl::Span<const double> values, const std::string& unit, int columns,
                       int rows, bool plain);
 
-// Lines of two texts beside each other, those of a longest common subsequence in the same row; what
-// only one of them has is marked < or >, what stands for something else |. Plain: columns are
-// separated by tabs.
+// Two texts side by side. Lines of a longest common subsequence share a row. Lines of only one text
+// are marked < or >, replaced lines |. `plain` separates the columns by tabs.
 std::string SideBySide(const std::string& left_title, const std::string& left,
                        const std::string& right_title, const std::string& right, int width,
                        bool plain);

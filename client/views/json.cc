@@ -1,4 +1,5 @@
 #include "client/views/json.h"
+#include "base/status_macros.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -135,12 +136,12 @@ absl::Status Parse(const json& object, Message* message) {
       return absl::InvalidArgumentError("unknown field '" + key + "'");
     }
     if (!field->is_repeated()) {
-      if (absl::Status s = FieldFromJson(value, *field, message); !s.ok()) return s;
+      HEDDLE_RETURN_IF_ERROR(FieldFromJson(value, *field, message));
       continue;
     }
     if (!value.is_array()) return WrongType(*field);
     for (const json& element : value) {
-      if (absl::Status s = FieldFromJson(element, *field, message); !s.ok()) return s;
+      HEDDLE_RETURN_IF_ERROR(FieldFromJson(element, *field, message));
     }
   }
   return absl::OkStatus();
@@ -169,7 +170,7 @@ json ToJson(const Message& message) {
 std::string ToJsonLine(const Message& message) {
   json object = ToJson(message);
   if (!object.contains("schema_version")) object["schema_version"] = kJsonSchemaVersion;
-  // A worker's words may hold any bytes; a replacement character beats an exception.
+  // A worker's messages may contain any bytes; invalid ones become replacement characters.
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -1,6 +1,6 @@
-// Protobuf messages to and from JSON as people expect it: numbers are numbers (also 64-bit ones),
-// enums are lower-case words without their prefix ("done", "wrong_result"), fields keep their
-// names, empty fields are left out.
+// Converts Protobuf messages to and from plain JSON: numbers stay numbers, also 64-bit ones; enums
+// are lower-case words without their prefix ("done", "wrong_result"); fields keep their names;
+// empty fields are left out.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -8,7 +8,7 @@
 namespace heddle::client {
 namespace {
 
-// Off a terminal a line is appended at most this often, and when the state changes.
+// Without a terminal, a line is printed at most this often, and when the state changes.
 constexpr absl::Duration kLineInterval = absl::Seconds(5);
 constexpr absl::Duration kFrameInterval = absl::Milliseconds(200);
 
@@ -122,14 +122,14 @@ void ProgressView::Show(const v1::Job& job, absl::Time now) {
     const std::string picture = Picture(job, now);
     std::string frame;
     if (drawn_lines_ > 0)
-      frame += fmt::format("\x1b[{}F", drawn_lines_);  // up to the first line drawn
+      frame += fmt::format("\x1b[{}F", drawn_lines_);  // move up to the first line drawn
     const size_t width = static_cast<size_t>(TerminalWidth());
     int lines = 0;
     for (size_t start = 0; start < picture.size(); ++lines) {
       const size_t end = picture.find('\n', start);
       std::string line = picture.substr(start, end - start);
-      // The bar's block characters are three bytes each and one column wide: clip by columns, at a
-      // code point's start.
+      // Block characters take three bytes and one column: clip by columns, at the start of a code
+      // point.
       size_t columns = 0, cut = 0;
       while (cut < line.size() && (columns < width - 1 || (line[cut] & 0xC0) == 0x80)) {
         columns += (line[cut] & 0xC0) != 0x80;

@@ -1,5 +1,4 @@
-// The live view of a job: redrawn in place on a terminal, a line now and then elsewhere. Writes to
-// stderr.
+// The live view of a job on stderr: redrawn in place on a terminal, elsewhere an occasional line.
 #pragma once
 
 #include <string>
@@ -13,7 +12,7 @@ namespace heddle::client {
 class ProgressView {
  public:
   explicit ProgressView(const OutputOptions& options);
-  // `job` is the latest state; call at least ten times a second to keep the clock going.
+  // `job` is the latest state. Call this at least ten times a second to keep the clock running.
   void Show(const v1::Job& job, absl::Time now);
   // Leaves the last picture in place.
   void Finish();

@@ -11,11 +11,11 @@ namespace {
 constexpr double kWidth = 760;
 constexpr double kHeight = 440;
 constexpr double kLeft = 70;
-constexpr double kRight = 170;  // the legend's
+constexpr double kRight = 170;  // width of the legend
 constexpr double kTop = 56;
 constexpr double kBottom = 50;
 constexpr int kTicks = 5;
-// Told apart also by those who do not see red and green as different.
+// Distinguishable also for people with red-green colour blindness.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#e69f00", "#56b4e9", "#000000", "#999999"};
 
@@ -42,7 +42,7 @@ std::string Escape(const std::string& text) {
   return escaped;
 }
 
-// 1, 2 or 5 times a power of ten, so that about kTicks of it reach `most`.
+// A tick distance of 1, 2 or 5 times a power of ten, so that about kTicks ticks reach `most`.
 double TickStep(double most) {
   const double rough = most / kTicks;
   const double power = std::pow(10, std::floor(std::log10(rough)));

@@ -1,4 +1,4 @@
-// What a person sees: tables, colours, units, and the exit status a script sees.
+// Output for people (tables, colours, units) and exit statuses for scripts.
 #pragma once
 
 #include <cstdint>

@@ -180,8 +180,8 @@ class Nasnet {
     return m_.ConvBn(m_.Relu(x.name, name + ".relu"), name, x.channels, filters, 1, 1);
   }
 
-  // What the cell before the last made, in the shape of the last one's: two 1x1 convolutions of
-  // every second pixel, one of them shifted by one.
+  // The result of the cell before the last, in the shape of the last one's: two 1x1 convolutions
+  // over every second pixel, one of them shifted by one.
   std::string Fitted(const Value& x, const Value& like, int64_t filters) {
     if (x.extent == like.extent) {
       return x.channels == filters ? x.name : Squeeze(x, "fit", filters);

@@ -5,24 +5,24 @@
 
 namespace heddle::zoo {
 
-// zoo_plain.cc: one path through the layers
+// plain.cc: one path through the layers
 void WriteMlp(ModelWriter& m);
 void WriteMobilenetV1(ModelWriter& m);
 void WriteMobilenetV2(ModelWriter& m);
 void WriteDqn(ModelWriter& m);
 void WriteDcgan(ModelWriter& m);
 
-// zoo_residual.cc
+// residual.cc: with shortcuts around blocks
 void WriteResnet18(ModelWriter& m);
 void WriteResnet50(ModelWriter& m);
 void WriteResnext50(ModelWriter& m);
 
-// zoo_branches.cc: what joins by concatenation
+// branches.cc: parallel paths that are concatenated
 void WriteSqueezenet(ModelWriter& m);
 void WriteInceptionV3(ModelWriter& m);
 void WriteNasnetA(ModelWriter& m);
 
-// zoo_sequence.cc
+// sequence.cc: over sequences of tokens
 void WriteLstmLm(ModelWriter& m);
 void WriteNasRnn(ModelWriter& m);
 void WriteBertBase(ModelWriter& m);

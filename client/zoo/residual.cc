@@ -4,14 +4,14 @@
 namespace heddle::zoo {
 namespace {
 
-// The part all of them share: 7x7 convolution and pool.
+// The first layers of all of them: 7x7 convolution and pooling.
 std::string Stem(ModelWriter& m) {
   const std::string x = m.Input("input", {1, 3, 224, 224});
   return m.MaxPool(m.Relu(m.ConvBn(x, "conv1", 3, 64, 7, 2), "relu1"), "maxpool", 3, 2, 1);
 }
 
 // 50 layers of bottleneck blocks; the 3x3 convolution has `groups` groups and width << stage
-// channels. Strides are its, not the 1x1's before it, as today's frameworks have it.
+// channels. It also has the stride, not the 1x1 convolution before it, as in current frameworks.
 void Bottlenecks(ModelWriter& m, int64_t groups, int64_t width) {
   std::string x = Stem(m);
   constexpr int kBlocks[] = {3, 4, 6, 3};

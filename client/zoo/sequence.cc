@@ -86,8 +86,8 @@ void WriteNasRnn(ModelWriter& m) {
 
 namespace {
 
-// Devlin et al., "BERT", base: 12 layers, 768 wide, 12 heads, 30,522 word pieces; as exporters of
-// opset 13 write it, normalisation and GELU spelled out.
+// Devlin et al., "BERT", base: 12 layers, 768 wide, 12 heads, 30,522 word pieces. Normalisation and
+// GELU are spelled out, as exporters of opset 13 write them.
 class Bert {
  public:
   explicit Bert(ModelWriter& m) : m_(m) {}

@@ -171,7 +171,7 @@ std::string ModelWriter::ConvBias(const std::string& x, const std::string& name,
 std::string ModelWriter::BatchNorm(const std::string& x, const std::string& name, int64_t channels,
                                    float epsilon) {
   const Dims shape{channels};
-  // One after another: the order of evaluation of arguments is the compiler's.
+  // In separate statements, since the evaluation order of arguments is unspecified.
   const std::string scale = Uniform(name + ".scale", shape, 0.9f, 1.1f);
   const std::string bias = Uniform(name + ".bias", shape, -0.1f, 0.1f);
   const std::string mean = Uniform(name + ".mean", shape, -0.1f, 0.1f);

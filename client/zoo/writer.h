@@ -1,7 +1,7 @@
 // Writes ONNX models node by node, with deterministic random weights. Internal to the zoo.
 //
-// Every method that adds a node returns the name of its result. Names of nodes and initializers are
-// the caller's and have to be unique, which Finish checks.
+// Every method that adds a node returns the name of its result. The caller chooses the names of
+// nodes and initializers. They must be unique, which Finish checks.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ class ModelWriter {
 
   std::string Input(const std::string& name, const Dims& shape,
                     onnx::TensorProto::DataType type = onnx::TensorProto::FLOAT);
-  // `value`, a node's result, becomes an output called `name`. Values are written once, so call it
-  // after everything that reads the value.
+  // Makes `value`, a node's result, an output called `name`. Values are written once, so call this
+  // after adding everything that reads the value.
   void Output(const std::string& value, const std::string& name, const Dims& shape);
 
   // Any operator; the result is called name + ".out" (".out0", ".out1", .. where there are
@@ -60,7 +60,7 @@ class ModelWriter {
 
   // Initializers; each returns its name.
   std::string Uniform(const std::string& name, const Dims& shape, float low, float high);
-  // Variance 2 / fan-in (He et al.), for what a rectifier follows, and 1 / fan-in, for the rest.
+  // Variance 2 / fan-in (He et al.) before a rectifier, 1 / fan-in elsewhere.
   std::string RectifierWeight(const std::string& name, const Dims& shape, int64_t fan_in);
   std::string LinearWeight(const std::string& name, const Dims& shape, int64_t fan_in);
   std::string Scalar(const std::string& name, float value);

@@ -1,5 +1,7 @@
 #include "compiler/codegen/workspace.h"
 
+#include "compiler/ir/visit.h"
+
 namespace heddle::codegen {
 
 namespace {
@@ -10,16 +12,10 @@ struct Planner {
   int64_t stack = 0;
 
   void Visit(const ir::Stmt& s, bool in_parallel) {
-    if (auto* seq = ir::As<ir::Seq>(s)) {
-      for (const ir::Stmt& child : seq->stmts) Visit(child, in_parallel);
-    } else if (auto* loop = ir::As<ir::For>(s)) {
-      Visit(loop->body, in_parallel || loop->kind == ir::LoopKind::kParallel);
-    } else if (auto* branch = ir::As<ir::If>(s)) {
-      Visit(branch->body, in_parallel);
-    } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
-      Assign(*alloc->buffer, in_parallel);
-      Visit(alloc->body, in_parallel);
-    }
+    auto* loop = ir::As<ir::For>(s);
+    in_parallel |= loop && loop->kind == ir::LoopKind::kParallel;
+    if (auto* alloc = ir::As<ir::Alloc>(s)) Assign(*alloc->buffer, in_parallel);
+    ir::ForEachChild(s, [&](const ir::Stmt& child) { Visit(child, in_parallel); });
   }
 
   void Assign(const ir::Buffer& buffer, bool in_parallel) {

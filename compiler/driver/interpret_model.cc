@@ -76,15 +76,15 @@ class ModelInterpreter {
       return absl::InternalError(absl::StrCat("expression of ", graph::NameOf(node.kind),
                                               " has other arguments than node '", node.name, "'"));
     }
-    std::vector<codegen::TensorRef> buffers;
+    std::vector<interpreter::TensorRef> buffers;
     for (ValueId v : node.inputs) buffers.push_back(Ref(v));
     for (ValueId v : node.outputs) {
       memory_[v].resize(Bytes(graph_.values[v].type));
       buffers.push_back(Ref(v));
     }
-    codegen::InterpreterOptions options;
+    interpreter::InterpreterOptions options;
     options.check_uninitialized = false;  // operators' own tests check that; here speed counts
-    const absl::Status status = codegen::Interpret(program, buffers, options);
+    const absl::Status status = interpreter::Interpret(program, buffers, options);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat("node '", node.name, "': ", status.message()));
@@ -100,7 +100,7 @@ class ModelInterpreter {
 
  private:
   // The interpreter writes outputs only, so a constant's bytes stay as they are.
-  codegen::TensorRef Ref(ValueId v) {
+  interpreter::TensorRef Ref(ValueId v) {
     const graph::TensorType& type = graph_.values[v].type;
     const auto constant = graph_.constants.find(v);
     const std::string& bytes =

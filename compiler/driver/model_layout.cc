@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
-#include "compiler/driver/internal.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/graph/core/operator.h"
-#include "compiler/ir/analysis/cache_lines.h"
 
 namespace heddle {
 namespace {
@@ -16,7 +14,7 @@ struct Timed {
   double ns = 0;
 };
 
-// Each kernel with a record, by the node it is there for. Passes keep names of nodes.
+// Kernels with a record, by the name of the node that anchors them. Passes keep names of nodes.
 absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     std::string_view onnx, ModelOptions options, const Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {
@@ -35,24 +33,27 @@ absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
   return timed;
 }
 
+absl::StatusOr<machine::TargetInfo> Describe(const Target& target) {
+  HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
+  return codegen::DescribeTarget(resolved);
+}
+
+int64_t BlockFor(const machine::TargetInfo& info) {
+  if (info.execution == machine::Execution::kGrid) return 0;
+  return std::max<int64_t>(info.line_bytes / 2, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> BlockFor(const Target& target) {
-  if (target.kind == TargetKind::kCuda) return 0;
-  constexpr int64_t kHalfLine = ir::kLineBytes / 2;
-  HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
-  return std::max<int64_t>(kHalfLine, info.vector_bytes) / ir::SizeOf(ir::DType::kF32);
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, Describe(target));
+  return BlockFor(info);
 }
 
-graph::KernelOptions KernelsFor(const Target& target) { return {target.threads, target.winograd}; }
-
-absl::StatusOr<ModelOptions> internal::ForTarget(ModelOptions options, const Target& target) {
+absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target) {
+  HEDDLE_ASSIGN_OR_RETURN(options.passes.target, Describe(target));
   std::optional<int64_t>& block = options.passes.layout.block;
-  if (!block.has_value()) {
-    HEDDLE_ASSIGN_OR_RETURN(block, BlockFor(target));
-  }
-  options.passes.layout.kernels = KernelsFor(target);
+  if (!block.has_value()) block = BlockFor(options.passes.target);
   return options;
 }
 
@@ -60,7 +61,8 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
     std::string_view onnx, const ModelOptions& options, const Target& target,
     const std::map<std::string, BestRecord>& best) {
   std::map<std::string, graph::LayoutProblem::Operator> ns_by_node;
-  if (best.empty()) return graph::MeasuredLayoutCosts(ns_by_node, KernelsFor(target));
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, Describe(target));
+  if (best.empty()) return graph::MeasuredLayoutCosts(ns_by_node, info);
   constexpr int64_t kNever = graph::LayoutProblem::kNever;
   std::map<std::string, Timed> last;
   for (const graph::Layout layout : graph::kLayouts) {
@@ -84,13 +86,13 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
       }
     }
   }
-  return graph::MeasuredLayoutCosts(std::move(ns_by_node), KernelsFor(target));
+  return graph::MeasuredLayoutCosts(std::move(ns_by_node), info);
 }
 
 absl::StatusOr<graph::LayoutPlan> ExplainLayouts(std::string_view onnx, const ModelOptions& options,
                                                  const Target& target) {
   graph::LayoutPlan plan;
-  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, internal::ForTarget(options, target));
+  HEDDLE_ASSIGN_OR_RETURN(ModelOptions explained, ForTarget(options, target));
   explained.passes.layout.plan = &plan;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph imported, graph::ImportOnnx(onnx, options.import));
   HEDDLE_RETURN_IF_ERROR(graph::Optimize(imported, explained.passes).status());

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/thread_pool.h"
@@ -31,7 +31,8 @@ class Prepacker {
       }
     }
     if (programs.empty() || interpret_) return absl::OkStatus();
-    HEDDLE_ASSIGN_OR_RETURN(artifact_, codegen::CompileLlvm(programs, Target()));
+    HEDDLE_ASSIGN_OR_RETURN(const Target here, codegen::ResolveTarget(Target()));
+    HEDDLE_ASSIGN_OR_RETURN(artifact_, codegen::BackendOf(here).Compile(programs, here));
     HEDDLE_ASSIGN_OR_RETURN(library_, runtime::KernelLibrary::Load(artifact_.shared_object));
     return absl::OkStatus();
   }
@@ -84,7 +85,7 @@ class Prepacker {
   // Runs the program on `memory` and what it makes, which is added there.
   static absl::Status Interpret(const ir::Program& program,
                                 std::vector<runtime::AlignedBuffer>* owned, MemoryByName* memory) {
-    std::vector<codegen::TensorRef> tensors;
+    std::vector<interpreter::TensorRef> tensors;
     for (const auto* list : {&program.inputs, &program.outputs}) {
       for (const ir::BufferRef& buffer : *list) {
         if (!memory->contains(buffer->name)) {
@@ -96,9 +97,9 @@ class Prepacker {
         tensors.push_back({buffer->dtype, buffer->shape, memory->at(buffer->name).data});
       }
     }
-    codegen::InterpreterOptions options;
+    interpreter::InterpreterOptions options;
     options.check_uninitialized = false;  // a third faster; the program was verified
-    return codegen::Interpret(program, tensors, options);
+    return interpreter::Interpret(program, tensors, options);
   }
 
   // Workloads name the group's inputs p0, p1, ..
@@ -129,8 +130,8 @@ class Prepacker {
 }  // namespace
 
 absl::Status PrepackConstants(const std::vector<const LoweredWorkload*>& kernel_of,
-                              const Target& target, graph::FusedGraph* fused) {
-  Prepacker prepacker(fused, target.kind == TargetKind::kCuda);
+                              const machine::TargetInfo& target, graph::FusedGraph* fused) {
+  Prepacker prepacker(fused, target.execution == machine::Execution::kGrid);
   HEDDLE_RETURN_IF_ERROR(prepacker.Build(kernel_of));
   for (size_t i = 0; i < kernel_of.size(); ++i) {
     if (!kernel_of[i]->prepack) continue;

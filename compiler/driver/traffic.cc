@@ -12,23 +12,11 @@ namespace {
 using Loads = std::unordered_map<const ir::Buffer*, double>;
 
 void CountLoads(const ir::Stmt& stmt, double times, Loads* loads) {
-  const auto count = [&](const ir::Expr& e) {
-    ir::VisitExpr(e, [&](const ir::Expr& node) {
-      if (node->kind == ir::ExprKind::kLoad) (*loads)[node->buffer.get()] += times;
-    });
-  };
-  if (const auto* loop = ir::As<ir::For>(stmt)) {
-    CountLoads(loop->body, times * static_cast<double>(loop->extent), loads);
-  } else if (const auto* alloc = ir::As<ir::Alloc>(stmt)) {
-    CountLoads(alloc->body, times, loads);
-  } else if (const auto* seq = ir::As<ir::Seq>(stmt)) {
-    for (const ir::Stmt& child : seq->stmts) CountLoads(child, times, loads);
-  } else if (const auto* branch = ir::As<ir::If>(stmt)) {
-    count(branch->condition);
-    CountLoads(branch->body, times, loads);
-  } else {
-    ir::VisitStmtExprs(stmt, count);
-  }
+  ir::ForEachExpr(stmt, [&](const ir::Expr& e) {
+    ir::VisitLoads(e, [&](const ir::Expr& load) { (*loads)[load->buffer.get()] += times; });
+  });
+  if (const auto* loop = ir::As<ir::For>(stmt)) times *= static_cast<double>(loop->extent);
+  ir::ForEachChild(stmt, [&](const ir::Stmt& child) { CountLoads(child, times, loads); });
 }
 
 }  // namespace

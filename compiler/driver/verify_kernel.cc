@@ -1,30 +1,33 @@
 #include "compiler/driver/verify_kernel.h"
 
 #include <cstring>
+#include <memory>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
 #include "base/status_macros.h"
-#include "compiler/driver/internal.h"
 #include "compiler/measure/check.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/measure/random_input.h"
-#include "compiler/tensor/expression.h"
+#include "compiler/runtime/kernel_library.h"
+#include "compiler/runtime/thread_pool.h"
 
 namespace heddle::internal {
 namespace {
 
 using runtime::AlignedBuffer;
 
-// Of each output, the corners among them: a schedule that is wrong is wrong in whole tiles, at
-// their edges, or at the tensor's.
+// Elements compared of each output, its corners among them: a wrong schedule is wrong in whole
+// tiles, at their edges, or at the edges of the tensor.
 constexpr int kPoints = 48;
 
+// The memory of a call's arguments, by their names.
 class Memories {
  public:
   explicit Memories(const graph::Graph& graph) : graph_(graph) {}
 
-  // Memory of `buffer` with the constant `value`, or random elements if it is no constant.
+  // `buffer` holds the constant `value`, or random elements if that is no constant.
   absl::Status AddInput(const ir::Buffer& buffer, graph::ValueId value, SplitMix& random) {
     HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
     const auto constant = graph_.constants.find(value);
@@ -44,7 +47,7 @@ class Memories {
     return Copy(argument.name, *constant->second.bytes);
   }
 
-  // Every byte 0xff: a NaN, so that an element nobody writes is wrong.
+  // Every byte is 0xff, a NaN, so that an element that is not written is wrong.
   absl::Status AddOutput(const ir::Buffer& buffer) {
     HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
     std::memset(by_name_.at(buffer.name).data, 0xff, buffer.SizeBytes());
@@ -76,25 +79,25 @@ class Memories {
   std::vector<AlignedBuffer> owned_;
 };
 
-}  // namespace
-
-absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
-                          const codegen::KernelInfo& info, const runtime::KernelLibrary& library,
-                          const heddle_host* host) {
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, ParseWorkload(use.workload));
-  SplitMix random(std::stoull(tensor::WorkloadKey(use.workload), nullptr, 16));
+// DataLoss "wrong result: ..".
+absl::Status VerifyCall(const KernelTable& kernels, const ValueCall& call,
+                        const graph::Graph& graph, const codegen::KernelInfo& info,
+                        const runtime::KernelLibrary& library, const heddle_host* host) {
+  const ir::Program& naive = kernels.naive(call.kernel);
+  const runtime::KernelSpec& spec = kernels.specs()[call.kernel];
+  SplitMix random(std::stoull(spec.task, nullptr, 16));
   Memories memories(graph);
   MemoryByName& by_name = *memories.by_name();
-  std::vector<codegen::TensorRef> inputs;
+  std::vector<interpreter::TensorRef> inputs;
   for (size_t i = 0; i < naive.inputs.size(); ++i) {
     const ir::Buffer& buffer = *naive.inputs[i];
-    HEDDLE_RETURN_IF_ERROR(memories.AddInput(buffer, use.given.at(i), random));
+    HEDDLE_RETURN_IF_ERROR(memories.AddInput(buffer, call.given.at(i), random));
     inputs.push_back({buffer.dtype, buffer.shape, by_name.at(buffer.name).data});
   }
-  for (size_t i = 0; i < use.taken.size(); ++i) {
+  for (size_t i = 0; i < call.taken.size(); ++i) {
     const codegen::Argument& argument = info.arguments.at(i);
     if (by_name.contains(argument.name)) continue;
-    HEDDLE_RETURN_IF_ERROR(memories.AddConstant(argument, use.taken[i]));
+    HEDDLE_RETURN_IF_ERROR(memories.AddConstant(argument, call.taken[i]));
   }
   std::vector<void*> outputs;
   for (const ir::BufferRef& buffer : naive.outputs) {
@@ -105,12 +108,37 @@ absl::Status VerifyKernel(const KernelUse& use, const graph::Graph& graph,
   HEDDLE_RETURN_IF_ERROR(checker.Prepare(naive, std::move(inputs), kPoints, random));
   HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, by_name));
   kernel.Call(host);
-  // The absolute part is stated for operands in [-1, 1]; a model's constants are as large as they
-  // are, so results count relative to the largest.
-  codegen::Tolerance tolerance = use.tolerance;
+  // The absolute part is stated for operands in [-1, 1]. A model's constants have any size, so
+  // results are compared relative to the largest.
+  runtime::Tolerance tolerance = spec.numerics.Allowed();
   tolerance.absolute = tolerance.relative * checker.LargestExpected();
   double max_error = 0;
   return checker.CheckPoints(outputs, "", tolerance, &max_error);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<WrongKernel>> FindWrongKernels(const codegen::Artifact& artifact,
+                                                          const KernelTable& kernels,
+                                                          const std::vector<ValueCall>& calls,
+                                                          const graph::Graph& graph, int threads) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::KernelLibrary> library,
+                          runtime::KernelLibrary::Load(artifact.shared_object));
+  const runtime::ThreadPool host(threads);
+  std::set<int> seen;
+  std::vector<WrongKernel> wrong;
+  for (const ValueCall& call : calls) {
+    if (kernels.specs()[call.kernel].schedule != Name(ScheduleChoice::kTrace)) continue;
+    if (!seen.insert(call.kernel).second) continue;
+    const absl::Status status =
+        VerifyCall(kernels, call, graph, artifact.kernels[call.kernel], *library, host.host());
+    if (absl::IsDataLoss(status)) {
+      wrong.push_back({call.kernel, std::string(status.message())});
+    } else if (!status.ok()) {
+      return status;
+    }
+  }
+  return wrong;
 }
 
 }  // namespace heddle::internal

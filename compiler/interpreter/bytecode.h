@@ -1,11 +1,10 @@
-// The register machine of the interpreter: what interpreter_compile.cc makes of a program and
-// interpreter_run.cc executes.
+// The register machine of the interpreter. compile.cc translates programs to its code, run.cc
+// executes it.
 //
-// One file of 64-bit registers; a register holds an i64 (also bools and narrower integers, already
-// wrapped), an f64, or an f32 (also the value of an f16 or bf16) in its lower half. Index
-// arithmetic is taken apart by loop level: what an outer loop determines is computed when that loop
-// advances, so that an access in an innermost loop costs one instruction (address = register +
-// register * constant).
+// There is one file of 64-bit registers. A register holds an i64 (also bools and narrower integers,
+// already wrapped), an f64, or in its lower half an f32 (also the value of an f16 or bf16). What an
+// outer loop determines of an index is computed when that loop advances, so that an access in an
+// innermost loop costs one instruction (address = register + register * constant).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 union Register {
   int64_t i;
@@ -27,7 +26,7 @@ union Register {
 
 enum class Code : uint16_t {
   kHalt,
-  // Integers. imm is a constant operand where the comment has it.
+  // Integers.
   kMulAdd,    // dst = a + b * imm
   kMul,       // dst = a * b
   kFloorDiv,  // dst = a // imm, imm > 0
@@ -50,12 +49,12 @@ enum class Code : uint16_t {
   kLoopBegin,         // register dst = imm
   kLoopUp,            // if ++dst < imm, by a (backwards)
   kLoopDown,          // if --dst >= 0, by a (backwards)
-  // Memory. sub is the buffer; the element is a + b * imm, except where told.
+  // Memory. sub is the buffer; the element is a + b * imm unless the comment says otherwise.
   kCheckIndex,  // fails unless 0 <= a < imm; b is the dimension
   kForget,      // all elements of the buffer become unwritten
   kSetAxis,     // the GPU axis sub is at a (races only)
-  kBarrier,  // imm 0: of a block, but for dst fetches; 1: a launch begins or ends; 2: a fetch ends
-             // (races only)
+  kBarrier,     // races only. imm 0: a barrier, after which the last dst fetches may come;
+                // 1: a launch begins or ends; 2: a fetch ends
   kLoadU8,
   kLoadI8,
   kLoadI32,
@@ -114,15 +113,15 @@ struct Bytecode {
   std::vector<ir::BufferRef> buffers;  // inputs, outputs, then allocations
 };
 
-// The program must be verified.
+// `program` must be verified.
 absl::StatusOr<Bytecode> CompileToBytecode(const ir::Program& program,
                                            const InterpreterOptions& options);
 
-// Runs on the parameters' memory (inputs, then outputs). Errors as Interpret.
+// Runs on the memory of the parameters (inputs, then outputs). Fails as Interpret does.
 absl::Status RunBytecode(const Bytecode& bytecode, std::span<const TensorRef> parameters,
                          size_t num_inputs, const InterpreterOptions& options);
 
-// "x[3, 5]" of a row-major element number.
+// A row-major element number as text: "x[3, 5]".
 std::string ElementName(const ir::Buffer& buffer, int64_t element);
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

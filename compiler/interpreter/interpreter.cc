@@ -4,7 +4,7 @@
 #include "base/status_macros.h"
 #include "compiler/interpreter/bytecode.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 absl::Status CheckParameters(const ir::Program& program, std::span<const TensorRef> tensors) {
@@ -36,4 +36,4 @@ absl::Status Interpret(const ir::Program& program, std::span<const TensorRef> bu
   return RunBytecode(bytecode, buffers, program.inputs.size(), options);
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -1,4 +1,4 @@
-// What the interpreter's register machine reads and writes: buffers, with what is watched of them.
+// The memory of the register machine: buffers, and which of their elements were written by whom.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,19 @@
 
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/races.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 // One buffer.
 struct Memory {
   uint8_t* data = nullptr;
   uint8_t* written = nullptr;  // one byte per element; null when not tracked
   uint64_t elements = 0;
-  RaceDetector::Watch* watch = nullptr;  // null where races are not looked for
+  RaceDetector::Watch* watch = nullptr;  // null if races are not checked
 };
 
-// One element; the caller has checked that it is inside.
+// One element. The caller has checked that it lies within the buffer.
 template <typename T>
 inline T Read(const Memory& m, uint64_t element) {
   T value;
@@ -86,4 +86,4 @@ inline Register Convert(Register value, ir::DType from, ir::DType to) {
   return r;
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

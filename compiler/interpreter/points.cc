@@ -1,5 +1,4 @@
-// Demand-driven evaluation of single elements: the second oracle, which walks definitions and knows
-// no loops.
+// The second oracle: evaluates single elements on demand, from definitions and without loops.
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -8,10 +7,10 @@
 #include "base/status_macros.h"
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 using ir::DType;
@@ -25,7 +24,7 @@ struct Value {
   double d = 0;
 };
 
-// Stages nest as deep as a fused chain is long; a cycle would be deeper still.
+// Stages nest as deep as a fused chain is long. Deeper nesting means a cycle.
 constexpr int kMaxDepth = 1000;
 
 class PointEvaluator {
@@ -248,4 +247,4 @@ absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive,
   return values;
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -1,7 +1,7 @@
-// The race detector of the interpreter: two threads of a GPU launch touch one element without a
-// barrier between them, and at least one of them writes. So does one thread with what it fetched
-// itself: copies may be made behind its back. Iterations run one after the other, so a missing
-// barrier gives the right result here; on a GPU it would not.
+// The race detector of the interpreter. A race is two threads of a GPU launch that touch one
+// element without a barrier between them, at least one of them writing. A thread also races with
+// its own fetch, because a GPU may copy asynchronously. The interpreter runs iterations one after
+// the other, so a missing barrier does not show in its results; on a GPU it does.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 class RaceDetector {
  public:
-  // Who runs: axes are blockIdx.x, y, z, then threadIdx.x, y, z. -1 on an axis of threads: nobody
-  // in particular, as what no loop of the axis encloses may be shared out among its threads.
+  // Says who runs. Axes 0..5 are blockIdx.x, y, z, then threadIdx.x, y, z. -1 on an axis of threads
+  // means no thread in particular: what no loop of the axis encloses may run on any of them.
   void SetAxis(int axis, int64_t value) {
     position_[axis] = value;
     if (axis < 3) ++interval_, come_ = fetch_ - 1;  // another block, or another iteration of it
@@ -30,20 +30,20 @@ class RaceDetector {
   // A launch begins or ends.
   void NewLaunch() { ++interval_, ++launch_, come_ = fetch_ - 1; }
 
-  // One buffer. `shared` memory is watched within a block between barriers, `global` memory also
-  // between blocks of a launch, and an element of a `local` buffer belongs to one thread.
+  // What is known of one buffer. Races in `shared` memory are between the threads of a block from
+  // barrier to barrier, in `global` memory also between the blocks of a launch. An element of a
+  // `local` buffer belongs to one thread.
   class Watch {
    public:
     Watch(ir::Scope scope, int64_t elements) : scope_(scope), touches_(elements) {}
-    // The allocation begins again. Shared memory is the same memory then.
+    // The buffer is allocated again. Shared memory is the same memory each time.
     void Forget() {
       if (scope_ != ir::Scope::kShared) touches_.assign(touches_.size(), {});
     }
 
    private:
     friend class RaceDetector;
-    // The last write, and the last read with whether several threads or blocks made it, each with
-    // the interval (launch, for blocks) it happened in; 0 is before all.
+    // The last write, or the last read: when and by whom. Interval and launch 0 are before all.
     struct Side {
       int64_t interval = 0, thread = 0, launch = 0, block = 0;
       int64_t fetch = 0;  // of a write
@@ -72,14 +72,14 @@ class RaceDetector {
   }
 
  private:
-  // A local buffer knows no barriers: between blocks it is allocated anew.
+  // Barriers mean nothing to a local buffer, which is allocated anew for each block.
   int64_t Interval(const Watch& watch) const {
     return watch.scope_ == ir::Scope::kLocal ? 1 : interval_;
   }
   bool Conflicts(const Watch& watch, const Watch::Side& side) const {
     if (side.interval == Interval(watch) && (side.many_threads || side.thread != thread_))
       return true;
-    // Within a fetch a thread has what it wrote: that is no copy made behind its back.
+    // A thread may use what it wrote within the same fetch.
     if (watch.scope_ == ir::Scope::kShared && side.fetch > come_ && side.fetch < fetch_)
       return true;
     return watch.scope_ == ir::Scope::kGlobal && side.launch == launch_ &&
@@ -99,7 +99,7 @@ class RaceDetector {
   int64_t position_[6] = {0, 0, 0, -1, -1, -1};
   int64_t thread_ = 0, block_ = 0;
   int64_t interval_ = 1, launch_ = 1;
-  int64_t fetch_ = 1, come_ = 0;  // the one being made, the last that has come
+  int64_t fetch_ = 1, come_ = 0;  // number of the current fetch; of the last that has come
 };
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -11,9 +11,9 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/memory.h"
 #include "compiler/interpreter/races.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 using ir::DType;
@@ -148,8 +148,8 @@ inline int64_t MulAdd(int64_t a, int64_t b, int64_t k) {
                               static_cast<uint64_t>(b) * static_cast<uint64_t>(k));
 }
 
-// One case per instruction, in the order of the enumeration; splitting it up would cost the speed
-// it exists for.
+// One case per instruction, in the order of the enumeration. One function, because this loop is the
+// interpreter's speed.
 void Machine::Execute() {
   Register* const r = registers_.data();
   const Memory* const memory = memory_.data();
@@ -404,4 +404,4 @@ absl::Status RunBytecode(const Bytecode& bytecode, std::span<const TensorRef> pa
   return absl::OkStatus();
 }
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -2,7 +2,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::ir {

@@ -32,25 +32,24 @@
 //   Literals: 3 is i64, 3i32 another integer type, 3.0 or 3.0f64 a float (f32 unless said),
 //   true/false, inf, -inf, nan.
 //
-// Meaning, and the global rules (verifier.h is their executable form):
+// Meaning, and the global rules (verify/verifier.h is their executable form):
 //   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive
 //     constants.
-//   * i64 never overflows: that of indices is checked, that of data taken for granted. Narrower
-//     integers wrap. Dividing an integer by zero gives 0, whatever the rounding, and so does the
+//   * i64 never overflows: the verifier checks that of indices, and that of data is assumed.
+//     Narrower integers wrap. An integer divided by zero is 0 under every rounding, and so is the
 //     remainder: x / 0 = x // 0 = x % 0 = 0. A power 0 ** -n divides by zero.
-//   * Expressions have no side effects; evaluation order is free; `select`, `&&` and `||` evaluate
-//     lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
+//   * Expressions have no side effects, and their evaluation order is free. `select`, `&&` and `||`
+//     evaluate lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
 //   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused
-//     multiply-add, and the order of a reduction's terms is that of the loops (schedules may change
-//     it; tolerance.h states what that costs). max(a, b) is a < b ? b : a and min(a, b) is
-//     b < a ? b : a, NaN included; sign(NaN) is 0. Float to integer truncates, saturates out of
-//     range, and takes NaN to 0.
-//   * f16 (IEEE half) and bf16 (the upper half of an f32) are for memory: they are loaded, stored,
-//     selected and cast, no more. Casting another type to them rounds to f32 first, then to nearest
-//     even. tf32(x) is x with the 10 bits of mantissa that tensor cores read of an f32, rounded to
-//     nearest, ties away from zero.
+//     multiply-add. A reduction adds its terms in the order of the loops, which schedules may
+//     change. max(a, b) is a < b ? b : a and min(a, b) is b < a ? b : a, NaN included; sign(NaN)
+//     is 0. Float to integer truncates, saturates out of range, and takes NaN to 0.
+//   * f16 (IEEE half) and bf16 (the upper half of an f32) are formats of memory: they are loaded,
+//     stored, selected and cast, and nothing else. A cast from another type rounds to f32 first,
+//     then to nearest even. tf32(x) is x with the 10 bits of mantissa that tensor cores read of an
+//     f32, rounded to nearest, ties away from zero.
 //   * A block is one statement with the loops abstracted away: it binds its iterators, and its
-//     store is written in iterators only (never in loop variables). So a loop transformation
+//     store is written in iterators only, never in loop variables. So a loop transformation
 //     touches bindings, not bodies. A block with `reduce` means: at the first instance of its
 //     reduce iterators (all zero) store `init` to the element (if present); then
 //     element = op(element, value). Instances with equal spatial iterators run in the loops' order.
@@ -58,17 +57,16 @@
 //     verifier checks what it can. Iterations of an `unrolled` or plain loop run in order.
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
 //     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
-//     Reading an unwritten element is an error (the interpreter catches it). A `local` buffer that
-//     stands around thread loops is spread over the threads: one of them alone touches an element.
-//   * An outermost nest of `blockIdx` loops is one launch. Its threads are as many as its largest
-//     loop of each thread axis; the rest sit out a smaller loop, and the first thread of an axis
-//     runs what no loop of that axis encloses. Thread loops may stand beside each other; what one
-//     of them writes to shared or global memory, others may touch beyond a `barrier` only.
-//     Schedules have none: lowering adds them (pass/insert_barriers.h), outside of thread loops.
-//   * What is stored to shared memory may come late: each condition or thread loop that stores
-//   there,
-//     and that no other encloses, is a fetch; after `barrier n` all fetches but the last n have
-//     come (n is 0 if not said), and what has not come is not to be touched.
+//     Reading an unwritten element is an error (the interpreter catches it). A `local` buffer
+//     around thread loops is spread over the threads: only one of them touches an element.
+//   * An outermost nest of `blockIdx` loops is one launch. It has as many threads on an axis as its
+//     largest loop of that axis. The rest sit out a smaller loop. The first thread of an axis runs
+//     what no loop of that axis encloses. Thread loops may stand beside each other; what one of
+//     them writes to shared or global memory, others may touch only beyond a `barrier`. Schedules
+//     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
+//   * What is stored to shared memory may come late. A condition or thread loop that stores there,
+//     and that no other encloses, is a fetch. After `barrier n` all fetches but the last n have
+//     come (n is 0 if not said); what has not come must not be touched.
 //   * A `tensor` loop is a product that the 32 threads of a warp make together on tensor cores.
 //     Each thread t = 0..31 of a warp makes four sums, in rows t // 4 and t // 4 + 8 and columns
 //     2 * (t % 4) and 2 * (t % 4) + 1 of a tile of 16 x 8:
@@ -77,11 +75,11 @@
 //     with K = 16, c: f32 local, a and b: f16 or bf16; or with K = 8, a and b: f32 under tf32(..).
 //     a[..] is the same whatever j and t % 4 are, b[..] whatever i and t // 4. So the threads of a
 //     warp read each other's elements of a and b, which none of them writes between two barriers.
-//     All 32 threads run it, one beside the other on threadIdx.x: no condition stands between it
-//     and that loop. Products are exact; in which order they are added, and rounded how, about as
-//     f32 is, is the machine's.
-//   * A `const` input (outputs have none) is known when a module is made: what is computed from
-//     nothing but such inputs may be computed then (pass/hoist_constants.h).
+//     All 32 threads run it, side by side on threadIdx.x: no condition stands between it and that
+//     loop. Products are exact. The machine chooses the order in which it adds them, and rounds
+//     about as f32 does.
+//   * A `const` input is known when a module is made. What depends only on such inputs may be
+//     computed then (pass/hoist_constants.h). Outputs are never `const`.
 //   * A scheduled program may contain blocks but no `prefetch`, which lowering adds; a lowered
 //     program (pass/lower.h) contains no blocks.
 #pragma once
@@ -107,8 +105,8 @@ std::optional<DType> DTypeFromName(std::string_view name);
 
 enum class Scope : uint8_t { kGlobal, kShared, kLocal };
 
-// A named dense row-major array. Identity is the pointer: two buffers of one program are never
-// structurally merged.
+// A named dense row-major array. Its identity is its address: two buffers are never merged because
+// they look alike.
 struct Buffer {
   std::string name;
   DType dtype = DType::kF32;
@@ -121,13 +119,13 @@ struct Buffer {
 };
 using BufferRef = std::shared_ptr<const Buffer>;
 
-// A loop variable or block iterator, always i64. Identity is the pointer.
+// A loop variable or block iterator, always i64. Its identity is its address.
 struct Var {
   std::string name;
 };
 using VarRef = std::shared_ptr<const Var>;
 
-// Operators of an expression. Arity is fixed per operator (ir.cc has the table).
+// Operators of an expression, each with a fixed arity (the table stands in ir.cc).
 // clang-format off
 enum class Op : uint8_t {
   // Binary, operands of one type.
@@ -156,7 +154,7 @@ using Expr = std::shared_ptr<const ExprNode>;  // never null inside a program
 
 enum class ExprKind : uint8_t { kInt, kFloat, kVar, kLoad, kOp, kCast };
 
-// One immutable node type for every expression. Which fields mean something depends on `kind`:
+// One immutable node type for every expression. `kind` decides which fields have a meaning:
 struct ExprNode {
   ExprKind kind;
   DType dtype;               // of the result
@@ -168,16 +166,16 @@ struct ExprNode {
   std::vector<Expr> args{};  // kLoad: indices; kOp: operands; kCast: the one operand
 };
 
-// Constructors. They fold constants and drop neutral elements (x+0, x*1, ..) so that index
-// arithmetic stays readable; deeper rewriting is simplify.h's job. Operand types must agree
-// (checked by assertion; the verifier reports it).
+// Constructors. They fold constants and drop neutral elements (x+0, x*1, ..), so that index
+// arithmetic stays readable; analysis/simplify.h rewrites more deeply. Operand types must agree:
+// debug builds assert it, and the verifier reports it.
 Expr Int(int64_t value, DType dtype = DType::kI64);
 Expr Bool(bool value);
 Expr Float(double value, DType dtype = DType::kF32);
 Expr VarExpr(VarRef var);
 Expr Load(BufferRef buffer, std::vector<Expr> indices);
 Expr Make(Op op, std::vector<Expr> args);
-Expr Make(Op op, Expr a, Expr b);  // the same, for two operands, without copies
+Expr Make(Op op, Expr a, Expr b);  // for two operands, without copies
 Expr Cast(DType dtype, Expr operand);
 Expr Select(Expr condition, Expr then_value, Expr else_value);
 Expr Zero(DType dtype);
@@ -277,30 +275,31 @@ struct Barrier {
   int late = 0;  // fetches that may come after it
 };
 
-// The cache line of an element is wanted soon. Only the address counts, in row-major order: indices
-// may run over the end of their dimension and of the buffer.
+// Says that the cache line of an element is wanted soon. Only the row-major address counts: indices
+// may exceed their dimension and the buffer.
 struct Prefetch {
   Expr element;  // a load
 };
 
-struct StmtNode : std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch> {
-  using variant::variant;
+using StmtVariant = std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch>;
+struct StmtNode : StmtVariant {
+  using StmtVariant::StmtVariant;
+  const StmtVariant& AsVariant() const { return *this; }  // for std::visit
 };
 
 template <typename T>
 Stmt MakeStmt(T node) {
   return std::make_shared<const StmtNode>(std::move(node));
 }
+// Null if the statement is of another kind.
 template <typename T>
 const T* As(const Stmt& s) {
-  return std::get_if<T>(
-      static_cast<const std::variant<For, Block, Store, If, Seq, Alloc, Barrier, Prefetch>*>(
-          s.get()));
+  return std::get_if<T>(&s->AsVariant());
 }
 // Flattens nested sequences and unwraps a sequence of one.
 Stmt MakeSeq(std::vector<Stmt> stmts);
 
-// A kernel: inputs are only read, outputs are fully written. The calling convention passes inputs,
+// A kernel: it only reads its inputs and writes every element of its outputs. Callers pass inputs,
 // then outputs.
 struct Program {
   std::string name;

@@ -2,13 +2,14 @@
 // text round-trips.
 #include <charconv>
 #include <limits>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
 #include "compiler/ir/lexer.h"
 #include "compiler/ir/literal.h"
-#include "compiler/ir/scoped.h"
 #include "compiler/ir/text.h"
 
 namespace heddle::ir {
@@ -21,6 +22,34 @@ constexpr int64_t kMaxLate = 64;  // fetches; machines count fewer
 
 constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier", "prefetch",
                                           "program", "true",  "false", "inf", "nan"};
+
+// Makes a name visible while it lives. What the name meant outside comes back afterwards.
+template <typename T>
+class Scoped {
+ public:
+  using Map = std::unordered_map<std::string, T>;
+  Scoped(Map& map, const std::string& name, T value) : map_(map), name_(name), old_(map[name]) {
+    map_[name_] = std::move(value);
+  }
+  ~Scoped() { map_[name_] = std::move(old_); }
+  Scoped(const Scoped&) = delete;
+  Scoped& operator=(const Scoped&) = delete;
+
+ private:
+  Map& map_;
+  std::string name_;
+  T old_;
+};
+
+// Counts one level of recursion while it lives.
+class Deeper {
+ public:
+  explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
+  ~Deeper() { --depth_; }
+
+ private:
+  int& depth_;
+};
 
 Expr RawNode(ExprNode node) { return std::make_shared<const ExprNode>(std::move(node)); }
 

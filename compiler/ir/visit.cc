@@ -1,181 +1,271 @@
+// Walks and rewrites. The functions above "Whole trees" are the only ones that list the kinds of
+// nodes; std::visit makes the compiler ask for each kind.
 #include "compiler/ir/visit.h"
 
 #include <cstddef>
 #include <unordered_set>
+#include <utility>
 
 namespace heddle::ir {
 
-void VisitExpr(const Expr& e, const std::function<void(const Expr&)>& fn) {
-  fn(e);
-  for (const Expr& a : e->args) VisitExpr(a, fn);
-}
-
-void VisitStmt(const Stmt& s, const std::function<bool(const Stmt&)>& fn) {
-  if (!fn(s)) return;
-  if (const For* loop = As<For>(s)) {
-    VisitStmt(loop->body, fn);
-  } else if (const If* branch = As<If>(s)) {
-    VisitStmt(branch->body, fn);
-  } else if (const Alloc* alloc = As<Alloc>(s)) {
-    VisitStmt(alloc->body, fn);
-  } else if (const Seq* seq = As<Seq>(s)) {
-    for (const Stmt& child : seq->stmts) VisitStmt(child, fn);
-  }
-}
-
 namespace {
 
-void VisitStoreExprs(const Store& store, const std::function<void(const Expr&)>& fn) {
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+// What a statement made of a changed copy of `node` is.
+template <typename T, typename Change>
+Stmt Changed(const T& node, const Change& change) {
+  T result = node;
+  change(result);
+  return MakeStmt(std::move(result));
+}
+
+void ForEachExprOf(const Store& store, absl::FunctionRef<void(const Expr&)> fn) {
   for (const Expr& index : store.indices) fn(index);
   fn(store.value);
 }
 
-}  // namespace
+using ExprFn = absl::FunctionRef<Expr(const Expr&)>;
 
-void VisitStmtExprs(const Stmt& s, const std::function<void(const Expr&)>& fn) {
-  VisitStmt(s, [&](const Stmt& node) {
-    if (const If* branch = As<If>(node)) {
-      fn(branch->condition);
-    } else if (const Store* store = As<Store>(node)) {
-      VisitStoreExprs(*store, fn);
-    } else if (const Block* block = As<Block>(node)) {
-      for (const BlockIter& iter : block->iters) fn(iter.binding);
-      if (block->where) fn(block->where);
-      if (block->reducer && block->reducer->init) fn(block->reducer->init);
-      VisitStoreExprs(block->store, fn);
-    } else if (const Prefetch* prefetch = As<Prefetch>(node)) {
-      fn(prefetch->element);
-    }
-    return true;
+// `e` may be null.
+Expr Apply(ExprFn fn, const Expr& e, bool& changed) {
+  if (!e) return e;
+  Expr result = fn(e);
+  changed |= result != e;
+  return result;
+}
+
+Store MapExprsOf(const Store& store, ExprFn fn, bool& changed) {
+  Store result{store.buffer, {}, nullptr};
+  result.indices.reserve(store.indices.size());
+  for (const Expr& index : store.indices) result.indices.push_back(Apply(fn, index, changed));
+  result.value = Apply(fn, store.value, changed);
+  return result;
+}
+
+Stmt MapExprsOf(const Stmt& s, const Block& block, ExprFn fn) {
+  bool changed = false;
+  std::vector<Expr> bindings;
+  for (const BlockIter& iter : block.iters) bindings.push_back(Apply(fn, iter.binding, changed));
+  Expr where = Apply(fn, block.where, changed);
+  Expr init = block.reducer ? Apply(fn, block.reducer->init, changed) : nullptr;
+  Store store = MapExprsOf(block.store, fn, changed);
+  if (!changed) return s;
+  return Changed(block, [&](Block& result) {
+    for (size_t k = 0; k < bindings.size(); ++k) result.iters[k].binding = std::move(bindings[k]);
+    result.where = std::move(where);
+    if (result.reducer) result.reducer->init = std::move(init);
+    result.store = std::move(store);
   });
 }
 
-namespace {
+// The statement `s`, which is `node`, with its body mapped.
+template <typename T>
+Stmt MapBody(const Stmt& s, const T& node, absl::FunctionRef<Stmt(const Stmt&)> fn) {
+  Stmt body = fn(node.body);
+  if (!body || body == node.body) return body ? s : nullptr;
+  return Changed(node, [&](T& result) { result.body = std::move(body); });
+}
 
-// Rebuilds bottom-up with what `fn` makes of a node; null, of either, means that it stays: most of
-// what a rewrite visits it leaves alone, and makes nothing for.
+Stmt MapStmts(const Stmt& s, const Seq& seq, absl::FunctionRef<Stmt(const Stmt&)> fn) {
+  std::vector<Stmt> stmts;
+  stmts.reserve(seq.stmts.size());
+  bool changed = false;
+  for (const Stmt& child : seq.stmts) {
+    Stmt result = fn(child);
+    changed |= result != child;
+    if (result) stmts.push_back(std::move(result));
+  }
+  if (!changed) return s;
+  return stmts.empty() ? nullptr : MakeSeq(std::move(stmts));
+}
+
+// `e` with other children, by the constructors, which fold constants.
+Expr WithChildren(const Expr& e, std::vector<Expr> args) {
+  if (e->kind == ExprKind::kOp) return Make(e->op, std::move(args));
+  if (e->kind == ExprKind::kCast) return Cast(e->dtype, std::move(args[0]));
+  return Load(e->buffer, std::move(args));
+}
+
+// `e` with its children mapped by `fn`, which returns null for a child that stays; null if all do.
+// Most of what a rewrite visits stays, and costs nothing then.
 template <typename F>
-Expr Changed(const Expr& e, const F& fn) {
+Expr NewChildren(const Expr& e, const F& fn) {
   const std::vector<Expr>& old = e->args;
   size_t k = 0;
   Expr first;
-  while (k < old.size() && !(first = Changed(old[k], fn))) ++k;
-  if (k == old.size()) return fn(e);
+  while (k < old.size() && !(first = fn(old[k]))) ++k;
+  if (k == old.size()) return nullptr;
   std::vector<Expr> args;
   args.reserve(old.size());
   args.assign(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(k));
   args.push_back(std::move(first));
   for (++k; k < old.size(); ++k) {
-    Expr arg = Changed(old[k], fn);
+    Expr arg = fn(old[k]);
     args.push_back(arg ? std::move(arg) : old[k]);
   }
-  Expr made = e->kind == ExprKind::kOp     ? Make(e->op, std::move(args))
-              : e->kind == ExprKind::kCast ? Cast(e->dtype, std::move(args[0]))
-                                           : Load(e->buffer, std::move(args));
+  return WithChildren(e, std::move(args));
+}
+
+}  // namespace
+
+void ForEachChild(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
+  for (const Expr& a : e->args) fn(a);
+}
+
+void ForEachChild(const Stmt& s, absl::FunctionRef<void(const Stmt&)> fn) {
+  std::visit(Overloaded{[&](const For& loop) { fn(loop.body); },
+                        [&](const If& branch) { fn(branch.body); },
+                        [&](const Alloc& alloc) { fn(alloc.body); },
+                        [&](const Seq& seq) {
+                          for (const Stmt& child : seq.stmts) fn(child);
+                        },
+                        [](const Block&) {}, [](const Store&) {}, [](const Barrier&) {},
+                        [](const Prefetch&) {}},
+             s->AsVariant());
+}
+
+void ForEachExpr(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn) {
+  std::visit(Overloaded{[&](const If& branch) { fn(branch.condition); },
+                        [&](const Store& store) { ForEachExprOf(store, fn); },
+                        [&](const Block& block) {
+                          for (const BlockIter& iter : block.iters) fn(iter.binding);
+                          if (block.where) fn(block.where);
+                          if (block.reducer && block.reducer->init) fn(block.reducer->init);
+                          ForEachExprOf(block.store, fn);
+                        },
+                        [&](const Prefetch& prefetch) { fn(prefetch.element); }, [](const For&) {},
+                        [](const Seq&) {}, [](const Alloc&) {}, [](const Barrier&) {}},
+             s->AsVariant());
+}
+
+Expr MapChildren(const Expr& e, absl::FunctionRef<Expr(const Expr&)> fn) {
+  Expr result = NewChildren(e, [&](const Expr& child) {
+    Expr mapped = fn(child);
+    return mapped == child ? nullptr : mapped;
+  });
+  return result ? result : e;
+}
+
+Stmt MapChildren(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> fn) {
+  return std::visit(
+      Overloaded{[&](const For& loop) { return MapBody(s, loop, fn); },
+                 [&](const If& branch) { return MapBody(s, branch, fn); },
+                 [&](const Alloc& alloc) { return MapBody(s, alloc, fn); },
+                 [&](const Seq& seq) { return MapStmts(s, seq, fn); },
+                 [&](const Block&) { return s; }, [&](const Store&) { return s; },
+                 [&](const Barrier&) { return s; }, [&](const Prefetch&) { return s; }},
+      s->AsVariant());
+}
+
+Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn) {
+  bool changed = false;
+  return std::visit(
+      Overloaded{[&](const If& branch) {
+                   Expr condition = Apply(fn, branch.condition, changed);
+                   return changed ? MakeStmt(If{std::move(condition), branch.body}) : s;
+                 },
+                 [&](const Store& store) {
+                   Store result = MapExprsOf(store, fn, changed);
+                   return changed ? MakeStmt(std::move(result)) : s;
+                 },
+                 [&](const Block& block) { return MapExprsOf(s, block, fn); },
+                 [&](const Prefetch& prefetch) {
+                   Expr element = Apply(fn, prefetch.element, changed);
+                   return changed ? MakeStmt(Prefetch{std::move(element)}) : s;
+                 },
+                 [&](const For&) { return s; }, [&](const Seq&) { return s; },
+                 [&](const Alloc&) { return s; }, [&](const Barrier&) { return s; }},
+      s->AsVariant());
+}
+
+// ---- Whole trees --------------------------------------------------------------------------------
+
+void VisitExpr(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
+  fn(e);
+  for (const Expr& a : e->args) VisitExpr(a, fn);
+}
+
+void VisitStmt(const Stmt& s, absl::FunctionRef<bool(const Stmt&)> fn) {
+  if (!fn(s)) return;
+  ForEachChild(s, [&](const Stmt& child) { VisitStmt(child, fn); });
+}
+
+void VisitStmtExprs(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn) {
+  ForEachExpr(s, fn);
+  ForEachChild(s, [&](const Stmt& child) { VisitStmtExprs(child, fn); });
+}
+
+void VisitLoads(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
+  if (e->kind == ExprKind::kLoad) fn(e);
+  for (const Expr& a : e->args) VisitLoads(a, fn);
+}
+
+void VisitLoads(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn) {
+  VisitStmtExprs(s, [&](const Expr& e) { VisitLoads(e, fn); });
+}
+
+bool Any(const Expr& e, absl::FunctionRef<bool(const Expr&)> is) {
+  if (is(e)) return true;
+  for (const Expr& a : e->args) {
+    if (Any(a, is)) return true;
+  }
+  return false;
+}
+
+bool Any(const Stmt& s, absl::FunctionRef<bool(const Stmt&)> is) {
+  bool found = false;
+  VisitStmt(s, [&](const Stmt& node) {
+    found = found || is(node);
+    return !found;
+  });
+  return found;
+}
+
+namespace {
+
+// Rebuilds bottom-up with what `fn` makes of a node. A null, from it or as the result, means that
+// the node stays.
+template <typename F>
+Expr Rebuilt(const Expr& e, const F& fn) {
+  Expr made = NewChildren(e, [&](const Expr& child) { return Rebuilt(child, fn); });
+  if (!made) return fn(e);
   Expr result = fn(made);
   return result ? result : made;
 }
 
 }  // namespace
 
-Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& fn) {
-  Expr result = Changed(e, [&](const Expr& node) {
+Expr RewriteExpr(const Expr& e, absl::FunctionRef<Expr(const Expr&)> fn) {
+  Expr result = Rebuilt(e, [&](const Expr& node) {
     Expr rewritten = fn(node);
     return rewritten == node ? nullptr : rewritten;
   });
   return result ? result : e;
 }
 
-namespace {
-
-using ExprFn = std::function<Expr(const Expr&)>;
-
-Expr Apply(const ExprFn& fn, const Expr& e, bool& changed) {
-  if (!e || !fn) return e;
-  Expr result = fn(e);
-  changed |= result != e;
-  return result;
+Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn) {
+  Stmt result = MapChildren(s, [&](const Stmt& child) { return RewriteStmt(child, stmt_fn); });
+  return result ? stmt_fn(result) : nullptr;
 }
 
-Store RewriteStore(const Store& store, const ExprFn& fn, bool& changed) {
-  Store result{store.buffer, {}, nullptr};
-  for (const Expr& index : store.indices) result.indices.push_back(Apply(fn, index, changed));
-  result.value = Apply(fn, store.value, changed);
-  return result;
+Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
+                 absl::FunctionRef<Expr(const Expr&)> expr_fn) {
+  Stmt result = MapChildren(MapExprs(s, expr_fn), [&](const Stmt& child) {
+    return RewriteStmt(child, stmt_fn, expr_fn);
+  });
+  return result ? stmt_fn(result) : nullptr;
 }
 
-Stmt RewriteBlock(const Stmt& s, const Block& block, const ExprFn& fn) {
-  if (!fn) return s;
-  bool changed = false;
-  std::vector<Expr> bindings;
-  for (const BlockIter& iter : block.iters) bindings.push_back(Apply(fn, iter.binding, changed));
-  Expr where = Apply(fn, block.where, changed);
-  Expr init = block.reducer ? Apply(fn, block.reducer->init, changed) : nullptr;
-  Store store = RewriteStore(block.store, fn, changed);
-  if (!changed) return s;
-  Block result = block;
-  for (size_t k = 0; k < bindings.size(); ++k) result.iters[k].binding = std::move(bindings[k]);
-  result.where = std::move(where);
-  if (result.reducer) result.reducer->init = std::move(init);
-  result.store = std::move(store);
-  return MakeStmt(std::move(result));
-}
-
-using StmtFn = std::function<Stmt(const Stmt&)>;
-
-// Null when nothing is left of the statement.
-Stmt RewriteChildren(const Stmt& s, const StmtFn& stmt_fn, const ExprFn& expr_fn) {
-  bool changed = false;
-  if (const For* loop = As<For>(s)) {
-    Stmt body = RewriteStmt(loop->body, stmt_fn, expr_fn);
-    if (!body || body == loop->body) return body ? s : nullptr;
-    return MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
-  }
-  if (const Alloc* alloc = As<Alloc>(s)) {
-    Stmt body = RewriteStmt(alloc->body, stmt_fn, expr_fn);
-    if (!body || body == alloc->body) return body ? s : nullptr;
-    return MakeStmt(Alloc{alloc->buffer, std::move(body)});
-  }
-  if (const If* branch = As<If>(s)) {
-    Expr condition = Apply(expr_fn, branch->condition, changed);
-    Stmt body = RewriteStmt(branch->body, stmt_fn, expr_fn);
-    if (!body) return nullptr;
-    if (!changed && body == branch->body) return s;
-    return MakeStmt(If{std::move(condition), std::move(body)});
-  }
-  if (const Seq* seq = As<Seq>(s)) {
-    std::vector<Stmt> stmts;
-    for (const Stmt& child : seq->stmts) {
-      Stmt result = RewriteStmt(child, stmt_fn, expr_fn);
-      changed |= result != child;
-      if (result) stmts.push_back(std::move(result));
-    }
-    if (!changed) return s;
-    if (stmts.empty()) return nullptr;
-    return MakeSeq(std::move(stmts));
-  }
-  if (const Block* block = As<Block>(s)) return RewriteBlock(s, *block, expr_fn);
-  if (const Store* store = As<Store>(s)) {
-    Store result = RewriteStore(*store, expr_fn, changed);
-    return changed ? MakeStmt(std::move(result)) : s;
-  }
-  if (const Prefetch* prefetch = As<Prefetch>(s)) {
-    Expr element = Apply(expr_fn, prefetch->element, changed);
-    return changed ? MakeStmt(Prefetch{std::move(element)}) : s;
-  }
-  return s;
-}
-
-}  // namespace
-
-Stmt RewriteStmt(const Stmt& s, const StmtFn& stmt_fn, const ExprFn& expr_fn) {
-  Stmt result = RewriteChildren(s, stmt_fn, expr_fn);
-  if (!result || !stmt_fn) return result;
-  return stmt_fn(result);
-}
+// ---- Common rewrites ----------------------------------------------------------------------------
 
 Expr Substitute(const Expr& e, const Substitution& map) {
-  Expr result = Changed(e, [&](const Expr& node) -> Expr {
+  Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
     if (node->kind != ExprKind::kVar) return nullptr;
     auto it = map.find(node->var.get());
     return it == map.end() ? nullptr : it->second;
@@ -184,55 +274,80 @@ Expr Substitute(const Expr& e, const Substitution& map) {
 }
 
 Stmt Substitute(const Stmt& s, const Substitution& map) {
-  return RewriteStmt(s, nullptr, [&](const Expr& e) { return Substitute(e, map); });
+  return MapChildren(MapExprs(s, [&](const Expr& e) { return Substitute(e, map); }),
+                     [&](const Stmt& child) { return Substitute(child, map); });
 }
 
-Expr ReplaceBuffers(const Expr& e, const BufferMap& map) {
-  Expr result = Changed(e, [&](const Expr& node) -> Expr {
+Expr MapElements(const Expr& e, ElementMap fn) {
+  Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
     if (node->kind != ExprKind::kLoad) return nullptr;
-    auto it = map.find(node->buffer.get());
-    return it == map.end() ? nullptr : Load(it->second, node->args);
+    std::optional<Element> to = fn(node->buffer, node->args);
+    return to ? Load(std::move(to->buffer), std::move(to->indices)) : nullptr;
   });
   return result ? result : e;
 }
 
-Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
-  const auto mapped = [&](const BufferRef& buffer) {
-    auto it = map.find(buffer.get());
-    return it == map.end() ? buffer : it->second;
+Stmt MapElements(const Stmt& s, ElementMap fn) {
+  const Stmt loaded = MapExprs(s, [&](const Expr& e) { return MapElements(e, fn); });
+  const auto stored = [&](const Store& store) -> std::optional<Store> {
+    std::optional<Element> to = fn(store.buffer, store.indices);
+    if (!to) return std::nullopt;
+    return Store{std::move(to->buffer), std::move(to->indices), store.value};
   };
-  return RewriteStmt(
-      s,
-      [&](const Stmt& node) -> Stmt {
-        if (const Store* store = As<Store>(node)) {
-          if (mapped(store->buffer) == store->buffer) return node;
-          return MakeStmt(Store{mapped(store->buffer), store->indices, store->value});
-        }
-        if (const Block* block = As<Block>(node)) {
-          if (mapped(block->store.buffer) == block->store.buffer) return node;
-          Block result = *block;
-          result.store.buffer = mapped(block->store.buffer);
-          return MakeStmt(std::move(result));
-        }
-        if (const Alloc* alloc = As<Alloc>(node)) {
-          if (mapped(alloc->buffer) == alloc->buffer) return node;
-          return MakeStmt(Alloc{mapped(alloc->buffer), alloc->body});
-        }
-        return node;
-      },
-      [&](const Expr& e) { return ReplaceBuffers(e, map); });
+  if (const Store* store = As<Store>(loaded)) {
+    std::optional<Store> result = stored(*store);
+    return result ? MakeStmt(*std::move(result)) : loaded;
+  }
+  if (const Block* block = As<Block>(loaded)) {
+    std::optional<Store> result = stored(block->store);
+    return result ? Changed(*block, [&](Block& b) { b.store = *std::move(result); }) : loaded;
+  }
+  return MapChildren(loaded, [&](const Stmt& child) { return MapElements(child, fn); });
+}
+
+namespace {
+
+std::optional<Element> InReplaced(const BufferMap& map, const BufferRef& buffer,
+                                  const std::vector<Expr>& indices) {
+  const auto it = map.find(buffer.get());
+  if (it == map.end()) return std::nullopt;
+  return Element{it->second, indices};
+}
+
+}  // namespace
+
+Expr ReplaceBuffers(const Expr& e, const BufferMap& map) {
+  return MapElements(
+      e, [&](const BufferRef& b, const std::vector<Expr>& i) { return InReplaced(map, b, i); });
+}
+
+Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
+  const Stmt moved = MapElements(
+      s, [&](const BufferRef& b, const std::vector<Expr>& i) { return InReplaced(map, b, i); });
+  return RewriteStmt(moved, [&](const Stmt& node) {
+    const Alloc* alloc = As<Alloc>(node);
+    const auto it = alloc == nullptr ? map.end() : map.find(alloc->buffer.get());
+    return it == map.end() ? node : MakeStmt(Alloc{it->second, alloc->body});
+  });
+}
+
+// ---- Common questions ---------------------------------------------------------------------------
+
+const Buffer* WrittenBuffer(const Stmt& s) {
+  if (const Store* store = As<Store>(s)) return store->buffer.get();
+  if (const Block* block = As<Block>(s)) return block->store.buffer.get();
+  return nullptr;
 }
 
 bool StoresShared(const Stmt& s) {
-  bool found = false;
-  VisitStmt(s, [&](const Stmt& node) {
-    const Store* store = As<Store>(node);
-    const Block* block = As<Block>(node);
-    found |= (store && store->buffer->scope == Scope::kShared) ||
-             (block && block->store.buffer->scope == Scope::kShared);
-    return !found;
+  return Any(s, [](const Stmt& node) {
+    const Buffer* written = WrittenBuffer(node);
+    return written != nullptr && written->scope == Scope::kShared;
   });
-  return found;
+}
+
+bool HasLoad(const Expr& e) {
+  return Any(e, [](const Expr& node) { return node->kind == ExprKind::kLoad; });
 }
 
 std::vector<VarRef> FreeVars(const Expr& e) {
@@ -266,20 +381,15 @@ double ExprFlops(const Expr& e) {
 }
 
 double StmtFlops(const Stmt& s) {
-  if (const For* loop = As<For>(s))
-    return static_cast<double>(loop->extent) * StmtFlops(loop->body);
-  if (const If* branch = As<If>(s)) return StmtFlops(branch->body);
-  if (const Alloc* alloc = As<Alloc>(s)) return StmtFlops(alloc->body);
-  if (const Store* store = As<Store>(s)) return ExprFlops(store->value);
+  double flops = 0;
+  if (const Store* store = As<Store>(s)) flops = ExprFlops(store->value);
   if (const Block* block = As<Block>(s)) {
-    double combine = block->reducer && IsFloat(block->store.buffer->dtype) ? 1 : 0;
-    return ExprFlops(block->store.value) + combine;
+    const bool combines = block->reducer && IsFloat(block->store.buffer->dtype);
+    flops = ExprFlops(block->store.value) + (combines ? 1 : 0);
   }
-  double sum = 0;
-  if (const Seq* seq = As<Seq>(s)) {
-    for (const Stmt& child : seq->stmts) sum += StmtFlops(child);
-  }
-  return sum;
+  ForEachChild(s, [&](const Stmt& child) { flops += StmtFlops(child); });
+  const For* loop = As<For>(s);
+  return loop == nullptr ? flops : flops * static_cast<double>(loop->extent);
 }
 
 }  // namespace

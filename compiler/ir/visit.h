@@ -1,48 +1,102 @@
-// Walking and rewriting programs. Everything is functional: a rewrite returns new nodes and shares
-// what it did not change.
+// Walking and rewriting programs. A rewrite returns new nodes and shares what it did not change.
+//
+// visit.cc alone knows which children and expressions each kind of node has. A walk handles the
+// kinds that mean something to it and leaves the rest to ForEachChild or MapChildren:
+//
+//   Stmt Run(const Stmt& s) {
+//     if (const For* loop = As<For>(s)) return RunLoop(*loop);
+//     return MapChildren(s, [&](const Stmt& child) { return Run(child); });
+//   }
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::ir {
 
-// Calls `fn` on every expression node, parents before children.
-void VisitExpr(const Expr& e, const std::function<void(const Expr&)>& fn);
-// Calls `fn` on every statement, parents before children; return false from `fn` to skip the
-// children.
-void VisitStmt(const Stmt& s, const std::function<bool(const Stmt&)>& fn);
-// Calls `fn` on every top-level expression a statement tree holds (bindings, guards, indices,
-// values).
-void VisitStmtExprs(const Stmt& s, const std::function<void(const Expr&)>& fn);
+// ---- One level ----------------------------------------------------------------------------------
 
-// Rebuilds bottom-up: `fn` sees each node with children already rewritten and returns its
-// replacement (or the node).
-Expr RewriteExpr(const Expr& e, const std::function<Expr(const Expr&)>& fn);
-// Likewise for statements; `stmt_fn` may return null to delete a statement. `expr_fn` (optional)
-// rewrites each top-level expression.
-Stmt RewriteStmt(const Stmt& s, const std::function<Stmt(const Stmt&)>& stmt_fn,
-                 const std::function<Expr(const Expr&)>& expr_fn = nullptr);
+// Calls `fn` on each operand of an operator or cast, or each index of a load.
+void ForEachChild(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
+// Calls `fn` on each statement directly inside `s`, in program order.
+void ForEachChild(const Stmt& s, absl::FunctionRef<void(const Stmt&)> fn);
+// Calls `fn` on each expression that `s` itself holds (a binding, guard, index, value or prefetched
+// element); not on their operands, and not on those of the statements inside `s`.
+void ForEachExpr(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn);
+
+// The node with each child replaced by what `fn` makes of it: the same node if no child changed.
+Expr MapChildren(const Expr& e, absl::FunctionRef<Expr(const Expr&)> fn);
+// Likewise for statements. A null from `fn` deletes the child. A statement that loses its body, or
+// a sequence that loses its last statement, is deleted too: the result is null. What remains of a
+// sequence is flattened (MakeSeq).
+Stmt MapChildren(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> fn);
+// The statement with each expression of ForEachExpr replaced by what `fn` makes of it.
+Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn);
+
+// ---- Whole trees --------------------------------------------------------------------------------
+
+// Calls `fn` on every node of an expression, parents before children.
+void VisitExpr(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
+// Calls `fn` on every statement, parents before children. A false from `fn` skips the children.
+void VisitStmt(const Stmt& s, absl::FunctionRef<bool(const Stmt&)> fn);
+// Calls `fn` on every expression that the statements of a tree hold (ForEachExpr).
+void VisitStmtExprs(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn);
+// Calls `fn` on every load, outer loads before those in their indices.
+void VisitLoads(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
+void VisitLoads(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn);
+
+// Whether some node or statement of the tree satisfies `is`.
+bool Any(const Expr& e, absl::FunctionRef<bool(const Expr&)> is);
+bool Any(const Stmt& s, absl::FunctionRef<bool(const Stmt&)> is);
+
+// Rebuilds bottom-up: `fn` sees each node with its children already rewritten and returns the node
+// or its replacement.
+Expr RewriteExpr(const Expr& e, absl::FunctionRef<Expr(const Expr&)> fn);
+// Likewise for statements. A null from `stmt_fn` deletes the statement, as in MapChildren.
+// `expr_fn` rewrites the expressions of each statement (MapExprs) before `stmt_fn` sees it.
+Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn);
+Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
+                 absl::FunctionRef<Expr(const Expr&)> expr_fn);
+
+// ---- Common rewrites ----------------------------------------------------------------------------
 
 using Substitution = std::unordered_map<const Var*, Expr>;
 Expr Substitute(const Expr& e, const Substitution& map);
 Stmt Substitute(const Stmt& s, const Substitution& map);
+
+// Where a load or store goes.
+struct Element {
+  BufferRef buffer;
+  std::vector<Expr> indices;
+};
+// Redirects loads and stores: `fn` maps each to its new element, or to nullopt to leave it alone.
+using ElementMap = absl::FunctionRef<std::optional<Element>(const BufferRef& buffer,
+                                                            const std::vector<Expr>& indices)>;
+Expr MapElements(const Expr& e, ElementMap fn);
+Stmt MapElements(const Stmt& s, ElementMap fn);
+
+// Replaces buffers where they are loaded, stored and allocated; indices stay.
 using BufferMap = std::unordered_map<const Buffer*, BufferRef>;
-Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map);
 Expr ReplaceBuffers(const Expr& e, const BufferMap& map);
+Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map);
 
-// Whether the statement stores to shared memory.
+// ---- Common questions ---------------------------------------------------------------------------
+
+// The buffer that a store or a block writes; null for other statements.
+const Buffer* WrittenBuffer(const Stmt& s);
+// Whether a statement of the tree stores to shared memory.
 bool StoresShared(const Stmt& s);
-
-// Variables that occur in an expression.
+bool HasLoad(const Expr& e);
+// Variables of an expression, each once, in order of first appearance.
 std::vector<VarRef> FreeVars(const Expr& e);
 bool UsesVar(const Expr& e, const Var* var);
 
-// Number of arithmetic float operations one execution of the program performs (multiply-add counts
-// two; loads, index arithmetic, selects and casts none; exp, sqrt and the like count one).
+// Number of arithmetic float operations that one execution of the program performs. A multiply-add
+// counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
 
 }  // namespace heddle::ir

@@ -1,31 +1,57 @@
-// What schedules, layouts and search know of the machine a target stands for.
+// What schedules, layouts, passes and the search know of the machine that a target stands for.
+//
+// One value, TargetInfo, made by codegen::DescribeTarget. It has three parts: facts that a
+// compiler, an operating system or a table of architectures states; speeds of the machine
+// (core_speed.h); speeds of our code on it (code_speed.h). A target without facts of its own keeps
+// the defaults. Figures that are measured on a device belong into DescribeTarget too: nothing else
+// makes this value.
 #pragma once
 
 #include <cstdint>
 
 #include "base/target.h"
+#include "compiler/machine/code_speed.h"
+#include "compiler/machine/core_speed.h"
 
 namespace heddle::machine {
 
-// The numbers schedules need to know of a target. Filled by codegen/target_info.h; the values here
-// suit any CPU.
+// How a kernel is spread over the target's processing units.
+enum class Execution {
+  kThreads,  // loops over a few threads, each with vector registers
+  kGrid,     // a grid of blocks of threads, each block with shared memory
+};
+
 struct TargetInfo {
   Target target;
-  int vector_bytes = 16;  // widest vector register worth using
+  Execution execution = Execution::kThreads;
+
+  // ---- A core of a CPU. The defaults suit any.
+  // The widest vector register worth using; on a GPU the longest access of a thread.
+  int vector_bytes = 16;
   int vector_registers = 16;
-  int64_t l1_bytes = 32 << 10;  // per core
+  int64_t l1_bytes = 32 << 10;  // data cache of a core
   int64_t l2_bytes = 1 << 20;   // per core
-  // GPU only; by architecture from codegen/gpu_arch.h.
+  int64_t line_bytes = 64;      // of all caches
+  // First-level caches are indexed by the address within a page: lines this far apart share a set.
+  int64_t page_bytes = 4096;
+
+  // ---- Execution::kGrid only; by architecture from codegen/cuda/gpu_arch.h.
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
-  int warp_size = 32;
-  int max_registers_per_thread = 255;     // 32-bit ones
-  int registers_per_block = 64 << 10;     // likewise
-  int multiprocessors = 1;                // of the usual device of the architecture
-  int threads_per_multiprocessor = 2048;  // resident at a time
-  int64_t shared_bytes_per_multiprocessor = 64 << 10;
-  bool async_copies = false;  // global to shared memory, past the registers (sm_80 and later)
-  bool tensor_cores = false;  // for f16, bf16 and tf32 (sm_80 and later)
+  int max_registers_per_thread = 255;         // 32-bit ones
+  int registers_per_block = 64 << 10;         // likewise
+  int multiprocessors = 1;                    // of the usual device of the architecture
+  bool tensor_cores = false;                  // for f16, bf16 and tf32 (sm_80 and later)
+
+  // ---- Speeds.
+  CoreSpeed core;
+  GraphCore graph_core;
+  CodeSpeed code;
+
+  // Ways of the first-level cache: lines of one set that it holds.
+  int64_t L1Ways() const { return l1_bytes / page_bytes; }
+  // An instruction broadcasts one scalar operand from memory to all lanes (AVX-512).
+  bool BroadcastsOperand() const { return vector_bytes >= 64; }
 };
 
 }  // namespace heddle::machine

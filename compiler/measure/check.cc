@@ -6,15 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::internal {
 namespace {
 
-using codegen::OutputPoint;
-using codegen::Tolerance;
+using interpreter::OutputPoint;
 using ir::DType;
+using runtime::Tolerance;
 
 // Elements at which the definition decides between a candidate and the kept outputs, spread over
 // all that differ: each costs a sum over the reduction's domain.
@@ -51,7 +51,7 @@ std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const 
   if (ir::IsFloat(buffer.dtype)) {
     for (int64_t i = 0; i < count; ++i) {
       const double x = ReadElement(buffer.dtype, a, i), y = ReadElement(buffer.dtype, b, i);
-      if (!codegen::Same(buffer.dtype, x, y, tolerance)) elements.push_back(i);
+      if (!Same(buffer.dtype, x, y, tolerance)) elements.push_back(i);
     }
   } else {
     const int64_t size = ir::SizeOf(buffer.dtype);
@@ -100,12 +100,12 @@ double Largest(const std::vector<double>& values) {
 }  // namespace
 
 absl::Status ResultChecker::Prepare(const ir::Program& program,
-                                    std::vector<codegen::TensorRef> inputs, int points,
+                                    std::vector<interpreter::TensorRef> inputs, int points,
                                     SplitMix& random) {
   program_ = &program;
   inputs_ = std::move(inputs);
   points_ = ChoosePoints(program, points, random);
-  HEDDLE_ASSIGN_OR_RETURN(expected_, codegen::EvaluatePoints(program, inputs_, points_));
+  HEDDLE_ASSIGN_OR_RETURN(expected_, interpreter::EvaluatePoints(program, inputs_, points_));
   return PrepareBetween(points, random);
 }
 
@@ -126,8 +126,8 @@ absl::Status ResultChecker::PrepareBetween(int points, SplitMix& random) {
     if (inner.outputs.empty()) continue;
     HEDDLE_ASSIGN_OR_RETURN(
         const std::vector<double> values,
-        codegen::EvaluatePoints(inner, inputs_, ChoosePoints(inner, points, random)));
-    between_ = std::max(between_, Largest(values) * codegen::Stored(dtype, {}).relative);
+        interpreter::EvaluatePoints(inner, inputs_, ChoosePoints(inner, points, random)));
+    between_ = std::max(between_, Largest(values) * Stored(dtype, {}).relative);
   }
   return absl::OkStatus();
 }
@@ -150,7 +150,7 @@ absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const
   for (size_t k = 0; k < points_.size(); ++k) {
     const DType dtype = program_->outputs[points_[k].output]->dtype;
     const double found = ReadElement(dtype, outputs[points_[k].output], points_[k].element);
-    if (!codegen::Same(dtype, found, expected_[k], Wider(tolerance))) {
+    if (!Same(dtype, found, expected_[k], Wider(tolerance))) {
       return Wrong(when, points_[k], found, expected_[k]);
     }
     if (std::isfinite(expected_[k])) {
@@ -181,7 +181,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
                                                           : absl::OkStatus();
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> expected,
-                          codegen::EvaluatePoints(*program_, inputs_, doubtful));
+                          interpreter::EvaluatePoints(*program_, inputs_, doubtful));
   absl::Status status;
   bool kept_is_wrong = false;
   for (size_t k = 0; k < doubtful.size(); ++k) {
@@ -189,10 +189,10 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     const DType dtype = program_->outputs[output]->dtype;
     const double found = ReadElement(dtype, outputs[output], element);
     const double kept = ReadElement(dtype, whole_[output].data(), element);
-    if (status.ok() && !codegen::Same(dtype, found, expected[k], Wider(tolerance))) {
+    if (status.ok() && !Same(dtype, found, expected[k], Wider(tolerance))) {
       status = Wrong(when, doubtful[k], found, expected[k]);
     }
-    kept_is_wrong |= !codegen::Same(dtype, kept, expected[k], Wider(whole_tolerance_));
+    kept_is_wrong |= !Same(dtype, kept, expected[k], Wider(whole_tolerance_));
   }
   if (!status.ok()) {
     // Both are wrong: the next candidate that is right at the points gives new outputs to keep.

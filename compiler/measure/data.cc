@@ -57,7 +57,7 @@ MeasureData::MeasureData(ir::Program program)
 
 absl::Status MeasureData::Prepare(uint64_t seed, int check_points) {
   SplitMix random(seed);
-  std::vector<codegen::TensorRef> inputs;
+  std::vector<interpreter::TensorRef> inputs;
   for (const auto* list : {&program_.inputs, &program_.outputs}) {
     for (const ir::BufferRef& buffer : *list) {
       HEDDLE_ASSIGN_OR_RETURN(
@@ -77,7 +77,7 @@ absl::Status MeasureData::Prepare(uint64_t seed, int check_points) {
 }
 
 absl::Status MeasureData::Check(const std::function<absl::Status()>& call,
-                                const codegen::Tolerance& tolerance, double* max_error) {
+                                const runtime::Tolerance& tolerance, double* max_error) {
   for (size_t i = 0; i < outputs_.size(); ++i) Poison(*program_.outputs[i], outputs_[i], 0);
   HEDDLE_RETURN_IF_ERROR(call());
   for (size_t i = 0; i < outputs_.size(); ++i) {

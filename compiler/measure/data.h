@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/codegen/tolerance.h"
 #include "compiler/ir/ir.h"
 #include "compiler/measure/check.h"
+#include "compiler/measure/compare.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/measure/measure.h"
 #include "compiler/runtime/aligned_buffer.h"
@@ -33,7 +33,7 @@ class MeasureData {
   // first finds what is not written or read before it is written (everything holds NaNs), the
   // second what survives from one call to the next. An integer that is not written holds different
   // values after the two, so it is wrong in one of them. DataLoss, or what `call` gives.
-  absl::Status Check(const std::function<absl::Status()>& call, const codegen::Tolerance& tolerance,
+  absl::Status Check(const std::function<absl::Status()>& call, const runtime::Tolerance& tolerance,
                      double* max_error);
   // DataLoss if the times mean more operations a second than `most`.
   absl::Status CheckPlausible(const runtime::Timing& timing, double most) const;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/runtime/abi.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"

@@ -5,14 +5,13 @@
 #include <cstring>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/tolerance.h"
-#include "compiler/driver/internal.h"
+#include "base/workload_key.h"
+#include "compiler/ir/workload.h"
 #include "compiler/measure/data.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
-#include "compiler/tensor/expression.h"
 
 namespace heddle {
 namespace {
@@ -75,7 +74,7 @@ class Bench : public WorkloadBench {
           call();
           return absl::OkStatus();
         },
-        codegen::ToleranceFor(artifact.winograd), &result.max_error));
+        artifact.numerics.Allowed(), &result.max_error));
     result.references_replaced = data_.references_replaced();
     result.timing = runtime::TimeCalls(call, options_.timing);
     HEDDLE_RETURN_IF_ERROR(
@@ -93,8 +92,8 @@ class Bench : public WorkloadBench {
 
 absl::StatusOr<std::unique_ptr<WorkloadBench>> WorkloadBench::Create(
     std::string_view workload, const MeasureOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(ir::Program program, internal::ParseWorkload(workload));
-  const uint64_t seed = std::stoull(tensor::WorkloadKey(std::string(workload)), nullptr, 16);
+  HEDDLE_ASSIGN_OR_RETURN(ir::Program program, ir::ParseWorkload(workload));
+  const uint64_t seed = std::stoull(WorkloadKey(workload), nullptr, 16);
   if (!options.device.empty()) {
     return internal::CreateCudaBench(std::move(program), seed, options);
   }

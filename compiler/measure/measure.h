@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/target.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/runtime/timing.h"
 
 namespace heddle {

@@ -53,9 +53,7 @@ class CudaBench final : public WorkloadBench {
     HEDDLE_ASSIGN_OR_RETURN(const Bound bound, Bind(*module, artifact.kernels[0], made));
     Measurement result;
     HEDDLE_RETURN_IF_ERROR(data_.Check([&] { return Compute(bound.kernel); },
-                                       codegen::ToleranceFor(artifact.winograd, artifact.tf32,
-                                                             codegen::LongestSum(data_.program())),
-                                       &result.max_error));
+                                       artifact.numerics.Allowed(), &result.max_error));
     result.references_replaced = data_.references_replaced();
     HEDDLE_ASSIGN_OR_RETURN(
         result.timing,

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::internal {
 namespace {

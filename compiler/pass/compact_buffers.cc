@@ -16,7 +16,7 @@ namespace {
 // The tile of one dimension: [base + lo, base + hi].
 struct Reach {
   bool known = false;  // some access has been seen
-  bool whole = false;  // not a tile: everything from 0 on
+  bool whole = false;  // not a tile but the whole dimension
   Linear base;         // in variables of the loops outside the allocation
   int64_t lo = 0;
   int64_t hi = 0;
@@ -33,39 +33,34 @@ bool SameTerms(const Linear& a, const Linear& b) {
 
 // Calls `fn` with the indices of every access of `buffer`.
 void VisitAccesses(const Stmt& s, const Buffer* buffer,
-                   const std::function<void(const std::vector<Expr>&)>& fn) {
+                   absl::FunctionRef<void(const std::vector<Expr>&)> fn) {
   VisitStmt(s, [&](const Stmt& x) {
     if (auto* store = As<Store>(x); store && store->buffer.get() == buffer) fn(store->indices);
     return true;
   });
-  VisitStmtExprs(s, [&](const Expr& e) {
-    VisitExpr(e, [&](const Expr& x) {
-      if (x->kind == ExprKind::kLoad && x->buffer.get() == buffer) fn(x->args);
-    });
+  VisitLoads(s, [&](const Expr& load) {
+    if (load->buffer.get() == buffer) fn(load->args);
   });
 }
 
 class Compactor {
  public:
   Stmt Run(const Stmt& s) {
-    if (auto* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* branch = As<If>(s)) return MakeStmt(If{branch->condition, Run(branch->body)});
-    if (auto* loop = As<For>(s)) {
-      outer_[loop->var.get()] = {0, loop->extent - 1};
-      Stmt result = MakeStmt(For{loop->var, loop->extent, loop->kind, Run(loop->body)});
-      outer_.erase(loop->var.get());
-      return result;
-    }
-    if (auto* alloc = As<Alloc>(s)) return RunAlloc(*alloc);
-    return s;
+    if (auto* alloc = As<Alloc>(s)) return RunAlloc(s, *alloc);
+    auto* loop = As<For>(s);
+    if (loop) outer_[loop->var.get()] = {0, loop->extent - 1};
+    Stmt result = RunChildren(s);
+    if (loop) outer_.erase(loop->var.get());
+    return result;
   }
 
  private:
-  Stmt RunAlloc(const Alloc& alloc) {
+  Stmt RunChildren(const Stmt& s) {
+    return MapChildren(s, [&](const Stmt& child) { return Run(child); });
+  }
+
+  // `s` is the allocation.
+  Stmt RunAlloc(const Stmt& s, const Alloc& alloc) {
     const Buffer& buffer = *alloc.buffer;
     inner_.clear();
     VisitStmt(alloc.body, [&](const Stmt& x) {
@@ -82,8 +77,8 @@ class Compactor {
     for (size_t d = 0; d < tile.size(); ++d) {
       const Reach& reach = tile[d];
       const int64_t extent = reach.hi - reach.lo + 1;
-      // Lanes that a guard keeps from the end of a local row get elements of their own: then every
-      // row is whole registers.
+      // Lanes that a guard keeps from running over the end of a local row get elements of their
+      // own, so that every row fills whole registers.
       const bool widen =
           buffer.scope == Scope::kLocal && d + 1 == tile.size() && extent <= 2 * buffer.shape[d];
       const bool resize = reach.known && !reach.whole && extent != buffer.shape[d] &&
@@ -92,8 +87,8 @@ class Compactor {
       if (resize) compact->shape[d] = extent;
       changed |= resize;
     }
-    if (!changed) return MakeStmt(Alloc{alloc.buffer, Run(alloc.body)});
-    return Run(MakeStmt(Alloc{compact, Rebase(alloc.body, &buffer, compact, corner)}));
+    if (!changed) return RunChildren(s);
+    return Run(MakeStmt(Alloc{compact, Rebased(alloc.body, &buffer, compact, corner)}));
   }
 
   // Widens `reach` by one access.
@@ -118,35 +113,22 @@ class Compactor {
   }
 
   bool OnlyOuter(const Expr& e) {
-    bool only = true;
-    VisitExpr(e, [&](const Expr& x) {
-      if (x->kind == ExprKind::kVar && !outer_.count(x->var.get())) only = false;
-      if (x->kind == ExprKind::kLoad) only = false;
+    return !Any(e, [&](const Expr& x) {
+      return x->kind == ExprKind::kLoad ||
+             (x->kind == ExprKind::kVar && !outer_.count(x->var.get()));
     });
-    return only;
   }
 
-  static Stmt Rebase(const Stmt& body, const Buffer* from, const BufferRef& to,
-                     const std::vector<Expr>& corner) {
-    auto move = [&](const std::vector<Expr>& indices) {
-      std::vector<Expr> moved;
-      for (size_t d = 0; d < indices.size(); ++d) moved.push_back(indices[d] - corner[d]);
+  // The body with indices of `from` counted from `corner`, in `to`.
+  static Stmt Rebased(const Stmt& body, const Buffer* from, const BufferRef& to,
+                      const std::vector<Expr>& corner) {
+    return MapElements(body, [&](const BufferRef& buffer, const std::vector<Expr>& indices) {
+      std::optional<Element> moved;
+      if (buffer.get() != from) return moved;
+      moved = {to, {}};
+      for (size_t d = 0; d < indices.size(); ++d) moved->indices.push_back(indices[d] - corner[d]);
       return moved;
-    };
-    return RewriteStmt(
-        body,
-        [&](const Stmt& s) -> Stmt {
-          auto* store = As<Store>(s);
-          return store && store->buffer.get() == from
-                     ? MakeStmt(Store{to, move(store->indices), store->value})
-                     : s;
-        },
-        [&](const Expr& e) {
-          return RewriteExpr(e, [&](const Expr& x) {
-            return x->kind == ExprKind::kLoad && x->buffer.get() == from ? Load(to, move(x->args))
-                                                                         : x;
-          });
-        });
+    });
   }
 
   Ranges outer_;  // loops around the current statement

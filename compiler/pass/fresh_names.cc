@@ -47,20 +47,15 @@ Stmt FreshNames::Clone(const Stmt& stmt) {
     return true;
   });
   if (loops.empty() && buffers.empty()) return stmt;
-  auto rewrite_stmt = [&](const Stmt& s) -> Stmt {
-    auto mapped = [&](const BufferRef& b) {
-      auto it = buffers.find(b.get());
-      return it == buffers.end() ? b : it->second;
-    };
-    if (auto* loop = As<For>(s))
-      return MakeStmt(For{loops.at(loop->var.get()), loop->extent, loop->kind, loop->body});
-    if (auto* alloc = As<Alloc>(s)) return MakeStmt(Alloc{mapped(alloc->buffer), alloc->body});
-    if (auto* store = As<Store>(s))
-      return MakeStmt(Store{mapped(store->buffer), store->indices, store->value});
-    return s;
-  };
-  return RewriteStmt(stmt, rewrite_stmt,
-                     [&](const Expr& e) { return ReplaceBuffers(Substitute(e, vars), buffers); });
+  const Stmt renamed = RewriteStmt(
+      stmt,
+      [&](const Stmt& s) {
+        auto* loop = As<For>(s);
+        if (!loop) return s;
+        return MakeStmt(For{loops.at(loop->var.get()), loop->extent, loop->kind, loop->body});
+      },
+      [&](const Expr& e) { return Substitute(e, vars); });
+  return buffers.empty() ? renamed : ReplaceBuffers(renamed, buffers);
 }
 
 }  // namespace heddle::pass

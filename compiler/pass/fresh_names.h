@@ -1,5 +1,5 @@
-// Names that a program does not use yet, and copies of statements under such names: what a pass
-// that duplicates code needs, because every name of a program is unique.
+// Names that a program does not use yet, and copies of statements under such names. Every name of a
+// program is unique, so a pass that copies code needs new ones.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ class FreshNames {
  public:
   explicit FreshNames(const ir::Program& program);
 
-  // `base` itself or `base` with a numeric suffix; never the same name twice.
+  // `base`, or `base` with a numeric suffix. Never returns the same name twice.
   std::string Make(const std::string& base);
 
-  // A copy of a block-free `stmt` whose loop variables and allocations are new ones.
+  // A copy of `stmt`, which contains no blocks, with new loop variables and allocations.
   ir::Stmt Clone(const ir::Stmt& stmt);
 
  private:

@@ -22,17 +22,11 @@ struct Part {
   bool hoisted = false;
 };
 
-void AddLoads(const Expr& e, BufferSet* loads) {
-  if (e->kind == ExprKind::kLoad) loads->insert(e->buffer.get());
-  for (const Expr& arg : e->args) AddLoads(arg, loads);
-}
-
 Part Describe(Stmt stmt) {
   Part part{std::move(stmt), {}, {}};
-  VisitStmtExprs(part.stmt, [&](const Expr& e) { AddLoads(e, &part.reads); });
+  VisitLoads(part.stmt, [&](const Expr& load) { part.reads.insert(load->buffer.get()); });
   VisitStmt(part.stmt, [&](const Stmt& s) {
-    if (auto* block = As<Block>(s)) part.writes.insert(block->store.buffer.get());
-    if (auto* store = As<Store>(s)) part.writes.insert(store->buffer.get());
+    if (const Buffer* written = WrittenBuffer(s)) part.writes.insert(written);
     return true;
   });
   return part;
@@ -54,9 +48,9 @@ std::vector<Part> RootParts(const Program& program, std::vector<BufferRef>* allo
   return parts;
 }
 
-// Marks the parts that depend on `constants` only and make none of the buffers in `stay`. A buffer
-// some other part writes too is not known, and neither is what reads it; so marks are taken back
-// until none has to be.
+// Marks the parts that depend on `constants` only and write none of the buffers in `stay`. A buffer
+// that some unmarked part writes is not known, and neither is what reads it. So marks are taken
+// back until nothing changes.
 void MarkHoisted(const BufferSet& constants, const BufferSet& stay, std::vector<Part>* parts) {
   for (Part& part : *parts) part.hoisted = true;
   bool changed = true;
@@ -111,7 +105,7 @@ BufferRef AsOutput(const Buffer& buffer) {
   return output;
 }
 
-// What the parts hoisted so far touch.
+// What the parts touch at run time (late) and when the module is made (early).
 struct Touched {
   BufferSet read_late, read_early, written_early;
 };
@@ -126,7 +120,7 @@ Touched Sort(const std::vector<Part>& parts) {
   return touched;
 }
 
-// The largest prepacked buffer if all of them are more than a module may grow by, else null.
+// The largest prepacked buffer if together they are larger than a module may grow, else null.
 const Buffer* LargestOfTooMany(const Program& scheduled, const std::vector<BufferRef>& allocated,
                                const Touched& touched) {
   int64_t made = 0, from = 0;
@@ -147,7 +141,7 @@ const Buffer* LargestOfTooMany(const Program& scheduled, const std::vector<Buffe
 
 HoistedProgram HoistConstants(const Program& scheduled) {
   BufferSet constants;
-  BufferSet outputs;  // and what else is not hoisted
+  BufferSet outputs;  // and other buffers that stay
   for (const BufferRef& input : scheduled.inputs) {
     if (input->constant) constants.insert(input.get());
   }
@@ -158,7 +152,7 @@ HoistedProgram HoistConstants(const Program& scheduled) {
   std::vector<Part> parts = RootParts(scheduled, &allocated);
   MarkHoisted(constants, outputs, &parts);
   Touched touched = Sort(parts);
-  // What grows most is computed late again, until the rest is small enough.
+  // The largest is computed late again, until the rest is small enough.
   while (const Buffer* largest = LargestOfTooMany(scheduled, allocated, touched)) {
     outputs.insert(largest);
     MarkHoisted(constants, outputs, &parts);

@@ -1,4 +1,5 @@
-// Splits a scheduled program into what can be computed when a module is made and what cannot.
+// Splits a scheduled program into what is computed when a module is made and what is computed at
+// run time.
 #pragma once
 
 #include <optional>
@@ -17,10 +18,10 @@ struct HoistedProgram {
   std::optional<ir::Program> prepack;
 };
 
-// Hoisted are the root statements that read nothing but `const` inputs and each other's results:
-// packed weights, weights in the Winograd domain. Buffers keep their names. A module must not
-// explode: while the prepacked buffers are more than `kMaxPrepackGrowth` times the `const` inputs
-// they are made of, the largest of them is left to the kernel.
+// Hoists the root statements that read nothing but `const` inputs and each other's results, such as
+// packed weights and weights in the Winograd domain. Buffers keep their names. A module must stay
+// small: while the prepacked buffers are larger than `kMaxPrepackGrowth` times the `const` inputs
+// that they are made of, the largest of them is left to the kernel.
 inline constexpr int64_t kMaxPrepackGrowth = 8;
 HoistedProgram HoistConstants(const ir::Program& scheduled);
 

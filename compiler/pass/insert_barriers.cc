@@ -21,18 +21,20 @@ struct Access {
 };
 using Accesses = std::vector<Access>;
 
-// More pending accesses of one buffer than this count as one to all of it: the work is quadratic.
+// More pending accesses than this count as one to all of each buffer: the work is quadratic.
 constexpr size_t kMaxAccesses = 256;
 
-bool HasGpuLoop(const Stmt& s) {
-  bool found = false;
-  VisitStmt(s, [&](const Stmt& node) {
-    const For* loop = As<For>(node);
-    found |= loop && (IsGpuBlock(loop->kind) || IsGpuThread(loop->kind));
-    return !found;
-  });
-  return found;
+bool IsGpuLoop(const Stmt& s) {
+  const For* loop = As<For>(s);
+  return loop && (IsGpuBlock(loop->kind) || IsGpuThread(loop->kind));
 }
+
+bool IsThreadLoop(const Stmt& s) {
+  const For* loop = As<For>(s);
+  return loop && IsGpuThread(loop->kind);
+}
+
+bool IsBarrier(const Stmt& s) { return As<Barrier>(s) != nullptr; }
 
 class Inserter {
  public:
@@ -47,42 +49,35 @@ class Inserter {
   }
 
  private:
-  // The statement with barriers; `pending` are the accesses since the last barrier, before and
-  // after.
+  // The statement with barriers. `pending` holds the accesses since the last barrier: before the
+  // statement, and on return behind it.
   Stmt Run(const Stmt& s, Accesses& pending) {
-    if (const Seq* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child, pending));
-      return MakeSeq(std::move(stmts));
-    }
-    if (const Alloc* alloc = As<Alloc>(s))
-      return MakeStmt(Alloc{alloc->buffer, Run(alloc->body, pending)});
-    if (As<Barrier>(s)) {
+    if (IsBarrier(s)) {
       pending.clear();
       return s;
     }
-    if (const For* loop = As<For>(s); loop && !IsGpuThread(loop->kind)) {
-      return RunLoop(*loop, pending);
-    }
-    if (const If* branch = As<If>(s); branch && HasThreadLoop(branch->body)) {
+    if (As<Seq>(s) || As<Alloc>(s))
+      return MapChildren(s, [&](const Stmt& child) { return Run(child, pending); });
+    if (const For* loop = As<For>(s); loop && !IsGpuThread(loop->kind))
+      return RunLoop(s, *loop, pending);
+    if (const If* branch = As<If>(s); branch && Any(branch->body, IsThreadLoop)) {
       Accesses own;
       Collect(branch->condition, own);
       const bool wait = Conflict(pending, own);
       if (wait) pending.clear();
       Append(own, {}, pending);
       Accesses inside = pending;
-      Stmt body = Run(branch->body, inside);
+      Stmt result = MapChildren(s, [&](const Stmt& body) { return Run(body, inside); });
       Append(inside, {}, pending);
-      Stmt result = MakeStmt(If{branch->condition, std::move(body)});
       return wait ? MakeSeq({MakeStmt(Barrier{}), std::move(result)}) : result;
     }
-    // Threads run the rest without waiting for each other.
+    // Threads run other statements without waiting for each other.
     BindLoops(s);
     Accesses own;
     Collect(s, own);
     const bool wait = Conflict(pending, own);
     if (wait) pending.clear();
-    // Those that come later meet any thread and iteration of these.
+    // Later accesses meet any thread and iteration of these.
     Append(own, OtherValues(s), pending);
     return wait ? MakeSeq({MakeStmt(Barrier{}), s}) : s;
   }
@@ -116,34 +111,34 @@ class Inserter {
     Limit(to);
   }
 
-  Stmt RunLoop(const For& loop, Accesses& pending) {
-    const Stmt whole = MakeStmt(For{loop.var, loop.extent, loop.kind, loop.body});
+  // `s` is the loop.
+  Stmt RunLoop(const Stmt& s, const For& loop, Accesses& pending) {
     Accesses own;
-    Collect(whole, own);
+    Collect(s, own);
     const bool writes =
         std::any_of(own.begin(), own.end(), [](const Access& access) { return access.write; });
-    if (writes || HasBarrier(whole)) return RunWritingLoop(loop, pending);
-    // One that only reads needs at most one barrier, before it.
-    BindLoops(whole);
+    if (writes || Any(s, IsBarrier)) return RunWritingLoop(s, loop, pending);
+    // A loop that only reads needs at most one barrier, before it.
+    BindLoops(s);
     const bool wait = Conflict(pending, own);
     if (wait) pending.clear();
-    Append(own, OtherValues(whole), pending);
-    return wait ? MakeSeq({MakeStmt(Barrier{}), whole}) : whole;
+    Append(own, OtherValues(s), pending);
+    return wait ? MakeSeq({MakeStmt(Barrier{}), s}) : s;
   }
 
-  Stmt RunWritingLoop(const For& loop, Accesses& pending) {
+  Stmt RunWritingLoop(const Stmt& s, const For& loop, Accesses& pending) {
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
-    const auto with = [&](Stmt body) {
-      return MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
+    const auto run = [&] {
+      return MapChildren(s, [&](const Stmt& body) { return Run(body, pending); });
     };
     const Accesses before = pending;
-    Stmt once = Run(loop.body, pending);
+    Stmt once = run();
     // Blocks share nothing but global memory, which no barrier orders between them.
-    if (loop.extent == 1 || IsGpuBlock(loop.kind)) return with(std::move(once));
-    // What the iteration before left behind. If no barrier surely stands between, all iterations
-    // before count. A barrier that stands earlier for it may spare a later one, so that an
-    // iteration leaves more behind than was thought: then once more, with that too. Each round adds
-    // an access.
+    if (loop.extent == 1 || IsGpuBlock(loop.kind)) return once;
+    // `left` are the accesses that the iteration before leaves pending; without a barrier that
+    // every iteration meets, all iterations before count (`any`). A barrier that an earlier place
+    // needs for them may save a later one, so that an iteration leaves more behind than assumed.
+    // Then the body runs once more with these too. Each round adds an access, so this ends.
     Accesses left = pending;
     bool any = false;
     while (true) {
@@ -155,14 +150,14 @@ class Inserter {
       }
       pending = before;
       Append(left, map, pending);
-      Stmt again = Run(loop.body, pending);
+      Stmt again = run();
       if (Include(pending, left)) continue;
-      if (any || AlwaysWaits(again)) return with(std::move(again));
+      if (any || AlwaysWaits(again)) return again;
       any = true;
     }
   }
 
-  // Adds to `all` those of `more` whose load or store it lacks; whether there are any.
+  // Adds to `all` the accesses of `more` whose load or store it lacks. False if there are none.
   static bool Include(const Accesses& more, Accesses& all) {
     const size_t before = all.size();
     for (const Access& access : more) {
@@ -175,41 +170,21 @@ class Inserter {
     return all.size() > before;
   }
 
-  static bool HasBarrier(const Stmt& s) {
-    bool found = false;
-    VisitStmt(s, [&](const Stmt& node) {
-      found |= As<Barrier>(node) != nullptr;
-      return !found;
-    });
-    return found;
-  }
-
-  // A barrier that every run of the statement meets.
+  // Whether every run of the statement meets a barrier.
   static bool AlwaysWaits(const Stmt& s) {
-    if (As<Barrier>(s)) return true;
-    if (const Alloc* alloc = As<Alloc>(s)) return AlwaysWaits(alloc->body);
-    if (const For* loop = As<For>(s)) return AlwaysWaits(loop->body);
-    const Seq* seq = As<Seq>(s);
-    return seq && std::any_of(seq->stmts.begin(), seq->stmts.end(), AlwaysWaits);
-  }
-
-  static bool HasThreadLoop(const Stmt& s) {
-    bool found = false;
-    VisitStmt(s, [&](const Stmt& node) {
-      const For* loop = As<For>(node);
-      found |= loop && IsGpuThread(loop->kind);
-      return !found;
-    });
-    return found;
+    bool waits = IsBarrier(s);
+    if (As<If>(s)) return false;
+    ForEachChild(s, [&](const Stmt& child) { waits = waits || AlwaysWaits(child); });
+    return waits;
   }
 
   bool Watched(const Buffer* buffer) const {
     return buffer->scope != Scope::kLocal && written_.count(buffer) > 0;
   }
   void Collect(const Expr& e, Accesses& out) const {
-    VisitExpr(e, [&](const Expr& x) {
-      if (x->kind == ExprKind::kLoad && Watched(x->buffer.get()))
-        out.push_back({x->buffer.get(), x->args, false, x.get()});
+    VisitLoads(e, [&](const Expr& load) {
+      if (Watched(load->buffer.get()))
+        out.push_back({load->buffer.get(), load->args, false, load.get()});
     });
   }
   void Collect(const Stmt& s, Accesses& out) const {
@@ -243,7 +218,7 @@ class Inserter {
     return false;
   }
 
-  // Whether the accesses surely touch different elements.
+  // Whether the accesses are proven to touch different elements.
   bool Apart(const Access& a, const Access& b) {
     for (size_t d = 0; d < a.indices.size() && d < b.indices.size(); ++d) {
       const auto difference = analyzer_.Bounds(a.indices[d] - b.indices[d]);
@@ -268,20 +243,11 @@ class Inserter {
 };
 
 Stmt EachLaunch(const Stmt& s) {
-  if (const Seq* seq = As<Seq>(s)) {
-    std::vector<Stmt> stmts;
-    for (const Stmt& child : seq->stmts) stmts.push_back(EachLaunch(child));
-    return MakeSeq(std::move(stmts));
-  }
-  if (const Alloc* alloc = As<Alloc>(s))
-    return MakeStmt(Alloc{alloc->buffer, EachLaunch(alloc->body)});
   const For* loop = As<For>(s);
   if (loop && IsGpuBlock(loop->kind)) return Inserter().Launch(s);
-  // Several launches in a loop: each by itself.
-  if (loop && HasGpuLoop(loop->body)) {
-    return MakeStmt(For{loop->var, loop->extent, loop->kind, EachLaunch(loop->body)});
-  }
-  return s;
+  // A loop around launches runs each by itself.
+  if (As<If>(s) || !Any(s, IsGpuLoop)) return s;
+  return MapChildren(s, EachLaunch);
 }
 
 }  // namespace

@@ -1,16 +1,16 @@
-// Puts the barriers of GPU programs.
+// Adds the barriers of GPU programs.
 #pragma once
 
 #include "compiler/ir/ir.h"
 
 namespace heddle::pass {
 
-// Before: no blocks; barriers, if any, are kept. After: within each launch, a barrier stands
-// between any two statements that may touch one element of shared memory (or of global memory that
-// the launch writes) and of which one writes, outside of thread loops: in straight order, and from
-// one iteration of a loop to the next. Elements are told apart where an index surely differs, so
-// that of two halves of a buffer used in turns each needs one barrier, not two. Statements within
-// one thread loop are the schedule's business: no barrier can stand there.
+// Before: no blocks. Barriers that exist are kept. After: within each launch, and outside of thread
+// loops, a barrier stands between any two statements of which one writes an element of shared
+// memory, or of global memory that the launch writes, that the other may touch: in program order,
+// and from one iteration of a loop to the next. Accesses whose indices are proven to differ do not
+// count, so that a buffer whose halves are used in turns needs one barrier and not two. No barrier
+// can stand within a thread loop: the schedule answers for the order of statements there.
 ir::Program InsertBarriers(const ir::Program& program);
 
 }  // namespace heddle::pass

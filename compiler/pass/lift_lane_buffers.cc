@@ -8,27 +8,21 @@ using namespace ir;
 
 namespace {
 
-// One element more per access: that of the lane.
+// The body without its allocations; accesses of `widened` have the lane as one more index.
 Stmt AddLane(const Stmt& body, const BufferMap& widened, const Expr& lane) {
-  auto with_lane = [&](std::vector<Expr> indices) {
-    indices.push_back(lane);
-    return indices;
-  };
-  return RewriteStmt(
-      body,
-      [&](const Stmt& s) -> Stmt {
-        if (auto* alloc = As<Alloc>(s)) return alloc->body;
-        auto* store = As<Store>(s);
-        if (!store || !widened.count(store->buffer.get())) return s;
-        return MakeStmt(
-            Store{widened.at(store->buffer.get()), with_lane(store->indices), store->value});
-      },
-      [&](const Expr& e) {
-        return RewriteExpr(e, [&](const Expr& x) {
-          if (x->kind != ExprKind::kLoad || !widened.count(x->buffer.get())) return x;
-          return Load(widened.at(x->buffer.get()), with_lane(x->args));
-        });
+  const Stmt wide =
+      MapElements(body, [&](const BufferRef& buffer, const std::vector<Expr>& indices) {
+        std::optional<Element> element;
+        const auto it = widened.find(buffer.get());
+        if (it == widened.end()) return element;
+        element = {it->second, indices};
+        element->indices.push_back(lane);
+        return element;
       });
+  return RewriteStmt(wide, [](const Stmt& s) {
+    const Alloc* alloc = As<Alloc>(s);
+    return alloc ? alloc->body : s;
+  });
 }
 
 }  // namespace

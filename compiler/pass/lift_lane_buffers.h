@@ -5,9 +5,9 @@
 
 namespace heddle::pass {
 
-// Before: no blocks. After: no allocation stands inside a vectorized loop; one that did stands
-// around the loop and has one more dimension, innermost, with an element per lane. So its accesses
-// are vector loads and stores, and registers in the end.
+// Before: no blocks. After: no allocation stands inside a vectorized loop. Those that did stand
+// around it, with one more dimension, the innermost, that has an element per lane. So their
+// accesses become vector loads and stores, and in the end registers.
 ir::Program LiftLaneBuffers(const ir::Program& program);
 
 }  // namespace heddle::pass

@@ -24,6 +24,11 @@ namespace {
 
 using ir::Program;
 
+template <Program (*run)(const Program&)>
+Program Plain(const Program& program, const machine::TargetInfo& /*target*/) {
+  return run(program);
+}
+
 Program Simplify(const Program& program) {
   Program result = program;
   result.body = ir::Simplify(program.body, /*keep_loops=*/false);
@@ -32,27 +37,27 @@ Program Simplify(const Program& program) {
 
 struct Pass {
   const char* name;
-  Program (*run)(const Program&);
+  Program (*run)(const Program&, const machine::TargetInfo&);
   bool optional;
   enum { kBoth, kCpu, kGpu } where;
 };
 
 constexpr Pass kPasses[] = {
-    {"lower_blocks", LowerBlocks, false, Pass::kBoth},
+    {"lower_blocks", Plain<LowerBlocks>, false, Pass::kBoth},
     // Indices in loop variables show what an allocation inside loops is used for.
-    {"compact_buffers", CompactBuffers, true, Pass::kBoth},
-    {"lift_lane_buffers", LiftLaneBuffers, true, Pass::kCpu},
-    {"simplify", Simplify, true, Pass::kBoth},
-    {"pad_shared", PadShared, true, Pass::kGpu},
-    {"overlap_fetches", OverlapFetches, true, Pass::kGpu},
-    {"insert_barriers", InsertBarriers, false, Pass::kGpu},
+    {"compact_buffers", Plain<CompactBuffers>, true, Pass::kBoth},
+    {"lift_lane_buffers", Plain<LiftLaneBuffers>, true, Pass::kCpu},
+    {"simplify", Plain<Simplify>, true, Pass::kBoth},
+    {"pad_shared", Plain<PadShared>, true, Pass::kGpu},
+    {"overlap_fetches", Plain<OverlapFetches>, true, Pass::kGpu},
+    {"insert_barriers", Plain<InsertBarriers>, false, Pass::kGpu},
     // Before unrolling, while a guard is still one condition over a loop variable.
-    {"partition_loops", PartitionLoops, true, Pass::kCpu},
+    {"partition_loops", Plain<PartitionLoops>, true, Pass::kCpu},
     {"widen_copies", WidenCopies, true, Pass::kCpu},
     // While what a loop reads of a buffer is still one load in loop variables.
     {"prefetch_ahead", PrefetchAhead, true, Pass::kCpu},
     {"prefetch_epilogue", PrefetchEpilogue, true, Pass::kCpu},
-    {"unroll", Unroll, true, Pass::kCpu},
+    {"unroll", Plain<Unroll>, true, Pass::kCpu},
 };
 
 }  // namespace
@@ -60,10 +65,10 @@ constexpr Pass kPasses[] = {
 absl::StatusOr<Program> Lower(const Program& scheduled, const LowerOptions& options) {
   Program program = scheduled;
   for (const Pass& pass : kPasses) {
-    if (pass.where == (options.gpu ? Pass::kCpu : Pass::kGpu)) continue;
+    if (pass.where == (options.target.execution == machine::Execution::kGrid ? Pass::kCpu : Pass::kGpu)) continue;
     if (pass.optional && options.disabled.count(pass.name)) continue;
     auto start = std::chrono::steady_clock::now();
-    program = pass.run(program);
+    program = pass.run(program, options.target);
     if (options.observer) {
       std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
       options.observer(pass.name, program, elapsed.count());

@@ -8,13 +8,15 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
 struct LowerOptions {
-  // For a GPU back end: barriers are added; loops are neither taken apart nor unrolled, nor is
-  // anything fetched ahead.
-  bool gpu = false;
+  // What the code is for: how it executes, the lines of its caches, what a fetch costs. For
+  // Execution::kGrid barriers are added; loops are neither taken apart nor unrolled, and nothing is
+  // fetched ahead.
+  machine::TargetInfo target;
   bool verify_each = true;         // run the verifier after every pass
   std::set<std::string> disabled;  // names of optional passes to skip
   // Called after every pass with its name, the program and the time it took, when set.

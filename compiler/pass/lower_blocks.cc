@@ -17,46 +17,20 @@ Stmt Guard(const Expr& condition, Stmt body) {
   return condition ? MakeStmt(If{condition, std::move(body)}) : body;
 }
 
-bool HasLoad(const Expr& e) {
-  bool found = false;
-  VisitExpr(e, [&](const Expr& x) { found |= x->kind == ExprKind::kLoad; });
-  return found;
-}
-
 class Lowering {
  public:
   explicit Lowering(const Program& program) : names_(program) {}
 
   Stmt Run(const Stmt& s) {
-    if (auto* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* loop = As<For>(s)) {
-      path_.push_back(&s);
-      Stmt result = MakeStmt(For{loop->var, loop->extent, loop->kind, Run(loop->body)});
-      path_.pop_back();
-      auto it = inits_.find(s.get());
-      if (it == inits_.end()) return result;
-      std::vector<Stmt> stmts = std::move(it->second);
-      stmts.push_back(std::move(result));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* branch = As<If>(s)) {
-      path_.push_back(&s);
-      Stmt result = MakeStmt(If{branch->condition, Run(branch->body)});
-      path_.pop_back();
-      return result;
-    }
-    if (auto* alloc = As<Alloc>(s)) {
-      path_.push_back(&s);
-      Stmt result = MakeStmt(Alloc{alloc->buffer, Run(alloc->body)});
-      path_.pop_back();
-      return result;
-    }
     if (auto* block = As<Block>(s)) return LowerBlock(*block);
-    return s;
+    path_.push_back(&s);
+    Stmt result = MapChildren(s, [&](const Stmt& child) { return Run(child); });
+    path_.pop_back();
+    auto it = inits_.find(s.get());
+    if (it == inits_.end()) return result;
+    std::vector<Stmt> stmts = std::move(it->second);
+    stmts.push_back(std::move(result));
+    return MakeSeq(std::move(stmts));
   }
 
  private:
@@ -86,8 +60,8 @@ class Lowering {
     return Guard(block.where, MakeSeq({Guard(first, std::move(init)), std::move(update)}));
   }
 
-  // Puts `init` before the outermost loop over the block's reduce iterators; false (and nothing
-  // done) where that could change what the program means.
+  // Puts `init` before the outermost loop over the block's reduce iterators. Returns false and does
+  // nothing if that could change the meaning.
   bool HoistInit(const Block& block, const Stmt& init) {
     std::unordered_set<const Var*> reduce_vars, spatial_vars;
     for (const BlockIter& iter : block.iters) {
@@ -111,16 +85,11 @@ class Lowering {
     const Buffer* buffer = block.store.buffer.get();
     int writes = 0, reads = 0;
     VisitStmt(loop, [&](const Stmt& s) {
-      if (auto* other = As<Block>(s)) writes += other->store.buffer.get() == buffer;
-      if (auto* other = As<Store>(s)) writes += other->buffer.get() == buffer;
+      writes += WrittenBuffer(s) == buffer;
       if (auto* alloc = As<Alloc>(s)) writes += 2 * (alloc->buffer.get() == buffer);
       return true;
     });
-    VisitStmtExprs(loop, [&](const Expr& e) {
-      VisitExpr(e, [&](const Expr& x) {
-        reads += x->kind == ExprKind::kLoad && x->buffer.get() == buffer;
-      });
-    });
+    VisitLoads(loop, [&](const Expr& load) { reads += load->buffer.get() == buffer; });
     return writes == 1 && reads == 0;
   }
 
@@ -159,7 +128,7 @@ class Lowering {
   }
 
   FreshNames names_;
-  std::vector<const Stmt*> path_;  // enclosing loops, branches and allocations
+  std::vector<const Stmt*> path_;                                 // enclosing statements
   std::unordered_map<const StmtNode*, std::vector<Stmt>> inits_;  // to stand before a loop
 };
 

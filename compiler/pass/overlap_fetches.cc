@@ -28,22 +28,18 @@ Buffers Written(const Stmt& s) {
 
 Buffers Read(const Stmt& s) {
   Buffers read;
-  VisitStmtExprs(s, [&](const Expr& e) {
-    VisitExpr(e, [&](const Expr& x) {
-      if (x->kind == ExprKind::kLoad) read.insert(x->buffer.get());
-    });
-  });
+  VisitLoads(s, [&](const Expr& load) { read.insert(load->buffer.get()); });
   return read;
 }
 
-bool HasThreadLoop(const Stmt& s) {
-  bool found = false;
-  VisitStmt(s, [&](const Stmt& node) {
-    const For* loop = As<For>(node);
-    found |= loop && IsGpuThread(loop->kind);
-    return !found;
-  });
-  return found;
+bool IsBlockLoop(const Stmt& s) {
+  const For* loop = As<For>(s);
+  return loop && IsGpuBlock(loop->kind);
+}
+
+bool IsThreadLoop(const Stmt& s) {
+  const For* loop = As<For>(s);
+  return loop && IsGpuThread(loop->kind);
 }
 
 class Overlapper {
@@ -52,8 +48,7 @@ class Overlapper {
 
   Stmt EachLaunch(const Stmt& s) {
     return RewriteStmt(s, [&](const Stmt& node) -> Stmt {
-      const For* loop = As<For>(node);
-      if (loop == nullptr || !IsGpuBlock(loop->kind) || HasBlockLoop(loop->body)) return node;
+      if (!IsBlockLoop(node) || Any(As<For>(node)->body, IsBlockLoop)) return node;
       written_ = Written(node);
       shared_bytes_ = 0;
       limit_ = kMaxDoubledBytes;
@@ -65,34 +60,18 @@ class Overlapper {
           shared_bytes_ += alloc->buffer->SizeBytes();
         return true;
       });
-      return MakeStmt(For{loop->var, loop->extent, loop->kind, Visit(loop->body)});
+      return MapChildren(node, [&](const Stmt& body) { return Visit(body); });
     });
   }
 
  private:
-  static bool HasBlockLoop(const Stmt& s) {
-    bool found = false;
-    VisitStmt(s, [&](const Stmt& node) {
-      const For* loop = As<For>(node);
-      found |= loop && IsGpuBlock(loop->kind);
-      return !found;
-    });
-    return found;
-  }
-
-  // Outside of thread loops; the outermost loop that can be changed is.
+  // Outside of thread loops. Of nested loops that can be changed only the outermost is.
   Stmt Visit(const Stmt& s) {
-    if (const Seq* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Visit(child));
-      return MakeSeq(std::move(stmts));
+    if (As<If>(s) || IsThreadLoop(s)) return s;
+    if (const For* loop = As<For>(s)) {
+      if (std::optional<Stmt> result = Overlap(*loop)) return *result;
     }
-    if (const Alloc* alloc = As<Alloc>(s))
-      return MakeStmt(Alloc{alloc->buffer, Visit(alloc->body)});
-    const For* loop = As<For>(s);
-    if (loop == nullptr || IsGpuThread(loop->kind)) return s;
-    if (std::optional<Stmt> result = Overlap(*loop)) return *result;
-    return MakeStmt(For{loop->var, loop->extent, loop->kind, Visit(loop->body)});
+    return MapChildren(s, [&](const Stmt& child) { return Visit(child); });
   }
 
   std::optional<Stmt> Overlap(const For& loop) {
@@ -121,9 +100,7 @@ class Overlapper {
         if (own.count(buffer)) return std::nullopt;
       }
     }
-    const bool plain = std::all_of(fetches.begin(), fetches.end(), [](const Stmt& s) {
-      return As<For>(s) && IsGpuThread(As<For>(s)->kind);
-    });
+    const bool plain = std::all_of(fetches.begin(), fetches.end(), IsThreadLoop);
     const bool more = limit_ == kMaxDoubledTensorBytes && plain && loop.extent > kMaxParts &&
                       shared_bytes_ + (kMaxParts - 1) * bytes <= limit_;
     const int64_t parts = more ? kMaxParts : 2;
@@ -132,7 +109,7 @@ class Overlapper {
   }
 
   bool FetchesOnly(const Stmt& s, const Buffers& own) const {
-    if (!HasThreadLoop(s)) return false;
+    if (!Any(s, IsThreadLoop)) return false;
     for (const Buffer* buffer : Written(s)) {
       if (!own.count(buffer)) return false;
     }
@@ -179,24 +156,13 @@ class Overlapper {
   }
 
   static Stmt Part(const Stmt& s, const Buffer& from, const BufferRef& to, const Expr& part) {
-    const auto moved = [&](std::vector<Expr> indices) {
-      indices.insert(indices.begin(), part);
-      return indices;
-    };
-    return RewriteStmt(
-        s,
-        [&](const Stmt& node) -> Stmt {
-          const Store* store = As<Store>(node);
-          return store && store->buffer.get() == &from
-                     ? MakeStmt(Store{to, moved(store->indices), store->value})
-                     : node;
-        },
-        [&](const Expr& e) {
-          return RewriteExpr(e, [&](const Expr& x) {
-            return x->kind == ExprKind::kLoad && x->buffer.get() == &from ? Load(to, moved(x->args))
-                                                                          : x;
-          });
-        });
+    return MapElements(s, [&](const BufferRef& buffer, const std::vector<Expr>& indices) {
+      std::optional<Element> moved;
+      if (buffer.get() != &from) return moved;
+      moved = {to, indices};
+      moved->indices.insert(moved->indices.begin(), part);
+      return moved;
+    });
   }
 
   FreshNames names_;

@@ -13,17 +13,16 @@ namespace {
 using ir::As;
 using ir::Buffer;
 using ir::Expr;
-using ir::ExprKind;
 using ir::Stmt;
 
 struct OutputUse {
-  double stores = 0;  // how often one runs, guards taken as true
+  double stores = 0;  // how many stores run if all guards are true
   bool read = false;
 };
 
 struct InputUse {
-  std::set<const Buffer*> by;  // outputs into which the element at the same place goes
-  bool otherwise = false;      // read at another place, or for something else
+  std::set<const Buffer*> by;  // outputs whose stores read the element at the same place
+  bool otherwise = false;      // read at another place, or by another statement
 };
 
 class Uses {
@@ -44,31 +43,24 @@ class Uses {
 
  private:
   void Walk(const Stmt& s, double times) {
-    if (auto* seq = As<ir::Seq>(s)) {
-      for (const Stmt& child : seq->stmts) Walk(child, times);
-    } else if (auto* loop = As<ir::For>(s)) {
-      Walk(loop->body, times * static_cast<double>(loop->extent));
-    } else if (auto* branch = As<ir::If>(s)) {
-      Read(branch->condition, nullptr);
-      Walk(branch->body, times);
-    } else if (auto* alloc = As<ir::Alloc>(s)) {
-      Walk(alloc->body, times);
-    } else if (auto* store = As<ir::Store>(s)) {
+    if (auto* store = As<ir::Store>(s)) {
       for (const Expr& index : store->indices) Read(index, nullptr);
       Read(store->value, store);
       if (auto it = outputs_.find(store->buffer.get()); it != outputs_.end())
         it->second.stores += times;
-    } else if (auto* prefetch = As<ir::Prefetch>(s)) {
+    } else if (auto* prefetch = As<ir::Prefetch>(s)) {  // reads its indices, not its element
       for (const Expr& index : prefetch->element->args) Read(index, nullptr);
-    } else if (As<ir::Block>(s) != nullptr) {
-      blocks_ = true;
+    } else {
+      blocks_ |= As<ir::Block>(s) != nullptr;
+      ir::ForEachExpr(s, [&](const Expr& e) { Read(e, nullptr); });
     }
+    if (auto* loop = As<ir::For>(s)) times *= static_cast<double>(loop->extent);
+    ir::ForEachChild(s, [&](const Stmt& child) { Walk(child, times); });
   }
 
   // `store`: whose value `e` is; null for anything else.
   void Read(const Expr& e, const ir::Store* store) {
-    ir::VisitExpr(e, [&](const Expr& node) {
-      if (node->kind != ExprKind::kLoad) return;
+    ir::VisitLoads(e, [&](const Expr& node) {
       if (auto it = outputs_.find(node->buffer.get()); it != outputs_.end()) it->second.read = true;
       auto it = inputs_.find(node->buffer.get());
       if (it == inputs_.end()) return;

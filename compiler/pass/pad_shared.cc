@@ -14,8 +14,8 @@ constexpr int64_t kPiece = 16;  // bytes that a thread reads or copies at a time
 
 constexpr int64_t kGroups = 8;  // of threads of a warp
 
-// The buffer with longer rows; null if they are good as they are. `words`: what is contiguous are
-// rows or columns of the product, of 32-bit numbers.
+// The buffer with longer rows; null if its rows need no padding. `words`: 32-bit numbers that are
+// contiguous along rows or columns of the product.
 BufferRef Padded(const Buffer& buffer, bool words) {
   if (buffer.scope != Scope::kShared || buffer.shape.size() < 2) return nullptr;
   const int64_t piece = words ? kGroups : kPiece / SizeOf(buffer.dtype);
@@ -43,12 +43,11 @@ Program PadShared(const Program& program) {
   VisitStmt(program.body, [&](const Stmt& s) {
     const For* loop = As<For>(s);
     if (loop == nullptr || loop->kind != LoopKind::kTensor) return true;
-    VisitStmtExprs(loop->body, [&](const Expr& e) {
-      VisitExpr(e, [&](const Expr& x) {
-        if (x->kind != ExprKind::kLoad || map.count(x->buffer.get())) return;
-        const bool words = SizeOf(x->dtype) == 4 && TermsApart(x, *loop);
-        if (BufferRef padded = Padded(*x->buffer, words)) map[x->buffer.get()] = std::move(padded);
-      });
+    VisitLoads(loop->body, [&](const Expr& load) {
+      const Buffer* buffer = load->buffer.get();
+      if (map.count(buffer)) return;
+      const bool words = SizeOf(load->dtype) == 4 && TermsApart(load, *loop);
+      if (BufferRef padded = Padded(*buffer, words)) map[buffer] = std::move(padded);
     });
     return true;
   });

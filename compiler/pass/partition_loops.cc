@@ -6,7 +6,7 @@
 
 #include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/analysis/simplify.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
 
@@ -24,17 +24,12 @@ struct Span {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDivInt(-a, b); }
 
-// Stores `s` holds once its unrolled loops are copies: what it costs to have it twice.
+// The number of stores in `s` once its unrolled loops are copies: the cost of a second copy of `s`.
 int64_t Weight(const Stmt& s) {
-  if (auto* loop = As<For>(s))
-    return Weight(loop->body) * (loop->kind == LoopKind::kUnrolled ? loop->extent : 1);
-  if (auto* branch = As<If>(s)) return Weight(branch->body);
-  if (auto* alloc = As<Alloc>(s)) return Weight(alloc->body);
-  int64_t sum = As<Store>(s) != nullptr;
-  if (auto* seq = As<Seq>(s)) {
-    for (const Stmt& child : seq->stmts) sum += Weight(child);
-  }
-  return sum;
+  int64_t stores = As<Store>(s) != nullptr;
+  ForEachChild(s, [&](const Stmt& child) { stores += Weight(child); });
+  const For* loop = As<For>(s);
+  return loop && loop->kind == LoopKind::kUnrolled ? stores * loop->extent : stores;
 }
 
 class Partitioner {
@@ -42,35 +37,29 @@ class Partitioner {
   explicit Partitioner(const Program& program) : names_(program) {}
 
   Stmt Run(const Stmt& s) {
-    if (auto* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* branch = As<If>(s)) return MakeStmt(If{branch->condition, Run(branch->body)});
-    if (auto* alloc = As<Alloc>(s)) return MakeStmt(Alloc{alloc->buffer, Run(alloc->body)});
-    if (auto* loop = As<For>(s)) return RunLoop(*loop);
-    return s;
+    if (auto* loop = As<For>(s)) return RunLoop(s, *loop);
+    return MapChildren(s, [&](const Stmt& child) { return Run(child); });
   }
 
  private:
-  Stmt RunLoop(const For& loop) {
+  // `s` is the loop.
+  Stmt RunLoop(const Stmt& s, const For& loop) {
     ranges_[loop.var.get()] = {0, loop.extent - 1};
     const Expr var = VarExpr(loop.var);
+    if (loop.kind == LoopKind::kParallel)
+      return MapChildren(s, [&](const Stmt& body) { return RunFused(body, var, {}); });
     std::vector<Span> parts;
     if (loop.kind == LoopKind::kSerial) parts = Parts(loop.body, var, loop.extent);
-    if (loop.kind == LoopKind::kParallel)
-      return MakeStmt(For{loop.var, loop.extent, loop.kind, RunFused(loop.body, var, {})});
-    if (parts.empty()) return MakeStmt(For{loop.var, loop.extent, loop.kind, Run(loop.body)});
+    if (parts.empty()) return MapChildren(s, [&](const Stmt& body) { return Run(body); });
     std::vector<Stmt> result;
     for (Span span : parts) result.push_back(Part(loop, span, result.empty()));
     for (size_t k : LongestFirst(parts)) result[k] = Run(result[k]);
     return MakeSeq(std::move(result));
   }
 
-  // The body of a parallel loop. Where that was fused from several, their variables are quotients
-  // and remainders of its own: the body stands once for each part of their values, under a guard
-  // that decides those inside. `done`: those that have had their turn.
+  // The body of a parallel loop. If the loop was fused from several, their variables are quotients
+  // and remainders of its own. The body then stands once for each part of their values, under a
+  // guard that decides the conditions inside. `done`: terms that are cut already.
   Stmt RunFused(const Stmt& body, const Expr& var, std::vector<Expr> done) {
     std::vector<Expr> conditions;
     Collect(body, &conditions);
@@ -100,8 +89,8 @@ class Partitioner {
     return Run(body);
   }
 
-  // The order in which parts are cut further: guards cost most where most iterations are, so what
-  // may still be copied is copied there first.
+  // The order in which parts are cut further. Guards cost most where most iterations are, so these
+  // are the first to use what is left of the budget.
   static std::vector<size_t> LongestFirst(const std::vector<Span>& parts) {
     std::vector<size_t> order(parts.size());
     std::iota(order.begin(), order.end(), 0);
@@ -111,8 +100,8 @@ class Partitioner {
     return order;
   }
 
-  // Where the values [0, extent) of `term` are cut; empty if they are not, or if that would cost
-  // too much.
+  // The parts of the values [0, extent) of `term`. Empty if they are not cut, or if that exceeds
+  // the budget.
   std::vector<Span> Parts(const Stmt& body, const Expr& term, int64_t extent) {
     const Span interior = Interior(body, term, extent);
     std::vector<Span> parts;
@@ -137,8 +126,8 @@ class Partitioner {
     return first ? part : names_.Clone(part);
   }
 
-  // The values of `term` for which conditions on it hold whatever the other variables are.
-  // Conditions that never do so are left out; so are those that would leave nothing.
+  // The values of `term` for which the conditions on it hold whatever the other variables are.
+  // Ignores conditions for which there are no such values, alone or together with earlier ones.
   Span Interior(const Stmt& body, const Expr& term, int64_t extent) {
     Span interior{0, extent};
     std::vector<Expr> conditions;
@@ -151,7 +140,7 @@ class Partitioner {
     return interior;
   }
 
-  // The conjuncts of all guards under `s`, which also notes the ranges of the loops in there.
+  // Adds the conjuncts of all guards under `s`, and notes the ranges of the loops in `s`.
   void Collect(const Stmt& s, std::vector<Expr>* conditions) {
     auto add = [&](const Expr& e) { Split(e, conditions); };
     VisitStmt(s, [&](const Stmt& x) {
@@ -179,8 +168,8 @@ class Partitioner {
     return (IsOp(e, Op::kLt) || IsOp(e, Op::kLe)) && e->args[0]->dtype == DType::kI64;
   }
 
-  // The values of `of` for which `a < b` or `a <= b` holds for every value of the other variables;
-  // everywhere when nothing is known.
+  // The values of `of` for which `a < b` or `a <= b` holds for every value of the other variables.
+  // All values if nothing is known.
   Span Holds(const Expr& condition, const Expr& of, int64_t extent) {
     const Span everywhere{0, extent};
     if (!IsComparison(condition)) return everywhere;

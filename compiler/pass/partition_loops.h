@@ -1,4 +1,4 @@
-// Splits loops where their guards change their minds.
+// Splits loops where their guards change from false to true or back.
 #pragma once
 
 #include "compiler/ir/ir.h"
@@ -6,15 +6,15 @@
 namespace heddle::pass {
 
 // Stores that partitioning may add to a program, counted after unrolling. Two copies of a large
-// register tile fit; more would cost more in compile time and instruction cache than guards cost.
+// register tile fit. More cost more in compile time and instruction cache than guards cost.
 inline constexpr int64_t kMaxPartitionedStores = 1024;
 
-// Before: no blocks. After: no blocks; a serial loop whose iterations [lo, hi) make a condition (a
-// conjunct of an `if` or of a select) true for all values of the other variables stands as up to
-// three loops, over [0, lo), [lo, hi) and [hi, extent). A parallel loop stays one, but where a
+// Before: no blocks. After: no blocks. A serial loop whose iterations [lo, hi) make a condition (a
+// conjunct of an `if` or of a select) true for all values of the other variables has become up to
+// three loops, over [0, lo), [lo, hi) and [hi, extent). A parallel loop stays one loop. If a
 // condition is about a loop that was fused into it (a quotient or remainder of its variable), its
 // body stands once for each of these parts, under a guard of its own. Conditions that a part
-// decides are gone: the interior of a guarded or padded loop runs without guards.
+// decides are gone, so the interior of a guarded or padded loop runs without guards.
 ir::Program PartitionLoops(const ir::Program& program);
 
 }  // namespace heddle::pass

@@ -5,7 +5,6 @@
 #include <set>
 #include <unordered_map>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/visit.h"
@@ -27,23 +26,22 @@ struct Term {
 
 class Planner {
  public:
+  explicit Planner(const machine::TargetInfo& target)
+      : line_bytes_(target.line_bytes), fit_(target.code.fetch) {}
+
   void Visit(const Stmt& s) {
-    if (auto* loop = As<For>(s)) {
+    auto* loop = As<For>(s);
+    if (loop) {
       ranges_[loop->var.get()] = {0, loop->extent - 1};
       loops_.push_back(loop);
-      Visit(loop->body);
-      loops_.pop_back();
-    } else if (auto* branch = As<If>(s)) {
-      Visit(branch->body);
-    } else if (auto* alloc = As<Alloc>(s)) {
-      Visit(alloc->body);
-    } else if (auto* seq = As<Seq>(s)) {
-      for (const Stmt& child : seq->stmts) Visit(child);
-    } else if (auto* store = As<Store>(s)) {
-      VisitExpr(store->value, [&](const Expr& e) {
-        if (e->kind == ExprKind::kLoad && e->buffer->constant && !e->args.empty()) Plan(e);
+    }
+    if (auto* store = As<Store>(s)) {
+      VisitLoads(store->value, [&](const Expr& load) {
+        if (load->buffer->constant && !load->args.empty()) Plan(load);
       });
     }
+    ForEachChild(s, [&](const Stmt& child) { Visit(child); });
+    if (loop) loops_.pop_back();
   }
 
   // Statements to stand at the head of a loop's body.
@@ -88,9 +86,9 @@ class Planner {
     int64_t panel = 1;  // elements that the terms so far reach
     for (size_t k = 0; k < terms->size(); ++k) {
       const Term& term = (*terms)[k];
-      if (term.stride == panel && panel * SizeOf(load->dtype) >= kMinPanelBytes &&
+      if (term.stride == panel && panel * SizeOf(load->dtype) >= fit_.min_panel_bytes &&
           IsOutside(*terms, k)) {
-        if (panel * SizeOf(load->dtype) > kMaxPanelBytes) return;
+        if (panel * SizeOf(load->dtype) > fit_.max_panel_bytes) return;
         // Too much at a time may be due: a larger panel that is used several times leaves more
         // time.
         if (Spread(load, *terms, k, panel)) return;
@@ -121,7 +119,7 @@ class Planner {
   // if too many are due everywhere.
   bool Spread(const Expr& load, const std::vector<Term>& terms, size_t k, int64_t panel) {
     const Term& next = terms[k];
-    const int64_t line = kLineBytes / SizeOf(load->dtype);
+    const int64_t line = line_bytes_ / SizeOf(load->dtype);
     Expr progress = Int(0);
     int64_t iterations = 1;
     if (next.divisor > 0) {
@@ -144,7 +142,7 @@ class Planner {
       share = (panel + iterations - 1) / iterations;
       if (share <= line) break;
     }
-    if (place == nullptr || share > kMaxLinesAtOnce * line) return false;
+    if (place == nullptr || share > fit_.lines_at_once * line) return false;
     // Where loops around that of the panels go on without a gap, so do the panels.
     size_t last = k;
     int64_t panels = next.steps;
@@ -167,6 +165,8 @@ class Planner {
     return true;
   }
 
+  int64_t line_bytes_;
+  machine::FetchFit fit_;
   Ranges ranges_;
   std::vector<const For*> loops_;  // around the current statement
   std::set<std::pair<const Buffer*, const Var*>> planned_;
@@ -174,8 +174,8 @@ class Planner {
 
 }  // namespace
 
-Program PrefetchAhead(const Program& program) {
-  Planner planner;
+Program PrefetchAhead(const Program& program, const machine::TargetInfo& target) {
+  Planner planner(target);
   planner.Visit(program.body);
   if (planner.heads.empty()) return program;
   Program result = program;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/analysis/linear.h"
 #include "compiler/ir/visit.h"
@@ -19,34 +18,30 @@ using namespace ir;
 bool IsReduction(const Stmt& s) {
   auto* loop = As<For>(s);
   if (loop == nullptr || loop->kind != LoopKind::kSerial) return false;
-  bool updates = true;
-  VisitStmt(loop->body, [&](const Stmt& x) {
+  return !Any(loop->body, [](const Stmt& x) {
     auto* store = As<Store>(x);
-    updates &= store == nullptr || store->buffer->scope == Scope::kLocal;
-    return true;
+    return store != nullptr && store->buffer->scope != Scope::kLocal;
   });
-  return updates;
 }
 
 int64_t CountRequests(const Stmt& s) {
-  if (auto* loop = As<For>(s)) return loop->extent * CountRequests(loop->body);
-  if (As<Prefetch>(s) != nullptr) return 1;
-  int64_t requests = 0;
-  for (const Stmt& child : As<Seq>(s)->stmts) requests += CountRequests(child);
-  return requests;
+  int64_t requests = As<Prefetch>(s) != nullptr;
+  ForEachChild(s, [&](const Stmt& child) { requests += CountRequests(child); });
+  auto* loop = As<For>(s);
+  return loop ? loop->extent * requests : requests;
 }
 
 // How many iterations over `var` all requests in `s` stay within a line's length.
-int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
+int64_t IterationsOfALine(const Stmt& s, const VarRef& var, int64_t line_bytes) {
   int64_t iterations = INT64_MAX;
   VisitStmtExprs(s, [&](const Expr& element) {
     const Linear linear = LinearIndex(*element->buffer, element->args, {});
-    int64_t bytes = kLineBytes;  // if the variable is within a quotient, say
+    int64_t bytes = line_bytes;  // if the variable is within a quotient, say
     for (const auto& [term, stride] : linear.terms) {
       if (term->kind == ExprKind::kVar && term->var == var && stride > 0)
         bytes = stride * SizeOf(element->dtype);
     }
-    iterations = std::min(iterations, std::max<int64_t>(kLineBytes / bytes, 1));
+    iterations = std::min(iterations, std::max<int64_t>(line_bytes / bytes, 1));
   });
   return iterations;
 }
@@ -55,24 +50,24 @@ int64_t IterationsOfALine(const Stmt& s, const VarRef& var) {
 // lane; null if it is none, or asks for nothing.
 class Requests {
  public:
-  Requests(const Program& program, FreshNames& names) : program_(program), names_(names) {}
+  Requests(const Program& program, const machine::TargetInfo& target, FreshNames& names)
+      : program_(program), line_bytes_(target.line_bytes), fit_(target.code.fetch), names_(names) {}
 
   Stmt Of(const Stmt& s) {
     const Stmt requests = Turn(s, {});
-    if (requests == nullptr || CountRequests(requests) > kMaxEpilogueLines) return nullptr;
+    if (requests == nullptr || CountRequests(requests) > fit_.max_epilogue_lines) return nullptr;
     return names_.Clone(requests);
   }
 
  private:
   Stmt Turn(const Stmt& s, const std::set<const Var*>& lanes) {
-    if (auto* seq = As<Seq>(s)) {
+    if (As<Seq>(s) || As<If>(s)) {
       std::vector<Stmt> all;
-      for (const Stmt& child : seq->stmts) {
-        if (Stmt turned = Turn(child, lanes)) all.push_back(turned);
-      }
+      ForEachChild(s, [&](const Stmt& child) {
+        if (Stmt turned = Turn(child, lanes)) all.push_back(std::move(turned));
+      });
       return all.empty() ? nullptr : MakeSeq(std::move(all));
     }
-    if (auto* branch = As<If>(s)) return Turn(branch->body, lanes);
     if (auto* loop = As<For>(s)) {
       if (loop->kind == LoopKind::kVectorized) {
         std::set<const Var*> inside = lanes;
@@ -88,8 +83,8 @@ class Requests {
   }
 
   // The loop around requests, in steps of a line where its own are shorter.
-  static Stmt EveryLine(const For& loop, const Stmt& body) {
-    const int64_t step = std::min(IterationsOfALine(body, loop.var), loop.extent);
+  Stmt EveryLine(const For& loop, const Stmt& body) const {
+    const int64_t step = std::min(IterationsOfALine(body, loop.var, line_bytes_), loop.extent);
     const Stmt moved =
         step == 1 ? body : Substitute(body, {{loop.var.get(), VarExpr(loop.var) * Int(step)}});
     return MakeStmt(For{loop.var, (loop.extent + step - 1) / step, LoopKind::kUnrolled, moved});
@@ -100,8 +95,8 @@ class Requests {
     for (const Var* lane : lanes) first[lane] = Int(0);
     std::vector<Stmt> all;
     const auto request = [&](const Expr& element) {
-      if (element->buffer->SizeBytes() < kMinEpilogueBytes || !FollowsLanes(*element, lanes) ||
-          IndexIsLoaded(*element)) {
+      if (element->buffer->SizeBytes() < fit_.min_epilogue_bytes ||
+          !FollowsLanes(*element, lanes) || IndexIsLoaded(*element)) {
         return;
       }
       const Expr asked = Substitute(element, first);
@@ -110,9 +105,8 @@ class Requests {
       });
       if (!known) all.push_back(MakeStmt(Prefetch{asked}));
     };
-    VisitExpr(store.value, [&](const Expr& e) {
-      if (e->kind == ExprKind::kLoad && !e->buffer->constant && Has(program_.inputs, *e->buffer))
-        request(e);
+    VisitLoads(store.value, [&](const Expr& load) {
+      if (!load->buffer->constant && Has(program_.inputs, *load->buffer)) request(load);
     });
     // Beside what is read, writing waits too: a line is fetched before a part of it is written.
     if (!all.empty() && Has(program_.outputs, *store.buffer))
@@ -122,10 +116,7 @@ class Requests {
 
   // To ask for such an element would read the index at once, and without the condition around it.
   static bool IndexIsLoaded(const ExprNode& element) {
-    bool loaded = false;
-    for (const Expr& index : element.args)
-      VisitExpr(index, [&](const Expr& e) { loaded |= e->kind == ExprKind::kLoad; });
-    return loaded;
+    return std::any_of(element.args.begin(), element.args.end(), HasLoad);
   }
 
   static bool Has(const std::vector<BufferRef>& buffers, const Buffer& buffer) {
@@ -144,14 +135,16 @@ class Requests {
   }
 
   const Program& program_;
+  int64_t line_bytes_;
+  machine::FetchFit fit_;
   FreshNames& names_;
 };
 
 }  // namespace
 
-Program PrefetchEpilogue(const Program& program) {
+Program PrefetchEpilogue(const Program& program, const machine::TargetInfo& target) {
   FreshNames names(program);
-  Requests requests(program, names);
+  Requests requests(program, target, names);
   Program result = program;
   result.body = RewriteStmt(program.body, [&](const Stmt& s) -> Stmt {
     auto* seq = As<Seq>(s);

@@ -2,19 +2,16 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
-// A buffer of at most this size stays close by itself.
-inline constexpr int64_t kMinEpilogueBytes = 64 << 10;
-// The lines of one tile; more would crowd out what the reduction itself waits for.
-inline constexpr int64_t kMaxEpilogueLines = 128;
-
 // Before: no blocks. After: the same, but where statements follow a reduction loop and read inputs
 // that are no constants (an operand that is added to each result), these are asked for before the
-// loop, a line at a time, and so are the outputs they write; but none whose place is itself loaded.
-// A tile's elements lie in as many places as it has rows, too short for the hardware's own
-// prefetching.
-ir::Program PrefetchEpilogue(const ir::Program& program);
+// loop, a line at a time, and so are the outputs they write; but none whose place is itself
+// loaded. A tile's elements lie in as many places as it has rows, too short for hardware
+// prefetching. FetchFit says how large such a buffer has to be and how many lines a tile may ask
+// for.
+ir::Program PrefetchEpilogue(const ir::Program& program, const machine::TargetInfo& target);
 
 }  // namespace heddle::pass

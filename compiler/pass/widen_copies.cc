@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/ir/analysis/index.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/fresh_names.h"
@@ -47,51 +46,34 @@ std::optional<Copy> AsCopy(const For& outermost) {
   copy.load = value.get();
   // What is stored must not be read: by the value, its condition or an index.
   bool reads = false;
-  VisitStmtExprs(MakeStmt(*copy.store), [&](const Expr& e) {
-    VisitExpr(e, [&](const Expr& x) {
-      reads |= x->kind == ExprKind::kLoad && x->buffer == copy.store->buffer;
-    });
-  });
+  VisitLoads(loop->body, [&](const Expr& x) { reads |= x->buffer == copy.store->buffer; });
   return reads ? std::nullopt : std::optional(copy);
 }
 
 class Widener {
  public:
-  explicit Widener(const Program& program) : names_(program) {}
+  Widener(const Program& program, int64_t line_bytes) : names_(program), line_bytes_(line_bytes) {}
 
   Stmt Run(const Stmt& s) {
-    if (auto* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) stmts.push_back(Run(child));
-      return MakeSeq(std::move(stmts));
-    }
-    if (auto* branch = As<If>(s)) return MakeStmt(If{branch->condition, Run(branch->body)});
-    if (auto* alloc = As<Alloc>(s)) return MakeStmt(Alloc{alloc->buffer, Run(alloc->body)});
     auto* loop = As<For>(s);
-    if (loop == nullptr || loop->kind == LoopKind::kVectorized) return s;
-    if (const std::optional<Copy> copy = AsCopy(*loop)) return Widened(*copy, s);
-    ranges_[loop->var.get()] = {0, loop->extent - 1};
-    return MakeStmt(For{loop->var, loop->extent, loop->kind, Run(loop->body)});
+    if (loop && loop->kind == LoopKind::kVectorized) return s;
+    if (loop) {
+      if (const std::optional<Copy> copy = AsCopy(*loop)) return Widened(*copy, s);
+      ranges_[loop->var.get()] = {0, loop->extent - 1};
+    }
+    return MapChildren(s, [&](const Stmt& child) { return Run(child); });
   }
 
  private:
-  // Whether a step of the variable, and of no other way that it occurs, moves the access that far.
-  static bool Moves(const Linear& address, const Var* var, int64_t elements) {
-    int64_t stride = 0;
-    for (const auto& [term, coefficient] : address.terms) {
-      if (term->kind == ExprKind::kVar && term->var.get() == var) {
-        stride = coefficient;
-      } else if (UsesVar(term, var)) {
-        return false;
-      }
-    }
-    return stride == elements;
+  // Whether a step of the variable moves the access by so many elements.
+  bool Moves(const Buffer& buffer, const std::vector<Expr>& indices, const Var* var,
+             int64_t elements) const {
+    return Stride(LinearIndex(buffer, indices, ranges_), var) == elements;
   }
 
   bool AllMove(const Copy& copy, const Var* var, int64_t elements) const {
-    return Moves(LinearIndex(*copy.store->buffer, copy.store->indices, ranges_), var, elements) &&
-           (copy.load == nullptr ||
-            Moves(LinearIndex(*copy.load->buffer, copy.load->args, ranges_), var, elements)) &&
+    return Moves(*copy.store->buffer, copy.store->indices, var, elements) &&
+           (copy.load == nullptr || Moves(*copy.load->buffer, copy.load->args, var, elements)) &&
            (copy.condition == nullptr || !UsesVar(copy.condition, var));
   }
 
@@ -106,7 +88,7 @@ class Widener {
     const std::vector<const For*> flat(copy.loops.begin() + static_cast<int64_t>(first),
                                        copy.loops.end());
     const int64_t lanes =
-        std::max<int64_t>(kLineBytes / SizeOf(copy.store->buffer->dtype), kMinWidenedElements);
+        std::max<int64_t>(line_bytes_ / SizeOf(copy.store->buffer->dtype), kMinWidenedElements);
     std::vector<Stmt> parts;
     if (elements >= lanes) parts.push_back(Vectors(copy, flat, 0, elements / lanes, lanes));
     if (const int64_t left = elements % lanes; left > 0)
@@ -150,14 +132,16 @@ class Widener {
   }
 
   FreshNames names_;
+  int64_t line_bytes_;
   Ranges ranges_;
 };
 
 }  // namespace
 
-Program WidenCopies(const Program& program) {
+Program WidenCopies(const Program& program, const machine::TargetInfo& target) {
   Program result = program;
-  result.body = ir::Simplify(Widener(program).Run(program.body), /*keep_loops=*/false);
+  result.body =
+      ir::Simplify(Widener(program, target.line_bytes).Run(program.body), /*keep_loops=*/false);
   return result;
 }
 

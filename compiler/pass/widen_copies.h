@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::pass {
 
@@ -14,6 +15,6 @@ inline constexpr int64_t kMinWidenedElements = 4;
 // does not depend on them, they become one loop over vectors of a cache line, and one shorter
 // vector for what is left. So the rows of an image with three channels are padded about as fast as
 // those of one with sixteen, which a schedule makes vectors of.
-ir::Program WidenCopies(const ir::Program& program);
+ir::Program WidenCopies(const ir::Program& program, const machine::TargetInfo& target);
 
 }  // namespace heddle::pass

@@ -1,4 +1,4 @@
-// Whether bytes are a whole ELF file, before a loader that trusts their headers sees them.
+// Checks that bytes are a complete ELF file, before they reach a loader that trusts their headers.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace heddle::runtime {
 
-// InvalidArgument: no 64-bit little-endian ELF file of this machine (EM_X86_64, ..) and, unless 0,
-// this type (ET_DYN, ..), or headers that point beyond its end.
+// InvalidArgument unless the bytes are a 64-bit little-endian ELF file for this machine (EM_X86_64,
+// ..) and, unless 0, of this type (ET_DYN, ..), whose headers point nowhere beyond its end.
 absl::Status CheckElf(std::string_view bytes, uint16_t machine, uint16_t type);
 
 inline constexpr uint16_t kElfMachineCuda = 190;  // EM_CUDA

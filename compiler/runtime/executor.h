@@ -1,10 +1,11 @@
-// Runs a module. No allocation and no lock of its own in steady state (the thread pool's barriers
-// apart).
+// Runs a module. In steady state it allocates nothing and takes no lock, apart from the barriers of
+// the thread pool.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,10 +21,10 @@ class Executor {
   struct Options {
     int threads = 0;        // 0: the module's
     std::vector<int> cpus;  // pinning of the pool's workers
-    int gpu = 0;            // of a module for GPUs: which
+    int gpu = 0;            // for GPU modules: the device's number
   };
-  // FailedPrecondition if the code needs CPU features this machine lacks (names them), or a GPU
-  // that it has not.
+  // FailedPrecondition if the code needs CPU features (named in the message) or a GPU that this
+  // machine lacks.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module, const Options& options);
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module) {
     return Create(std::move(module), Options());
@@ -31,16 +32,16 @@ class Executor {
   ~Executor();
 
   const Manifest& manifest() const;
-  // Dense row-major memory of the host owned by the executor, valid for its lifetime; write inputs,
-  // Run, read outputs.
+  // Dense row-major host memory, owned by the executor and valid for its lifetime. Write inputs,
+  // call Run, read outputs.
   void* InputData(int index);
   const void* OutputData(int index) const;
-  // Fails on a GPU only, where it includes the copies of inputs and outputs.
+  // Fails only on a GPU. There it includes the copies of inputs and outputs.
   absl::Status Run();
   // Per-call times (one entry per manifest().calls), `rounds` runs, medians in nanoseconds. On a
   // GPU without the copies; empty after a failure.
   std::vector<double> ProfileNs(int rounds);
-  // The first failure of any run, for those who run many times.
+  // The first failure of any run so far.
   const absl::Status& status() const;
 
  private:

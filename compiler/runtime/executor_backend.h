@@ -1,5 +1,4 @@
-// What runs the calls of a module: the processor (executor.cc) or a GPU (cuda_executor.cc). Private
-// to this folder.
+// Runs the calls of a module on the CPU (executor.cc) or a GPU (cuda/). Private to this folder.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@ namespace heddle::runtime {
 class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
-  // The host's memory of a tensor.
+  // Host memory of a tensor.
   virtual void* InputData(int index) = 0;
   virtual const void* OutputData(int index) const = 0;
   virtual absl::Status Run() = 0;

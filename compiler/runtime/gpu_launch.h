@@ -1,5 +1,5 @@
-// One grid of a compiled GPU kernel: what the code generator tells the runtime besides the cubin.
-// Stands alone.
+// One grid of a compiled GPU kernel: what the runtime needs besides the cubin. Includes nothing of
+// ours.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace heddle::runtime {
 
 // A parameter of a launch; all are 64-bit device addresses.
 struct GpuArgument {
-  int buffer = -1;               // of the kernel's inputs, then outputs; -1: in its workspace
+  int buffer = -1;               // index into inputs, then outputs; -1: the workspace
   int64_t workspace_offset = 0;  // bytes, a multiple of 256; for buffer == -1
   bool operator==(const GpuArgument&) const = default;
 };
@@ -19,7 +19,7 @@ struct GpuArgument {
 // One function of the cubin and how to start it. The launches of a kernel depend on each other in
 // order: one stream.
 struct GpuLaunch {
-  std::string symbol;                     // of the function, unique in the cubin
+  std::string symbol;                     // the function's name, unique in the cubin
   std::array<int64_t, 3> grid{1, 1, 1};   // blocks in x, y, z
   std::array<int64_t, 3> block{1, 1, 1};  // threads in x, y, z
   int64_t static_shared_bytes = 0;        // declared in the code; nothing to do
@@ -28,8 +28,8 @@ struct GpuLaunch {
   int64_t dynamic_shared_bytes = 0;
   std::vector<GpuArgument> arguments{};  // the function's parameters, in order
   // As the compiler reports them.
-  int registers = 0;        // 32-bit ones, of one thread
-  int64_t local_bytes = 0;  // of one thread: stack and spilled registers
+  int registers = 0;        // 32-bit registers of one thread
+  int64_t local_bytes = 0;  // stack and spilled registers of one thread
   bool operator==(const GpuLaunch&) const = default;
 };
 

@@ -10,11 +10,11 @@
 
 namespace heddle::runtime {
 
-// Code stays mapped as long as the object lives. Loads from memory (memfd), never from a path
-// others could write.
+// Code stays mapped as long as the object lives. It is loaded from memory (memfd), never from a
+// path that others could write.
 class KernelLibrary {
  public:
-  // InvalidArgument with the dynamic linker's words if the bytes are no shared object of this
+  // InvalidArgument with the dynamic linker's message if the bytes are not a shared object for this
   // machine.
   static absl::StatusOr<std::unique_ptr<KernelLibrary>> Load(std::string_view shared_object);
   ~KernelLibrary();

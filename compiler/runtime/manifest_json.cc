@@ -5,7 +5,8 @@
 //   inputs, outputs: [{"name", "dtype", "shape"}]
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
-//              "winograd", "tf32", "untouched_bytes", "launches"}]; "launches" for GPUs only:
+//              "winograd", "tf32", "sum_terms" (these three: numerics.h), "untouched_bytes",
+//              "launches"}]; "launches" for GPUs only:
 //             [{"symbol", "grid", "block", "static_shared_bytes", "dynamic_shared_bytes",
 //               "arguments", "registers", "local_bytes"}], each argument [buffer, workspace offset]
 //
@@ -70,8 +71,9 @@ Json KernelsJson(const std::vector<KernelSpec>& kernels) {
                      {"workspace_bytes", k.workspace_bytes},
                      {"schedule", k.schedule},
                      {"record_ms", Finite(k.record_ms)},
-                     {"winograd", k.winograd},
-                     {"tf32", k.tf32},
+                     {"winograd", k.numerics.winograd},
+                     {"tf32", k.numerics.tf32},
+                     {"sum_terms", k.numerics.sum_terms},
                      {"untouched_bytes", k.untouched_bytes}});
     if (!k.launches.empty()) array.back()["launches"] = LaunchesJson(k.launches);
   }
@@ -218,8 +220,9 @@ std::vector<KernelSpec> ReadKernels(const Json& array, std::string* error) {
     fields.Read("workspace_bytes", &k.workspace_bytes);
     fields.Read("schedule", &k.schedule);
     fields.Read("record_ms", &k.record_ms);
-    fields.Read("winograd", &k.winograd);
-    if (item.contains("tf32")) fields.Read("tf32", &k.tf32);
+    fields.Read("winograd", &k.numerics.winograd);
+    if (item.contains("tf32")) fields.Read("tf32", &k.numerics.tf32);
+    if (item.contains("sum_terms")) fields.Read("sum_terms", &k.numerics.sum_terms);
     if (item.contains("untouched_bytes")) fields.Read("untouched_bytes", &k.untouched_bytes);
     if (item.contains("launches")) k.launches = ReadLaunches(fields.Array("launches"), error);
   }

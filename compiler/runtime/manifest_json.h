@@ -10,16 +10,16 @@
 
 namespace heddle::runtime {
 
-// A part of the file behind the manifest.
+// A part of the file after the manifest.
 struct Section {
   std::string name;
-  int64_t offset = 0;  // from the first 64-byte boundary behind the manifest
+  int64_t offset = 0;  // from the first 64-byte boundary after the manifest
   int64_t size = 0;
   std::string xxh3;  // 16 hexadecimal digits
 };
 
 std::string ManifestText(const Manifest& manifest, const std::vector<Section>& sections);
-// InvalidArgument naming the first key that is missing or of the wrong kind. Meanings are not
+// InvalidArgument names the first key that is missing or has the wrong type. Values are not
 // checked.
 absl::Status ParseManifest(std::string_view text, Manifest* manifest,
                            std::vector<Section>* sections);

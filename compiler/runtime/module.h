@@ -6,12 +6,11 @@
 //   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
 //                 inputs, outputs, kernels (symbol, task key, label, flops, schedule source),
 //                 calls, arena size, sections with offset, size and XXH3
-//   sections      each at a 64-byte aligned offset: "code" (an ELF shared object; for GPUs a
-//   cubin),
-//                 "params"
+//   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
+//                 aligned offset
 //
-// This folder stands alone: it includes nothing of ours; to run a module it needs libc, libm,
-// threads, and Abseil's status library, and for a module for GPUs the driver's library.
+// This folder includes nothing else of ours. Running a module takes libc, libm, threads and
+// Abseil's status library, and for a GPU module the driver's library.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/runtime/gpu_launch.h"
+#include "compiler/runtime/numerics.h"
 
 namespace heddle::runtime {
 
@@ -45,12 +45,11 @@ struct KernelSpec {
   std::string label;  // for people
   double flops = 0;
   int64_t workspace_bytes = 0;
-  std::string schedule;   // "tuned", "default" or "naive"
-  double record_ms = 0;   // the record's measured time, 0 if none
-  bool winograd = false;  // computed in Winograd's form, which is less exact than the direct one
-  int64_t untouched_bytes = 0;  // of its inputs: what a call does not read, as of a table looked up
+  std::string schedule;         // "tuned", "default" or "naive"
+  double record_ms = 0;         // the record's measured time, 0 if none
+  Numerics numerics;            // the accuracy it promises
+  int64_t untouched_bytes = 0;  // bytes of its inputs that a call does not read, as in a look-up
   std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
-  bool tf32 = false;                  // computed with f32 rounded to tf32: less exact, too
 };
 
 struct CallSpec {
@@ -73,6 +72,13 @@ struct Manifest {
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of the kernels'
 
+  // What its kernels promise together.
+  Numerics AllNumerics() const {
+    Numerics all;
+    for (const KernelSpec& kernel : kernels) all = all | kernel.numerics;
+    return all;
+  }
+
   bool ForGpu() const { return target.rfind("cuda ", 0) == 0; }
 };
 
@@ -83,9 +89,9 @@ struct Module {
 };
 
 std::string SerializeModule(const Module& module);
-// InvalidArgument / DataLoss with one line that says what is broken: not a module, a newer format
-// version, truncated (expected and found sizes), a checksum that does not match (which section), a
-// manifest that contradicts the sections (every offset is checked).
+// InvalidArgument or DataLoss with one line that names the problem: not a module, a newer format
+// version, truncated (expected and found sizes), a wrong checksum (of which section), or a manifest
+// that contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 

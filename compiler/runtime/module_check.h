@@ -6,8 +6,8 @@
 
 namespace heddle::runtime {
 
-// OK if every index, offset and size of the manifest lies inside what it refers to, so that an
-// executor needs no further check; InvalidArgument naming the first entry that does not.
+// OK if every index, offset and size of the manifest lies within its target, so that an executor
+// needs no further checks. InvalidArgument names the first one that does not.
 absl::Status CheckModule(const Module& module);
 
 }  // namespace heddle::runtime

@@ -12,8 +12,8 @@ namespace heddle::runtime {
 // One parallel loop at a time; the calling thread takes part as worker 0. Not reentrant.
 class ThreadPool {
  public:
-  // `cpus` pins worker k to cpus[k % size] when not empty (the caller's own affinity is left
-  // alone).
+  // Unless `cpus` is empty, worker k is pinned to cpus[k % size]. The affinity of the calling
+  // thread does not change.
   explicit ThreadPool(int num_workers, std::vector<int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

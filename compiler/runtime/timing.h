@@ -1,4 +1,4 @@
-// Time evaluation: warm-up, then `repeats` samples, each the mean of as many calls as fill
+// Times a function: warm-up, then `repeats` samples, each the mean of enough calls to fill
 // `min_repeat`.
 #pragma once
 
@@ -14,9 +14,9 @@ struct TimingOptions {
   int repeats = 5;
   absl::Duration min_repeat = absl::Milliseconds(10);
   int warmup_calls = 1;
-  // When not 0: touches this much memory before every call, outside the time, so that a call finds
-  // its data as cold as between the other kernels of a model; a sample is then the mean of calls
-  // timed one by one, and also ends after three times `min_repeat` with the flushing.
+  // When not 0: touches this much memory before every call, untimed, so that the call finds its
+  // data as cold as between the other kernels of a model. A sample is then the mean of calls timed
+  // one by one. It also ends after three times `min_repeat`, flushing included.
   int64_t flush_bytes = 0;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken

@@ -4,9 +4,10 @@
 #include <functional>
 #include <numeric>
 
+#include "compiler/ir/analysis/index.h"
+#include "compiler/ir/analysis/region.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/region.h"
 
 namespace heddle::schedule {
 
@@ -34,15 +35,11 @@ int64_t StrideOf(const ir::Buffer& buffer, const std::vector<Expr>& indices, con
   int64_t scale = 1;
   for (size_t d = indices.size(); d > 0; --d) {
     if (ir::UsesVar(indices[d - 1], iter)) {
-      auto value = Evaluate(indices[d - 1], {});
+      auto value = ir::ReachOf(indices[d - 1], {});
       if (!value) return kIrregular;
-      for (const auto& [term, coefficient] : value->terms) {
-        if (term->kind == ir::ExprKind::kVar && term->var.get() == iter) {
-          stride += coefficient * scale;
-        } else if (ir::UsesVar(term, iter)) {
-          return kIrregular;
-        }
-      }
+      const std::optional<int64_t> step = ir::Stride(value->terms, iter);
+      if (!step) return kIrregular;
+      stride += *step * scale;
     }
     scale *= buffer.shape[d - 1];
   }

@@ -1,5 +1,5 @@
-// How the iterators of a block move through memory: what the rules of a search space decide by.
-// Internal to this folder.
+// How the iterators of a block move through memory. Rules of search spaces decide by this. Internal
+// to this folder.
 #pragma once
 
 #include <cstdint>
@@ -28,37 +28,37 @@ struct StageView {
 // False if the block's bindings are not plain loop variables, one loop each.
 bool ViewStage(const Path& path, StageView* view);
 
-// Elements by which the address moves when the iterator advances by one; 0 if it stays, kIrregular
-// if the index is not linear in the iterator.
+// By how many elements the address moves when the iterator advances by one: ir::Stride over all
+// dimensions. 0 if it stays, kIrregular if an index is not linear in the iterator.
 inline constexpr int64_t kIrregular = INT64_MAX;
 int64_t StrideOf(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                  const ir::Var* iter);
 
-// Neighbours along the iterator that share an element, where it occurs only as a quotient: the d of
-// `iter // d`. 1 if it occurs otherwise.
+// How many neighbours along the iterator share an element, if the iterator occurs only as a
+// quotient: the d of `iter // d`. 1 if it occurs in any other way.
 int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
 
-// Loads of the block's value, each once.
+// The loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 
-// How many places along the axis the windows of `size` neighbours touch: those that some index
-// with the axis and a reduce axis in it takes. `size` if there is none.
+// How many places along the axis the windows of `size` neighbours touch together, by the first
+// index that holds both the axis and a reduce axis. `size` if there is none.
 int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
                   int64_t size);
 
-// How badly a block is vectorized along an iterator: accesses that are neither contiguous nor
-// invariant; the store counts double.
+// How well a block vectorizes along an iterator: its contiguous accesses, and its accesses that are
+// neither contiguous nor invariant. The store counts twice.
 struct VectorFit {
   int contiguous = 0;
   int scattered = 0;
 };
 VectorFit FitOf(const ir::Block& block, const ir::Var* iter);
 
-// A reduction in which some load stays in place while a spatial iterator of extent over one moves:
-// register tiles reuse it.
+// Whether this is a reduction in which some load stays in place while a spatial iterator of extent
+// over one moves, so that register tiles reuse it.
 bool HasReuse(const ir::Block& block);
 
-// exp, tanh and the like: worth computing once.
+// Whether the value contains exp, tanh or the like, which are worth computing only once.
 bool IsExpensive(const ir::Block& block);
 
 // Divisors in ascending order.

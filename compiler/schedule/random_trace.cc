@@ -4,7 +4,7 @@
 
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/tree.h"
 
@@ -196,9 +196,10 @@ absl::StatusOr<Trace> RandomTrace(const ir::Program& naive, int max_steps, Rng& 
       if (next.status().code() == absl::StatusCode::kInternal) return next.status();
       continue;
     }
-    if ((HasGpuNotions(trace) || NeedsWholeCheck(step)) && !ir::Verify(*next).ok()) continue;
+    if ((HasGpuNotions(trace) || NeedsWholeCheck(step)) && !ir::Verify(next->program).ok())
+      continue;
     trace.steps.push_back(std::move(step));
-    program = *std::move(next);
+    program = std::move(next->program);
   }
   return trace;
 }

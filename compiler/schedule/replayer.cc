@@ -23,11 +23,11 @@ Replayer::State* Replayer::Next(State* from, const Step& step) {
   ++made_;
   State& made = states_.emplace_back();
   made.step = step;
-  absl::StatusOr<ir::Program> program = ApplyStep(from->program, step);
-  if (program.ok()) {
-    made.program = *std::move(program);
+  absl::StatusOr<Rewritten> rewritten = ApplyStep(from->made.program, step);
+  if (rewritten.ok()) {
+    made.made = *std::move(rewritten);
   } else {
-    made.status = program.status();
+    made.status = rewritten.status();
   }
   from->next.push_back(&made);
   return &made;
@@ -39,7 +39,7 @@ absl::StatusOr<ir::Program> Replayer::Replay(const Trace& trace) {
     state = Next(state, trace.steps[i]);
     if (!state->status.ok()) return StepError(i, trace.steps[i], state->status);
   }
-  return state->program;
+  return state->made.program;
 }
 
 }  // namespace heddle::schedule

@@ -1,5 +1,5 @@
-// Replays traces of one program that begin alike, as those of a search do: what a step made is
-// remembered, so that a trace costs the steps only that none before it had in the same place.
+// Replays traces of one program that begin alike, as those of a search do. What a step makes is
+// remembered, so that a trace costs only the steps that no earlier trace had in the same place.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace heddle::schedule {
 
 class Replayer {
  public:
-  // What some steps made of the naive program.
+  // What some steps make of the naive program.
   struct State {
-    Step step;            // the last of them; of the naive program itself nothing
+    Step step;            // the last of them; empty for the naive program itself
     absl::Status status;  // why that step cannot be made
-    ir::Program program;  // if it can
+    Rewritten made;       // by it, if it can
     std::vector<State*> next;
   };
 
@@ -27,15 +27,15 @@ class Replayer {
   Replayer(const Replayer&) = delete;
   Replayer& operator=(const Replayer&) = delete;
 
-  // As schedule::Replay of the naive program.
+  // The same as schedule::Replay of the naive program.
   absl::StatusOr<ir::Program> Replay(const Trace& trace);
 
-  // The naive program. Where more steps than kMost are remembered, all are forgotten: states from
-  // before this call are gone.
+  // The naive program. Forgets everything if more than kMost steps are remembered; earlier states
+  // are invalid then.
   State* Begin();
-  // One step on. Good until the next Begin.
+  // One step on. Valid until the next Begin.
   State* Next(State* from, const Step& step);
-  // Steps that were made so far, not remembered.
+  // Steps that were applied so far rather than remembered.
   size_t made() const { return made_; }
 
  private:

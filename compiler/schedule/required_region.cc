@@ -15,15 +15,15 @@ using ir::For;
 namespace {
 
 // Grows `dim` by what one load reads in one dimension. `whole` is set where that is not understood.
-void AddRead(const Expr& index, const ir::Substitution& bindings, const RunningLoops& running,
-             const RunningLoops& iters, bool first_read, RequiredDim* dim, bool* whole) {
+void AddRead(const Expr& index, const ir::Substitution& bindings, const ir::RunningLoops& running,
+             const ir::RunningLoops& iters, bool first_read, RequiredDim* dim, bool* whole) {
   if (!*whole) {
-    auto interval = Evaluate(ir::Substitute(index, bindings), running);
-    if (interval && !first_read) interval = Union(dim->region, *interval);
+    auto interval = ir::ReachOf(ir::Substitute(index, bindings), running);
+    if (interval && !first_read) interval = ir::Union(dim->region, *interval);
     if (interval) dim->region = *interval;
     *whole = !interval;
   }
-  auto ever = Evaluate(index, iters);
+  auto ever = ir::ReachOf(index, iters);
   const bool known = ever && ever->IsConstant();
   const int64_t lo = known ? ever->lo : INT64_MIN;
   const int64_t hi = known ? ever->hi : INT64_MAX;
@@ -33,11 +33,11 @@ void AddRead(const Expr& index, const ir::Substitution& bindings, const RunningL
 
 // No running loop moves two dimensions: the load visits all combinations of the dimensions' values.
 bool IsBox(const std::vector<Expr>& indices, const ir::Substitution& bindings,
-           const RunningLoops& running) {
+           const ir::RunningLoops& running) {
   std::vector<Expr> moving;
   for (const Expr& index : indices) {
     Expr bound = ir::Substitute(index, bindings);
-    auto interval = Evaluate(bound, running);
+    auto interval = ir::ReachOf(bound, running);
     if (!interval || interval->Width() > 0) moving.push_back(std::move(bound));
   }
   for (const auto& loop : running) {
@@ -59,7 +59,7 @@ Required RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& reade
   std::vector<char> whole(rank, 0);
   bool first_read = true;
   for (const Path& reader : readers) {
-    RunningLoops running, iters;
+    ir::RunningLoops running, iters;
     for (const For* loop : reader.Loops(depth)) running.emplace(loop->var.get(), loop->extent);
     ir::Substitution bindings;
     for (const ir::BlockIter& iter : reader.block().iters) {
@@ -86,7 +86,7 @@ Required RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& reade
     dim.first = std::clamp<int64_t>(dim.first, 0, buffer.shape[d] - 1);
     dim.last = std::clamp<int64_t>(dim.last, dim.first, buffer.shape[d] - 1);
     if (whole[d] || dim.region.Extent() > dim.last - dim.first) {
-      dim.region = SymbolicInterval{{}, dim.first, dim.last};
+      dim.region = ir::SymbolicInterval{{}, dim.first, dim.last};
     } else if (dim.region.IsConstant()) {
       dim.region.lo = std::clamp(dim.region.lo, dim.first, dim.last);
       dim.region.hi = std::clamp(dim.region.hi, dim.region.lo, dim.last);
@@ -139,7 +139,7 @@ absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vect
                      " would read more than its producers have finished there: what its consumers "
                      "need is not a box"));
   }
-  RunningLoops all;
+  ir::RunningLoops all;
   for (const ir::Stmt& s : outer) {
     if (const auto* loop = As<For>(s)) all.emplace(loop->var.get(), loop->extent);
   }
@@ -154,7 +154,7 @@ absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vect
     }
     nest.loops.push_back({MakeVar(name(k)), dim.region.Extent()});
     iter.binding = dim.region.Base() + ir::VarExpr(nest.loops.back().var);
-    auto reach = Evaluate(dim.region.Base(), all);
+    auto reach = ir::ReachOf(dim.region.Base(), all);
     const bool known = reach && reach->IsConstant();
     if (!known || reach->lo < dim.first) {
       nest.block.where = AndMaybe(nest.block.where, ir::Le(ir::Int(dim.first), iter.binding));

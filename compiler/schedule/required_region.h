@@ -1,5 +1,5 @@
-// The part of a buffer that blocks below some statement read, and a block put into loops over just
-// that part. Internal.
+// The part of a buffer that blocks below some statement read, and a block in loops over just that
+// part. Internal to this folder.
 #pragma once
 
 #include <functional>
@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/ir/analysis/region.h"
 #include "compiler/ir/ir.h"
-#include "compiler/schedule/region.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
 
 // What readers load in one dimension.
 struct RequiredDim {
-  SymbolicInterval region;  // while the inner loops run and the outer ones stand still; never more
-                            // than the dimension
-  int64_t first = 0;  // what is ever read, over all loops; guards of the readers keep them inside
+  // Read while the inner loops run and the outer loops stand still. Never more than the dimension.
+  ir::SymbolicInterval region;
+  // The first and last index ever read, over all loops. Guards of the readers keep reads within.
+  int64_t first = 0;
   int64_t last = 0;
 };
 
@@ -26,7 +27,8 @@ struct Required {
   bool exact = true;              // the readers load every element of the box
 };
 
-// What the readers load of `buffer`; inner loops are those at depth >= `depth` of their paths.
+// What the readers load of `buffer`. Inner loops are those at depth >= `depth` of the readers'
+// paths.
 Required RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& readers, size_t depth);
 
 struct RegionNest {
@@ -34,11 +36,11 @@ struct RegionNest {
   ir::Block block;
 };
 
-// `block` rebound to fresh loops (one per iterator, in its order) over the region of its buffer
-// that `readers` need below `depth`. `outer` are the statements that stand still; their loops'
-// extents decide where a guard is needed. FailedPrecondition if the block does not store exactly at
-// its iterators, or if `must_be_exact` and the region is only known to contain what is needed: when
-// the block's own producers have finished just a part, it must not ask for more.
+// `block` in fresh loops (one per iterator, in its order) over the region of its buffer that
+// `readers` need below `depth`. `outer` are the statements around; the extents of their loops
+// decide where a guard is needed. FailedPrecondition if the block does not store exactly at its
+// iterators, or if `must_be_exact` and the region may contain more than what is needed. It must be
+// exact if the block's own producers have finished only a part of what it reads.
 absl::StatusOr<RegionNest> ComputeRegion(const ir::Block& block, const std::vector<Path>& readers,
                                          size_t depth, const std::vector<ir::Stmt>& outer,
                                          bool must_be_exact,

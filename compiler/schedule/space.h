@@ -1,12 +1,8 @@
-// The search space of one workload on one target, generated from the naive program by rules (no
-// per-operator templates): inline what is injective, multi-level tiling of the reduction with data
-// reuse, register accumulation by a local cache write, fused epilogue at a tile loop, padding
-// inlined or computed at a tile, parallel outer loops, vectorized innermost, unrolled register
-// tile; rfactor where there is little spatial parallelism. A 3 x 3 convolution has the Winograd
-// forms beside the direct one, and the form is a decision like the others.
+// The search space of one workload on one target. Rules generate it from the naive program
+// (rules/rule_table.h); there are no templates per operator. docs/schedule-spaces.md has an example.
 //
-// A point of the space is a list of decisions, each an index into a finite list of choices; a trace
-// is what it expands to.
+// A point of the space is a list of decisions, each an index into a finite list of choices. It
+// expands to a trace.
 #pragma once
 
 #include <memory>
@@ -33,46 +29,42 @@ class Space {
   // Number of decisions, and of choices of each (>= 1).
   virtual int NumDecisions() const = 0;
   virtual int32_t Choices(int decision) const = 0;
-  // A human word for the decision, e.g. "tile conv2d.h".
+  // What the decision is about, for people: "register tile of conv2d.h".
   virtual std::string Describe(int decision) const = 0;
-  // Expands a point. Points may be infeasible (FailedPrecondition: a register tile too large, a
-  // primitive that refuses).
+  // FailedPrecondition or ResourceExhausted: the point is infeasible (a register tile too large, a
+  // primitive that refuses). InvalidArgument: it is no point of this space.
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
-  // The same with a replayer of the space's naive program, which then has what the trace makes: of
-  // points that differ little, little is made anew.
+  // The same with a replayer of the space's naive program. It remembers what the steps make, so
+  // that points that differ little cost little.
   virtual absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& /*known*/) const {
     return Expand(point);
   }
-  // Number of points: the product of the choices; where decision 0 is the form, the sum of that
-  // over the forms, as decisions of other forms mean nothing.
+  // Number of points: the product of the choices. Where decision 0 is the form, the sum of that
+  // product over the forms, because decisions of other forms mean nothing.
   virtual double Size() const = 0;
 
-  // Good decisions without any measurement, from cache and register sizes.
+  // Good decisions without any measurement, from the description of the machine.
   virtual Point Preferred() const = 0;
-  // Points whose decisions of other forms are zero: every form is as likely, and every choice in
-  // it.
+  // Every form is equally likely, and every choice within it; decisions of other forms are zero.
   virtual Point Random(Rng& rng) const;
-  // Redraws one decision that has a choice; or, seldom, the form, which then starts from its
-  // preferred decisions. The same point only if nothing has a choice.
+  // Redraws one decision that has a choice, or sometimes the form, which then starts from its
+  // preferred decisions. The result equals the point only if nothing has a choice.
   virtual Point Mutate(const Point& point, Rng& rng) const;
-  // A point that takes each decision from one of two points; of points of different forms, the
-  // first.
+  // Takes each decision from one of two points; the first of them if their forms differ.
   virtual Point Cross(const Point& a, const Point& b, Rng& rng) const;
-  // Makes it the next point: Size() calls visit every point that Random may give. False when the
-  // last one was passed and the first is back.
+  // Advances to the next point: Size() calls visit every point that Random may give. False when
+  // the last one was passed and the first is back.
   virtual bool Next(Point& point) const;
 };
 
-// Never fails for a verified naive program: a program no rule fits gets a space of one point, the
-// default.
+// Never fails for a verified naive program: one that no rule fits gets a space of one point.
 absl::StatusOr<std::unique_ptr<Space>> MakeSpace(const ir::Program& naive,
                                                  const machine::TargetInfo& target);
 
-// A good schedule without any measurement, by the same rules with fixed decisions from cache and
-// register sizes.
+// The trace of the preferred point.
 absl::StatusOr<Trace> DefaultTrace(const ir::Program& naive, const machine::TargetInfo& target);
 
-// For tests: applies up to `max_steps` random primitives that do not refuse; the result is legal by
+// For tests: up to `max_steps` random primitives that do not refuse. The trace is legal by
 // construction.
 absl::StatusOr<Trace> RandomTrace(const ir::Program& naive, int max_steps, Rng& rng);
 

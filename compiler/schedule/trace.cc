@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 
 namespace heddle::schedule {
 
@@ -144,7 +144,7 @@ absl::StatusOr<Trace> ParseTrace(std::string_view text) {
   return trace;
 }
 
-absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& step) {
+absl::StatusOr<Rewritten> ApplyStep(const ir::Program& program, const Step& step) {
   HEDDLE_RETURN_IF_ERROR(CheckArguments(step));
   const std::vector<std::string>& names = step.names;
   switch (step.primitive) {
@@ -215,7 +215,7 @@ absl::StatusOr<ir::Program> Replay(const ir::Program& naive, const Trace& trace)
   for (size_t i = 0; i < trace.steps.size(); ++i) {
     auto next = ApplyStep(program, trace.steps[i]);
     if (!next.ok()) return StepError(i, trace.steps[i], next.status());
-    program = *std::move(next);
+    program = std::move(next->program);
   }
   return program;
 }

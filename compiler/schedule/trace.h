@@ -1,5 +1,5 @@
-// A trace: the ordered list of steps that turns a naive program into a scheduled one. Small
-// comparable values, no pointers; the text form replays to the same program.
+// A trace: the ordered list of steps that turns a naive program into a scheduled one. Steps are
+// small comparable values without pointers. The text form replays to the same program.
 //
 // Text: one step a line, words separated by blanks, e.g.
 //   split conv2d.h 4 7 2
@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
+#include "compiler/schedule/cursor.h"
 
 namespace heddle::schedule {
 
@@ -61,8 +62,9 @@ struct Trace {
 std::string ToText(const Trace& trace);
 absl::StatusOr<Trace> ParseTrace(std::string_view text);  // InvalidArgument with the line number
 
-absl::StatusOr<ir::Program> ApplyStep(const ir::Program& program, const Step& step);
-// "step 3 `split i 4 2`: .." for the error of step number `index` of a trace, counted from 0.
+absl::StatusOr<Rewritten> ApplyStep(const ir::Program& program, const Step& step);
+// The error of a trace's step, with its number counted from 1: "step 3 `split i 4 2`: ..". `index`
+// counts from 0.
 absl::Status StepError(size_t index, const Step& step, const absl::Status& error);
 // Applies every step in order; StepError of the first that fails.
 absl::StatusOr<ir::Program> Replay(const ir::Program& naive, const Trace& trace);

@@ -310,6 +310,12 @@ Stmt Nest(const std::vector<FreshLoop>& loops, Stmt body) {
   return body;
 }
 
+std::vector<Loop> CursorsOf(const std::vector<FreshLoop>& loops) {
+  std::vector<Loop> cursors;
+  for (const FreshLoop& loop : loops) cursors.push_back({loop.var->name, loop.extent});
+  return cursors;
+}
+
 ir::VarRef MakeVar(std::string name) {
   return std::make_shared<const ir::Var>(ir::Var{std::move(name)});
 }
@@ -356,6 +362,18 @@ void NewIters::Add(const std::string& block, int64_t extent, ir::IterKind kind, 
   ir::VarRef var = MakeVar(absl::StrCat(block, ".v", iters.size()));
   exprs.push_back(ir::VarExpr(var));
   iters.push_back({std::move(var), extent, kind, std::move(binding)});
+}
+
+std::string ScopeWord(ir::Scope scope) {
+  switch (scope) {
+    case ir::Scope::kGlobal:
+      return "global";
+    case ir::Scope::kShared:
+      return "shared";
+    case ir::Scope::kLocal:
+      return "local";
+  }
+  return "";
 }
 
 std::string Quoted(const std::string& name) { return absl::StrCat("`", name, "`"); }

@@ -1,5 +1,5 @@
-// Finding, naming and rebuilding parts of a scheduled program: what the primitives have in common.
-// Internal to this folder.
+// Finding, naming and rebuilding parts of a scheduled program, for primitives and rules. Internal to
+// this folder.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/ir/ir.h"
+#include "compiler/schedule/cursor.h"
 
 namespace heddle::schedule {
 
@@ -36,16 +37,16 @@ std::vector<Path> AllBlocks(const ir::Stmt& root);
 // The first other block that writes the buffer this one writes (an initialisation split off, or its
 // update); null if none does.
 const ir::Block* OtherWriter(const ir::Stmt& root, const Path& block);
-// True if the block runs without a guard and as often as it has elements (times its reduce loops):
-// every element of its iterators' domain once, however its loops were split and fused.
+// True if the block computes every element of its iterators' domain once, however its loops were
+// split and fused: it has no guard, and runs as often as it has elements (times its reduce loops).
 bool CoversDomainOnce(const Path& block);
-// Number of leading statements two paths share.
+// Number of leading statements that two paths share.
 size_t CommonDepth(const Path& a, const Path& b);
 // Number of loops of extent over one among the first `depth` statements of a path.
 int RealLoops(const Path& path, size_t depth);
 
-// The root again, with the statement at `depth` of the path replaced; null deletes it and whatever
-// becomes empty. Returns null if nothing is left.
+// The root with the statement at `depth` of the path replaced. A null replacement deletes the
+// statement and whatever becomes empty; returns null if nothing is left.
 ir::Stmt ReplaceAt(const Path& path, size_t depth, ir::Stmt replacement);
 inline ir::Stmt ReplaceTarget(const Path& path, ir::Stmt replacement) {
   return ReplaceAt(path, path.nodes.size() - 1, std::move(replacement));
@@ -78,11 +79,10 @@ absl::Status CheckNamesFree(const ir::Program& p, const std::vector<std::string>
 enum class Role { kFree, kSpatial, kReduce, kMixed };
 Role RoleOf(const ir::Block& block, const ir::Var* loop_var);
 
-// The spatial iterator each dimension of a block's buffer is stored at; null for a dimension of
-// extent one stored at constant zero. Empty optional-like: ok() is false if the indices are
-// anything else or a spatial iterator is missing.
+// The spatial iterator that each dimension of a block's buffer is stored at; null for a dimension
+// of extent one stored at constant zero.
 struct StoreShape {
-  bool exact = false;
+  bool exact = false;  // false: indices are anything else, or a spatial iterator is missing
   std::vector<const ir::BlockIter*> dims;  // parallel to the buffer's dimensions
 };
 StoreShape StoreShapeOf(const ir::Block& block);
@@ -96,10 +96,11 @@ struct FreshLoop {
 // loops[0] { loops[1] { .. body } }
 ir::Stmt Nest(const std::vector<FreshLoop>& loops, ir::Stmt body);
 ir::VarRef MakeVar(std::string name);
+std::vector<Loop> CursorsOf(const std::vector<FreshLoop>& loops);
 
-// The spatial half of a block's surroundings, renamed: loops copied from `loops` (those that feed
-// spatial iterators), bindings and guard rewritten for the copies. FailedPrecondition if a loop or
-// a guard mixes spatial and reduce iterators.
+// The spatial half of a block's surroundings, renamed: copies of those of `loops` that feed spatial
+// iterators, with bindings and guard rewritten for the copies. FailedPrecondition if a loop or a
+// guard mixes spatial and reduce iterators.
 struct Mirror {
   std::vector<FreshLoop> loops;
   std::unordered_map<const ir::Var*, ir::Expr> renamed;  // old loop variable -> copy
@@ -118,12 +119,15 @@ struct NewIters {
   void Add(const std::string& block, int64_t extent, ir::IterKind kind, ir::Expr binding);
 };
 
+// "global", "shared" or "local", as traces and derived names spell it.
+std::string ScopeWord(ir::Scope scope);
+
 // "loop `x`", "block `x`" for messages.
 std::string Quoted(const std::string& name);
 // FailedPrecondition "block `x` <why>".
 absl::Status Illegal(const ir::Block& block, absl::string_view why);
 
-// The parts of a && b && ..; none for null.
+// The parts of a && b && ..; empty for null.
 std::vector<ir::Expr> Conjuncts(const ir::Expr& condition);
 
 // a && b, where either may be null.

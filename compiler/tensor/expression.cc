@@ -1,7 +1,5 @@
 #include "compiler/tensor/expression.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <cctype>
 #include <unordered_map>
@@ -242,14 +240,6 @@ absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program) {
     result.body = ir::MakeStmt(ir::Alloc{buffers.at(stage->out.get()), result.body});
   }
   return result;
-}
-
-std::string WorkloadKey(const std::string& workload_text) {
-  const XXH64_hash_t hash = XXH3_64bits(workload_text.data(), workload_text.size());
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string key(16, '0');
-  for (int i = 0; i < 16; ++i) key[i] = kHex[(hash >> (60 - 4 * i)) & 15];
-  return key;
 }
 
 }  // namespace heddle::tensor

@@ -1,4 +1,4 @@
-// Tensor expressions: what each element of a result is, and nothing about loops.
+// Tensor expressions say what each element of a result is, and nothing about loops.
 //
 //   tensor::Builder b("dense");
 //   auto x = b.Input("x", DType::kF32, {1, 512});
@@ -21,14 +21,14 @@ namespace heddle::tensor {
 
 using Iters = std::span<const ir::Expr>;
 
-// A handle on an input or on the result of a stage; indexing it makes a load. Elements of 16-bit
-// floats read as f32: they are for memory, arithmetic is f32's.
+// A handle on an input or on the result of a stage. Indexing it makes a load. Elements of 16-bit
+// floats read as f32, because arithmetic is in f32.
 class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(ir::BufferRef buffer) : buffer_(std::move(buffer)) {}
   const std::vector<int64_t>& shape() const { return buffer_->shape; }
-  // Of an element that is read.
+  // The type of an element that is read.
   ir::DType dtype() const { return ir::IsHalf(buffer_->dtype) ? ir::DType::kF32 : buffer_->dtype; }
   int rank() const { return static_cast<int>(buffer_->shape.size()); }
   const ir::BufferRef& buffer() const { return buffer_; }
@@ -65,16 +65,16 @@ struct TensorProgram {
 class Builder {
  public:
   explicit Builder(std::string name);
-  // `constant`: known when a module is made.
+  // `constant`: the input is known when a module is made.
   Tensor Input(std::string name, ir::DType dtype, std::vector<int64_t> shape,
                bool constant = false);
   Tensor Compute(std::string name, std::vector<int64_t> shape,
                  const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
-  // The tensor as a 16-bit float if `dtype` is one and it is not yet.
+  // The tensor as a 16-bit float if `dtype` is one and the tensor is not one yet.
   Tensor Stored(const Tensor& tensor, ir::DType dtype);
-  // Drops stages no output needs. Names are made unique by suffix.
+  // Drops stages that no output needs. Makes names unique by suffix.
   absl::StatusOr<TensorProgram> Build(const std::vector<Tensor>& outputs);
 
  private:
@@ -82,14 +82,9 @@ class Builder {
 };
 
 // The naive loop program: one block per stage in row-major loops, intermediate results in global
-// allocations. Loop names are
-// "<block>.<iterator>". Canonical: equal expressions (up to names of variables) give equal text, so
-// its text is the workload and WorkloadKey its hash. The block of a stage is named after its
-// buffer, with the buffer "T" and block "T" sharing a name space: the block is "<buffer>" and the
-// buffer "<buffer>_buf" for intermediates and outputs.
+// allocations. A stage "T" gives the block "T", the buffer "T_buf" and loops "T.<iterator>".
+// Expressions that are equal up to names of variables give equal text, so the text is the workload
+// and WorkloadKey is its hash.
 absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program);
-
-// 16 hexadecimal digits of the 64-bit hash (XXH3) of the workload text.
-std::string WorkloadKey(const std::string& workload_text);
 
 }  // namespace heddle::tensor

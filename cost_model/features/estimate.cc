@@ -8,19 +8,6 @@
 namespace heddle::cost_model {
 namespace {
 
-// Of the CPUs of today, roughly: only the order of estimates matters.
-constexpr double kPorts = 2;      // for arithmetic; as many for loads and stores
-constexpr double kLatency = 4;    // of a multiply-add
-constexpr double kDivision = 16;  // operations that one takes the time of
-constexpr double kSpecial = 40;   // likewise, of exp and the like
-constexpr double kIssue = 6;      // instructions a cycle
-constexpr double kIssueLong = 2;  // of a tile of more than kKept instructions
-constexpr double kKept = 4096;
-constexpr double kLoop = 2;              // instructions of a loop's end
-constexpr double kWorking = 2;           // registers beside the accumulators
-constexpr double kL1BytesPerCycle = 32;  // filled from L2
-constexpr double kL2BytesPerCycle = 8;   // filled from memory
-
 // Loads or stores of one pass of the tile.
 double Moves(const Statement& st, const Access& a, const machine::TargetInfo& target) {
   const size_t level = RegisterLevel(st);
@@ -37,13 +24,15 @@ double Moves(const Statement& st, const Access& a, const machine::TargetInfo& ta
 double CycleEstimate::Longest() const { return std::max({arithmetic, moves, issue, fill}); }
 
 CycleEstimate EstimateCycles(const Statement& st, const machine::TargetInfo& target) {
+  const machine::CoreSpeed& core = target.core;
+  const machine::PriorFit& code = target.code.prior;
   const size_t level = RegisterLevel(st);
   const double passes = st.Trips(0, level), lanes = VectorLanes(st);
   const double vectors = st.Trips(level, st.loops.size()) *
                          std::ceil(lanes * StoreSize(st) / target.vector_bytes) / lanes;
-  const double operations = std::max(st.ops.float_add, st.ops.float_mul) + st.ops.select +
-                            st.ops.integer + st.ops.cast + kDivision * st.ops.float_div +
-                            kSpecial * st.ops.special;
+  const double operations =
+      std::max(st.ops.float_add, st.ops.float_mul) + st.ops.select + st.ops.integer + st.ops.cast +
+      core.division_operations * st.ops.float_div + code.special_operations * st.ops.special;
   const double accumulators = Registers(st, st.accesses[0], target);
   double moves = Moves(st, st.accesses[0], target), chain = 0;
   if (st.reduction) {
@@ -52,18 +41,22 @@ CycleEstimate EstimateCycles(const Statement& st, const machine::TargetInfo& tar
       still *= static_cast<double>(st.loops[k - 1].extent);
     }
     const double steps = vectors / accumulators;
-    const double spilled = std::max(0.0, accumulators + kWorking - target.vector_registers);
+    const double spilled =
+        std::max(0.0, accumulators + code.working_registers - target.vector_registers);
     moves = 2 * moves / still + 2 * spilled * steps;
-    chain = kLatency * steps;
+    chain = core.multiply_add_cycles * steps;
   }
   for (size_t i = 1; i < st.accesses.size(); ++i) moves += Moves(st, st.accesses[i], target);
-  const double instructions = vectors * operations + moves + kLoop;
+  const double instructions = vectors * operations + moves + code.loop_instructions;
   CycleEstimate cycles;
-  cycles.arithmetic = passes * std::max(vectors * operations / kPorts, chain);
-  cycles.moves = passes * moves / kPorts;
-  cycles.issue = passes * instructions / (instructions > kKept ? kIssueLong : kIssue);
-  cycles.fill = std::max(st.Traffic(static_cast<double>(target.l1_bytes)) / kL1BytesPerCycle,
-                         st.Traffic(static_cast<double>(target.l2_bytes)) / kL2BytesPerCycle);
+  cycles.arithmetic = passes * std::max(vectors * operations / core.operations_per_cycle, chain);
+  cycles.moves = passes * moves / core.operations_per_cycle;
+  cycles.issue = passes * instructions /
+                 (instructions > core.kept_instructions ? core.decoded_per_cycle
+                                                        : core.instructions_per_cycle);
+  cycles.fill =
+      std::max(st.Traffic(static_cast<double>(target.l1_bytes)) / core.l1_fill_bytes_per_cycle,
+               st.Traffic(static_cast<double>(target.l2_bytes)) / core.l2_fill_bytes_per_cycle);
   return cycles;
 }
 

@@ -1,5 +1,6 @@
-// How long a statement takes on a core of a CPU, from what it is made of and nothing that was
-// measured: an estimate that orders schedules before there is a model, and is a feature of one.
+// How long a statement takes on a core of a CPU: an estimate from its loops, its accesses and the
+// target's rates (CoreSpeed, PriorFit). It orders schedules before there is a model, and is a
+// feature of one.
 #pragma once
 
 #include "compiler/machine/target_info.h"
@@ -7,20 +8,23 @@
 
 namespace heddle::cost_model {
 
-// In cycles, of all executions on one core; what is done side by side takes as long as the longest.
+// Cycles of all executions on one core, by what takes them. All four run at the same time.
 struct CycleEstimate {
-  // Two vector operations a cycle, multiplications joined with additions. A sum is a chain in which
-  // every step waits four cycles for the one before: that takes longer with few accumulators.
+  // Vector operations, a multiplication and an addition as one. A sum is a chain: each step waits
+  // for the one before on the same accumulator, so few accumulators take longer.
   double arithmetic = 0;
-  // Two loads or stores a cycle: what a register tile (RegisterLevel) reads, a vector that does not
-  // lie together element by element; its accumulators, once for all loops directly outside it over
-  // which they stand still; those that find no register are stored and loaded at each step.
+  // Loads and stores. A register tile (RegisterLevel) reads its operands; a vector that is not
+  // contiguous is read element by element. Accumulators are loaded and stored once for all loops
+  // directly outside the tile over which they stand still. Those without a register are loaded and
+  // stored at each step.
   double moves = 0;
-  double issue = 0;  // six instructions a cycle; two where a tile is too long for what keeps them
-  double fill = 0;   // 32 bytes a cycle from beyond L1, 8 from beyond L2
+  double issue =
+      0;  // instructions; fewer a cycle if the tile does not fit where decoded ones are kept
+  double fill = 0;  // bytes from beyond the first-level cache, or the second-level one
 
   double Longest() const;
 };
+
 CycleEstimate EstimateCycles(const Statement& st, const machine::TargetInfo& target);
 
 // Cores that the statement's parallel loops keep busy; at least one.

@@ -1,5 +1,5 @@
-// Where features go: one code path emits names and values, so that the table cannot disagree with
-// the vector.
+// Where features go. One code path emits names and values, so the table cannot disagree with the
+// vector.
 #pragma once
 
 #include <algorithm>

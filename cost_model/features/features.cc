@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "compiler/ir/visit.h"
 #include "cost_model/features/estimate.h"
 #include "cost_model/features/feature_sink.h"
 #include "cost_model/features/reuse_curves.h"
@@ -26,20 +27,16 @@ double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 struct AllocatedBytes {
   double local = 0, shared = 0, global = 0;
 
-  void Add(const ir::Stmt& s) {
-    if (const auto* loop = ir::As<ir::For>(s)) {
-      Add(loop->body);
-    } else if (const auto* branch = ir::As<ir::If>(s)) {
-      Add(branch->body);
-    } else if (const auto* seq = ir::As<ir::Seq>(s)) {
-      for (const ir::Stmt& child : seq->stmts) Add(child);
-    } else if (const auto* alloc = ir::As<ir::Alloc>(s)) {
-      double& sum = alloc->buffer->scope == ir::Scope::kLocal    ? local
-                    : alloc->buffer->scope == ir::Scope::kShared ? shared
-                                                                 : global;
-      sum += static_cast<double>(alloc->buffer->SizeBytes());
-      Add(alloc->body);
-    }
+  void Add(const ir::Stmt& body) {
+    ir::VisitStmt(body, [&](const ir::Stmt& s) {
+      if (const auto* alloc = ir::As<ir::Alloc>(s)) {
+        double& sum = alloc->buffer->scope == ir::Scope::kLocal    ? local
+                      : alloc->buffer->scope == ir::Scope::kShared ? shared
+                                                                   : global;
+        sum += static_cast<double>(alloc->buffer->SizeBytes());
+      }
+      return true;
+    });
   }
 };
 
@@ -206,7 +203,8 @@ void EmitEstimate(const std::vector<Statement>& statements, const Statement& mai
     flops += st.Trips() * st.ops.Flops();
   }
   const double cycles = (own.Longest() + side) / BusyCores(main, target);
-  const double peak = 4.0 * static_cast<double>(target.vector_bytes) / sizeof(float);
+  const double peak =  // of f32, in operations a cycle; a multiply-add is two
+      2 * target.core.operations_per_cycle * target.vector_bytes / sizeof(float);
   out.Begin("estimate", "estimate.");
   out.Magnitude("cycles", "cycles", "Of the busiest core; (main + side) / cores that are busy.",
                 cycles);
@@ -246,9 +244,9 @@ void EmitSlot(std::string_view prefix, const SlotSums& s, FeatureSink& out) {
   out.Plain("scope", "code", "Memory: 0 global, 1 shared, 2 local.", s.scope);
 }
 
-void EmitRelation(std::string_view prefix, const Relation& r, FeatureSink& out) {
+void EmitReuseCurves(std::string_view prefix, const ReuseCurves& r, FeatureSink& out) {
   out.Begin("relation", prefix);
-  for (size_t t = 0; t < kRelationBytes; ++t) {
+  for (size_t t = 0; t < kBytesThresholds; ++t) {
     const std::string at = "2^" + std::to_string(6 + 2 * t);
     out.Magnitude("reuse_" + at, "executions",
                   "Most executions per element among the loops inside which it touches at most so "
@@ -259,7 +257,7 @@ void EmitRelation(std::string_view prefix, const Relation& r, FeatureSink& out) 
                   "grows with them.",
                   r.entries[t]);
   }
-  for (size_t t = 0; t < kRelationReuse; ++t) {
+  for (size_t t = 0; t < kReuseThresholds; ++t) {
     out.Magnitude("touched_2^" + std::to_string(1 + 2 * t), "bytes",
                   "Most bytes touched by a loop that uses them at most so often; at most its "
                   "elements times their size.",
@@ -280,7 +278,7 @@ void EmitAccesses(const Statement& st, const machine::TargetInfo& target, Featur
     return stride(*a) < stride(*b);
   });
   std::array<SlotSums, kSlots + 1> slots;
-  std::array<Relation, kSlots> relations;
+  std::array<ReuseCurves, kSlots> curves;
   const size_t tile = RegisterLevel(st);
   for (size_t i = 0; i < order.size(); ++i) {
     const Access& a = *order[i];
@@ -292,12 +290,12 @@ void EmitAccesses(const Statement& st, const machine::TargetInfo& target, Featur
     s.stride = std::max(s.stride, stride(a));
     s.scope = std::max(s.scope, static_cast<double>(a.buffer->scope));
     s.reuse = st.Trips() / s.elements;
-    if (i < kSlots) relations[i] = RelationOf(st, a);
+    if (i < kSlots) curves[i] = ReuseCurvesOf(st, a);
   }
   constexpr std::array<std::string_view, kSlots + 1> kPrefixes = {"store.", "load0.", "load1.",
                                                                   "other_loads."};
   for (size_t i = 0; i < slots.size(); ++i) EmitSlot(kPrefixes[i], slots[i], out);
-  for (size_t i = 0; i < kSlots; ++i) EmitRelation(kPrefixes[i], relations[i], out);
+  for (size_t i = 0; i < kSlots; ++i) EmitReuseCurves(kPrefixes[i], curves[i], out);
 }
 
 double KindCode(ir::LoopKind kind) {

@@ -12,11 +12,11 @@
 
 namespace heddle::cost_model {
 
-// Changes whenever a feature is added, removed or redefined; a search state or model of another
+// Changes whenever a feature is added, removed or redefined. A search state or model of another
 // version is discarded.
 inline constexpr int kFeatureVersion = 4;
 
-// One sentence, unit and identity per field: FeatureTable().
+// One feature: what it means in a sentence, and its unit.
 struct FeatureInfo {
   std::string name;
   std::string group;  // features that are switched off together to see what they are worth
@@ -25,26 +25,25 @@ struct FeatureInfo {
 };
 std::span<const FeatureInfo> FeatureTable();
 
-// Fixed length (FeatureTable().size()) for every program: context of the main statement (trip
-// counts, bytes touched and reused per loop level, strides, arithmetic counts, annotations), sums
-// over the others and over the program, and curves that relate what its accesses touch and reuse,
-// so that programs with different numbers of buffers compare. Magnitudes are log2(1 + v). Invariant
-// to names.
+// One value for each row of FeatureTable(), for every program: the main statement (trip counts,
+// bytes touched and reused at each loop level, strides, arithmetic, annotations), sums over the
+// other statements and over the program, and the reuse curves of the main statement's accesses.
+// Programs with different numbers of buffers compare. Magnitudes are log2(1 + v). Names have no
+// influence.
 //
-// Takes any level. Search gives it scheduled programs: there an unrolled tile still stands as one
+// Takes scheduled and lowered programs. Search passes scheduled ones: there an unrolled tile is one
 // statement in loops, which says more than hundreds of copies, and lowering costs many times what
-// the features do. `known`: of programs that share statements at their roots (nest.h).
+// the features do. `known` remembers statements for programs that share them (statements.h).
 class KnownStatements;
 std::vector<float> ExtractFeatures(const ir::Program& program, const machine::TargetInfo& target,
                                    KnownStatements* known = nullptr);
 
-// Columns of the features that are in none of the groups. InvalidArgument names the groups when one
-// is not there.
+// Columns of the features that are in none of `groups`. InvalidArgument lists the groups that exist
+// if one of them does not.
 absl::StatusOr<std::vector<size_t>> ColumnsWithout(std::span<const std::string> groups);
 std::vector<std::string> FeatureGroups();  // in the order of the table
 
-// For each loop of which there are features, where those are among `columns` of the table; all of
-// the same number.
+// For each loop that has features: where these stand in `columns`. All loops have the same number.
 std::vector<std::vector<size_t>> LoopTokens(const std::vector<size_t>& columns);
 
 // The features of these columns.

@@ -5,22 +5,19 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/ir/analysis/interval.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::cost_model {
 
-struct Range {
-  int64_t min = 0;
-  int64_t max = 0;
-};
-
-// The loop variables and block iterators in scope. A linear list: a dozen entries, looked up often.
-class Environment {
+// The loop variables and block iterators in scope, each with its range. A linear list: it holds a
+// dozen entries and is searched often.
+class IndexRanges {
  public:
   struct Entry {
     const ir::Var* var;
-    Range range;
-    uint64_t mask;            // bits of the loops it depends on
+    ir::Interval range;
+    uint64_t mask;            // one bit for each loop that the variable depends on
     const ir::Expr* binding;  // null for a loop
     int64_t extent;           // of an iterator
   };
@@ -31,21 +28,21 @@ class Environment {
   void Truncate(size_t size) { entries_.resize(size); }
   size_t size() const { return entries_.size(); }
 
-  // Sets every loop to range_of(entry), then the iterators to what follows from that.
+  // Sets the range of every loop to range_of(entry), and that of every iterator to what follows.
   template <typename F>
   void SetLoops(const F& range_of) {
     for (Entry& e : entries_) e.range = e.binding == nullptr ? range_of(e) : IteratorRange(e);
   }
 
-  // nullopt for what cannot be bounded, such as an index that is loaded.
-  std::optional<Range> Evaluate(const ir::Expr& e) const;
-  // Bits of the loops an expression depends on.
+  // The values of an index (ir::QuickBounds). nullopt for what cannot be bounded, such as an index
+  // that is loaded.
+  std::optional<ir::Interval> RangeOf(const ir::Expr& index) const;
+  // One bit for each loop that an expression depends on.
   uint64_t Mask(const ir::Expr& e) const;
 
  private:
   const Entry* Find(const ir::Var* var) const;
-  Range IteratorRange(const Entry& e) const;
-  std::optional<Range> EvaluateOp(const ir::ExprNode& e) const;
+  ir::Interval IteratorRange(const Entry& e) const;
 
   std::vector<Entry> entries_;
 };

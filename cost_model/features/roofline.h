@@ -1,7 +1,5 @@
-// An analytic estimate of a candidate's speed, before anything was measured: the time its
-// instructions and its traffic would take, whatever is longest (estimate.h). It knows no constants
-// of a machine but those of the target, so that its scores order candidates of one task and mean
-// nothing else.
+// The search's prior: an analytic estimate of a candidate's speed before anything is measured
+// (estimate.h). Scores order the candidates of one task on one target; they mean nothing else.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +7,10 @@
 
 namespace heddle::cost_model {
 
-// Of FeatureTable(): log2(1 + the estimated cycles of the busiest core).
+// The column of FeatureTable() that holds log2(1 + the estimated cycles of the busiest core).
 size_t EstimateColumn();
 
-// Minus that; higher is faster. `features` are those of the whole table.
+// Minus that column; higher is faster. `features` has a value for each column of the table.
 float RooflineScore(const std::vector<float>& features);
 
 }  // namespace heddle::cost_model

@@ -1,4 +1,4 @@
-// What a statement's nest means on a target: lanes, registers, instructions.
+// What the loops of a statement mean on a target: lanes, registers, instructions.
 #pragma once
 
 #include <vector>
@@ -20,15 +20,15 @@ double GpuThreads(const Statement& st);
 // Bytes of one stored element.
 double StoreSize(const Statement& st);
 
-// Instructions one execution becomes after vectorization: a vector of `lanes` elements takes as
-// many registers as it fills.
+// Instructions per execution after vectorization. A vector of `lanes` elements takes as many
+// registers as it fills.
 double InstructionsPerTrip(const Statement& st, const machine::TargetInfo& target);
 
-// First of the innermost loops that are all vectorized or unrolled: what is inside becomes
-// straight-line code on registers.
+// Index of the outermost of the innermost loops that are all vectorized or unrolled. What is inside
+// becomes straight-line code on registers.
 size_t RegisterLevel(const Statement& st);
 
-// Vector registers that hold what an access touches in one pass of the register tile.
+// Vector registers that hold what an access touches in one run of the register tile.
 double Registers(const Statement& st, const Access& access, const machine::TargetInfo& target);
 
 // The statement with the most work; the first of several; null if there is none.

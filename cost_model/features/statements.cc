@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/ir/ir.h"
+#include "compiler/ir/visit.h"
 #include "cost_model/features/index_ranges.h"
 
 namespace heddle::cost_model {
@@ -53,23 +54,18 @@ class Collector {
 
   void Visit(const ir::Stmt& s) {
     if (const auto* loop = ir::As<ir::For>(s)) return VisitFor(*loop);
-    if (const auto* seq = ir::As<ir::Seq>(s)) {
-      for (const ir::Stmt& child : seq->stmts) Visit(child);
-    } else if (const auto* branch = ir::As<ir::If>(s)) {
-      ++guards_;
-      Visit(branch->body);
-      --guards_;
-    } else if (const auto* alloc = ir::As<ir::Alloc>(s)) {
-      Visit(alloc->body);
-    } else if (const auto* store = ir::As<ir::Store>(s)) {
-      Add(*store, false, guards_);
-    } else if (const auto* block = ir::As<ir::Block>(s)) {
-      const size_t size = env_.size();
-      for (const ir::BlockIter& iter : block->iters) env_.PushIterator(iter);
+    if (const auto* store = ir::As<ir::Store>(s)) Add(*store, false, guards_);
+    if (const auto* block = ir::As<ir::Block>(s)) {
+      const size_t size = ranges_.size();
+      for (const ir::BlockIter& iter : block->iters) ranges_.PushIterator(iter);
       Add(block->store, block->reducer.has_value(), guards_ + (block->where != nullptr));
       if (block->reducer) CountCombine(*block, statements_.back().ops);
-      env_.Truncate(size);
+      ranges_.Truncate(size);
     }
+    const bool guard = ir::As<ir::If>(s) != nullptr;
+    guards_ += guard;
+    ir::ForEachChild(s, [&](const ir::Stmt& child) { Visit(child); });
+    guards_ -= guard;
   }
 
  private:
@@ -78,13 +74,13 @@ class Collector {
   static constexpr size_t kMaxLoops = 64;
 
   void VisitFor(const ir::For& loop) {
-    const size_t size = env_.size();
+    const size_t size = ranges_.size();
     const bool counts = loop.extent > 1 && loops_.size() < kMaxLoops;
-    env_.PushLoop(loop.var.get(), counts ? uint64_t{1} << loops_.size() : 0);
+    ranges_.PushLoop(loop.var.get(), counts ? uint64_t{1} << loops_.size() : 0);
     if (counts) loops_.push_back({loop.var.get(), loop.extent, loop.kind});
     Visit(loop.body);
     if (counts) loops_.pop_back();
-    env_.Truncate(size);
+    ranges_.Truncate(size);
   }
 
   static void CountCombine(const ir::Block& block, Arithmetic& ops) {
@@ -163,9 +159,9 @@ class Collector {
     }
     for (size_t level = 0; level <= num_loops; ++level) {
       const uint64_t running = level >= 64 ? 0 : ~uint64_t{0} << level;
-      env_.SetLoops([&](const Environment::Entry& e) {
-        if ((e.mask & running) == 0) return Range{0, 0};
-        return Range{0, loops_[static_cast<size_t>(__builtin_ctzll(e.mask))].extent - 1};
+      ranges_.SetLoops([&](const IndexRanges::Entry& e) {
+        if ((e.mask & running) == 0) return ir::Interval{0, 0};
+        return ir::Interval{0, loops_[static_cast<size_t>(__builtin_ctzll(e.mask))].extent - 1};
       });
       for (size_t i = 0; i < st.accesses.size(); ++i) {
         Footprint(sources_[i], running, level, st.accesses[i]);
@@ -191,8 +187,8 @@ class Collector {
     bool contiguous = true;
     for (size_t d = shape.size(); d-- > 0;) {
       const Expr& index = (*source.indices)[d];
-      const uint64_t mask = env_.Mask(index) & running;
-      const std::optional<Range> range = env_.Evaluate(index);
+      const uint64_t mask = ranges_.Mask(index) & running;
+      const std::optional<ir::Interval> range = ranges_.RangeOf(index);
       int64_t width = mask == 0 ? 1 : shape[d];
       if (range) width = std::min(range->max - range->min + 1, shape[d]);
       const double count = std::min(static_cast<double>(width), TripsOf(mask));
@@ -219,9 +215,9 @@ class Collector {
     std::vector<int64_t> origin(st.accesses.size());
     for (size_t k = 0; k <= loops_.size(); ++k) {
       const uint64_t moved = k == 0 ? 0 : uint64_t{1} << (k - 1);
-      env_.SetLoops([&](const Environment::Entry& e) {
+      ranges_.SetLoops([&](const IndexRanges::Entry& e) {
         const int64_t at = (e.mask & moved) != 0 ? 1 : 0;
-        return Range{at, at};
+        return ir::Interval{at, at};
       });
       for (size_t i = 0; i < st.accesses.size(); ++i) {
         const int64_t address = Address(sources_[i]);
@@ -238,7 +234,7 @@ class Collector {
     const std::vector<int64_t>& shape = source.buffer->shape;
     int64_t address = 0;
     for (size_t d = 0; d < shape.size(); ++d) {
-      const std::optional<Range> range = env_.Evaluate((*source.indices)[d]);
+      const std::optional<ir::Interval> range = ranges_.RangeOf((*source.indices)[d]);
       address = address * shape[d] + (range ? range->min : 0);
     }
     return address;
@@ -246,7 +242,7 @@ class Collector {
 
   std::vector<Loop> loops_;
   int guards_ = 0;
-  Environment env_;
+  IndexRanges ranges_;
   std::vector<Source> sources_;  // of the statement being added
   std::vector<Statement> statements_;
 };

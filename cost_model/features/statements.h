@@ -1,6 +1,6 @@
-// The statements of a loop program, each with its loop nest, its arithmetic and what its accesses
-// touch: the numbers features are made of. Blocks and plain stores give the same statement; loops
-// of extent one do not count.
+// The statements of a loop program, each with its loop nest, its arithmetic and the footprints of
+// its accesses: the numbers that features are made of. A block and the store that it lowers to give
+// the same statement. Loops of extent one do not count.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,15 @@ struct Arithmetic {
   double Flops() const { return float_add + float_mul + float_div + special; }
 };
 
-// One load or store. Index k of the vectors means: the loops from k inwards run, those outside k
-// stand still; so index 0 is the whole nest and the last index (number of loops) a single
-// execution.
+// One load or store. Entry k of a vector is about the loops from k inwards, while those outside
+// stand still: entry 0 is the whole nest, and the last entry (the number of loops) one execution.
 struct Access {
   const ir::Buffer* buffer = nullptr;
   bool is_store = false;
   std::vector<double> elements;    // distinct elements touched
   std::vector<double> line_bytes;  // bytes of the 64-byte cache lines these lie in
-  std::vector<int64_t>
-      stride;  // per loop: elements the address moves from its first to its second iteration
+  // Per loop: by how many elements its second iteration moves the address.
+  std::vector<int64_t> stride;
 
   double Bytes(size_t level) const { return elements[level] * ir::SizeOf(buffer->dtype); }
 };
@@ -56,21 +55,22 @@ struct Statement {
   double Trips(size_t begin, size_t end) const;
   double Trips() const { return Trips(0, loops.size()); }
   double LineBytes(size_t level) const;  // working set: sum over the accesses
-  // Bytes of `access` that come from beyond a cache of `capacity` bytes, over all executions: the
-  // outermost level whose working set fits is loaded anew in every iteration outside it, except by
-  // the loops directly outside it over which the access stands still.
+  // Bytes of `access` that come from beyond a cache of `capacity` bytes, over all executions. The
+  // outermost level whose working set fits is loaded anew in every iteration of the loops outside
+  // it, except for those directly outside it that do not move the access.
   double Traffic(const Access& access, double capacity) const;
   double Traffic(double capacity) const;
 };
 
 inline constexpr int64_t kLineBytes = 64;
 
-// What was found of statements at the root of programs, by node: those of one search share most.
+// The statements found below root statements of programs, by node. Programs of one search share
+// most of their root statements.
 class KnownStatements {
  public:
-  // Null if it is not known.
+  // Null if the root is not known.
   const std::vector<Statement>* Find(const ir::Stmt& root) const;
-  // All are forgotten first where there are kMost.
+  // Forgets everything first if it holds kMost entries.
   void Add(const ir::Stmt& root, std::vector<Statement> found);
 
  private:
@@ -82,7 +82,7 @@ class KnownStatements {
   std::unordered_map<const ir::StmtNode*, Entry> entries_;
 };
 
-// In program order. What `known`, if given, has not is added to it.
+// Statements in program order. Uses and extends `known` if it is given.
 std::vector<Statement> CollectStatements(const ir::Program& program,
                                          KnownStatements* known = nullptr);
 

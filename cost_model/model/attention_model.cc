@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::string_view kMagic = "HDLATTEN";
 constexpr uint32_t kVersion = 1;
-constexpr size_t kPairs = 32;   // of one step
-constexpr float kRate = 4e-3f;  // of the first step
+constexpr size_t kPairs = 32;   // pairs of one step
+constexpr float kRate = 4e-3f;  // learning rate of the first step
 constexpr float kLeastDeviation = 0.05f;
-constexpr size_t kLeastSteps = 200;  // of few samples: the first steps only find the scale
+constexpr size_t kLeastSteps = 200;  // with few samples: the first steps only find the scale
 constexpr size_t kMostSteps = 6000;
 
 class AttentionModel final : public Model {
@@ -64,7 +64,7 @@ class AttentionModel final : public Model {
   }
 
   bool trained() const override { return network_ != nullptr; }
-  // What a standard deviation of each changes, by its weights in the first layer.
+  // Importance: the effect of one standard deviation, by the weights of the first layer.
   std::vector<double> Importance() const override {
     if (!trained()) return {};
     const AttentionNetwork::Shape shape = NetworkShape();
@@ -85,7 +85,7 @@ class AttentionModel final : public Model {
           squares += static_cast<double>(weight) * weight;
         }
       }
-      // What never differs says nothing.
+      // A constant feature has no information.
       importance[order_[i]] = deviation_[order_[i]] > kLeastDeviation ? squares : 0;
       sum += importance[order_[i]];
     }
@@ -128,8 +128,8 @@ class AttentionModel final : public Model {
   }
 
  private:
-  // The order of a sample's features inside: those of no token, then token by token. Tokens that
-  // name features that are not there are none.
+  // The internal order of features: those outside tokens, then token by token. Tokens with missing
+  // features are left out.
   void Arrange(size_t columns) {
     std::set<size_t> taken;
     tokens_ = 0;
@@ -175,7 +175,7 @@ class AttentionModel final : public Model {
   }
 
   std::vector<float> Input(const std::vector<float>& features) const {
-    constexpr float kFar = 4;  // deviations; what is further away was never learned
+    constexpr float kFar = 4;  // deviations; features are clipped to what was learned
     std::vector<float> input;
     input.reserve(order_.size());
     for (const size_t c : order_) {

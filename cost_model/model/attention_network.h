@@ -1,4 +1,4 @@
-// The network of attention_model.h: its parameters, the way of a sample through it, and back.
+// The network of attention_model.h: parameters, forward pass and backward pass.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace heddle::cost_model {
 class AttentionNetwork {
  public:
   static constexpr size_t kHidden = 32;
-  static constexpr size_t kToken = 16;  // numbers that stand for a token
+  static constexpr size_t kToken = 16;  // width of a token's embedding
 
-  // The parameters lie one after another; where, depends on the numbers of features.
+  // Offsets of the parameters, which lie one after another and depend on the numbers of features.
   struct Shape {
-    size_t rest = 0;    // features of no token
+    size_t rest = 0;    // features outside tokens
     size_t tokens = 0;  // and features of each
     size_t each = 0;
     size_t wg = 0, bg = 0, wt = 0, place = 0, wq = 0, bq = 0, wh = 0, bh = 0, w = 0, v = 0;
@@ -23,7 +23,7 @@ class AttentionNetwork {
     size_t inputs() const { return rest + tokens * each; }
   };
 
-  // A sample's way, kept for the way back.
+  // The activations of a forward pass, kept for the backward pass.
   struct Pass {
     std::vector<float> g, e, a, q, joined, h;  // joined: g and the pooled tokens
     float score = 0;
@@ -46,7 +46,7 @@ class AttentionNetwork {
   std::vector<float> p_;
 };
 
-// Adam, with its usual constants, and weights that decay.
+// Adam with its usual constants and weight decay.
 class Adam {
  public:
   explicit Adam(size_t n) : mean_(n), square_(n) {}

@@ -1,5 +1,4 @@
-// What a search knows of the candidates that were measured: the training set of its model, and
-// where good points lie.
+// The measured candidates of a search: the training set of its model, and the best points.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,8 @@ struct Measured {
   double seconds = 0;  // 0: it failed
 };
 
-// Features as differences to those coded before: candidates of one task agree in most. All vectors
-// of one coder have the same length.
+// Codes features as differences to the vector coded before, since candidates of one task agree in
+// most. All vectors of one coder have the same length.
 class FeatureCoder {
  public:
   explicit FeatureCoder(size_t features) : last_(features) {}
@@ -34,8 +33,8 @@ class FeatureCoder {
 
 class SampleSet {
  public:
-  // Keeps the best kMaxBest and the latest kMaxRecent: enough for the trees, and a state well under
-  // a megabyte.
+  // Keeps the best kMaxBest and the latest kMaxRecent samples: enough for the trees, and well under
+  // a megabyte of state.
   static constexpr size_t kMaxBest = 1000;
   static constexpr size_t kMaxRecent = 1000;
 
@@ -43,18 +42,18 @@ class SampleSet {
   void Add(Measured m);
 
   const std::vector<Measured>& all() const { return samples_; }
-  // Measurements ever added: tells the states of a set apart whose size does not grow any more.
+  // Measurements ever added. Distinguishes states of a set that no longer grows.
   int64_t learned() const { return learned_; }
-  // Samples of one group: scores are the best time over the own, rounded to `levels` steps (0: not
-  // rounded); 0 for failures. Features are those whose column is in `columns`.
+  // The samples as one group. Scores are best time / own time, rounded to `levels` steps (0: not
+  // rounded); 0 for failures. Features are restricted to `columns`.
   std::vector<Sample> Training(int levels, const std::vector<size_t>& columns) const;
-  // Whether any two scores differ: otherwise there is nothing to rank.
+  // Whether any two scores differ; otherwise there is nothing to rank.
   bool Rankable() const;
-  // Points of the best valid samples that have one, best first.
+  // The points of the best valid samples, best first; samples without a point are skipped.
   std::vector<schedule::Point> BestPoints(size_t n) const;
 
   void Save(BlobWriter& writer) const;
-  // DataLoss when malformed; changes nothing then.
+  // DataLoss if malformed, without any change.
   absl::Status Load(BlobReader& reader);
 
  private:

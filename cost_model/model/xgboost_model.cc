@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kMagic = "HDLMODEL";
 constexpr uint32_t kVersion = 2;
 
-constexpr float kBase = 0.5f;  // the prediction without any tree
+constexpr float kBase = 0.5f;  // the prediction with no trees
 
 constexpr std::array<std::pair<const char*, const char*>, 9> kParameters = {{
     {"base_score", "0.5"},  // kBase; some versions would estimate one
@@ -150,9 +150,8 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
     HEDDLE_RETURN_IF_ERROR(
         FromXgboost(XGBoosterUpdateOneIter(booster.get(), round, matrix.get()), "boosting"));
   }
-  // A booster that was loaded instead of trained predicts the same, but is not the same object
-  // inside: always go through the serialised form, so that a search that is saved and restored goes
-  // on exactly like one that is not.
+  // A loaded booster predicts like the trained one, but differs inside. So every model goes through
+  // the serialised form, and a restored search continues exactly like one that was never saved.
   booster_ = std::move(booster);
   columns_ = columns;
   return Load(Serialize());
@@ -215,7 +214,7 @@ std::string XgboostModel::Serialize() const {
   if (booster_ != nullptr &&
       XGBoosterSaveModelToBuffer(booster_.get(), R"({"format":"deprecated"})", &size, &bytes) !=
           0) {
-    size = 0;  // out of memory at worst; an untrained model is the safe reading
+    size = 0;  // probably out of memory; it then counts as untrained
   }
   w.Bytes(std::string_view(bytes, size));
   return Seal(kMagic, kVersion, std::move(w).Take());
@@ -240,7 +239,7 @@ absl::Status XgboostModel::Load(std::string_view bytes) {
     const absl::Status loaded = FromXgboost(
         XGBoosterLoadModelFromBuffer(booster.get(), model.data(), model.size()), "loading");
     if (!loaded.ok()) return absl::DataLossError(loaded.message());
-    // The parameters of this process, in particular one thread, not those of the one that saved.
+    // Use the parameters of this process, in particular one thread, not those that were saved.
     HEDDLE_RETURN_IF_ERROR(
         FromXgboost(XGBoosterSetParam(booster.get(), "nthread", "1"), "nthread"));
   }

@@ -19,16 +19,16 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-// Draws a random candidate may cost before the rest of the batch goes without: where one point in a
-// hundred is feasible and new, a batch is still found nearly always.
+// Most draws for one random candidate. If one point in a hundred is feasible and new, a full batch
+// is still found nearly always.
 constexpr int kDrawsPerCandidate = 64;
 constexpr int kDrawsPerCall = 256;
-// Spaces up to this size are enumerated when redraws find nothing: an expansion takes well under a
+// Spaces up to this size are enumerated when redraws find nothing. An expansion takes well under a
 // millisecond.
 constexpr double kEnumerable = 1024;
 
-// Features are kept in steps of 2^-8: magnitudes are logarithms, where that is 0.3 %, and a saved
-// search must see the very numbers that one which was never saved sees.
+// Features are rounded to steps of 2^-8, so that a restored search sees the same numbers as one
+// that was never saved. Magnitudes are logarithms, for which a step is 0.3 %.
 constexpr float kFeatureStep = 1.0f / 256;
 
 std::string PointKey(const Point& point) {
@@ -37,7 +37,7 @@ std::string PointKey(const Point& point) {
 
 std::vector<float> Features(const ir::Program& program, const machine::TargetInfo& target,
                             KnownStatements* known = nullptr) {
-  // What is computed when a module is made costs nothing later.
+  // Prepacking happens when the module is made, and costs nothing at run time.
   std::vector<float> features =
       ExtractFeatures(pass::HoistConstants(program).kernel, target, known);
   for (float& v : features) v = std::round(v / kFeatureStep) * kFeatureStep;
@@ -86,7 +86,7 @@ std::optional<Candidate> CandidateSpace::TakeDefault() {
   if (std::exchange(state_.default_taken, true)) return std::nullopt;
   std::string text = schedule::ToText(task_.default_trace);
   const uint64_t hash = HashBytes(text);
-  if (Visited(hash)) return std::nullopt;  // a record of it was learned from already
+  if (Visited(hash)) return std::nullopt;  // a record of it was learned
   MarkVisited(hash);
   return Candidate{std::move(text), "default"};
 }
@@ -131,7 +131,7 @@ std::vector<Drawn> CandidateSpace::TakeRandom(int n, Rng& rng) {
   return out;
 }
 
-// Every point of a small space, from a random one on.
+// Visits every point of a small space, starting from a random one.
 void CandidateSpace::Enumerate(int n, Rng& rng, std::vector<Drawn>& out) {
   Point point = space().Random(rng);
   const auto size = static_cast<int64_t>(space().Size());
@@ -174,7 +174,7 @@ const Evaluated* CandidateSpace::EvaluateReplayed(uint64_t hash, const schedule:
 void CandidateSpace::ForgetEvaluations() {
   ++round_;
   fresh_ = 0;
-  // Where all features are known beforehand, there are few points, and they are asked for often.
+  // If all features are known beforehand, there are few points, and each is asked for often.
   if (task_.known_features != nullptr) return;
   seen_.clear();
   evaluated_.clear();

@@ -1,5 +1,5 @@
-// The part that every search strategy shares: points of one task's space as candidates, and what
-// was visited already.
+// The part that all search strategies share: the points of a task's space as candidates, and which
+// of them were visited.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@
 
 namespace heddle::cost_model {
 
-// Features of traces that are known before they are asked for, by hash of the trace's text.
+// Features of traces that are known beforehand, by the hash of the trace's text.
 using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
 
-// Samples of tasks other than the one that is searched, with features of the whole table as
-// differences to those of their default schedules, and groups from 1 on: what transfer learns from
-// (transfer.h).
+// Samples of other tasks, from which transfer learns (transfer.h). Features are those of the whole
+// table, as differences to their default schedules; groups count from 1.
 using OtherTasks = std::vector<Sample>;
 
-// What a search searches.
+// The task of a search.
 struct Task {
   ir::Program naive;
   machine::TargetInfo target;
   std::unique_ptr<schedule::Space> space;
   schedule::Trace default_trace;
-  uint64_t identity = 0;  // of workload, target and space: a state of another one is refused
+  uint64_t identity = 0;  // hash of workload, target and space; states of another one are refused
   std::shared_ptr<const OtherTasks> others = nullptr;
-  std::shared_ptr<const KnownFeatures> known_features = nullptr;  // those traces replay, surely
+  std::shared_ptr<const KnownFeatures> known_features =
+      nullptr;  // these traces are known to replay
 };
 
 // InvalidArgument for a workload that does not parse or verify.
@@ -49,18 +49,18 @@ absl::StatusOr<Task> MakeTask(std::string_view workload, const machine::TargetIn
 // A feasible point: its trace replays.
 struct Drawn {
   schedule::Point point;
-  uint64_t hash = 0;  // of the trace's text: points that expand to one trace are one candidate
+  uint64_t hash = 0;  // of the trace's text; points with one trace are one candidate
   std::string trace;
 };
 
-// A point the model can be asked about.
+// A feasible point with its features.
 struct Evaluated {
   uint64_t hash = 0;
   std::vector<float> features;
 };
 
-// Of a trace from anywhere; its canonical hash too. InvalidArgument or FailedPrecondition when it
-// does not parse or replay.
+// Features and canonical hash of any trace. InvalidArgument or FailedPrecondition if it does not
+// parse or replay.
 absl::StatusOr<Evaluated> EvaluateTrace(const ir::Program& naive, const machine::TargetInfo& target,
                                         std::string_view trace);
 
@@ -70,41 +70,40 @@ class CandidateSpace {
 
   const schedule::Space& space() const { return *task_.space; }
   const OtherTasks* others() const { return task_.others.get(); }
-  const Target& target() const { return task_.target.target; }
-  // Of the default schedule; zeros if it does not replay.
+  const machine::TargetInfo& target() const { return task_.target; }
+  // Features of the default schedule; zeros if it does not replay.
   std::vector<float> DefaultFeatures();
   uint64_t seed() const { return state_.seed; }
 
-  // A generator of its own for every call of Propose, from the seed and the number of calls so far:
-  // so the state of a generator never has to be saved.
+  // Every call of Propose has its own generator, made from the seed and the number of calls so far.
+  // So the state of a generator never has to be saved.
   schedule::Rng NextRng();
 
-  // The default schedule, once; not if a record of it is known.
+  // The default schedule, once, unless a record of it is known.
   std::optional<Candidate> TakeDefault();
-  // Nullopt if no preferred decisions of the space give it.
+  // nullopt if the space's preferred decisions do not give it.
   std::optional<schedule::Point> DefaultPoint() const;
 
-  // Up to `n` random unvisited points, which become visited. Gives up after a bounded number of
-  // redraws; a space small enough to enumerate is enumerated then, so that its last points are
-  // found.
+  // Up to `n` random unvisited points, which become visited. After a bounded number of redraws a
+  // small space is enumerated, so that its last points are found.
   std::vector<Drawn> TakeRandom(int n, schedule::Rng& rng);
-  // The point as a candidate, which becomes visited; nullopt if infeasible or visited already.
+  // The point as a candidate, which becomes visited. nullopt if infeasible or already visited.
   std::optional<Drawn> Take(const schedule::Point& point);
 
   bool Visited(uint64_t hash) const { return state_.visited.contains(hash); }
   void MarkVisited(uint64_t hash) { state_.visited.insert(hash); }
 
-  // Features of what the point expands to; null when infeasible. Remembered until
-  // ForgetEvaluations; the pointer is good until then.
+  // Features of the program that the point expands to; null if infeasible. Cached until
+  // ForgetEvaluations, and valid as long.
   const Evaluated* Evaluate(const schedule::Point& point);
   // Points that were new to Evaluate since the last ForgetEvaluations.
   int fresh_evaluations() const { return fresh_; }
   void ForgetEvaluations();
 
-  // As the free function, and remembered likewise.
+  // As the free function; cached likewise.
   absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace);
 
-  // What has to be kept between calls.
+  // The state that has to be kept between calls.
   struct State {
     uint64_t seed = 0;
     uint64_t calls = 0;
@@ -121,7 +120,7 @@ class CandidateSpace {
  private:
   const std::vector<float>* Known(uint64_t hash) const;
   void Enumerate(int n, schedule::Rng& rng, std::vector<Drawn>& out);
-  // Of a trace whose text has that hash; null if it does not replay.
+  // Features of a trace whose text has that hash; null if it does not replay.
   const Evaluated* EvaluateReplayed(uint64_t hash, const schedule::Trace& trace);
 
   Task task_;
@@ -129,7 +128,7 @@ class CandidateSpace {
   KnownStatements statements_;
   State state_;
   struct Seen {
-    uint64_t round = 0;  // the last one in which it was asked for
+    uint64_t round = 0;  // the last round in which it was asked for
     const Evaluated* evaluated = nullptr;
   };
   std::unordered_map<std::string, Seen> seen_;
@@ -142,7 +141,7 @@ class CandidateSpace {
 // Points in a blob.
 void SavePoint(const schedule::Point& point, BlobWriter& writer);
 schedule::Point LoadPoint(BlobReader& reader);
-// Whether the space has such a point: a state may come from another version of the space.
+// Whether the space has this point. A state may come from another version of the space.
 bool InSpace(const schedule::Space& space, const schedule::Point& point);
 
 }  // namespace heddle::cost_model

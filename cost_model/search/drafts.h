@@ -1,4 +1,5 @@
-// Points beside nothing measured: what the first batches are chosen from, and where chains begin.
+// Drafts: points that do not start from measured ones. First batches are chosen from them, and
+// chains begin at them.
 #pragma once
 
 #include <vector>
@@ -8,13 +9,13 @@
 
 namespace heddle::cost_model {
 
-// With probability `beside` one to beside_steps mutations of the default schedule, else from
-// anywhere.
+// With probability `beside` one to beside_steps mutations of the default schedule, otherwise a
+// random point.
 schedule::Point Draft(const Method& method, const schedule::Space& space, double beside,
                       schedule::Rng& rng);
 
-// Those of `each` draws for each of n places that are feasible and not visited, some perhaps twice.
-// Draws are as many as the method's evaluations, or places where those are more, at most.
+// The feasible, unvisited points among `each` drafts for each of n candidates; some may repeat. The
+// number of drafts is limited to the method's evaluations, or to n if that is more.
 std::vector<schedule::Point> MakeDrafts(const Method& method, CandidateSpace& candidates, int n,
                                         int each, double beside, schedule::Rng& rng);
 

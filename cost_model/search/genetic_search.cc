@@ -12,11 +12,11 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-// AutoTVM's baseline.
+// The constants of AutoTVM's baseline.
 constexpr size_t kPopulation = 100;
 constexpr size_t kElites = 3;
 constexpr double kMutation = 0.1;  // per decision that has a choice
-constexpr int kDraws = 64;         // for a child that is feasible and new
+constexpr int kDraws = 64;         // tries for a feasible new child
 
 struct Individual {
   Point point;
@@ -60,7 +60,7 @@ class GeneticSearch final : public StrategySearch {
       if (!point.empty()) generation_.push_back({std::move(point), r.valid ? 1 / r.seconds : 0});
     }
     if (generation_.size() < kPopulation) return absl::OkStatus();
-    // The best of all times go on beside the new generation.
+    // The best individuals so far join the new generation.
     const auto fitter = [](const Individual& a, const Individual& b) {
       return a.fitness > b.fitness;
     };

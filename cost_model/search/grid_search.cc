@@ -6,11 +6,11 @@
 namespace heddle::cost_model {
 namespace {
 
-// Points looked at for one proposal; a call that meets nothing else than infeasible ones gives up.
+// Most points tried for one proposal. A call that meets only infeasible points gives up.
 constexpr int kStepsPerCandidate = 64;
 constexpr int kStepsPerCall = 256;
 
-// Every point in order, the last decision fastest: for spaces small enough to measure whole.
+// Every point in order, the last decision changing fastest. For spaces that can be measured whole.
 class GridSearch final : public StrategySearch {
  public:
   GridSearch(Task task, uint64_t seed)

@@ -9,9 +9,9 @@ std::span<const Method> Methods() {
     auto* methods = new std::vector<Method>;
     Method annealing;
     annealing.name = "annealing";
-    // With random candidates alone the first model learns what is bad.
+    // With only random candidates the first model learns just what is bad.
     annealing.cold_start = 1;
-    // What is near the default schedule is good more often than what is not.
+    // Candidates near the default schedule are good more often than others.
     annealing.beside_default = 0.4;
     methods->push_back(annealing);
     Method regression = annealing;
@@ -37,15 +37,15 @@ std::span<const Method> Methods() {
     attention.name = "attention";
     attention.model.kind = attention.others.kind = ModelKind::kAttention;
     methods->push_back(attention);
-    // AutoTVM as published: its constants, and of our features those that tell what its context
-    // features tell: loops, accesses, counts of operations. It differs from the original in this:
+    // AutoTVM as published: its constants, and those of our features that correspond to its context
+    // features (loops, accesses, counts of operations). Differences from the original:
     //  - accesses are those of the main statement, the store and two loads apart and the others
     //    summed up, not per loop and buffer; our loops are counted from the innermost;
     //  - rounds are fixed to 100; the original stops when its recall has not improved for 20;
     //  - XGBoost works on histograms of 64 bins and draws 4 pairs for each sample;
     //  - mutations are those of our space, and points that expand to one trace are one candidate;
     //  - the batch has 64 candidates from the first one on, of which the default schedule is one;
-    //  - no samples of other tasks unless they are given, which are then learned from as by us.
+    //  - samples of other tasks, if given, are used as in our method.
     Method published;
     published.name = "published";
     published.model.rounds = 100;

@@ -1,4 +1,4 @@
-// The ways to search with a model, as data: a search differs from another only in what stands here.
+// The search methods with a model, as data. Two of them differ only in the fields of Method.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class Walk {
   kEvolution,  // a population whose children mix two parents and mutate
 };
 
-// What is asked of the model about a candidate.
+// How a candidate's value follows from the model's score.
 enum class Acquisition {
-  kMean,                 // its score
-  kExpectedImprovement,  // over the best measured score; an ensemble knows how sure it is
+  kMean,                 // the score
+  kExpectedImprovement,  // over the best measured score; needs an ensemble's deviation
   kUpperBound,           // score plus one standard deviation
 };
 
@@ -31,57 +31,55 @@ struct Method {
   ModelSpec model;
   Walk walk = Walk::kAnnealing;
   Acquisition acquisition = Acquisition::kMean;
-  // Chains (or population) and steps (or generations) bound what one Propose costs, with
-  // `evaluations`: expanding, replaying and extracting features of a candidate takes some tenths of
-  // a millisecond, and proposing a batch should not take longer than measuring it. AutoTVM's 128
-  // chains of 500 steps assume a cheaper evaluation; chains that go on from batch to batch make up
-  // for it.
+  // Chains (or population), steps (or generations) and `evaluations` bound the cost of one Propose.
+  // Expanding and replaying a candidate and extracting its features takes some tenths of a
+  // millisecond, and proposing a batch should take no longer than measuring it. AutoTVM's 128
+  // chains of 500 steps assume a cheaper evaluation. Chains that continue from batch to batch make
+  // up for it.
   size_t chains = 64;
   int steps = 24;
   int patience = 10;  // steps without a new candidate on the shortlist before the walk ends
   int evaluations = 1536;
   size_t elites = 4;  // chains that start beside the best measured points
-  // The temperature falls to zero from one standard deviation of the scores, or from 1.
+  // The temperature falls to zero, starting from one standard deviation of the scores, or from 1.
   bool relative_temperature = true;
   double epsilon = 0.05;  // share of a batch that is random
-  // Shortlist::DiverseOrder; 0 is best first, the simplest, and as good.
+  // Weight of diversity in Shortlist::DiverseOrder; 0 is best first, which is simplest and as good.
   double diversity = 0;
-  int shortlist = 2;  // times the batch
+  int shortlist = 2;  // its size, in batches
   // Levels of the scores; 0: they are not rounded.
   int score_levels = kScoreLevels;
-  // Share of the batches before there is a model that the analytic estimate picks, each the best of
-  // so many random drafts. On CPUs: it knows no others.
+  // Share of a batch before there is a model that the analytic estimate picks, each the best of
+  // `drafts` drafts. CPUs only: there is no estimate for GPUs.
   double cold_start = 0;
   int drafts = 32;
-  // Share of the drafts, and of the chains that begin beside nothing measured, that are one to
-  // beside_steps mutations of the default schedule.
+  // Share of the drafts, and of the chains without a measured start, that are one to beside_steps
+  // mutations of the default schedule.
   double beside_default = 0;
   int beside_steps = 3;
-  // In batches that only other tasks know about their model picks the best of so many drafts for
-  // each place, this share of them beside the default schedule. A walk after what it says would
-  // find what it is most wrong about: it has seen other tasks, and those mostly beside theirs.
+  // While only the transfer model knows anything, it picks each candidate as the best of this many
+  // drafts, this share of them beside the default schedule. A walk by its scores would find its
+  // errors: it has seen only other tasks, mostly beside their default schedules.
   int others_drafts = 12;
   double others_beside = 1;
-  // Share of the estimate's picks, times cold_start, in such batches: others may mislead.
+  // In such batches the estimate picks this share times cold_start, since transfer may mislead.
   double hedge = 0.25;
-  // Of the model that is fitted to samples of other tasks (transfer.h): once, so it may take
-  // longer.
+  // Trees of the transfer model (transfer.h). It is fitted only once, so it may take longer.
   ModelSpec others = {.rounds = 100};
-  // Features are differences to those of the task's default schedule: what a change of it does is
-  // the same for more operators than what a number of bytes does.
+  // Features are differences to the task's default schedule. The effect of a change carries over to
+  // more operators than the effect of a number of bytes.
   bool relative = true;
-  // Groups of features that the model does not see. Relation features were meant for other
-  // operators; differences do that better, and better without them (bench/run.sh search
-  // --transfer).
+  // Feature groups that the model does not see. Relation features were meant for transfer, but
+  // differences serve it better, and best alone (bench/run.sh search --transfer).
   std::vector<std::string> without = {"relation"};
-  // What suits it; who calls Propose decides. Small batches at first, when the model learns most
-  // from each; larger ones later, when fitting it again costs more and changes less.
+  // Recommended batch sizes; the caller of Propose decides. Small batches first, when the model
+  // learns most from each; larger ones later, when fitting again costs more and changes less.
   int smallest_batch = 16;
   int largest_batch = 64;
-  double batch_share = 0.125;  // of what was measured
+  double batch_share = 0.125;  // of the number of measurements
 };
 
-// A share of what was measured, within the method's bounds.
+// batch_share of the measurements, within the method's bounds.
 int BatchSize(const Method& method, int measured);
 
 // The first one is the default.

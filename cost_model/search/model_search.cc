@@ -24,7 +24,7 @@ using schedule::Point;
 using schedule::Rng;
 
 constexpr size_t kReported = 16;   // features of a report
-constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
+constexpr size_t kMinSamples = 8;  // fewer cannot inform about a hundred features
 
 constexpr std::string_view kOthersMagic = "HDLOTHERS";
 constexpr uint32_t kOthersVersion = 1;
@@ -34,7 +34,7 @@ uint64_t HashOf(const std::vector<size_t>& columns) {
       {reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(size_t)});
 }
 
-// The method as a search of these columns runs it.
+// The method, restricted to these columns.
 Method Settle(Method method, const std::vector<size_t>& columns) {
   method.model.tokens = method.others.tokens = LoopTokens(columns);
   return method;
@@ -70,35 +70,35 @@ class ModelSearch final : public StrategySearch {
   absl::Status ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out);
   absl::Status ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   using Scores = absl::StatusOr<std::vector<float>>;
-  // The n best of feasible points.
+  // The n best feasible points.
   absl::Status ProposeBest(int n, const std::vector<Point>& drafts, std::string_view origin,
                            const std::function<Scores(const std::vector<Point>&)>& score,
                            std::vector<Candidate>& out);
   Scores Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
   absl::Status LearnFromOthers();
-  // Whether there is more than the estimate to go by.
+  // Whether anything besides the estimate is known.
   bool Knows() const { return model_->trained() || transfer_.TrustAt(samples_.all().size()) > 0; }
-  // What is known of candidates from other tasks.
+  // The transfer model's scores of candidates.
   absl::StatusOr<std::vector<float>> Priors(const std::vector<std::vector<float>>& seen) const;
-  // Of candidates of these features, as the model sees them.
+  // Predictions for candidates with these features, as the model sees them.
   absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
-  // How many of so many candidates the estimate picks.
+  // The number of candidates in a batch of this size that the estimate picks.
   int Drafts(double n) const;
-  // As the model sees them.
+  // The features that the model sees.
   std::vector<float> Seen(const std::vector<float>& features) const;
   std::vector<Sample> Training() const;
-  // What the model thinks of a batch.
+  // The model's predictions for a batch.
   absl::Status Predict(std::vector<Candidate>& batch);
-  // To what was measured, and what other tasks are worth.
+  // Fits to the measurements, and validates the transfer model.
   absl::Status Fit();
 
   const Method method_;
-  const std::vector<float> origin_;    // what features are differences to
-  const std::vector<size_t> columns_;  // of the features the model sees
+  const std::vector<float> origin_;    // the default schedule's features, which are subtracted
+  const std::vector<size_t> columns_;  // of the features that the model sees
   Transfer transfer_;
-  absl::Status learned_;        // from others
-  bool fitted_others_ = false;  // transfer_'s model is this search's own work
+  absl::Status learned_;        // status of the transfer
+  bool fitted_others_ = false;  // this search fitted transfer_'s model itself
   std::unique_ptr<Model> model_;
   SampleSet samples_;
   PendingPoints pending_;
@@ -117,7 +117,8 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
     out.push_back(*std::move(first));
   }
   const int missing = n - static_cast<int>(out.size());
-  if (!model_->trained()) HEDDLE_RETURN_IF_ERROR(Fit());  // a state's model may have been dropped
+  if (!model_->trained())
+    HEDDLE_RETURN_IF_ERROR(Fit());  // the model of a restored state may have been dropped
   if (Knows() && missing > 0) {
     // A share of a batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
@@ -161,8 +162,8 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
 
 absl::Status ModelSearch::ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out) {
   const auto score = [this](const std::vector<Point>& points) { return Score(points); };
-  // Where there is no estimate to hedge with, some come from anywhere; where few are to be found
-  // beside the default schedule, what is missing.
+  // Without an estimate some drafts are random. If too few are found beside the default schedule,
+  // more drafts fill the batch.
   const double beside = Drafts(1) > 0 ? method_.others_beside : method_.beside_default;
   const size_t whole = out.size() + static_cast<size_t>(std::max(n, 0));
   for (const double share : {beside, method_.beside_default}) {
@@ -205,7 +206,7 @@ absl::Status ModelSearch::ProposeBest(int n, const std::vector<Point>& drafts,
   return absl::OkStatus();
 }
 
-// Of feasible points.
+// Features of feasible points.
 ModelSearch::Scores ModelSearch::Score(const std::vector<Point>& points) {
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
@@ -217,14 +218,15 @@ ModelSearch::Scores ModelSearch::Score(const std::vector<Point>& points) {
   return scores;
 }
 
-// Scores are shares of the best throughput measured, so that is 1. (EI, of a normal distribution.)
+// Scores are shares of the best measured throughput, which is therefore 1. (EI of a normal
+// distribution.)
 float ModelSearch::Acquire(const Estimate& e) const {
   if (method_.acquisition == Acquisition::kMean) return e.score;
   if (method_.acquisition == Acquisition::kUpperBound) return e.score + e.deviation;
   const double sigma = std::max(1e-6f, e.deviation), z = (e.score - 1) / sigma;
   const double density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
   const double improvement = sigma * (z * std::erfc(-z / M_SQRT2) / 2 + density);
-  // Where no improvement can be expected, the order of the means remains.
+  // If no improvement is expected, the order of the means decides.
   return static_cast<float>(std::log(std::max(improvement, 1e-30)) + 1e-3 * e.score);
 }
 
@@ -249,8 +251,7 @@ absl::Status ModelSearch::Update(const std::vector<Result>& results) {
     }
   }
   for (const Result& r : results) {
-    // A record of another version of the schedule language teaches nothing here; it must not stop
-    // those that do.
+    // A record of another version of the schedule language is skipped, without affecting others.
     absl::StatusOr<Evaluated> evaluated = candidates().EvaluateTrace(r.trace);
     if (!evaluated.ok()) continue;
     candidates().MarkVisited(evaluated->hash);
@@ -298,7 +299,7 @@ absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
 }
 
 int ModelSearch::Drafts(double n) const {
-  if (candidates().target().kind != TargetKind::kLlvm) return 0;
+  if (candidates().target().execution == machine::Execution::kGrid) return 0;
   return static_cast<int>(std::lround(method_.cold_start * n));
 }
 
@@ -378,8 +379,8 @@ void ModelSearch::SaveOwn(BlobWriter& w) const {
 }
 
 absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
-  // What was made for other features, model and others, is dropped; the next Propose fits a model
-  // to the samples.
+  // Models that were fitted to other features are dropped. The next Propose fits one to the
+  // samples.
   const size_t saved_columns = r.Unsigned();
   if (saved_columns > FeatureTable().size()) return absl::DataLossError("search state: malformed");
   const bool same_columns = r.Fixed64() == HashOf(columns_);
@@ -397,7 +398,7 @@ absl::Status ModelSearch::LoadOwn(BlobReader& r, uint64_t seed) {
   std::vector<Point> chains;
   for (size_t n = r.Count(); n > 0 && r.ok(); --n) chains.push_back(LoadPoint(r));
   if (!r.AtEnd()) return absl::DataLossError("search state: malformed");
-  // What expands or mutates a point relies on it being one of the space.
+  // Expanding and mutating rely on points of this space.
   const schedule::Space& space = candidates().space();
   bool own_space = pending.AllIn(space);
   for (const Point& p : chains) own_space &= InSpace(space, p);

@@ -1,4 +1,4 @@
-// Points that were proposed and are not measured yet: a result comes back as a trace alone.
+// Points that were proposed and are not measured yet. Results come back as traces without points.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace heddle::cost_model {
 
 class PendingPoints {
  public:
-  // One that is forgotten only loses its point.
+  // A forgotten entry only loses its point.
   static constexpr size_t kMax = 4096;
 
   void Add(const Drawn& drawn);
-  // The point of a trace, which is pending no longer; empty if it was not proposed here.
+  // Removes a trace and returns its point; empty if it was not proposed here.
   schedule::Point Take(uint64_t hash);
 
   void Save(BlobWriter& writer) const;

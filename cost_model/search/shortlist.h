@@ -1,4 +1,4 @@
-// From the points that annealing passes to the batch that is measured.
+// The shortlist: the candidates of a walk from which a batch is chosen.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace heddle::cost_model {
 
-// Standard deviation of scores, never quite zero: the unit in which scores of a rank model, which
-// have none, are compared.
+// Standard deviation of scores, never quite zero. It serves as the unit for scores of a rank model,
+// which have none.
 double Spread(const std::vector<float>& scores);
 
-// The best candidates seen, one per trace, best first (of equals the first seen).
+// The best candidates seen, one for each trace, best first; of equals the first seen.
 class Shortlist {
  public:
   explicit Shortlist(size_t capacity) : capacity_(capacity) {}
@@ -29,10 +29,10 @@ class Shortlist {
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // The order in which to measure them, as indices: AutoTVM's greedy submodular choice. Each time
-  // the entry with the best sum of score (over the spread) and `diversity` times the share of its
-  // decisions whose choice no earlier one has made, so that a batch does not consist of neighbours
-  // that teach the model the same thing.
+  // The order in which to measure them, as indices: AutoTVM's greedy submodular choice. Each step
+  // takes the entry with the largest sum of score (in spreads) and `diversity` times the share of
+  // its decisions that no earlier entry has made. So a batch does not consist of neighbours that
+  // teach the model the same.
   std::vector<size_t> DiverseOrder(double diversity) const;
 
  private:

@@ -1,4 +1,4 @@
-// The strategies behind search.h, made for a task; tests give tasks with spaces of their own.
+// The strategies behind search.h. Tests make them for tasks with spaces of their own.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace heddle::cost_model {
 
-// Saving and restoring are the same for every strategy: an envelope, the shared state, the
-// strategy's own.
+// Saving and restoring, alike for every strategy: an envelope, the shared state, and the strategy's
+// own.
 class StrategySearch : public Search {
  public:
   StrategySearch(std::string_view name, Task task, uint64_t seed)
@@ -22,13 +22,13 @@ class StrategySearch : public Search {
 
  protected:
   virtual void SaveOwn(BlobWriter& writer) const = 0;
-  // `seed` is the saved one. Changes nothing on failure.
+  // `seed` is the seed of the saved search. Changes nothing on failure.
   virtual absl::Status LoadOwn(BlobReader& reader, uint64_t seed) = 0;
 
   CandidateSpace& candidates() { return candidates_; }
   const CandidateSpace& candidates() const { return candidates_; }
 
-  // What was measured is not proposed again; traces that do not parse are passed over.
+  // Measured candidates are not proposed again. Traces that do not parse are skipped.
   void MarkMeasured(const std::vector<Result>& results);
   // Appends random candidates until there are n, or no more are found; returns what was drawn.
   std::vector<Drawn> FillWithRandom(int n, schedule::Rng& rng, std::vector<Candidate>& out);
@@ -47,9 +47,9 @@ std::unique_ptr<Search> MakeGeneticSearch(Task task, uint64_t seed);
 // Every point in order.
 std::unique_ptr<Search> MakeGridSearch(Task task, uint64_t seed);
 
-// Those with a model: methods.h.
+// The methods with a model (methods.h).
 
-// Of any strategy, by name. InvalidArgument names the strategies.
+// Any strategy, by name. InvalidArgument lists the strategies.
 absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view strategy,
                                                      uint64_t seed);
 

@@ -13,9 +13,9 @@ namespace {
 
 using schedule::Point;
 
-// Redraws for the start of a chain; it is left out when all are infeasible.
+// Most draws for the start of a chain. The chain is left out if all are infeasible.
 constexpr int kStartDraws = 16;
-// Of an evolution: children that also mutate, and times a population of candidates a generation.
+// Evolution: share of children that also mutate, and candidates of a generation in populations.
 constexpr double kMutation = 0.8;
 constexpr int kTournament = 3;
 
@@ -23,7 +23,7 @@ bool Feasible(const WalkContext& c, const Point& point) {
   return c.candidates.Evaluate(point) != nullptr;
 }
 
-// Beside the best measured points, where the last walk ended, and at random.
+// The starts: beside the best measured points, at the ends of the last walk, and drafts.
 std::vector<Point> Starts(const WalkContext& c) {
   std::vector<Point> starts;
   const auto start = [&](const auto& draw) {
@@ -95,7 +95,7 @@ absl::StatusOr<Shortlist> Anneal(const WalkContext& c, size_t capacity) {
 absl::StatusOr<Shortlist> Evolve(const WalkContext& c, size_t capacity) {
   Shortlist best(capacity);
   std::vector<Point> population = Starts(c);
-  // Parents may be points that were measured already, though they cannot be proposed again.
+  // Measured points may be parents, though they cannot be proposed again.
   for (const Point& p : c.best) {
     if (Feasible(c, p)) population.push_back(p);
   }
@@ -131,7 +131,7 @@ absl::StatusOr<Shortlist> Evolve(const WalkContext& c, size_t capacity) {
       scores.push_back(found[i]);
     }
     idle = changed ? 0 : idle + 1;
-    // The best go on, each once.
+    // The best survive, each once.
     std::vector<size_t> order(population.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),

@@ -1,4 +1,4 @@
-// Walks through a space after high scores. All bounded by the method's numbers.
+// Walks through a space towards high scores, within the bounds of the method.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ struct WalkContext {
   // Scores of feasible points, higher is better.
   std::function<absl::StatusOr<std::vector<float>>(const std::vector<schedule::Point>&)> score;
   std::vector<schedule::Point> best;                     // measured, best first
-  std::function<schedule::Point(schedule::Rng&)> draft;  // beside nothing measured
-  std::vector<schedule::Point>& chains;  // where the last walk ended; becomes where this one does
+  std::function<schedule::Point(schedule::Rng&)> draft;  // a start without a measurement (drafts.h)
+  std::vector<schedule::Point>& chains;                  // the ends of the last walk; updated
   schedule::Rng& rng;
 };
 
-// The best unvisited candidates that the walk passed, at most `capacity`.
+// The best unvisited candidates of the walk, at most `capacity`.
 absl::StatusOr<Shortlist> Anneal(const WalkContext& context, size_t capacity);
 absl::StatusOr<Shortlist> Evolve(const WalkContext& context, size_t capacity);
 

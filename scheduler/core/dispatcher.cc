@@ -175,9 +175,9 @@ void Dispatcher::FeedProfiles(Job& job, TaskIndex index, size_t depth) {
 void Dispatcher::CloseProfiles() {
   for (const auto& [id, index] : feeding_) {
     Job& job = jobs_.at(id);
-    const size_t before = decisions_.size();
+    const size_t before = decisions_.orders.size();
     FeedProfiles(job, index, std::numeric_limits<size_t>::max());
-    if (decisions_.size() != before) UpdateReady(job, false);
+    if (decisions_.orders.size() != before) UpdateReady(job, false);
     const Task& task = job.tasks[index.value];
     for (AttemptId attempt : task.profiles) {
       LiveStage& stage = live_.at(attempt);

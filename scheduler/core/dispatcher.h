@@ -75,7 +75,7 @@ class Dispatcher {
   using Options = DispatcherOptions;
   explicit Dispatcher(std::unique_ptr<Policy> policy, Options options = {});
 
-  std::vector<Decision> Step(const Event& event, absl::Time now);
+  Decisions Step(const Event& event, absl::Time now);
 
   // Before the first Step: a job as the store remembers it. No stage of it is live; tasks have
   // their rounds (what is open Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
@@ -227,7 +227,11 @@ class Dispatcher {
   void Emit(T decision) {
     if constexpr (std::is_same_v<T, TaskChanged> || std::is_same_v<T, JobChanged>)
       Touch(decision.job);
-    decisions_.emplace_back(std::in_place_type<T>, std::move(decision));
+    if constexpr (kIsOneOf<T, Change>) {
+      decisions_.changes.emplace_back(std::in_place_type<T>, std::move(decision));
+    } else {
+      decisions_.orders.emplace_back(std::in_place_type<T>, std::move(decision));
+    }
   }
 
   Options options_;
@@ -271,7 +275,7 @@ class Dispatcher {
   std::optional<JobId> streamed_;     // the event was a candidate's of this job
   std::optional<JobId> subject_;      // the job the event is about
   std::optional<TaskIndex> of_task_;  // and its task
-  std::vector<Decision> decisions_;
+  Decisions decisions_;
 };
 
 }  // namespace heddle::scheduler

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/dispatcher.h"
-#include "scheduler/ledger/why_waiting.h"
 
 namespace heddle::scheduler {
 

@@ -12,9 +12,9 @@ constexpr size_t kReadyQueue = 2;
 
 }  // namespace
 
-std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
+Decisions Dispatcher::Step(const Event& event, absl::Time now) {
   now_ = now;
-  decisions_.clear();
+  decisions_ = {};
   slot_index_.Advance(now);
   TouchSubject(event);
   std::optional<LiveStage> ended;
@@ -33,10 +33,11 @@ std::vector<Decision> Dispatcher::Step(const Event& event, absl::Time now) {
   // What is fed to a running stage waits for a slot no more, and keeps no cores from others.
   for (bool fed = true; fed;) {
     Schedule();
-    const auto decided = static_cast<std::ptrdiff_t>(decisions_.size());
+    const std::vector<Order>& orders = decisions_.orders;
+    const auto given = static_cast<std::ptrdiff_t>(orders.size());
     CloseProfiles();
-    fed = std::any_of(decisions_.begin() + decided, decisions_.end(), [](const Decision& decision) {
-      return std::holds_alternative<FeedProfile>(decision);
+    fed = std::any_of(orders.begin() + given, orders.end(), [](const Order& order) {
+      return std::holds_alternative<FeedProfile>(order);
     });
   }
   return std::move(decisions_);

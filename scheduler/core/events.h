@@ -1,11 +1,21 @@
-// What the dispatcher is told, and what it decides.
+// What the dispatcher is told (events), and what it decides (changes and orders).
+//
+// An event owns everything that came with it. The members under "for the ledger" are not looked at
+// by the dispatcher; whoever keeps the durable state takes them from the event.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/jobs.pb.h"
+#include "proto/worker.pb.h"
+#include "scheduler/core/ids.h"
 #include "scheduler/core/job_state.h"
 
 namespace heddle::scheduler {
@@ -14,23 +24,35 @@ namespace heddle::scheduler {
 struct JobSubmitted {
   JobId job;
   JobParams params;
+  // For the ledger: the job as users see it, with id, spec, model digest and time of creation.
+  v1::Job description{};
 };
-// The whole list; slots that are not in it are gone. `problem` is empty, or why the tracker is not
-// to be reached (the slots are then those known last, none of which may be used).
+// The whole list of slots; slots that are not in it are gone. `problem` is empty, or why the
+// tracker cannot be reached; the slots are then the ones known last, and none of them may be used.
 struct SlotsChanged {
   std::vector<SlotInfo> slots;
   std::string problem;
 };
+// The worker began to work on the candidate.
 struct CandidateStarted {
   AttemptId attempt;
   CandidateId candidate;
 };
-// outcome OK: built. Anything else is final.
+// A worker's answer about one candidate, as its record keeps it.
+struct Measured {
+  v1::Measurement measurement;
+  uint64_t fencing_token = 0;  // of the lease under which it was made
+};
+// outcome OK: built. Any other outcome is final.
 struct CandidateBuilt {
   AttemptId attempt;
   CandidateId candidate;
   v1::Outcome outcome;
   std::string message;
+  // For the ledger.
+  std::shared_ptr<const v1::Artifact> artifact{};  // when OK
+  int64_t build_ns = 0;
+  Measured measured{};  // when not OK
 };
 struct CandidateProfiled {
   AttemptId attempt;
@@ -38,34 +60,63 @@ struct CandidateProfiled {
   v1::Outcome outcome;
   std::string message;
   double median_ns = 0;  // when OK
-  double device_ns = 0;  // the measurement took on its slot; 0: unknown
+  double device_ns = 0;  // how long the measurement took on its slot; 0: unknown
+  // For the ledger.
+  Measured measured{};
 };
-// Results of the stages that have one; delivered with the end of the stage, so that each is taken
-// as a whole or not at all.
+// A task as the import found it, with what the database knows of it.
 struct TaskPlan {
-  int known = 0;  // records of the database, for this task
+  int known = 0;  // records
   int known_valid = 0;
   double known_best_ns = 0;
   std::string key{};  // workload hash
   int weight = 1;
   double flops = 0;
+  // For the ledger.
+  double known_untuned_ns = 0;  // of the default schedule
 };
+// A model of other tasks that a stage fitted, and the searches that may begin with it.
+struct FittedModel {
+  OthersModelId id;
+  v1::OthersModel model;
+};
+
+// Results of stages. They come with the end of the stage, so that each is taken as a whole or not
+// at all.
 struct Imported {
   std::vector<TaskPlan> tasks;
-  std::string device_key;
-};  // device_key: empty, or what the job is pinned to
+  std::string device_key;  // empty, or what the job is pinned to
+  // For the ledger.
+  v1::ImportResult model{};
+};
 struct Proposed {
   int count = 0;
   bool exhausted = false;
+  // For the ledger.
+  std::vector<v1::Candidate> candidates{};
+  std::string search_state{};
+  std::optional<FittedModel> fitted{};
+};
+// For the ledger as a whole: that the update has ended is all the dispatcher needs.
+struct Updated {
+  std::string search_state;
+  v1::SearchReport report{};
+  v1::Experience experience{};
+  std::optional<FittedModel> fitted{};
+};
+struct Compiled {
+  std::string module_digest;  // for the ledger
 };
 struct StageFinished {
   AttemptId attempt;
   FaultInfo fault;      // kind FAULT_NONE: it did its work
   bool started = true;  // false: no lease, or the worker did not take the call; costs no attempt
-  std::variant<std::monostate, Imported, Proposed> result;
-  // Stopped from outside (lease lost, worker draining), which says nothing about the work: costs no
+  std::variant<std::monostate, Imported, Proposed, Updated, Compiled> result;
+  // Stopped from outside (lease lost, worker draining), which says nothing about the work; costs no
   // attempt either.
   bool interrupted = false;
+  // For the ledger: shown with the job.
+  std::vector<std::string> warnings{};
 };
 // The answer to FindRecords: what the database knows of the job's tasks, in their order.
 struct RecordsFound {
@@ -91,17 +142,19 @@ struct FetchRequested {
 struct FetchAbandoned {
   FetchId fetch;
 };
+// Empty reason: the store takes writes again.
 struct StoreBlocked {
   std::string reason;
-};               // empty: it takes writes again
-struct Tick {};  // NextWake() has come
+};
+// The time that NextWake named has come.
+struct Tick {};
 using Event =
     std::variant<JobSubmitted, SlotsChanged, CandidateStarted, CandidateBuilt, CandidateProfiled,
                  StageFinished, RecordsFound, PauseRequested, ResumeRequested, CancelRequested,
                  FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
-// ---- decisions ----
-// To be made durable, in order, before or together with what follows.
+// ---- changes ----
+// What is different now, and has to be durable before the orders of the same step take effect.
 struct AddCandidates {
   JobId job;
   TaskIndex task;
@@ -156,7 +209,10 @@ struct TakeSearch {
   JobId from_job;
   TaskIndex from_task;
 };
-// To be performed.
+using Change = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
+                            JobChanged, FindRecords, DeadlineEstimate, TakeSearch>;
+
+// ---- orders ----
 struct StartStage {
   AttemptId attempt;
   JobId job;
@@ -183,8 +239,17 @@ struct EndFetch {
   FetchId fetch;
   FaultInfo fault;
 };
-using Decision = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLearned, TaskChanged,
-                              JobChanged, FindRecords, DeadlineEstimate, TakeSearch, StartStage,
-                              FeedProfile, CloseProfile, CancelStage, EndFetch>;
+using Order = std::variant<StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
+
+// What one step decided. The changes come first, in order; then the orders are performed, in order.
+struct Decisions {
+  std::vector<Change> changes;
+  std::vector<Order> orders;
+};
+
+template <typename T, typename Variant>
+inline constexpr bool kIsOneOf = false;
+template <typename T, typename... Ts>
+inline constexpr bool kIsOneOf<T, std::variant<Ts...>> = (std::is_same_v<T, Ts> || ...);
 
 }  // namespace heddle::scheduler

@@ -30,4 +30,12 @@ struct SlotId {
   friend auto operator<=>(const SlotId&, const SlotId&) = default;
 };
 
+// The searches that may begin with one and the same model of other tasks.
+struct OthersModelId {
+  std::string target;
+  std::string device_key;
+  std::string strategy;
+  friend auto operator<=>(const OthersModelId&, const OthersModelId&) = default;
+};
+
 }  // namespace heddle::scheduler

@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+
 namespace heddle::scheduler {
+
+std::string StageName(v1::StageKind kind) {
+  // "STAGE_PROFILE" without its prefix.
+  return absl::AsciiStrToLower(v1::StageKind_Name(kind).substr(6));
+}
 
 bool HasUnbuilt(const Task& task) {
   return std::any_of(task.open.begin(), task.open.end(),

@@ -205,6 +205,9 @@ struct Fetch {
   absl::Time not_before = absl::InfinitePast();
 };
 
+// "import", "profile", ..
+std::string StageName(v1::StageKind kind);
+
 // Whether a phase, or where a candidate is, is this one.
 template <typename Phase, typename Variant>
 bool Is(const Variant& phase) {

@@ -169,7 +169,7 @@ void Dispatcher::ShareTrial(Job& job, TaskIndex index, bool valid, double median
     }
     if (other.params.allocation == Allocation::kUniform) partner.budget = Allowance(other, partner);
     // Its forecast is renewed once a round; what the trial may end, at once.
-    decisions_.emplace_back(std::in_place_type<TaskChanged>, TaskChanged{other.id, at});
+    decisions_.changes.emplace_back(TaskChanged{other.id, at});
     if (partner.known % std::max(1, other.params.batch) == 0) {
       Touch(other.id);
     } else {

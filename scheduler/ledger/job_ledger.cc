@@ -27,25 +27,48 @@ JobPhase PhaseOf(const JobRow& row) {
   }
 }
 
+KnownRecords KnownOf(const TaskPlan& plan) {
+  return {plan.known, plan.known_valid, plan.known_best_ns, plan.known_untuned_ns};
+}
+
+// The result of the stage whose end the event is; null: the event is none, or of another kind.
+template <typename Result>
+const Result* ResultOf(const Event& event) {
+  const auto* end = std::get_if<StageFinished>(&event);
+  return end == nullptr ? nullptr : std::get_if<Result>(&end->result);
+}
+
+// What the event says was measured of a candidate; null: nothing.
+const Measured* MeasuredOf(const Event& event) {
+  return std::visit(
+      [](const auto& e) -> const Measured* {
+        if constexpr (requires { e.measured; }) return &e.measured;
+        return nullptr;
+      },
+      event);
+}
+
 }  // namespace
 
-// ---- from events to changes ----
+// ---- from events to rows ----
 
-void JobLedger::TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload) {
+void JobLedger::TakeIn(const Dispatcher& dispatcher, const Event& event) {
   if (const auto* submitted = std::get_if<JobSubmitted>(&event)) {
-    jobs_[submitted->job].row = payload.submitted.value();
+    JobRow& row = jobs_[submitted->job].row;
+    row.id = submitted->job.value;
+    row.job = submitted->description;
   } else if (const auto* built = std::get_if<CandidateBuilt>(&event)) {
     auto stage = dispatcher.live().find(built->attempt);
     if (stage == dispatcher.live().end()) return;
     auto candidate = jobs_.at(stage->second.job).candidates.find(built->candidate);
     if (candidate == jobs_.at(stage->second.job).candidates.end() || candidate->second.outcome)
       return;
-    candidate->second.artifact = payload.artifact;
-    candidate->second.build_ns = payload.build_ns;
+    candidate->second.artifact = built->artifact;
+    candidate->second.build_ns = built->build_ns;
   } else if (const auto* found = std::get_if<RecordsFound>(&event)) {
     std::vector<TaskData>& tasks = jobs_.at(found->job).tasks;
-    for (size_t i = 0; i < std::min(tasks.size(), payload.known.size()); ++i)
-      tasks[i].known = payload.known[i];
+    for (size_t i = 0; i < std::min(tasks.size(), found->tasks.size()); ++i)
+      tasks[i].known = KnownOf(found->tasks[i]);
   }
 }
 
@@ -67,59 +90,68 @@ void JobLedger::SetDeadlineWarning(JobId id, const std::string& warning) {
   if (!warning.empty()) AddWarnings(id, {warning});
 }
 
-Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
-                        const std::vector<Decision>& decisions, absl::Time now, absl::Time wall) {
+// One that learned from less than the model that is there is dropped.
+void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
+  PutOthersModel put{fitted.id, fitted.model};
+  put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
+  // What it learned from was gathered when its stage began (FillSearch).
+  put.model.set_since(others_models_.counted(put.id.device_key) - put.model.since());
+  const v1::OthersModel* kept = others_models_.Find(put.id);
+  if (kept != nullptr && put.model.since() > kept->since()) return;
+  others_models_.Put(put.id, put.model);
+  batch->push_back(std::move(put));
+}
+
+Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
+                        const std::vector<Change>& changes, absl::Time now, absl::Time wall) {
   Batch batch;
-  TakeIn(dispatcher, event, payload);
-  if (payload.others_model) {
-    PutOthersModel put = *payload.others_model;
-    put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
-    // What it learned from was gathered when its stage began (FillSearch).
-    put.model.set_since(others_models_.counted(put.id.device_key) - put.model.since());
-    const v1::OthersModel* kept = others_models_.Find(put.id);
-    if (kept == nullptr || put.model.since() <= kept->since()) {
-      others_models_.Put(put.id, put.model);
-      batch.push_back(std::move(put));
-    }
-  }
-  auto put_state = [&](JobId job, TaskIndex task) {
-    if (!payload.search_state) return;
-    jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = *payload.search_state;
-    batch.push_back(PutSearchState{job.value, task.value, *payload.search_state});
+  TakeIn(dispatcher, event);
+  const auto* imported = ResultOf<Imported>(event);
+  const auto* proposed = ResultOf<Proposed>(event);
+  const auto* updated = ResultOf<Updated>(event);
+  const auto* compiled = ResultOf<Compiled>(event);
+  if (proposed != nullptr && proposed->fitted) KeepFitted(*proposed->fitted, wall, &batch);
+  if (updated != nullptr && updated->fitted) KeepFitted(*updated->fitted, wall, &batch);
+  auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
+    jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = state;
+    batch.push_back(PutSearchState{job.value, task.value, state});
   };
-  for (const Decision& decision : decisions) {
-    if (const auto* add = std::get_if<AddCandidates>(&decision)) {
+  for (const Change& change : changes) {
+    if (const auto* add = std::get_if<AddCandidates>(&change)) {
       JobData& job = jobs_.at(add->job);
       for (int i = 0; i < add->count; ++i) {
-        const v1::Candidate& proposed = payload.proposed[static_cast<size_t>(i)];
+        const v1::Candidate& candidate = proposed->candidates[static_cast<size_t>(i)];
         const CandidateId id{add->first.value + i};
-        job.candidates[id] = {add->task.value,   proposed.trace(),
-                              proposed.origin(), false,
-                              std::nullopt,      0,
-                              nullptr,           0};
+        job.candidates[id] = {add->task.value,
+                              candidate.trace(),
+                              candidate.origin(),
+                              false,
+                              std::nullopt,
+                              0,
+                              nullptr,
+                              0};
         batch.push_back(InsertCandidate{
-            {add->job.value, id.value, add->task.value, proposed.trace(), proposed.origin(), 0,
+            {add->job.value, id.value, add->task.value, candidate.trace(), candidate.origin(), 0,
              false, std::nullopt, 0, "", 0,
-             proposed.has_prediction() ? std::optional(proposed.prediction()) : std::nullopt}});
+             candidate.has_prediction() ? std::optional(candidate.prediction()) : std::nullopt}});
       }
-      put_state(add->job, add->task);
-    } else if (const auto* attempts = std::get_if<SetAttempts>(&decision)) {
+      put_state(add->job, add->task, proposed->search_state);
+    } else if (const auto* attempts = std::get_if<SetAttempts>(&change)) {
       batch.push_back(
           PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
-    } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
-      InsertRecord made = MakeRecord(dispatcher, *done, payload, wall);
+    } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
+      InsertRecord made = MakeRecord(dispatcher, *done, MeasuredOf(event), wall);
       if (made.record.device_key().empty()) {
         jobs_.at(done->job).held.push_back(std::move(made));
       } else {
         batch.push_back(std::move(made));
       }
       ShareUntuned(*done);
-    } else if (const auto* take = std::get_if<TakeSearch>(&decision)) {
-      const std::string& state =
-          jobs_.at(take->from_job).tasks[static_cast<size_t>(take->from_task.value)].search_state;
-      jobs_.at(take->job).tasks[static_cast<size_t>(take->task.value)].search_state = state;
-      batch.push_back(PutSearchState{take->job.value, take->task.value, state});
-    } else if (const auto* learned = std::get_if<MarkLearned>(&decision)) {
+    } else if (const auto* take = std::get_if<TakeSearch>(&change)) {
+      put_state(
+          take->job, take->task,
+          jobs_.at(take->from_job).tasks[static_cast<size_t>(take->from_task.value)].search_state);
+    } else if (const auto* learned = std::get_if<MarkLearned>(&change)) {
       int32_t results = 0;  // that are new to it
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
         if (id >= learned->before) break;
@@ -128,38 +160,39 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event, const 
         candidate.learned = true;
       }
       batch.push_back(LearnTask{learned->job.value, learned->task.value, learned->before.value});
-      put_state(learned->job, learned->task);
-      if (!payload.search_state) continue;  // the update was left out
+      if (updated == nullptr) continue;  // the update was left out
+      put_state(learned->job, learned->task, updated->search_state);
       const JobData& job = jobs_.at(learned->job);
       const WorkloadId workload{job.tasks[static_cast<size_t>(learned->task.value)].info.key(),
                                 job.row.job.spec().target(),
                                 dispatcher.FindJob(learned->job)->params.device_key};
       // Without a device there are failed builds alone: they are no experience of any device.
       const v1::Experience experience =
-          workload.device_key.empty() ? v1::Experience() : payload.experience;
+          workload.device_key.empty() ? v1::Experience() : updated->experience;
       experience_.Keep(workload, experience);
       others_models_.Count(workload.device_key, results);
-      batch.push_back(PutLearned{learned->job.value, learned->task.value, payload.report, workload,
+      batch.push_back(PutLearned{learned->job.value, learned->task.value, updated->report, workload,
                                  experience, absl::ToUnixNanos(wall), results});
-    } else if (const auto* changed = std::get_if<TaskChanged>(&decision)) {
+    } else if (const auto* changed = std::get_if<TaskChanged>(&change)) {
       JobData& job = jobs_.at(changed->job);
-      if (job.tasks.empty()) {
-        for (int i = 0; i < payload.imported.tasks_size(); ++i) {
-          job.tasks.push_back(
-              {payload.imported.tasks(i), "", payload.known[static_cast<size_t>(i)], 0, 0});
+      if (job.tasks.empty() && imported != nullptr) {
+        for (int i = 0; i < imported->model.tasks_size(); ++i) {
+          job.tasks.push_back({imported->model.tasks(i), "",
+                               KnownOf(imported->tasks[static_cast<size_t>(i)]), 0, 0});
         }
       }
       batch.push_back(PutTask{MakeTaskRow(dispatcher, changed->job, changed->task)});
-    } else if (const auto* job_changed = std::get_if<JobChanged>(&decision)) {
+    } else if (const auto* job_changed = std::get_if<JobChanged>(&change)) {
       JobData& job = jobs_.at(job_changed->job);
-      if (payload.imported.inputs_size() > 0 && job.row.job.inputs().empty()) {
-        *job.row.job.mutable_inputs() = payload.imported.inputs();
-        *job.row.job.mutable_outputs() = payload.imported.outputs();
+      if (imported != nullptr && imported->model.inputs_size() > 0 &&
+          job.row.job.inputs().empty()) {
+        *job.row.job.mutable_inputs() = imported->model.inputs();
+        *job.row.job.mutable_outputs() = imported->model.outputs();
         job.tuning_since = now;
       }
-      if (!payload.module_digest.empty() &&
+      if (compiled != nullptr &&
           std::holds_alternative<Done>(dispatcher.FindJob(job_changed->job)->phase)) {
-        job.row.job.set_module_digest(payload.module_digest);
+        job.row.job.set_module_digest(compiled->module_digest);
       }
       UpdateJobRow(dispatcher, job_changed->job, now, wall);
       batch.push_back(PutJob{job.row});
@@ -194,7 +227,7 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
 }
 
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
-                                   const Payload& payload, absl::Time wall) {
+                                   const Measured* measured, absl::Time wall) {
   JobData& job = jobs_.at(done.job);
   TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
   CandidateData& candidate = job.candidates.at(done.candidate);
@@ -212,9 +245,9 @@ InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCan
   record.set_job(JobName(done.job.value));
   record.set_candidate(done.candidate.value);
   record.set_attempt(done.attempt);
-  if (done.outcome != v1::OUTCOME_LOST) {
-    *record.mutable_measurement() = payload.measurement;
-    out.fencing_token = payload.fencing_token;
+  if (done.outcome != v1::OUTCOME_LOST && measured != nullptr) {
+    *record.mutable_measurement() = measured->measurement;
+    out.fencing_token = measured->fencing_token;
     if (record.measurement().build_ns() == 0)
       record.mutable_measurement()->set_build_ns(candidate.build_ns);
   }

@@ -18,25 +18,6 @@
 
 namespace heddle::scheduler {
 
-// What comes with an event and is of no interest to decisions.
-struct Payload {
-  std::optional<JobRow> submitted;          // JobSubmitted
-  v1::ImportResult imported;                // end of import
-  std::vector<KnownRecords> known;          // end of import, RecordsFound: per task
-  std::vector<v1::Candidate> proposed;      // end of propose
-  std::optional<std::string> search_state;  // end of propose and update
-  v1::SearchReport report;                  // end of update
-  v1::Experience experience;                // end of update
-  // End of propose and update; since: counted(device key) at its start.
-  std::optional<PutOthersModel> others_model;
-  std::string module_digest;                     // end of compile
-  std::vector<std::string> warnings;             // end of any stage
-  std::shared_ptr<const v1::Artifact> artifact;  // CandidateBuilt, when it did
-  int64_t build_ns = 0;                          // CandidateBuilt
-  v1::Measurement measurement;  // CandidateProfiled; CandidateBuilt, when it did not
-  uint64_t fencing_token = 0;   // of the slot's lease
-};
-
 // The smaller of two times; 0 is unknown.
 inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
 
@@ -75,8 +56,8 @@ class JobLedger {
   };
 
   // `now` is of the dispatcher's clock, `wall` is what is stored and shown as a date.
-  Batch Absorb(const Dispatcher& dispatcher, const Event& event, const Payload& payload,
-               const std::vector<Decision>& decisions, absl::Time now, absl::Time wall);
+  Batch Absorb(const Dispatcher& dispatcher, const Event& event, const std::vector<Change>& changes,
+               absl::Time now, absl::Time wall);
 
   // A stored job, for Dispatcher::Restore.
   Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
@@ -108,9 +89,11 @@ class JobLedger {
  private:
   static void Forget(JobData* job, Batch* batch);
   static void ReleaseHeld(JobData* job, Batch* batch);
-  void TakeIn(const Dispatcher& dispatcher, const Event& event, const Payload& payload);
+  void TakeIn(const Dispatcher& dispatcher, const Event& event);
+  void KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch);
+  // `measured` is null where nothing was measured: the candidate is lost.
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
-                          const Payload& payload, absl::Time wall);
+                          const Measured* measured, absl::Time wall);
   void ShareUntuned(const FinishCandidate& done);
   TaskRow MakeTaskRow(const Dispatcher& dispatcher, JobId job, TaskIndex task) const;
   void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);

@@ -2,8 +2,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/strategies.h"
-#include "scheduler/core/target_match.h"
+#include "base/target.h"
 #include "scheduler/ledger/job_ledger.h"
 
 namespace heddle::scheduler {
@@ -20,8 +21,12 @@ constexpr int kDefaultBatch = 16;
 
 absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::Time now,
                                                 absl::Time wall) {
-  absl::StatusOr<TargetNeeds> needs = ParseTargetNeeds(spec.target());
-  if (!needs.ok()) return needs.status();
+  HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(spec.target()));
+  if (target.cpu == "native") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "target \"", spec.target(), "\": -mcpu=native must be resolved before submitting"));
+  }
+  const DeviceNeeds needs = NeedsOf(target);
   auto range = [](const char* what, int64_t value, int64_t low, int64_t high) {
     if (value >= low && value <= high) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -33,28 +38,27 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
     return absl::InvalidArgumentError(
         absl::StrCat("strategy is \"", strategy, "\"; it must be ", StrategyList()));
   }
-  if (auto s = range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials); !s.ok()) return s;
-  if (auto s = range("batch", spec.batch(), 0, kMaxBatch); !s.ok()) return s;
-  if (auto s = range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth); !s.ok())
-    return s;
-  if (auto s = range("repeats", spec.repeats(), 0, 1000); !s.ok()) return s;
-  if (auto s = range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000); !s.ok()) return s;
-  if (auto s = range("priority", spec.priority(), -10, 10); !s.ok()) return s;
-  if (auto s = range("deadline_unix_ns", spec.deadline_unix_ns(), 0, kLatest); !s.ok()) return s;
-  if (auto s = range("time_limit_ms", spec.time_limit_ms(), 0, kLatest); !s.ok()) return s;
-  if (auto s = range("plateau_trials", spec.plateau_trials(), 0, kMaxTrials); !s.ok()) return s;
-  if (auto s = range("target_latency_ns", spec.target_latency_ns(), 0, kLatest); !s.ok()) return s;
-  if (auto s = range("max_devices", spec.max_devices(), 0, 1 << 20); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(range("trials_per_task", spec.trials_per_task(), 1, kMaxTrials));
+  HEDDLE_RETURN_IF_ERROR(range("batch", spec.batch(), 0, kMaxBatch));
+  HEDDLE_RETURN_IF_ERROR(range("pipeline_depth", spec.pipeline_depth(), 0, kMaxPipelineDepth));
+  HEDDLE_RETURN_IF_ERROR(range("repeats", spec.repeats(), 0, 1000));
+  HEDDLE_RETURN_IF_ERROR(range("min_repeat_us", spec.min_repeat_us(), 0, 10'000'000));
+  HEDDLE_RETURN_IF_ERROR(range("priority", spec.priority(), -10, 10));
+  HEDDLE_RETURN_IF_ERROR(range("deadline_unix_ns", spec.deadline_unix_ns(), 0, kLatest));
+  HEDDLE_RETURN_IF_ERROR(range("time_limit_ms", spec.time_limit_ms(), 0, kLatest));
+  HEDDLE_RETURN_IF_ERROR(range("plateau_trials", spec.plateau_trials(), 0, kMaxTrials));
+  HEDDLE_RETURN_IF_ERROR(range("target_latency_ns", spec.target_latency_ns(), 0, kLatest));
+  HEDDLE_RETURN_IF_ERROR(range("max_devices", spec.max_devices(), 0, 1 << 20));
   const std::string& allocation = spec.allocation();
   if (!allocation.empty() && allocation != "gradient" && allocation != "uniform") {
     return absl::InvalidArgumentError(
         absl::StrCat("allocation is \"", allocation, "\"; it must be gradient or uniform"));
   }
   JobParams params;
-  params.target = needs->device_target;
+  params.target = needs.target;
   params.record_target = spec.target();
-  params.strategy = strategy.empty() ? std::string(kStrategies[0]) : strategy;
-  params.threads = needs->threads;
+  params.strategy = StrategyOrDefault(strategy);
+  params.threads = needs.cores;
   params.device_key = spec.device_key();
   params.trials_per_task = spec.trials_per_task();
   params.batch = spec.batch() == 0 ? kDefaultBatch : spec.batch();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -101,11 +100,6 @@ std::string DescribeRound(const Dispatcher& dispatcher, const Job& job, const Ta
 }
 
 }  // namespace
-
-std::string StageName(v1::StageKind kind) {
-  // "STAGE_PROFILE" without its prefix.
-  return absl::AsciiStrToLower(v1::StageKind_Name(kind).substr(6));
-}
 
 std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, absl::Time now,
                              absl::Time wall) {

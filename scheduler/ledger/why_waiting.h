@@ -19,7 +19,5 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
 inline constexpr char kDeadlineWarning[] = "the deadline ";  // how it begins
 std::string DescribeEstimate(const Job& job, const DeadlineEstimate& estimate, absl::Time now,
                              absl::Time wall);
-// "import", "profile", ..
-std::string StageName(v1::StageKind kind);
 
 }  // namespace heddle::scheduler

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -98,7 +99,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
       return absl::NotFoundError(absl::StrCat("--embedded needs ", path, ": build it"));
   }
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(std::move(options)));
-  if (absl::Status status = cluster->StartTracker(); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(cluster->StartTracker());
   cluster->StartWorker();
   EmbeddedCluster* self = cluster.get();
   // PR_SET_PDEATHSIG follows the thread that forked: this one, which outlives the cluster, or the

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
 #include "scheduler/service/stage_orders.h"
@@ -27,11 +28,10 @@ constexpr absl::Duration kFindAgain = absl::Seconds(1);
 absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options options,
                                                                    RecordStore* store,
                                                                    BlobStore* blobs) {
-  absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options.policy);
-  if (!policy.ok()) return policy.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy, MakePolicy(options.policy));
   std::unique_ptr<SchedulerLoop> executive(
-      new SchedulerLoop(std::move(options), store, blobs, *std::move(policy)));
-  if (absl::Status status = executive->LoadJobs(); !status.ok()) return status;
+      new SchedulerLoop(std::move(options), store, blobs, std::move(policy)));
+  HEDDLE_RETURN_IF_ERROR(executive->LoadJobs());
   return executive;
 }
 
@@ -39,7 +39,7 @@ void SchedulerLoop::Begin() {
   thread_ = std::thread([this] { Run(); });
   watch_ = std::make_unique<TrackerWatch>(tracker_, options_.tracker_address, leases_.get(),
                                           [this](SlotsChanged event) {
-                                            Post({std::move(event), {}, {}, {}});
+                                            Post({std::move(event), {}, {}});
                                           });
 }
 
@@ -80,31 +80,26 @@ SchedulerLoop::~SchedulerLoop() {
 
 absl::Status SchedulerLoop::LoadJobs() {
   const absl::Time now = MonotonicNow();
-  absl::StatusOr<std::vector<StoredJob>> jobs = store_->LoadJobs();
-  if (!jobs.ok()) return jobs.status();
-  for (const StoredJob& stored : *jobs) {
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, store_->LoadJobs());
+  for (const StoredJob& stored : jobs) {
     dispatcher_.Restore(ledger_.Load(stored, now, absl::Now()));
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     MarkDirty(JobId{stored.row.id});
   }
-  const auto models = store_->AllOthersModels();
-  if (!models.ok()) return models.status();
-  ledger_.LoadOthersModels(*models);
-  absl::StatusOr<int64_t> last = store_->LastAttempt();
-  if (!last.ok()) return last.status();
-  dispatcher_.SetNextAttempt(AttemptId{*last + 1});
-  absl::StatusOr<std::map<SlotId, uint64_t>> fences = store_->Fences();
-  if (!fences.ok()) return fences.status();
+  HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllOthersModels());
+  ledger_.LoadOthersModels(models);
+  HEDDLE_ASSIGN_OR_RETURN(int64_t last, store_->LastAttempt());
+  dispatcher_.SetNextAttempt(AttemptId{last + 1});
+  HEDDLE_ASSIGN_OR_RETURN(auto fences, store_->Fences());
   {
     absl::MutexLock lock(&mutex_);
-    fences_ = *std::move(fences);
+    fences_ = std::move(fences);
   }
   // Stages of the process before this one: their slots are free again as soon as the leases are
   // given back.
-  absl::StatusOr<std::vector<StageRow>> unfinished = store_->UnfinishedStages();
-  if (!unfinished.ok()) return unfinished.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<StageRow> unfinished, store_->UnfinishedStages());
   Batch batch;
-  for (StageRow& row : *unfinished) {
+  for (StageRow& row : unfinished) {
     leases_->Release(row.lease_id);
     row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
     row.span.mutable_fault()->set_kind(v1::FAULT_INFRASTRUCTURE);
@@ -146,11 +141,11 @@ void SchedulerLoop::Run() {
       if (stop_) return;
       inputs.swap(inbox_);
       leased.swap(leased_);
-      if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}, {}, {}, {}});
+      if (store_problem_) inputs.push_front({StoreBlocked{*store_problem_}, {}, {}});
       store_problem_.reset();
     }
     for (const auto& [attempt, lease] : leased) OnLeased(attempt, lease);
-    if (inputs.empty()) inputs.push_back({Tick{}, {}, {}, {}});
+    if (inputs.empty()) inputs.push_back({Tick{}, {}, {}});
     for (Input& input : inputs) Handle(std::move(input));
     AnswerFinds();
     ReapRunners();
@@ -162,19 +157,19 @@ void SchedulerLoop::Handle(Input input) {
   Prepare(&input);
   const absl::Time now = MonotonicNow();
   const std::optional<JobId> subject = SubjectOf(input.event);
-  const std::vector<Decision> decisions = dispatcher_.Step(input.event, now);
-  for (const Decision& decision : decisions) {
-    const auto* estimate = std::get_if<DeadlineEstimate>(&decision);
+  const Decisions decisions = dispatcher_.Step(input.event, now);
+  for (const Change& change : decisions.changes) {
+    if (const auto* find = std::get_if<FindRecords>(&change)) finds_.push_back(*find);
+    const auto* estimate = std::get_if<DeadlineEstimate>(&change);
     if (estimate == nullptr) continue;
     const Job& job = *dispatcher_.FindJob(estimate->job);
     ledger_.SetDeadlineWarning(job.id, DescribeEstimate(job, *estimate, now, absl::Now()));
   }
-  Batch batch =
-      ledger_.Absorb(dispatcher_, input.event, input.payload, decisions, now, absl::Now());
+  Batch batch = ledger_.Absorb(dispatcher_, input.event, decisions.changes, now, absl::Now());
   if (const auto* end = std::get_if<StageFinished>(&input.event)) EndSpan(*end, &batch);
   if (!batch.empty() || input.durable) writer_->Write(std::move(batch), std::move(input.durable));
   NoteChanges(input.event, subject, decisions);
-  for (const Decision& decision : decisions) Perform(decision);
+  for (const Order& order : decisions.orders) Perform(order);
   if (input.done) {
     Publish(true);
     input.done();
@@ -187,32 +182,33 @@ void SchedulerLoop::Prepare(Input* input) {
   if (end == nullptr) return;
   auto stage = dispatcher_.live().find(end->attempt);
   if (stage == dispatcher_.live().end()) return;
-  ledger_.AddWarnings(stage->second.job, input->payload.warnings);
-  if (std::holds_alternative<Imported>(end->result)) PlanTasks(end, &input->payload);
-  if (stage->second.fetch && !input->payload.module_digest.empty()) {
+  ledger_.AddWarnings(stage->second.job, end->warnings);
+  if (auto* imported = std::get_if<Imported>(&end->result)) PlanTasks(end->attempt, imported);
+  const auto* compiled = std::get_if<Compiled>(&end->result);
+  if (stage->second.fetch && compiled != nullptr) {
     absl::MutexLock lock(&view_mutex_);
     auto fetch = fetches_.find(*stage->second.fetch);
-    if (fetch != fetches_.end()) fetch->second.digest = input->payload.module_digest;
+    if (fetch != fetches_.end()) fetch->second.digest = compiled->module_digest;
   }
 }
 
 absl::StatusOr<TaskPlan> SchedulerLoop::PlanTask(const v1::TaskInfo& task,
                                                  const std::string& target,
-                                                 const std::string& device_key, Payload* payload) {
-  const absl::StatusOr<KnownRecords> found = store_->Known({task.key(), target, device_key});
-  if (!found.ok()) return found.status();
-  payload->known.push_back(*found);
-  return TaskPlan{static_cast<int>(std::min<int64_t>(found->total, 1 << 30)),
-                  static_cast<int>(std::min<int64_t>(found->valid, 1 << 30)),
-                  found->best_ns,
+                                                 const std::string& device_key) {
+  HEDDLE_ASSIGN_OR_RETURN(const KnownRecords found,
+                          store_->Known({task.key(), target, device_key}));
+  return TaskPlan{static_cast<int>(std::min<int64_t>(found.total, 1 << 30)),
+                  static_cast<int>(std::min<int64_t>(found.valid, 1 << 30)),
+                  found.best_ns,
                   task.key(),
                   std::max(1, task.weight()),
-                  task.flops()};
+                  task.flops(),
+                  found.untuned_ns};
 }
 
 // Looks up what the database already knows of the tasks an import found.
-void SchedulerLoop::PlanTasks(StageFinished* end, Payload* payload) {
-  const LiveStage& stage = dispatcher_.live().at(end->attempt);
+void SchedulerLoop::PlanTasks(AttemptId attempt, Imported* imported) {
+  const LiveStage& stage = dispatcher_.live().at(attempt);
   const v1::JobSpec& spec = ledger_.data(stage.job).row.job.spec();
   const Job& job = *dispatcher_.FindJob(stage.job);
   const WorkItem profile{stage.job, v1::STAGE_PROFILE, TaskIndex{0}, std::nullopt, true};
@@ -229,28 +225,25 @@ void SchedulerLoop::PlanTasks(StageFinished* end, Payload* payload) {
     absl::StatusOr<std::vector<std::string>> keys = store_->DeviceKeys(spec.target());
     if (keys.ok() && !keys->empty()) key = keys->front();
   }
-  Imported imported;
-  imported.device_key = key;
+  imported->device_key = key;
   std::vector<int> totals;
-  for (const v1::TaskInfo& task : payload->imported.tasks()) {
-    absl::StatusOr<TaskPlan> plan = PlanTask(task, spec.target(), key, payload);
+  for (const v1::TaskInfo& task : imported->model.tasks()) {
+    absl::StatusOr<TaskPlan> plan = PlanTask(task, spec.target(), key);
     if (!plan.ok()) {
       ledger_.AddWarnings(stage.job, {absl::StrCat(kUnread, plan.status().message())});
-      payload->known.emplace_back();
       plan = TaskPlan{0, 0, 0, task.key(), std::max(1, task.weight()), task.flops()};
     }
-    imported.tasks.push_back(*std::move(plan));
-    totals.push_back(spec.force() ? 0 : imported.tasks.back().known);
+    imported->tasks.push_back(*std::move(plan));
+    totals.push_back(spec.force() ? 0 : imported->tasks.back().known);
   }
   const bool wait = !device_seen && Dispatcher::TrialBudget(job.params, totals) > 0;
   // No such device is here, and the records do not suffice without one: wait for whichever device
   // comes (and look again: AnswerFind).
-  if (wait) imported.device_key.clear();
+  if (wait) imported->device_key.clear();
   if (wait || spec.force()) {  // with --force nothing known teaches the search or ends it
-    for (TaskPlan& plan : imported.tasks) plan.known = plan.known_valid = 0, plan.known_best_ns = 0;
-    for (KnownRecords& known : payload->known) known = {};
+    for (TaskPlan& plan : imported->tasks)
+      plan.known = plan.known_valid = 0, plan.known_best_ns = plan.known_untuned_ns = 0;
   }
-  end->result = std::move(imported);
 }
 
 // Not while nothing can be written: what follows could not be remembered.
@@ -274,34 +267,28 @@ absl::Status SchedulerLoop::AnswerFind(const FindRecords& find) {
   const JobLedger::JobData& job = ledger_.data(find.job);
   const v1::JobSpec& spec = job.row.job.spec();
   RecordsFound found{find.job, find.device_key, {}};
-  Input input;
   for (const JobLedger::TaskData& task : job.tasks) {
     if (spec.force()) break;
-    absl::StatusOr<TaskPlan> plan =
-        PlanTask(task.info, spec.target(), find.device_key, &input.payload);
-    if (!plan.ok()) return plan.status();
-    found.tasks.push_back(*std::move(plan));
+    HEDDLE_ASSIGN_OR_RETURN(TaskPlan plan, PlanTask(task.info, spec.target(), find.device_key));
+    found.tasks.push_back(std::move(plan));
   }
-  input.event = std::move(found);
-  Handle(std::move(input));
+  Handle({std::move(found), {}, {}});
   return absl::OkStatus();
 }
 
-void SchedulerLoop::Perform(const Decision& decision) {
-  if (const auto* start = std::get_if<StartStage>(&decision)) {
+void SchedulerLoop::Perform(const Order& order) {
+  if (const auto* start = std::get_if<StartStage>(&order)) {
     PerformStart(*start);
-  } else if (const auto* find = std::get_if<FindRecords>(&decision)) {
-    finds_.push_back(*find);
-  } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+  } else if (const auto* feed = std::get_if<FeedProfile>(&order)) {
     if (auto row = spans_.find(feed->attempt); row != spans_.end())
       row->second.span.set_candidates(row->second.span.candidates() + 1);
     if (StageRunner* runner = Runner(feed->attempt))
       runner->Feed(MakeProfileInput(ledger_, feed->job, feed->candidate));
-  } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
+  } else if (const auto* close = std::get_if<CloseProfile>(&order)) {
     if (StageRunner* runner = Runner(close->attempt)) runner->CloseInput();
-  } else if (const auto* cancel = std::get_if<CancelStage>(&decision)) {
+  } else if (const auto* cancel = std::get_if<CancelStage>(&order)) {
     if (StageRunner* runner = Runner(cancel->attempt)) runner->Cancel();
-  } else if (const auto* fetch = std::get_if<EndFetch>(&decision)) {
+  } else if (const auto* fetch = std::get_if<EndFetch>(&order)) {
     absl::MutexLock lock(&view_mutex_);
     auto it = fetches_.find(fetch->fetch);
     if (it == fetches_.end()) return;
@@ -347,9 +334,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
     leased_.emplace_back(attempt, lease);
     return absl::OkStatus();
   };
-  environment.post = [this](Event event, Payload payload) {
-    Post({std::move(event), std::move(payload), {}, {}});
-  };
+  environment.post = [this](Event event) { Post({std::move(event), {}, {}}); };
   environment.ended = [this](AttemptId attempt) {
     absl::MutexLock lock(&mutex_);
     ended_.push_back(attempt);

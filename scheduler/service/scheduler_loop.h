@@ -79,7 +79,6 @@ class SchedulerLoop {
  private:
   struct Input {
     Event event;
-    Payload payload;
     std::function<void()> durable;  // once the changes of this event are on disk
     std::function<void()> done;     // once the event is taken in and the snapshot shows it
   };
@@ -98,21 +97,20 @@ class SchedulerLoop {
   bool Post(Input input);
   void Handle(Input input);
   void Prepare(Input* input);
-  void PlanTasks(StageFinished* end, Payload* payload);
-  // What the database has of a task on devices of that key; all of it is added to payload->known.
+  void PlanTasks(AttemptId attempt, Imported* imported);
+  // A task, with what the database has of it on devices of that key.
   absl::StatusOr<TaskPlan> PlanTask(const v1::TaskInfo& task, const std::string& target,
-                                    const std::string& device_key, Payload* payload);
+                                    const std::string& device_key);
   void AnswerFinds();
   absl::Status AnswerFind(const FindRecords& find);
-  void Perform(const Decision& decision);
+  void Perform(const Order& order);
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
   void OnLeased(AttemptId attempt, const v1::Lease& lease);
   // What is shown (executive_views.cc).
   std::optional<JobId> SubjectOf(const Event& event) const;
   void MarkDirty(JobId job);
-  void NoteChanges(const Event& event, std::optional<JobId> subject,
-                   const std::vector<Decision>& decisions);
+  void NoteChanges(const Event& event, std::optional<JobId> subject, const Decisions& decisions);
   bool ToPublish() const;
   void Publish(bool at_once);
   absl::Status CallAndWait(Input input, const std::string& what);

@@ -5,6 +5,8 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
+#include "proto/job_states.h"
 #include "scheduler/service/scheduler_loop.h"
 
 namespace heddle::scheduler {
@@ -70,34 +72,28 @@ absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what) {
 
 absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
                                                   const std::string& model_digest) {
-  absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
-  if (!params.ok()) return params.status();
+  HEDDLE_ASSIGN_OR_RETURN(JobParams params,
+                          JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()));
   const JobId id{next_job_++};
-  Input input;
-  input.event = JobSubmitted{id, *params};
-  JobRow row;
-  row.id = id.value;
-  row.job.set_id(JobName(id.value));
-  *row.job.mutable_spec() = spec;
-  row.job.set_state(v1::JOB_IMPORTING);
-  row.job.set_model_digest(model_digest);
-  row.job.set_created_unix_ns(absl::GetCurrentTimeNanos());
-  input.payload.submitted = std::move(row);
-  absl::Status status = CallAndWait(
-      std::move(input), absl::StrCat("job ", JobName(id.value), " may or may not be there"));
-  if (!status.ok()) return status;
+  JobSubmitted submitted{id, params};
+  submitted.description.set_id(JobName(id.value));
+  *submitted.description.mutable_spec() = spec;
+  submitted.description.set_state(v1::JOB_IMPORTING);
+  submitted.description.set_model_digest(model_digest);
+  submitted.description.set_created_unix_ns(absl::GetCurrentTimeNanos());
+  HEDDLE_RETURN_IF_ERROR(
+      CallAndWait({std::move(submitted), {}, {}},
+                  absl::StrCat("job ", JobName(id.value), " may or may not be there")));
   return JobName(id.value);
 }
 
 absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
                                                                   const std::string& job,
                                                                   const std::string& reason) {
-  absl::StatusOr<Snapshot> snapshot = Get(job);
-  if (!snapshot.ok()) return snapshot.status();
-  const v1::JobState state = snapshot->job->state();
-  const bool over = state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+  HEDDLE_ASSIGN_OR_RETURN(Snapshot snapshot, Get(job));
+  const v1::JobState state = snapshot.job->state();
   const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
-  if (over && !again) {
+  if (IsFinal(state) && !again) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
   }
@@ -105,25 +101,22 @@ absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
   Event event = PauseRequested{id, reason};
   if (action == Action::kResume) event = ResumeRequested{id};
   if (action == Action::kCancel) event = CancelRequested{id, reason};
-  absl::Status status = CallAndWait({std::move(event), {}, {}, {}},
-                                    absl::StrCat("job ", job, " may forget this at a restart"));
-  if (!status.ok()) return status;
-  snapshot = Get(job);
-  if (!snapshot.ok()) return snapshot.status();
-  return snapshot->job;
+  HEDDLE_RETURN_IF_ERROR(CallAndWait({std::move(event), {}, {}},
+                                     absl::StrCat("job ", job, " may forget this at a restart")));
+  HEDDLE_ASSIGN_OR_RETURN(snapshot, Get(job));
+  return snapshot.job;
 }
 
 absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::ScheduleChoice choice,
                                                   const std::function<bool()>& gone) {
-  absl::StatusOr<Snapshot> snapshot = Get(job);
-  if (!snapshot.ok()) return snapshot.status();
-  if (choice == v1::SCHEDULE_BEST && !snapshot->job->module_digest().empty())
-    return snapshot->job->module_digest();
-  if (snapshot->job->state() == v1::JOB_FAILED) {
+  HEDDLE_ASSIGN_OR_RETURN(Snapshot snapshot, Get(job));
+  if (choice == v1::SCHEDULE_BEST && !snapshot.job->module_digest().empty())
+    return snapshot.job->module_digest();
+  if (snapshot.job->state() == v1::JOB_FAILED) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", job, " has failed: ", snapshot->job->reason()));
+        absl::StrCat("job ", job, " has failed: ", snapshot.job->reason()));
   }
-  if (snapshot->job->inputs().empty())
+  if (snapshot.job->inputs().empty())
     return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
   const JobId id{ParseJobName(job)};
   const FetchId fetch{next_fetch_++};
@@ -135,7 +128,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   }
   auto ended = [&]()
                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(view_mutex_) { return fetches_.at(fetch).ended; };
-  bool posted = Post({FetchRequested{fetch, id}, {}, {}, {}});
+  bool posted = Post({FetchRequested{fetch, id}, {}, {}});
   FetchState result;
   while (true) {
     {
@@ -153,7 +146,7 @@ absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::Sc
   }
   if (!posted) return absl::UnavailableError("the scheduler is shutting down");
   if (!result.ended) {
-    Post({FetchAbandoned{fetch}, {}, {}, {}});
+    Post({FetchAbandoned{fetch}, {}, {}});
     return absl::CancelledError("the caller left");
   }
   if (result.fault.kind == v1::FAULT_USER)

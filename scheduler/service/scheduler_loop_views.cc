@@ -44,8 +44,9 @@ void SchedulerLoop::MarkDirty(JobId id) {
 }
 
 void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject,
-                                const std::vector<Decision>& decisions) {
-  if (std::holds_alternative<Tick>(event) && decisions.empty()) return;
+                                const Decisions& decisions) {
+  const auto& [changes, orders] = decisions;
+  if (std::holds_alternative<Tick>(event) && changes.empty() && orders.empty()) return;
   const absl::Time now = MonotonicNow();
   auto count = [&](JobId job, int by) {
     const int running = running_[job] += by;
@@ -56,13 +57,13 @@ void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject
     MarkDirty(*subject);
     if (std::holds_alternative<StageFinished>(event)) count(*subject, -1);
   }
-  for (const Decision& decision : decisions) {
-    if (const auto* start = std::get_if<StartStage>(&decision)) count(start->job, 1);
-    std::visit(
-        [this](const auto& d) {
-          if constexpr (requires { d.job; }) MarkDirty(d.job);
-        },
-        decision);
+  auto mark = [this](const auto& decision) {
+    if constexpr (requires { decision.job; }) MarkDirty(decision.job);
+  };
+  for (const Change& change : changes) std::visit(mark, change);
+  for (const Order& order : orders) {
+    if (const auto* start = std::get_if<StartStage>(&order)) count(start->job, 1);
+    std::visit(mark, order);
   }
   others_due_ = unfinished_.size();
 }

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "proto/grpc_util.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
@@ -99,13 +100,11 @@ absl::Status RunServer(const ServerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE",
          0);  // what fails is said here, in one line; asked for, gRPC still tells more
 
-  if (absl::Status status = LockDirectory(options.data_directory); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<RecordStore>> store =
-      OpenSqliteRecordStore(options.data_directory + "/heddle.db");
-  if (!store.ok()) return store.status();
-  absl::StatusOr<std::unique_ptr<BlobStore>> blobs =
-      BlobStore::Open(options.data_directory + "/blobs");
-  if (!blobs.ok()) return blobs.status();
+  HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,
+                          OpenSqliteRecordStore(options.data_directory + "/heddle.db"));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
+                          BlobStore::Open(options.data_directory + "/blobs"));
 
   // A port of an earlier run must not be taken for this one's.
   auto forget_port = [&options] {
@@ -121,21 +120,20 @@ absl::Status RunServer(const ServerOptions& options) {
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
     ConfineToCpuSlots(cores);
-    absl::StatusOr<std::unique_ptr<EmbeddedCluster>> started =
+    HEDDLE_ASSIGN_OR_RETURN(
+        std::unique_ptr<EmbeddedCluster> started,
         EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
-                                cores, options.unguarded});
-    if (!started.ok()) return started.status();
-    cluster = *std::move(started);
+                                cores, options.unguarded}));
+    cluster = std::move(started);
     executive_options.tracker_address = cluster->tracker_address();
   }
-  absl::StatusOr<std::unique_ptr<SchedulerLoop>> executive =
-      SchedulerLoop::Load(executive_options, store->get(), blobs->get());
-  if (!executive.ok()) return executive.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<SchedulerLoop> executive,
+                          SchedulerLoop::Load(executive_options, store.get(), blobs.get()));
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
-  JobServiceImpl jobs(executive->get(), store->get(), blobs->get(), limits);
-  RecordServiceImpl records(executive->get(), store->get());
+  JobServiceImpl jobs(executive.get(), store.get(), blobs.get(), limits);
+  RecordServiceImpl records(executive.get(), store.get());
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -151,9 +149,9 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
-  (*executive)->Begin();  // no job goes on in a scheduler that nobody can reach
+  executive->Begin();  // no job goes on in a scheduler that nobody can reach
   if (!options.port_file.empty()) {
-    if (absl::Status status = WritePortFile(options.port_file, port); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));
   }
   std::printf("listening on %s\n", WithPort(options.listen, port).c_str());
   std::fflush(stdout);

@@ -5,13 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "base/strategies.h"
+#include "proto/chunks.h"
 #include "proto/grpc_util.h"
+#include "proto/job_states.h"
 
 namespace heddle::scheduler {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // what the database needs to go on
 constexpr int64_t kMaxSpans = 20'000;  // of one timeline answer: under the 4 MiB of a message
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
@@ -50,10 +52,6 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
                                                   names)));
   return absl::InvalidArgumentError(
       absl::StrCat(found.size(), " tasks are \"", wanted, "\"; take a number: ", names));
-}
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
 }
 
 }  // namespace
@@ -185,17 +183,9 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
   if (!digest.ok()) return ToGrpc(digest.status());
   absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader = blobs_->NewReader(*digest);
   if (!reader.ok()) return ToGrpc(reader.status());
-  v1::Chunk chunk;
-  chunk.set_name("module");
-  while (true) {
-    absl::StatusOr<std::string> piece = (*reader)->Next(kChunkBytes);
-    if (!piece.ok()) return ToGrpc(piece.status());
-    chunk.set_last(piece->empty());
-    if (piece->empty()) chunk.set_sha256(*digest);
-    chunk.set_data(*std::move(piece));
-    if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
-    if (chunk.last()) return grpc::Status::OK;
-  }
+  return ToGrpc(SendChunks(
+      "module", *digest, [&](size_t limit) { return (*reader)->Next(limit); },
+      [&](const v1::Chunk& chunk) { return writer->Write(chunk); }));
 }
 
 grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
@@ -248,9 +238,8 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
   if (*report) *response->mutable_search() = **std::move(report);
   const auto models = store_->AllOthersModels();
   if (!models.ok()) return ToGrpc(models.status());
-  const std::string& strategy = snapshot->job->spec().strategy();
   const auto model = models->find({response->target(), response->device_key(),
-                                   strategy.empty() ? std::string(kStrategies[0]) : strategy});
+                                   StrategyOrDefault(snapshot->job->spec().strategy())});
   if (model != models->end()) {
     *response->mutable_others_model() = model->second;
     response->mutable_others_model()->clear_model();
@@ -286,9 +275,8 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
   };
   std::vector<v1::Record> group;
   auto write = [&]() -> absl::Status {
-    absl::StatusOr<std::vector<absl::Status>> results = executive_->Import(group);
-    if (!results.ok()) return results.status();
-    for (const absl::Status& result : *results) {
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results, executive_->Import(group));
+    for (const absl::Status& result : results) {
       if (result.ok()) {
         response->set_imported(response->imported() + 1);
       } else if (absl::IsAlreadyExists(result)) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
 
@@ -16,7 +17,6 @@ bool MayTell(v1::Outcome outcome) {
   return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
 }
 
-constexpr size_t kChunkBytes = 1 << 20;      // of the Chunk message's contract
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
 constexpr size_t kMaxExperienceBytes = 64 << 10;
 constexpr size_t kMaxOthersModelBytes = 512 << 10;
@@ -32,6 +32,14 @@ constexpr absl::Duration kBeyondTimeLimit =
 
 using Stream = grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>;
 
+auto WriteChunk(Stream* stream) {
+  return [stream](v1::Chunk chunk) {
+    v1::StageInput input;
+    *input.mutable_chunk() = std::move(chunk);
+    return stream->Write(input);
+  };
+}
+
 bool NotTaken(grpc::StatusCode code) {
   return code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED ||
          code == grpc::StatusCode::FAILED_PRECONDITION;
@@ -45,8 +53,7 @@ struct StageRunner::Results {
   std::optional<v1::StageFinished> finished;
   std::optional<v1::ImportResult> imported;
   std::optional<v1::CandidateList> proposed;
-  std::string state;
-  bool state_complete = false;
+  ChunkJoiner state{"state", kMaxStateBytes};
   v1::SearchReport report;
   v1::Experience experience;
   std::optional<v1::OthersModel> others_model;
@@ -87,7 +94,6 @@ void StageRunner::Run() {
   StageFinished end;
   end.attempt = order_.attempt;
   end.started = false;
-  Payload payload;
   Results results;
   absl::StatusOr<v1::Lease> lease =
       environment_.leases->Acquire(order_.slot, order_.purpose, [this] {
@@ -109,35 +115,37 @@ void StageRunner::Run() {
     environment_.leases->Release(lease->id());
   }
   if (end.fault.kind == v1::FAULT_NONE) {
-    if (results.imported) {
-      payload.imported = *std::move(results.imported);
-      end.result = Imported{};  // the plans are filled in by whoever knows the records
-    } else if (results.proposed) {
-      Proposed proposed{results.proposed->candidates_size(), results.proposed->exhausted()};
-      payload.proposed.assign(results.proposed->candidates().begin(),
-                              results.proposed->candidates().end());
-      end.result = proposed;
-    }
-    if (results.state_complete) payload.search_state = std::move(results.state);
-    payload.report = std::move(results.report);
-    payload.experience = std::move(results.experience);
+    std::optional<FittedModel> fitted;
     if (results.others_model && !results.others_model->model().empty() && order_.others_model) {
-      payload.others_model = order_.others_model;
-      v1::OthersModel& kept = payload.others_model->model;
-      kept.set_model(std::move(*results.others_model->mutable_model()));
-      kept.set_version(results.others_model->version());
-      kept.set_tasks(results.others_model->tasks());
-      kept.set_samples(results.others_model->samples());
+      fitted = {order_.others_model->id, order_.others_model->model};
+      fitted->model.set_model(std::move(*results.others_model->mutable_model()));
+      fitted->model.set_version(results.others_model->version());
+      fitted->model.set_tasks(results.others_model->tasks());
+      fitted->model.set_samples(results.others_model->samples());
     }
-    payload.module_digest = results.module_digest;
+    if (order_.start.kind() == v1::STAGE_UPDATE) {
+      end.result = Updated{*results.state.Take(), std::move(results.report),
+                           std::move(results.experience), std::move(fitted)};
+    } else if (order_.start.kind() == v1::STAGE_COMPILE) {
+      end.result = Compiled{results.module_digest};
+    } else if (results.imported) {
+      // The plans are filled in by whoever knows the records.
+      end.result = Imported{{}, "", *std::move(results.imported)};
+    } else if (results.proposed) {
+      v1::CandidateList& proposed = *results.proposed;
+      end.result = Proposed{proposed.candidates_size(),
+                            proposed.exhausted(),
+                            {proposed.candidates().begin(), proposed.candidates().end()},
+                            *results.state.Take(),
+                            std::move(fitted)};
+    }
   }
   if (results.finished) {
-    payload.warnings.assign(results.finished->warnings().begin(),
-                            results.finished->warnings().end());
+    end.warnings.assign(results.finished->warnings().begin(), results.finished->warnings().end());
   }
   for (const auto* warnings : {&order_.warnings, &results.warnings})
-    payload.warnings.insert(payload.warnings.end(), warnings->begin(), warnings->end());
-  environment_.post(std::move(end), std::move(payload));
+    end.warnings.insert(end.warnings.end(), warnings->begin(), warnings->end());
+  environment_.post(std::move(end));
   environment_.ended(order_.attempt);
 }
 
@@ -201,7 +209,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
 }
 
 std::string StageRunner::MissingResult(const Results& results) const {
-  const bool has_state = results.state_complete;
+  const bool has_state = results.state.complete();
   switch (order_.start.kind()) {
     case v1::STAGE_IMPORT:
       return results.imported ? "" : "the worker sent no tasks";
@@ -220,22 +228,14 @@ std::string StageRunner::MissingResult(const Results& results) const {
 bool StageRunner::WriteModel(Stream* stream) {
   absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
       environment_.blobs->NewReader(order_.model_digest);
-  v1::StageInput input;
-  input.mutable_chunk()->set_name("model");
-  while (reader.ok()) {
-    absl::StatusOr<std::string> piece = (*reader)->Next(kChunkBytes);
-    if (!piece.ok()) break;
-    const bool last = piece->empty();
-    input.mutable_chunk()->set_data(*std::move(piece));
-    if (last) {
-      input.mutable_chunk()->set_last(true);
-      input.mutable_chunk()->set_sha256(order_.model_digest);
-    }
-    if (!stream->Write(input)) return false;
-    if (last) return true;
-  }
-  Cancel();  // the model is gone or damaged; the message is that of a cancelled stage
-  return false;
+  const absl::Status sent =
+      !reader.ok() ? reader.status()
+                   : SendChunks(
+                         "model", order_.model_digest,
+                         [&](size_t limit) { return (*reader)->Next(limit); }, WriteChunk(stream));
+  // The model is gone or damaged; the message is that of a cancelled stage.
+  if (!sent.ok() && !absl::IsCancelled(sent)) Cancel();
+  return sent.ok();
 }
 
 void StageRunner::WriteAll(Stream* stream) {
@@ -243,18 +243,9 @@ void StageRunner::WriteAll(Stream* stream) {
   *first.mutable_start() = order_.start;
   if (!stream->Write(first)) return;
   if (!order_.model_digest.empty() && !WriteModel(stream)) return;
-  for (size_t at = 0; at < order_.search_state.size(); at += kChunkBytes) {
-    v1::StageInput input;
-    v1::Chunk& chunk = *input.mutable_chunk();
-    chunk.set_name("state");
-    chunk.set_data(order_.search_state.substr(at, kChunkBytes));
-    if (at + kChunkBytes >= order_.search_state.size()) {
-      Sha256 hash;
-      hash.Update(order_.search_state);
-      chunk.set_last(true);
-      chunk.set_sha256(hash.Hex());
-    }
-    if (!stream->Write(input)) return;
+  if (!order_.search_state.empty() &&
+      !SendChunks("state", order_.search_state, WriteChunk(stream))) {
+    return;
   }
   while (true) {
     v1::StageInput input;
@@ -274,11 +265,11 @@ void StageRunner::WriteAll(Stream* stream) {
 }
 
 void StageRunner::Take(const v1::StageEvent& event, Results* results) {
-  Payload payload;
-  payload.fencing_token = fencing_token_;
-  auto place = [&](v1::Measurement* measurement) {
-    measurement->mutable_evidence()->set_worker(order_.slot.worker);
-    measurement->mutable_evidence()->set_slot(order_.slot.slot);
+  auto measured = [&](const v1::Measurement& measurement) {
+    Measured made{measurement, fencing_token_};
+    made.measurement.mutable_evidence()->set_worker(order_.slot.worker);
+    made.measurement.mutable_evidence()->set_slot(order_.slot.slot);
+    return made;
   };
   switch (event.event_case()) {
     case v1::StageEvent::kImport:
@@ -318,43 +309,40 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     case v1::StageEvent::kCandidateStarted:
       environment_.post(
-          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}},
-          payload);
+          CandidateStarted{order_.attempt, CandidateId{event.candidate_started().candidate()}});
       break;
     case v1::StageEvent::kBuilt: {
       const v1::BuildResult& built = event.built();
       CandidateBuilt out{order_.attempt, CandidateId{built.candidate()}, v1::OUTCOME_OK, ""};
-      payload.build_ns = built.build_ns();
+      out.build_ns = built.build_ns();
       if (built.has_artifact()) {
-        payload.artifact = std::make_shared<v1::Artifact>(built.artifact());
+        out.artifact = std::make_shared<v1::Artifact>(built.artifact());
       } else {
-        payload.measurement = built.failure();
-        place(&payload.measurement);
+        out.measured = measured(built.failure());
         out.message = built.failure().message();
         // A failure that calls itself OK would leave the candidate without an artifact to profile.
         const v1::Outcome outcome = built.failure().outcome();
         out.outcome =
             MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
       }
-      environment_.post(std::move(out), std::move(payload));
+      environment_.post(std::move(out));
       break;
     }
     case v1::StageEvent::kProfiled: {
-      payload.measurement = event.profiled().measurement();
-      place(&payload.measurement);
-      v1::Outcome outcome = payload.measurement.outcome();
-      const bool sane = MayTell(outcome) &&
-                        (outcome != v1::OUTCOME_OK || payload.measurement.samples_ns_size() > 0);
+      const v1::Measurement& measurement = event.profiled().measurement();
+      const v1::Outcome outcome = measurement.outcome();
+      const auto& samples = measurement.samples_ns();
+      const bool sane = MayTell(outcome) && (outcome != v1::OUTCOME_OK || !samples.empty());
       if (!sane) break;  // no answer: the end of the stage counts it as lost
       CandidateProfiled out{order_.attempt,
                             CandidateId{event.profiled().candidate()},
                             outcome,
-                            payload.measurement.message(),
+                            measurement.message(),
                             0,
-                            static_cast<double>(payload.measurement.profile_ns())};
-      const auto& samples = payload.measurement.samples_ns();
+                            static_cast<double>(measurement.profile_ns()),
+                            measured(measurement)};
       if (outcome == v1::OUTCOME_OK) out.median_ns = Median({samples.begin(), samples.end()});
-      environment_.post(std::move(out), std::move(payload));
+      environment_.post(std::move(out));
       break;
     }
     default:
@@ -367,14 +355,8 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
     if (results->broken.empty()) results->broken = why;
   };
   if (chunk.name() == "state") {
-    if (results->state.size() + chunk.data().size() > kMaxStateBytes)
-      return fail("the search state is too large");
-    results->state += chunk.data();
-    if (!chunk.last()) return;
-    Sha256 hash;
-    hash.Update(results->state);
-    if (hash.Hex() != chunk.sha256()) return fail("the search state arrived damaged");
-    results->state_complete = true;
+    if (absl::Status added = results->state.Add(chunk); !added.ok())
+      return fail(absl::StrCat("the worker's search ", added.message()));
   } else if (chunk.name() == "module") {
     if (results->module == nullptr) {
       absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = environment_.blobs->NewWriter();

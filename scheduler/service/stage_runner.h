@@ -42,7 +42,7 @@ class StageRunner {
     // Called from the runner's thread; must not block for long.
     // An error: the lease must not be worked with (its token is stale); it is given back.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;
-    std::function<void(Event, Payload)> post;
+    std::function<void(Event)> post;
     // Called last, after StageFinished was posted.
     std::function<void(AttemptId)> ended;
   };

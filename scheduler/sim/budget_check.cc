@@ -80,7 +80,7 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
   }
 }
 
-std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<Decision>& decisions,
+std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<Change>& changes,
                                const Event& event) {
   // A job that has got its device knows what is on record for that, or what partners know.
   if (const auto* found = std::get_if<RecordsFound>(&event)) {
@@ -112,14 +112,14 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<D
       if (its.what == seen.what && its.device_key == now) its.known += seen.trials;
     }
   }
-  for (const Decision& decision : decisions) {
-    if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+  for (const Change& change : changes) {
+    if (const auto* done = std::get_if<FinishCandidate>(&change)) {
       const auto own = before_.find({done->job, done->task});
       if (own == before_.end()) continue;
       for (auto& [key, seen] : before_) {
         if (key != own->first && Shares(seen, own->second)) ++seen.known;
       }
-    } else if (const auto* add = std::get_if<AddCandidates>(&decision)) {
+    } else if (const auto* add = std::get_if<AddCandidates>(&change)) {
       if (stopped_.count(add->job)) return "a round began after the stop";
       const auto own = before_.find({add->job, add->task});
       if (own == before_.end() || own->second.what.empty() || paused_.count(add->job)) continue;

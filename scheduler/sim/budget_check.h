@@ -22,8 +22,7 @@ class BudgetCheck {
   void Before(const scheduler::Dispatcher& dispatcher);
   // Empty, or what was violated.
   std::string After(const scheduler::Dispatcher& dispatcher,
-                    const std::vector<scheduler::Decision>& decisions,
-                    const scheduler::Event& event);
+                    const std::vector<scheduler::Change>& changes, const scheduler::Event& event);
   // Of a job that is done.
   std::string End(const scheduler::Job& job) const;
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "scheduler/sim/report.h"
 
 namespace heddle::sim {
@@ -65,9 +66,8 @@ absl::StatusOr<Scenario> DeadlineInstance(uint64_t seed, double slack) {
     Scenario alone = scenario;
     for (SimJob& job : alone.jobs) job.tasks.clear();
     alone.jobs[index].tasks = scenario.jobs[index].tasks;
-    const absl::StatusOr<WorldResult> result = RunWorld(alone, "round_robin", {});
-    if (!result.ok()) return result.status();
-    const double length = result->jobs[index].end;
+    HEDDLE_ASSIGN_OR_RETURN(const WorldResult result, RunWorld(alone, "round_robin", {}));
+    const double length = result.jobs[index].end;
     SimJob& job = scenario.jobs[index];
     // Some come at once, others later, but not after that schedule begins them.
     job.arrival = dice.Likely(0.5) ? 0 : dice.Between(0, now);
@@ -81,11 +81,9 @@ absl::StatusOr<DeadlineTotals> MeetDeadlines(const std::string& policy, uint64_t
                                              uint64_t count, double slack) {
   DeadlineTotals totals;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    const absl::StatusOr<Scenario> scenario = DeadlineInstance(seed, slack);
-    if (!scenario.ok()) return scenario.status();
-    const absl::StatusOr<WorldResult> result = RunWorld(*scenario, policy, {});
-    if (!result.ok()) return result.status();
-    const Report report = MakeReport(*scenario, policy, *result);
+    HEDDLE_ASSIGN_OR_RETURN(const Scenario scenario, DeadlineInstance(seed, slack));
+    HEDDLE_ASSIGN_OR_RETURN(const WorldResult result, RunWorld(scenario, policy, {}));
+    const Report report = MakeReport(scenario, policy, result);
     totals.jobs += report.deadlines;
     totals.met += report.deadlines_met;
   }

@@ -17,7 +17,6 @@ std::string Maybe(const std::optional<Id>& id) {
   return id ? absl::StrCat(id->value) : "-";
 }
 
-// Empty for an order.
 struct ChangeText {
   std::string operator()(const AddCandidates& d) const {
     return absl::StrCat("add ", d.job.value, " ", d.task.value, " ", d.first.value, " ", d.count);
@@ -47,13 +46,8 @@ struct ChangeText {
     return absl::StrCat("search ", d.job.value, " ", d.task.value, " ", d.from_job.value, " ",
                         d.from_task.value);
   }
-  template <typename T>
-  std::string operator()(const T&) const {
-    return "";
-  }
 };
 
-// Empty for a change.
 struct OrderText {
   std::string operator()(const StartStage& d) const {
     return absl::StrCat(
@@ -76,23 +70,17 @@ struct OrderText {
     return absl::StrCat("fetched ", d.fetch.value, " ", static_cast<int>(d.fault.kind), " ",
                         d.fault.message);
   }
-  template <typename T>
-  std::string operator()(const T&) const {
-    return "";
-  }
 };
 
 }  // namespace
 
-std::string ToText(const std::vector<Decision>& decisions) {
-  std::string changes, orders;
-  for (const Decision& decision : decisions) {
-    const std::string change = std::visit(ChangeText(), decision);
-    if (!change.empty()) absl::StrAppend(&changes, change, "\n");
-    const std::string order = std::visit(OrderText(), decision);
-    if (!order.empty()) absl::StrAppend(&orders, order, "\n");
-  }
-  return changes + orders;
+std::string ToText(const Decisions& decisions) {
+  std::string text;
+  for (const Change& change : decisions.changes)
+    absl::StrAppend(&text, std::visit(ChangeText(), change), "\n");
+  for (const Order& order : decisions.orders)
+    absl::StrAppend(&text, std::visit(OrderText(), order), "\n");
+  return text;
 }
 
 uint64_t HashText(std::string_view text, uint64_t hash) {

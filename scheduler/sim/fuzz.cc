@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::sim {
 namespace {
@@ -185,15 +186,13 @@ absl::StatusOr<Resumed> RunBoth(Scenario scenario, const std::string& policy) {
   WorldOptions options;
   options.durable = true;
   options.checks = true;
-  const absl::StatusOr<WorldResult> plain = RunWorld(scenario, policy, options);
-  if (!plain.ok()) return plain.status();
+  HEDDLE_ASSIGN_OR_RETURN(const WorldResult plain, RunWorld(scenario, policy, options));
   scenario.faults.until = 1200;
   scenario.faults.every = {1, 30};
   scenario.faults.chaos["restart"] = 1;
   scenario.faults.slow_messages = true;
-  const absl::StatusOr<WorldResult> killed = RunWorld(scenario, policy, options);
-  if (!killed.ok()) return killed.status();
-  return Resumed{*plain, *killed};
+  HEDDLE_ASSIGN_OR_RETURN(const WorldResult killed, RunWorld(scenario, policy, options));
+  return Resumed{plain, killed};
 }
 
 // Of each job, how many records it has.
@@ -213,9 +212,8 @@ absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy
     if (job.gradient) job.pipeline_depth = 1;
     if (job.pipeline_depth > 1) job.pipeline_depth = 0;
   }
-  const absl::StatusOr<Resumed> both = RunBoth(std::move(scenario), policy);
-  if (!both.ok()) return both.status();
-  const auto& [plain, killed] = *both;
+  HEDDLE_ASSIGN_OR_RETURN(const Resumed both, RunBoth(std::move(scenario), policy));
+  const auto& [plain, killed] = both;
   for (const WorldResult* result : {&plain, &killed}) {
     if (!result->violation.empty()) return result->violation;
   }
@@ -238,9 +236,8 @@ absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::strin
     job.plateau = 0;
     job.failures = std::min(job.failures, 0.1);
   }
-  const absl::StatusOr<Resumed> both = RunBoth(std::move(scenario), policy);
-  if (!both.ok()) return both.status();
-  const auto& [plain, killed] = *both;
+  HEDDLE_ASSIGN_OR_RETURN(const Resumed both, RunBoth(std::move(scenario), policy));
+  const auto& [plain, killed] = both;
   for (const WorldResult* result : {&plain, &killed}) {
     if (!result->violation.empty()) return result->violation;
   }

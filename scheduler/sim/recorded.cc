@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "base/target.h"
 #include "scheduler/core/policy.h"
-#include "scheduler/core/target_match.h"
 #include "scheduler/sim/json_reader.h"
 
 namespace heddle::sim {
@@ -147,10 +147,11 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   job.device_key = spec.value("device_key", "");
   job.gradient = false;
   job.force = true;
-  const auto needs = scheduler::ParseTargetNeeds(spec.value("target", ""));
-  if (!needs.ok()) throw std::runtime_error(std::string(needs.status().message()));
-  job.target = needs->device_target;
-  job.threads = needs->threads;
+  const auto target = ParseTarget(spec.value("target", ""));
+  if (!target.ok()) throw std::runtime_error(std::string(target.status().message()));
+  const DeviceNeeds needs = NeedsOf(*target);
+  job.target = needs.target;
+  job.threads = needs.cores;
   Spans spans;
   for (const Json& stage : json.value("timeline", Json::array())) {
     const int64_t begin = stage.at("start_unix_ns").get<int64_t>(),

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "scheduler/sim/json_reader.h"
 #include "scheduler/sim/scenario.h"
 
@@ -275,21 +276,19 @@ absl::StatusOr<Json> Load(const std::string& text, const std::string& file,
   if (!in) return absl::NotFoundError(absl::StrCat(file, ": base: cannot read ", path.string()));
   std::ostringstream base_text;
   base_text << in.rdbuf();
-  absl::StatusOr<Json> base =
-      Load(base_text.str(), path.string(), path.parent_path().string(), depth + 1);
-  if (!base.ok()) return base.status();
+  HEDDLE_ASSIGN_OR_RETURN(
+      Json base, Load(base_text.str(), path.string(), path.parent_path().string(), depth + 1));
   json.erase("base");
-  base->merge_patch(json);
-  return *base;
+  base.merge_patch(json);
+  return base;
 }
 
 }  // namespace
 
 absl::StatusOr<Scenario> ParseScenario(const std::string& text, const std::string& file,
                                        const std::string& directory) {
-  absl::StatusOr<Json> loaded = Load(text, file, directory, 0);
-  if (!loaded.ok()) return loaded.status();
-  const Json& json = *loaded;
+  HEDDLE_ASSIGN_OR_RETURN(Json loaded, Load(text, file, directory, 0));
+  const Json& json = loaded;
   absl::Status status;
   const Reader read(file, &status);
   Scenario scenario;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 #include "scheduler/sim/report.h"
 #include "scheduler/sim/world.h"
 
@@ -111,9 +112,8 @@ absl::StatusOr<std::vector<ThesisRow>> ThesisRows(const std::string& policy, int
   double alone = 0;
   for (const Setup& setup : setups) {
     const Scenario scenario = MakeScenario(setup, trials, batch);
-    const absl::StatusOr<WorldResult> result = RunWorld(scenario, setup.policy, {});
-    if (!result.ok()) return result.status();
-    const Report report = MakeReport(scenario, setup.policy, *result);
+    HEDDLE_ASSIGN_OR_RETURN(const WorldResult result, RunWorld(scenario, setup.policy, {}));
+    const Report report = MakeReport(scenario, setup.policy, result);
     if (rows.empty()) alone = report.makespan;
     ThesisRow row;
     row.setup = setup.name;

@@ -178,34 +178,33 @@ void World::Flush(Process* process) {
   process->pending.clear();
 }
 
-void World::Feed(int index, const Event& event, Payload payload) {
+void World::Feed(int index, const Event& event) {
   if (!result_.violation.empty()) return;
   ++result_.steps;
   Process& process = processes_[static_cast<size_t>(index)];
   if (options_.checks) budgets_.Before(*process.dispatcher);
   const auto* found = std::get_if<RecordsFound>(&event);
   const bool forget = found != nullptr && options_.planted == Planted::kForgetFind;
-  std::vector<Decision> decisions = process.dispatcher->Step(
+  Decisions decisions = process.dispatcher->Step(
       forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, now_);
   if (options_.checks) {
-    const std::string wrong = budgets_.After(*process.dispatcher, decisions, event);
+    const std::string wrong = budgets_.After(*process.dispatcher, decisions.changes, event);
     if (!wrong.empty()) Violation(wrong);
   }
   result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
   if (options_.planted != Planted::kNone) Mutate(&decisions);
   if (options_.durable) {
-    Batch batch = process.book.Absorb(*process.dispatcher, event, payload, decisions, now_, now_);
+    Batch batch = process.book.Absorb(*process.dispatcher, event, decisions.changes, now_, now_);
     if (!batch.empty()) process.pending.push_back(std::move(batch));
     if (process.pending.size() > 64 || dice_.Likely(0.3)) Flush(&process);
   }
-  payload_ = &payload;
-  for (const Decision& decision : decisions) Perform(index, decision);
-  payload_ = nullptr;
+  for (const Change& change : decisions.changes) Note(index, event, change);
+  for (const Order& order : decisions.orders) Perform(index, order);
   if (options_.checks) Check(process);
   if (options_.waiting) CountWaiting();
   SetWake(index);
-  for (const Decision& decision : decisions) {
-    const auto* find = std::get_if<FindRecords>(&decision);
+  for (const Change& change : decisions.changes) {
+    const auto* find = std::get_if<FindRecords>(&change);
     if (find == nullptr) continue;
     if (scenario_.faults.any()) {
       Later(Between(0, 3), [this, index, find = *find] { AnswerFind(index, find); });
@@ -220,7 +219,7 @@ void World::SetWake(int index) {
   const absl::Time wake = process.dispatcher->NextWake(now_);
   if (wake == absl::InfiniteFuture() || wake == process.wake) return;
   process.wake = wake;
-  Later(wake - now_, [this, index] { Feed(index, Tick{}, {}); });
+  Later(wake - now_, [this, index] { Feed(index, Tick{}); });
 }
 
 void World::SendSlots() {
@@ -234,7 +233,7 @@ void World::SendSlots() {
     if (quarantined_.count(slot.id)) slot.usable = false, slot.why_not = "quarantined";
     event.slots.push_back(std::move(slot));
   }
-  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), event, {});
+  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), event);
 }
 
 void World::SubmitJob(int index) {
@@ -261,17 +260,12 @@ void World::SubmitJob(int index) {
   if (!params.ok())
     return Violation(absl::StrCat("job ", job.name, ": ", params.status().message()));
   result_.jobs[static_cast<size_t>(index)].arrival = Since(now_);
-  Payload payload;
-  if (options_.durable) {
-    JobRow row;
-    row.id = id.value;
-    row.job.set_id(JobName(row.id));
-    *row.job.mutable_spec() = spec;
-    row.job.set_state(v1::JOB_IMPORTING);
-    payload.submitted = row;
-  }
+  JobSubmitted submitted{id, *params};
+  submitted.description.set_id(JobName(id.value));
+  submitted.description.set_state(v1::JOB_IMPORTING);
+  *submitted.description.mutable_spec() = std::move(spec);
   const int process = ProcessOf(index);
-  Feed(process, JobSubmitted{id, *params}, std::move(payload));
+  Feed(process, submitted);
   if (options_.durable)
     Flush(&processes_[static_cast<size_t>(process)]);  // the user has his answer only now
   acknowledged_.insert(id.value);

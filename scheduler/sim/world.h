@@ -159,7 +159,7 @@ class World {
   void Boot();
   void Restart();
   void Flush(Process* process);
-  void Feed(int process, const Event& event, Payload payload);
+  void Feed(int process, const Event& event);
   void SendSlots();
   void SubmitJob(int index);
   void SetWake(int process);
@@ -171,7 +171,8 @@ class World {
   void Collect();
 
   // world_stages.cc
-  void Perform(int process, const Decision& decision);
+  void Note(int process, const Event& event, const Change& change);
+  void Perform(int process, const Order& order);
   void Begin(int process, const StartStage& start);
   void Work(AttemptId id);
   void WorkOnCandidates(AttemptId id);
@@ -183,17 +184,17 @@ class World {
   void Answer(AttemptId id, CandidateId candidate);
   void Refuse(AttemptId id);
   void Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result) result = {},
-              Payload payload = {}, bool interrupted = false);
+              bool interrupted = false);
   const StageTime& TimeOf(const StartStage& start) const;
   uint64_t KeyOf(const StartStage& start, uint64_t what) const;
   int Ordinal(JobId job, CandidateId candidate) const;
   SearchState StateOf(const Process& process, const StartStage& start) const;
-  void Propose(const Process& process, const StartStage& start, Payload* payload, Proposed* out);
-  void Learn(const Process& process, const StartStage& start, Payload* payload);
-  Imported Import(const Process& process, const StartStage& start, Payload* payload);
+  Proposed Propose(const Process& process, const StartStage& start);
+  decltype(StageFinished::result) Learn(const Process& process, const StartStage& start);
+  Imported Import(const Process& process, const StartStage& start);
   void AnswerFind(int process, const FindRecords& find);
-  TaskPlan Plan(const Process& process, JobId job, size_t task, const std::string& device_key,
-                Payload* payload) const;
+  TaskPlan Plan(const Process& process, JobId job, size_t task,
+                const std::string& device_key) const;
   double TrueMedian(JobId job, int task, int ordinal) const;
 
   // world_faults.cc
@@ -212,12 +213,12 @@ class World {
   void TakeForeign();
   void TakeTrackerDown();
   void Lie();
-  void Mutate(std::vector<Decision>* decisions);
+  void Mutate(Decisions* decisions);
 
   // world_checks.cc
   void CheckStart(const Process& process, const StartStage& start, const SlotInfo& slot);
   void CheckArtifact(int process, JobId job, CandidateId candidate);
-  void CheckRecord(const FinishCandidate& done, const Payload& payload);
+  void CheckRecord(const FinishCandidate& done, const Event& event);
   void Check(const Process& process);
   void CheckNoIdleSlot(const Process& process);
   bool MayGiveWay(const Process& process, const Job& job) const;
@@ -269,7 +270,6 @@ class World {
   BudgetCheck budgets_;
   std::set<JobId> unlucky_;  // an update of theirs was struck by a fault, and may be left out
   std::map<std::pair<JobId, bool>, int> passed_over_;  // (job, device) -> stages of others since
-  const Payload* payload_ = nullptr;                   // of the event at hand
 };
 
 }  // namespace heddle::sim

@@ -42,17 +42,19 @@ void World::Answer(AttemptId id, CandidateId candidate) {
                             static_cast<uint64_t>(task), static_cast<uint64_t>(ordinal), 99});
   const bool bad = Unit(key) < failures;
   const bool bad_build = bad && (key & 1) != 0;
-  Payload payload;
-  payload.fencing_token = stage.token;
+  Measured measured;
+  measured.fencing_token = stage.token;
+  if (options_.durable) {
+    measured.measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
+    measured.measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
+  }
   Event event;
   if (build) {
-    if (options_.durable) {
-      payload.measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
-      payload.measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
-      if (!bad_build) payload.artifact = std::make_shared<v1::Artifact>();
-    }
-    event = CandidateBuilt{id, candidate, bad_build ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK,
-                           bad_build ? "refused" : ""};
+    CandidateBuilt built{id, candidate, bad_build ? v1::OUTCOME_BUILD_ERROR : v1::OUTCOME_OK,
+                         bad_build ? "refused" : ""};
+    if (options_.durable && !bad_build) built.artifact = std::make_shared<v1::Artifact>();
+    built.measured = std::move(measured);
+    event = std::move(built);
   } else {
     double median = TrueMedian(job, task, ordinal);
     if (stage.disturbed_piece) median *= std::max(1.0, stage.stretched / stage.alone);
@@ -72,23 +74,23 @@ void World::Answer(AttemptId id, CandidateId candidate) {
         });
       }
     }
-    if (options_.durable) {
-      payload.measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
-      payload.measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
-      if (!bad) payload.measurement.add_samples_ns(median);
-    }
+    if (options_.durable && !bad) measured.measurement.add_samples_ns(median);
     ++result_.measurements;
     result_.disturbed += stage.disturbed_piece;
-    event = CandidateProfiled{id, candidate, bad ? v1::OUTCOME_RUN_CRASH : v1::OUTCOME_OK,
-                              bad ? "signal 11" : "", bad ? 0 : median};
+    event = CandidateProfiled{id,
+                              candidate,
+                              bad ? v1::OUTCOME_RUN_CRASH : v1::OUTCOME_OK,
+                              bad ? "signal 11" : "",
+                              bad ? 0 : median,
+                              0,
+                              std::move(measured)};
   }
   const int process = stage.process;
   ++stage.candidates;
   if (Chance(faults.lost)) return;
-  Feed(process, event, payload);
+  Feed(process, event);
   if (Chance(faults.duplicated))
-    Later(Between(0, 10),
-          [this, process, event, payload] { Feed(process, event, payload); });  // late and twice
+    Later(Between(0, 10), [this, process, event] { Feed(process, event); });  // late and twice
 }
 
 }  // namespace heddle::sim

@@ -55,12 +55,18 @@ void World::CheckArtifact(int process, JobId job, CandidateId candidate) {
 }
 
 // One final record a candidate, made under the lease that holds the slot now.
-void World::CheckRecord(const FinishCandidate& done, const Payload& payload) {
+void World::CheckRecord(const FinishCandidate& done, const Event& event) {
   if (!recorded_.insert({done.job.value, done.candidate.value}).second)
     Violation("a candidate got a second final record");
   if (done.outcome == v1::OUTCOME_LOST) return;
-  auto stage = stages_.find(done.stage);
-  if (stage == stages_.end() || stage->second.token != payload.fencing_token)
+  const auto stage = stages_.find(done.stage);
+  const uint64_t token = std::visit(
+      [](const auto& e) -> uint64_t {
+        if constexpr (requires { e.measured; }) return e.measured.fencing_token;
+        return 0;
+      },
+      event);
+  if (stage == stages_.end() || stage->second.token != token)
     Violation("an answer under an old lease was recorded");
 }
 

@@ -37,20 +37,20 @@ void World::Chaos() {
   } else if (kind == "lie") {
     Lie();
   } else if (kind == "pause") {
-    Feed(process, PauseRequested{job, "lunch"}, {});
-    At(Fate(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}, {}); });
+    Feed(process, PauseRequested{job, "lunch"});
+    At(Fate(1, 60), [this, process, job] { Feed(process, ResumeRequested{job}); });
   } else if (kind == "cancel") {
-    Feed(process, CancelRequested{job, "changed my mind"}, {});
+    Feed(process, CancelRequested{job, "changed my mind"});
   } else if (kind == "fetch") {
     if (processes_[static_cast<size_t>(process)].dispatcher->FindJob(job) != nullptr)
-      Feed(process, FetchRequested{FetchId{++last_fetch_}, job}, {});
+      Feed(process, FetchRequested{FetchId{++last_fetch_}, job});
     if (fate_.Likely(0.5)) {
       At(Fate(0, 20),
-         [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}, {}); });
+         [this, process, f = last_fetch_] { Feed(process, FetchAbandoned{FetchId{f}}); });
     }
   } else if (kind == "disk_full") {
-    Feed(process, StoreBlocked{"the disk is full"}, {});
-    At(Fate(1, 20), [this, process] { Feed(process, StoreBlocked{""}, {}); });
+    Feed(process, StoreBlocked{"the disk is full"});
+    At(Fate(1, 20), [this, process] { Feed(process, StoreBlocked{""}); });
   }
   At(next, [this] { Chaos(); });
 }
@@ -62,9 +62,9 @@ void World::Heal() {
   quarantined_.clear();
   tracker_down_ = false;
   SendSlots();
-  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), StoreBlocked{""}, {});
+  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), StoreBlocked{""});
   for (size_t i = 0; i < scenario_.jobs.size(); ++i)
-    Feed(ProcessOf(static_cast<int>(i)), ResumeRequested{JobId{static_cast<int64_t>(i) + 1}}, {});
+    Feed(ProcessOf(static_cast<int>(i)), ResumeRequested{JobId{static_cast<int64_t>(i) + 1}});
 }
 
 void World::KillWorker(const std::string& worker) {
@@ -88,7 +88,7 @@ void World::LoseLease(bool comes_back) {
   auto it = std::next(stages_.begin(), fate_.Below(static_cast<int>(stages_.size())));
   const AttemptId id = it->first;
   if (comes_back) LeaveGhost(id);
-  Finish(id, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, {}, {}, fate_.Likely(0.5));
+  Finish(id, {v1::FAULT_INFRASTRUCTURE, "the lease was lost"}, {}, fate_.Likely(0.5));
 }
 
 // The worker of this stage goes on under its old lease, and answers for each of its candidates.
@@ -118,17 +118,17 @@ void World::LeaveGhost(AttemptId id) {
            }
          }
          ++result_.stale_answers;
-         Payload payload;
-         payload.fencing_token = token;
-         payload.measurement.mutable_evidence()->set_worker(start.slot.worker);
-         payload.measurement.mutable_evidence()->set_slot(start.slot.slot);
          if (start.kind == v1::STAGE_BUILD) {
-           payload.artifact = std::make_shared<v1::Artifact>();
-           Feed(process, CandidateBuilt{attempt, candidate, v1::OUTCOME_OK, ""}, payload);
-         } else {
-           payload.measurement.add_samples_ns(1);
-           Feed(process, CandidateProfiled{attempt, candidate, v1::OUTCOME_OK, "", 1}, payload);
+           return Feed(process, CandidateBuilt{attempt, candidate, v1::OUTCOME_OK, "",
+                                               std::make_shared<v1::Artifact>()});
          }
+         CandidateProfiled profiled{attempt, candidate, v1::OUTCOME_OK, "", 1};
+         profiled.measured.fencing_token = token;
+         v1::Measurement& measurement = profiled.measured.measurement;
+         measurement.mutable_evidence()->set_worker(start.slot.worker);
+         measurement.mutable_evidence()->set_slot(start.slot.slot);
+         measurement.add_samples_ns(1);
+         Feed(process, profiled);
        });
   }
 }
@@ -164,39 +164,39 @@ void World::Lie() {
     lying_.insert(devices[static_cast<size_t>(fate_.Below(static_cast<int>(devices.size())))]);
 }
 
-void World::Mutate(std::vector<Decision>* decisions) {
+void World::Mutate(Decisions* decisions) {
   const Planted planted = options_.planted;
-  for (size_t i = 0; i < decisions->size(); ++i) {
-    Decision& decision = (*decisions)[i];
-    const auto* start = std::get_if<StartStage>(&decision);
-    const bool drop =
-        (planted == Planted::kDropClose && std::holds_alternative<CloseProfile>(decision)) ||
-        (planted == Planted::kDropFeed && std::holds_alternative<FeedProfile>(decision));
-    if (drop && ++planted_ == 3) {
-      decisions->erase(decisions->begin() + static_cast<int64_t>(i));
-      return;
-    }
+  auto& [changes, orders] = *decisions;
+  for (size_t i = 0; i < changes.size(); ++i) {
     const bool twice =
-        (planted == Planted::kRecordTwice && std::holds_alternative<FinishCandidate>(decision)) ||
-        (planted == Planted::kStartTwice && start != nullptr);
-    if (twice && ++planted_ == 5) {
-      decisions->push_back(Decision(decision));
+        planted == Planted::kRecordTwice && std::holds_alternative<FinishCandidate>(changes[i]);
+    if (twice && ++planted_ == 5) return changes.push_back(Change(changes[i]));
+  }
+  for (size_t i = 0; i < orders.size(); ++i) {
+    Order& order = orders[i];
+    const auto* start = std::get_if<StartStage>(&order);
+    const bool drop =
+        (planted == Planted::kDropClose && std::holds_alternative<CloseProfile>(order)) ||
+        (planted == Planted::kDropFeed && std::holds_alternative<FeedProfile>(order));
+    if (drop && ++planted_ == 3) {
+      orders.erase(orders.begin() + static_cast<int64_t>(i));
       return;
     }
+    const bool twice = planted == Planted::kStartTwice && start != nullptr;
+    if (twice && ++planted_ == 5) return orders.push_back(Order(order));
     if (planted == Planted::kWrongSlot && start != nullptr && !stages_.empty()) {
       for (const auto& [id, stage] : stages_) {
         if (stage.start.slot == start->slot) continue;
         StartStage wrong = *start;
         wrong.slot = stage.start.slot;
-        decision.emplace<StartStage>(std::move(wrong));
+        order.emplace<StartStage>(std::move(wrong));
         return;
       }
     }
     if (planted == Planted::kForgetLease && start != nullptr && start->kind == v1::STAGE_BUILD &&
         ++planted_ == 3) {
       Later(absl::Milliseconds(200), [this, id = start->attempt] {
-        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true},
-             {});
+        Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
       });
       return;
     }

@@ -6,13 +6,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/workload_key.h"
 #include "scheduler/sim/world.h"
 
 namespace heddle::sim {
 
 // As the scheduler's PlanTask.
-TaskPlan World::Plan(const Process& process, JobId id, size_t index, const std::string& device_key,
-                     Payload* payload) const {
+TaskPlan World::Plan(const Process& process, JobId id, size_t index,
+                     const std::string& device_key) const {
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(id))];
   const SimTask& task = job.tasks[index];
   const std::string key =
@@ -20,22 +21,22 @@ TaskPlan World::Plan(const Process& process, JobId id, size_t index, const std::
   KnownRecords known;
   if (options_.durable && !job.force)
     known = *store_->Known({key, process.book.data(id).row.job.spec().target(), device_key});
-  payload->known.push_back(known);
   return {static_cast<int>(known.total),
           static_cast<int>(known.valid),
           known.best_ns,
           key,
           task.weight,
-          task.flops};
+          task.flops,
+          known.untuned_ns};
 }
 
-Imported World::Import(const Process& process, const StartStage& start, Payload* payload) {
+Imported World::Import(const Process& process, const StartStage& start) {
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
   Imported imported;
   std::vector<std::string> keys;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    imported.tasks.push_back(Plan(process, start.job, i, job.device_key, payload));
-    v1::TaskInfo& info = *payload->imported.add_tasks();
+    imported.tasks.push_back(Plan(process, start.job, i, job.device_key));
+    v1::TaskInfo& info = *imported.model.add_tasks();
     info.set_key(imported.tasks.back().key);
     info.set_workload("w");
     info.set_weight(job.tasks[i].weight);
@@ -44,19 +45,18 @@ Imported World::Import(const Process& process, const StartStage& start, Payload*
     if (options_.planted == Planted::kOverrun) imported.tasks.back().key.clear();
   }
   budgets_.Imported(start.job, std::move(keys));
-  payload->imported.add_inputs("x: f32[1]");
+  imported.model.add_inputs("x: f32[1]");
   return imported;
 }
 
 void World::AnswerFind(int process, const FindRecords& find) {
   RecordsFound found{find.job, find.device_key, {}};
-  Payload payload;
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(find.job))];
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     found.tasks.push_back(
-        Plan(processes_[static_cast<size_t>(process)], find.job, i, find.device_key, &payload));
+        Plan(processes_[static_cast<size_t>(process)], find.job, i, find.device_key));
   }
-  Feed(process, std::move(found), std::move(payload));
+  Feed(process, std::move(found));
 }
 
 World::SearchState World::StateOf(const Process& process, const StartStage& start) const {
@@ -71,8 +71,8 @@ World::SearchState World::StateOf(const Process& process, const StartStage& star
   return state;
 }
 
-void World::Propose(const Process& process, const StartStage& start, Payload* payload,
-                    Proposed* out) {
+Proposed World::Propose(const Process& process, const StartStage& start) {
+  Proposed out;
   SearchState state;
   if (options_.durable) {
     state = StateOf(process, start);
@@ -82,23 +82,24 @@ void World::Propose(const Process& process, const StartStage& start, Payload* pa
   }
   const SimJob& job = scenario_.jobs[static_cast<size_t>(JobIndex(start.job))];
   const int found = job.tasks[static_cast<size_t>(start.task->value)].candidates;
-  out->count = Chance(scenario_.faults.broken) ? dice_.Below(start.count + 1) : start.count;
-  if (found > 0) out->count = std::min(out->count, std::max(0, found - state.next));
-  for (int i = 0; i < out->count && options_.durable; ++i) {
-    payload->proposed.emplace_back();
-    payload->proposed.back().set_trace(
+  out.count = Chance(scenario_.faults.broken) ? dice_.Below(start.count + 1) : start.count;
+  if (found > 0) out.count = std::min(out.count, std::max(0, found - state.next));
+  for (int i = 0; i < out.count && options_.durable; ++i) {
+    out.candidates.emplace_back().set_trace(
         absl::StrCat("t", start.task->value, ".", state.next + i, ".", state.hash));
   }
-  state.next += out->count;
-  payload->search_state = absl::StrCat(state.next, " ", state.learned, " ", state.hash);
-  out->exhausted = out->count < start.count || (found > 0 && state.next >= found) ||
-                   Chance(scenario_.faults.broken);
+  state.next += out.count;
+  out.search_state = absl::StrCat(state.next, " ", state.learned, " ", state.hash);
+  out.exhausted = out.count < start.count || (found > 0 && state.next >= found) ||
+                  Chance(scenario_.faults.broken);
+  return out;
 }
 
 // As the scheduler's FillUpdate: everything known where the task's first update is due, else the
 // results that were not learned yet.
-void World::Learn(const Process& process, const StartStage& start, Payload* payload) {
-  if (options_.planted == Planted::kSkipUpdate && ++planted_ == 2) return;
+decltype(StageFinished::result) World::Learn(const Process& process, const StartStage& start) {
+  if (!options_.durable) return {};
+  if (options_.planted == Planted::kSkipUpdate && ++planted_ == 2) return {};
   SearchState state = StateOf(process, start);
   const Task& task =
       process.dispatcher->FindJob(start.job)->tasks[static_cast<size_t>(start.task->value)];
@@ -115,7 +116,7 @@ void World::Learn(const Process& process, const StartStage& start, Payload* payl
                         std::bit_cast<uint64_t>(candidate.median_ns)});
     }
   }
-  payload->search_state = absl::StrCat(state.next, " ", state.learned, " ", state.hash);
+  return Updated{absl::StrCat(state.next, " ", state.learned, " ", state.hash)};
 }
 
 int World::Ordinal(JobId job, CandidateId candidate) const {

@@ -11,10 +11,28 @@ constexpr double kTimeLimit = 60;  // a hung stage ends so many seconds after it
 
 }  // namespace
 
-void World::Perform(int index, const Decision& decision) {
-  if (const auto* start = std::get_if<StartStage>(&decision)) {
+void World::Note(int index, const Event& event, const Change& change) {
+  if (const auto* add = std::get_if<AddCandidates>(&change)) {
+    if (options_.durable) return;
+    int& next = proposed_[{add->job.value, add->task.value}];
+    for (int i = 0; i < add->count; ++i) ordinals_[{add->job.value, add->first.value + i}] = next++;
+  } else if (std::holds_alternative<SetAttempts>(change)) {
+    if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
+  } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
+    ++result_.trials;
+    ++result_.jobs[static_cast<size_t>(JobIndex(done->job))].trials;
+    result_.lost += done->outcome == v1::OUTCOME_LOST;
+    ordinals_.erase({done->job.value, done->candidate.value});
+    if (options_.checks) CheckRecord(*done, event);
+  } else if (std::holds_alternative<JobChanged>(change)) {
+    NoteEnds(index);
+  }
+}
+
+void World::Perform(int index, const Order& order) {
+  if (const auto* start = std::get_if<StartStage>(&order)) {
     Begin(index, *start);
-  } else if (const auto* feed = std::get_if<FeedProfile>(&decision)) {
+  } else if (const auto* feed = std::get_if<FeedProfile>(&order)) {
     CheckArtifact(index, feed->job, feed->candidate);
     auto stage = stages_.find(feed->attempt);
     if (stage == stages_.end() || stage->second.input_closed)
@@ -24,30 +42,16 @@ void World::Perform(int index, const Decision& decision) {
     Later(absl::ZeroDuration(), [this, id = feed->attempt] {
       if (stages_.count(id)) Work(id);
     });
-  } else if (const auto* close = std::get_if<CloseProfile>(&decision)) {
+  } else if (const auto* close = std::get_if<CloseProfile>(&order)) {
     auto stage = stages_.find(close->attempt);
     if (stage == stages_.end()) return;
     stage->second.input_closed = true;
     Work(close->attempt);
-  } else if (const auto* cancel = std::get_if<CancelStage>(&decision)) {
+  } else if (const auto* cancel = std::get_if<CancelStage>(&order)) {
     Later(scenario_.faults.any() ? Between(0, 1) : absl::ZeroDuration(),
           [this, id = cancel->attempt] {
             Finish(id, {v1::FAULT_INFRASTRUCTURE, "cancelled"});
           });
-  } else if (const auto* add = std::get_if<AddCandidates>(&decision)) {
-    if (options_.durable) return;
-    int& next = proposed_[{add->job.value, add->task.value}];
-    for (int i = 0; i < add->count; ++i) ordinals_[{add->job.value, add->first.value + i}] = next++;
-  } else if (std::holds_alternative<SetAttempts>(decision)) {
-    if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
-  } else if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
-    ++result_.trials;
-    ++result_.jobs[static_cast<size_t>(JobIndex(done->job))].trials;
-    result_.lost += done->outcome == v1::OUTCOME_LOST;
-    ordinals_.erase({done->job.value, done->candidate.value});
-    if (options_.checks) CheckRecord(*done, *payload_);
-  } else if (std::holds_alternative<JobChanged>(decision)) {
-    NoteEnds(index);
   }
 }
 
@@ -115,11 +119,11 @@ void World::Refuse(AttemptId id) {
   const Stage stage = std::move(it->second);
   stages_.erase(it);
   blocked_[stage.start.slot] = now_ + absl::Seconds(11);
-  Feed(stage.process, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "no lease"}, false, {}}, {});
+  Feed(stage.process, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "no lease"}, false, {}});
 }
 
 void World::Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result) result,
-                   Payload payload, bool interrupted) {
+                   bool interrupted) {
   auto it = stages_.find(id);
   if (it == stages_.end()) return;
   const Stage stage = std::move(it->second);
@@ -146,9 +150,9 @@ void World::Finish(AttemptId id, FaultInfo fault, decltype(StageFinished::result
     unlucky_.insert(stage.start.job);
   if (!stage.taken || interrupted) blocked_[stage.start.slot] = now_ + absl::Seconds(11);
   StageFinished end{id, fault, stage.taken, std::move(result), interrupted};
-  Feed(stage.process, end, std::move(payload));
+  Feed(stage.process, end);
   if (Chance(scenario_.faults.duplicated))
-    Later(Between(0, 5), [this, process = stage.process, end] { Feed(process, end, {}); });
+    Later(Between(0, 5), [this, process = stage.process, end] { Feed(process, end); });
 }
 
 // What the worker does next in this stage.
@@ -198,7 +202,7 @@ void World::WorkOnCandidates(AttemptId id) {
   StartPiece(id, seconds);
   const int process = stages_.at(id).process;
   const CandidateId first = stages_.at(id).working.front();
-  Feed(process, CandidateStarted{id, first}, {});
+  Feed(process, CandidateStarted{id, first});
 }
 
 void World::StartPiece(AttemptId id, double seconds) {
@@ -269,24 +273,14 @@ void World::EndSimple(AttemptId id) {
   const Process& process = processes_[static_cast<size_t>(stage.process)];
   if (Chance(scenario_.faults.broken))
     return Finish(id, {v1::FAULT_INFRASTRUCTURE, "out of memory"});
-  Payload payload;
   if (!start.fetch && start.kind == v1::STAGE_IMPORT) {
     if (scenario_.jobs[static_cast<size_t>(JobIndex(start.job))].user_error)
       return Finish(id, {v1::FAULT_USER, "not a model"});
-    Imported imported = Import(process, start, &payload);
-    return Finish(id, {}, std::move(imported), std::move(payload));
+    return Finish(id, {}, Import(process, start));
   }
-  if (start.kind == v1::STAGE_PROPOSE) {
-    Proposed proposed;
-    Propose(process, start, &payload, &proposed);
-    return Finish(id, {}, proposed, std::move(payload));
-  }
-  if (start.kind == v1::STAGE_UPDATE) {
-    if (options_.durable) Learn(process, start, &payload);
-  } else {
-    payload.module_digest = "digest";
-  }
-  Finish(id, {}, {}, std::move(payload));
+  if (start.kind == v1::STAGE_PROPOSE) return Finish(id, {}, Propose(process, start));
+  if (start.kind == v1::STAGE_UPDATE) return Finish(id, {}, Learn(process, start));
+  Finish(id, {}, Compiled{"digest"});
 }
 
 }  // namespace heddle::sim

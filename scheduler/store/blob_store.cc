@@ -1,7 +1,6 @@
 #include "scheduler/store/blob_store.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,8 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -38,20 +37,6 @@ bool IsDigest(const std::string& text) {
 }
 
 }  // namespace
-
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  EVP_DigestInit_ex(context_, EVP_sha256(), nullptr);
-}
-Sha256::~Sha256() { EVP_MD_CTX_free(context_); }
-void Sha256::Update(absl::string_view data) {
-  EVP_DigestUpdate(context_, data.data(), data.size());
-}
-std::string Sha256::Raw() {
-  std::string out(32, '\0');
-  EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(out.data()), nullptr);
-  return out;
-}
-std::string Sha256::Hex() { return absl::BytesToHexString(Raw()); }
 
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& directory) {
   std::error_code error;
@@ -82,7 +67,7 @@ BlobStore::Writer::~Writer() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
-absl::Status BlobStore::Writer::Append(absl::string_view data) {
+absl::Status BlobStore::Writer::Append(std::string_view data) {
   hash_.Update(data);
   size_bytes_ += static_cast<int64_t>(data.size());
   while (!data.empty()) {
@@ -108,8 +93,8 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(const std::string& expecte
   const std::string final_path = folder + "/" + digest;
   if (rename(path_.c_str(), final_path.c_str()) != 0) return ErrnoStatus(final_path);
   path_.clear();
-  if (absl::Status synced = SyncDirectory(folder); !synced.ok()) return synced;
-  if (absl::Status synced = SyncDirectory(directory_); !synced.ok()) return synced;
+  HEDDLE_RETURN_IF_ERROR(SyncDirectory(folder));
+  HEDDLE_RETURN_IF_ERROR(SyncDirectory(directory_));
   return digest;
 }
 

@@ -5,28 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-
-struct evp_md_ctx_st;
+#include "base/sha256.h"
 
 namespace heddle::scheduler {
-
-class Sha256 {
- public:
-  Sha256();
-  ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-  void Update(absl::string_view data);
-  // Ends the hash; call one of them, once.
-  std::string Raw();  // 32 bytes
-  std::string Hex();  // 64 lower-case digits
-
- private:
-  evp_md_ctx_st* context_;
-};
 
 class BlobStore {
  public:
@@ -38,7 +23,7 @@ class BlobStore {
    public:
     ~Writer();
     // ResourceExhausted: the disk is full.
-    absl::Status Append(absl::string_view data);
+    absl::Status Append(std::string_view data);
     // The digest; DataLoss if `expected` is not empty and differs. Durable on return.
     absl::StatusOr<std::string> Commit(const std::string& expected);
     int64_t size_bytes() const { return size_bytes_; }

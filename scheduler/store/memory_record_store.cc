@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/job_states.h"
 #include "scheduler/store/memory_tables.h"
 
 namespace heddle::scheduler {
@@ -19,7 +20,7 @@ class MemoryRecordStore : public RecordStore {
     for (const Batch& batch : batches) {
       MemoryWriter writer(&tables_);
       absl::Status status;
-      for (const Change& change : batch) {
+      for (const StoreChange& change : batch) {
         status = std::visit(writer, change);
         if (!status.ok()) break;
       }
@@ -34,9 +35,7 @@ class MemoryRecordStore : public RecordStore {
     std::vector<StoredJob> jobs;
     for (const auto& [id, row] : tables_.jobs) {
       StoredJob job{row, {}, {}, {}};
-      const v1::JobState state = row.job.state();
-      const bool over =
-          state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
+      const bool over = IsFinal(row.job.state());
       for (auto it = tables_.tasks.lower_bound({id, 0});
            it != tables_.tasks.end() && it->first.first == id; ++it) {
         job.tasks.push_back(it->second);

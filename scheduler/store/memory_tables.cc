@@ -1,6 +1,7 @@
 #include "scheduler/store/memory_tables.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::scheduler {
 
@@ -74,7 +75,7 @@ absl::Status MemoryWriter::operator()(const InsertRecord& change) {
   if (change.imported) {
     if (t_.digests.count(digest)) return absl::AlreadyExistsError("the record is there already");
   } else {
-    if (absl::Status fenced = Fence(change); !fenced.ok()) return fenced;
+    HEDDLE_RETURN_IF_ERROR(Fence(change));
     const auto key = std::make_pair(ParseJobName(record.job()), record.candidate());
     if (t_.record_of.count(key)) return absl::AlreadyExistsError("the candidate has its record");
     (void)Put(&t_.record_of, key, t_.records.size());

@@ -7,16 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "scheduler/store/blob_store.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/sha256.h"
+#include "base/workload_key.h"
 
 namespace heddle::scheduler {
-
-std::string WorkloadKey(const std::string& workload) {
-  return absl::StrCat(absl::Hex(XXH3_64bits(workload.data(), workload.size()), absl::kZeroPad16));
-}
 
 std::string JobName(int64_t id) { return id == 0 ? "" : absl::StrCat("j", id); }
 

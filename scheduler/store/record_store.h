@@ -76,14 +76,6 @@ struct Experience {
   v1::Experience learned;
 };
 
-// Searches of which the model of the others serves which.
-struct OthersModelId {
-  std::string target;
-  std::string device_key;
-  std::string strategy;
-  auto operator<=>(const OthersModelId&) const = default;
-};
-
 // What experience may be worth to a search.
 enum class Kinship {
   kNone,    // it is its own, or of another kind of target
@@ -150,9 +142,9 @@ struct InsertRecord {
 struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
-using Change = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
-                            InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
-using Batch = std::vector<Change>;
+using StoreChange = std::variant<PutJob, PutTask, PutSearchState, PutLearned, PutOthersModel,
+                                 InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
+using Batch = std::vector<StoreChange>;
 
 // A job as it is loaded at the start.
 struct StoredJob {
@@ -219,9 +211,6 @@ std::string KindOf(const std::string& target);
 
 // Of the samples; 0 if there are none.
 double Median(std::vector<double> samples);
-
-// XXH3 of a workload's text, as 16 hexadecimal digits: the same as the compiler's.
-std::string WorkloadKey(const std::string& workload);
 
 // InvalidArgument naming the field that is missing or out of range.
 absl::Status CheckRecord(const v1::Record& record);

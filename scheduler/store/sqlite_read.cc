@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "proto/job_states.h"
 #include "scheduler/store/sqlite_util.h"
 
 namespace heddle::scheduler {
 namespace {
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_DONE || state == v1::JOB_FAILED || state == v1::JOB_CANCELLED;
-}
 
 absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   JobRow out;
@@ -132,15 +130,14 @@ absl::StatusOr<std::vector<StoredJob>> ReadJobs(sqlite3* db) {
   {
     Statement rows(db, "SELECT * FROM jobs ORDER BY id");
     while (rows.Step()) {
-      absl::StatusOr<JobRow> row = DecodeJob(rows);
-      if (!row.ok()) return row.status();
-      jobs.push_back({*std::move(row), {}, {}, {}});
+      HEDDLE_ASSIGN_OR_RETURN(JobRow row, DecodeJob(rows));
+      jobs.push_back({std::move(row), {}, {}, {}});
     }
-    if (!rows.status().ok()) return rows.status();
+    HEDDLE_RETURN_IF_ERROR(rows.status());
   }
   for (StoredJob& job : jobs) {
-    if (absl::Status status = ReadTasks(db, &job); !status.ok()) return status;
-    if (absl::Status status = ReadCandidates(db, &job); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(ReadTasks(db, &job));
+    HEDDLE_RETURN_IF_ERROR(ReadCandidates(db, &job));
   }
   return jobs;
 }
@@ -149,14 +146,14 @@ absl::StatusOr<std::vector<StageRow>> ReadUnfinishedStages(sqlite3* db) {
   std::vector<StageRow> stages;
   Statement rows(db, "SELECT * FROM stages WHERE end_ns=0 ORDER BY attempt");
   while (rows.Step()) stages.push_back({DecodeSpan(rows), rows.Text(6)});
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return stages;
 }
 
 absl::StatusOr<int64_t> ReadLastAttempt(sqlite3* db) {
   Statement row(db, "SELECT coalesce(max(attempt),0) FROM stages");
   const int64_t last = row.Step() ? row.Int(0) : 0;
-  if (!row.status().ok()) return row.status();
+  HEDDLE_RETURN_IF_ERROR(row.status());
   return last;
 }
 
@@ -164,7 +161,7 @@ absl::StatusOr<std::map<SlotId, uint64_t>> ReadFences(sqlite3* db) {
   std::map<SlotId, uint64_t> fences;
   Statement rows(db, "SELECT worker, slot, token FROM fences");
   while (rows.Step()) fences[{rows.Text(0), rows.Text(1)}] = static_cast<uint64_t>(rows.Int(2));
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return fences;
 }
 
@@ -174,7 +171,7 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
                  "SELECT * FROM stages WHERE job=? ORDER BY start_ns DESC, attempt DESC LIMIT ?");
   rows.Bind(job, limit);
   while (rows.Step()) spans.push_back(DecodeSpan(rows));
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   std::reverse(spans.begin(), spans.end());
   return spans;
 }
@@ -231,7 +228,7 @@ ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
     }
     records.push_back(std::move(record));
   }
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return records;
 }
 
@@ -247,7 +244,7 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
   row.Bind(id.key, id.target, id.device_key);
   KnownRecords known;
   if (row.Step()) known = {row.Int(0), row.Int(1), row.Real(2), row.Real(3)};
-  if (!row.status().ok()) return row.status();
+  HEDDLE_RETURN_IF_ERROR(row.status());
   return known;
 }
 
@@ -255,7 +252,7 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
   Statement row(db, "SELECT report FROM tasks WHERE job=? AND idx=?");
   row.Bind(job, task);
   const std::string bytes = row.Step() ? row.Text(0) : "";
-  if (!row.status().ok()) return row.status();
+  HEDDLE_RETURN_IF_ERROR(row.status());
   if (bytes.empty()) return std::optional<v1::SearchReport>();
   v1::SearchReport report;
   if (!report.ParseFromString(bytes)) return absl::DataLossError("a task's report is not readable");
@@ -287,7 +284,7 @@ absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const 
     one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
     one.learned.set_version(static_cast<int32_t>(rows.Int(5)));
   }
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return found;
 }
 
@@ -305,7 +302,7 @@ absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite
     model.set_since(rows.Int(3));
     models[{rows.Text(0), rows.Text(1), rows.Text(2)}] = std::move(model);
   }
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return models;
 }
 
@@ -317,7 +314,7 @@ absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::
   rows.Bind(target);
   std::vector<std::string> keys;
   while (rows.Step()) keys.push_back(rows.Text(0));
-  if (!rows.status().ok()) return rows.status();
+  HEDDLE_RETURN_IF_ERROR(rows.status());
   return keys;
 }
 

@@ -3,6 +3,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
 #include "scheduler/store/sqlite_read.h"
 #include "scheduler/store/sqlite_schema.h"
 #include "scheduler/store/sqlite_util.h"
@@ -37,7 +38,7 @@ class SqliteRecordStore : public RecordStore {
   absl::StatusOr<std::vector<absl::Status>> Apply(absl::Span<const Batch> batches) override {
     absl::MutexLock lock(&write_mutex_);
     sqlite3* db = write_db_.get();
-    if (absl::Status status = Execute(db, "BEGIN IMMEDIATE"); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
       absl::Status status = ApplyOne(batch);
@@ -108,8 +109,8 @@ class SqliteRecordStore : public RecordStore {
  private:
   absl::Status ApplyOne(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_) {
     sqlite3* db = write_db_.get();
-    if (absl::Status status = Execute(db, "SAVEPOINT batch"); !status.ok()) return status;
-    for (const Change& change : batch) {
+    HEDDLE_RETURN_IF_ERROR(Execute(db, "SAVEPOINT batch"));
+    for (const StoreChange& change : batch) {
       absl::Status status = std::visit(writer_, change);
       if (status.ok()) continue;
       if (sqlite3_get_autocommit(db) == 0) (void)Execute(db, "ROLLBACK TO batch; RELEASE batch");
@@ -126,27 +127,25 @@ class SqliteRecordStore : public RecordStore {
 };
 
 absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
-  absl::StatusOr<Connection> write = Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  if (!write.ok()) return write.status();
-  sqlite3* db = write->get();
+  HEDDLE_ASSIGN_OR_RETURN(Connection write,
+                          Connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  sqlite3* db = write.get();
   for (const char* sql :
        {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"}) {
-    if (absl::Status status = Execute(db, sql); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(Execute(db, sql));
   }
   {
     Statement check(db, "PRAGMA quick_check(1)");
     const std::string verdict = check.Step() ? check.Text(0) : "";
-    if (!check.status().ok()) return check.status();
+    HEDDLE_RETURN_IF_ERROR(check.status());
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
-  if (absl::Status status = Migrate(db); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(Migrate(db));
   // One connection writes and checkpoints (SQLite 3.40 can damage the WAL when two do); this one
   // only reads.
-  absl::StatusOr<Connection> read = Connect(path, SQLITE_OPEN_READONLY);
-  if (!read.ok()) return read.status();
-  if (absl::Status status = Execute(read->get(), "PRAGMA wal_autocheckpoint=0"); !status.ok())
-    return status;
-  return std::make_unique<SqliteRecordStore>(*std::move(write), *std::move(read));
+  HEDDLE_ASSIGN_OR_RETURN(Connection read, Connect(path, SQLITE_OPEN_READONLY));
+  HEDDLE_RETURN_IF_ERROR(Execute(read.get(), "PRAGMA wal_autocheckpoint=0"));
+  return std::make_unique<SqliteRecordStore>(std::move(write), std::move(read));
 }
 
 std::string WayOut(absl::StatusCode code) {

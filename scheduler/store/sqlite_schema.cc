@@ -3,6 +3,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "scheduler/store/sqlite_util.h"
 
 namespace heddle::scheduler {
@@ -90,12 +91,12 @@ CREATE TABLE others_models(
 }  // namespace
 
 absl::Status Migrate(sqlite3* db, int version) {
-  if (absl::Status begun = Execute(db, "BEGIN IMMEDIATE"); !begun.ok()) return begun;
+  HEDDLE_RETURN_IF_ERROR(Execute(db, "BEGIN IMMEDIATE"));
   int64_t found = 0;
   {
     Statement query(db, "PRAGMA user_version");
     if (query.Step()) found = query.Int(0);
-    if (!query.status().ok()) return query.status();
+    HEDDLE_RETURN_IF_ERROR(query.status());
   }
   absl::Status status;
   if (found > version) {

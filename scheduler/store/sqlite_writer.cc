@@ -1,6 +1,7 @@
 #include "scheduler/store/sqlite_writer.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "scheduler/store/transfer.h"
 
 namespace heddle::scheduler {
@@ -33,9 +34,8 @@ absl::Status SqliteWriter::operator()(const PutJob& change) {
 
 absl::Status SqliteWriter::operator()(const PutTask& change) {
   const TaskRow& row = change.row;
-  absl::StatusOr<int64_t> workload =
-      Workload(row.info.key(), row.info.workload(), row.info.label(), row.info.flops());
-  if (!workload.ok()) return workload.status();
+  HEDDLE_ASSIGN_OR_RETURN(int64_t workload, Workload(row.info.key(), row.info.workload(),
+                                                     row.info.label(), row.info.flops()));
   return Prepared(
              "INSERT INTO "
              "tasks(job,idx,workload,weight,budget,known,known_valid,done,exhausted,warm_pending,"
@@ -46,9 +46,8 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
              "known_valid=excluded.known_valid,done=excluded.done,exhausted=excluded.exhausted,"
              "warm_pending=excluded.warm_pending,known_best_ns=excluded.known_best_ns,"
              "known_untuned_ns=excluded.known_untuned_ns")
-      .Bind(row.job, row.index, *workload, row.info.weight(), row.budget, row.known,
-            row.known_valid, row.done, row.exhausted, row.warm_pending, row.known_best_ns,
-            row.known_untuned_ns)
+      .Bind(row.job, row.index, workload, row.info.weight(), row.budget, row.known, row.known_valid,
+            row.done, row.exhausted, row.warm_pending, row.known_best_ns, row.known_untuned_ns)
       .Run();
 }
 
@@ -60,47 +59,41 @@ absl::Status SqliteWriter::operator()(const PutSearchState& change) {
 
 absl::Status SqliteWriter::operator()(const PutLearned& change) {
   const std::string report = change.report.SerializeAsString();
-  absl::Status put = Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
-                         .Bind(Blob{report}, change.job, change.task)
-                         .Run();
-  if (!put.ok()) return put;
-  put = Prepared(
-            "UPDATE others_models SET since=since+? WHERE device=(SELECT id FROM devices WHERE "
-            "key=?)")
-            .Bind(change.results, change.workload.device_key)
-            .Run();
-  if (!put.ok() || change.experience.samples().empty()) return put;
-  absl::StatusOr<int64_t> target = Target(change.workload.target);
-  if (!target.ok()) return target.status();
-  absl::StatusOr<int64_t> device = Device(change.workload.device_key);
-  if (!device.ok()) return device.status();
+  HEDDLE_RETURN_IF_ERROR(Prepared("UPDATE tasks SET report=? WHERE job=? AND idx=?")
+                             .Bind(Blob{report}, change.job, change.task)
+                             .Run());
+  HEDDLE_RETURN_IF_ERROR(
+      Prepared("UPDATE others_models SET since=since+? WHERE device=(SELECT id FROM devices WHERE "
+               "key=?)")
+          .Bind(change.results, change.workload.device_key)
+          .Run());
+  if (change.experience.samples().empty()) return absl::OkStatus();
+  HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.workload.target));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.workload.device_key));
   return Prepared(  // as Replaces says
              "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
              "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
              "measured=excluded.measured, version=excluded.version "
              "WHERE excluded.version>version "
              "OR excluded.measured>=measured+(excluded.version<version)")
-      .Bind(*target, *device, change.made_unix_ns, Blob{change.experience.samples()},
+      .Bind(target, device, change.made_unix_ns, Blob{change.experience.samples()},
             change.experience.measured(), change.experience.version(), change.workload.key)
       .Run();
 }
 
 absl::Status SqliteWriter::operator()(const PutOthersModel& change) {
-  absl::StatusOr<int64_t> target = Target(change.id.target);
-  if (!target.ok()) return target.status();
-  absl::StatusOr<int64_t> device = Device(change.id.device_key);
-  if (!device.ok()) return device.status();
-  absl::Status put =
+  HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.id.target));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.id.device_key));
+  HEDDLE_RETURN_IF_ERROR(
       Prepared("DELETE FROM others_models WHERE target=? AND device=? AND strategy=?")
-          .Bind(*target, *device, change.id.strategy)
-          .Run();
-  if (!put.ok() || change.model.model().empty()) return put;
+          .Bind(target, device, change.id.strategy)
+          .Run());
+  if (change.model.model().empty()) return absl::OkStatus();
   const std::string model = change.model.SerializeAsString();
-  put = Prepared("INSERT INTO others_models VALUES(?,?,?,?,?,?)")
-            .Bind(*target, *device, change.id.strategy, change.model.made_unix_ns(),
-                  change.model.since(), Blob{model})
-            .Run();
-  if (!put.ok()) return put;
+  HEDDLE_RETURN_IF_ERROR(Prepared("INSERT INTO others_models VALUES(?,?,?,?,?,?)")
+                             .Bind(target, device, change.id.strategy, change.model.made_unix_ns(),
+                                   change.model.since(), Blob{model})
+                             .Run());
   return Prepared(
              "DELETE FROM others_models WHERE rowid NOT IN "
              "(SELECT rowid FROM others_models ORDER BY made_ns DESC, rowid DESC LIMIT ?)")
@@ -144,18 +137,15 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   if (change.imported) {
     Statement& same = Prepared("SELECT 1 FROM records WHERE digest=?").Bind(Blob{digest});
     const bool exists = same.Step();
-    if (absl::Status status = same.Run(); !status.ok()) return status;
+    HEDDLE_RETURN_IF_ERROR(same.Run());
     if (exists) return absl::AlreadyExistsError("the record is there already");
   } else if (absl::Status fenced = Fence(change); !fenced.ok()) {
     return fenced;
   }
-  absl::StatusOr<int64_t> workload =
-      Workload(record.workload_key(), record.workload(), record.label(), record.flops());
-  if (!workload.ok()) return workload.status();
-  absl::StatusOr<int64_t> target = Target(record.target());
-  if (!target.ok()) return target.status();
-  absl::StatusOr<int64_t> device = Device(record.device_key());
-  if (!device.ok()) return device.status();
+  HEDDLE_ASSIGN_OR_RETURN(int64_t workload, Workload(record.workload_key(), record.workload(),
+                                                     record.label(), record.flops()));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(record.target()));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(record.device_key()));
   const v1::Measurement& measured = record.measurement();
   const std::string blob = measured.SerializeAsString();
   const double median =
@@ -165,13 +155,13 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
       "candidate,attempt,provenance,measurement,digest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
   if (change.imported) {
     return insert
-        .Bind(*workload, *target, *device, record.trace(), measured.outcome(), median,
+        .Bind(workload, target, device, record.trace(), measured.outcome(), median,
               record.created_unix_ns(), nullptr, nullptr, nullptr, record.job(), Blob{blob},
               Blob{digest})
         .Run();
   }
   return insert
-      .Bind(*workload, *target, *device, record.trace(), measured.outcome(), median,
+      .Bind(workload, target, device, record.trace(), measured.outcome(), median,
             record.created_unix_ns(), ParseJobName(record.job()), record.candidate(),
             record.attempt(), "", Blob{blob}, Blob{digest})
       .Run();
@@ -196,7 +186,7 @@ absl::StatusOr<int64_t> SqliteWriter::Select(const char* sql, const std::string&
   Statement& query = Prepared(sql).Bind(key);
   int64_t id = 0;
   while (query.Step()) id = query.Int(0);
-  if (absl::Status status = query.status(); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(query.status());
   return id;
 }
 
@@ -204,7 +194,7 @@ absl::StatusOr<int64_t> SqliteWriter::Intern(const char* insert, const char* sel
                                              const std::string& key) {
   absl::StatusOr<int64_t> id = Select(select, key);
   if (!id.ok() || *id != 0) return id;
-  if (absl::Status status = Prepared(insert).Bind(key).Run(); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(Prepared(insert).Bind(key).Run());
   return Select(select, key);
 }
 
@@ -220,14 +210,13 @@ absl::StatusOr<int64_t> SqliteWriter::Device(const std::string& key) {
 
 absl::StatusOr<int64_t> SqliteWriter::Workload(const std::string& key, const std::string& text,
                                                const std::string& label, double flops) {
-  absl::Status status = Prepared(
-                            "INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?) ON "
-                            "CONFLICT(key) DO UPDATE "
-                            "SET text=excluded.text,label=excluded.label,flops=excluded.flops "
-                            "WHERE workloads.text='' AND excluded.text<>''")
-                            .Bind(key, text, label, flops)
-                            .Run();
-  if (!status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(
+      Prepared("INSERT INTO workloads(key,text,label,flops) VALUES(?,?,?,?) ON "
+               "CONFLICT(key) DO UPDATE "
+               "SET text=excluded.text,label=excluded.label,flops=excluded.flops "
+               "WHERE workloads.text='' AND excluded.text<>''")
+          .Bind(key, text, label, flops)
+          .Run());
   return Select("SELECT id FROM workloads WHERE key=?", key);
 }
 
@@ -238,7 +227,7 @@ absl::Status SqliteWriter::Fence(const InsertRecord& change) {
                          .Bind(evidence.worker(), evidence.slot());
   int64_t seen = 0;
   while (query.Step()) seen = query.Int(0);
-  if (absl::Status status = query.status(); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(query.status());
   const int64_t token = static_cast<int64_t>(change.fencing_token);
   if (token < seen) {
     return absl::FailedPreconditionError(absl::StrCat("fencing token ", token, " of ",

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::ir {
+namespace heddle {
 namespace {
 
 TEST(Target, CanonicalTextRoundTrips) {
@@ -32,6 +32,9 @@ TEST(Target, RefusalsNameTheOption) {
   const auto message = [](const char* t) { return std::string(ParseTarget(t).status().message()); };
   EXPECT_NE(message("").find("empty"), std::string::npos);
   EXPECT_NE(message("rocm -arch=gfx90a").find("'rocm'"), std::string::npos);
+  EXPECT_NE(message(std::string(5000, 'a').c_str()).find("too long"), std::string::npos);
+  EXPECT_NE(message("llvm -mcpu=").find("-mcpu"), std::string::npos);
+  EXPECT_NE(message("cuda -mcpu=x").find("-mcpu"), std::string::npos);
   EXPECT_NE(message("llvm -march=x").find("'-march'"), std::string::npos);
   EXPECT_NE(message("llvm -mcpu").find("wants a value"), std::string::npos);
   EXPECT_NE(message("llvm -threads=0").find("1..256"), std::string::npos);
@@ -44,5 +47,15 @@ TEST(Target, RefusalsNameTheOption) {
   EXPECT_NE(message("llvm -mcpu=a;b").find("'a;b'"), std::string::npos);
 }
 
+TEST(Target, DeviceNeedsLeaveOutHowTheDeviceIsUsed) {
+  const auto needs = [](const char* t) { return NeedsOf(*ParseTarget(t)); };
+  EXPECT_EQ(needs("llvm -mcpu=x -mattr=+a,-b -threads=2").target, "llvm -mcpu=x -mattr=+a,-b");
+  EXPECT_EQ(needs("llvm -mcpu=x -threads=2 -winograd=off").target, "llvm -mcpu=x");
+  EXPECT_EQ(needs("llvm -mcpu=x -threads=2").cores, 2);
+  EXPECT_EQ(needs("llvm -mcpu=x").cores, 1);
+  EXPECT_EQ(needs("cuda -arch=sm_90 -tf32=on").target, "cuda -arch=sm_90");
+  EXPECT_EQ(needs("cuda -arch=sm_90").cores, 0);
+}
+
 }  // namespace
-}  // namespace heddle::ir
+}  // namespace heddle

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run.py with our real side and a made-up peer.
+"""The driver of bench/run.sh with our real side and a made-up peer.
 
 Usage: bench_test.py BIN_DIR [unittest arguments]
 """
@@ -17,19 +17,16 @@ import time
 import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DRIVER = [sys.executable, "-m", "bench"]
 ROW, OTHER_ROW = "4x32x16", "8x16x32"
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(BENCH))
-import crown
-import records
-import report
-import scheduling
-import search
-import service
-import turns
-from side import Side, SideError
+sys.path.insert(0, str(ROOT))
+from bench.common import crown, records, report, service, turns
+from bench.common.side import Side, SideError
+from bench.scheduling import benchmark as scheduling
+from bench.search import benchmark as search
 
 # Claims a fixed time for every call; on "die" it ends during its second round.
 PEER = """#!/usr/bin/env python3
@@ -58,9 +55,9 @@ class RunTest(unittest.TestCase):
         path.chmod(0o755)
 
     def run_bench(self, *flags):
-        argv = [sys.executable, str(BENCH / "run.py"), "operators", "--programs", str(self.dir), "--only", ROW, "--threads", "1"]
+        argv = [*DRIVER, "operators", "--programs", str(self.dir), "--only", ROW, "--threads", "1"]
         argv += ["--rounds", "5", "--patience", "0", "--records", str(self.dir / "records.jsonl"), "--json", str(self.dir / "out.json"), *flags]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=ROOT)
         return done, json.loads((self.dir / "out.json").read_text())
 
     def assert_measured(self, done, out, schedule):
@@ -129,8 +126,8 @@ class SearchTest(unittest.TestCase):
             tables, out, plot = f"{folder}/tables", f"{folder}/out.json", f"{folder}/out.svg"
 
             def run(*flags, only=ROW):
-                argv = [sys.executable, str(BENCH / "run.py"), *flags, "search", "--programs", str(BIN), "--tables", tables, "--only", only]
-                return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+                argv = [*DRIVER, *flags, "search", "--programs", str(BIN), "--tables", tables, "--only", only]
+                return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=ROOT)
 
             done = run()
             self.assertEqual(done.returncode, 1)

@@ -14,7 +14,7 @@
 #include "bench/common/line_server.h"
 #include "bench/cuda/model.h"
 #include "bench/cuda/report.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "tests/codegen/cuda/host_code.h"

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <set>
 
-#include "bench/common/compare.h"
-#include "bench/common/variant.h"
+#include "bench/search/compare.h"
+#include "bench/search/variant.h"
 #include "bench/search/replay_table.h"
 #include "cost_model/features/features.h"
 #include "cost_model/transfer/transfer.h"

@@ -118,10 +118,10 @@ TEST(OutputCheck, HalvesMayDifferByAUnitOfTheirLastPlace) {
   manifest.target = "cuda -arch=sm_90 -tf32=on";
   manifest.kernels = {runtime::KernelSpec()};
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-4) << "no kernel is less exact";
-  manifest.kernels[0].tf32 = true;
+  manifest.kernels[0].numerics.tf32 = true;
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
   manifest.kernels = {runtime::KernelSpec()};
-  manifest.kernels[0].winograd = true;
+  manifest.kernels[0].numerics.winograd = true;
   manifest.target = "llvm -mcpu=znver5 -threads=1";
   EXPECT_EQ(OutputTolerance(manifest, "f32"), 1e-3);
 }
@@ -182,17 +182,17 @@ TEST(JobOptions, AreParsedOrRefusedByExample) {
     options = {};
   };
   options.deadline = "tomorrow";
-  refused("--deadline 'tomorrow' is no time; write for example --deadline 2h");
+  refused("--deadline 'tomorrow' is not a time; write for example --deadline 2h");
   options.deadline = "-2h";
   refused("over already");
   options.deadline = "2001-01-31 18:30";
   refused("over already");
   options.time_limit = "inf";
-  refused("--time-limit 'inf' is no time span; write for example --time-limit 30m");
+  refused("--time-limit 'inf' is not a duration; write for example --time-limit 30m");
   options.target_latency = "5";
   refused("--target-latency 5ms");
   options.allocation = "fair";
-  refused("there are gradient and uniform");
+  refused("it must be gradient or uniform");
 }
 
 TEST(JobOptions, ADeadlineSaysWhetherItWillBeMet) {

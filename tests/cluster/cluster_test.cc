@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "client/service_client.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/module.h"
@@ -68,7 +68,7 @@ class ClusterTest : public ::testing::Test {
       if (now.ok()) {
         last = *now;
         if (condition(last)) return last;
-        if (client::IsFinal(last.state())) break;
+        if (IsFinal(last.state())) break;
       }
       absl::SleepFor(absl::Milliseconds(20));
     }

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "client/service_client.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "tests/cluster/mini_cluster.h"
 
@@ -75,7 +75,8 @@ class GpuJobTest : public ::testing::Test {
 };
 
 TEST_F(GpuJobTest, BuildsAndSaysThatNoDeviceIsThere) {
-  if (const absl::Status nvrtc = codegen::FindNvrtc(); !nvrtc.ok()) GTEST_SKIP() << nvrtc;
+  const auto nvrtc = codegen::CudaBackend().FindToolchain();
+  if (!nvrtc.ok()) GTEST_SKIP() << nvrtc.status();
   const std::string id = Submit();
   const v1::Job job = WaitFor(id, "no device");
   EXPECT_EQ(job.reason(), std::string("waiting: no device of key ") + kTarget +

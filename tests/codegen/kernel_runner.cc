@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/tolerance.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
+#include "compiler/measure/compare.h"
 #include "compiler/pass/lower.h"
 #include "compiler/pass/overwrite.h"
 #include "compiler/runtime/kernel_library.h"
@@ -147,11 +147,11 @@ std::vector<HostTensor> MakeOutputs(const ir::Program& program) {
 
 absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTensor>& inputs,
                             std::vector<HostTensor>& outputs,
-                            const codegen::InterpreterOptions& options) {
-  std::vector<codegen::TensorRef> refs;
+                            const interpreter::InterpreterOptions& options) {
+  std::vector<interpreter::TensorRef> refs;
   for (const HostTensor& tensor : inputs) refs.push_back(tensor.ref());
   for (const HostTensor& tensor : outputs) refs.push_back(tensor.ref());
-  return codegen::Interpret(program, refs, options);
+  return interpreter::Interpret(program, refs, options);
 }
 
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
@@ -197,7 +197,7 @@ absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& 
   for (size_t k = 0; k < expected.size(); ++k) {
     for (int64_t i = 0; i < expected[k].size(); ++i) {
       double a = expected[k].Get(i), b = actual[k].Get(i);
-      if (codegen::Same(program.outputs[k]->dtype, a, b)) continue;
+      if (Same(program.outputs[k]->dtype, a, b)) continue;
       return absl::InternalError(absl::StrCat(program.name, ": ", program.outputs[k]->name, "[", i,
                                               "] is ", b, ", the interpreter says ", a));
     }

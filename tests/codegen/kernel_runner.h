@@ -18,7 +18,7 @@ namespace heddle::testing {
 class HostTensor {
  public:
   explicit HostTensor(const ir::Buffer& buffer);
-  codegen::TensorRef ref() const { return {dtype_, shape_, const_cast<std::byte*>(data())}; }
+  interpreter::TensorRef ref() const { return {dtype_, shape_, const_cast<std::byte*>(data())}; }
   std::byte* data() { return storage_.data() + offset_; }
   const std::byte* data() const { return storage_.data() + offset_; }
   int64_t size() const { return elements_; }
@@ -44,7 +44,7 @@ std::vector<HostTensor> MakeOutputs(const ir::Program& program);
 // What the interpreter says of `program` (scheduled or lowered).
 absl::Status RunInterpreter(const ir::Program& program, const std::vector<HostTensor>& inputs,
                             std::vector<HostTensor>& outputs,
-                            const codegen::InterpreterOptions& options = {});
+                            const interpreter::InterpreterOptions& options = {});
 
 struct LlvmRun {
   int workers = 1;  // of the thread pool
@@ -58,7 +58,7 @@ struct LlvmRun {
 absl::Status RunLlvm(const ir::Program& program, const std::vector<HostTensor>& inputs,
                      std::vector<HostTensor>& outputs, const LlvmRun& run = {});
 
-// OK, or the first element in which the two differ by more than tolerance.h allows.
+// OK, or the first element in which the two differ by more than runtime/numerics.h allows.
 absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& expected,
                      const std::vector<HostTensor>& actual);
 

@@ -165,7 +165,7 @@ TEST(Features, LadderOfTheTiledMatmul) {
                   });
 }
 
-TEST(Features, RelationOfTheTiledMatmul) {
+TEST(Features, ReuseCurvesOfTheTiledMatmul) {
   // A: 4 bytes (1 execution, also 8 under j1), 32 bytes under i1 (64 executions), 256 under k1,
   // 1024 under k0, the same under j0, 8192 in all.
   const auto f = Named(ParseOrDie(kTiledMatmul));
@@ -189,7 +189,7 @@ TEST(Features, RelationOfTheTiledMatmul) {
 }
 
 // Curves never fall where thresholds rise (entries: never grow), and end at the whole nest.
-TEST(Features, RelationCurvesAreMonotone) {
+TEST(Features, ReuseCurvesAreMonotone) {
   const auto f = Named(ParseOrDie(kTiledMatmul));
   for (const std::string slot : {"store.", "load0.", "load1."}) {
     for (int t = 8; t <= 24; t += 2) {

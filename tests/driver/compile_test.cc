@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_replace.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/measure/compare.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/space.h"
 #include "tests/driver/onnx_models.h"
@@ -58,7 +58,7 @@ TEST(CompileModelTest, MlpAgreesWithTheInterpreterUnderEverySchedule) {
       ASSERT_TRUE(outputs.ok()) << outputs.status();
       ASSERT_EQ(outputs->size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_LE(RelativeError((*outputs)[i], expected[i]), codegen::kDirectTolerance.relative);
+        EXPECT_LE(RelativeError((*outputs)[i], expected[i]), runtime::kDirectTolerance.relative);
       }
     }
   }
@@ -78,7 +78,7 @@ TEST(CompileModelTest, NeitherFusionNorPassesNorSharingChangeTheResult) {
   const auto a = RunModule(*fused, inputs);
   const auto b = RunModule(*unfused, inputs);
   ASSERT_TRUE(a.ok() && b.ok());
-  EXPECT_LE(RelativeError((*a)[0], (*b)[0]), codegen::kDirectTolerance.relative);
+  EXPECT_LE(RelativeError((*a)[0], (*b)[0]), runtime::kDirectTolerance.relative);
 }
 
 TEST(CompileModelTest, ManifestSaysWhatTheModuleIs) {
@@ -170,15 +170,15 @@ TEST(CompileModelTest, WinogradKernelsAreNamed) {
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_THAT(warnings, ::testing::IsEmpty());
   EXPECT_EQ(ConvolutionOf(module->manifest).schedule, "tuned");
-  EXPECT_TRUE(ConvolutionOf(module->manifest).winograd);
+  EXPECT_TRUE(ConvolutionOf(module->manifest).numerics.winograd);
   const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
   const auto outputs = RunModule(*module, inputs);
   const auto expected = InterpretModel(onnx, {}, inputs);
   ASSERT_TRUE(outputs.ok() && expected.ok());
-  EXPECT_LE(RelativeError((*outputs)[0], (*expected)[0]), codegen::kWinogradTolerance.relative);
+  EXPECT_LE(RelativeError((*outputs)[0], (*expected)[0]), runtime::kWinogradTolerance.relative);
   const auto direct = Compile(onnx);
   ASSERT_TRUE(direct.ok()) << direct.status();
-  EXPECT_FALSE(ConvolutionOf(direct->manifest).winograd);
+  EXPECT_FALSE(ConvolutionOf(direct->manifest).numerics.winograd);
 }
 
 // Weights whose sums overflow: transformed ones are infinite, and what is made with them is NaN.
@@ -192,7 +192,7 @@ TEST(CompileModelTest, ATunedKernelThatComputesNonsenseIsNotUsed) {
   EXPECT_THAT(warnings[0], HasSubstr(ConvolutionOf(module->manifest).task));
   EXPECT_THAT(warnings[0], HasSubstr("wrong result: output 0"));
   EXPECT_EQ(ConvolutionOf(module->manifest).schedule, "default");
-  EXPECT_FALSE(ConvolutionOf(module->manifest).winograd);
+  EXPECT_FALSE(ConvolutionOf(module->manifest).numerics.winograd);
   EXPECT_EQ(ConvolutionOf(module->manifest).record_ms, 0);
 }
 
@@ -296,7 +296,7 @@ TEST(CompileModelTest, ReshapesCopyNothing) {
   const auto expected = InterpretModel(model.Bytes(), {}, inputs);
   ASSERT_TRUE(outputs.ok() && expected.ok()) << outputs.status() << expected.status();
   for (size_t i = 0; i < expected->size(); ++i) {
-    EXPECT_LE(RelativeError((*outputs)[i], (*expected)[i]), codegen::kDirectTolerance.relative)
+    EXPECT_LE(RelativeError((*outputs)[i], (*expected)[i]), runtime::kDirectTolerance.relative)
         << i;
   }
 }
@@ -330,7 +330,7 @@ TEST(CompileModelTest, ProgressCountsEveryKernel) {
 TEST(CompileModelTest, AModuleForALargerCpuIsRefusedWithItsName) {
   Target target;
   target.cpu = "graniterapids";
-  if (codegen::RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
+  if (codegen::BackendOf(target).RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
   const auto bytes = CompileModel(Mlp(), {}, target, {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto module = runtime::ParseModule(*bytes);
@@ -432,6 +432,7 @@ TEST(BuildCandidateTest, PrepackIsAKernelOfItsOwn) {
       BuildCandidate(workload, ScheduleChoice::kTrace, best.begin()->second.trace, Native());
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   ASSERT_EQ(artifact->kernels.size(), 2u);
+  EXPECT_EQ(artifact->numerics, (runtime::Numerics{.winograd = true, .sum_terms = 32 * 9}));
   Target exact = Native();
   exact.winograd = false;
   EXPECT_EQ(

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/executor.h"
@@ -27,7 +27,8 @@ struct Seen {
 };
 
 TEST(ModelCuda, SqueezenetCompilesAndLaunchesInOrder) {
-  if (const absl::Status nvrtc = codegen::FindNvrtc(); !nvrtc.ok()) GTEST_SKIP() << nvrtc;
+  const auto nvrtc = codegen::CudaBackend().FindToolchain();
+  if (!nvrtc.ok()) GTEST_SKIP() << nvrtc.status();
   const auto onnx = zoo::MakeZooModel("squeezenet", 1);
   ASSERT_TRUE(onnx.ok()) << onnx.status();
   CompileOptions compile;
@@ -118,7 +119,7 @@ TEST(ModelOnHost, ComputesWhatTheModelSays) {
       for (size_t k = 0; k < (*expected)[i].size() / 4; ++k) {
         float value;
         std::memcpy(&value, (*expected)[i].data() + 4 * k, 4);
-        ASSERT_TRUE(codegen::Close(found[k], value)) << k << ": " << found[k] << " " << value;
+        ASSERT_TRUE(Close(found[k], value)) << k << ": " << found[k] << " " << value;
       }
     }
   }

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/target_info.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "tests/driver/run_model.h"
 
@@ -33,7 +33,7 @@ TEST_P(ModelTest, TheModuleComputesWhatTheInterpreterDoes) {
   ASSERT_EQ(outputs->size(), expected->size());
   for (size_t i = 0; i < expected->size(); ++i) {
     const double error = RelativeError((*outputs)[i], (*expected)[i]);
-    EXPECT_LE(error, codegen::kDirectTolerance.relative);
+    EXPECT_LE(error, runtime::kDirectTolerance.relative);
     RecordProperty("relative_error", std::to_string(error));
   }
 }

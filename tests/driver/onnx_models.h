@@ -1,6 +1,7 @@
 // ONNX models made by hand, for what no zoo model has.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

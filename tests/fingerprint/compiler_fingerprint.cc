@@ -7,7 +7,7 @@
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/cuda/emitter.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"
@@ -95,7 +95,7 @@ class TaskFingerprint {
     if (hoisted.prepack) programs.push_back(*hoisted.prepack);
     std::string text;
     pass::LowerOptions lower;
-    lower.gpu = target_.target.kind == TargetKind::kCuda;
+    lower.target = target_;
     lower.verify_each = false;
     for (size_t i = 0; i < programs.size(); ++i) {
       const absl::StatusOr<ir::Program> lowered = pass::Lower(programs[i], lower);

@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   app.add_option("--words", words, "Dump only facts whose name contains this");
   CLI11_PARSE(app, argc, argv);
   compiler.machine_code = !no_code;
+  std::erase(compiler.models, "");  // --models "": none
   if (!dump.empty()) std::filesystem::create_directories(dump);
 
   const heddle::fingerprint::Sink sink = [&](const std::string& name, std::string_view text) {

@@ -91,7 +91,8 @@ TEST(AlternateProducts, EachProductBeginsWhereTheOneBeforeEnds) {
         std::is_permutation(matrices.begin(), matrices.begin() + parts, matrices.begin() + i));
   }
   for (ValueId m : matrices) {
-    EXPECT_LE(static_cast<int64_t>(graph.constants.at(m).bytes->size()), kNearBytes);
+    EXPECT_LE(static_cast<int64_t>(graph.constants.at(m).bytes->size()),
+              machine::GraphCore().near_bytes);
   }
 }
 

@@ -1,4 +1,5 @@
 // Fusion: legality on random graphs, fused results against unfused ones, canonical workloads.
+#include "base/workload_key.h"
 #include "compiler/graph/fusion/fuse.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +86,7 @@ void CheckLegal(const FusedGraph& fused) {
     CheckAroundAnchor(fused.graph, group);
     EXPECT_EQ(group.outputs.size(), 1u) << group.label;
     EXPECT_TRUE(std::is_sorted(group.nodes.begin(), group.nodes.end()));
-    EXPECT_EQ(group.key, tensor::WorkloadKey(group.workload));
+    EXPECT_EQ(group.key, WorkloadKey(group.workload));
     auto program = ir::Parse(group.workload);
     ASSERT_TRUE(program.ok()) << program.status();
     EXPECT_TRUE(ir::Verify(*program).ok()) << group.label << ": " << ir::Verify(*program) << "\n"

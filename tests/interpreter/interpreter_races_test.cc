@@ -7,7 +7,7 @@
 #include "compiler/ir/verify/verifier.h"
 #include "tests/ir/run_program.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 // What the interpreter says of the program's races.
@@ -134,4 +134,4 @@ TEST(Races, FirstThread) {
 }
 
 }  // namespace
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -10,7 +10,7 @@
 #include "compiler/tensor/expression.h"
 #include "tests/ir/run_program.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 namespace {
 
 using ir::DType;
@@ -392,4 +392,4 @@ TEST(EvaluatePoints, RefusesWhatIsNotNaive) {
 }
 
 }  // namespace
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

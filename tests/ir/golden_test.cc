@@ -63,8 +63,8 @@ void WriteCases(const std::filesystem::path& path, const CaseFile& file) {
 }
 
 std::string Interpreted(const Program& program) {
-  codegen::Arena arena(program);
-  const absl::Status status = codegen::Interpret(program, arena.tensors);
+  interpreter::Arena arena(program);
+  const absl::Status status = interpreter::Interpret(program, arena.tensors);
   if (!status.ok()) return std::string(status.message()) + "\n";
   std::ostringstream out;
   for (size_t n = 0; n < program.outputs.size(); ++n) {

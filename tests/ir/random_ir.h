@@ -1,6 +1,7 @@
 // Random expressions and programs, and an evaluator that shares nothing with the code under test.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "compiler/interpreter/interpreter.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/ir.h"
 
-namespace heddle::codegen {
+namespace heddle::interpreter {
 
 // Memory for every parameter of a program; inputs filled with small values (element k of input n is
 // k + 10 n, less 5).
@@ -90,4 +90,4 @@ struct Arena {
   }
 };
 
-}  // namespace heddle::codegen
+}  // namespace heddle::interpreter

@@ -169,10 +169,11 @@ TEST(Simplify, StatementsKeepTheirMeaning) {
       Program simple = program;
       simple.body = Simplify(program.body, keep_loops);
       ASSERT_TRUE(Verify(simple).ok()) << Verify(simple) << "\n" << Print(program) << Print(simple);
-      codegen::Arena a(program), b(simple);
-      const absl::Status status = codegen::Interpret(program, a.tensors);
+      interpreter::Arena a(program), b(simple);
+      const absl::Status status = interpreter::Interpret(program, a.tensors);
       if (!status.ok()) continue;
-      ASSERT_TRUE(codegen::Interpret(simple, b.tensors).ok()) << Print(program) << Print(simple);
+      ASSERT_TRUE(interpreter::Interpret(simple, b.tensors).ok())
+          << Print(program) << Print(simple);
       ASSERT_EQ(a.memory, b.memory) << Print(program) << Print(simple);
       ++ran;
     }
@@ -188,8 +189,8 @@ TEST(Verifier, AProgramItPassesNeverLeavesItsBuffers) {
     const Program program = RandomProgram(rng, true).Make();
     if (!Verify(program).ok()) continue;
     ++passed;
-    codegen::Arena arena(program);
-    const absl::Status status = codegen::Interpret(program, arena.tensors);
+    interpreter::Arena arena(program);
+    const absl::Status status = interpreter::Interpret(program, arena.tensors);
     ASSERT_EQ(std::string(status.message()).find("outside"), std::string::npos) << status << "\n"
                                                                                 << Print(program);
   }

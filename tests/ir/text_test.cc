@@ -12,7 +12,9 @@
 namespace heddle::ir {
 namespace {
 
-bool SameBits(const codegen::Arena& a, const codegen::Arena& b) { return a.memory == b.memory; }
+bool SameBits(const interpreter::Arena& a, const interpreter::Arena& b) {
+  return a.memory == b.memory;
+}
 
 TEST(Text, RandomProgramsRoundTripAndMeanTheSame) {
   std::mt19937_64 rng(1);
@@ -25,9 +27,9 @@ TEST(Text, RandomProgramsRoundTripAndMeanTheSame) {
     ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << text;
     ASSERT_EQ(Print(*parsed), text);
     ASSERT_TRUE(Verify(*parsed).ok());
-    codegen::Arena a(program), b(*parsed);
-    const absl::Status first = codegen::Interpret(program, a.tensors),
-                       second = codegen::Interpret(*parsed, b.tensors);
+    interpreter::Arena a(program), b(*parsed);
+    const absl::Status first = interpreter::Interpret(program, a.tensors),
+                       second = interpreter::Interpret(*parsed, b.tensors);
     ASSERT_EQ(first, second) << text;
     ASSERT_TRUE(SameBits(a, b)) << text;
     ran += first.ok();

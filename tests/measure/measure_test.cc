@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/measure/check.h"
 
@@ -239,7 +239,7 @@ TEST(ResultCheckerTest, SixteenBitFloatsOnTheWayMayRoundToNeighbours) {
   const auto check = [&](float found) {
     std::vector<uint16_t> y(4, half(found));
     double error = 0;
-    return checker.Check({y.data()}, "", codegen::kDirectTolerance, &error);
+    return checker.Check({y.data()}, "", runtime::kDirectTolerance, &error);
   };
   for (const float found : {0.0f, 0.5f, -0.5f}) EXPECT_TRUE(check(found).ok()) << check(found);
   EXPECT_TRUE(absl::IsDataLoss(check(1.5))) << check(1.5);

@@ -1,5 +1,5 @@
-// The tolerances of codegen/tolerance.h against what single precision really does to convolutions.
-#include "compiler/codegen/tolerance.h"
+// The tolerances of runtime/numerics.h against what single precision really does to convolutions.
+#include "compiler/measure/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/common/operator_table.h"
 #include "bench/common/workloads.h"
-#include "bench/operators/operator_table.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/aligned_buffer.h"
@@ -82,7 +82,7 @@ class WinogradErrors : public ::testing::TestWithParam<const char*> {
     const auto artifact =
         BuildCandidate(workload_, ScheduleChoice::kTrace, trace, *codegen::ResolveTarget(Target()));
     EXPECT_TRUE(artifact.ok()) << artifact.status();
-    EXPECT_EQ(artifact->winograd, !trace.empty());
+    EXPECT_EQ(artifact->numerics.winograd, !trace.empty());
     const auto library = runtime::KernelLibrary::Load(artifact->shared_object);
     EXPECT_TRUE(library.ok()) << library.status();
     const runtime::ThreadPool host(1);
@@ -104,7 +104,7 @@ class WinogradErrors : public ::testing::TestWithParam<const char*> {
     }
     Errors errors;
     double largest = 0;
-    const codegen::Tolerance& tolerance = codegen::ToleranceFor(artifact->winograd);
+    const runtime::Tolerance tolerance = artifact->numerics.Allowed();
     const auto* y = reinterpret_cast<const float*>(result.data());
     for (size_t i = 0; i < exact_.size(); ++i) {
       const double difference = std::fabs(y[i] - exact_[i]);
@@ -128,12 +128,12 @@ class WinogradErrors : public ::testing::TestWithParam<const char*> {
 
 TEST_P(WinogradErrors, StayWithinTheTolerance) {
   const Errors direct = Measure("");
-  EXPECT_LE(direct.of_largest, codegen::kDirectTolerance.relative);
+  EXPECT_LE(direct.of_largest, runtime::kDirectTolerance.relative);
   EXPECT_LE(direct.of_tolerance, 1);
   double before = 0;
   for (const int m : {2, 4, 6}) {
     const Errors errors = Measure(absl::StrCat("winograd conv2d ", m));
-    EXPECT_LE(errors.of_largest, codegen::kWinogradTolerance.relative) << m;
+    EXPECT_LE(errors.of_largest, runtime::kWinogradTolerance.relative) << m;
     EXPECT_LE(errors.of_tolerance, 1) << m;
     // Larger tiles are less exact; if they were not, the form would not be Winograd's.
     EXPECT_GT(errors.of_largest, before) << m;

@@ -15,7 +15,7 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/graph/passes/passes.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "onnx/onnx_pb.h"
 
 namespace heddle::graph {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/executor.h"
 #include "onnx/onnx_pb.h"
@@ -103,7 +103,7 @@ absl::Status Compare(const runtime::TensorSpec& spec, const void* data,
   if (!ok) return absl::InternalError("expected output has a type we do not have");
   for (size_t i = 0; i < values.size(); ++i) {
     const double got = Element(spec, data, static_cast<int64_t>(i));
-    if (!codegen::Close(got, values[i])) {
+    if (!Close(got, values[i])) {
       return absl::InternalError(
           absl::StrCat("output ", spec.name, "[", i, "] = ", got, ", expected ", values[i]));
     }

@@ -153,25 +153,19 @@ TEST(PartitionLoops, TheInteriorIsCutBeforeItsBorders) {
   EXPECT_EQ(interiors, 1) << ir::Print(*lowered);
 }
 
-// Stores of vectors and of single elements, with the loops around them counted as iterations.
+// How many stores run, by their number of lanes.
 std::map<int64_t, int64_t> StoresByLanes(const ir::Stmt& s, int64_t times = 1, int64_t lanes = 1) {
   std::map<int64_t, int64_t> stores;
-  const auto add = [&](const std::map<int64_t, int64_t>& more) {
-    for (const auto& [width, count] : more) stores[width] += count;
-  };
-  if (auto* loop = ir::As<ir::For>(s)) {
-    const bool vectorized = loop->kind == ir::LoopKind::kVectorized;
-    add(StoresByLanes(loop->body, vectorized ? times : times * loop->extent,
-                      vectorized ? loop->extent : lanes));
-  } else if (auto* seq = ir::As<ir::Seq>(s)) {
-    for (const ir::Stmt& child : seq->stmts) add(StoresByLanes(child, times, lanes));
-  } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
-    add(StoresByLanes(alloc->body, times, lanes));
-  } else if (auto* branch = ir::As<ir::If>(s)) {
-    add(StoresByLanes(branch->body, times, lanes));
-  } else if (ir::As<ir::Store>(s)) {
-    stores[lanes] += times;
+  if (ir::As<ir::Store>(s)) stores[lanes] += times;
+  const auto* loop = ir::As<ir::For>(s);
+  if (loop && loop->kind == ir::LoopKind::kVectorized) {
+    lanes = loop->extent;
+  } else if (loop) {
+    times *= loop->extent;
   }
+  ir::ForEachChild(s, [&](const ir::Stmt& child) {
+    for (const auto& [width, count] : StoresByLanes(child, times, lanes)) stores[width] += count;
+  });
   return stores;
 }
 

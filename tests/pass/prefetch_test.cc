@@ -46,10 +46,6 @@ class Touches {
         Visit(loop->body);
       }
       values_.erase(loop->var.get());
-    } else if (auto* seq = ir::As<ir::Seq>(s)) {
-      for (const ir::Stmt& child : seq->stmts) Visit(child);
-    } else if (auto* alloc = ir::As<ir::Alloc>(s)) {
-      Visit(alloc->body);
     } else if (auto* branch = ir::As<ir::If>(s)) {
       int64_t holds = 0;
       EXPECT_TRUE(
@@ -58,9 +54,11 @@ class Touches {
     } else if (auto* prefetch = ir::As<ir::Prefetch>(s)) {
       if (prefetch->element->buffer->name == buffer_) Add(prefetch->element, true);
     } else if (auto* store = ir::As<ir::Store>(s)) {
-      ir::VisitExpr(store->value, [&](const ir::Expr& e) {
-        if (e->kind == ir::ExprKind::kLoad && e->buffer->name == buffer_) Add(e, false);
+      ir::VisitLoads(store->value, [&](const ir::Expr& load) {
+        if (load->buffer->name == buffer_) Add(load, false);
       });
+    } else {
+      ir::ForEachChild(s, [&](const ir::Stmt& child) { Visit(child); });
     }
   }
 

@@ -24,8 +24,8 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   EXPECT_EQ(parsed->code, module.code);
   EXPECT_EQ(parsed->params, module.params);
   EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
-  EXPECT_FALSE(parsed->manifest.kernels[0].winograd);
-  EXPECT_TRUE(parsed->manifest.kernels[1].winograd);
+  EXPECT_FALSE(parsed->manifest.kernels[0].numerics.winograd);
+  EXPECT_TRUE(parsed->manifest.kernels[1].numerics.winograd);
   EXPECT_EQ(parsed->manifest.calls[0].buffers[1].index, 64);
   EXPECT_EQ(parsed->manifest.inputs[0].shape, (std::vector<int64_t>{10, 100}));
 }

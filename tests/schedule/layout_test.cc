@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/space.h"
 #include "compiler/schedule/trace.h"
 #include "compiler/tensor/expression.h"
@@ -92,7 +92,7 @@ double Difference(const ir::Program& expected, const ir::Program& found, uint64_
   return difference / scale;
 }
 
-// A tenth of what tolerance.h allows Winograd's form: sums here are short. A wrong sign or entry of
+// A tenth of what numerics.h allows Winograd's form: sums here are short. A wrong sign or entry of
 // a matrix gives a difference near one.
 constexpr double kWinogradDifference = 1e-4;
 

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/measure/compare.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/lower.h"
-#include "compiler/schedule/rules/allocation.h"
+#include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -21,7 +21,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
   std::mt19937_64 rng(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
   std::vector<std::vector<float>> memory;
-  std::vector<codegen::TensorRef> tensors;
+  std::vector<interpreter::TensorRef> tensors;
   auto add = [&](const ir::BufferRef& buffer, bool input) {
     std::vector<float> data(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
     if (input) {
@@ -32,7 +32,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
   };
   for (const ir::BufferRef& buffer : program.inputs) add(buffer, true);
   for (const ir::BufferRef& buffer : program.outputs) add(buffer, false);
-  HEDDLE_RETURN_IF_ERROR(codegen::Interpret(program, tensors));
+  HEDDLE_RETURN_IF_ERROR(interpreter::Interpret(program, tensors));
   Outputs outputs;
   for (size_t i = program.inputs.size(); i < memory.size(); ++i) {
     outputs.emplace_back(memory[i].begin(), memory[i].end());
@@ -43,7 +43,7 @@ absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t s
 absl::Status CompareOutputs(const Outputs& expected, const Outputs& found) {
   for (size_t k = 0; k < expected.size(); ++k) {
     for (size_t i = 0; i < expected[k].size(); ++i) {
-      if (codegen::Close(expected[k][i], found[k][i])) continue;
+      if (Close(expected[k][i], found[k][i])) continue;
       return absl::DataLossError(absl::StrCat("output ", k, " element ", i, ": expected ",
                                               expected[k][i], ", found ", found[k][i]));
     }
@@ -62,7 +62,8 @@ absl::Status Prefixed(const absl::Status& status, const std::string& what) {
 absl::Status CheckTrace(const ir::Program& naive, const Trace& trace, uint64_t seed) {
   ir::Program program = naive;
   for (const Step& step : trace.steps) {
-    HEDDLE_ASSIGN_OR_RETURN(program, ApplyStep(program, step));
+    HEDDLE_ASSIGN_OR_RETURN(Rewritten next, ApplyStep(program, step));
+    program = std::move(next.program);
     if (absl::Status status = ir::Verify(program); !status.ok()) {
       return Prefixed(status,
                       absl::StrCat("verify after ", ToText(Trace{{step}}), ir::Print(program)));

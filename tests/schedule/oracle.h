@@ -18,7 +18,7 @@ using Outputs = std::vector<std::vector<double>>;
 // Runs a scheduled or lowered program on inputs drawn from the seed. Outputs start out as NaN.
 absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t seed);
 
-// OK if both agree within tolerance.h.
+// OK if both agree within measure/compare.h.
 absl::Status CompareOutputs(const Outputs& expected, const Outputs& found);
 
 // Replays the trace on the naive program and checks: every step leaves a program that verifies and

@@ -1,5 +1,5 @@
 // Each primitive: one rewrite before and after, and every refusal by its message.
-#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/primitives/primitives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ void ExpectRefusals(const ir::Program& program, const std::vector<Refusal>& refu
     ASSERT_TRUE(legal.ok()) << refusal.steps << "\n" << legal.status();
     EXPECT_TRUE(ir::Verify(*legal).ok()) << refusal.steps;
     auto refused = ApplyStep(*legal, trace->steps.back());
-    ASSERT_FALSE(refused.ok()) << refusal.steps << "\n" << ir::Print(*refused);
+    ASSERT_FALSE(refused.ok()) << refusal.steps << "\n" << ir::Print(refused->program);
     EXPECT_EQ(refused.status().code(), refusal.code) << refusal.steps;
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr(refusal.message))
         << refusal.steps;

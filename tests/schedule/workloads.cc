@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/operators/operator_table.h"
+#include "bench/common/operator_table.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::schedule {

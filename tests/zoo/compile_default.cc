@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/target.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"

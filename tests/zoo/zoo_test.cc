@@ -1,4 +1,5 @@
 // The zoo: the same bytes everywhere, the published numbers.
+#include "base/workload_key.h"
 #include "client/zoo/zoo.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ TEST(Zoo, BytesDependOnNameAndSeedOnly) {
   }
   // The hash of one model, so that a change of generator or compiler that changes the weights is
   // noticed.
-  EXPECT_EQ(tensor::WorkloadKey(*zoo::MakeZooModel("mlp", 1)), "6e4cbdeb38f72702");
+  EXPECT_EQ(WorkloadKey(*zoo::MakeZooModel("mlp", 1)), "6e4cbdeb38f72702");
 }
 
 TEST(Zoo, AnUnknownNameListsTheKnownOnes) {

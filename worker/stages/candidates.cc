@@ -67,6 +67,9 @@ v1::Artifact ArtifactToProto(codegen::Artifact artifact) {
     }
     for (const runtime::GpuLaunch& launch : info.launches) ToProto(launch, kernel->add_launches());
   }
+  proto.mutable_numerics()->set_winograd(artifact.numerics.winograd);
+  proto.mutable_numerics()->set_tf32(artifact.numerics.tf32);
+  proto.mutable_numerics()->set_sum_terms(artifact.numerics.sum_terms);
   return proto;
 }
 
@@ -84,6 +87,9 @@ codegen::Artifact ArtifactFromProto(const v1::Artifact& proto) {
       info.launches.push_back(FromProto(launch));
     }
   }
+  artifact.numerics = {.winograd = proto.numerics().winograd(),
+                       .tf32 = proto.numerics().tf32(),
+                       .sum_terms = proto.numerics().sum_terms()};
   return artifact;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/measure/measure.h"
 #include "proto/worker.pb.h"
 #include "worker/stage_child.h"
@@ -14,7 +14,7 @@
 namespace heddle::worker {
 
 v1::Artifact ArtifactToProto(codegen::Artifact artifact);
-// What it says is not to be trusted; Artifact.winograd is not in it.
+// Nothing in it is to be trusted.
 codegen::Artifact ArtifactFromProto(const v1::Artifact& proto);
 
 void TellStarted(StageIo& io, int64_t candidate);

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/stage_child.h"
 
@@ -15,10 +14,7 @@ namespace heddle::worker {
 // chunk is missing or the digest differs. InvalidArgument: other input, or more than 2 GiB.
 absl::StatusOr<std::optional<std::string>> ReadChunks(StageIo& io, std::string_view name);
 
-// Writes `bytes` in chunks of at most 1 MiB, the last one with the digest.
+// Writes `bytes` as chunks of `name`.
 void WriteChunks(StageIo& io, std::string_view name, std::string_view bytes);
-
-// Lower-case hexadecimal.
-std::string Sha256(std::string_view bytes);
 
 }  // namespace heddle::worker

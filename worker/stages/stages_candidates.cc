@@ -73,8 +73,7 @@ void MeasureLimits(const v1::StageStart& start, int threads, v1::Evidence* evide
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
                         const std::vector<int>& cores, const v1::Evidence& limits,
                         GuardOptions& guard) {
-  codegen::Artifact artifact = ArtifactFromProto(item.artifact());
-  artifact.winograd = UsesWinograd(item.candidate().trace());
+  const codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   v1::Measurement measurement;
   *measurement.mutable_evidence() = CollectEvidence(cores);
   measurement.mutable_evidence()->MergeFrom(limits);

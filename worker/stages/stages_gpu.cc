@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/driver/compile.h"
 #include "compiler/measure/measure.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/nvml.h"
@@ -42,9 +41,7 @@ v1::Evidence EvidenceOf(const runtime::CudaInfo& gpu) {
 
 v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
                         const runtime::CudaInfo& gpu) {
-  codegen::Artifact artifact = ArtifactFromProto(item.artifact());
-  artifact.winograd = UsesWinograd(item.candidate().trace());
-  artifact.tf32 = UsesTf32(item.candidate().trace());
+  const codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   v1::Measurement measurement;
   const auto begin = std::chrono::steady_clock::now();
   const absl::StatusOr<Measurement> measured = bench.Run(artifact);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "cost_model/search.h"
 #include "cost_model/transfer/transfer_samples.h"
 #include "worker/stages/chunks.h"

@@ -1,5 +1,8 @@
 #include "compiler/codegen/cuda/gpu_arch.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -9,15 +12,13 @@ namespace {
 
 struct Architecture {
   const char* name;
-  int multiprocessors;  // A100, A10, L40S, H100, B200, RTX PRO 6000
-  int threads_per_multiprocessor;
-  int shared_kib_per_multiprocessor;
+  int multiprocessors;  // of A100, A10, L40S, H100, B200, RTX PRO 6000
   int shared_kib_per_block;
 };
 
 constexpr Architecture kArchitectures[] = {
-    {"sm_80", 108, 2048, 164, 163}, {"sm_86", 72, 1536, 100, 99},    {"sm_89", 142, 1536, 100, 99},
-    {"sm_90", 132, 2048, 228, 227}, {"sm_100", 148, 2048, 228, 227}, {"sm_120", 188, 1536, 100, 99},
+    {"sm_80", 108, 163}, {"sm_86", 72, 99},    {"sm_89", 142, 99},
+    {"sm_90", 132, 227}, {"sm_100", 148, 227}, {"sm_120", 188, 99},
 };
 
 // Largest blocks and grids, by axis.
@@ -26,27 +27,22 @@ constexpr int64_t kMaxBlocks[3] = {(int64_t{1} << 31) - 1, 65535, 65535};
 
 }  // namespace
 
-std::vector<std::string> KnownGpus() {
-  std::vector<std::string> names;
-  for (const Architecture& a : kArchitectures) names.emplace_back(a.name);
-  return names;
-}
-
-absl::Status DescribeGpu(machine::TargetInfo* info) {
+absl::StatusOr<machine::TargetInfo> DescribeGpu(const Target& target) {
+  std::vector<std::string> known;
   for (const Architecture& a : kArchitectures) {
-    if (info->target.cpu != a.name) continue;
-    info->vector_bytes = 16;
-    info->shared_bytes_per_block = int64_t{a.shared_kib_per_block} << 10;
-    info->shared_bytes_per_multiprocessor = int64_t{a.shared_kib_per_multiprocessor} << 10;
-    info->threads_per_multiprocessor = a.threads_per_multiprocessor;
-    info->multiprocessors = a.multiprocessors;
-    info->async_copies = true;
-    info->tensor_cores = true;
-    return absl::OkStatus();
+    known.emplace_back(a.name);
+    if (target.cpu != a.name) continue;
+    machine::TargetInfo info;
+    info.target = target;
+    info.execution = machine::Execution::kGrid;
+    info.vector_bytes = 16;
+    info.shared_bytes_per_block = int64_t{a.shared_kib_per_block} << 10;
+    info.multiprocessors = a.multiprocessors;
+    info.tensor_cores = true;
+    return info;
   }
-  return absl::InvalidArgumentError(absl::StrCat("target: -arch=", info->target.cpu,
-                                                 " is not known; known are ",
-                                                 absl::StrJoin(KnownGpus(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "target: -arch=", target.cpu, " is not known; known are ", absl::StrJoin(known, ", ")));
 }
 
 absl::Status CheckDemand(const GpuDemand& demand, const machine::TargetInfo& info) {

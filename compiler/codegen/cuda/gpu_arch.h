@@ -1,35 +1,32 @@
-// The limits of NVIDIA's architectures, as the CUDA C++ programming guide's table of compute
-// capabilities has them. No driver and no toolkit is asked.
+// The limits of NVIDIA's architectures, as the table of compute capabilities in the CUDA C++
+// programming guide gives them. No driver and no toolkit is asked. Private to this folder.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <cstdint>
 
-#include "absl/status/status.h"
-#include "compiler/ir/ir.h"
+#include "absl/status/statusor.h"
+#include "base/target.h"
 #include "compiler/machine/target_info.h"
 
 namespace heddle::codegen {
 
-// Fills the GPU fields of `info` for info->target. InvalidArgument naming the known ones.
-absl::Status DescribeGpu(machine::TargetInfo* info);
+// Backend::Describe of a GPU. InvalidArgument naming the known architectures.
+absl::StatusOr<machine::TargetInfo> DescribeGpu(const Target& target);
 
-// "sm_80", .. in ascending order.
-std::vector<std::string> KnownGpus();
-
-// What one launch of a lowered GPU program asks of the machine, known before it is compiled.
+// What one launch of a lowered program needs, known before it is compiled.
 struct GpuDemand {
   int64_t threads_per_block = 1;
   int64_t block[3] = {1, 1, 1};  // threads by axis
   int64_t shared_bytes = 0;      // of a block
-  int64_t register_words = 0;    // of a thread: what its local buffers hold, 32-bit
+  int64_t register_words = 0;    // 32-bit words in the local buffers of a thread
   int64_t blocks[3] = {1, 1, 1};
   bool tensor_cores = false;
 };
 
-// ResourceExhausted "exceeds the limits of sm_90: 2048 threads in a block, 1024 are allowed": the
-// code of every candidate that no compiler needs to see. Nothing else of BuildCandidate has this
-// code. Unimplemented where the architecture has no tensor cores for 16-bit floats and tf32.
+// Whether the architecture can run the launch. ResourceExhausted, for instance "exceeds the limits
+// of sm_90: 2048 threads in a block, 1024 are allowed": such a candidate is not compiled at all, and
+// nothing else in BuildCandidate gives this code. Unimplemented: the launch wants tensor cores for
+// 16-bit floats or tf32, and the architecture has none.
 absl::Status CheckDemand(const GpuDemand& demand, const machine::TargetInfo& info);
 
 }  // namespace heddle::codegen

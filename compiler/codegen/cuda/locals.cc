@@ -97,28 +97,18 @@ class Spreader {
 
  private:
   absl::StatusOr<Stmt> Visit(const Stmt& s, bool in_thread) {
-    if (const Seq* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) {
-        HEDDLE_ASSIGN_OR_RETURN(Stmt result, Visit(child, in_thread));
-        stmts.push_back(std::move(result));
-      }
-      return MakeSeq(std::move(stmts));
-    }
-    if (const If* branch = As<If>(s)) {
-      HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(branch->body, in_thread));
-      return MakeStmt(If{branch->condition, std::move(body)});
-    }
-    if (const For* loop = As<For>(s)) {
-      HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(loop->body, in_thread || IsGpuThread(loop->kind)));
-      return MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
-    }
-    const Alloc* alloc = As<Alloc>(s);
-    if (alloc == nullptr) return s;
-    HEDDLE_ASSIGN_OR_RETURN(Stmt body, Visit(alloc->body, in_thread));
-    if (alloc->buffer->scope != Scope::kLocal || in_thread)
-      return MakeStmt(Alloc{alloc->buffer, std::move(body)});
-    return Spread(*alloc->buffer, body);
+    const For* loop = As<For>(s);
+    in_thread |= loop && IsGpuThread(loop->kind);
+    absl::Status status;
+    const Stmt result = MapChildren(s, [&](const Stmt& child) {
+      absl::StatusOr<Stmt> visited = Visit(child, in_thread);
+      status.Update(visited.status());
+      return visited.ok() ? *std::move(visited) : child;
+    });
+    HEDDLE_RETURN_IF_ERROR(status);
+    const Alloc* alloc = As<Alloc>(result);
+    if (alloc == nullptr || alloc->buffer->scope != Scope::kLocal || in_thread) return result;
+    return Spread(*alloc->buffer, alloc->body);
   }
 
   using Indices = std::vector<Expr>;
@@ -126,26 +116,15 @@ class Spreader {
   // `threads`: how many meet the statement.
   static void VisitAccesses(const Stmt& s, const Buffer& buffer, int64_t threads,
                             const std::function<void(const Indices&, int64_t)>& fn) {
-    const auto loads = [&](const Expr& e) {
-      VisitExpr(e, [&](const Expr& x) {
-        if (x->kind == ExprKind::kLoad && x->buffer.get() == &buffer) fn(x->args, threads);
+    if (const Store* store = As<Store>(s); store && store->buffer.get() == &buffer)
+      fn(store->indices, threads);
+    ForEachExpr(s, [&](const Expr& e) {
+      VisitLoads(e, [&](const Expr& load) {
+        if (load->buffer.get() == &buffer) fn(load->args, threads);
       });
-    };
-    if (const Seq* seq = As<Seq>(s)) {
-      for (const Stmt& child : seq->stmts) VisitAccesses(child, buffer, threads, fn);
-    } else if (const For* loop = As<For>(s)) {
-      if (IsGpuThread(loop->kind)) threads *= loop->extent;
-      VisitAccesses(loop->body, buffer, threads, fn);
-    } else if (const Alloc* alloc = As<Alloc>(s)) {
-      VisitAccesses(alloc->body, buffer, threads, fn);
-    } else if (const If* branch = As<If>(s)) {
-      loads(branch->condition);
-      VisitAccesses(branch->body, buffer, threads, fn);
-    } else {
-      const Store* store = As<Store>(s);
-      if (store && store->buffer.get() == &buffer) fn(store->indices, threads);
-      VisitStmtExprs(s, loads);
-    }
+    });
+    if (const For* loop = As<For>(s); loop && IsGpuThread(loop->kind)) threads *= loop->extent;
+    ForEachChild(s, [&](const Stmt& child) { VisitAccesses(child, buffer, threads, fn); });
   }
 
   // Whether the access may be another one in each of so many threads.
@@ -245,26 +224,14 @@ class Spreader {
       own->shape[d] = 1;
       for (const Part& part : dims[d].parts) own->shape[d] *= part.extent;
     }
-    const auto moved = [&](const Indices& indices) {
-      Indices result;
-      for (size_t d = 0; d < indices.size(); ++d) result.push_back(Moved(indices[d], dims[d]));
-      return result;
-    };
-    Stmt spread = RewriteStmt(
-        body,
-        [&](const Stmt& s) -> Stmt {
-          auto* store = As<Store>(s);
-          return store && store->buffer.get() == &buffer
-                     ? MakeStmt(Store{own, moved(store->indices), store->value})
-                     : s;
-        },
-        [&](const Expr& e) {
-          return RewriteExpr(e, [&](const Expr& x) {
-            return x->kind == ExprKind::kLoad && x->buffer.get() == &buffer
-                       ? Load(own, moved(x->args))
-                       : x;
-          });
-        });
+    Stmt spread = MapElements(body, [&](const BufferRef& from, const Indices& indices) {
+      std::optional<Element> moved;
+      if (from.get() != &buffer) return moved;
+      moved = {own, {}};
+      for (size_t d = 0; d < indices.size(); ++d)
+        moved->indices.push_back(Moved(indices[d], dims[d]));
+      return moved;
+    });
     return MakeStmt(Alloc{own, std::move(spread)});
   }
 

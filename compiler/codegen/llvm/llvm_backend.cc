@@ -5,13 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/codegen/llvm/cpu_target.h"
 #include "compiler/codegen/llvm/kernel_emitter.h"
 #include "compiler/codegen/llvm/link_shared_object.h"
 #include "compiler/codegen/llvm/llvm_target.h"
-#include "compiler/codegen/target_info.h"
 #include "compiler/codegen/workspace.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/PassManager.h"
@@ -32,25 +33,24 @@ absl::Status VerifyModule(const llvm::Module& module) {
       absl::StrCat("the LLVM back end made an invalid module: ", stream.str()));
 }
 
-// Tells every function what it is compiled for; passes look at functions, not at the target
-// machine.
+// Tells every function what it is compiled for: passes read that from functions, not from the
+// target machine.
 void SetAttributes(llvm::Module& module, const llvm::TargetMachine& machine) {
   const std::string width = std::to_string(DescribeVectorUnit(machine).bytes * 8);
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
-    // LLVM prefers narrower registers on some CPUs with 64-byte ones; schedules choose the width
-    // here.
+    // On some CPUs with 64-byte registers LLVM prefers narrower ones. Here the schedule chooses.
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
 }
 
-// The passes that pay for our kernels. The emitter writes loops in their final order, register
-// tiles unrolled and vectors explicit, so what is left is cleaning: register tiles into registers,
-// addresses out of loops, the plain loops of unscheduled code made vectors. LLVM's own pipeline
-// costs twice the time for code that is no faster.
+// The passes that make kernels faster. The emitter writes loops in their final order, register
+// tiles unrolled and vectors explicit. What is left is to promote register tiles to registers, to
+// move addresses out of loops, and to vectorize plain loops of unscheduled code. LLVM's own pipeline
+// takes twice the time for code that is no faster.
 std::string Passes(bool vectorizer) {
   constexpr std::string_view kCombine = "instcombine<no-verify-fixpoint>";
   return absl::StrCat("function(sroa,early-cse<memssa>,", std::string(kCombine),
@@ -97,7 +97,7 @@ absl::StatusOr<std::string> Generate(llvm::Module& module, llvm::TargetMachine& 
 
 absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, const Target& target,
                                      const LlvmOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(Target resolved, ResolveTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(Target resolved, ResolveCpu(target));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine,
                           MakeTargetMachine(resolved, options.opt_level));
   llvm::LLVMContext context;
@@ -138,6 +138,33 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, co
                           Generate(module, *machine, llvm::CodeGenFileType::ObjectFile));
   HEDDLE_ASSIGN_OR_RETURN(artifact.shared_object, LinkSharedObject(object));
   return artifact;
+}
+
+namespace {
+
+class Llvm final : public Backend {
+  absl::StatusOr<Target> Resolve(const Target& target) const override { return ResolveCpu(target); }
+  absl::StatusOr<machine::TargetInfo> Describe(const Target& resolved) const override {
+    return DescribeCpu(resolved);
+  }
+  bool RunsHere(const Target& resolved) const override { return CpuRunsHere(resolved); }
+  std::vector<std::string> Features(const Target& resolved) const override {
+    return CpuFeatures(resolved);
+  }
+  absl::StatusOr<Toolchain> FindToolchain() const override {
+    return Toolchain{"LLVM " LLVM_VERSION_STRING, ""};
+  }
+  absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
+                                   const Target& resolved) const override {
+    return CompileLlvm(lowered, resolved);
+  }
+};
+
+}  // namespace
+
+const Backend& LlvmBackend() {
+  static const Llvm backend;
+  return backend;
 }
 
 }  // namespace heddle::codegen

@@ -7,7 +7,7 @@
 #include "compiler/codegen/llvm/expr_emitter.h"
 #include "compiler/codegen/workspace.h"
 #include "compiler/ir/analysis/index.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Module.h"
 
@@ -19,7 +19,7 @@ using llvm::Value;
 namespace {
 
 // A sum's term that is a product with the literal zero: a window's place in the padding. It counts
-// as nothing (tolerance.h).
+// as nothing (numerics.h).
 bool AddsPadding(const ir::Store& store) {
   const ir::Expr& sum = store.value;
   if (sum->kind != ir::ExprKind::kOp || sum->op != ir::Op::kAdd || !ir::IsFloat(sum->dtype))

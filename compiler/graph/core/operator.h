@@ -64,6 +64,7 @@ struct LayoutRule {
   struct Change {
     Layout layout = Layout::kChannelsLast;
     int64_t block = 0;                           // channels
+    int64_t lanes = 1;                           // results in a vector of the target
     bool in_blocks = false, out_blocks = false;  // whether the first operand, the result are
   };
   std::function<absl::StatusOr<Node>(GraphBuilder& out, Node node, const Change& change)> form =

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::graph {
 

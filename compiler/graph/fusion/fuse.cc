@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/workload_key.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/ir/text.h"
@@ -312,7 +313,8 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     HEDDLE_ASSIGN_OR_RETURN(tensor::TensorProgram program, ExpressGroup(graph, group));
     HEDDLE_ASSIGN_OR_RETURN(ir::Program loops, tensor::LowerToLoops(program));
     group.workload = ir::Print(loops);
-    group.key = tensor::WorkloadKey(group.workload);
+    group.key = WorkloadKey(group.workload);
+    group.naive = std::move(loops);
     // Keys are hashes, and identify tasks, records and kernels.
     if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,

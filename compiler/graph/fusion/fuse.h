@@ -18,8 +18,9 @@ struct Group {
                                  // kernel's argument order
   std::vector<ValueId> outputs;  // needed outside, in the kernel's argument order
   std::string label;             // at most about 60 characters: "conv2d+add+relu 1x56x56x64"
-  std::string workload;          // canonical text of the naive loop program (ir/text.h)
-  std::string key;               // tensor::WorkloadKey(workload)
+  ir::Program naive;             // the loop program before any schedule
+  std::string workload;          // its canonical text (ir/text.h)
+  std::string key;               // WorkloadKey(workload)
   double flops = 0;              // of the direct algorithm; workloads.md's way of counting
 };
 

@@ -15,8 +15,11 @@ namespace {
 
 class LayoutPass {
  public:
-  LayoutPass(const Graph& graph, const LayoutPlan& plan)
-      : graph_(graph), plan_(plan), made_(graph.values.size(), Layout::kChannelsFirst) {
+  LayoutPass(const Graph& graph, const LayoutPlan& plan, const machine::GraphCore& core)
+      : graph_(graph),
+        plan_(plan),
+        core_(core),
+        made_(graph.values.size(), Layout::kChannelsFirst) {
     for (std::vector<ValueId>& in : in_) in.assign(graph.values.size(), -1);
   }
 
@@ -100,7 +103,9 @@ class LayoutPass {
                                                          : First(v));
     }
     if (def.layout.form) {
-      const LayoutRule::Change change{layout_, plan_.block, InBlocks(node.inputs[0]),
+      const int64_t lanes =
+          core_.vector_bytes / ir::SizeOf(graph_.values[node.outputs[0]].type.dtype);
+      const LayoutRule::Change change{layout_, plan_.block, lanes, InBlocks(node.inputs[0]),
                                       InBlocks(node.outputs[0])};
       HEDDLE_ASSIGN_OR_RETURN(placed, def.layout.form(out_, std::move(placed), change));
     }
@@ -177,6 +182,7 @@ class LayoutPass {
 
   const Graph& graph_;
   const LayoutPlan& plan_;
+  const machine::GraphCore& core_;
   GraphBuilder out_;
   // By layout and old value: the new value that holds it; -1 until an operator needs it.
   std::array<std::vector<ValueId>, kLayouts.size()> in_;
@@ -186,15 +192,16 @@ class LayoutPass {
 
 }  // namespace
 
-absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options) {
-  const LayoutCosts estimates(options.kernels);
+absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options,
+                                    const machine::TargetInfo& target) {
+  const LayoutCosts estimates(target);
   const LayoutCosts& costs = options.costs == nullptr ? estimates : *options.costs;
   const int64_t block = options.block.value_or(0);
   if (block < 0 || block == 1) {
     return absl::InvalidArgumentError(absl::StrCat("a block of ", block, " channels is no block"));
   }
   LayoutPlan plan = PlanLayouts(graph, costs, block, options.all);
-  absl::StatusOr<Graph> assigned = LayoutPass(graph, plan).Run();
+  absl::StatusOr<Graph> assigned = LayoutPass(graph, plan, target.graph_core).Run();
   if (options.plan != nullptr) *options.plan = std::move(plan);
   return assigned;
 }

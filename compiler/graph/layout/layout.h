@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout_plan.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
 
@@ -14,7 +15,6 @@ struct LayoutOptions {
   // Channels in a block, at least 2; 0: no operator is in blocks. If unset, PrepareModel takes what
   // suits the target, and AssignLayouts takes 0.
   std::optional<int64_t> block{};
-  KernelOptions kernels{};     // for the estimates; PrepareModel takes those of the target
   LayoutPlan* plan = nullptr;  // receives what was chosen, when set
 };
 
@@ -24,6 +24,7 @@ struct LayoutOptions {
 // memory, too. Values are transposed only where layouts meet, once for each value and layout;
 // constant folding computes the transposes of constants. Inputs and outputs of the graph keep the
 // model's layout. InvalidArgument: a block of fewer than two channels.
-absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {});
+absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {},
+                                    const machine::TargetInfo& target = {});
 
 }  // namespace heddle::graph

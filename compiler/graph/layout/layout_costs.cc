@@ -9,47 +9,15 @@
 namespace heddle::graph {
 namespace {
 
-// A core with two 64-byte multiply-add units at 2.7 GHz, and what default schedules make of it:
-// medians over the kernels of the zoo's convolutional networks, each compiled in both layouts.
-// Only ratios matter to the choice.
-constexpr double kPeak = 170;      // GFLOP/s
-constexpr double kBandwidth = 20;  // bytes a nanosecond, written or read
-constexpr double kLanes = 16;
-constexpr double kCallNs =
-    1000;  // of a kernel of its own: the call, and what it drives from caches
+constexpr int64_t kFewInputs = 4;  // such images stay channels last: only the result is blocked
 
-struct Efficiency {
-  double first, last;  // of the peak, with full vectors
-};
-constexpr Efficiency kConvolution = {0.33, 0.85};
-constexpr Efficiency kTransposed = {0.08, 0.6};
-constexpr Efficiency kDepthwise = {0.17, 0.35};
-constexpr Efficiency kStridedDepthwise = {0.04, 0.35};  // channels first, lanes gather their pixels
-// Blocked, in times of channels last, where that is as if convolutions had but one form: products
-// of pixels are as fast (with two threads 0 to 9 % slower, mobilenet_v2), of every second one not;
-// windows ask for padding more often; and 3 x 3 by steps of one has Winograd's form channels last
-// only.
-constexpr int64_t kFewInputs = 4;  // they stay last, so that only the result differs
-constexpr double kBlockedStridedPixels = 1.3;
-constexpr double kBlockedWindow = 1.08;
-constexpr double kBlockedThreads = 1.05;
-constexpr double kBlockedWithoutWinograd = 2.2;
-// A strip of a depthwise convolution is read and written in one piece, where channels last, pixels
-// are apart by all channels, which often fall into few sets of a cache: 1.1 to 1.5 times as fast
-// where the images fit a second-level cache, the same where they come from beyond it.
-constexpr double kDepthwiseGain = 0.17;
-constexpr double kNearBytes = 2 << 20;
-constexpr double kNearBandwidth = 2 * kBandwidth;
-// Windows along a row of a plane do not fill vectors; times more than channels last.
-constexpr double kPoolOfPlanes = 2.2;
-// Registers that are not quite full are loaded and stored with masks.
-constexpr double kMasked = 0.7;
-
-// The share of vector lanes that do work when `extent` elements lie along them.
-double LaneUse(int64_t extent) {
-  const auto n = static_cast<double>(extent);
-  const double use = n / (std::ceil(n / kLanes) * kLanes);
-  return use == 1 ? 1 : use * kMasked;
+// The share of a vector's lanes that do work when `extent` elements lie along them, and how fast
+// these are.
+double LaneUse(int64_t extent, int64_t element_bytes, const machine::TargetInfo& target) {
+  const auto n = static_cast<double>(extent),
+             lanes = static_cast<double>(target.graph_core.vector_bytes / element_bytes);
+  const double use = n / (std::ceil(n / lanes) * lanes);
+  return use == 1 ? 1 : use * target.code.layout.masked;
 }
 
 int64_t Bytes(const TensorType& type) {
@@ -58,24 +26,28 @@ int64_t Bytes(const TensorType& type) {
 
 int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e14))); }
 
-// Of a convolution in one group, of an image of so many channels.
+// The time of a convolution in one group in channels blocked over channels last, with times as if
+// it had but its direct form. `inputs`: channels of the image. `single`: in f32.
 double TimesOfLast(int64_t inputs, const Shape& kernel, const OpAttrs& attrs,
-                   const KernelOptions& kernels, bool single) {
+                   const machine::TargetInfo& target, bool single) {
+  const machine::LayoutFit& fit = target.code.layout;
   const auto all = [](const Shape& values, int64_t wanted) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == wanted; });
   };
   if (inputs <= kFewInputs) return 1;
   if (all(kernel, 1)) {
-    if (!all(attrs.Ints("strides"), 1)) return kBlockedStridedPixels;
-    return kernels.threads > 1 ? kBlockedThreads : 1;
+    if (!all(attrs.Ints("strides"), 1)) return fit.blocked_strided_pixels;
+    return target.target.threads > 1 ? fit.blocked_threads : 1;
   }
-  const bool winograd = kernels.winograd && single && kernel.size() == 2 && all(kernel, 3) &&
+  const bool winograd = target.target.winograd && single && kernel.size() == 2 && all(kernel, 3) &&
                         all(attrs.Ints("strides"), 1) && all(attrs.Ints("dilations"), 1);
-  return winograd ? kBlockedWithoutWinograd : kBlockedWindow;
+  return winograd ? fit.blocked_without_winograd : fit.blocked_window;
 }
 
 LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, double memory_ns,
-                                      const KernelOptions& kernels) {
+                                      const machine::TargetInfo& target) {
+  const machine::GraphCore& core = target.graph_core;
+  const machine::LayoutFit& fit = target.code.layout;
   const Shape& weights = graph.values[node.inputs[1]].type.shape;
   const TensorType& out = graph.values[node.outputs[0]].type;
   const double flops = Flops(graph, node);
@@ -83,27 +55,29 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
   const Shape& strides = attrs.Ints("strides");
   const int64_t groups = attrs.Int("groups");
   const bool transposed = Def(node.kind).family == OpFamily::kTransposedConvolution;
-  Efficiency share = transposed ? kTransposed : kConvolution;
+  machine::LayoutFit::Share share = transposed ? fit.transposed : fit.convolution;
   // Channels last, a vector lies within a group, unless each group is one channel.
   int64_t channels = out.shape[1] / groups;
   bool near = false;  // a depthwise one within the second-level cache
   const bool single = out.dtype == ir::DType::kF32;  // what was measured
   double blocked =
-      TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), attrs, kernels, single);
+      TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), attrs, target, single);
   if (!transposed && groups > 1 && weights[1] == 1) {
     const bool strided = !strides.empty() && strides.back() > 1;
-    share = strided ? kStridedDepthwise : kDepthwise;
+    share = strided ? fit.strided_depthwise : fit.depthwise;
     channels = out.shape[1];
-    near = single && memory_ns * kBandwidth <= kNearBytes;
+    near = single && memory_ns * core.bytes_per_ns <= static_cast<double>(core.l2_bytes);
   }
   const auto time = [&](double efficiency, int64_t lanes, double memory) {
-    return Ns(std::max(flops / (kPeak * efficiency * LaneUse(lanes)), memory));
+    const double use = LaneUse(lanes, ir::SizeOf(out.dtype), target);
+    return Ns(std::max(flops / (core.peak_gflops * efficiency * use), memory));
   };
   const int64_t first = time(share.first, out.shape.back(), memory_ns),
                 last = time(share.last, channels, memory_ns);
   if (!near) return {first, last, Ns(static_cast<double>(last) * blocked)};
-  const int64_t all = time(share.last, channels, memory_ns * kBandwidth / kNearBandwidth);
-  return {first, last, last - Ns(static_cast<double>(all) * kDepthwiseGain)};
+  const int64_t all =
+      time(share.last, channels, memory_ns * core.bytes_per_ns / core.near_bytes_per_ns);
+  return {first, last, last - Ns(static_cast<double>(all) * fit.blocked_depthwise_gain)};
 }
 
 }  // namespace
@@ -112,12 +86,13 @@ LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const
   double bytes = 0;
   for (ValueId v : node.inputs) bytes += static_cast<double>(Bytes(graph.values[v].type));
   bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
-  const double memory_ns = bytes / kBandwidth;
+  const double memory_ns = bytes / target_.graph_core.bytes_per_ns;
   const OpFamily family = Def(node.kind).family;
   if (family == OpFamily::kConvolution || family == OpFamily::kTransposedConvolution)
-    return {ConvolutionNs(graph, node, memory_ns, kernels_)};
+    return {ConvolutionNs(graph, node, memory_ns, target_)};
   const bool pool = family == OpFamily::kPool;
-  return {{Ns(pool ? memory_ns * kPoolOfPlanes : memory_ns), Ns(memory_ns), Ns(memory_ns)}};
+  return {{Ns(pool ? memory_ns * target_.code.layout.pool_of_planes : memory_ns), Ns(memory_ns),
+           Ns(memory_ns)}};
 }
 
 bool LooksTheSame(const TensorType& type) {
@@ -129,7 +104,8 @@ bool LooksTheSame(const TensorType& type) {
 int64_t LayoutCosts::MoveNs(const TensorType& type) const {
   // Nothing moves, but the reshape keeps kernels apart that would fuse.
   if (LooksTheSame(type)) return 1;
-  return Ns(kCallNs + 2 * static_cast<double>(Bytes(type)) / kBandwidth);
+  const machine::GraphCore& core = target_.graph_core;
+  return Ns(core.call_ns + 2 * static_cast<double>(Bytes(type)) / core.bytes_per_ns);
 }
 
 LayoutCost MeasuredLayoutCosts::OperatorCost(const Graph& graph, const Node& node) const {

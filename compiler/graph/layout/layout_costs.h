@@ -7,6 +7,7 @@
 
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout_choice.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
 
@@ -15,20 +16,14 @@ struct LayoutCost {
   bool measured = false;
 };
 
-// Whether the elements are in the same order in every layout: there is one channel or one pixel.
+// Whether a tensor has one channel or one pixel, so that its elements have the same order in all
+// layouts.
 bool LooksTheSame(const TensorType& type);
 
-// What is known of the kernels before they are made.
-struct KernelOptions {
-  int threads = 1;
-  bool winograd = true;  // whether convolutions may take Winograd's form
-};
-
-// Costs on one core. Deterministic.
+// Estimated times on one core, target.graph_core. Deterministic.
 class LayoutCosts {
  public:
-  LayoutCosts() = default;
-  explicit LayoutCosts(const KernelOptions& kernels) : kernels_(kernels) {}
+  explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}
   virtual ~LayoutCosts() = default;
   // The cost of a node of the imported graph that has a form with channels last, in every layout;
   // that in blocks is given whether the form exists or not. All are finite.
@@ -38,7 +33,7 @@ class LayoutCosts {
   int64_t MoveNs(const TensorType& type) const;
 
  private:
-  KernelOptions kernels_;
+  machine::TargetInfo target_;
 };
 
 // Costs from measured times by name of node; kNever stands for a layout that was not measured. If
@@ -48,8 +43,8 @@ class LayoutCosts {
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,
-                               const KernelOptions& kernels = {})
-      : LayoutCosts(kernels), ns_by_node_(std::move(ns_by_node)) {}
+                               const machine::TargetInfo& target = {})
+      : LayoutCosts(target), ns_by_node_(std::move(ns_by_node)) {}
   LayoutCost OperatorCost(const Graph& graph, const Node& node) const override;
 
  private:

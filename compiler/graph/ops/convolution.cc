@@ -122,13 +122,15 @@ absl::StatusOr<Node> BlockedForm(GraphBuilder& out, Node node, const LayoutRule:
   return node;
 }
 
-absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, int n) {
+absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, const LayoutRule::Change& change,
+                              int n) {
   ValueId& w = node.inputs[1];
   const Shape weights = out.Type(w).shape;
   const std::string name = out.Name(w) + "/channels_last";
   const int64_t groups = AttrsOf(node).Int("groups");
   const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-  const int64_t merged = depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups);
+  const int64_t merged =
+      depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups, change.lanes);
   const TensorData* data = out.ConstantData(w);
   if (merged > 1 && data != nullptr) {
     w = out.Constant(out.Name(w) + "/merged", MergeGroups(*data, groups, merged));
@@ -180,7 +182,7 @@ OpDef ConvOp(int n) {
   op.layout.blocked = HasBlockedForm;
   op.layout.form = [n](GraphBuilder& out, Node node, const LayoutRule::Change& change) {
     return change.layout == Layout::kChannelsBlocked ? BlockedForm(out, std::move(node), change, n)
-                                                     : LastForm(out, std::move(node), n);
+                                                     : LastForm(out, std::move(node), change, n);
   };
   op.laws.channels_of_weights = [](const OpUse&) { return 0; };
   return op;

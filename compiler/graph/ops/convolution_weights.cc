@@ -50,13 +50,13 @@ absl::StatusOr<ValueId> BlockDepthwiseWeights(GraphBuilder& out, ValueId w, int6
   return out.Add(OpKind::kTranspose, {w}, {{"perm", perm}}, name);
 }
 
-int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs) {
-  constexpr int64_t kChannels = 16, kMost = 4, kSmall = 4;
-  if (group_inputs == group_outputs && group_outputs <= kSmall && kChannels % group_outputs == 0 &&
-      groups * group_outputs % kChannels == 0)
+int64_t MergedGroups(int64_t groups, int64_t group_inputs, int64_t group_outputs, int64_t lanes) {
+  constexpr int64_t kMost = 4, kSmall = 4;
+  if (group_inputs == group_outputs && group_outputs <= kSmall && lanes % group_outputs == 0 &&
+      groups * group_outputs % lanes == 0)
     return 1;
   int64_t merged = 1;
-  for (int64_t m = 2; m <= kMost && merged * group_outputs < kChannels; ++m) {
+  for (int64_t m = 2; m <= kMost && merged * group_outputs < lanes; ++m) {
     if (groups % m == 0) merged = m;
   }
   return merged;

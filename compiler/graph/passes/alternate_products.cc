@@ -43,7 +43,8 @@ TensorData Columns(const TensorData& matrix, int64_t begin, int64_t count) {
 
 class Alternator {
  public:
-  explicit Alternator(const Graph& graph) : graph_(graph), producers_(Producers(graph)) {
+  Alternator(const Graph& graph, int64_t near_bytes)
+      : graph_(graph), near_bytes_(near_bytes), producers_(Producers(graph)) {
     for (const Node& node : graph.nodes) {
       if (IsCandidate(node)) ++shared_[node.inputs[1]].uses;
     }
@@ -77,7 +78,7 @@ class Alternator {
     if (matrix == graph_.constants.end() || matrix->second.type.shape.size() != 2) return false;
     const Shape& x = graph_.values[node.inputs[0]].type.shape;
     return x.size() == 2 && x[0] <= kFewRows &&
-           static_cast<int64_t>(matrix->second.bytes->size()) > kNearBytes;
+           static_cast<int64_t>(matrix->second.bytes->size()) > near_bytes_;
   }
 
   // The matrix that v is a product with; null if v is none of these products.
@@ -110,13 +111,13 @@ class Alternator {
     const int64_t column = shape[0] * ir::SizeOf(graph_.values[matrix].type.dtype);
     shared.cuts.insert({0, shape[1]});
     for (const auto& [begin, end] : slices_[&shared]) {
-      if (*shared.cuts.upper_bound(begin) != end || (end - begin) * column > kNearBytes)
+      if (*shared.cuts.upper_bound(begin) != end || (end - begin) * column > near_bytes_)
         return false;
     }
     std::set<int64_t> kept{0};
     for (auto cut = std::next(shared.cuts.begin()); cut != shared.cuts.end(); ++cut) {
       const auto next = std::next(cut);
-      if (next == shared.cuts.end() || (*next - *kept.rbegin()) * column > kNearBytes)
+      if (next == shared.cuts.end() || (*next - *kept.rbegin()) * column > near_bytes_)
         kept.insert(*cut);
     }
     shared.cuts = std::move(kept);
@@ -154,6 +155,7 @@ class Alternator {
   }
 
   const Graph& graph_;
+  int64_t near_bytes_;
   std::vector<int> producers_;
   std::map<ValueId, Shared> shared_;                                          // by matrix
   std::map<const Shared*, std::vector<std::pair<int64_t, int64_t>>> slices_;  // begin, end
@@ -163,8 +165,8 @@ class Alternator {
 
 }  // namespace
 
-absl::StatusOr<Graph> AlternateProducts(const Graph& graph) {
-  auto alternator = std::make_shared<Alternator>(graph);
+absl::StatusOr<Graph> AlternateProducts(const Graph& graph, const machine::GraphCore& core) {
+  auto alternator = std::make_shared<Alternator>(graph, core.near_bytes);
   return RewriteGraph(graph, [alternator](GraphBuilder& out, const Node& node) {
     return (*alternator)(out, node);
   });

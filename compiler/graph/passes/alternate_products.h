@@ -1,25 +1,21 @@
+// Reads a large constant matrix forwards and backwards by turns.
 #pragma once
-
-#include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
+#include "compiler/machine/core_speed.h"
 
 namespace heddle::graph {
 
-// Bytes of a second-level cache that hold a part of a matrix, next to other things. A part that
-// filled the cache would evict its own beginning. It is assumed, from the 2 MiB of one core of
-// recent servers, and not the target's, so that the graph and its tasks are the same for all
-// targets. With a smaller cache (1 MiB, or half), what was read last comes from beyond it anyway,
-// and the split costs the start of a kernel; with threads, each reads a share.
-inline constexpr int64_t kNearBytes = int64_t{7} << 18;
-
-// Before: products of few rows multiply by one constant matrix larger than kNearBytes again and
-// again, as a recurrence does, and only slices of their columns are read (its gates), each of at
-// most kNearBytes. After: each is one product for every run of such slices of at most kNearBytes,
-// in this order and in the reverse order by turns. If every product read the matrix from its
-// beginning, no part of it would be in the cache; so a product begins with the columns that the one
-// before has just read.
-absl::StatusOr<Graph> AlternateProducts(const Graph& graph);
+// Before: products of few rows multiply by one constant matrix larger than core.near_bytes again
+// and again (a recurrence does), and only slices of their columns are read (its gates), each of at
+// most core.near_bytes. After: each is one product for every run of such slices of at most
+// core.near_bytes, in this order and in the reverse order by turns. Read always from its
+// beginning, a matrix larger than a cache is never found there; so a product begins with the
+// columns that the one before has just read.
+//
+// On a target with a smaller second-level cache (1 MiB, or half of it) what was read last comes
+// from beyond it anyway, and the split costs a kernel's start. With threads each reads a share.
+absl::StatusOr<Graph> AlternateProducts(const Graph& graph, const machine::GraphCore& core = {});
 
 }  // namespace heddle::graph

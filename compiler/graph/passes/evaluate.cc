@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
     }
   }
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program loops, tensor::LowerToLoops(program));
-  std::vector<codegen::TensorRef> buffers;
+  std::vector<interpreter::TensorRef> buffers;
   // The interpreter writes outputs only, so an input's bytes stay as they are.
   for (const TensorData& t : inputs)
     buffers.push_back({t.type.dtype, t.type.shape, const_cast<char*>(t.bytes->data())});
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
     buffers.push_back({out->dtype, out->shape, results.back().data()});
   }
   // An expression writes every element before it reads one.
-  HEDDLE_RETURN_IF_ERROR(codegen::Interpret(loops, buffers, {.check_uninitialized = false}));
+  HEDDLE_RETURN_IF_ERROR(interpreter::Interpret(loops, buffers, {.check_uninitialized = false}));
   std::vector<TensorData> outputs;
   for (size_t i = 0; i < results.size(); ++i) {
     const ir::Buffer& out = *loops.outputs[i];

@@ -23,25 +23,40 @@ namespace {
 
 struct Pass {
   const char* name;
-  absl::StatusOr<Graph> (*run)(const Graph&);  // null: the pass that has options, layout
+  absl::StatusOr<Graph> (*run)(const Graph&, const PassOptions&);
 };
+
+template <absl::StatusOr<Graph> (*run)(const Graph&)>
+absl::StatusOr<Graph> Plain(const Graph& graph, const PassOptions& /*options*/) {
+  return run(graph);
+}
+absl::StatusOr<Graph> Alternate(const Graph& graph, const PassOptions& options) {
+  return AlternateProducts(graph, options.target.graph_core);
+}
+absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
+  return AssignLayouts(graph, options.layout, options.target);
+}
+
+absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/) {
+  return RemoveDead(graph);
+}
 
 // From top to bottom. Passes for which layout makes new work follow it once more, by another name.
 constexpr Pass kPasses[] = {
-    {"fold-constants", FoldConstants},  // weights behind a transpose (Gemm's transB) become
-                                        // constants that batch norm can fold into
-    {"simplify", SimplifyGraph},
-    {"recognize-normalize", RecognizeNormalize},
-    {"fold-batch-norm", FoldBatchNorm},  // before layout: it knows channels-first weights
-    {"merge-products", MergeProducts},   // behind batch norm, which folds into single matrices
-    {"merge-equal", MergeEqual},
-    {"alternate-products", AlternateProducts},  // the merged ones, too
-    {"sink-concat", SinkConcat},
-    {"layout", nullptr},
-    {"fold-flatten", FoldFlatten},             // transposes that layout left before products
-    {"fold-layout-constants", FoldConstants},  // the transposes of weights that layout made
-    {"simplify-layout", SimplifyGraph},        // its transposes against the model's own
-    {"dead-code", [](const Graph& graph) -> absl::StatusOr<Graph> { return RemoveDead(graph); }},
+    // Weights behind a transpose (Gemm's transB) become constants that batch norm can fold into.
+    {"fold-constants", Plain<FoldConstants>},
+    {"simplify", Plain<SimplifyGraph>},
+    {"recognize-normalize", Plain<RecognizeNormalize>},
+    {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: it knows channels-first weights
+    {"merge-products", Plain<MergeProducts>},   // batch norm folds into single matrices
+    {"merge-equal", Plain<MergeEqual>},
+    {"alternate-products", Alternate},  // the merged ones, too
+    {"sink-concat", Plain<SinkConcat>},
+    {"layout", Layouts},
+    {"fold-flatten", Plain<FoldFlatten>},             // transposes that layout left before products
+    {"fold-layout-constants", Plain<FoldConstants>},  // the transposes of weights that layout made
+    {"simplify-layout", Plain<SimplifyGraph>},        // its transposes against the model's own
+    {"dead-code", Cleaned},
 };
 
 }  // namespace
@@ -58,8 +73,7 @@ absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options) {
   for (const Pass& pass : kPasses) {
     if (options.disabled.count(pass.name)) continue;
     const auto start = std::chrono::steady_clock::now();
-    HEDDLE_ASSIGN_OR_RETURN(
-        current, pass.run == nullptr ? AssignLayouts(current, options.layout) : pass.run(current));
+    HEDDLE_ASSIGN_OR_RETURN(current, pass.run(current, options));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     if (absl::Status s = CheckGraph(current); !s.ok()) {
       return absl::InternalError(absl::StrCat("after pass ", pass.name, ": ", s.message()));

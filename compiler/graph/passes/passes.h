@@ -10,12 +10,14 @@
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/layout/layout.h"
+#include "compiler/machine/target_info.h"
 
 namespace heddle::graph {
 
 struct PassOptions {
   std::set<std::string> disabled;  // names; InvalidArgument for one that does not exist
   LayoutOptions layout;            // of the pass of that name
+  machine::TargetInfo target;      // PrepareModel takes that of the model's target
   // Called after every pass with its name, the graph and the time taken, when set.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };

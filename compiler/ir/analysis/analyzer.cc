@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "compiler/ir/analysis/linear.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 
 namespace heddle::ir {
@@ -178,22 +178,7 @@ Expr Analyzer::Simplify(const Expr& e) {
 }
 
 Expr Analyzer::SimplifyArgs(const Expr& e) {
-  std::vector<Expr> args;
-  args.reserve(e->args.size());
-  bool changed = false;
-  for (const Expr& a : e->args) {
-    args.push_back(Simplify(a));
-    changed |= args.back() != a;
-  }
-  if (!changed) return e;
-  switch (e->kind) {
-    case ExprKind::kLoad:
-      return Load(e->buffer, std::move(args));
-    case ExprKind::kCast:
-      return Cast(e->dtype, std::move(args[0]));
-    default:
-      return Make(e->op, std::move(args));
-  }
+  return MapChildren(e, [this](const Expr& a) { return Simplify(a); });
 }
 
 Expr Analyzer::SimplifySelect(const Expr& e) {

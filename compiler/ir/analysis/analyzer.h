@@ -1,6 +1,6 @@
-// Integer reasoning with a context: ranges of variables, and facts known from enclosing guards.
-// simplify.h is the plain interface to it; passes and the verifier, which walk programs, keep one
-// Analyzer and push and pop its context.
+// Integer reasoning in a context: the ranges of variables, and the facts that enclosing guards
+// establish. What walks a program keeps one Analyzer and pushes and pops its context; simplify.h
+// is the interface for a single question.
 #pragma once
 
 #include <deque>
@@ -17,8 +17,7 @@ class Analyzer {
   // `ranges`, when given, must outlive the analyzer.
   explicit Analyzer(const Ranges* ranges = nullptr) : base_(ranges) {}
 
-  // The context is a stack: everything bound or assumed after Mark() is undone by Restore() with
-  // its result.
+  // The context is a stack: Restore(p) undoes what was bound or assumed since p = Mark().
   struct Position {
     size_t vars = 0;
     size_t facts = 0;
@@ -26,22 +25,20 @@ class Analyzer {
   Position Mark() const { return {vars_.size(), facts_.size()}; }
   void Restore(Position position);
   void Bind(const Var* var, Interval range) { vars_.emplace_back(var, range); }
-  // From here on `condition` is known to be true (or false). Parts that are not understood are
-  // ignored.
+  // Adds the fact that `condition` is true (or false). Parts that are not understood are ignored.
   void Assume(const Expr& condition, bool holds = true);
 
   Expr Simplify(const Expr& e);
-  // Of an i64 expression; terms in canonical order.
+  // The simplified linear form of an i64 expression, its terms in canonical order.
   Linear SimplifyToLinear(const Expr& e);
   std::optional<Interval> Bounds(const Expr& e);
-  // True when the analysis finds low <= e < high. Cheaper than Bounds where plain intervals
-  // suffice.
+  // Whether low <= e < high is proven. Cheaper than Bounds where plain intervals suffice.
   bool IsWithin(const Expr& e, int64_t low, int64_t high);
-  // Condition true for every assignment the context allows.
+  // Whether the condition is proven for every assignment that the context allows.
   bool Proves(const Expr& condition);
 
  private:
-  // linearize.cc: canonical linear forms; divide.cc: divisions, recombination.
+  // linearize.cc: canonical linear forms. divide.cc: quotients, remainders, and their joining.
   Linear Lin(const Expr& e);
   Linear LinOp(const Expr& e);
   Linear LinProduct(const Expr& e);
@@ -56,7 +53,7 @@ class Analyzer {
   bool RecombineDiv(Linear& l, size_t i);
   bool ExpandModAtoms(Linear& l, int64_t divisor);
 
-  // analyzer.cc: everything that is not i64 arithmetic.
+  // analyzer.cc: facts, and everything that is not i64 arithmetic.
   Expr SimplifyArgs(const Expr& e);
   Expr SimplifyLogic(const Expr& e);
   Expr SimplifyCompare(Op op, const Expr& a, const Expr& b);
@@ -68,11 +65,12 @@ class Analyzer {
   void RenewFacts(const Var* var);
   void AddFactsOfDividends(const Linear& fact);
 
-  // bounds.cc. INT64_MIN and INT64_MAX stand for the infinities.
+  // bounds.cc: intervals, infinite where nothing is known.
   Interval RangeOf(const Var* var) const;
   Interval TreeBounds(const Expr& e);
   Interval DividendBounds(const Expr& e);
   Interval OpBounds(const Expr& e);
+  Interval SelectBounds(const Expr& e);
   Interval LinearBounds(const Linear& l);
   void TightenByFacts(const Linear& l, Interval& bounds);
   void TightenByQuotients(const Linear& l, Interval& bounds);

@@ -1,11 +1,9 @@
-// Interval arithmetic, sharpened by facts. INT64_MIN and INT64_MAX stand for the infinities and
-// absorb.
+// Intervals sharpened by facts: bounds that plain interval arithmetic (interval.h) does not find.
 #include <algorithm>
 #include <cstdlib>
 
 #include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/analysis/linear.h"
-#include "compiler/ir/fold.h"
 
 namespace heddle::ir {
 namespace {
@@ -22,84 +20,6 @@ class Deeper {
  private:
   int& effort_;
 };
-
-constexpr int64_t kMinusInfinity = INT64_MIN;
-constexpr int64_t kInfinity = INT64_MAX;
-constexpr Interval kEverything = {kMinusInfinity, kInfinity};
-using Wide = __int128;
-
-bool IsFinite(int64_t v) { return v != kMinusInfinity && v != kInfinity; }
-bool IsFinite(Interval i) { return IsFinite(i.min) && IsFinite(i.max); }
-
-int64_t Clamp(Wide v) {
-  return v <= kMinusInfinity ? kMinusInfinity
-                             : (v >= kInfinity ? kInfinity : static_cast<int64_t>(v));
-}
-
-int64_t Scale(int64_t v, int64_t factor) {
-  if (factor == 0) return 0;
-  if (!IsFinite(v)) return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
-  return Clamp(Wide{v} * factor);
-}
-
-Interval Scale(Interval i, int64_t factor) {
-  if (factor >= 0) return {Scale(i.min, factor), Scale(i.max, factor)};
-  return {Scale(i.max, factor), Scale(i.min, factor)};
-}
-
-Interval Add(Interval a, Interval b) {
-  Interval sum = kEverything;
-  if (IsFinite(a.min) && IsFinite(b.min)) sum.min = Clamp(Wide{a.min} + b.min);
-  if (IsFinite(a.max) && IsFinite(b.max)) sum.max = Clamp(Wide{a.max} + b.max);
-  return sum;
-}
-
-Interval Multiply(Interval a, Interval b) {
-  if (a.min == a.max) return Scale(b, a.min);
-  if (b.min == b.max) return Scale(a, b.min);
-  if (!IsFinite(a) || !IsFinite(b))
-    return a.min >= 0 && b.min >= 0 ? Interval{Clamp(Wide{a.min} * b.min), kInfinity} : kEverything;
-  const Wide p[] = {Wide{a.min} * b.min, Wide{a.min} * b.max, Wide{a.max} * b.min,
-                    Wide{a.max} * b.max};
-  return {Clamp(*std::min_element(p, p + 4)), Clamp(*std::max_element(p, p + 4))};
-}
-
-Interval Hull(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
-
-Interval OfType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return {0, 1};
-    case DType::kI8:
-      return {INT8_MIN, INT8_MAX};
-    case DType::kU8:
-      return {0, UINT8_MAX};
-    case DType::kI32:
-      return {INT32_MIN, INT32_MAX};
-    default:
-      return kEverything;
-  }
-}
-
-bool Contains(Interval outer, Interval inner) {
-  return outer.min <= inner.min && inner.max <= outer.max;
-}
-
-Interval FloorDivBounds(Interval a, int64_t k) {
-  return {IsFinite(a.min) ? FloorDivInt(a.min, k) : a.min,
-          IsFinite(a.max) ? FloorDivInt(a.max, k) : a.max};
-}
-
-Interval FloorModBounds(Interval a, int64_t k) {
-  if (IsFinite(a) && FloorDivInt(a.min, k) == FloorDivInt(a.max, k))
-    return {FloorModInt(a.min, k), FloorModInt(a.max, k)};
-  return {0, k - 1};
-}
-
-// Truncating division by a positive constant.
-Interval TruncDivBounds(Interval a, int64_t k) {
-  return {IsFinite(a.min) ? a.min / k : a.min, IsFinite(a.max) ? a.max / k : a.max};
-}
 
 }  // namespace
 
@@ -150,60 +70,25 @@ Interval Analyzer::DividendBounds(const Expr& e) {
 }
 
 Interval Analyzer::OpBounds(const Expr& e) {
-  int64_t k = 0;
-  const auto arg = [&](int i) { return TreeBounds(e->args[i]); };
-  switch (e->op) {
-    case Op::kAdd:
-      return Add(arg(0), arg(1));
-    case Op::kSub:
-      return Add(arg(0), Scale(arg(1), -1));
-    case Op::kMul:
-      return Multiply(arg(0), arg(1));
-    case Op::kNeg:
-      return Scale(arg(0), -1);
-    case Op::kFloorDiv:
-      return IsConstInt(e->args[1], &k) && k > 0 ? FloorDivBounds(DividendBounds(e->args[0]), k)
-                                                 : kEverything;
-    case Op::kFloorMod: {
-      if (IsConstInt(e->args[1], &k) && k > 0) return FloorModBounds(DividendBounds(e->args[0]), k);
-      const Interval divisor = arg(1);
-      return divisor.min > 0 && IsFinite(divisor.max) ? Interval{0, divisor.max - 1} : kEverything;
-    }
-    case Op::kDiv:
-      return IsConstInt(e->args[1], &k) && k > 0 ? TruncDivBounds(arg(0), k) : kEverything;
-    case Op::kMin: {
-      const Interval a = arg(0), b = arg(1);
-      return {std::min(a.min, b.min), std::min(a.max, b.max)};
-    }
-    case Op::kMax: {
-      const Interval a = arg(0), b = arg(1);
-      return {std::max(a.min, b.min), std::max(a.max, b.max)};
-    }
-    case Op::kAbs: {
-      const Interval a = arg(0), negative = Scale(a, -1);
-      if (a.min >= 0) return a;
-      return a.max <= 0 ? negative : Interval{0, std::max(a.max, negative.max)};
-    }
-    case Op::kSign: {
-      const Interval a = arg(0);
-      return {a.min > 0 ? 1 : (a.min == 0 ? 0 : -1), a.max < 0 ? -1 : (a.max == 0 ? 0 : 1)};
-    }
-    case Op::kSelect: {
-      if (effort_ >= kMaxEffort) return Hull(arg(1), arg(2));
-      const Deeper deeper(effort_);
-      const Position position = Mark();
-      Interval branch[2];
-      for (int i = 0; i < 2; ++i) {
-        AssumeSimplified(e->args[0], i == 0);
-        branch[i] = e->dtype == DType::kI64 ? LinearBounds(Lin(e->args[i + 1]))
-                                            : TreeBounds(e->args[i + 1]);
-        Restore(position);
-      }
-      return Hull(branch[0], branch[1]);
-    }
-    default:
-      return e->dtype == DType::kBool ? Interval{0, 1} : kEverything;
+  if (e->op == Op::kSelect) return SelectBounds(e);
+  if (e->dtype == DType::kBool) return OfType(DType::kBool);
+  const bool divides = e->op == Op::kFloorDiv || e->op == Op::kFloorMod;
+  const Interval a = divides ? DividendBounds(e->args[0]) : TreeBounds(e->args[0]);
+  return OpInterval(e->op, a, e->args.size() > 1 ? TreeBounds(e->args[1]) : a);
+}
+
+Interval Analyzer::SelectBounds(const Expr& e) {
+  if (effort_ >= kMaxEffort) return Hull(TreeBounds(e->args[1]), TreeBounds(e->args[2]));
+  const Deeper deeper(effort_);
+  const Position position = Mark();
+  Interval branch[2];
+  for (int i = 0; i < 2; ++i) {
+    AssumeSimplified(e->args[0], i == 0);
+    branch[i] =
+        e->dtype == DType::kI64 ? LinearBounds(Lin(e->args[i + 1])) : TreeBounds(e->args[i + 1]);
+    Restore(position);
   }
+  return Hull(branch[0], branch[1]);
 }
 
 Interval Analyzer::LinearBounds(const Linear& l) {
@@ -254,7 +139,7 @@ void Analyzer::TightenByQuotients(const Linear& l, Interval& bounds) {
       if (multiples) AddTerm(dividend, term, factor / c * k);
     }
     if (!multiples) continue;
-    const Interval whole = FloorDivBounds(LinearBounds(dividend), k);
+    const Interval whole = FloorDiv(LinearBounds(dividend), k);
     const Interval other = Add(Scale(whole, c), {l.constant, l.constant});
     bounds = {std::max(bounds.min, other.min), std::min(bounds.max, other.max)};
   }

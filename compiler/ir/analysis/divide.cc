@@ -6,7 +6,7 @@
 
 #include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/analysis/linear.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 
 namespace heddle::ir {
 

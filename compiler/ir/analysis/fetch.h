@@ -1,4 +1,4 @@
-// Which statements are fetches, as ir.h means it where it speaks of barriers.
+// Which statements are fetches (see barriers in ir.h).
 #pragma once
 
 #include "compiler/ir/ir.h"
@@ -6,7 +6,7 @@
 
 namespace heddle::ir {
 
-// Of a statement that no other condition or thread loop encloses.
+// For a statement that no other condition or thread loop encloses.
 inline bool IsFetch(const Stmt& s) {
   const For* loop = As<For>(s);
   return (As<If>(s) != nullptr || (loop != nullptr && IsGpuThread(loop->kind))) && StoresShared(s);

@@ -1,5 +1,5 @@
-// Whether iterations of a loop write different elements: what the verifier asks of whole programs,
-// for those who are about to make a loop concurrent.
+// Whether iterations of a loop write different elements. The verifier asks this of whole programs;
+// a schedule asks it before it makes a loop concurrent.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace heddle::ir {
 
-// True only if a store to `indices` (in loop variables) surely touches different elements in any
-// two iterations of loops[0], while the loops after it, those inside, run through their ranges.
-// Variables that belong to none of them stand still.
+// True only if a store to `indices` (in loop variables) is proven to touch different elements in
+// any two iterations of loops[0], while the loops after it, which stand inside, run through their
+// ranges. Variables of other loops stand still.
 bool WritesApart(const std::vector<Expr>& indices, const Buffer& buffer,
                  const std::vector<const For*>& loops);
 

@@ -11,6 +11,18 @@ Linear LinearIndex(const Buffer& buffer, const std::vector<Expr>& indices, const
   return Analyzer(&ranges).SimplifyToLinear(index);
 }
 
+std::optional<int64_t> Stride(const Terms& terms, const Var* var) {
+  int64_t stride = 0;
+  for (const auto& [term, coefficient] : terms) {
+    if (term->kind == ExprKind::kVar && term->var.get() == var) {
+      stride = coefficient;
+    } else if (UsesVar(term, var)) {
+      return std::nullopt;
+    }
+  }
+  return stride;
+}
+
 bool InBounds(const Buffer& buffer, const std::vector<Expr>& indices, const Ranges& ranges) {
   for (size_t d = 0; d < indices.size(); ++d) {
     std::optional<Interval> bounds = Bounds(indices[d], ranges);
@@ -20,18 +32,11 @@ bool InBounds(const Buffer& buffer, const std::vector<Expr>& indices, const Rang
 }
 
 bool NeedsGuard(const Expr& e, const Ranges& ranges) {
-  bool needs = false;
-  VisitExpr(e, [&](const Expr& x) {
-    needs = needs || (x->kind == ExprKind::kLoad && !InBounds(*x->buffer, x->args, ranges));
+  return Any(e, [&](const Expr& x) {
+    return x->kind == ExprKind::kLoad && !InBounds(*x->buffer, x->args, ranges);
   });
-  return needs;
 }
 
-bool DependsOn(const Linear& linear, const Var* var) {
-  for (const auto& [term, coefficient] : linear.terms) {
-    if (UsesVar(term, var)) return true;
-  }
-  return false;
-}
+bool DependsOn(const Linear& linear, const Var* var) { return Stride(linear, var) != 0; }
 
 }  // namespace heddle::ir

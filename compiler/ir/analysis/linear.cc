@@ -7,20 +7,20 @@ namespace heddle::ir {
 
 bool IsOp(const Expr& e, Op op) { return e->kind == ExprKind::kOp && e->op == op; }
 
-int FindTerm(const Linear& l, const Expr& term) {
-  for (size_t i = 0; i < l.terms.size(); ++i) {
-    if (StructuralEqual(l.terms[i].first, term)) return static_cast<int>(i);
+int FindTerm(const Terms& terms, const Expr& term) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (StructuralEqual(terms[i].first, term)) return static_cast<int>(i);
   }
   return -1;
 }
 
-void AddTerm(Linear& l, const Expr& term, int64_t factor) {
+void AddTerm(Terms& terms, const Expr& term, int64_t factor) {
   if (factor == 0) return;
-  const int i = FindTerm(l, term);
+  const int i = FindTerm(terms, term);
   if (i < 0) {
-    l.terms.emplace_back(term, factor);
-  } else if ((l.terms[i].second += factor) == 0) {
-    l.terms.erase(l.terms.begin() + i);
+    terms.emplace_back(term, factor);
+  } else if ((terms[i].second += factor) == 0) {
+    terms.erase(terms.begin() + i);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "compiler/ir/analysis/simplify.h"
 
 #include "compiler/ir/analysis/analyzer.h"
+#include "compiler/ir/visit.h"
 
 namespace heddle::ir {
 namespace {
@@ -16,48 +17,35 @@ class StmtSimplifier {
     if (const For* loop = As<For>(s)) return VisitFor(s, *loop);
     if (const If* branch = As<If>(s)) return VisitIf(s, *branch);
     if (const Block* block = As<Block>(s)) return VisitBlock(*block);
-    if (const Alloc* alloc = As<Alloc>(s)) {
-      Stmt body = Visit(alloc->body);
-      if (!body || body == alloc->body) return body ? s : nullptr;
-      return MakeStmt(Alloc{alloc->buffer, std::move(body)});
-    }
-    if (const Seq* seq = As<Seq>(s)) {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : seq->stmts) {
-        if (Stmt result = Visit(child)) stmts.push_back(std::move(result));
-      }
-      return stmts.empty() ? nullptr : MakeSeq(std::move(stmts));
-    }
-    if (const Store* store = As<Store>(s)) return VisitStore(s, *store);
-    if (const Prefetch* prefetch = As<Prefetch>(s))
-      return MakeStmt(Prefetch{analyzer_.Simplify(prefetch->element)});
-    return s;
+    return VisitChildren(MapExprs(s, [&](const Expr& e) { return analyzer_.Simplify(e); }));
   }
 
  private:
+  Stmt VisitChildren(const Stmt& s) {
+    return MapChildren(s, [&](const Stmt& child) { return Visit(child); });
+  }
+
+  // `s` is the loop.
   Stmt VisitFor(const Stmt& s, const For& loop) {
     const auto position = analyzer_.Mark();
     const bool is_gpu = loop.kind >= LoopKind::kBlockX;  // launches threads even when there is one
     const bool drop = loop.extent == 1 && !keep_loops_ && !is_gpu;
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
-    Stmt body = Visit(loop.body);
+    Stmt result = VisitChildren(s);
     analyzer_.Restore(position);
-    if (!body || drop) return body;
-    if (body == loop.body) return s;
-    return MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
+    return result && drop ? As<For>(result)->body : result;
   }
 
+  // `s` is the branch.
   Stmt VisitIf(const Stmt& s, const If& branch) {
-    Expr condition = analyzer_.Simplify(branch.condition);
+    const Expr condition = analyzer_.Simplify(branch.condition);
     int64_t value = 0;
     if (IsConstInt(condition, &value)) return value ? Visit(branch.body) : nullptr;
     const auto position = analyzer_.Mark();
     analyzer_.Assume(condition);
-    Stmt body = Visit(branch.body);
+    Stmt result = VisitChildren(MapExprs(s, [&](const Expr&) { return condition; }));
     analyzer_.Restore(position);
-    if (!body) return nullptr;
-    if (body == branch.body && condition == branch.condition) return s;
-    return MakeStmt(If{std::move(condition), std::move(body)});
+    return result;
   }
 
   Stmt VisitBlock(const Block& block) {
@@ -88,16 +76,6 @@ class StmtSimplifier {
     result.store.value = analyzer_.Simplify(block.store.value);
     analyzer_.Restore(position);
     return MakeStmt(std::move(result));
-  }
-
-  Stmt VisitStore(const Stmt& s, const Store& store) {
-    Store result{store.buffer, {}, analyzer_.Simplify(store.value)};
-    bool changed = result.value != store.value;
-    for (const Expr& index : store.indices) {
-      result.indices.push_back(analyzer_.Simplify(index));
-      changed |= result.indices.back() != index;
-    }
-    return changed ? MakeStmt(std::move(result)) : s;
   }
 
   Analyzer analyzer_;

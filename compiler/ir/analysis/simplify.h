@@ -1,41 +1,37 @@
-// Integer reasoning about index expressions: ranges, linear forms, and rewriting by both.
+// Rewriting of index expressions by the ranges of their variables, and linear forms.
 #pragma once
 
 #include <optional>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "compiler/ir/analysis/interval.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::ir {
 
-// Closed interval of i64.
-struct Interval {
-  int64_t min = 0;
-  int64_t max = 0;
-};
-using Ranges = std::unordered_map<const Var*, Interval>;
-
-// The tightest interval the analysis finds for an integer expression; nullopt when a variable has
-// no range or an operation is not understood.
+// The tightest interval that the analysis finds for an integer expression. nullopt if a variable
+// has no range or an operation is not understood.
 std::optional<Interval> Bounds(const Expr& e, const Ranges& ranges);
 
 // sum of coefficient x term + constant, where a term is a variable or an expression that is not
-// linear (a division, a load). Terms are distinct under StructuralEqual and come in order of first
-// appearance.
+// linear (a division, a load). Terms are distinct under StructuralEqual.
+using Terms = std::vector<std::pair<Expr, int64_t>>;  // each with its coefficient
 struct Linear {
-  std::vector<std::pair<Expr, int64_t>> terms;
+  Terms terms;
   int64_t constant = 0;
 };
+// Terms come in order of first appearance.
 Linear ToLinear(const Expr& e);
 Expr FromLinear(const Linear& linear);
 
-// Equal value for every assignment within `ranges`; canonical order; divisions and moduli of affine
-// forms by constants are resolved where ranges allow it; comparisons that ranges decide become
-// constants. Floats are only constant-folded.
+// An expression of equal value for every assignment within `ranges`, with terms in canonical order.
+// Resolves quotients and remainders of linear forms by constants, and comparisons, where the ranges
+// decide them. Folds constants of floats and nothing else of them.
 Expr Simplify(const Expr& e, const Ranges& ranges);
-// Simplifies every expression under its loops' ranges, removes empty loops, loops of extent one and
-// decided conditions. Loops of blocks keep their identity when `keep_loops` (schedules refer to
-// them by name).
+// Simplifies every expression under the ranges of its loops; removes empty loops, loops of extent
+// one and decided conditions. `keep_loops` keeps loops of extent one, because schedules refer to
+// loops by name.
 Stmt Simplify(const Stmt& s, bool keep_loops);
 
 }  // namespace heddle::ir

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "compiler/ir/analysis/index.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier_rules.h"
 #include "compiler/ir/visit.h"
@@ -74,27 +75,9 @@ bool Uses(const std::vector<Expr>& indices, std::initializer_list<const Var*> va
 
 // Whether the place is another one for each of the four values of (i, j), and the same for all k.
 bool FourSums(const Linear& place, const Var* i, const Var* j, const Var* k) {
-  int64_t row = 0, column = 0;
-  for (const auto& [term, factor] : place.terms) {
-    const Var* var = term->kind == ExprKind::kVar ? term->var.get() : nullptr;
-    if (var == i) row = std::abs(factor);
-    if (var == j) column = std::abs(factor);
-    if (var != i && var != j && (UsesVar(term, i) || UsesVar(term, j) || UsesVar(term, k)))
-      return false;
-  }
-  return row != 0 && column != 0 && row != column;
-}
-
-bool Writes(const Stmt& s, const Buffer* buffer) {
-  bool found = false;
-  VisitStmt(s, [&](const Stmt& node) {
-    const Store* store = As<Store>(node);
-    const Block* block = As<Block>(node);
-    found |=
-        (store && store->buffer.get() == buffer) || (block && block->store.buffer.get() == buffer);
-    return !found;
-  });
-  return found;
+  const auto row = Stride(place, i), column = Stride(place, j), term = Stride(place, k);
+  if (!row || !column || term != 0) return false;
+  return *row != 0 && *column != 0 && std::abs(*row) != std::abs(*column);
 }
 
 }  // namespace
@@ -144,7 +127,8 @@ absl::StatusOr<TensorProduct> MatchTensorProduct(const For& loop, const For& thr
   for (const Expr& load : {product.a, product.b}) {
     if (load->buffer->scope == Scope::kLocal)
       return No(load->buffer->name + " is local: other threads of the warp read it");
-    if (Writes(thread.body, load->buffer.get()))
+    const Buffer* buffer = load->buffer.get();
+    if (Any(thread.body, [&](const Stmt& s) { return WrittenBuffer(s) == buffer; }))
       return No(load->buffer->name + " is written in the same thread loop");
   }
 

@@ -23,15 +23,15 @@ struct TensorProduct {
   DType operand = DType::kF16;  // f16, bf16, or f32 (rounded to tf32)
 };
 
-// The product in a loop of kind `tensor` (or one that is to become so), scheduled or lowered, as
-// the back end takes it: `a` is the factor that is the same for all columns. `thread` is the
-// threadIdx.x loop around it; `analyzer` knows the ranges of all loops around. FailedPrecondition
-// with what is not as ir.h says: "its factors are not ..".
+// The product in a loop that is, or is to become, of kind `tensor`, scheduled or lowered. `a` is
+// the factor that is the same for all columns. `thread` is the threadIdx.x loop around it;
+// `analyzer` knows the ranges of all loops around. FailedPrecondition says which rule of ir.h is
+// broken: "its factors are not ..".
 absl::StatusOr<TensorProduct> MatchTensorProduct(const For& loop, const For& thread,
                                                  Analyzer& analyzer);
 
-// An index or element number with thread `t` of a warp taken apart: the thread loop's variable is
-// 32 * warp + 4 * group + quad, group and quad being new variables that `analyzer` knows.
+// The thread number taken apart: 32 * warp + 4 * group + quad, in new variables whose ranges
+// BindThreadParts tells `analyzer`. InThreadParts writes an index in them.
 struct ThreadParts {
   VarRef warp, group, quad;
 };

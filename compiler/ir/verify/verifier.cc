@@ -112,14 +112,6 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  static bool HasLoad(const Expr& e) {
-    if (e->kind == ExprKind::kLoad) return true;
-    for (const Expr& a : e->args) {
-      if (HasLoad(a)) return true;
-    }
-    return false;
-  }
-
   absl::Status CheckCondition(const Expr& e) {
     if (e->dtype != DType::kBool)
       return Broken("type", "the condition " + Print(e) + " is not a bool");

@@ -1,5 +1,5 @@
-// The executable specification of the loop IR: every global rule of ir.h that can be checked is
-// checked here, by a flat list of named rules. Passes run it after every step.
+// The executable specification of the loop IR: named rules that check whatever can be checked of
+// the global rules in ir.h. Lowering runs it after every pass.
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,14 +12,17 @@ enum class Level {
   kLowered,    // no blocks
 };
 
-// OK, or FailedPrecondition naming the rule, the statement and what is wrong with it. Checks at
-// least: names unique and in scope; types and arity; loop and iterator kinds; stores in iterators
-// only; iterator bindings and buffer indices within bounds (interval analysis that uses guards; an
-// index the analysis cannot bound is an error); inputs never written; every output written;
-// parallel, vectorized and GPU loops carry no reduction iterator and write disjoint elements (as
-// far as affine analysis can tell); GPU nesting (threads inside blocks, at most 1024 iterations
-// of a thread axis, shared memory only inside blocks, no barrier inside a thread loop); sizes
-// below 2^40 elements.
+// OK, or FailedPrecondition with the rule, the statement and what is wrong with it. Checks:
+//   * names are unique and in scope; types and arity; loop and iterator kinds;
+//   * blocks store in iterators only;
+//   * iterator bindings and buffer indices lie within bounds. The analysis uses guards; an index
+//     that it cannot bound is an error;
+//   * inputs are never written, and every output is written;
+//   * parallel, vectorized and GPU loops carry no reduction iterator, and their iterations write
+//     different elements as far as affine analysis can tell;
+//   * GPU nesting: threads inside blocks, at most 1024 iterations of a thread axis, shared memory
+//     inside blocks only, no barrier inside a thread loop;
+//   * sizes are below 2^40 elements.
 absl::Status Verify(const Program& program, Level level = Level::kScheduled);
 
 }  // namespace heddle::ir

@@ -14,39 +14,19 @@ namespace {
 class CommonLoopFinder {
  public:
   void Visit(const Stmt& s) {
-    if (const For* loop = As<For>(s)) {
-      path_.push_back(loop);
-      Visit(loop->body);
-      path_.pop_back();
-    } else if (const If* branch = As<If>(s)) {
-      Loads(branch->condition);
-      Visit(branch->body);
-    } else if (const Alloc* alloc = As<Alloc>(s)) {
-      Visit(alloc->body);
-    } else if (const Seq* seq = As<Seq>(s)) {
-      for (const Stmt& child : seq->stmts) Visit(child);
-    } else if (const Store* store = As<Store>(s)) {
-      VisitStore(*store);
-    } else if (const Block* block = As<Block>(s)) {
-      if (block->where) Loads(block->where);
-      for (const BlockIter& iter : block->iters) Loads(iter.binding);
-      if (block->reducer && block->reducer->init) Loads(block->reducer->init);
-      VisitStore(block->store);
-    }
+    if (const Buffer* written = WrittenBuffer(s)) Access(written);
+    ForEachExpr(s, [&](const Expr& e) {
+      VisitLoads(e, [&](const Expr& load) { Access(load->buffer.get()); });
+    });
+    const For* loop = As<For>(s);
+    if (loop) path_.push_back(loop);
+    ForEachChild(s, [&](const Stmt& child) { Visit(child); });
+    if (loop) path_.pop_back();
   }
 
   CommonLoops result;
 
  private:
-  void VisitStore(const Store& store) {
-    Access(store.buffer.get());
-    for (const Expr& index : store.indices) Loads(index);
-    Loads(store.value);
-  }
-  void Loads(const Expr& e) {
-    if (e->kind == ExprKind::kLoad) Access(e->buffer.get());
-    for (const Expr& a : e->args) Loads(a);
-  }
   void Access(const Buffer* buffer) {
     auto [it, is_new] = result.try_emplace(buffer, path_);
     if (is_new) return;
@@ -97,8 +77,7 @@ Verdict Separates(const Expr& index, const std::vector<const For*>& loops, size_
       continue;
     }
     if (UsesVar(term, var)) return Verdict::kUnknown;
-    bool varies = false;
-    VisitExpr(term, [&](const Expr& e) { varies |= e->kind == ExprKind::kLoad; });
+    bool varies = HasLoad(term);
     for (size_t i = at + 1; i < loops.size() && !varies; ++i)
       varies = UsesVar(term, loops[i]->var.get());
     if (!varies) continue;

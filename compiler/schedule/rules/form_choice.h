@@ -1,4 +1,4 @@
-// Which form a convolution takes without measuring. Internal to this folder.
+// The form of a convolution to prefer before anything is measured. Internal to this folder.
 #pragma once
 
 #include "compiler/ir/ir.h"
@@ -6,8 +6,8 @@
 
 namespace heddle::schedule {
 
-// The m of Winograd's F(m x m, 3 x 3), 2 or 4, by the estimated time on one of the target's
-// threads; 0 for the direct form. `block` reduces as the primitive `winograd` asks for
+// The m of Winograd's F(m x m, 3 x 3), 4 or 2, or 0 for the direct form, by the estimated time on
+// one of the target's threads. `block` reduces as the primitive `winograd` asks for
 // (primitives.h).
 int PreferredWinograd(const ir::Block& block, const machine::TargetInfo& target);
 

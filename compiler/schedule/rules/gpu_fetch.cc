@@ -1,13 +1,45 @@
-// Operands of GPU reductions, fetched into shared memory.
+#include "compiler/schedule/rules/gpu_fetch.h"
+
 #include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/rules/gpu_rules.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
+
+namespace {
+
+constexpr int64_t kMaxUnrolledSteps = 16;
+
+// Binds a serial nest of one block to the threads of a GPU block: fused, `lanes` neighbours (fewer
+// where they do not divide it) for each of at most `threads` threads; vectorized if `vectorize`,
+// else unrolled.
+absl::Status SpreadOverThreads(const std::vector<Loop>& loops, int64_t threads, int64_t lanes,
+                               bool vectorize, Recorder& out) {
+  HEDDLE_ASSIGN_OR_RETURN(const Loop fused, out.Fuse(loops));
+  const int64_t width = LargestDivisorUpTo(fused.extent, lanes);
+  const int64_t used = LargestDivisorUpTo(fused.extent / width, threads);
+  const int64_t steps = fused.extent / width / used;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts, out.Split(fused, {steps, used, width}));
+  if (steps > 1) HEDDLE_RETURN_IF_ERROR(out.Reorder({parts[1], parts[0]}));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(parts[1], ir::LoopKind::kThreadX));
+  if (steps > 1 && steps <= kMaxUnrolledSteps) HEDDLE_RETURN_IF_ERROR(out.Unroll(parts[0]));
+  if (width == 1) return absl::OkStatus();
+  return vectorize ? out.Vectorize(parts[2]) : out.Unroll(parts[2]);
+}
+
+// The producer of the operand, if it is not inlined yet; an empty path if there is none.
+Path ProducerOf(const ReductionStage& stage, const GpuOperand& operand, const Recorder& out) {
+  for (const std::string& name : stage.producers) {
+    absl::StatusOr<Path> path = FindBlock(out.program().body, name);
+    if (path.ok() && path->block().store.buffer->name == operand.buffer) return *std::move(path);
+  }
+  return {};
+}
+
+}  // namespace
 
 std::vector<GpuOperand> OperandsOf(const ir::Block& block) {
   std::vector<GpuOperand> operands;
@@ -22,41 +54,29 @@ std::vector<GpuOperand> OperandsOf(const ir::Block& block) {
 }
 
 absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand, bool shared,
-                          const std::string& step, int64_t threads, int64_t lanes, int64_t* bytes,
+                          const Loop& step, int64_t threads, int64_t lanes, int64_t* bytes,
                           Recorder& out) {
-  const ir::Block* producer = nullptr;
-  Path path;
-  for (const std::string& name : stage.producers) {
-    const absl::StatusOr<Path> found = FindBlock(out.program().body, name);
-    if (!found.ok()) continue;  // inlined already
-    path = *found;
-    if (path.block().store.buffer->name == operand.buffer) producer = &path.block();
-    if (producer != nullptr) break;
-  }
+  const Path producer = ProducerOf(stage, operand, out);
+  const bool computed = !producer.nodes.empty();
   std::string fetch;
-  if (producer != nullptr) {
-    fetch = producer->name;
-    if (!shared) return out.Do(Primitive::kComputeInline, {fetch});
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {fetch, "shared"}));
+  if (computed) {
+    fetch = producer.block().name;
+    if (!shared) return out.ComputeInline(fetch);
+    HEDDLE_RETURN_IF_ERROR(out.SetScope(fetch, ir::Scope::kShared));
   } else {
     if (!shared) return absl::OkStatus();
-    fetch = operand.buffer + ".shared";
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(Primitive::kCacheRead, {stage.view.block, operand.buffer, "shared"}));
+    HEDDLE_ASSIGN_OR_RETURN(const NewBlock copy,
+                            out.CacheRead(stage.view.block, operand.buffer, ir::Scope::kShared));
+    fetch = copy.name;
   }
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {fetch, step}));
-  HEDDLE_ASSIGN_OR_RETURN(path, FindBlock(out.program().body, fetch));
-  std::vector<std::string> loops;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> loops, out.ComputeAt(fetch, step));
   int64_t elements = 1;
-  for (size_t d = 0; d < path.block().iters.size(); ++d) {
-    loops.push_back(absl::StrCat(fetch, "@", step, ".", d));
-    elements *= ExtentOf(out, loops.back());
-  }
+  for (const Loop& loop : loops) elements *= loop.extent;
   *bytes += elements * operand.element_bytes;
   if (loops.empty()) return absl::OkStatus();
-  const int64_t row = ExtentOf(out, loops.back());
-  const bool plain = producer == nullptr && !path.block().where && operand.row % lanes == 0;
-  const int64_t width = LargestDivisorUpTo(row, lanes);
+  HEDDLE_ASSIGN_OR_RETURN(const Path path, FindBlock(out.program().body, fetch));
+  const bool plain = !computed && !path.block().where && operand.row % lanes == 0;
+  const int64_t width = LargestDivisorUpTo(loops.back().extent, lanes);
   if (LargestDivisorUpTo(elements / (plain ? width : 1), threads) < std::min(threads, elements) / 4)
     return absl::FailedPreconditionError(
         absl::StrCat("what is fetched of ", operand.buffer, " does not divide among the threads"));

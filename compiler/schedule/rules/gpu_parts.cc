@@ -1,6 +1,7 @@
-// Sums of GPU reductions, made in parts.
+#include "compiler/schedule/rules/gpu_parts.h"
+
 #include "base/status_macros.h"
-#include "compiler/schedule/rules/gpu_rules.h"
+#include "compiler/schedule/rules/rules.h"
 #include "compiler/schedule/tree.h"
 
 namespace heddle::schedule {
@@ -15,9 +16,7 @@ constexpr int64_t kUsualBlock = 64 * 64;  // results of a block that reuses well
 
 std::vector<int64_t> PartsOf(const ReductionStage& stage, int64_t pieces,
                              const machine::TargetInfo& target) {
-  int64_t results = 1, terms = 1;
-  for (const Axis& axis : stage.view.spatial) results *= axis.extent;
-  for (const Axis& axis : stage.view.reduce) terms *= axis.extent;
+  const int64_t results = ElementsOf(stage.view.spatial), terms = ElementsOf(stage.view.reduce);
   if (terms < kMinPartedTerms || results > kUsualBlock * target.multiprocessors) return {1};
   std::vector<int64_t> values;
   for (int64_t parts = 1; parts <= kMaxParts; parts *= 2) {
@@ -28,14 +27,15 @@ std::vector<int64_t> PartsOf(const ReductionStage& stage, int64_t pieces,
 
 absl::StatusOr<ReductionStage> CutSums(const ReductionStage& stage, size_t axis, int64_t parts,
                                        Recorder& out) {
-  const auto& [loop, iter, extent] = stage.view.reduce[axis];
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {loop}, {parts, extent / parts}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kRfactor, {stage.view.block, loop + ".0"}));
+  const Axis& whole = stage.view.reduce[axis];
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> loops,
+                          out.Split(LoopOf(whole), {parts, whole.extent / parts}));
+  HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums, out.Rfactor(stage.view.block, loops[0]));
   ReductionStage part = stage;
   part.epilogue.clear();
-  part.view.block = stage.view.block + ".rf";
-  part.view.reduce[axis] = {loop + ".1", nullptr, extent / parts};
-  part.view.spatial.push_back({loop + ".0", nullptr, parts});
+  part.view.block = sums.partial;
+  part.view.reduce[axis] = {loops[1].name, nullptr, loops[1].extent};
+  part.view.spatial.push_back({loops[0].name, nullptr, loops[0].extent});
   return part;
 }
 
@@ -49,10 +49,8 @@ absl::Status AddUpParts(const ReductionStage& stage, const machine::TargetInfo& 
   if (!ViewStage(path, &sums.view))
     return absl::FailedPreconditionError("the sums of the parts are in no plain nest");
   Knobs own;
-  const std::unique_ptr<Rule> plain = MakeGpuPlain(sums, 0, target, own);
-  Point preferred;
-  for (const Knob& knob : own.all()) preferred.push_back(knob.preferred);
-  return plain->Apply(own, preferred, out);
+  const std::unique_ptr<Rule> plain = MakeGpuPlain({sums, target, ""}, own);
+  return plain->Apply(own, own.Preferred(), out);
 }
 
 }  // namespace heddle::schedule

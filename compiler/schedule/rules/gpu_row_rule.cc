@@ -1,12 +1,17 @@
 // GPU reductions with few results: a block of threads for each.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/rules/gpu_rules.h"
+#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
 namespace {
 
+// A sum shorter than this is not worth a block of threads.
+constexpr int64_t kMinRow = 64;
+// Results fewer than this leave multiprocessors idle if one thread makes each.
+constexpr int64_t kRowsPerMultiprocessor = 64;
 constexpr int64_t kMinThreads = 8;
 
 // The sum is split over `threads`, strided so that neighbours read neighbouring elements; their
@@ -19,30 +24,24 @@ class GpuRowRule : public Rule {
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override {
-    const std::string& block = stage_.view.block;
-    for (const std::string& producer : stage_.producers)
-      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeInline, {producer}));
-    std::vector<std::string> reduce;
-    for (const Axis& axis : stage_.view.reduce) reduce.push_back(axis.loop);
-    HEDDLE_ASSIGN_OR_RETURN(const std::string sum, FuseAll(reduce, out));
-    const int64_t length = ExtentOf(out, sum);
-    const int64_t threads = LargestDivisorUpTo(length, knobs.Value(point, threads_));
+    HEDDLE_RETURN_IF_ERROR(InlineProducers(stage_, out));
+    HEDDLE_ASSIGN_OR_RETURN(const Loop sum, out.Fuse(LoopsOf(stage_.view.reduce)));
+    const int64_t threads = LargestDivisorUpTo(sum.extent, knobs.Value(point, threads_));
     if (threads < kMinThreads) {
       return absl::FailedPreconditionError(
-          absl::StrCat("a sum of ", length, " terms has no even shares for threads"));
+          absl::StrCat("a sum of ", sum.extent, " terms has no even shares for threads"));
     }
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {sum}, {length / threads, threads}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kRfactor, {block, sum + ".1"}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {block + ".rf", "shared"}));
-    const size_t spatial = stage_.view.spatial.size();
-    std::vector<std::string> rows;
-    for (size_t k = 0; k < spatial; ++k) rows.push_back(absl::StrCat(block, ".merge.", k));
-    HEDDLE_ASSIGN_OR_RETURN(const std::string row, FuseAll(rows, out));
-    HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, row}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {block + ".rf", row}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {row, "blockIdx.x"}));
-    return out.Do(Primitive::kBind, {absl::StrCat(block, ".rf@", row, ".0"), "threadIdx.x"});
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                            out.Split(sum, {sum.extent / threads, threads}));
+    HEDDLE_ASSIGN_OR_RETURN(Recorder::Factored sums, out.Rfactor(stage_.view.block, parts[1]));
+    HEDDLE_RETURN_IF_ERROR(out.SetScope(sums.partial, ir::Scope::kShared));
+    sums.merge.pop_back();
+    HEDDLE_ASSIGN_OR_RETURN(const Loop row, out.Fuse(sums.merge));
+    HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
+    HEDDLE_RETURN_IF_ERROR(out.ReverseComputeAt(epilogue, row).status());
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> own, out.ComputeAt(sums.partial, row));
+    HEDDLE_RETURN_IF_ERROR(out.Bind(row, ir::LoopKind::kBlockX));
+    return out.Bind(own[0], ir::LoopKind::kThreadX);
   }
 
  private:
@@ -52,9 +51,15 @@ class GpuRowRule : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeGpuRow(const ReductionStage& stage, int /*axis*/,
-                                 const machine::TargetInfo& /*target*/, Knobs& knobs) {
-  return std::make_unique<GpuRowRule>(stage, knobs);
+bool MatchesGpuRow(const StageSite& site) {
+  const StageView& view = site.stage.view;
+  return site.target.execution == machine::Execution::kGrid && !view.reduce.empty() &&
+         ElementsOf(view.reduce) >= kMinRow &&
+         ElementsOf(view.spatial) < kRowsPerMultiprocessor * site.target.multiprocessors;
+}
+
+std::unique_ptr<Rule> MakeGpuRow(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<GpuRowRule>(site.stage, knobs);
 }
 
 }  // namespace heddle::schedule

@@ -11,8 +11,11 @@
 #include "base/status_macros.h"
 #include "compiler/ir/analysis/tensor_product.h"
 #include "compiler/ir/visit.h"
-#include "compiler/schedule/rules/gpu_rules.h"
-#include "compiler/schedule/tree.h"
+#include "compiler/schedule/rules/forms.h"
+#include "compiler/schedule/rules/gpu_fetch.h"
+#include "compiler/schedule/rules/gpu_parts.h"
+#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
@@ -138,8 +141,10 @@ class GpuTensorRule : public Rule {
 
  private:
   struct Loops {
-    std::vector<std::string> blocks, steps;
-    std::string thread, block;
+    std::vector<Loop> steps;
+    Loop block, thread;
+    Loop terms;                // of a step, in tiles
+    std::vector<Loop> inside;  // of a thread: tiles along rows and columns, its rows and columns
   };
 
   const std::string& Name() const { return stage_.view.block; }
@@ -162,9 +167,9 @@ class GpuTensorRule : public Rule {
   absl::Status ApplyInParts(const Knobs& knobs, const Point& point, Recorder& out) const;
   absl::Status CheckLimits(const WarpSplit& m, const WarpSplit& n) const;
   std::pair<WarpSplit, WarpSplit> Preferred() const;
-  absl::Status SplitAll(const WarpSplit& m, const WarpSplit& n, int64_t step, Loops& loops,
-                        Recorder& out) const;
-  absl::Status Finish(const Loops& loops, const std::string& epilogue, bool unroll,
+  absl::StatusOr<Loops> SplitAll(const WarpSplit& m, const WarpSplit& n, int64_t step,
+                                 Recorder& out) const;
+  absl::Status Finish(const Loops& loops, const std::vector<Loop>& copy, bool unroll,
                       Recorder& out) const;
 
   ReductionStage stage_;
@@ -195,8 +200,8 @@ absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) 
 // Much arithmetic for what is fetched, a block for each multiprocessor, some warps in each.
 std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   std::pair<WarpSplit, WarpSplit> best;
-  double best_score = -1, results = 1;
-  for (const Axis& axis : stage_.view.spatial) results *= static_cast<double>(axis.extent);
+  double best_score = -1;
+  const auto results = static_cast<double>(ElementsOf(stage_.view.spatial));
   for (const int64_t row_tiles : DivisorsUpTo(RowTiles(), kMaxTiles)) {
     for (const int64_t row_warps : DivisorsUpTo(RowTiles() / row_tiles, kMaxWarps)) {
       for (const int64_t column_tiles : DivisorsUpTo(ColumnTiles(), kMaxTiles)) {
@@ -224,32 +229,31 @@ std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   return best;
 }
 
-absl::Status GpuTensorRule::SplitAll(const WarpSplit& m, const WarpSplit& n, int64_t step,
-                                     Loops& loops, Recorder& out) const {
-  const std::string &row = rows().loop, &column = columns().loop, &term = terms().loop;
+absl::StatusOr<GpuTensorRule::Loops> GpuTensorRule::SplitAll(const WarpSplit& m, const WarpSplit& n,
+                                                             int64_t step, Recorder& out) const {
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<Loop> row,
+      out.Split(LoopOf(rows()), {RowTiles() / (m.warps * m.tiles), m.warps, m.tiles, 2, 8}));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<Loop> column,
+      out.Split(LoopOf(columns()), {ColumnTiles() / (n.warps * n.tiles), n.warps, n.tiles, 4, 2}));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<Loop> term,
+      out.Split(LoopOf(terms()), {terms().extent / terms_ / step, step, terms_}));
+  Loops loops;
+  std::vector<Loop> blocks = LoopsOf(stage_.view.spatial);
+  blocks[axes_.rows] = row[0];
+  blocks[axes_.columns] = column[0];
+  loops.steps = LoopsOf(stage_.view.reduce);
+  loops.steps[axes_.terms] = term[0];
+  loops.terms = term[1];
+  loops.inside = {row[2], column[2], row[3], column[4]};
+  const std::vector<Loop> threads = {row[1], column[1], row[4], column[3]};
   HEDDLE_RETURN_IF_ERROR(
-      out.Do(Primitive::kSplit, {row}, {RowTiles() / (m.warps * m.tiles), m.warps, m.tiles, 2, 8}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {column},
-                                {ColumnTiles() / (n.warps * n.tiles), n.warps, n.tiles, 4, 2}));
-  HEDDLE_RETURN_IF_ERROR(
-      out.Do(Primitive::kSplit, {term}, {terms().extent / terms_ / step, step, terms_}));
-  for (const Axis& axis : stage_.view.spatial) {
-    const bool split = axis.loop == row || axis.loop == column;
-    loops.blocks.push_back(split ? axis.loop + ".0" : axis.loop);
-  }
-  for (const Axis& axis : stage_.view.reduce)
-    loops.steps.push_back(axis.loop == term ? axis.loop + ".0" : axis.loop);
-  std::vector<std::string> order = loops.blocks;
-  order.insert(order.end(), loops.steps.begin(), loops.steps.end());
-  const std::vector<std::string> threads = {row + ".1", column + ".1", row + ".4", column + ".3"};
-  order.insert(order.end(), threads.begin(), threads.end());
-  for (const std::string& loop :
-       {term + ".1", row + ".2", column + ".2", row + ".3", column + ".4", term + ".2"})
-    order.push_back(loop);
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReorder, order));
-  HEDDLE_ASSIGN_OR_RETURN(loops.thread, FuseAll(threads, out));
-  HEDDLE_ASSIGN_OR_RETURN(loops.block, FuseAll(loops.blocks, out));
-  return absl::OkStatus();
+      out.Reorder(Concat({blocks, loops.steps, threads, {loops.terms}, loops.inside, {term[2]}})));
+  HEDDLE_ASSIGN_OR_RETURN(loops.thread, out.Fuse(threads));
+  HEDDLE_ASSIGN_OR_RETURN(loops.block, out.Fuse(blocks));
+  return loops;
 }
 
 absl::Status GpuTensorRule::ApplyInParts(const Knobs& knobs, const Point& point,
@@ -266,11 +270,11 @@ absl::Status GpuTensorRule::Apply(const Knobs& knobs, const Point& point, Record
   HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
   if (PartsAt(knobs, point) > 1) return ApplyInParts(knobs, point, out);
   const WarpSplit m = RowsAt(knobs, point), n = ColumnsAt(knobs, point);
-  if (axes_.operand == ir::DType::kF32) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kTf32, {Name()}));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(Name(), stage_.epilogue));
-  Loops loops;
-  HEDDLE_RETURN_IF_ERROR(SplitAll(m, n, knobs.Value(point, step_), loops, out));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, loops.block}));
+  if (axes_.operand == ir::DType::kF32) HEDDLE_RETURN_IF_ERROR(out.Tf32(Name()));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loops loops, SplitAll(m, n, knobs.Value(point, step_), out));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy,
+                          out.ReverseComputeAt(epilogue, loops.block));
   int64_t shared_bytes = 0;
   for (const GpuOperand& operand : operands_) {
     HEDDLE_RETURN_IF_ERROR(FetchOperand(
@@ -278,39 +282,37 @@ absl::Status GpuTensorRule::Apply(const Knobs& knobs, const Point& point, Record
         knobs.Value(point, fetch_) / operand.element_bytes, &shared_bytes, out));
   }
   HEDDLE_RETURN_IF_ERROR(CheckShared(shared_bytes, target_));
-  return Finish(loops, epilogue, knobs.Value(point, unroll_) != 0, out);
+  return Finish(loops, copy, knobs.Value(point, unroll_) != 0, out);
 }
 
-absl::Status GpuTensorRule::Finish(const Loops& loops, const std::string& epilogue, bool unroll,
+// `copy`: the loops of the block that takes the tile out, which repeat the spatial ones inside:
+// threads, then those of a thread.
+absl::Status GpuTensorRule::Finish(const Loops& loops, const std::vector<Loop>& copy, bool unroll,
                                    Recorder& out) const {
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {loops.block, "blockIdx.x"}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {loops.thread, "threadIdx.x"}));
-  // The epilogue's loops repeat the spatial ones inside: threads, tiles, rows, columns.
-  const std::vector<std::string> inside = {rows().loop + ".2", columns().loop + ".2",
-                                           rows().loop + ".3", columns().loop + ".4"};
-  const auto epilogue_loop = [&](size_t k) {
-    return absl::StrCat(epilogue, "@", loops.block, ".", k);
-  };
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {epilogue_loop(0), "threadIdx.x"}));
-  for (size_t k = 0; k < inside.size(); ++k) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {inside[k]}));
-    const bool lanes = k + 1 == inside.size();
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(lanes ? Primitive::kVectorize : Primitive::kUnroll, {epilogue_loop(k + 1)}));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(loops.block, ir::LoopKind::kBlockX));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(loops.thread, ir::LoopKind::kThreadX));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(copy[0], ir::LoopKind::kThreadX));
+  for (size_t k = 0; k < loops.inside.size(); ++k) {
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.inside[k]));
+    const bool lanes = k + 1 == loops.inside.size();
+    HEDDLE_RETURN_IF_ERROR(lanes ? out.Vectorize(copy[k + 1]) : out.Unroll(copy[k + 1]));
   }
-  if (unroll) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {terms().loop + ".1"}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kDecomposeReduction, {Name(), loops.steps[0]}));
-  return out.Do(Primitive::kTensorize, {rows().loop + ".3"});
+  if (unroll) HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.terms));
+  HEDDLE_RETURN_IF_ERROR(out.DecomposeReduction(Name(), loops.steps[0]));
+  return out.Tensorize(loops.inside[2]);
 }
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeGpuTensor(const ReductionStage& stage, int /*axis*/,
-                                    const machine::TargetInfo& target, Knobs& knobs) {
-  const ProductAxes axes = AxesOf(stage);
-  if (axes.rows < 0 || axes.columns < 0 || axes.terms < 0) return nullptr;
-  if (axes.operand == ir::DType::kF32 && !target.target.tf32) return nullptr;
-  return std::make_unique<GpuTensorRule>(stage, axes, target, knobs);
+bool MatchesGpuTensor(const StageSite& site) {
+  if (site.form != kTensorCoresForm || !site.target.tensor_cores) return false;
+  const ProductAxes axes = AxesOf(site.stage);
+  return axes.rows >= 0 && axes.columns >= 0 && axes.terms >= 0 &&
+         (axes.operand != ir::DType::kF32 || site.target.target.tf32);
+}
+
+std::unique_ptr<Rule> MakeGpuTensor(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<GpuTensorRule>(site.stage, AxesOf(site.stage), site.target, knobs);
 }
 
 }  // namespace heddle::schedule

@@ -10,13 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/schedule/rules/gpu_rules.h"
-#include "compiler/schedule/tree.h"
+#include "compiler/schedule/rules/gpu_fetch.h"
+#include "compiler/schedule/rules/gpu_parts.h"
+#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
 namespace {
 
+constexpr int64_t kMinTiled = 256;  // results: fewer have no tiles to speak of
 constexpr int64_t kMaxThreadsPerAxis = 64;
 constexpr int64_t kMaxTile = 8;
 constexpr int64_t kMaxStep = 64;
@@ -68,7 +71,7 @@ class GpuTiledRule : public Rule {
 
  private:
   struct Loops {
-    std::vector<std::string> blocks, steps, threads, inner, virtual_threads, tile;
+    std::vector<Loop> blocks, steps, threads, inner, virtual_threads, tile;
   };
 
   const std::string& Name() const { return stage_.view.block; }
@@ -86,8 +89,9 @@ class GpuTiledRule : public Rule {
   std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
                                     int64_t row_threads) const;
   std::vector<SpatialSplit> SplitsAt(const Knobs& knobs, const Point& point) const;
-  absl::Status SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
-                        const Point& point, Loops& loops, Recorder& out) const;
+  absl::StatusOr<Loops> SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
+                                 const Point& point, Recorder& out) const;
+  absl::Status Finish(const Loops& loops, const std::vector<Loop>& copy, Recorder& out) const;
 
   ReductionStage stage_;
   machine::TargetInfo target_;
@@ -105,8 +109,8 @@ class GpuTiledRule : public Rule {
 // moves fastest through the result, the rest from the axes before it.
 std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
   std::vector<SpatialSplit> best(spatial().size());
-  double best_score = -1, results = 1;
-  for (const Axis& axis : spatial()) results *= static_cast<double>(axis.extent);
+  double best_score = -1;
+  const auto results = static_cast<double>(ElementsOf(spatial()));
   for (const int64_t tile : {4, 2, 1}) {
     for (const int64_t threads : {16, 8, 32, 64}) {
       for (const int64_t row_tile : {8, 4, 2, 1}) {
@@ -232,36 +236,37 @@ absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
   return absl::OkStatus();
 }
 
-absl::Status GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
-                                    const Point& point, Loops& loops, Recorder& out) const {
+absl::StatusOr<GpuTiledRule::Loops> GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits,
+                                                           const Knobs& knobs, const Point& point,
+                                                           Recorder& out) const {
+  Loops loops;
   for (size_t k = 0; k < spatial().size(); ++k) {
     const Axis& axis = spatial()[k];
     if (thread_knobs_[k] < 0) {
-      loops.blocks.push_back(axis.loop);
+      loops.blocks.push_back(LoopOf(axis));
       continue;
     }
     const SpatialSplit& s = splits[k];
     const int64_t blocks = (axis.extent + s.Inside() - 1) / s.Inside();
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(Primitive::kSplit, {axis.loop}, {blocks, s.virtual_threads, s.threads, s.tile}));
-    loops.blocks.push_back(axis.loop + ".0");
-    loops.virtual_threads.push_back(axis.loop + ".1");
-    loops.threads.push_back(axis.loop + ".2");
-    loops.tile.push_back(axis.loop + ".3");
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Loop> parts,
+        out.Split(LoopOf(axis), {blocks, s.virtual_threads, s.threads, s.tile}));
+    loops.blocks.push_back(parts[0]);
+    loops.virtual_threads.push_back(parts[1]);
+    loops.threads.push_back(parts[2]);
+    loops.tile.push_back(parts[3]);
   }
   for (size_t k = 0; k < reduce().size(); ++k) {
     const Axis& axis = reduce()[k];
     const int64_t step = knobs.Value(point, step_knobs_[k]);
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {axis.loop}, {axis.extent / step, step}));
-    loops.steps.push_back(axis.loop + ".0");
-    loops.inner.push_back(axis.loop + ".1");
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                            out.Split(LoopOf(axis), {axis.extent / step, step}));
+    loops.steps.push_back(parts[0]);
+    loops.inner.push_back(parts[1]);
   }
-  std::vector<std::string> order;
-  for (const auto* part : {&loops.blocks, &loops.steps, &loops.threads, &loops.inner,
-                           &loops.virtual_threads, &loops.tile}) {
-    order.insert(order.end(), part->begin(), part->end());
-  }
-  return out.Do(Primitive::kReorder, order);
+  HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat(
+      {loops.blocks, loops.steps, loops.threads, loops.inner, loops.virtual_threads, loops.tile})));
+  return loops;
 }
 
 absl::Status GpuTiledRule::ApplyInParts(const Knobs& knobs, const Point& point,
@@ -279,17 +284,16 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
   HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
   if (PartsAt(knobs, point) > 1) return ApplyInParts(knobs, point, out);
   const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
-  int64_t threads = 1, accumulators = 1, terms = 1;
+  int64_t threads = 1, accumulators = 1;
   for (const SpatialSplit& split : splits) {
     threads *= split.threads;
     accumulators *= split.virtual_threads * split.tile;
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(Name(), stage_.epilogue));
-  Loops loops;
-  HEDDLE_RETURN_IF_ERROR(SplitAll(splits, knobs, point, loops, out));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string thread, FuseAll(loops.threads, out));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string block, FuseAll(loops.blocks, out));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, block}));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loops loops, SplitAll(splits, knobs, point, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loop thread, out.Fuse(loops.threads));
+  HEDDLE_ASSIGN_OR_RETURN(const Loop block, out.Fuse(loops.blocks));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy, out.ReverseComputeAt(epilogue, block));
   int64_t shared_bytes = 0;
   for (size_t i = 0; i < operands_.size(); ++i) {
     HEDDLE_RETURN_IF_ERROR(FetchOperand(stage_, operands_[i], knobs.Value(point, shared_[i]) != 0,
@@ -297,37 +301,47 @@ absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorde
                                         &shared_bytes, out));
   }
   HEDDLE_RETURN_IF_ERROR(CheckShared(shared_bytes, target_));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {block, "blockIdx.x"}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {thread, "threadIdx.x"}));
-  // The epilogue's loops repeat the spatial ones inside: threads, virtual threads, tile.
-  const auto epilogue_loop = [&](size_t k) { return absl::StrCat(epilogue, "@", block, ".", k); };
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {epilogue_loop(0), "threadIdx.x"}));
-  size_t next = 1;
-  for (const std::string& loop : loops.virtual_threads) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kBind, {loop, "vthread"}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {epilogue_loop(next++)}));
-  }
-  for (const std::string& loop : loops.tile) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loop}));
-    const int64_t extent = ExtentOf(out, loop);
-    const bool lanes = &loop == &loops.tile.back() && (extent == 2 || extent == 4);
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(lanes ? Primitive::kVectorize : Primitive::kUnroll, {epilogue_loop(next++)}));
-  }
-  terms = accumulators;
+  HEDDLE_RETURN_IF_ERROR(out.Bind(block, ir::LoopKind::kBlockX));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(thread, ir::LoopKind::kThreadX));
+  HEDDLE_RETURN_IF_ERROR(Finish(loops, copy, out));
+  int64_t terms = accumulators;
   for (size_t k = loops.inner.size(); k-- > 0 && knobs.Value(point, unroll_) != 0;) {
-    terms *= ExtentOf(out, loops.inner[k]);
+    terms *= loops.inner[k].extent;
     if (terms > kMaxUnrolledTerms) break;
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.inner[k]}));
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.inner[k]));
   }
-  return out.Do(Primitive::kDecomposeReduction, {Name(), loops.steps[0]});
+  return out.DecomposeReduction(Name(), loops.steps[0]);
+}
+
+// `copy`: the loops of the block that takes the tile out, which repeat the spatial ones inside:
+// threads, virtual threads, tile.
+absl::Status GpuTiledRule::Finish(const Loops& loops, const std::vector<Loop>& copy,
+                                  Recorder& out) const {
+  HEDDLE_RETURN_IF_ERROR(out.Bind(copy[0], ir::LoopKind::kThreadX));
+  size_t next = 1;
+  for (const Loop& loop : loops.virtual_threads) {
+    HEDDLE_RETURN_IF_ERROR(out.Bind(loop, ir::LoopKind::kVThread));
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(copy[next++]));
+  }
+  for (const Loop& loop : loops.tile) {
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(loop));
+    const Loop& own = copy[next++];
+    const bool lanes = loop == loops.tile.back() && (loop.extent == 2 || loop.extent == 4);
+    HEDDLE_RETURN_IF_ERROR(lanes ? out.Vectorize(own) : out.Unroll(own));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeGpuTiled(const ReductionStage& stage, int /*axis*/,
-                                   const machine::TargetInfo& target, Knobs& knobs) {
-  return std::make_unique<GpuTiledRule>(stage, target, knobs);
+bool MatchesGpuTiled(const StageSite& site) {
+  const StageView& view = site.stage.view;
+  return site.target.execution == machine::Execution::kGrid && !view.reduce.empty() &&
+         HasReuse(*site.stage.block) && ElementsOf(view.spatial) >= kMinTiled;
+}
+
+std::unique_ptr<Rule> MakeGpuTiled(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<GpuTiledRule>(site.stage, site.target, knobs);
 }
 
 }  // namespace heddle::schedule

@@ -8,20 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kPreferredRows = 4;       // independent accumulators that hide the latency of one
+constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
 
 class LaneRule : public Rule {
  public:
-  LaneRule(const ReductionStage& stage, int reduce_axis, const machine::TargetInfo& target,
-           Knobs& knobs)
-      : stage_(stage), target_(target) {
-    axis_ = stage.view.reduce[reduce_axis];
+  LaneRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+      : stage_(stage), target_(target), axis_(stage.view.reduce[stage.lane_axis]) {
     full_lanes_ = LanesOf(target, stage.block->store.buffer->dtype);
     const std::string& name = stage.view.block;
     std::vector<int64_t> lanes;
@@ -39,10 +37,9 @@ class LaneRule : public Rule {
       rows_knob_ = knobs.Add(absl::StrCat("rows at once of ", last.loop), rows,
                              LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
-        int64_t work = 1;
-        for (const Axis& a : stage.view.spatial) work *= a.extent;
-        for (const Axis& a : stage.view.reduce) work *= a.extent;
-        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1}, work >= kParallelOps);
+        const int64_t work = ElementsOf(stage.view.spatial) * ElementsOf(stage.view.reduce);
+        parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
+                                   work >= target.core.wake_multiply_adds);
       }
     }
     for (const std::string& producer : stage.producers) {
@@ -52,79 +49,60 @@ class LaneRule : public Rule {
   }
 
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override {
-    HEDDLE_RETURN_IF_ERROR(PlaceProducers(knobs, point, out));
-    const std::string& block = stage_.view.block;
+    std::vector<ProducerPlace> places;
+    for (int knob : inline_knobs_) {
+      places.push_back(
+          {knobs.Value(point, knob) ? ProducerPlace::kInlined : ProducerPlace::kAtRoot, {}});
+    }
+    HEDDLE_RETURN_IF_ERROR(PlaceProducers(stage_, places, target_, out));
     const int64_t lanes = knobs.Value(point, lanes_knob_);
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {axis_.loop}, {axis_.extent / lanes, lanes}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kRfactor, {block, axis_.loop + ".1"}));
-    if (rows_knob_ < 0) return ApplyWithoutRows(out);
-    return ApplyRows(knobs.Value(point, rows_knob_),
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                            out.Split(LoopOf(axis_), {axis_.extent / lanes, lanes}));
+    HEDDLE_ASSIGN_OR_RETURN(const Recorder::Factored sums,
+                            out.Rfactor(stage_.view.block, parts[1]));
+    if (rows_knob_ < 0) return ApplyWithoutRows(sums, parts, out);
+    return ApplyRows(sums, knobs.Value(point, rows_knob_),
                      parallel_knob_ >= 0 && knobs.Value(point, parallel_knob_) != 0, out);
   }
 
  private:
-  absl::Status PlaceProducers(const Knobs& knobs, const Point& point, Recorder& out) const {
-    for (size_t i = 0; i < stage_.producers.size(); ++i) {
-      if (knobs.Value(point, inline_knobs_[i])) {
-        HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeInline, {stage_.producers[i]}));
-        continue;
-      }
-      HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(out.program().body, stage_.producers[i]));
-      StageView view;
-      if (!ViewStage(path, &view)) continue;
-      HEDDLE_RETURN_IF_ERROR(ApplyPlain(view, path.block(), target_, out));
-    }
-    return absl::OkStatus();
-  }
-
   // Everything is summed into one element: the partial results stay in the old loops.
-  absl::Status ApplyWithoutRows(Recorder& out) const {
-    std::vector<std::string> order;
-    for (const Axis& axis : stage_.view.reduce) {
-      order.push_back(axis.loop == axis_.loop ? axis.loop + ".0" : axis.loop);
-    }
-    order.push_back(axis_.loop + ".1");
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReorder, order));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {order.back()}));
-    return out.Do(Primitive::kDecomposeReduction, {stage_.view.block + ".rf", order[0]});
+  absl::Status ApplyWithoutRows(const Recorder::Factored& sums, const std::vector<Loop>& parts,
+                                Recorder& out) const {
+    std::vector<Loop> order;
+    for (const Axis& axis : stage_.view.reduce)
+      order.push_back(axis.loop == axis_.loop ? parts[0] : LoopOf(axis));
+    order.push_back(parts[1]);
+    HEDDLE_RETURN_IF_ERROR(out.Reorder(order));
+    HEDDLE_RETURN_IF_ERROR(out.Vectorize(parts[1]));
+    return out.DecomposeReduction(sums.partial, order[0]);
   }
 
-  absl::Status ApplyRows(int64_t rows, bool parallel, Recorder& out) const {
-    const std::string& block = stage_.view.block;
-    const std::string partial = block + ".rf";
+  absl::Status ApplyRows(const Recorder::Factored& sums, int64_t rows, bool parallel,
+                         Recorder& out) const {
     const size_t n = stage_.view.spatial.size();
-    auto merge = [&](size_t k) { return absl::StrCat(block, ".merge.", k); };
-    const std::string last = merge(n - 1);
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(Primitive::kSplit, {last}, {stage_.view.spatial.back().extent / rows, rows}));
-    const std::string tile = last + ".0";
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {partial, tile}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSetScope, {partial, "local"}));
-    // Iterators of the partial block: the lane, the spatial ones, the other reduce loops.
-    auto loop = [&](size_t k) { return absl::StrCat(partial, "@", tile, ".", k); };
-    const size_t reduce_loops = stage_.view.reduce.size();
-    std::vector<std::string> order;
-    for (size_t k = 0; k < reduce_loops; ++k) order.push_back(loop(n + 1 + k));
-    for (size_t k = 1; k <= n; ++k) order.push_back(loop(k));
-    order.push_back(loop(0));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReorder, order));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loop(n)}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {loop(0)}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kDecomposeReduction, {partial, order[0]}));
+    const Loop &last = sums.merge[n - 1], &lanes = sums.merge[n];
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> tiles,
+                            out.Split(last, {last.extent / rows, rows}));
+    const Loop& tile = tiles[0];
+    // The partial block's loops: the lane, the spatial ones, the reduce loops that are left.
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> own, out.ComputeAt(sums.partial, tile));
+    HEDDLE_RETURN_IF_ERROR(out.SetScope(sums.partial, ir::Scope::kLocal));
+    std::vector<Loop> order(own.begin() + n + 1, own.end());
+    order.insert(order.end(), own.begin() + 1, own.begin() + n + 1);
+    order.push_back(own[0]);
+    HEDDLE_RETURN_IF_ERROR(out.Reorder(order));
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(own[n]));
+    HEDDLE_RETURN_IF_ERROR(out.Vectorize(own[0]));
+    HEDDLE_RETURN_IF_ERROR(out.DecomposeReduction(sums.partial, order[0]));
     // Unrolled, so that the partial results never leave their registers.
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {last + ".1"}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {merge(n)}));
-    if (!stage_.epilogue.empty()) {
-      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {stage_.epilogue, tile}));
-    }
+    HEDDLE_RETURN_IF_ERROR(UnrollAll({tiles[1], lanes}, out));
+    if (!stage_.epilogue.empty())
+      HEDDLE_RETURN_IF_ERROR(out.ReverseComputeAt(stage_.epilogue, tile).status());
     if (!parallel) return absl::OkStatus();
-    std::vector<std::string> outer;
-    for (size_t k = 0; k + 1 < n; ++k) outer.push_back(merge(k));
+    std::vector<Loop> outer(sums.merge.begin(), sums.merge.begin() + n - 1);
     outer.push_back(tile);
-    std::string fused = outer[0];
-    for (size_t k = 1; k < outer.size(); ++k) absl::StrAppend(&fused, "*", outer[k]);
-    if (outer.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, outer));
-    return out.Do(Primitive::kParallel, {fused});
+    return FuseParallel(outer, out);
   }
 
   ReductionStage stage_;
@@ -137,9 +115,15 @@ class LaneRule : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_axis,
-                                        const machine::TargetInfo& target, Knobs& knobs) {
-  return std::make_unique<LaneRule>(stage, reduce_axis, target, knobs);
+bool MatchesLanes(const StageSite& site) {
+  const ReductionStage& stage = site.stage;
+  const bool vectors_fit = stage.vector_axis >= 0 && !stage.vectors_scattered;
+  return site.target.execution == machine::Execution::kThreads && !stage.alone &&
+         stage.block->reducer && !vectors_fit && stage.lane_axis >= 0;
+}
+
+std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<LaneRule>(site.stage, site.target, knobs);
 }
 
 }  // namespace heddle::schedule

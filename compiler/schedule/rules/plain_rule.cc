@@ -4,16 +4,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
 namespace {
 
-// Less work than this is done before other threads have woken up.
-constexpr int64_t kParallelElements = 16 << 10;
-// Chunks per thread of a parallel loop: enough to even out, few enough to start cheaply.
-constexpr int64_t kChunksPerThread = 4;
-constexpr int64_t kMaxLanes = 64;
+constexpr int64_t kMaxChunks = 64;  // of a parallel loop: enough to even out, cheap to start
 
 struct PlainChoice {
   int64_t vectors = 1;  // vector registers per iteration of the innermost serial loop
@@ -76,17 +73,6 @@ Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::Targ
   return shape;
 }
 
-// Fuses loops and makes them parallel; one loop is only made parallel.
-absl::Status ParallelLoops(const std::vector<std::string>& loops, Recorder& out) {
-  if (loops.empty()) return absl::OkStatus();
-  std::string loop = loops[0];
-  if (loops.size() > 1) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, loops));
-    for (size_t k = 1; k < loops.size(); ++k) absl::StrAppend(&loop, "*", loops[k]);
-  }
-  return out.Do(Primitive::kParallel, {loop});
-}
-
 // The largest power of two up to `wanted` whose steps through the array the analyser recognises as
 // flat: those that straddle no end of the innermost dimensions, 8 of 56 x 11 elements, not 16.
 int64_t FlatStep(const StageView& view, int64_t wanted) {
@@ -105,62 +91,44 @@ int64_t FlatStep(const StageView& view, int64_t wanted) {
 }
 
 absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder& out) {
-  std::vector<std::string> loops;
-  std::string fused;
-  for (const Axis& axis : shape.view.spatial) {
-    loops.push_back(axis.loop);
-    absl::StrAppend(&fused, fused.empty() ? "" : "*", axis.loop);
-  }
-  if (loops.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, loops));
+  HEDDLE_ASSIGN_OR_RETURN(const Loop fused, out.Fuse(LoopsOf(shape.view.spatial)));
   const int64_t flat = FlatStep(shape.view, shape.lanes * choice.vectors);
-  int64_t lanes = PowerOfTwoDivisor(shape.elements, std::min(shape.lanes, flat));
-  int64_t vectors = PowerOfTwoDivisor(shape.elements / lanes, std::max<int64_t>(1, flat / lanes));
-  vectors = std::min(vectors, choice.vectors);
-  int64_t rest = shape.elements / lanes / vectors;
-  // The largest number of chunks up to the wanted one that divides the loop.
-  int64_t chunks = choice.parallel ? LargestDivisorUpTo(rest, 64) : 1;
-  HEDDLE_RETURN_IF_ERROR(
-      out.Do(Primitive::kSplit, {fused}, {chunks, rest / chunks, vectors, lanes}));
-  if (chunks > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kParallel, {fused + ".0"}));
-  if (vectors > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {fused + ".2"}));
-  return lanes > 1 ? out.Do(Primitive::kVectorize, {fused + ".3"}) : absl::OkStatus();
+  const int64_t lanes = PowerOfTwoDivisor(shape.elements, std::min(shape.lanes, flat));
+  const int64_t vectors =
+      std::min(PowerOfTwoDivisor(shape.elements / lanes, std::max<int64_t>(1, flat / lanes)),
+               choice.vectors);
+  const int64_t rest = shape.elements / lanes / vectors;
+  const int64_t chunks = choice.parallel ? LargestDivisorUpTo(rest, kMaxChunks) : 1;
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                          out.Split(fused, {chunks, rest / chunks, vectors, lanes}));
+  if (chunks > 1) HEDDLE_RETURN_IF_ERROR(out.Parallel(parts[0]));
+  if (vectors > 1) HEDDLE_RETURN_IF_ERROR(out.Unroll(parts[2]));
+  return VectorizeLanes(parts[3], out);
 }
 
 absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   const StageView& view = shape.view;
-  std::vector<std::string> outer;
+  std::vector<Loop> outer, vector;  // vector: groups, vectors, lanes
   for (size_t k = 0; k < view.spatial.size(); ++k) {
-    if (static_cast<int>(k) != shape.vector_axis) outer.push_back(view.spatial[k].loop);
+    if (static_cast<int>(k) != shape.vector_axis) outer.push_back(LoopOf(view.spatial[k]));
   }
-  std::vector<std::string> order = outer;
-  std::string lane_loop, vector_loop, vector_outer;
   if (shape.vector_axis >= 0) {
     const Axis& axis = view.spatial[shape.vector_axis];
     int64_t lanes = PowerOfTwoDivisor(axis.extent, shape.lanes);
     // A tail is guarded where whole vectors dominate.
     if (lanes < shape.lanes && axis.extent >= 2 * shape.lanes) lanes = shape.lanes;
-    int64_t groups = (axis.extent + lanes - 1) / lanes;
-    int64_t vectors = LargestDivisorUpTo(groups, choice.vectors);
-    HEDDLE_RETURN_IF_ERROR(
-        out.Do(Primitive::kSplit, {axis.loop}, {groups / vectors, vectors, lanes}));
-    vector_outer = axis.loop + ".0";
-    order.push_back(vector_outer);
-    if (vectors > 1) vector_loop = axis.loop + ".1";
-    if (lanes > 1) lane_loop = axis.loop + ".2";
+    const int64_t groups = (axis.extent + lanes - 1) / lanes;
+    const int64_t vectors = LargestDivisorUpTo(groups, choice.vectors);
+    HEDDLE_ASSIGN_OR_RETURN(vector, out.Split(LoopOf(axis), {groups / vectors, vectors, lanes}));
+    outer.push_back(vector[0]);
   }
-  for (const Axis& axis : view.reduce) order.push_back(axis.loop);
-  if (shape.vector_axis >= 0) {
-    order.push_back(view.spatial[shape.vector_axis].loop + ".1");
-    order.push_back(view.spatial[shape.vector_axis].loop + ".2");
-  }
-  if (order.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReorder, order));
-  if (choice.parallel) {
-    std::vector<std::string> loops = outer;
-    if (!vector_outer.empty()) loops.push_back(vector_outer);
-    HEDDLE_RETURN_IF_ERROR(ParallelLoops(loops, out));
-  }
-  if (!vector_loop.empty()) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {vector_loop}));
-  return lane_loop.empty() ? absl::OkStatus() : out.Do(Primitive::kVectorize, {lane_loop});
+  std::vector<Loop> order = Concat({outer, LoopsOf(view.reduce)});
+  if (!vector.empty()) order.insert(order.end(), vector.begin() + 1, vector.end());
+  HEDDLE_RETURN_IF_ERROR(out.Reorder(order));
+  if (choice.parallel) HEDDLE_RETURN_IF_ERROR(FuseParallel(outer, out));
+  if (vector.empty()) return absl::OkStatus();
+  if (vector[1].extent > 1) HEDDLE_RETURN_IF_ERROR(out.Unroll(vector[1]));
+  return VectorizeLanes(vector[2], out);
 }
 
 absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder& out) {
@@ -169,7 +137,7 @@ absl::Status ApplyShape(const Shape& shape, const PlainChoice& choice, Recorder&
 }
 
 bool WorthThreads(const Shape& shape, const machine::TargetInfo& target) {
-  return target.target.threads > 1 && shape.elements >= kParallelElements;
+  return target.target.threads > 1 && shape.elements >= target.core.wake_elements;
 }
 
 class PlainRule : public Rule {
@@ -198,23 +166,20 @@ class PlainRule : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> MakePlainStage(const StageView& view, const ir::Block& block,
-                                     const machine::TargetInfo& target, Knobs& knobs) {
-  return std::make_unique<PlainRule>(ShapeOf(view, block, target), target, knobs);
+bool MatchesPlain(const StageSite& site) {
+  return site.target.execution == machine::Execution::kThreads && site.stage.alone &&
+         !site.stage.constant;
+}
+
+std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<PlainRule>(ShapeOf(site.stage.view, *site.stage.block, site.target),
+                                     site.target, knobs);
 }
 
 absl::Status ApplyPlain(const StageView& view, const ir::Block& block,
                         const machine::TargetInfo& target, Recorder& out) {
   Shape shape = ShapeOf(view, block, target);
   return ApplyShape(shape, {1, WorthThreads(shape, target)}, out);
-}
-
-absl::Status VectorizeLoop(const std::string& loop, int64_t extent, int64_t lanes, Recorder& out) {
-  int64_t width = PowerOfTwoDivisor(extent, lanes);
-  if (width == 1) return absl::OkStatus();
-  if (width == extent) return out.Do(Primitive::kVectorize, {loop});
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {loop}, {extent / width, width}));
-  return out.Do(Primitive::kVectorize, {loop + ".1"});
 }
 
 }  // namespace heddle::schedule

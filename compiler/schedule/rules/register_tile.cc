@@ -4,8 +4,6 @@
 #include <map>
 #include <set>
 
-#include "compiler/ir/analysis/cache_lines.h"
-
 namespace heddle::schedule {
 
 namespace {
@@ -20,7 +18,7 @@ std::vector<int64_t> TileSizes(int64_t extent) {
   for (int64_t d : Divisors(extent)) {
     if (d <= kMaxRows) sizes.push_back(d);
   }
-  // Those that cut the extent into as many tiles, the last of which is all but full.
+  // Sizes whose last tile is nearly full: no smaller size gives as few tiles.
   for (int64_t size = 2; size <= std::min(kMaxRows, extent - 1) && extent >= 5; ++size) {
     const int64_t tiles = (extent + size - 1) / size;
     if ((extent + tiles - 1) / tiles == size) sizes.push_back(size);
@@ -33,24 +31,26 @@ std::vector<int64_t> TileSizes(int64_t extent) {
 TileModel::TileModel(const ReductionStage& stage, int vector_axis,
                      const machine::TargetInfo& target)
     : spatial_(stage.view.spatial), v_(vector_axis), target_(target) {
-  full_lanes_ = LanesOf(target, stage.block->store.buffer->dtype);
+  const ir::DType result = stage.block->store.buffer->dtype;
+  full_lanes_ = LanesOf(target, result);
+  result_element_bytes_ = ir::SizeOf(result);
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {
     LoadShape shape;
     for (size_t k = 0; k < spatial_.size(); ++k) {
       shape.strides.push_back(StrideOf(*load->buffer, load->args, spatial_[k].iter));
       shape.depends.push_back(shape.strides[k] != 0);
     }
-    // Groups of several vectors' channels share what they read of the image. One vector's worth
-    // counts as loaded with each vector: tiles then stay within a group, which was faster (the 13
-    // such convolutions of resnext50: 8.3 ms against 9.0, though the strided two gain by the other
-    // way).
+    // A group with several vectors of channels shares what it reads of the image. A group of one
+    // vector counts as loaded with each vector: tiles then stay within a group, which was faster
+    // (the 13 such convolutions of resnext50: 8.3 ms against 9.0, though the two strided ones
+    // lose).
     if (shape.strides[v_] == kIrregular) shape.shared = SharedBy(load->args, spatial_[v_].iter);
     shape.vector = shape.depends[v_] && shape.shared <= full_lanes_;
     shape.permuted = shape.shared > 1 && shape.shared < full_lanes_;
     shape.constant = std::find(stage.constants.begin(), stage.constants.end(),
                                load->buffer->name) != stage.constants.end();
     shape.elements = static_cast<double>(load->buffer->NumElements());
-    shape.element_bytes = static_cast<int64_t>(ir::SizeOf(load->buffer->dtype));
+    shape.element_bytes = ir::SizeOf(load->buffer->dtype);
     shape.used = 1;
     for (const auto* axes : {&stage.view.spatial, &stage.view.reduce}) {
       for (const Axis& axis : *axes) {
@@ -72,11 +72,11 @@ TileModel::TileModel(const ReductionStage& stage, int vector_axis,
     const int64_t one = TouchedBy(*stage.block, stage.view.reduce, axis, 1);
     windows_.push_back({one, TouchedBy(*stage.block, stage.view.reduce, axis, 2) - one});
   }
-  // A small image is padded for nothing: beside large weights, or while its padded copy stays
-  // close.
+  // Padding a small image costs next to nothing: its weights are much larger, or the padded copy
+  // stays in the second-level cache.
   guarded_ = !stage.producers.empty() && !streaming_ &&
-             kSmallImage * ElementsOf(false) > ElementsOf(true) &&
-             4 * ElementsOf(false) > static_cast<double>(target.l2_bytes) / 4;
+             kSmallImage * scalar_operand_bytes() > vector_operand_bytes() &&
+             scalar_operand_bytes() > static_cast<double>(target.l2_bytes) / 4;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;
   work_ = reduce_steps_;
   for (const Axis& axis : spatial_) work_ *= axis.extent;
@@ -91,7 +91,7 @@ int64_t TileModel::Accumulators(const RegisterTile& tile) const {
 int64_t TileModel::SharedScalars(int64_t shared, const RegisterTile& tile) const {
   const int64_t width = tile.sizes[v_] * tile.lanes;
   if (shared % tile.lanes == 0) return (width + shared - 1) / shared;
-  // Where tiles do not begin with a group, no vector is known to lie within one.
+  // Unless each tile begins with a group, no vector is known to lie within one.
   const bool known = width % shared == 0;
   int64_t count = 0, last = -1;
   for (int64_t begin = 0; begin < width; begin += tile.lanes) {
@@ -116,8 +116,9 @@ int64_t TileModel::CountOf(const LoadShape& load, const RegisterTile& tile) cons
   return count;
 }
 
-// Registers for the operands of one reduce step: the fewer of vectors and broadcast scalars stay
-// for the whole step, the others come one at a time. What is permuted stays for several steps.
+// Registers for the operands of one reduce step: vectors or broadcast scalars, whichever are
+// fewer, stay for the whole step; the others are loaded one at a time. Permuted vectors stay for
+// several steps.
 int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
   int64_t vectors = 0, scalars = 0, permuted = 0;
   for (const LoadShape& load : loads_) {
@@ -128,8 +129,8 @@ int64_t TileModel::OperandRegisters(const RegisterTile& tile) const {
 }
 
 int64_t TileModel::Spilled(const RegisterTile& tile) const {
-  // Without a broadcast operand of its own, an instruction needs one register more.
-  const int64_t spare = target_.vector_bytes >= 64 ? 0 : 1;
+  // Without broadcast operands, a scalar needs a register of its own.
+  const int64_t spare = target_.BroadcastsOperand() ? 0 : 1;
   return std::max<int64_t>(
       Accumulators(tile) + OperandRegisters(tile) + spare - target_.vector_registers, 0);
 }
@@ -147,12 +148,29 @@ bool TileModel::TellsPanels(size_t axis) const {
   });
 }
 
-double TileModel::scalars_used() const {
-  double elements = 0;
+double TileModel::OperandBytes(bool vector) const {
+  double bytes = 0;
   for (const LoadShape& load : loads_) {
-    if (!load.vector) elements += std::min(load.elements, load.used);
+    if (load.vector == vector) bytes += load.elements * static_cast<double>(load.element_bytes);
   }
-  return elements;
+  return bytes;
+}
+
+int64_t TileModel::ElementBytes(bool vector) const {
+  int64_t bytes = 1;
+  for (const LoadShape& load : loads_) {
+    if (load.vector == vector) bytes = std::max(bytes, load.element_bytes);
+  }
+  return bytes;
+}
+
+double TileModel::scalar_bytes_used() const {
+  double bytes = 0;
+  for (const LoadShape& load : loads_) {
+    if (!load.vector)
+      bytes += std::min(load.elements, load.used) * static_cast<double>(load.element_bytes);
+  }
+  return bytes;
 }
 
 double TileModel::ScalarsTouched(const RegisterTile& tile) const {
@@ -185,16 +203,17 @@ std::vector<int64_t> TileModel::AddressesOf(const LoadShape& load, const Registe
 
 int64_t TileModel::LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const {
   std::set<int64_t> lines;
-  for (int64_t address : AddressesOf(load, tile)) lines.insert(address / ir::kLineBytes);
+  for (int64_t address : AddressesOf(load, tile)) lines.insert(address / target_.line_bytes);
   std::map<int64_t, int64_t> sets;
   int64_t most = 0;
-  for (int64_t line : lines) most = std::max(most, ++sets[line % (kSetPeriod / ir::kLineBytes)]);
+  const int64_t period = target_.page_bytes / target_.line_bytes;
+  for (int64_t line : lines) most = std::max(most, ++sets[line % period]);
   return most;
 }
 
 int64_t TileModel::Pages(const LoadShape& load, const RegisterTile& tile) const {
   std::set<int64_t> pages;
-  for (int64_t address : AddressesOf(load, tile)) pages.insert(address / kSetPeriod);
+  for (int64_t address : AddressesOf(load, tile)) pages.insert(address / target_.page_bytes);
   return static_cast<int64_t>(pages.size());
 }
 

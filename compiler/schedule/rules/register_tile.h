@@ -1,33 +1,24 @@
-// What a register tile of a reduction costs, without measuring. Internal to this folder.
+// A model of what a register tile of a reduction costs on a CPU, from the machine's description.
+// register_tile.cc counts what a tile loads; tile_cost.cc turns the counts into cycles. Internal
+// to this folder.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "compiler/machine/target_info.h"
-#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/stage.h"
 
 namespace heddle::schedule {
 
-// What one core streams from its second-level cache, and from beyond (24 GB/s at 2.8 GHz), measured
-// on one CPU, a virtual Sapphire Rapids. Only their ratio to arithmetic counts: choices change
-// where both bound a tile about equally.
-inline constexpr double kL2BytesPerCycle = 24;
-inline constexpr double kL3BytesPerCycle = 8.5;
-
-// A first-level cache keeps a line in one of the ways of its set; addresses this far apart share a
-// set (the size of a page: such caches are indexed by the address within it). Rows of pixels that
-// share a set and are more than its ways come from the second level at every visit, beside the
-// weights (14 of 12: 20 % slower where the weights come from there too).
-inline constexpr int64_t kSetPeriod = 4096;
-
-// The part of the result one pass over the reduce loops computes.
+// The part of the result that one pass over the reduce loops computes.
 struct RegisterTile {
   std::vector<int64_t> sizes;  // per spatial axis; vectors for the vector axis, rows for the others
   int64_t lanes = 1;           // elements of one vector
 };
 
-// Sizes to try for an axis: divisors, and those that cut it into equal parts but for the last.
+// Sizes to try for an axis: its divisors, and sizes that cut it into equal parts except for the
+// last one.
 std::vector<int64_t> TileSizes(int64_t extent);
 
 class TileModel {
@@ -37,82 +28,84 @@ class TileModel {
   int64_t full_lanes() const { return full_lanes_; }      // of a whole vector register
   int64_t work() const { return work_; }                  // multiply-adds
   int64_t reduce_steps() const { return reduce_steps_; }  // for one element
-  // No load is a scalar for many lanes: memory sets the pace.
+  // No load is a scalar for many lanes, so memory bandwidth bounds the reduction.
   bool streaming() const { return streaming_; }
 
-  // The reduction reads padding that is not computed ahead: loads ask for it.
+  // The reduction reads padding that is not stored: each load has a condition.
   bool guarded() const { return guarded_; }
-  // Padding, and too few steps between its guards to pay for them: it is better computed for a
-  // strip of rows.
+  // It reads padding, and the steps between two conditions are too few to pay for them: padding is
+  // better stored for a strip of rows at a time.
   bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
-  // Every load depends on the axis and not all on all axes: it tells products apart.
+  // The axis numbers independent products: every load depends on it, and some load is a scalar for
+  // many lanes.
   bool Batch(size_t axis) const;
-  // The axis that tells panels of a constant vector operand apart, whose vectors are rows of their
-  // own: blocks of channels. -1 if there is none.
+  // The axis that numbers the panels of a constant vector operand, such as blocks of channels; -1
+  // if there is none.
   int panel_axis() const { return panel_axis_; }
-  // Neighbours along the axis read some of the same places.
+  // Neighbours along the axis read some of the same elements.
   bool Overlaps(size_t axis) const { return windows_[axis].size > windows_[axis].step; }
-  // Elements of the operands that are loaded as vectors, and as scalars for many lanes.
-  double vector_elements() const { return ElementsOf(true); }
-  double scalar_elements() const { return ElementsOf(false); }
-  // As scalar_elements, but only those that are read: a stride leaves some out.
-  double scalars_used() const;
+  // Bytes of the operands that are loaded as vectors, and as scalars for many lanes.
+  double vector_operand_bytes() const { return OperandBytes(true); }
+  double scalar_operand_bytes() const { return OperandBytes(false); }
+  // The same, but only of the elements that are read: a stride leaves some out.
+  double scalar_bytes_used() const;
+  // Bytes of one element of the vector operands, of the scalar ones (the widest), of the result.
+  int64_t vector_element_bytes() const { return ElementBytes(true); }
+  int64_t scalar_element_bytes() const { return ElementBytes(false); }
+  int64_t result_element_bytes() const { return result_element_bytes_; }
   // The innermost spatial axis that is not the vector axis; -1 if there is none.
   int row_axis() const { return row_axis_; }
 
   // Vector registers that hold the tile.
   int64_t Accumulators(const RegisterTile& tile) const;
-  // Instructions of one reduce step: multiply-adds, loads that do not come with one, the share of
-  // the loop's own, registers put away and taken back.
+  // Instructions of one reduce step: multiply-adds, loads that are no operand of one, a share of
+  // the loop's own, spills.
   double Instructions(const RegisterTile& tile) const;
-  // Elements that a tile reads as scalars in its whole reduction, each counted once.
+  // Distinct elements that a tile reads as scalars in its whole reduction.
   double ScalarsTouched(const RegisterTile& tile) const;
   // The tile that fits the registers and costs least by CyclesPerElement.
   RegisterTile BestTile() const;
 
  private:
-  // Which axes a load depends on, and whether it is a vector or a scalar to be broadcast.
+  // What one load depends on. It is a vector, or a scalar that is broadcast to all lanes.
   struct LoadShape {
     std::vector<bool> depends;     // per spatial axis
     std::vector<int64_t> strides;  // per spatial axis, in elements
     bool vector = false;
-    int64_t shared = 1;     // neighbours along the vector axis that take the same scalar
-    bool permuted = false;  // a vector of which each lane takes its group's scalar, one a step
+    int64_t shared = 1;     // neighbours along the vector axis that use the same scalar
+    bool permuted = false;  // a vector that holds the scalars of several groups of lanes
     bool constant = false;
     double elements = 0;  // of the buffer
-    int64_t element_bytes = 4;
+    int64_t element_bytes = 1;
     double used = 0;  // of these, at most
   };
 
-  // Loads of elements that `shared` neighbours along the vector axis take: one for each group of
-  // them, but one for each lane of a vector that may lie across two.
+  // Loads of scalars that `shared` neighbours along the vector axis use: one for each group of
+  // them, but one for each lane of a vector that may lie across two groups.
   int64_t SharedScalars(int64_t shared, const RegisterTile& tile) const;
-  // Different vectors or scalars of the load in one step of the tile.
+  // Distinct vectors or scalars of the load in one step of the tile.
   int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
   int64_t OperandRegisters(const RegisterTile& tile) const;
-  int64_t Spilled(const RegisterTile& tile) const;  // registers too many
+  int64_t Spilled(const RegisterTile& tile) const;  // values that find no register
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;
   bool TellsPanels(size_t axis) const;
-  // Bytes from the first one, of the scalars of one step.
+  // Addresses of the scalars of one step, in bytes from the first one.
   std::vector<int64_t> AddressesOf(const LoadShape& load, const RegisterTile& tile) const;
-  // Pages that these lie in.
+  // Pages that they lie in.
   int64_t Pages(const LoadShape& load, const RegisterTile& tile) const;
-  // Lines of the scalars of one step that fall into one set of the first-level cache.
+  // The most lines of them that fall into one set of the first-level cache.
   int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 
-  double ElementsOf(bool vector) const {
-    double elements = 0;
-    for (const LoadShape& load : loads_) elements += load.vector == vector ? load.elements : 0;
-    return elements;
-  }
+  double OperandBytes(bool vector) const;
+  int64_t ElementBytes(bool vector) const;
 
   static constexpr int64_t kMinGuardedRun = 16;
 
   std::vector<Axis> spatial_;
   int v_;  // vector axis
-  // Places along a spatial axis that one element of the result reads, and how far the next one's
-  // begin behind them.
+  // Elements along a spatial axis that one element of the result reads, and the distance to those
+  // of its neighbour.
   struct Window {
     int64_t size = 1;
     int64_t step = 1;
@@ -121,7 +114,7 @@ class TileModel {
   int row_axis_ = -1, panel_axis_ = -1;
   int64_t run_ = 1;  // extent of the last reduce axis
   machine::TargetInfo target_;
-  int64_t full_lanes_ = 1;
+  int64_t full_lanes_ = 1, result_element_bytes_ = 1;
   std::vector<LoadShape> loads_;
   int64_t work_ = 1;
   int64_t reduce_steps_ = 1;

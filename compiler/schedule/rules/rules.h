@@ -1,121 +1,73 @@
-// The rules a search space is made of. A rule owns one stage (or one reduction with its epilogue
-// and its producers), declares the decisions it leaves open, and turns decided values into steps.
-// Internal to this folder.
+// The rules on stages, one file each; rule_table.cc lists them. Internal to this folder.
+//
+// A rule is two functions: whether it matches a stage, and what it makes of it, which declares the
+// rule's decisions. Make is called only where Matches is true.
 #pragma once
 
 #include <memory>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "compiler/ir/ir.h"
 #include "compiler/machine/target_info.h"
-#include "compiler/schedule/access.h"
-#include "compiler/schedule/replayer.h"
-#include "compiler/schedule/space.h"
-#include "compiler/schedule/trace.h"
+#include "compiler/schedule/rules/recorder.h"
+#include "compiler/schedule/rules/rule.h"
+#include "compiler/schedule/rules/stage.h"
 
 namespace heddle::schedule {
 
-// One decision: the values to choose from and the one to take without measurement.
-struct Knob {
-  std::string what;
-  std::vector<int64_t> values;
-  int32_t preferred = 0;
+// A stage, the target it is for, and the form of the program it stands in (forms.h).
+struct StageSite {
+  const ReductionStage& stage;
+  const machine::TargetInfo& target;
+  std::string_view form;
 };
 
-class Knobs {
- public:
-  // Returns the decision's index. `preferred` must be among the values, else the first is
-  // preferred.
-  int Add(std::string what, std::vector<int64_t> values, int64_t preferred);
-  const std::vector<Knob>& all() const { return knobs_; }
-  int64_t Value(const Point& point, int knob) const { return knobs_[knob].values[point[knob]]; }
+// ---- CPU: one register holds a vector, loops are shared out among threads ----------------------
 
- private:
-  std::vector<Knob> knobs_;
-};
+// Reductions whose only contiguous axis is reduced: one partial result per lane along that axis.
+bool MatchesLanes(const StageSite& site);
+std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs);
 
-// Applies steps and writes them down.
-class Recorder {
- public:
-  explicit Recorder(ir::Program program) : program_(std::move(program)) {}
-  // On the program of `known`, which remembers the steps. It must outlive the recorder, and begin
-  // nothing else meanwhile.
-  explicit Recorder(Replayer& known) : known_(&known), at_(known.Begin()) {}
-  absl::Status Do(Primitive primitive, std::vector<std::string> names,
-                  std::vector<int64_t> ints = {});
-  absl::Status Do(Step step);
-  // Keeps what a reduction accumulates in registers. The block that takes it out of there: its
-  // epilogue, or a copy of its own where that is empty.
-  absl::StatusOr<std::string> Accumulate(const std::string& reduction, const std::string& epilogue);
-  const ir::Program& program() const { return known_ != nullptr ? at_->program : program_; }
-  const Trace& trace() const { return trace_; }
-  Trace TakeTrace() && { return std::move(trace_); }
-
- private:
-  Replayer* known_ = nullptr;
-  Replayer::State* at_ = nullptr;
-  ir::Program program_;  // without `known_`
-  Trace trace_;
-};
-
-class Rule {
- public:
-  virtual ~Rule() = default;
-  virtual absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const = 0;
-  // What Apply would say of limits that decisions alone show, before any step is made. Random
-  // points are drawn until this is OK.
-  virtual absl::Status Check(const Knobs& /*knobs*/, const Point& /*point*/) const {
-    return absl::OkStatus();
-  }
-};
-
-// A reduction as its rule needs it.
-struct ReductionStage {
-  StageView view;
-  const ir::Block* block = nullptr;    // alive as long as the analysed program
-  std::string epilogue;                // empty: the reduction is copied out instead
-  std::vector<std::string> producers;  // injective blocks that only this reduction reads
-  std::vector<std::string> constants;  // buffers it reads that are known when a module is made
-};
-
-// Lanes of one vector register for elements of this type.
-int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype);
+// A window that slides along rows or columns, one for each lane; neighbouring windows share
+// registers. Every load moves with the lanes, some index with a spatial and a reduce axis.
+bool MatchesWindow(const StageSite& site);
+std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs);
 
 // Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
-std::unique_ptr<Rule> MakeTiledReduction(const ReductionStage& stage, int vector_axis,
-                                         const machine::TargetInfo& target, Knobs& knobs);
-// A window that slides along rows or columns, one for each lane; neighbouring windows share
-// registers.
-std::unique_ptr<Rule> MakeWindowReduction(const ReductionStage& stage, int vector_axis,
-                                          const machine::TargetInfo& target, Knobs& knobs);
-// Whether that fits: every load moves with the lanes, some index with a spatial and a reduce axis.
-bool IsWindowReduction(const ReductionStage& stage, int vector_axis);
-// One partial result per lane along a reduce axis that is contiguous in memory.
-std::unique_ptr<Rule> MakeLaneReduction(const ReductionStage& stage, int reduce_axis,
-                                        const machine::TargetInfo& target, Knobs& knobs);
-// An injective stage, or a reduction no other rule fits: outer loops parallel, the contiguous axis
-// vectorized.
-std::unique_ptr<Rule> MakePlainStage(const StageView& view, const ir::Block& block,
-                                     const machine::TargetInfo& target, Knobs& knobs);
+bool MatchesTiled(const StageSite& site);
+std::unique_ptr<Rule> MakeTiled(const StageSite& site, Knobs& knobs);
 
-// The transforms of a convolution in Winograd form (primitives.h): of its input per tile and
-// register of channels, of its result likewise with the epilogue. Null if the program after
-// `winograd <block> m` does not look as expected. `blocks` receives the blocks the rule owns.
-std::unique_ptr<Rule> MakeWinogradTransforms(const ir::Program& program, const std::string& block,
-                                             int64_t m, const machine::TargetInfo& target,
-                                             Knobs& knobs, std::set<std::string>* blocks);
-
+// An injective stage, or a reduction that no other rule takes: outer loops parallel, the contiguous
+// axis vectorized.
+bool MatchesPlain(const StageSite& site);
+std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs);
 // The steps of a plain stage with its preferred decisions.
 absl::Status ApplyPlain(const StageView& view, const ir::Block& block,
                         const machine::TargetInfo& target, Recorder& out);
 
-// Splits off and vectorizes the last loop of a copy nest where its extent allows; otherwise leaves
-// it alone.
-absl::Status VectorizeLoop(const std::string& loop, int64_t extent, int64_t lanes, Recorder& out);
+// ---- GPU: all threads of a block lie along threadIdx.x, all blocks along blockIdx.x ------------
+//
+// Loops are fused, then bound. Thread loops stand inside the loops over the reduction, so that a
+// tile is fetched by all threads, used by all, and fetched again, with the barriers that lowering
+// puts between.
+
+// Products whose tiles of 16 x 8 are made by tensor cores: of f16, bf16 or, if the target allows
+// tf32, f32, where tiles divide the extents.
+bool MatchesGpuTensor(const StageSite& site);
+std::unique_ptr<Rule> MakeGpuTensor(const StageSite& site, Knobs& knobs);
+
+// A tile of the result for each block, spread over registers of its threads; operands come through
+// shared memory. Products and convolutions.
+bool MatchesGpuTiled(const StageSite& site);
+std::unique_ptr<Rule> MakeGpuTiled(const StageSite& site, Knobs& knobs);
+
+// One block for each result: its threads sum parts, then fewer threads sum those.
+bool MatchesGpuRow(const StageSite& site);
+std::unique_ptr<Rule> MakeGpuRow(const StageSite& site, Knobs& knobs);
+
+// One thread for each element, or for a few neighbours: injective stages, and reductions that reuse
+// nothing, whose sum stays in a register.
+bool MatchesGpuPlain(const StageSite& site);
+std::unique_ptr<Rule> MakeGpuPlain(const StageSite& site, Knobs& knobs);
 
 }  // namespace heddle::schedule

@@ -1,134 +1,115 @@
-// What a register tile costs, from how often it loads what, and the one that costs least.
+// Cycles of a register tile from what it loads, and the tile that costs least.
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/ir/analysis/cache_lines.h"
 #include "compiler/schedule/rules/register_tile.h"
 
 namespace heddle::schedule {
 
 namespace {
 
-// Where nothing else is said, fitted to times of tiles in turns on the CPU of register_tile.h; the
-// reasons given are what would explain them, no counter has shown them. On other CPUs these only
-// order tiles that the bounds leave about equal.
-// Latency of a multiply-add: one accumulator cannot be updated sooner.
-constexpr double kMinChainCycles = 4;
-// What an instruction costs beside what bounds the tile: nothing on a core that is alone, but a
-// core may share its issue slots with another thread (C1: 28 multiply-adds that read their scalars
-// themselves took as long as 14 pairs, each behind a broadcast, where an FMA loop reached its peak,
-// and were 1.16 times faster where it reached 60 to 80 % of that).
-constexpr double kIssueCycles = 0.16;
-// What a byte costs that is not in the first-level cache, beside what bounds the tile: scalars come
-// from many places at a time, which the hardware's own prefetching does not follow; vectors of one
-// panel do not.
-constexpr double kScalarByteCycles = 0.03;
-constexpr double kStreamedByteCycles = 0.005;
-// What comes from memory without being asked for ahead comes so much slower.
-constexpr double kUnaskedFactor = 2;
-// What a step costs for each page its scalars lie in: fetching ahead goes on within few.
-constexpr double kPageCycles = 0.08;
-// A line that is written without its neighbour: lines come in pairs.
-constexpr double kLoneLineCycles = 5;
-constexpr double kLoopInstructions = 3;  // that count and branch
-// A register too many is put away and taken back in each step.
 constexpr int64_t kMostSpilled = 1;
 constexpr int64_t kMinSpilledSteps = 128;  // in shorter reductions it did not pay
-constexpr int64_t kSpillInstructions = 4;
-// Each row of a tile more makes guarded loads of a border's corner more.
-constexpr double kGuardedRowPenalty = 1.015;
 constexpr int64_t kMaxPanels = 4;          // each is a stream of its own
-constexpr double kRowGuardPenalty = 1.02;  // rows of the last tile become a loop of their own
-constexpr int64_t kStepsPerVisit = 4;      // of the reduction: the unrolled ones
-// Lanes behind a condition are masked: in every load, but not in those of an operand that is packed
-// ahead of time, with zeros there.
-constexpr double kLaneGuardPenalty = 1.5;
-constexpr double kPackedLaneGuardPenalty = 1.02;
+constexpr int64_t kStepsPerVisit = 4;      // reduce steps that are unrolled
 
 }  // namespace
 
 double TileModel::Instructions(const RegisterTile& tile) const {
   const int64_t accumulators = Accumulators(tile);
   int64_t instructions = accumulators;
-  bool taken = false;  // an instruction has one operand in memory
+  bool taken = false;  // an instruction has at most one operand in memory
   for (const LoadShape& load : loads_) {
     const int64_t count = CountOf(load, tile);
-    // An operand that is used once comes with its multiply-add: a scalar does so to 64 bytes only,
-    // and narrower vectors are not worth losing their reuse.
-    if (count >= accumulators && target_.vector_bytes >= 64 && !taken) {
+    // An operand that is used once is an operand of its multiply-add: a scalar where instructions
+    // broadcast one. Without that, making vectors such operands is not worth losing their reuse.
+    if (count >= accumulators && target_.BroadcastsOperand() && !taken) {
       taken = true;
     } else {
       instructions += count;
     }
   }
-  instructions += kSpillInstructions * Spilled(tile);
+  instructions += target_.code.tile.spill_instructions * Spilled(tile);
   const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
-  return static_cast<double>(instructions) + kLoopInstructions / unrolled;
+  return static_cast<double>(instructions) + target_.code.tile.loop_instructions / unrolled;
 }
 
-// Cycles for one reduce step of the tile. `passes`: of the rows over a panel of the vector operand.
+// Cycles of one reduce step of the tile. `passes`: how often the rows go over a panel of the
+// vector operand.
 double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
-  const auto l1 = static_cast<double>(target_.l1_bytes);
+  const machine::CoreSpeed& core = target_.core;
+  const machine::TileFit& fit = target_.code.tile;
+  const auto l1 = static_cast<double>(target_.l1_bytes),
+             line = static_cast<double>(target_.line_bytes);
   double accumulators = static_cast<double>(Accumulators(tile));
   double loads = 0, streamed = 0, scalars = 0, operand = 0, again = 0;
   int64_t pages = 0;
   bool fetched_ahead = true;
   for (const LoadShape& load : loads_) {
-    const auto count = static_cast<double>(CountOf(load, tile));
+    const auto count = static_cast<double>(CountOf(load, tile)),
+               bytes = static_cast<double>(load.element_bytes);
     bool reused = false;
     for (size_t k = 0; k < tile.sizes.size(); ++k) {
       reused |= !load.depends[k] && spatial_[k].extent > 1;
     }
     loads += count;
     if (!load.vector) {
-      scalars += count * 4;
+      scalars += count * bytes;
       pages += Pages(load, tile);
-      if (LinesInOneSet(load, tile) > target_.l1_bytes / kSetPeriod)
-        again += count * static_cast<double>(ir::kLineBytes) / kStepsPerVisit;
+      // Rows of pixels whose lines share a set and exceed its ways come from the second-level
+      // cache at every visit (14 lines in 12 ways: 20 % slower where the weights come from there
+      // too).
+      if (LinesInOneSet(load, tile) > target_.L1Ways()) again += count * line / kStepsPerVisit;
     }
-    // A vector operand that other tiles use again streams from the second-level cache.
+    // A vector operand that other tiles reuse streams from the second-level cache.
     if (load.vector && reused) {
-      streamed += count * static_cast<double>(tile.lanes * 4);
-      operand += load.elements * 4;
+      streamed += count * static_cast<double>(tile.lanes) * bytes;
+      operand += load.elements * bytes;
       fetched_ahead &= load.constant;
     }
   }
-  // More lines than that at a time are not asked for ahead (pass/prefetch_ahead.h).
+  // prefetch_ahead asks for no more lines at a time.
   const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
   fetched_ahead &=
-      streamed * unrolled / passes <= static_cast<double>(ir::kMaxLinesAtOnce * ir::kLineBytes);
+      streamed * unrolled / passes <= static_cast<double>(target_.code.fetch.lines_at_once) * line;
   const double panel = static_cast<double>(reduce_steps_) * streamed;
   const double vectors_of_l2 = panel > l1 / 2 ? streamed : 0;
-  double scalars_of_l2 = 4 * ElementsOf(false) > l1 ? scalars : 0;
-  // What a tile reads of the image comes once if that is little beside the first-level cache, which
-  // it shares with the vectors that go by; from half of it on, more and more of it comes again.
-  const double touched = 4 * ScalarsTouched(tile),
+  double scalars_of_l2 = scalar_operand_bytes() > l1 ? scalars : 0;
+  // The part of the image that a tile reads is loaded once if it fills at most half of the
+  // first-level cache, which it shares with streamed vectors; of a larger part, more and more is
+  // loaded again.
+  const double touched = static_cast<double>(scalar_element_bytes()) * ScalarsTouched(tile),
                once = std::min(touched / static_cast<double>(reduce_steps_), scalars_of_l2);
   scalars_of_l2 = once + (scalars_of_l2 - once) * std::clamp(2 * touched / l1 - 1, 0.0, 1.0);
-  double cycles = std::max({accumulators / 2, loads / 2, kMinChainCycles,
-                            (vectors_of_l2 + scalars_of_l2) / kL2BytesPerCycle});
-  cycles += kIssueCycles * Instructions(tile);
-  cycles += kPageCycles * static_cast<double>(pages);
+  double cycles = std::max({accumulators / core.operations_per_cycle,
+                            loads / core.operations_per_cycle, core.multiply_add_cycles,
+                            (vectors_of_l2 + scalars_of_l2) / core.l2_bytes_per_cycle});
+  cycles += fit.instruction_cycles * Instructions(tile);
+  cycles += fit.page_cycles * static_cast<double>(pages);
   if (tile.sizes[v_] == 1 && spatial_[v_].extent > tile.lanes)
-    cycles += kLoneLineCycles * accumulators / static_cast<double>(reduce_steps_);
-  cycles += kStreamedByteCycles * vectors_of_l2 + kScalarByteCycles * scalars_of_l2;
-  cycles += again / kL2BytesPerCycle;
-  // An operand larger than the second-level cache comes from beyond it once for all passes: while
-  // the one before is used (pass/prefetch_ahead.h), or in the first of its own.
+    cycles += fit.lone_line_cycles * accumulators / static_cast<double>(reduce_steps_);
+  cycles += fit.streamed_byte_cycles * vectors_of_l2 + fit.scalar_byte_cycles * scalars_of_l2;
+  cycles += again / core.l2_bytes_per_cycle;
+  // An operand larger than the second-level cache comes from beyond it once for all passes: a
+  // panel is fetched while the one before is used (pass/prefetch_ahead.h), or in its own first
+  // pass.
   if (operand > static_cast<double>(target_.l2_bytes)) {
-    const double beyond = streamed / kL3BytesPerCycle * (fetched_ahead ? 1 : kUnaskedFactor);
+    const double beyond =
+        streamed / core.l3_bytes_per_cycle * (fetched_ahead ? 1 : core.unasked_factor);
     if (fetched_ahead) return std::max(cycles, beyond / passes);
     cycles += (std::max(cycles, beyond) - cycles) / passes;
   }
   return cycles;
 }
 
-// Cycles for one reduce step per element: whole tiles, and those at the end of an axis.
+// Cycles of one reduce step for each element of the result, over whole tiles and those at the end
+// of an axis.
 double TileModel::CyclesPerElement(const RegisterTile& tile) const {
   struct Tiles {
     RegisterTile tile;
     double count;
   };
+  const machine::TileFit& fit = target_.code.tile;
   std::vector<Tiles> all{{tile, 1}};
   double passes = 1, waste = 1, elements = static_cast<double>(tile.lanes);
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
@@ -140,8 +121,8 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
         const bool packed = std::all_of(loads_.begin(), loads_.end(), [](const LoadShape& load) {
           return !load.vector || load.constant;
         });
-        waste *= (packed ? kPackedLaneGuardPenalty : kLaneGuardPenalty) *
-                 static_cast<double>(covered) / static_cast<double>(extent);
+        waste *= (packed ? fit.packed_lane_guard : fit.lane_guard) * static_cast<double>(covered) /
+                 static_cast<double>(extent);
       }
       continue;
     }
@@ -155,9 +136,9 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
       cut.push_back(tiles);
       cut.back().tile.sizes[k] = extent % size;
     }
-    if (extent % size != 0) waste *= kRowGuardPenalty;
+    if (extent % size != 0) waste *= fit.row_guard;
     if (guarded_ && !StripsOfPadding() && static_cast<int>(k) != row_axis_)
-      waste *= std::pow(kGuardedRowPenalty, size - 1);
+      waste *= std::pow(fit.guarded_row, size - 1);
     all = std::move(cut);
   }
   double cycles = 0;
@@ -168,13 +149,12 @@ double TileModel::CyclesPerElement(const RegisterTile& tile) const {
 RegisterTile TileModel::BestTile() const {
   const size_t n = spatial_.size();
   RegisterTile best_tile{std::vector<int64_t>(n, 1), 1};
-  // Rows are taken from the two innermost axes that some load is invariant along; any axis does for
-  // reductions without reuse.
+  // Rows come from the two innermost axes other than the vector axis.
   std::vector<size_t> rows;
   for (size_t k = n; k > 0 && rows.size() < 2; --k) {
     if (static_cast<int>(k - 1) != v_ && spatial_[k - 1].extent > 1) rows.push_back(k - 1);
   }
-  // Vectors of several panels are as good as several of one.
+  // A tile may take its vectors from several panels instead of one.
   std::vector<int64_t> panels{1};
   if (panel_axis_ >= 0 &&
       std::count(rows.begin(), rows.end(), static_cast<size_t>(panel_axis_)) == 0) {
@@ -185,15 +165,14 @@ RegisterTile TileModel::BestTile() const {
   std::vector<int64_t> lane_choices{PowerOfTwoDivisor(vector_extent, full_lanes_)};
   if (lane_choices[0] < full_lanes_ && vector_extent > full_lanes_)
     lane_choices.push_back(full_lanes_);
-  // Widths like 7, 14 or 28 of the last dimension of an image: a register not quite full is better
-  // than a narrow one.
+  // For images 7, 14 or 28 wide: a register that is not quite full is better than a narrow one.
   lane_choices.push_back(LargestDivisorUpTo(vector_extent, full_lanes_));
-  // And one that does not reach across groups.
+  // A width that does not reach across groups.
   for (const LoadShape& load : loads_) {
     const int64_t lanes = PowerOfTwoDivisor(load.shared, full_lanes_);
     if (!load.vector && load.shared > 1 && 4 * lanes >= full_lanes_) lane_choices.push_back(lanes);
   }
-  // Largest first: of equally good tiles the one that is long in the innermost axis walks memory
+  // Largest first: of equally good tiles, the one that is long in the innermost axis walks memory
   // best.
   auto sizes = [&](size_t i) {
     if (i >= rows.size()) return std::vector<int64_t>{1};
@@ -206,7 +185,7 @@ RegisterTile TileModel::BestTile() const {
   for (int64_t lanes : lane_choices) {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
-      const int64_t even = LargestDivisorUpTo(groups, vectors);  // what the rule makes of it
+      const int64_t even = LargestDivisorUpTo(groups, vectors);  // as TileDecisions::Decide has it
       for (int64_t panel : panels) {
         for (int64_t a : sizes(0)) {
           for (int64_t b : sizes(1)) {

@@ -11,14 +11,10 @@ namespace heddle::schedule {
 namespace {
 
 constexpr int64_t kWhole = DecidedTiles::kWhole;
-constexpr int64_t kPreferredBlock = 64;  // 16 KiB of four vectors: half a first-level cache
-constexpr int64_t kLongBlock = 8 * kPreferredBlock;  // a panel of 100 KiB
-constexpr int64_t kMaxTileOps = 1024;  // multiply-adds unrolled: an instruction cache's worth
 constexpr int64_t kMaxInnerReduce = 64;
-constexpr int64_t kMaxMiddle = 64;          // or all
-constexpr int64_t kSmallWindow = 16;        // reductions of so few steps are unrolled whole
-constexpr int64_t kStripsPerThread = 4;     // of padded rows: enough to even out
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
+constexpr int64_t kMaxMiddle = 64;       // or all
+constexpr int64_t kSmallWindow = 16;     // reductions of so few steps are unrolled whole
+constexpr int64_t kStripsPerThread = 4;  // of padded rows: enough to even out
 
 Factors FactorsOf(int64_t extent, int64_t lanes, int64_t tile, int64_t middle) {
   Factors f;
@@ -103,22 +99,22 @@ void TileDecisions::DeclareTiles(const RegisterTile& preferred, Knobs& knobs) {
   }
 }
 
-// How many blocks the rows of a product are cut into so that one of them stays in half the
-// second-level cache while all vectors go by.
+// The number of blocks that the rows of a product are cut into so that one of them fits half of
+// the second-level cache while all vectors stream past it.
 int64_t TileDecisions::BlocksOfRows() const {
-  const double bytes = 4 * model_.scalar_elements(),
+  const double bytes = model_.scalar_operand_bytes(),
                half = static_cast<double>(target_.l2_bytes) / 2;
   return model_.streaming() || bytes <= half ? 1 : static_cast<int64_t>(std::ceil(bytes / half));
 }
 
-// The last reduce axis is the long one of convolutions and products: a few of its steps are
+// The last reduce axis is the long one in convolutions and products: a few of its steps are
 // unrolled.
 int64_t TileDecisions::PreferredInner(size_t axis) const {
   if (model_.reduce_steps() <= kSmallWindow) return reduce()[axis].extent;
   return axis + 1 == reduce().size() ? LargestDivisorUpTo(reduce()[axis].extent, 4) : 1;
 }
 
-// Whether blocks of `steps` are about that long: those of a prime reduction would be single steps.
+// Whether blocks of `steps` come out about that long: a prime reduction has none but single steps.
 bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
   std::vector<int64_t> factors;
   for (size_t k = 0; k < reduce().size(); ++k) factors.push_back(PreferredInner(k));
@@ -127,43 +123,46 @@ bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
   return 2 * inside >= steps;
 }
 
-// A panel of the vector operand so large that two of them crowd the second-level cache is read
-// again for every tile of rows, from there at best. If the accumulators of all rows stay in a third
-// of the first-level cache, beside what a block of the reduction reads, it goes in such blocks
-// instead, and each element of the panel is read once. Nothing but panels is left for threads then.
+// A panel of the vector operand that fills more than a quarter of the second-level cache is read
+// again for every tile of rows, from that cache at best. If the sums of all rows fit a third of
+// the first-level cache, the reduction goes in blocks instead, and each element of the panel is
+// read once. Threads then share nothing but the panels.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (PrefersWaitingResult()) return false;
   const int64_t width = tile.sizes[v_] * tile.lanes;
   if ((spatial()[v_].extent + width - 1) / width < target_.target.threads) return false;
-  if (!CutsIntoBlocks(kPreferredBlock)) return false;
+  if (!CutsIntoBlocks(target_.code.tile.block_steps)) return false;
   int64_t rows = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (static_cast<int>(k) != v_) rows *= spatial()[k].extent;
   }
-  return 4 * width * model_.reduce_steps() > target_.l2_bytes / 4 &&
-         model_.reduce_steps() > kPreferredBlock && 3 * 4 * width * rows <= target_.l1_bytes &&
-         rows > model_.Accumulators(tile) / tile.sizes[v_];
+  const int64_t panel = model_.vector_element_bytes() * width * model_.reduce_steps(),
+                sums = model_.result_element_bytes() * width * rows;
+  return panel > target_.l2_bytes / 4 && model_.reduce_steps() > target_.code.tile.block_steps &&
+         3 * sums <= target_.l1_bytes && rows > model_.Accumulators(tile) / tile.sizes[v_];
 }
 
-// Weights and rows that both exceed the second-level cache: whichever goes by inside is read again
-// from beyond it. Where the whole result stays close, it waits there for one block of the reduction
-// after the other instead, and everything is read once. With threads it was slower
-// (bert_base on two: 6 %), as each reads all rows for its share of the panels.
+// If weights and rows both exceed the second-level cache, the operand of the inner loop is read
+// again from beyond it. If the whole result fits there, it waits for one block of the reduction
+// after the other instead, and everything is read once. With threads this was slower (bert_base on
+// two: 6 %), as each reads all rows for its share of the panels.
 bool TileDecisions::PrefersWaitingResult() const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
-  if (!CutsIntoBlocks(kLongBlock)) return false;
+  const int64_t block = target_.code.tile.long_block_steps;
+  if (!CutsIntoBlocks(block)) return false;
   int64_t elements = 1;
   for (size_t k = 0; k < spatial().size(); ++k) {
     if (model_.Batch(k)) return false;
     elements *= spatial()[k].extent;
   }
-  return 4 * elements <= target_.l2_bytes / 4 && model_.reduce_steps() >= 2 * kLongBlock &&
-         4 * model_.vector_elements() > static_cast<double>(target_.l2_bytes);
+  return model_.result_element_bytes() * elements <= target_.l2_bytes / 4 &&
+         model_.reduce_steps() >= 2 * block &&
+         model_.vector_operand_bytes() > static_cast<double>(target_.l2_bytes);
 }
 
-// Whether the axis is the innermost one around the rows' one.
+// Whether the axis is the innermost one outside the rows' axis.
 bool TileDecisions::IsAboveRows(size_t axis) const {
   for (int k = model_.row_axis() - 1; k >= 0; --k) {
     if (k != v_ && spatial()[k].extent > 1) return k == static_cast<int>(axis);
@@ -171,9 +170,9 @@ bool TileDecisions::IsAboveRows(size_t axis) const {
   return false;
 }
 
-// How many tiles of the axis above the rows' one are a strip, for which padding is computed at
-// once. Each strip computes what it shares with the next one too: so it is as large as leaves it
-// close, beside all else, and each thread several.
+// The number of tiles, along the axis outside the rows' one, of a strip whose padding is stored at
+// once. Neighbouring strips both store what they share. So a strip is large, but it fits a
+// sixteenth of the second-level cache, and each thread gets several.
 int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) const {
   const int64_t all = (spatial()[axis].extent + tile.sizes[axis] - 1) / tile.sizes[axis];
   double rows = 1;  // of the result
@@ -181,7 +180,7 @@ int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) cons
     if (static_cast<int>(k) != v_ && static_cast<int>(k) != model_.row_axis())
       rows *= static_cast<double>(spatial()[k].extent);
   }
-  const double bytes = 4 * model_.scalar_elements() / rows * static_cast<double>(tile.sizes[axis]);
+  const double bytes = model_.scalar_operand_bytes() / rows * static_cast<double>(tile.sizes[axis]);
   int64_t tiles = 1;
   while (2 * tiles <= kMaxMiddle && 2 * tiles * kStripsPerThread * target_.target.threads <= all &&
          2 * static_cast<double>(tiles) * bytes <= static_cast<double>(target_.l2_bytes) / 16)
@@ -206,19 +205,20 @@ int64_t TileDecisions::PreferredMiddle(size_t axis, const RegisterTile& tile,
   return middle;
 }
 
-// Outermost, the vector axis keeps a panel of the vector operand close while the rows go by. But
-// then threads share rows of the result, and each reads all of the other operand; and rows that do
-// not fit the second-level cache come from beyond it for every panel. Then they are taken in
-// blocks, unless it is the vector operand that would come from beyond more often.
+// With the vector axis outermost, a panel of the vector operand stays in a cache while the rows
+// stream past it. But then threads share rows of the result, each reads all of the other operand,
+// and rows that do not fit the second-level cache come from beyond it for every panel. So such
+// rows are taken in blocks, unless the vector operand then comes from beyond more often.
 bool TileDecisions::PrefersVectorFirst(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding()) return false;
   if (PrefersReductionBlocks(tile) || PrefersWaitingResult()) return true;
   const auto l2 = static_cast<double>(target_.l2_bytes);
   if (BlocksOfRows() > 1 &&
-      (4 * model_.vector_elements() <= l2 / 2 || 4 * model_.scalars_used() > l2 * 3 / 4)) {
+      (model_.vector_operand_bytes() <= l2 / 2 || model_.scalar_bytes_used() > l2 * 3 / 4)) {
     return false;
   }
-  return target_.target.threads == 1 || model_.vector_elements() > model_.scalar_elements();
+  return target_.target.threads == 1 ||
+         model_.vector_operand_bytes() > model_.scalar_operand_bytes();
 }
 
 int64_t TileDecisions::PreferredPlace() const {
@@ -235,26 +235,25 @@ void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
     reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
                                       inner, PreferredInner(k)));
   }
+  const machine::TileFit& fit = target_.code.tile;
   std::vector<int64_t> blocks{kWhole};
-  for (int64_t steps = kPreferredBlock / 2; steps <= kLongBlock && steps < model_.reduce_steps();
-       steps *= 2)
-    blocks.push_back(steps);
+  const int64_t longest = std::min(fit.long_block_steps, model_.reduce_steps() - 1);
+  for (int64_t steps = fit.block_steps / 2; steps <= longest; steps *= 2) blocks.push_back(steps);
   block_knob_ = knobs.Add(absl::StrCat("steps of a reduction block of ", stage_.view.block), blocks,
-                          PrefersReductionBlocks(tile) ? kPreferredBlock
-                          : PrefersWaitingResult()     ? kLongBlock
+                          PrefersReductionBlocks(tile) ? fit.block_steps
+                          : PrefersWaitingResult()     ? fit.long_block_steps
                                                        : kWhole);
 }
 
-// Constants of which the vector axis walks one dimension and nothing else, and that are large
-// enough for their layout to matter.
+// Constants large enough for their layout to matter, in which the vector axis runs along one
+// dimension and occurs nowhere else.
 void TileDecisions::DeclarePacking(Knobs& knobs) {
-  constexpr int64_t kSmall = 16 << 10;  // bytes; stays in the first-level cache in any layout
   const ir::Var* vector = spatial()[v_].iter;
   for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
     const ir::Buffer& buffer = *load->buffer;
     const bool constant = std::find(stage_.constants.begin(), stage_.constants.end(),
                                     buffer.name) != stage_.constants.end();
-    if (!constant || buffer.SizeBytes() < kSmall) continue;
+    if (!constant || buffer.SizeBytes() < target_.code.tile.packed_bytes) continue;
     const bool known = std::any_of(packable_.begin(), packable_.end(),
                                    [&](const Packable& p) { return p.buffer == buffer.name; });
     if (known) continue;
@@ -289,11 +288,11 @@ void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
   if (target_.target.threads > 1) {
     const int64_t above = model_.guarded() ? kAboveRows : kAllLoops;
     parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {kSerial, kAllLoops, kAboveRows},
-                               model_.work() >= kParallelOps ? above : kSerial);
+                               model_.work() >= target_.core.wake_multiply_adds ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
-    // What is loaded as a vector is cheap to compute where it is used; scalars are used by many
-    // lanes and rows.
+    // A producer of vectors is cheap to compute where it is used; scalars serve many lanes and
+    // rows.
     producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
                                         {kAtRoot, kAtOuter, kAtMiddle, kInline}, PreferredPlace()));
   }
@@ -324,7 +323,7 @@ DecidedTiles TileDecisions::Decide(const Knobs& knobs, const Point& point) const
     decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
   }
   for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
-  // One tile alone waits for nothing: blocks would give the same loops by another trace.
+  // A single tile has no sums that wait: blocks give the same loops by another trace.
   if (std::all_of(decided.spatial.begin(), decided.spatial.end(),
                   [](const Factors& f) { return f.middle == 1; }))
     decided.reduce_block = kWhole;
@@ -341,7 +340,7 @@ absl::Status TileDecisions::Check(const DecidedTiles& decided) const {
                                                       " vectors is too large for ",
                                                       target_.vector_registers, " registers"));
   }
-  if (registers * decided.unroll > kMaxTileOps) {
+  if (registers * decided.unroll > target_.code.tile.unrolled_multiply_adds) {
     return absl::FailedPreconditionError("the unrolled register tile is too large");
   }
   for (size_t k = 0; k < decided.spatial.size(); ++k) {
@@ -353,7 +352,8 @@ absl::Status TileDecisions::Check(const DecidedTiles& decided) const {
   }
   int64_t waiting = 1;
   for (const Factors& f : decided.spatial) waiting *= f.middle * f.tile * f.lanes;
-  if (decided.reduce_block != kWhole && 4 * waiting > target_.l2_bytes) {
+  if (decided.reduce_block != kWhole &&
+      model_.result_element_bytes() * waiting > target_.l2_bytes) {
     return absl::FailedPreconditionError(
         "the sums that wait for the blocks of a reduction do not fit the second-level cache");
   }

@@ -1,5 +1,5 @@
-// What is left open in tiling a reduction around a register tile, and what to prefer without
-// measuring. Internal to this folder; tiled_rule.cc turns decided values into steps.
+// The decisions of tiling a reduction around a register tile, and which values to prefer before
+// anything is measured. Internal to this folder; tiled_rule.cc turns decided values into steps.
 #pragma once
 
 #include <string>
@@ -7,15 +7,16 @@
 
 #include "absl/status/status.h"
 #include "compiler/schedule/rules/register_tile.h"
-#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/rule.h"
+#include "compiler/schedule/rules/stage.h"
 
 namespace heddle::schedule {
 
-// How many of the outer loops become one parallel loop.
+// Which of the outer loops become one parallel loop.
 enum ParallelMode : int64_t {
   kSerial,
   kAllLoops,
-  kAboveRows,  // those above the loop along a row: guards at a row's ends stay those of a loop
+  kAboveRows,  // those outside the loop along a row, whose ends keep conditions of their own
 };
 
 enum ProducerMode : int64_t { kAtRoot, kAtOuter, kAtMiddle, kInline };
@@ -28,10 +29,10 @@ struct Factors {
   int64_t lanes = 1;
 };
 
-// A constant that is loaded as vectors: its layout is ours to choose.
+// A constant that is loaded as vectors, so that its layout is free to choose.
 struct Packable {
   std::string buffer;
-  size_t dim = 0;                     // the one the vector axis walks
+  size_t dim = 0;                     // along which the vector axis runs
   std::vector<int64_t> outer, inner;  // other dimensions: of spatial and of reduce iterators
   int knob = -1;
 };
@@ -49,9 +50,9 @@ struct DecidedTiles {
   std::vector<bool> packed;        // by packable()
 };
 
-// How many steps of each reduce axis stay inside a block of `block` steps, or all of them: from the
-// last axis outwards, in whole multiples of `factors`, and divisors of the axis that is cut. Their
-// product is at most `block` unless the factors alone are more; of a prime axis it may be far less.
+// Steps of each reduce axis inside a block of `block` steps (kWhole: all of them), from the last
+// axis outwards: whole multiples of `factors` that divide the axis that is cut. Their product is
+// at most `block` unless the factors alone exceed it; on a prime axis it may be far less.
 std::vector<int64_t> StepsInside(const std::vector<Axis>& reduce,
                                  const std::vector<int64_t>& factors, int64_t block);
 
@@ -62,7 +63,8 @@ class TileDecisions {
                 Knobs& knobs);
 
   DecidedTiles Decide(const Knobs& knobs, const Point& point) const;
-  // FailedPrecondition: too large for registers, caches or code, or too wasteful.
+  // FailedPrecondition: the tile exceeds the registers, the caches or the limit of unrolled code,
+  // or it computes more than twice the results.
   absl::Status Check(const DecidedTiles& decided) const;
 
   const TileModel& model() const { return model_; }

@@ -14,19 +14,19 @@
 #include "base/status_macros.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
 
 namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWindow = 64;          // steps; larger ones are not unrolled whole
-constexpr int64_t kUnrolledWindow = 16;     // steps whose operands the registers hold
-constexpr int64_t kMaxPatch = 16;           // accumulators
-constexpr int64_t kMaxUnrolled = 512;       // multiply-adds: each border gets its own copy of them
-constexpr int64_t kParallelOps = 32 << 10;  // less work does not pay for waking threads
-constexpr int64_t kBlockBytes = 512;        // one after another of a place: pleases the prefetcher
-constexpr int64_t kStreamBytes = 1 << 10;   // of a row: shorter pieces than this stream badly
-constexpr int64_t kFewColumns = 4;          // of two patches: their windows fit the registers
+constexpr int64_t kMaxWindow = 64;         // steps; larger ones are not unrolled whole
+constexpr int64_t kUnrolledWindow = 16;    // steps whose operands the registers hold
+constexpr int64_t kMaxPatch = 16;          // accumulators
+constexpr int64_t kMaxUnrolled = 512;      // multiply-adds: each border gets its own copy of them
+constexpr int64_t kBlockBytes = 512;       // one after another of a place: pleases the prefetcher
+constexpr int64_t kStreamBytes = 1 << 10;  // of a row: shorter pieces than this stream badly
+constexpr int64_t kFewColumns = 4;         // of two patches: their windows fit the registers
 // Places a patch reads a vector of, one after another: of many more the caches lose track (75 of
 // 14 x 14 x 512 by steps of two; taking 45 is 5 % faster on warm caches, 10 % on cold ones).
 constexpr int64_t kMaxPlaces = 64;
@@ -52,19 +52,13 @@ bool Slides(const ReductionStage& stage, const Axis& axis) {
 }
 
 // The spatial axes a window slides along, but for the vector axis.
-std::vector<int> SlidingAxes(const ReductionStage& stage, int vector_axis) {
+std::vector<int> SlidingAxes(const ReductionStage& stage) {
   std::vector<int> axes;
   for (size_t k = 0; k < stage.view.spatial.size(); ++k) {
-    if (static_cast<int>(k) != vector_axis && Slides(stage, stage.view.spatial[k]))
+    if (static_cast<int>(k) != stage.vector_axis && Slides(stage, stage.view.spatial[k]))
       axes.push_back(static_cast<int>(k));
   }
   return axes;
-}
-
-int64_t WindowSteps(const StageView& view) {
-  int64_t steps = 1;
-  for (const Axis& axis : view.reduce) steps *= axis.extent;
-  return steps;
 }
 
 // Divisors of the extent and small sizes that leave a guarded rest of less than a third.
@@ -79,13 +73,12 @@ std::vector<int64_t> PatchSizes(int64_t extent, int64_t limit) {
 
 class WindowRule : public Rule {
  public:
-  WindowRule(const ReductionStage& stage, int vector_axis, const machine::TargetInfo& target,
-             Knobs& knobs)
-      : stage_(stage), v_(vector_axis), target_(target) {
-    const std::vector<int> axes = SlidingAxes(stage, vector_axis);
+  WindowRule(const ReductionStage& stage, const machine::TargetInfo& target, Knobs& knobs)
+      : stage_(stage), v_(stage.vector_axis), target_(target) {
+    const std::vector<int> axes = SlidingAxes(stage);
     column_ = axes.back();
     if (axes.size() > 1) row_ = axes[axes.size() - 2];
-    steps_ = WindowSteps(stage.view);
+    steps_ = ElementsOf(stage.view.reduce);
     Declare(knobs);
   }
 
@@ -101,11 +94,11 @@ class WindowRule : public Rule {
   };
   // Loops after splitting, by what they are for.
   struct Loops {
-    std::vector<std::string> outer;   // in order, to be shared out among threads
-    std::vector<std::string> serial;  // inside those
-    std::string patches;
-    std::vector<std::string> reduce, patch;
-    std::string lanes;
+    std::vector<Loop> outer;   // in order, to be shared out among threads
+    std::vector<Loop> serial;  // inside those
+    Loop patches;
+    std::vector<Loop> reduce, patch;
+    Loop lanes;
   };
 
   const Axis& vector() const { return stage_.view.spatial[v_]; }
@@ -126,8 +119,7 @@ class WindowRule : public Rule {
   int64_t PreferredRows(int64_t columns) const;
   Decided Decide(const Knobs& knobs, const Point& point) const;
   absl::Status Check(const Decided& decided) const;
-  absl::Status SplitAll(const Decided& decided, Loops* loops, Recorder& out) const;
-  absl::Status PlaceProducers(const Decided& decided, const Loops& loops, Recorder& out) const;
+  absl::StatusOr<Loops> SplitAll(const Decided& decided, Recorder& out) const;
 
   ReductionStage stage_;
   int v_, column_ = -1, row_ = -1;  // axes; a window may slide along columns only
@@ -239,10 +231,9 @@ void WindowRule::Declare(Knobs& knobs) {
   DeclareLanes(knobs);
   DeclarePatch(knobs);
   if (target_.target.threads > 1) {
-    int64_t work = steps_;
-    for (const Axis& axis : stage_.view.spatial) work *= axis.extent;
-    parallel_knob_ =
-        knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1}, work >= kParallelOps);
+    const int64_t work = steps_ * ElementsOf(stage_.view.spatial);
+    parallel_knob_ = knobs.Add(absl::StrCat("parallel ", stage_.view.block), {0, 1},
+                               work >= target_.core.wake_multiply_adds);
   }
   for (const std::string& producer : stage_.producers) {
     producer_knobs_.push_back(
@@ -278,122 +269,86 @@ absl::Status WindowRule::Check(const Decided& decided) const {
   return absl::OkStatus();
 }
 
-absl::Status WindowRule::SplitAll(const Decided& decided, Loops* loops, Recorder& out) const {
+absl::StatusOr<WindowRule::Loops> WindowRule::SplitAll(const Decided& decided,
+                                                       Recorder& out) const {
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const std::string &x = column().loop, &c = vector().loop;
-  HEDDLE_RETURN_IF_ERROR(out.Do(
-      Primitive::kSplit, {c},
-      {ceil_div(vector().extent, decided.lanes) / decided.block, decided.block, decided.lanes}));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {x},
-                                {ceil_div(column().extent, decided.columns) / decided.patches,
-                                 decided.patches, decided.columns}));
-  std::string y;
+  Loops loops;
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<Loop> c,
+      out.Split(LoopOf(vector()), {ceil_div(vector().extent, decided.lanes) / decided.block,
+                                   decided.block, decided.lanes}));
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<Loop> x,
+      out.Split(LoopOf(column()), {ceil_div(column().extent, decided.columns) / decided.patches,
+                                   decided.patches, decided.columns}));
+  std::vector<Loop> y;
   if (row_ >= 0) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kSplit, {row().loop},
-                                  {ceil_div(row().extent, decided.rows), decided.rows}));
-    y = row().loop + ".0";
-    loops->patch.push_back(row().loop + ".1");
+    HEDDLE_ASSIGN_OR_RETURN(
+        y, out.Split(LoopOf(row()), {ceil_div(row().extent, decided.rows), decided.rows}));
+    loops.patch.push_back(y[1]);
   }
   for (size_t k = 0; k < stage_.view.spatial.size(); ++k) {
     const int axis = static_cast<int>(k);
     if (axis != v_ && axis != row_ && axis != column_)
-      loops->outer.push_back(stage_.view.spatial[k].loop);
+      loops.outer.push_back(LoopOf(stage_.view.spatial[k]));
   }
   const bool rows_inside = decided.order == kBlocksColumnsRows;
   if (decided.order == kRowsBlocksColumns && !y.empty()) {
-    loops->outer.insert(loops->outer.end(), {y, c + ".0"});
+    loops.outer.insert(loops.outer.end(), {y[0], c[0]});
   } else {
-    loops->outer.insert(loops->outer.end(), {c + ".0", rows_inside || y.empty() ? x + ".0" : y});
+    loops.outer.insert(loops.outer.end(), {c[0], rows_inside || y.empty() ? x[0] : y[0]});
   }
-  if (!y.empty()) loops->serial.push_back(rows_inside ? y : x + ".0");
-  loops->serial.push_back(c + ".1");
-  loops->patches = x + ".1";
-  for (const Axis& axis : stage_.view.reduce) loops->reduce.push_back(axis.loop);
-  loops->patch.push_back(x + ".2");
-  loops->lanes = c + ".2";
-  std::vector<std::string> all;
-  for (const auto* part : {&loops->outer, &loops->serial})
-    all.insert(all.end(), part->begin(), part->end());
-  all.push_back(loops->patches);
-  for (const auto* part : {&loops->reduce, &loops->patch})
-    all.insert(all.end(), part->begin(), part->end());
-  all.push_back(loops->lanes);
-  return out.Do(Primitive::kReorder, all);
-}
-
-absl::Status WindowRule::PlaceProducers(const Decided& decided, const Loops& loops,
-                                        Recorder& out) const {
-  const int64_t full = LanesOf(target_, stage_.block->store.buffer->dtype);
-  for (size_t i = 0; i < stage_.producers.size(); ++i) {
-    const std::string& producer = stage_.producers[i];
-    if (decided.producers[i] == kInlined) {
-      HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeInline, {producer}));
-      continue;
-    }
-    HEDDLE_ASSIGN_OR_RETURN(Path path, FindBlock(out.program().body, producer));
-    if (decided.producers[i] == kAtRoot) {
-      StageView view;
-      if (ViewStage(path, &view))
-        HEDDLE_RETURN_IF_ERROR(ApplyPlain(view, path.block(), target_, out));
-      continue;
-    }
-    const std::string& loop = loops.outer.back();
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kComputeAt, {producer, loop}));
-    const std::string last = absl::StrCat(producer, "@", loop, ".", path.block().iters.size() - 1);
-    HEDDLE_ASSIGN_OR_RETURN(Path last_path, FindLoop(out.program().body, last));
-    HEDDLE_RETURN_IF_ERROR(VectorizeLoop(last, last_path.loop().extent, full, out));
-  }
-  return absl::OkStatus();
+  if (!y.empty()) loops.serial.push_back(rows_inside ? y[0] : x[0]);
+  loops.serial.push_back(c[1]);
+  loops.patches = x[1];
+  loops.reduce = LoopsOf(stage_.view.reduce);
+  loops.patch.push_back(x[2]);
+  loops.lanes = c[2];
+  HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat(
+      {loops.outer, loops.serial, {loops.patches}, loops.reduce, loops.patch, {loops.lanes}})));
+  return loops;
 }
 
 absl::Status WindowRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
   const Decided decided = Decide(knobs, point);
   HEDDLE_RETURN_IF_ERROR(Check(decided));
-  const std::string& block = stage_.view.block;
-  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, out.Accumulate(block, stage_.epilogue));
-  Loops loops;
-  HEDDLE_RETURN_IF_ERROR(SplitAll(decided, &loops, out));
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kReverseComputeAt, {epilogue, loops.patches}));
-  HEDDLE_RETURN_IF_ERROR(PlaceProducers(decided, loops, out));
-  if (decided.parallel) {
-    std::string fused = loops.outer[0];
-    for (size_t k = 1; k < loops.outer.size(); ++k) absl::StrAppend(&fused, "*", loops.outer[k]);
-    if (loops.outer.size() > 1) HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kFuse, loops.outer));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kParallel, {fused}));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loops loops, SplitAll(decided, out));
+  // The copy's loops repeat those of the patch.
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy,
+                          out.ReverseComputeAt(epilogue, loops.patches));
+  std::vector<ProducerPlace> places;
+  for (int64_t place : decided.producers) {
+    places.push_back({place == kInlined  ? ProducerPlace::kInlined
+                      : place == kAtRoot ? ProducerPlace::kAtRoot
+                                         : ProducerPlace::kInLoop,
+                      loops.outer.back()});
   }
-  HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.patches}));
-  // The epilogue's loops repeat those of the patch.
-  const auto epilogue_loop = [&](size_t k) {
-    return absl::StrCat(epilogue, "@", loops.patches, ".", k);
-  };
-  for (size_t k = 0; k < loops.patch.size(); ++k) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.patch[k]}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {epilogue_loop(k)}));
-  }
-  if (decided.lanes > 1) {
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {loops.lanes}));
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kVectorize, {epilogue_loop(loops.patch.size())}));
-  }
+  HEDDLE_RETURN_IF_ERROR(PlaceProducers(stage_, places, target_, out));
+  if (decided.parallel) HEDDLE_RETURN_IF_ERROR(FuseParallel(loops.outer, out));
+  HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.patches));
+  HEDDLE_RETURN_IF_ERROR(UnrollTile(loops.patch, loops.lanes, copy, out));
   const size_t kept = decided.unroll_window ? 0 : loops.reduce.size() - 1;
-  for (size_t k = kept; k < loops.reduce.size(); ++k)
-    HEDDLE_RETURN_IF_ERROR(out.Do(Primitive::kUnroll, {loops.reduce[k]}));
-  return out.Do(Primitive::kDecomposeReduction, {block, loops.reduce[0]});
+  HEDDLE_RETURN_IF_ERROR(UnrollAll({loops.reduce.begin() + kept, loops.reduce.end()}, out));
+  return out.DecomposeReduction(stage_.view.block, loops.reduce[0]);
 }
 
 }  // namespace
 
-bool IsWindowReduction(const ReductionStage& stage, int vector_axis) {
-  if (stage.view.reduce.empty() || WindowSteps(stage.view) > kMaxWindow) return false;
+bool MatchesWindow(const StageSite& site) {
+  const ReductionStage& stage = site.stage;
+  if (site.target.execution != machine::Execution::kThreads || stage.alone || stage.vector_axis < 0)
+    return false;
+  if (stage.view.reduce.empty() || ElementsOf(stage.view.reduce) > kMaxWindow) return false;
   for (const ir::Expr& load : DistinctLoads(*stage.block)) {
-    if (StrideOf(*load->buffer, load->args, stage.view.spatial[vector_axis].iter) != 1)
+    if (StrideOf(*load->buffer, load->args, stage.view.spatial[stage.vector_axis].iter) != 1)
       return false;
   }
-  return !SlidingAxes(stage, vector_axis).empty();
+  return !SlidingAxes(stage).empty();
 }
 
-std::unique_ptr<Rule> MakeWindowReduction(const ReductionStage& stage, int vector_axis,
-                                          const machine::TargetInfo& target, Knobs& knobs) {
-  return std::make_unique<WindowRule>(stage, vector_axis, target, knobs);
+std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<WindowRule>(site.stage, site.target, knobs);
 }
 
 }  // namespace heddle::schedule

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "bench/cuda/conformance.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text.h"
@@ -20,7 +20,7 @@ namespace heddle::testing {
 namespace {
 
 #define HEDDLE_NEEDS_NVRTC() \
-  if (!HasNvrtc()) GTEST_SKIP() << codegen::FindNvrtc().message()
+  if (!HasNvrtc()) GTEST_SKIP() << codegen::CudaBackend().FindToolchain().status().message()
 
 ir::Program Parsed(const std::string& text, ir::Level level = ir::Level::kLowered) {
   auto program = ir::Parse(text);
@@ -365,10 +365,12 @@ TEST(CudaAbsent, SaysWhereItLooked) {
 TEST(CudaOldDriver, IsTold) {
   HEDDLE_NEEDS_NVRTC();
   if (std::getenv("HEDDLE_FAKE_CUDA_VERSION") == nullptr) GTEST_SKIP() << "no old driver";
-  std::string version, complaint;
-  ASSERT_TRUE(codegen::FindNvrtc(&version, &complaint).ok());
-  EXPECT_EQ(complaint.find("the driver here knows CUDA 9 and loads nothing that " + version), 0u)
-      << complaint;
+  const auto nvrtc = codegen::CudaBackend().FindToolchain();
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  EXPECT_EQ(nvrtc->warning.find("the driver here knows CUDA 9 and loads nothing that " +
+                                nvrtc->version),
+            0u)
+      << nvrtc->warning;
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/zoo/zoo.h"
-#include "compiler/codegen/cuda/backend.h"
-#include "compiler/driver/internal.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
+#include "compiler/ir/workload.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda/gpu_testing.h"
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Named>> ProgramsOf(const std::string& name) {
   const auto prepared = PrepareModel(*model, {}, GpuTarget().target);
   if (!prepared.ok()) return prepared.status();
   for (const graph::Task& task : graph::ExtractTasks(*prepared)) {
-    const auto program = internal::ParseWorkload(task.workload);
+    const auto program = ir::ParseWorkload(task.workload);
     if (!program.ok()) return program.status();
     programs.push_back({task.label, *program});
   }

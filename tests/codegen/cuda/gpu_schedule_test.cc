@@ -7,7 +7,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda/gpu_testing.h"
@@ -147,7 +147,7 @@ TEST(GpuSchedule, ComputesWithoutRacesAndCompiles) {
   }
   if (!HasNvrtc())
     GTEST_SKIP() << checked
-                 << " schedules are right, none is compiled: " << codegen::FindNvrtc().message();
+                 << " schedules are right, none is compiled: " << codegen::CudaBackend().FindToolchain().status().message();
 }
 
 }  // namespace

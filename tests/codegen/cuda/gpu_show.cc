@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda/gpu_testing.h"

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/locals.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
@@ -126,7 +126,7 @@ absl::StatusOr<ir::Program> LowerForGpu(const ir::Program& naive, const schedule
   if (absl::Status s = ir::Verify(*scheduled); !s.ok())
     return At(s, absl::StrCat("scheduled ", ir::Print(*scheduled)));
   pass::LowerOptions options;
-  options.gpu = true;
+  options.target.execution = machine::Execution::kGrid;
   absl::StatusOr<ir::Program> lowered = pass::Lower(*scheduled, options);
   if (!lowered.ok()) return At(lowered.status(), "lower");
   return lowered;
@@ -146,7 +146,7 @@ absl::Status CheckGpuProgram(const ir::Program& naive, const ir::Program& lowere
   return status.ok() ? status : At(status, absl::StrCat("with spread locals ", ir::Print(spread)));
 }
 
-bool HasNvrtc() { return codegen::FindNvrtc().ok(); }
+bool HasNvrtc() { return codegen::CudaBackend().FindToolchain().ok(); }
 
 absl::Status CompileForGpu(const std::vector<ir::Program>& lowered, const std::string& arch) {
   if (!HasNvrtc() || lowered.empty()) return absl::OkStatus();

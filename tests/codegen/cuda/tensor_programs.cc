@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/graph/core/operator.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/ir/text.h"

@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/cuda/backend.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
-#include "compiler/codegen/target_info.h"
-#include "compiler/codegen/tolerance.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/text.h"
@@ -317,18 +317,17 @@ TEST(Tensor, Tf32IsAsExactAsItsTolerance) {
   for (const int64_t terms : {8, 64, 512, 4608}) {
     const Shape shape{DType::kF32, 32, 32, terms};
     const ir::Program naive = Product(shape), lowered = Default(shape);
-    EXPECT_EQ(codegen::LongestSum(naive), terms);
     const std::vector<HostTensor> inputs = FineInputs(naive);
     std::vector<HostTensor> exact = MakeOutputs(naive), found = MakeOutputs(naive);
     ASSERT_TRUE(RunInterpreter(naive, inputs, exact).ok());
     ASSERT_TRUE(RunInterpreter(lowered, inputs, found).ok());
-    const codegen::Tolerance all = codegen::ToleranceFor(false, true, terms);
-    const codegen::Tolerance part = {all.relative / 10, all.absolute / 10};
+    const runtime::Tolerance all = runtime::Tf32Tolerance(terms);
+    const runtime::Tolerance part = {all.relative / 10, all.absolute / 10};
     int beyond = 0;
     for (int64_t i = 0; i < exact[0].size(); ++i) {
-      EXPECT_TRUE(codegen::Close(exact[0].Get(i), found[0].Get(i), all))
+      EXPECT_TRUE(Close(exact[0].Get(i), found[0].Get(i), all))
           << exact[0].Get(i) << " " << found[0].Get(i) << " of " << terms;
-      beyond += !codegen::Close(exact[0].Get(i), found[0].Get(i), part);
+      beyond += !Close(exact[0].Get(i), found[0].Get(i), part);
     }
     EXPECT_GT(beyond, 0) << terms;
   }
@@ -378,7 +377,7 @@ TEST(TensorLimits, FragmentsCountAsRegisters) {
 }
 
 TEST(TensorCompiled, UsesTensorCoresAndSpillsNothing) {
-  if (!HasNvrtc()) GTEST_SKIP() << codegen::FindNvrtc().message();
+  if (!HasNvrtc()) GTEST_SKIP() << codegen::CudaBackend().FindToolchain().status().message();
   const std::string tool = "/usr/local/cuda/bin/cuobjdump";
   for (const DType type : {DType::kF16, DType::kBF16, DType::kF32}) {
     ir::Program lowered = Default({type, 1024, 1024, 1024});

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/analysis/simplify.h"
-#include "compiler/ir/fold.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "tests/codegen/cuda/tensor_programs.h"

@@ -10,7 +10,7 @@
 
 #include "base/status_macros.h"
 #include "compiler/codegen/llvm/llvm_backend.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "compiler/codegen/llvm/link_shared_object.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/lower.h"
 #include "compiler/runtime/abi.h"
@@ -144,6 +144,8 @@ TEST(Targets, ErrorsNameTheThingAndTheWayOutInOneLine) {
   }
 }
 
+bool RunsHere(const heddle::Target& target) { return BackendOf(target).RunsHere(target); }
+
 TEST(Targets, ResolvingIsIdempotentAndNativeRunsHere) {
   auto resolved = ResolveTarget(Target("llvm -mcpu=native -threads=2"));
   ASSERT_TRUE(resolved.ok()) << resolved.status();
@@ -178,10 +180,6 @@ TEST(Targets, VectorUnitsFollowTheFeatures) {
     EXPECT_EQ(info->vector_bytes, bytes) << text;
     EXPECT_EQ(info->vector_registers, registers) << text;
   }
-}
-
-TEST(Targets, KnownCpusHasThisMachine) {
-  EXPECT_THAT(KnownCpus(), ::testing::Contains(ResolveTarget(Target("llvm -mcpu=native"))->cpu));
 }
 
 TEST(Refusals, GpuLoopsAndBlocks) {

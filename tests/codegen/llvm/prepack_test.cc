@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/codegen/target_info.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/lower.h"
@@ -83,7 +83,7 @@ double Difference(const HostTensor& expected, const HostTensor& found) {
   return difference / scale;
 }
 
-// A tenth of what tolerance.h allows Winograd's form: sums here are short.
+// A tenth of what numerics.h allows Winograd's form: sums here are short.
 constexpr double kDifference = 1e-4;
 constexpr int kTries = 400;
 

@@ -59,7 +59,7 @@ ir::Program ReplayForCpu(const ir::Program& naive, const schedule::Trace& trace)
         std::find(step.names.begin(), step.names.end(), "shared") != step.names.end();
     if (step.primitive == schedule::Primitive::kBind || shared) continue;
     auto next = schedule::ApplyStep(program, step);
-    if (next.ok()) program = *std::move(next);
+    if (next.ok()) program = std::move(next->program);
   }
   return program;
 }

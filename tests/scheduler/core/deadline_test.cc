@@ -23,12 +23,8 @@ class DeadlineTest : public DispatcherTest {
     Step(JobSubmitted{JobId{id}, params});
     End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
   }
-  static std::vector<DeadlineEstimate> Told(const std::vector<Decision>& decisions) {
-    std::vector<DeadlineEstimate> told;
-    for (const Decision& decision : decisions) {
-      if (const auto* one = std::get_if<DeadlineEstimate>(&decision)) told.push_back(*one);
-    }
-    return told;
+  static std::vector<DeadlineEstimate> Told(const Decisions& decisions) {
+    return All<DeadlineEstimate>(decisions);
   }
   // Eight devices on a job that has time for that; `now_` then is `later` after its first estimate.
   void BeginOnEightDevices(absl::Duration later) {
@@ -44,7 +40,7 @@ class DeadlineTest : public DispatcherTest {
     now_ += later;
   }
   // All but one go; the devices are d0..d7.
-  std::vector<Decision> LoseDevices() {
+  Decisions LoseDevices() {
     std::erase_if(slots_, [](const SlotInfo& slot) { return slot.device && slot.id.slot != "d0"; });
     return Step(SlotsChanged{slots_, ""});
   }

@@ -34,29 +34,44 @@ inline SlotInfo DeviceSlot(const std::string& name, std::vector<int> cores,
   return slot;
 }
 
+// The decisions of one kind.
+template <typename T>
+std::vector<T> All(const Decisions& decisions) {
+  std::vector<T> all;
+  auto add = [&](const auto& list) {
+    for (const auto& one : list) {
+      if (const auto* found = std::get_if<T>(&one)) all.push_back(*found);
+    }
+  };
+  if constexpr (kIsOneOf<T, Change>) {
+    add(decisions.changes);
+  } else {
+    add(decisions.orders);
+  }
+  return all;
+}
+template <typename T>
+int Count(const Decisions& decisions) {
+  return static_cast<int>(All<T>(decisions).size());
+}
+
 class DispatcherTest : public ::testing::Test {
  protected:
   explicit DispatcherTest(std::string_view policy = "round_robin")
       : dispatcher_(*MakePolicy(policy)) {}
   // Every decision of the step, and of the answers to what it asks; the started stages in order in
   // `started_`.
-  std::vector<Decision> Step(const Event& event) {
-    std::vector<Decision> decisions = dispatcher_.Step(event, now_);
-    for (size_t i = 0; i < decisions.size(); ++i) {
-      if (const auto* start = std::get_if<StartStage>(&decisions[i])) started_.push_back(*start);
-      const auto* find = std::get_if<FindRecords>(&decisions[i]);
+  Decisions Step(const Event& event) {
+    Decisions decisions = dispatcher_.Step(event, now_);
+    for (size_t i = 0; i < decisions.changes.size(); ++i) {
+      const auto* find = std::get_if<FindRecords>(&decisions.changes[i]);
       if (find == nullptr || !answer_finds_) continue;
-      const RecordsFound answer{find->job, find->device_key, {}};
-      const std::vector<Decision> more = dispatcher_.Step(answer, now_);
-      decisions.insert(decisions.end(), more.begin(), more.end());
+      const Decisions more = dispatcher_.Step(RecordsFound{find->job, find->device_key, {}}, now_);
+      decisions.changes.insert(decisions.changes.end(), more.changes.begin(), more.changes.end());
+      decisions.orders.insert(decisions.orders.end(), more.orders.begin(), more.orders.end());
     }
+    for (const StartStage& start : All<StartStage>(decisions)) started_.push_back(start);
     return decisions;
-  }
-  template <typename T>
-  static int Count(const std::vector<Decision>& decisions) {
-    return static_cast<int>(
-        std::count_if(decisions.begin(), decisions.end(),
-                      [](const Decision& d) { return std::holds_alternative<T>(d); }));
   }
   void TwoCores() {
     Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p0-1", {0, 1})},
@@ -86,10 +101,10 @@ class DispatcherTest : public ::testing::Test {
     }
     return false;
   }
-  std::vector<Decision> End(v1::StageKind kind, decltype(StageFinished::result) result = {}) {
+  Decisions End(v1::StageKind kind, decltype(StageFinished::result) result = {}) {
     return Step(StageFinished{Live(kind).attempt, {}, true, std::move(result)});
   }
-  std::vector<Decision> Break(v1::StageKind kind, bool started = true) {
+  Decisions Break(v1::StageKind kind, bool started = true) {
     return Step(
         StageFinished{Live(kind).attempt, {v1::FAULT_INFRASTRUCTURE, "it broke"}, started, {}});
   }
@@ -97,11 +112,11 @@ class DispatcherTest : public ::testing::Test {
     End(v1::STAGE_IMPORT,
         Imported{std::vector<TaskPlan>(static_cast<size_t>(tasks), {known, known_valid}), ""});
   }
-  std::vector<Decision> Built(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
+  Decisions Built(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
     return Step(CandidateBuilt{Live(v1::STAGE_BUILD).attempt, id, outcome,
                                outcome == v1::OUTCOME_OK ? "" : "no"});
   }
-  std::vector<Decision> Profiled(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
+  Decisions Profiled(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
     return Step(CandidateProfiled{Live(v1::STAGE_PROFILE).attempt, id, outcome,
                                   outcome == v1::OUTCOME_OK ? "" : "no"});
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/dispatcher.h"
+#include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -93,13 +94,13 @@ class Course {
                           : !finds_.empty() && Below(3) == 0 ? Answer()
                                                              : Any();
       NoteEnd(event);
-      const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
-      for (const Decision& decision : decisions) Note(decision);
+      const Decisions decisions = dispatcher_.Step(event, now_);
+      Note(decisions);
       if (const auto* asked = std::get_if<FetchRequested>(&event); asked && !refused_)
         fetches_[asked->fetch].job = asked->job;
       if (const auto* left = std::get_if<FetchAbandoned>(&event)) fetches_.erase(left->fetch);
       // What a request starts at once is known to be asked for only now.
-      for (const Decision& decision : decisions) NoteFetchStart(decision);
+      for (const StartStage& start : All<StartStage>(decisions)) NoteFetchStart(start);
       Compare(i);
     }
     EXPECT_GT(started_, steps / 10) << "nothing happened";
@@ -108,23 +109,21 @@ class Course {
   int fetched() const { return fetched_; }
 
  private:
-  void Note(const Decision& decision) {
-    started_ += std::holds_alternative<StartStage>(decision);
-    if (const auto* find = std::get_if<FindRecords>(&decision)) finds_.push_back(*find);
-    if (const auto* done = std::get_if<FinishCandidate>(&decision)) {
+  void Note(const Decisions& decisions) {
+    started_ += Count<StartStage>(decisions);
+    for (const FindRecords& find : All<FindRecords>(decisions)) finds_.push_back(find);
+    for (const FinishCandidate& done : All<FinishCandidate>(decisions)) {
       for (const auto& [id, job] : dispatcher_.jobs()) {
-        for (const Task& task : job.tasks) shared_ += id != done->job && task.known > 0;
+        for (const Task& task : job.tasks) shared_ += id != done.job && task.known > 0;
       }
     }
-    if (const auto* end = std::get_if<EndFetch>(&decision)) {
-      refused_ = fetches_.erase(end->fetch) == 0;  // at once: it was never waiting
-    }
+    for (const EndFetch& end : All<EndFetch>(decisions))
+      refused_ = fetches_.erase(end.fetch) == 0;  // at once: it was never waiting
   }
-  void NoteFetchStart(const Decision& decision) {
-    const auto* start = std::get_if<StartStage>(&decision);
-    if (start == nullptr || !start->fetch) return;
+  void NoteFetchStart(const StartStage& start) {
+    if (!start.fetch) return;
     ++fetched_;
-    fetches_.at(*start->fetch).live = start->attempt;
+    fetches_.at(*start.fetch).live = start.attempt;
   }
   // A stage made for a fetch ends: the fetch is over, or waits a while.
   void NoteEnd(const Event& event) {

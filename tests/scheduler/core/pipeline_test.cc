@@ -40,7 +40,7 @@ TEST_F(PipelineTest, ProposesWhileTheDeviceMeasures) {
   End(v1::STAGE_PROFILE);
   EXPECT_EQ(Live(v1::STAGE_UPDATE).before, CandidateId{5});
   EXPECT_NE(Live(v1::STAGE_PROFILE).attempt, first);
-  const std::vector<Decision> learned = End(v1::STAGE_UPDATE);
+  const Decisions learned = End(v1::STAGE_UPDATE);
   ASSERT_EQ(Count<MarkLearned>(learned), 1);
   ASSERT_TRUE(IsLive(v1::STAGE_PROPOSE));
   End(v1::STAGE_PROPOSE, Proposed{4, false});

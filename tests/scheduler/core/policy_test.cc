@@ -31,13 +31,6 @@ JobParams Params() {
   return params;
 }
 
-template <typename T>
-int Count(const std::vector<Decision>& decisions) {
-  int count = 0;
-  for (const Decision& decision : decisions) count += std::holds_alternative<T>(decision);
-  return count;
-}
-
 TEST(PolicyTest, HeldBackWorkStartsAtItsTime) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   Dispatcher dispatcher(std::make_unique<Patient>());
@@ -73,9 +66,8 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
     Dispatcher dispatcher(*MakePolicy("predictive"));
     std::vector<StartStage> started;
     auto step = [&](const Event& event) {
-      for (const Decision& decision : dispatcher.Step(event, now)) {
-        if (const auto* start = std::get_if<StartStage>(&decision)) started.push_back(*start);
-      }
+      for (const StartStage& start : All<StartStage>(dispatcher.Step(event, now)))
+        started.push_back(start);
     };
     auto end = [&](int64_t job, v1::StageKind kind, decltype(StageFinished::result) result = {}) {
       for (const StartStage& start : started) {
@@ -127,12 +119,9 @@ Job OneTask(int64_t id, int trials) {
   return job;
 }
 
-std::optional<StartStage> LastStart(const std::vector<Decision>& decisions) {
-  std::optional<StartStage> latest;
-  for (const Decision& decision : decisions) {
-    if (const auto* start = std::get_if<StartStage>(&decision)) latest = *start;
-  }
-  return latest;
+std::optional<StartStage> LastStart(const Decisions& decisions) {
+  const std::vector<StartStage> starts = All<StartStage>(decisions);
+  return starts.empty() ? std::nullopt : std::optional(starts.back());
 }
 
 // Two jobs that keep the device busy, with 64 and 48 seconds for it: the larger one is to be done

@@ -59,9 +59,9 @@ TEST_F(WithinJobTest, ARestartChoosesTheSame) {
   again.Restore(stored);
   std::optional<TaskIndex> chosen;
   again.SetNextAttempt(AttemptId{1000});
-  for (const Decision& decision : again.Step(SlotsChanged{dispatcher_.slots(), ""}, now_)) {
-    if (const auto* start = std::get_if<StartStage>(&decision)) chosen = start->task;
-  }
+  for (const StartStage& start :
+       All<StartStage>(again.Step(SlotsChanged{dispatcher_.slots(), ""}, now_)))
+    chosen = start.task;
   EXPECT_EQ(chosen, Live(v1::STAGE_PROPOSE).task);
 }
 

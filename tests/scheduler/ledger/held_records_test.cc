@@ -14,42 +14,35 @@ constexpr char kGpu[] = "cuda -arch=sm_90";
 
 class HeldRecordsTest : public DispatcherTest {
  protected:
-  void Feed(const Event& event, const Payload& payload = {}) {
-    const Batch batch = ledger_.Absorb(dispatcher_, event, payload, Step(event), now_, now_);
+  void Feed(const Event& event) {
+    const Batch batch = ledger_.Absorb(dispatcher_, event, Step(event).changes, now_, now_);
     const auto applied = store_->Apply({batch});
     ASSERT_TRUE(applied.ok() && applied->front().ok()) << applied->front();
   }
-  void Finish(v1::StageKind kind, const Payload& payload,
-              decltype(StageFinished::result) result = {}) {
-    Feed(StageFinished{Live(kind).attempt, {}, true, std::move(result)}, payload);
-  }
-  void Propose() {
-    Payload proposed;
-    proposed.proposed.resize(2);
-    proposed.search_state = "state";
-    Finish(v1::STAGE_PROPOSE, proposed, Proposed{2, false});
+  void Finish(v1::StageKind kind, decltype(StageFinished::result) result) {
+    Feed(StageFinished{Live(kind).attempt, {}, true, std::move(result)});
   }
   // Up to an update, with two candidates that did not build, on a machine without a GPU.
   void FailTwo() {
     Feed(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
-    Payload submitted, imported, failed;
-    submitted.submitted.emplace();
-    submitted.submitted->id = 1;
-    v1::JobSpec& spec = *submitted.submitted->job.mutable_spec();
+    JobSubmitted submitted{JobId{1}, {}};
+    v1::JobSpec& spec = *submitted.description.mutable_spec();
     spec.set_target(kGpu);
     spec.set_trials_per_task(8);
     spec.set_batch(2);
-    Feed(JobSubmitted{JobId{1}, *JobLedger::ParamsFrom(spec, now_, now_)}, submitted);
-    imported.imported.add_tasks()->set_key("0123456789abcdef");
-    imported.known.resize(1);
-    Finish(v1::STAGE_IMPORT, imported, Imported{{{0, 0, 0, "0123456789abcdef", 1}}, ""});
-    Propose();
+    submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
+    Feed(submitted);
+    Imported imported{{{0, 0, 0, "0123456789abcdef", 1}}, ""};
+    imported.model.add_tasks()->set_key("0123456789abcdef");
+    Finish(v1::STAGE_IMPORT, imported);
+    Finish(v1::STAGE_PROPOSE, Proposed{2, false, std::vector<v1::Candidate>(2), "state"});
+    Measured failed;
     failed.measurement.mutable_evidence()->set_worker("w");
     failed.measurement.mutable_evidence()->set_slot("cpu0");
     failed.fencing_token = 5;
     const StartStage build = Live(v1::STAGE_BUILD);
     for (CandidateId id : build.candidates)
-      Feed(CandidateBuilt{build.attempt, id, v1::OUTCOME_BUILD_ERROR, "no"}, failed);
+      Feed(CandidateBuilt{build.attempt, id, v1::OUTCOME_BUILD_ERROR, "no", nullptr, 0, failed});
     Feed(StageFinished{build.attempt, {}, true, {}});
   }
   std::vector<v1::Record> Records() { return *store_->Query({}); }
@@ -102,8 +95,7 @@ TEST_F(HeldRecordsTest, AreMadeAgainAfterARestart) {
 
 TEST_F(HeldRecordsTest, NeitherIsExperienceOfNoDeviceKept) {
   FailTwo();
-  Payload learned;
-  learned.search_state = "state";
+  Updated learned{"state"};
   learned.experience.set_samples("of two that do not build");
   Finish(v1::STAGE_UPDATE, learned);
   EXPECT_TRUE(store_->Report(1, 0)->has_value());

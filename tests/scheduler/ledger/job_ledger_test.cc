@@ -22,15 +22,13 @@ class DeadlineWarningTest : public ::testing::Test {
     spec.set_target("llvm -mcpu=a");
     spec.set_trials_per_task(1);
     spec.set_deadline_unix_ns(absl::ToUnixNanos(now_ + absl::Minutes(10)));
-    Payload payload;
-    payload.submitted.emplace();
-    payload.submitted->id = 1;
-    *payload.submitted->job.mutable_spec() = spec;
-    Feed(JobSubmitted{id_, *JobLedger::ParamsFrom(spec, now_, now_)}, payload);
+    JobSubmitted submitted{id_, *JobLedger::ParamsFrom(spec, now_, now_)};
+    *submitted.description.mutable_spec() = spec;
+    Feed(submitted);
   }
-  void Feed(const Event& event, const Payload& payload = {}) {
-    const std::vector<Decision> decisions = dispatcher_.Step(event, now_);
-    ledger_.Absorb(dispatcher_, event, payload, decisions, now_, now_);
+  void Feed(const Event& event) {
+    const Decisions decisions = dispatcher_.Step(event, now_);
+    ledger_.Absorb(dispatcher_, event, decisions.changes, now_, now_);
   }
   std::string Estimate(bool late, int minutes) {
     return DescribeEstimate(*dispatcher_.FindJob(id_), {id_, late, now_ + absl::Minutes(minutes)},
@@ -78,10 +76,9 @@ TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
   device.cores = {1};
   Feed(SlotsChanged{{cpu, device}, ""});
   const AttemptId import = dispatcher_.live().begin()->first;
-  Payload payload;
-  payload.imported.add_tasks()->set_key("a");
-  payload.known.resize(1);
-  Feed(StageFinished{import, {}, true, Imported{{{0, 0, 0, "a", 1}}, ""}}, payload);
+  Imported imported{{{0, 0, 0, "a", 1}}, ""};
+  imported.model.add_tasks()->set_key("a");
+  Feed(StageFinished{import, {}, true, imported});
   const absl::Time end = dispatcher_.ExpectedEnd(*dispatcher_.FindJob(id_), now_);
   ASSERT_LT(end, absl::InfiniteFuture());
   EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
@@ -104,8 +101,8 @@ TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
 
 class ExperienceTest : public DispatcherTest {
  protected:
-  void Feed(const Event& event, const Payload& payload = {}) {
-    ledger_.Absorb(dispatcher_, event, payload, Step(event), now_, now_);
+  void Feed(const Event& event) {
+    ledger_.Absorb(dispatcher_, event, Step(event).changes, now_, now_);
   }
   // The live stage of the first task, or of none.
   StartStage First(v1::StageKind kind) {
@@ -116,46 +113,40 @@ class ExperienceTest : public DispatcherTest {
     ADD_FAILURE() << "no live " << v1::StageKind_Name(kind);
     return {};
   }
-  void Finish(v1::StageKind kind, const Payload& payload,
-              decltype(StageFinished::result) result = {}) {
-    Feed(StageFinished{First(kind).attempt, {}, true, std::move(result)}, payload);
+  void Finish(v1::StageKind kind, decltype(StageFinished::result) result) {
+    Feed(StageFinished{First(kind).attempt, {}, true, std::move(result)});
   }
   // One candidate of the first of two tasks, "a" and "b", up to its update.
   void TuneOne() {
     Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), DeviceSlot("p2", {2})}, ""});
-    Payload submitted, imported;
-    submitted.submitted.emplace();
-    submitted.submitted->id = 1;
-    v1::JobSpec& spec = *submitted.submitted->job.mutable_spec();
+    JobSubmitted submitted{JobId{1}, {}};
+    v1::JobSpec& spec = *submitted.description.mutable_spec();
     spec.set_target(kTarget);
     spec.set_trials_per_task(64);
     spec.set_batch(1);
-    Feed(JobSubmitted{JobId{1}, *JobLedger::ParamsFrom(spec, now_, now_)}, submitted);
-    imported.imported.add_tasks()->set_key("a");
-    imported.imported.add_tasks()->set_key("b");
-    imported.known.resize(2);
-    Finish(v1::STAGE_IMPORT, imported, Imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"});
+    submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
+    Feed(submitted);
+    Imported imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"};
+    imported.model.add_tasks()->set_key("a");
+    imported.model.add_tasks()->set_key("b");
+    Finish(v1::STAGE_IMPORT, imported);
     Round();
   }
   // The next candidate of the first task, up to its update.
   void Round() {
-    Payload proposed;
-    proposed.proposed.resize(1);
-    proposed.search_state = state_;
-    Finish(v1::STAGE_PROPOSE, proposed, Proposed{1, false});
+    Finish(v1::STAGE_PROPOSE, Proposed{1, false, std::vector<v1::Candidate>(1), state_});
     const CandidateId candidate = First(v1::STAGE_BUILD).candidates.at(0);
     const AttemptId build = First(v1::STAGE_BUILD).attempt;
     Feed(CandidateBuilt{build, candidate, v1::OUTCOME_OK, ""});
     Feed(StageFinished{build, {}, true, {}});
-    Payload measured;
+    Measured measured;
     measured.measurement.add_samples_ns(100);
-    Feed(CandidateProfiled{First(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100},
-         measured);
+    Feed(CandidateProfiled{First(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100, 0,
+                           measured});
     Finish(v1::STAGE_PROFILE, {});
   }
   void Learn(const std::string& samples) {
-    Payload learned;
-    learned.search_state = state_;
+    Updated learned{state_};
     learned.experience = Of(samples, 2);
     Finish(v1::STAGE_UPDATE, learned);
   }
@@ -253,11 +244,13 @@ TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
   EXPECT_EQ(order.others_model->model.teachers(0).workload_key(), "a");
   EXPECT_EQ(order.others_model->model.teachers(0).measured(), 2);
   const auto finish = [&](const std::string& model, int64_t since) {
-    Payload made;
-    made.others_model = order.others_model;
-    made.others_model->model.set_model(model);
-    made.others_model->model.set_since(order.others_model->model.since() - since);
-    return ledger_.Absorb(dispatcher_, Tick{}, made, {}, now_, now_);
+    FittedModel fitted{order.others_model->id, order.others_model->model};
+    fitted.model.set_model(model);
+    fitted.model.set_since(order.others_model->model.since() - since);
+    Proposed proposed;
+    proposed.fitted = fitted;
+    const StageFinished end{AttemptId{999}, {}, true, proposed};
+    return ledger_.Absorb(dispatcher_, end, {}, now_, now_);
   };
   const Batch batch = finish("fitted", 0);
   ASSERT_EQ(batch.size(), 1u);

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "scheduler/store/blob_store.h"
+#include "base/sha256.h"
+#include "base/workload_key.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
@@ -119,13 +120,11 @@ void FakeWorker::Finish(Stream* stream, v1::FaultKind kind, const std::string& m
 }
 
 void FakeWorker::SendBlob(Stream* stream, const std::string& name, const std::string& bytes) {
-  Sha256 hash;
-  hash.Update(bytes);
   v1::StageEvent event;
   event.mutable_chunk()->set_name(name);
   event.mutable_chunk()->set_data(bytes);
   event.mutable_chunk()->set_last(true);
-  event.mutable_chunk()->set_sha256(hash.Hex());
+  event.mutable_chunk()->set_sha256(Sha256Hex(bytes));
   stream->Write(event);
 }
 

@@ -1,0 +1,298 @@
+#include "bench/search/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "cost_model/features/features.h"
+#include "cost_model/features/roofline.h"
+#include "cost_model/search/strategies.h"
+
+namespace heddle::bench {
+namespace {
+
+constexpr double kDiffers = 1.03;
+constexpr size_t kTop = 64;
+constexpr double kGood = 0.95;
+constexpr int kPlainBatch = 50;  // without a model nothing hangs on it
+
+double SecondsSince(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
+
+// Rows of a table in an order that depends on the seed.
+std::vector<size_t> Shuffled(const ReplayProblem& problem, uint64_t seed) {
+  std::vector<size_t> rows(problem.table().rows.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  std::mt19937_64 rng(seed);
+  for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[rng() % i]);
+  return rows;
+}
+
+// Features of a row as a model sees them.
+std::vector<float> SeenOf(const ReplayProblem& problem, size_t row,
+                          const std::vector<size_t>& columns, bool relative) {
+  std::vector<float> seen = cost_model::Pick(problem.FeaturesOf(row), columns);
+  if (!relative) return seen;
+  const std::vector<float>& origin = problem.FeaturesOf(0);
+  for (size_t k = 0; k < columns.size(); ++k) seen[k] -= origin[columns[k]];
+  return seen;
+}
+
+bool OneTask(const ReplayProblem& a, const ReplayProblem& b) {
+  const ReplayHeader &x = a.table().header, &y = b.table().header;
+  return x.workload == y.workload && ToText(x.target.target) == ToText(y.target.target);
+}
+
+// How much a sample of another table counts, as in scheduler/service/stage_orders.cc.
+float WeightOf(const ReplayHeader& source, const ReplayHeader& target) {
+  if (source.device_key != target.device_key) return 0.25f;
+  return ToText(source.target.target) == ToText(target.target.target) ? 1 : 0.5f;
+}
+
+// The first `n` of the rows as samples of one group.
+void AddSamples(const ReplayProblem& problem, const std::vector<size_t>& rows, size_t n, int group,
+                int levels, const std::vector<size_t>& columns, bool relative,
+                std::vector<cost_model::Sample>& samples) {
+  n = std::min(n, rows.size());
+  double best = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    if (seconds > 0 && (best == 0 || seconds < best)) best = seconds;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    const double share = seconds > 0 ? best / seconds : 0;
+    samples.push_back({SeenOf(problem, rows[i], columns, relative),
+                       static_cast<float>(levels > 0 ? std::round(share * levels) / levels : share),
+                       group});
+  }
+}
+
+RankQuality Judge(const ReplayProblem& problem, const std::vector<size_t>& rows,
+                  const std::vector<float>& scores) {
+  const auto speed = [&](size_t i) {
+    const double seconds = problem.table().rows[rows[i]].seconds;
+    return seconds > 0 ? 1 / seconds : 0;
+  };
+  double right = 0, all = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t j = 0; j < rows.size(); ++j) {
+      if (speed(i) <= speed(j) * kDiffers) continue;  // i is the faster one
+      all += 1;
+      right += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
+    }
+  }
+  const size_t top = std::min(kTop, rows.size() / 4 + 1);
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto first = [&](const auto& value) {
+    std::vector<size_t> sorted = order;
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](size_t a, size_t b) { return value(a) > value(b); });
+    return std::set<size_t>(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(top));
+  };
+  const std::set<size_t> truly = first(speed), thought = first([&](size_t i) { return scores[i]; });
+  double found = 0;
+  for (const size_t i : truly) found += thought.contains(i);
+  std::vector<size_t> by_thought = order;
+  std::stable_sort(by_thought.begin(), by_thought.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  // The default schedule, row 0, is found without any model.
+  double best = 0, tried = 0;
+  for (const size_t i : order) best = rows[i] == 0 ? best : std::max(best, speed(i));
+  for (const size_t i : by_thought) {
+    tried += rows[i] == 0 ? 0 : 1;
+    if (rows[i] != 0 && speed(i) >= kGood * best) break;
+  }
+  return {all > 0 ? right / all : 1, found / static_cast<double>(top), tried};
+}
+
+absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
+                                       const std::vector<size_t>& rows,
+                                       const std::vector<cost_model::Sample>& samples,
+                                       const std::vector<size_t>& columns,
+                                       const RankOptions& options) {
+  std::vector<float> scores;
+  if (options.roofline) {
+    for (const size_t i : rows) scores.push_back(cost_model::RooflineScore(problem.FeaturesOf(i)));
+    return Judge(problem, rows, scores);
+  }
+  cost_model::ModelSpec spec = options.model;
+  spec.tokens = cost_model::LoopTokens(columns);
+  const auto model = cost_model::MakeModel(spec, options.seed);
+  HEDDLE_RETURN_IF_ERROR(model->Fit(samples));
+  std::vector<std::vector<float>> features;
+  for (const size_t i : rows) features.push_back(SeenOf(problem, i, columns, options.relative));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Estimate> found, model->Predict(features));
+  for (const cost_model::Estimate& e : found) scores.push_back(e.score);
+  return Judge(problem, rows, scores);
+}
+
+}  // namespace
+
+std::shared_ptr<const cost_model::OtherTasks> TakeOthers(
+    const std::vector<std::unique_ptr<ReplayProblem>>& sources, const ReplayProblem& target,
+    int each, uint64_t seed, bool relative) {
+  auto others = std::make_shared<cost_model::OtherTasks>();
+  for (size_t p = 0; p < sources.size(); ++p) {
+    if (OneTask(*sources[p], target)) continue;
+    const size_t before = others->size();
+    AddSamples(*sources[p], Shuffled(*sources[p], seed), static_cast<size_t>(each),
+               static_cast<int>(p) + 1, cost_model::kScoreLevels, *cost_model::ColumnsWithout({}),
+               relative, *others);
+    const float weight = WeightOf(sources[p]->table().header, target.table().header);
+    for (size_t i = before; i < others->size(); ++i) (*others)[i].weight = weight;
+  }
+  return others;
+}
+
+absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearchFor(cost_model::Task task,
+                                                                  const RunOptions& options) {
+  if (options.method != nullptr) {
+    return cost_model::MakeModelSearch(std::move(task), *options.method, options.seed);
+  }
+  return cost_model::MakeSearchOf(std::move(task), options.strategy, options.seed);
+}
+
+int BatchSizeOf(const RunOptions& options, int measured) {
+  const cost_model::Method* method =
+      options.method != nullptr ? options.method : cost_model::FindMethod(options.strategy);
+  return method != nullptr ? cost_model::BatchSize(*method, measured) : kPlainBatch;
+}
+
+absl::StatusOr<SearchRun> RunSearch(const ReplayProblem& problem, const RunOptions& options) {
+  cost_model::Task task = problem.MakeTask();
+  task.others = options.others;
+  HEDDLE_ASSIGN_OR_RETURN(const auto search, MakeSearchFor(std::move(task), options));
+  const double best_known = problem.table().BestFoundSeconds();
+  SearchRun run;
+  std::deque<std::vector<cost_model::Result>> measured;  // and not learned
+  double best = 0;
+  while (static_cast<int>(run.best.size()) < options.trials) {
+    const absl::Time proposing = absl::Now();
+    const int done = static_cast<int>(run.best.size());
+    const int size = std::min(BatchSizeOf(options, done), options.trials - done);
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Candidate> batch, search->Propose(size));
+    run.propose_s += SecondsSince(proposing);
+    if (batch.empty()) break;
+    std::vector<cost_model::Result> results;
+    for (const cost_model::Candidate& c : batch) {
+      HEDDLE_ASSIGN_OR_RETURN(const double seconds, problem.Seconds(c.trace));
+      results.push_back({c.trace, seconds > 0, seconds});
+      if (c.origin == "default") {
+        run.untuned = seconds > 0 ? best_known / seconds : 0;
+      } else if (seconds > 0 && (best == 0 || seconds < best)) {
+        best = seconds;
+      }
+      run.best.push_back(best > 0 ? best_known / best : 0);
+    }
+    measured.push_back(std::move(results));
+    if (measured.size() < static_cast<size_t>(options.depth)) continue;
+    const absl::Time updating = absl::Now();
+    HEDDLE_RETURN_IF_ERROR(search->Update(measured.front()));
+    measured.pop_front();
+    run.update_s += SecondsSince(updating);
+  }
+  return run;
+}
+
+absl::StatusOr<SearchTime> TimeSearch(const std::string& workload,
+                                      const machine::TargetInfo& target,
+                                      const cost_model::Method& method, int records, int batch) {
+  constexpr int kPoints = 2000, kBatches = 3;
+  SearchTime time;
+  HEDDLE_ASSIGN_OR_RETURN(cost_model::Task task, cost_model::MakeTask(workload, target));
+  cost_model::CandidateSpace points(std::move(task), 1);
+  schedule::Rng rng = points.NextRng();
+  std::unordered_set<uint64_t> feasible;
+  const absl::Time extracting = absl::Now();
+  for (int i = 0; i < kPoints; ++i) {
+    const cost_model::Evaluated* found = points.Evaluate(points.space().Random(rng));
+    if (found != nullptr) feasible.insert(found->hash);
+  }
+  time.candidates_per_s = static_cast<double>(feasible.size()) / SecondsSince(extracting);
+  // Times that depend on the program as real ones do, with some noise.
+  const auto measure = [&](const std::vector<cost_model::Candidate>& candidates)
+      -> absl::StatusOr<std::vector<cost_model::Result>> {
+    std::vector<cost_model::Result> results;
+    for (const cost_model::Candidate& candidate : candidates) {
+      HEDDLE_ASSIGN_OR_RETURN(const cost_model::Evaluated found,
+                              points.EvaluateTrace(candidate.trace));
+      const double noise = 1 + static_cast<double>(found.hash % 1000) * 1e-4;
+      results.push_back({candidate.trace, true,
+                         1e-9 * noise * std::exp2(-cost_model::RooflineScore(found.features))});
+    }
+    return results;
+  };
+  HEDDLE_ASSIGN_OR_RETURN(task, cost_model::MakeTask(workload, target));
+  const auto random = cost_model::MakeRandomSearch(std::move(task), 1);
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Candidate> known, random->Propose(records));
+  HEDDLE_ASSIGN_OR_RETURN(std::vector<cost_model::Result> results, measure(known));
+  // As worker/stages/stages_search.cc runs them, the way of the state's bytes left out.
+  std::string state;
+  const auto stage =
+      [&](const std::function<absl::Status(cost_model::Search&)>& work) -> absl::StatusOr<double> {
+    const absl::Time begin = absl::Now();
+    HEDDLE_ASSIGN_OR_RETURN(cost_model::Task own, cost_model::MakeTask(workload, target));
+    const auto search = cost_model::MakeModelSearch(std::move(own), method, 1);
+    if (!state.empty()) HEDDLE_RETURN_IF_ERROR(search->Restore(state));
+    HEDDLE_RETURN_IF_ERROR(work(*search));
+    state = search->Save();
+    return SecondsSince(begin);
+  };
+  const auto learn = [&](cost_model::Search& search) { return search.Update(results); };
+  const auto ask = [&](cost_model::Search& search) -> absl::Status {
+    HEDDLE_ASSIGN_OR_RETURN(known, search.Propose(batch));
+    return absl::OkStatus();
+  };
+  HEDDLE_RETURN_IF_ERROR(stage(learn).status());
+  std::vector<double> propose, update;
+  for (int i = 0; i < kBatches; ++i) {
+    HEDDLE_ASSIGN_OR_RETURN(propose.emplace_back(), stage(ask));
+    HEDDLE_ASSIGN_OR_RETURN(results, measure(known));
+    HEDDLE_ASSIGN_OR_RETURN(update.emplace_back(), stage(learn));
+  }
+  std::sort(propose.begin(), propose.end());
+  std::sort(update.begin(), update.end());
+  time.propose_s = propose[kBatches / 2];
+  time.update_s = update[kBatches / 2];
+  return time;
+}
+
+absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
+                          cost_model::ColumnsWithout(options.without));
+  const std::vector<size_t> rows = Shuffled(problem, options.seed);
+  // At least a fifth is left to judge by.
+  const size_t n = std::min(static_cast<size_t>(options.records), rows.size() * 4 / 5);
+  std::vector<cost_model::Sample> samples;
+  AddSamples(problem, rows, n, 0, options.score_levels, columns, options.relative, samples);
+  const std::vector<size_t> others(rows.begin() + static_cast<std::ptrdiff_t>(n), rows.end());
+  return JudgeModel(problem, others, samples, columns, options);
+}
+
+absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
+                                       const ReplayProblem& problem, const RankOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<size_t> columns,
+                          cost_model::ColumnsWithout(options.without));
+  std::vector<const ReplayProblem*> others;
+  for (const auto& source : sources) {
+    if (!OneTask(*source, problem)) others.push_back(source.get());
+  }
+  if (others.empty()) return absl::InvalidArgumentError("one table alone has no others");
+  const size_t each = static_cast<size_t>(options.records) / others.size() + 1;
+  std::vector<cost_model::Sample> samples;
+  for (size_t p = 0; p < others.size(); ++p) {
+    AddSamples(*others[p], Shuffled(*others[p], options.seed), each, static_cast<int>(p),
+               options.score_levels, columns, options.relative, samples);
+  }
+  return JudgeModel(problem, Shuffled(problem, options.seed), samples, columns, options);
+}
+
+}  // namespace heddle::bench

@@ -1,0 +1,27 @@
+#include "compiler/codegen/backend.h"
+
+#include "compiler/codegen/cuda/cuda_backend.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
+
+namespace heddle::codegen {
+
+// No default: the compiler warns of a kind that has no back end.
+const Backend& BackendOf(const Target& target) {
+  switch (target.kind) {
+    case TargetKind::kCuda:
+      return CudaBackend();
+    case TargetKind::kLlvm:
+      break;
+  }
+  return LlvmBackend();
+}
+
+absl::StatusOr<Target> ResolveTarget(const Target& target) {
+  return BackendOf(target).Resolve(target);
+}
+
+absl::StatusOr<machine::TargetInfo> DescribeTarget(const Target& resolved) {
+  return BackendOf(resolved).Describe(resolved);
+}
+
+}  // namespace heddle::codegen

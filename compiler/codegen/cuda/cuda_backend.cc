@@ -1,0 +1,148 @@
+#include "compiler/codegen/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "compiler/codegen/cuda/code_cache.h"
+#include "compiler/codegen/cuda/emitter.h"
+#include "compiler/codegen/cuda/gpu_arch.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/codegen/cuda/prelude.h"
+
+namespace heddle::codegen {
+
+namespace {
+
+std::string Symbol(const std::string& name) {
+  std::string symbol = "h_";
+  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return symbol;
+}
+
+// The number directly before `word` in a line; -1 if there is none.
+int64_t NumberBefore(const std::string& line, const std::string& word) {
+  size_t end = line.find(word);
+  if (end == std::string::npos) return -1;
+  size_t begin = end;
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(line[begin - 1]))) --begin;
+  int64_t number = 0;
+  return absl::SimpleAtoi(line.substr(begin, end - begin), &number) ? number : -1;
+}
+
+// Reads the assembler's report (-v) into the launches: for each function a line that names it, then
+// "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and "Used 32 registers, ..".
+void ReadReport(const std::string& log, Artifact* artifact) {
+  std::istringstream lines(log);
+  std::string line;
+  runtime::GpuLaunch* launch = nullptr;
+  while (std::getline(lines, line)) {
+    const bool names = line.find("Compiling entry function '") != std::string::npos;
+    for (KernelInfo& kernel : artifact->kernels) {
+      for (runtime::GpuLaunch& candidate : kernel.launches) {
+        if (names && line.find("'" + candidate.symbol + "'") != std::string::npos)
+          launch = &candidate;
+      }
+    }
+    if (launch == nullptr) continue;
+    if (const int64_t n = NumberBefore(line, " registers"); n >= 0)
+      launch->registers = static_cast<int>(n);
+    const int64_t stack = NumberBefore(line, " bytes stack frame");
+    const int64_t spilled = NumberBefore(line, " bytes spill stores");
+    // Functions that the launch calls are reported after it.
+    if (stack >= 0) launch->local_bytes = std::max({launch->local_bytes, stack, spilled});
+  }
+}
+
+// Compiles, unless the cache has the code.
+absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& source,
+                                       const std::vector<std::string>& options) {
+  const std::optional<CodeCache> cache = CodeCache::Open();
+  const std::string compiler = cache ? nvrtc.Identity() : "";
+  if (compiler.empty()) return nvrtc.Compile(source, options);
+  const std::string key = absl::StrCat(compiler, "\n", absl::StrJoin(options, " "), "\n", source);
+  if (std::optional<CodeCache::Code> code = cache->Find(key))
+    return Nvrtc::Result{std::move(code->cubin), std::move(code->log)};
+  HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result, nvrtc.Compile(source, options));
+  cache->Put(key, {result.cubin, result.log});
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, const Target& target,
+                                     const CudaOptions& options) {
+  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, DescribeGpu(target));
+  Artifact artifact;
+  std::string source = kCudaPrelude;
+  std::set<std::string> symbols;
+  for (const ir::Program& program : lowered) {
+    std::string symbol = Symbol(program.name);  // two names may give the same one
+    while (!symbols.insert(symbol).second) symbol += '_';
+    HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol));
+    for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));
+    source += code.source;
+    KernelInfo& kernel = artifact.kernels.emplace_back();
+    kernel.symbol = program.name;
+    kernel.workspace_bytes = code.workspace_bytes;
+    kernel.launches = std::move(code.launches);
+    for (const auto* list : {&program.inputs, &program.outputs}) {
+      for (const ir::BufferRef& buffer : *list)
+        kernel.arguments.push_back({buffer->name, buffer->SizeBytes()});
+    }
+  }
+  if (options.source) *options.source = source;
+  HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+  int number = 0;
+  const std::vector<int> known = nvrtc->Architectures();
+  if (!absl::SimpleAtoi(target.cpu.substr(3), &number) ||
+      std::find(known.begin(), known.end(), number) == known.end()) {
+    return absl::UnavailableError(
+        absl::StrCat(nvrtc->Version(), " of this machine does not know ", target.cpu));
+  }
+  HEDDLE_ASSIGN_OR_RETURN(Nvrtc::Result result,
+                          Compiled(*nvrtc, source,
+                                   {"-arch=" + target.cpu, "-std=c++17", "-w", "--ptxas-options=-v",
+                                    "-default-device"}));
+  if (options.log) *options.log = result.log;
+  ReadReport(result.log, &artifact);
+  artifact.shared_object = std::move(result.cubin);
+  return artifact;
+}
+
+namespace {
+
+class Cuda final : public Backend {
+  absl::StatusOr<Target> Resolve(const Target& target) const override {
+    HEDDLE_RETURN_IF_ERROR(DescribeGpu(target).status());
+    return target;
+  }
+  absl::StatusOr<machine::TargetInfo> Describe(const Target& resolved) const override {
+    return DescribeGpu(resolved);
+  }
+  bool RunsHere(const Target&) const override { return false; }
+  std::vector<std::string> Features(const Target&) const override { return {}; }
+  absl::StatusOr<Toolchain> FindToolchain() const override {
+    HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
+    return Toolchain{nvrtc->Version(), nvrtc->Complaint()};
+  }
+  absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
+                                   const Target& resolved) const override {
+    return CompileCuda(lowered, resolved);
+  }
+};
+
+}  // namespace
+
+const Backend& CudaBackend() {
+  static const Cuda backend;
+  return backend;
+}
+
+}  // namespace heddle::codegen

@@ -1,0 +1,138 @@
+#include "compiler/ir/analysis/interval.h"
+
+#include <algorithm>
+
+#include "compiler/ir/arithmetic.h"
+
+namespace heddle::ir {
+namespace {
+
+using Wide = __int128;
+
+int64_t Clamp(Wide v) {
+  return v <= kMinusInfinity ? kMinusInfinity
+                             : (v >= kInfinity ? kInfinity : static_cast<int64_t>(v));
+}
+
+int64_t ScaleEnd(int64_t v, int64_t factor) {
+  if (factor == 0) return 0;
+  if (!IsFinite(v)) return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
+  return Clamp(Wide{v} * factor);
+}
+
+Interval Multiply(Interval a, Interval b) {
+  if (a.min == a.max) return Scale(b, a.min);
+  if (b.min == b.max) return Scale(a, b.min);
+  if (!IsFinite(a) || !IsFinite(b))
+    return a.min >= 0 && b.min >= 0 ? Interval{Clamp(Wide{a.min} * b.min), kInfinity} : kEverything;
+  const Wide p[] = {Wide{a.min} * b.min, Wide{a.min} * b.max, Wide{a.max} * b.min,
+                    Wide{a.max} * b.max};
+  return {Clamp(*std::min_element(p, p + 4)), Clamp(*std::max_element(p, p + 4))};
+}
+
+Interval FloorMod(Interval a, Interval b) {
+  if (b.min <= 0 || !IsFinite(b.max)) return kEverything;
+  const int64_t k = b.max;
+  if (b.min == k && IsFinite(a) && FloorDivInt(a.min, k) == FloorDivInt(a.max, k))
+    return {FloorModInt(a.min, k), FloorModInt(a.max, k)};
+  return {0, k - 1};
+}
+
+Interval Abs(Interval a) {
+  const Interval negative = Scale(a, -1);
+  if (a.min >= 0) return a;
+  return a.max <= 0 ? negative : Interval{0, std::max(a.max, negative.max)};
+}
+
+bool IsPositiveConstant(Interval i) { return i.min == i.max && i.min > 0; }
+
+}  // namespace
+
+Interval OfType(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return {0, 1};
+    case DType::kI8:
+      return {INT8_MIN, INT8_MAX};
+    case DType::kU8:
+      return {0, UINT8_MAX};
+    case DType::kI32:
+      return {INT32_MIN, INT32_MAX};
+    default:
+      return kEverything;
+  }
+}
+
+Interval Scale(Interval i, int64_t factor) {
+  if (factor >= 0) return {ScaleEnd(i.min, factor), ScaleEnd(i.max, factor)};
+  return {ScaleEnd(i.max, factor), ScaleEnd(i.min, factor)};
+}
+
+Interval Add(Interval a, Interval b) {
+  Interval sum = kEverything;
+  if (IsFinite(a.min) && IsFinite(b.min)) sum.min = Clamp(Wide{a.min} + b.min);
+  if (IsFinite(a.max) && IsFinite(b.max)) sum.max = Clamp(Wide{a.max} + b.max);
+  return sum;
+}
+
+Interval Hull(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
+
+Interval FloorDiv(Interval a, int64_t k) {
+  return {IsFinite(a.min) ? FloorDivInt(a.min, k) : a.min,
+          IsFinite(a.max) ? FloorDivInt(a.max, k) : a.max};
+}
+
+Interval OpInterval(Op op, Interval a, Interval b) {
+  switch (op) {
+    case Op::kAdd:
+      return Add(a, b);
+    case Op::kSub:
+      return Add(a, Scale(b, -1));
+    case Op::kMul:
+      return Multiply(a, b);
+    case Op::kNeg:
+      return Scale(a, -1);
+    case Op::kFloorDiv:
+      return IsPositiveConstant(b) ? FloorDiv(a, b.min) : kEverything;
+    case Op::kFloorMod:
+      return FloorMod(a, b);
+    case Op::kDiv:  // truncates
+      if (!IsPositiveConstant(b)) return kEverything;
+      return {IsFinite(a.min) ? a.min / b.min : a.min, IsFinite(a.max) ? a.max / b.min : a.max};
+    case Op::kMin:
+      return {std::min(a.min, b.min), std::min(a.max, b.max)};
+    case Op::kMax:
+      return {std::max(a.min, b.min), std::max(a.max, b.max)};
+    case Op::kAbs:
+      return Abs(a);
+    case Op::kSign:
+      return {a.min > 0 ? 1 : (a.min == 0 ? 0 : -1), a.max < 0 ? -1 : (a.max == 0 ? 0 : 1)};
+    default:
+      return kEverything;
+  }
+}
+
+std::optional<Interval> QuickBounds(
+    const Expr& e, absl::FunctionRef<std::optional<Interval>(const Var*)> range_of) {
+  switch (e->kind) {
+    case ExprKind::kInt:
+      return Interval{e->int_value, e->int_value};
+    case ExprKind::kVar:
+      return range_of(e->var.get());
+    case ExprKind::kCast:
+      return QuickBounds(e->args[0], range_of);
+    case ExprKind::kFloat:
+    case ExprKind::kLoad:
+      return std::nullopt;
+    case ExprKind::kOp:
+      break;
+  }
+  if (e->args.size() < 2) return std::nullopt;
+  const std::optional<Interval> a = QuickBounds(e->args[e->args.size() - 2], range_of);
+  const std::optional<Interval> b = QuickBounds(e->args[e->args.size() - 1], range_of);
+  if (!a || !b) return std::nullopt;
+  const Interval bounds = e->op == Op::kSelect ? Hull(*a, *b) : OpInterval(e->op, *a, *b);
+  return IsFinite(bounds) ? std::optional(bounds) : std::nullopt;
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,255 @@
+// Constant arithmetic.
+#include "compiler/ir/arithmetic.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace heddle::ir {
+
+int64_t WrapInt(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return value != 0;
+    case DType::kI8:
+      return static_cast<int8_t>(value);
+    case DType::kU8:
+      return static_cast<uint8_t>(value);
+    case DType::kI32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
+  }
+}
+
+double RoundFloat(double value, DType dtype) {
+  if (dtype == DType::kF64) return value;
+  const auto single = static_cast<float>(value);
+  return IsHalf(dtype) ? HalfValue(HalfBits(single, dtype), dtype) : single;
+}
+
+uint16_t HalfBits(float value, DType dtype) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  if (std::isnan(value)) return sign | (dtype == DType::kF16 ? 0x7e00 : 0x7fc0);
+  if (dtype == DType::kBF16) return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  // In units of the last place of the result, nearbyint rounds to even. Subnormals have one unit.
+  const float magnitude = std::fabs(value);
+  if (magnitude >= 65520) return sign | 0x7c00;  // halfway to the number after the largest
+  const int exponent = std::max(std::ilogb(magnitude), -14);  // of zero it is INT_MIN
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  // A carry into the next exponent, or out of the subnormals, comes out right by adding.
+  return static_cast<uint16_t>(sign | ((exponent + 14) * 1024 + units));
+}
+
+float HalfValue(uint16_t bits, DType dtype) {
+  if (dtype == DType::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  if (exponent == 31) {
+    return mantissa ? std::numeric_limits<float>::quiet_NaN()
+                    : sign * std::numeric_limits<float>::infinity();
+  }
+  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                               : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25));
+}
+
+int64_t FloorDivInt(int64_t a, int64_t b) {
+  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+  int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t FloorModInt(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  int64_t r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
+
+std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const auto wrap = [&](uint64_t v) { return WrapInt(static_cast<int64_t>(v), dtype); };
+  switch (op) {
+    case Op::kAdd:
+      return wrap(ua + ub);
+    case Op::kSub:
+      return wrap(ua - ub);
+    case Op::kMul:
+      return wrap(ua * ub);
+    case Op::kDiv:
+      if (b == 0) return 0;
+      return wrap(b == -1 ? 0 - ua : static_cast<uint64_t>(a / b));
+    case Op::kFloorDiv:
+      if (b == 0) return 0;
+      return wrap(static_cast<uint64_t>(FloorDivInt(a, b)));
+    case Op::kFloorMod:
+      if (b == 0) return 0;
+      return FloorModInt(a, b);
+    case Op::kMin:
+      return a < b ? a : b;
+    case Op::kMax:
+      return a > b ? a : b;
+    case Op::kPow: {  // repeated squaring, wrapping; negative exponents truncate like integer
+                      // division
+      if (b < 0) {
+        return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
+      }
+      uint64_t result = 1, base = ua;
+      for (uint64_t e = ub; e != 0; e >>= 1, base *= base) {
+        if (e & 1) result *= base;
+      }
+      return wrap(result);
+    }
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kAnd:
+      return a && b;
+    case Op::kOr:
+      return a || b;
+    case Op::kNot:
+      return !a;
+    case Op::kNeg:
+      return wrap(0 - ua);
+    case Op::kAbs:
+      return a < 0 ? wrap(0 - ua) : a;
+    case Op::kSign:
+      return (a > 0) - (a < 0);
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+// Adding half a unit of the 10th bit of the mantissa and cutting the rest rounds ties away from
+// zero; the carry into the exponent is right too.
+float RoundTf32(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000) == 0x7f800000) return value;  // infinities and NaNs
+  return std::bit_cast<float>((bits + 0x1000) & 0xffffe000);
+}
+
+template <typename T>
+std::optional<T> EvalFloatAs(Op op, T a, T b) {
+  switch (op) {
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kMin:
+      return b < a ? b : a;
+    case Op::kMax:
+      return a < b ? b : a;
+    case Op::kPow:
+      return std::pow(a, b);
+    case Op::kNeg:
+      return -a;
+    case Op::kAbs:
+      return std::fabs(a);
+    case Op::kSign:
+      return static_cast<T>((a > 0) - (a < 0));
+    case Op::kExp:
+      return std::exp(a);
+    case Op::kLog:
+      return std::log(a);
+    case Op::kSqrt:
+      return std::sqrt(a);
+    case Op::kTanh:
+      return std::tanh(a);
+    case Op::kErf:
+      return std::erf(a);
+    case Op::kSin:
+      return std::sin(a);
+    case Op::kCos:
+      return std::cos(a);
+    case Op::kTan:
+      return std::tan(a);
+    case Op::kAsin:
+      return std::asin(a);
+    case Op::kAcos:
+      return std::acos(a);
+    case Op::kAtan:
+      return std::atan(a);
+    case Op::kSinh:
+      return std::sinh(a);
+    case Op::kCosh:
+      return std::cosh(a);
+    case Op::kAsinh:
+      return std::asinh(a);
+    case Op::kAcosh:
+      return std::acosh(a);
+    case Op::kAtanh:
+      return std::atanh(a);
+    case Op::kFloor:
+      return std::floor(a);
+    case Op::kCeil:
+      return std::ceil(a);
+    case Op::kRound:
+      return std::nearbyint(a);
+    case Op::kTf32:
+      return RoundTf32(static_cast<float>(a));
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<double> EvalFloat(Op op, DType dtype, double a, double b) {
+  if (dtype == DType::kF64) return EvalFloatAs<double>(op, a, b);
+  return EvalFloatAs<float>(op, static_cast<float>(a), static_cast<float>(b));
+}
+
+std::optional<bool> EvalFloatTest(Op op, double a, double b) {
+  switch (op) {
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kEq:
+      return a == b;
+    case Op::kNe:
+      return a != b;
+    case Op::kIsNan:
+      return std::isnan(a);
+    case Op::kIsInf:
+      return std::isinf(a);
+    default:
+      return std::nullopt;
+  }
+}
+
+int64_t FloatToInt(double value, DType dtype) {
+  if (dtype == DType::kBool) return value != 0;
+  if (std::isnan(value)) return 0;
+  double low = 0, high = 0;
+  switch (dtype) {
+    case DType::kI8:
+      low = -128, high = 127;
+      break;
+    case DType::kU8:
+      low = 0, high = 255;
+      break;
+    case DType::kI32:
+      low = -2147483648.0, high = 2147483647.0;
+      break;
+    default:
+      if (value >= 9223372036854775808.0) return std::numeric_limits<int64_t>::max();
+      if (value < -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
+      return static_cast<int64_t>(value);
+  }
+  return static_cast<int64_t>(std::fmin(std::fmax(std::trunc(value), low), high));
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,74 @@
+// How fast a CPU is, as figures that were measured on one or are typical of many.
+//
+// The defaults are the reference machine: a virtual Sapphire Rapids at 2.7 GHz with 64-byte
+// vectors, 48 KiB of first-level and 2 MiB of second-level cache. Every target has them today.
+// Only ratios matter to most decisions, so other CPUs are ordered well enough by them.
+#pragma once
+
+#include <cstdint>
+
+namespace heddle::machine {
+
+// One core. A cycle is one of the core's clock; a vector fills a register.
+struct CoreSpeed {
+  // Vector operations a cycle; a multiply-add is one. As many vectors are loaded or stored a
+  // cycle. Rough, of current CPUs. Read by the tile cost, the choice of Winograd's form and the
+  // prior.
+  double operations_per_cycle = 2;
+  // Cycles from a multiply-add to the next one on the same accumulator. Rough, of current CPUs.
+  // Read by the tile cost and the prior.
+  double multiply_add_cycles = 4;
+  // A division takes the time of this many operations. Rough. Read by the prior.
+  double division_operations = 16;
+  // Instructions a cycle: of loops whose body is at most `kept_instructions` long, and of longer
+  // ones, which are decoded anew each time. Rough, of current CPUs. Read by the prior.
+  double instructions_per_cycle = 6;
+  double decoded_per_cycle = 2;
+  double kept_instructions = 4096;
+
+  // Bytes a cycle that a core streams from its second-level cache, and from beyond it (24 GB/s at
+  // 2.8 GHz). Measured on the reference machine. Read by the tile cost and the choice of
+  // Winograd's form.
+  double l2_bytes_per_cycle = 24;
+  double l3_bytes_per_cycle = 8.5;
+  // Data that no instruction asks for ahead of its use streams from beyond the second-level cache
+  // this many times slower. Fitted with TileFit (code_speed.h). Read by the tile cost.
+  double unasked_factor = 2;
+  // Bytes a cycle that fill the first-level cache, and the second-level one. Rough, of current
+  // CPUs: they are not the measured rates above. Read by the prior.
+  double l1_fill_bytes_per_cycle = 32;
+  double l2_fill_bytes_per_cycle = 8;
+
+  // Less work than this is done before other threads have woken up. Counted in multiply-adds of a
+  // reduction, in elements of an elementwise stage, in tiles of a Winograd transform. Read by the
+  // rules, to prefer a parallel loop.
+  int64_t wake_multiply_adds = 32 << 10;
+  int64_t wake_elements = 16 << 10;
+  int64_t wake_tiles = 8;
+};
+
+// The core that passes over graphs assume. It is the same for all targets, so that a model has the
+// same tasks on targets of the same vector width and number of threads, whatever their caches.
+struct GraphCore {
+  // Multiply-adds count twice: two 64-byte vectors of f32 a cycle at 2.7 GHz. Read by the layout
+  // costs.
+  double peak_gflops = 170;
+  // Bytes of a vector register. Read by the layout costs (lanes in use) and to merge groups of
+  // convolutions.
+  int64_t vector_bytes = 64;
+  // Read by the layout costs: a depthwise convolution of images that fit is bound by
+  // `near_bytes_per_ns`.
+  int64_t l2_bytes = 2 << 20;
+  // Bytes of one operand that stay in the second-level cache beside other data: seven eighths of
+  // it. A part that fills the cache evicts its own beginning. Read by alternate-products.
+  int64_t near_bytes = int64_t{7} << 18;
+  // Bytes a nanosecond, read or written: from beyond the second-level cache, and from within.
+  // Fitted with LayoutFit (code_speed.h). Read by the layout costs.
+  double bytes_per_ns = 20;
+  double near_bytes_per_ns = 40;
+  // Nanoseconds of a kernel of its own: the call, and the data it moves between caches. Fitted
+  // with LayoutFit. Read by the layout costs, for a transpose.
+  double call_ns = 1000;
+};
+
+}  // namespace heddle::machine

@@ -1,0 +1,290 @@
+#include "compiler/schedule/primitives/allocation.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/ir/analysis/independence.h"
+#include "compiler/ir/analysis/region.h"
+#include "compiler/ir/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/tree.h"
+
+namespace heddle::schedule {
+
+using ir::As;
+using ir::Block;
+using ir::BufferRef;
+using ir::For;
+using ir::LoopKind;
+using ir::Stmt;
+
+namespace {
+
+// Of a buffer, by blocks.
+struct Access {
+  size_t first = 0;        // index of the first block that uses it
+  size_t last = SIZE_MAX;  // of the last one so far
+  size_t depth = 0;        // statements its users share
+  int users = 0;
+};
+
+using Places = std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>;
+
+// The statement with the allocations of `places` around it and what is inside of it.
+Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
+  const auto found = allocs.originals.find(s.get());
+  const Stmt& original = found == allocs.originals.end() ? s : found->second.second;
+  Stmt old = original;  // without what was allocated around it
+  std::vector<BufferRef> around;
+  while (const auto* alloc = As<ir::Alloc>(old)) {
+    around.push_back(alloc->buffer);
+    Stmt body = alloc->body;
+    old = std::move(body);
+  }
+  Stmt result = s;
+  if (const auto* loop = As<For>(s)) {
+    Stmt body = Wrap(loop->body, places, allocs);
+    if (body == As<For>(old)->body) {
+      result = old;
+    } else if (body != loop->body) {
+      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
+    }
+  } else if (const auto* guard = As<ir::If>(s)) {
+    Stmt body = Wrap(guard->body, places, allocs);
+    if (body == As<ir::If>(old)->body) {
+      result = old;
+    } else if (body != guard->body) {
+      result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
+    }
+  } else if (const auto* seq = As<ir::Seq>(s)) {
+    std::vector<Stmt> stmts;
+    for (const Stmt& child : seq->stmts) stmts.push_back(Wrap(child, places, allocs));
+    if (const auto* was = As<ir::Seq>(old); was != nullptr && stmts == was->stmts) {
+      result = old;
+    } else if (stmts != seq->stmts) {
+      result = ir::MakeSeq(std::move(stmts));
+    }
+  }
+  const auto here = places.find(s.get());
+  const std::vector<BufferRef> wanted =
+      here == places.end() ? std::vector<BufferRef>() : here->second;
+  if (result == old && wanted == around) return original;
+  for (auto buffer = wanted.rbegin(); buffer != wanted.rend(); ++buffer) {
+    result = ir::MakeStmt(ir::Alloc{*buffer, std::move(result)});
+  }
+  return result;
+}
+
+void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocated,
+                   std::vector<const Block*>& blocks, std::vector<const For*>& loops) {
+  ir::VisitStmt(s, [&](const Stmt& node) {
+    if (const auto* loop = As<For>(node)) loops.push_back(loop);
+    if (const auto* alloc = As<ir::Alloc>(node)) allocated.insert(alloc->buffer.get());
+    if (const auto* block = As<Block>(node)) blocks.push_back(block);
+    return true;
+  });
+}
+
+// The first two iterations store to the same elements: a loop that was fused with one the block
+// does not use, or that counts several times per element for another reason.
+bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
+  for (const ir::Expr& index : indices) {
+    const ir::Expr first = ir::Simplify(ir::Substitute(index, {{var, ir::Int(0)}}), {});
+    const ir::Expr second = ir::Simplify(ir::Substitute(index, {{var, ir::Int(1)}}), {});
+    if (!ir::StructuralEqual(first, second)) return false;
+  }
+  return true;
+}
+
+// Two iterations of the loop store to different elements: in some dimension the loop variable moves
+// the index further than all inner loops together, or it only occurs under divisions and moduli (a
+// fused loop, whose parts address the elements together).
+bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoops& inner) {
+  ir::Substitution bindings;
+  for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
+  bool only_fused = true;
+  std::vector<ir::Expr> indices;
+  for (const ir::Expr& index : block.store.indices) {
+    indices.push_back(ir::Substitute(index, bindings));
+    auto reach = ir::ReachOf(indices.back(), inner);
+    if (!reach) continue;
+    for (const auto& [term, coefficient] : reach->terms) {
+      if (!ir::UsesVar(term, var)) continue;
+      if (term->kind != ir::ExprKind::kVar) continue;
+      only_fused = false;
+      if (reach->hi - reach->lo < std::abs(coefficient)) return true;
+    }
+  }
+  return only_fused && !RepeatsElements(indices, var);
+}
+
+// The same for GPU loops, which also tell elements apart within a period of what other loops add.
+bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
+  ir::Substitution bindings;
+  for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
+  std::vector<ir::Expr> indices;
+  for (const ir::Expr& index : block.store.indices)
+    indices.push_back(ir::Substitute(index, bindings));
+  return ir::WritesApart(indices, *block.store.buffer, loops);
+}
+
+// Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
+bool SpreadsLocals(LoopKind kind) {
+  return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
+}
+
+// A tensor loop is what it is by rules of its own (ir/tensor_product.h).
+bool Concurrent(LoopKind kind) {
+  return kind != LoopKind::kSerial && kind != LoopKind::kUnrolled && kind != LoopKind::kTensor;
+}
+
+// Kinds of the loops around a statement.
+struct Around {
+  bool parallel = false;
+  bool vectorized = false;
+};
+
+absl::Status CheckNesting(const For& loop, const Around& around) {
+  if (around.vectorized &&
+      (loop.kind == LoopKind::kParallel || loop.kind == LoopKind::kVectorized)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "loop ", Quoted(loop.var->name), " would be ",
+        loop.kind == LoopKind::kParallel ? "parallel" : "vectorized", " inside a vectorized loop"));
+  }
+  if (around.parallel && loop.kind == LoopKind::kParallel) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("loop ", Quoted(loop.var->name), " would be parallel inside a parallel loop"));
+  }
+  return absl::OkStatus();
+}
+
+// `known(s)`: the iterations of the loop are independent, surely.
+template <typename Known>
+absl::Status CheckUnder(const Stmt& s, Around around, const Known& known) {
+  if (const auto* loop = As<For>(s)) {
+    HEDDLE_RETURN_IF_ERROR(CheckNesting(*loop, around));
+    if (Concurrent(loop->kind) && !known(s))
+      HEDDLE_RETURN_IF_ERROR(CheckIndependent(s, loop->kind));
+    around.parallel |= loop->kind == LoopKind::kParallel;
+    around.vectorized |= loop->kind == LoopKind::kVectorized;
+  }
+  absl::Status status;
+  ir::ForEachChild(s, [&](const Stmt& child) {
+    if (status.ok()) status = CheckUnder(child, around, known);
+  });
+  return status;
+}
+
+void CollectConcurrent(const Stmt& s, std::unordered_set<const ir::StmtNode*>& loops) {
+  ir::VisitStmt(s, [&](const Stmt& node) {
+    if (const auto* loop = As<For>(node); loop && Concurrent(loop->kind)) loops.insert(node.get());
+    return true;
+  });
+}
+
+}  // namespace
+
+Stmt StripAllocs(const Stmt& s, Allocations* allocs) {
+  Stmt result = s;
+  if (const auto* alloc = As<ir::Alloc>(s)) {
+    allocs->buffers.push_back(alloc->buffer);
+    result = StripAllocs(alloc->body, allocs);
+  } else {
+    result = ir::MapChildren(s, [&](const Stmt& child) { return StripAllocs(child, allocs); });
+  }
+  // Of allocations around each other the outermost comes last, and stays.
+  if (result != s) allocs->originals[result.get()] = {result, s};
+  return result;
+}
+
+Stmt PlaceAllocs(const Stmt& s, const Allocations& allocs) {
+  std::vector<Path> blocks = AllBlocks(s);
+  std::unordered_map<const ir::Buffer*, Access> accesses;
+  for (const BufferRef& buffer : allocs.buffers) accesses.try_emplace(buffer.get());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto use = [&](const ir::Buffer* buffer) {
+      const auto it = accesses.find(buffer);
+      if (it == accesses.end() || it->second.last == i) return;
+      Access& access = it->second;
+      access.last = i;
+      if (access.users++ == 0) {
+        access.first = i;
+        access.depth = blocks[i].nodes.size();
+      } else {
+        access.depth = std::min(access.depth, CommonDepth(blocks[access.first], blocks[i]));
+      }
+    };
+    use(blocks[i].block().store.buffer.get());
+    ForEachLoad(blocks[i].block(), [&](const ir::Expr& load) { use(load->buffer.get()); });
+  }
+  Places places;
+  for (const BufferRef& buffer : allocs.buffers) {
+    const Access& access = accesses.at(buffer.get());
+    if (access.users == 0) continue;
+    const Stmt& place =
+        access.users == 1 ? s : blocks[access.first].nodes[std::max<size_t>(access.depth, 1) - 1];
+    places[place.get()].push_back(buffer);
+  }
+  return Wrap(s, places, allocs);
+}
+
+absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
+  const For& loop = *As<For>(loop_stmt);
+  std::unordered_set<const ir::Buffer*> allocated;
+  std::vector<const Block*> blocks;
+  std::vector<const For*> loops{&loop};
+  CollectInside(loop.body, allocated, blocks, loops);
+  ir::RunningLoops inner;
+  for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
+  const bool gpu = kind >= LoopKind::kBlockX;
+  auto refuse = [&](const Block& block, std::string_view why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",
+                     Quoted(block.name), " ", absl::string_view(why.data(), why.size())));
+  };
+  for (const Block* block : blocks) {
+    Role role = RoleOf(*block, loop.var.get());
+    if (role == Role::kReduce || role == Role::kMixed) return refuse(*block, "reduces over it");
+    const ir::Buffer* written = block->store.buffer.get();
+    if (allocated.count(written)) continue;
+    if (loop.extent > 1 &&
+        (role == Role::kFree || !WritesDisjoint(*block, loop.var.get(), inner)) &&
+        !(gpu && WritesApart(*block, loops))) {
+      return refuse(*block, "writes the same element in several of them");
+    }
+    if (written->scope == ir::Scope::kLocal && !SpreadsLocals(kind)) {
+      return refuse(*block, "writes a local buffer that they would share");
+    }
+  }
+  if (SpreadsLocals(kind)) return absl::OkStatus();
+  for (const Block* block : blocks) {
+    bool shares = false;
+    ForEachLoad(*block, [&](const ir::Expr& load) {
+      shares |= load->buffer->scope == ir::Scope::kLocal && !allocated.count(load->buffer.get());
+    });
+    if (shares) return refuse(*block, "reads a local buffer that they would share");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConcurrency(const Stmt& root, const Stmt& before) {
+  std::unordered_set<const ir::StmtNode*> checked;
+  CollectConcurrent(before, checked);
+  return CheckUnder(root, {}, [&](const Stmt& loop) { return checked.count(loop.get()) > 0; });
+}
+
+absl::Status CheckKind(const Stmt& root, const Stmt& changed) {
+  return CheckUnder(root, {}, [&](const Stmt& loop) { return loop != changed; });
+}
+
+absl::StatusOr<ir::Program> Finish(const ir::Program& p, Stmt body, const Allocations& allocs) {
+  ir::Program result{p.name, p.inputs, p.outputs, PlaceAllocs(body, allocs)};
+  HEDDLE_RETURN_IF_ERROR(CheckConcurrency(result.body, p.body));
+  return result;
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,32 @@
+// Operands of GPU reductions, and work shared among the threads of a block. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/schedule/rules/recorder.h"
+#include "compiler/schedule/rules/stage.h"
+
+namespace heddle::schedule {
+
+// What a reduction loads.
+struct GpuOperand {
+  std::string buffer;
+  int64_t element_bytes = 4;
+  int64_t row = 1;  // extent of its last dimension
+};
+std::vector<GpuOperand> OperandsOf(const ir::Block& block);
+
+// Brings what a step (one iteration of loop `step`) reads of the operand into shared memory, by all
+// threads, up to `lanes` neighbours at a time; or, if not `shared`, leaves the reading to each
+// thread. An injective block that makes the operand is computed there. Adds to `bytes` what that
+// takes.
+absl::Status FetchOperand(const ReductionStage& stage, const GpuOperand& operand, bool shared,
+                          const Loop& step, int64_t threads, int64_t lanes, int64_t* bytes,
+                          Recorder& out);
+// ResourceExhausted where a block of threads asks for more shared memory than there is.
+absl::Status CheckShared(int64_t bytes, const machine::TargetInfo& target);
+
+}  // namespace heddle::schedule

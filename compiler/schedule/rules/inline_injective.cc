@@ -1,0 +1,70 @@
+#include "compiler/schedule/rules/inline_injective.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/schedule/access.h"
+#include "compiler/schedule/tree.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+// Padding asks at every load whether it is inside; asked too often, a padded copy is cheaper.
+constexpr int kMaxGuardedCopies = 4;
+
+// How often a stage is computed if it goes into its readers: once for each place they load the
+// buffer at. Equal loads of one block share their computation.
+int PlacesRead(const std::vector<const ir::Block*>& readers, const ir::Buffer* buffer) {
+  int count = 0;
+  for (const ir::Block* reader : readers) {
+    std::vector<ir::Expr> seen;
+    ForEachLoad(*reader, [&](const ir::Expr& load) {
+      if (load->buffer.get() != buffer) return;
+      for (const ir::Expr& other : seen) {
+        if (ir::StructuralEqual(load, other)) return;
+      }
+      seen.push_back(load);
+    });
+    count += static_cast<int>(seen.size());
+  }
+  return count;
+}
+
+bool HasGuard(const ir::Expr& e) {
+  if (e->kind == ir::ExprKind::kOp && e->op == ir::Op::kSelect) return true;
+  return std::any_of(e->args.begin(), e->args.end(), HasGuard);
+}
+
+bool ShouldInline(const ir::Program& program, const std::vector<Path>& blocks,
+                  const ir::Block& block) {
+  const ir::Buffer* buffer = block.store.buffer.get();
+  if (block.reducer || IsOutput(program, buffer)) return false;
+  std::vector<const ir::Block*> readers;
+  for (const Path& path : blocks) {
+    if (!Reads(path.block(), buffer)) continue;
+    if (path.block().reducer) return false;
+    readers.push_back(&path.block());
+  }
+  const int places = PlacesRead(readers, buffer);
+  return (places <= 1 || !IsExpensive(block)) &&
+         (places <= kMaxGuardedCopies || !HasGuard(block.store.value));
+}
+
+// False if there is nothing left to inline.
+bool InlineOne(Recorder& out) {
+  const std::vector<Path> blocks = AllBlocks(out.program().body);
+  return std::any_of(blocks.begin(), blocks.end(), [&](const Path& path) {
+    return ShouldInline(out.program(), blocks, path.block()) &&
+           out.ComputeInline(path.block().name).ok();
+  });
+}
+
+}  // namespace
+
+void InlineInjective(Recorder& out) {
+  while (InlineOne(out)) {
+  }
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,48 @@
+// Steps that several rules take. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/machine/target_info.h"
+#include "compiler/schedule/rules/recorder.h"
+#include "compiler/schedule/rules/stage.h"
+
+namespace heddle::schedule {
+
+// Keeps what a reduction accumulates in registers. Returns the block that takes the result out of
+// there: the epilogue, or a copy where there is none.
+absl::StatusOr<std::string> Accumulate(const ReductionStage& stage, Recorder& out);
+
+// Where a producer is computed.
+struct ProducerPlace {
+  enum Kind { kInlined, kAtRoot, kInLoop };
+  Kind kind = kInlined;
+  Loop loop;  // of kInLoop
+};
+
+// Puts each producer of the stage into its place. At the root it is a plain stage; in a loop it is
+// a copy of what an iteration reads, whose last loop is vectorized as far as that divides it.
+absl::Status PlaceProducers(const ReductionStage& stage, const std::vector<ProducerPlace>& places,
+                            const machine::TargetInfo& target, Recorder& out);
+absl::Status InlineProducers(const ReductionStage& stage, Recorder& out);
+
+// Fuses loops that stand one in the other, and makes the result parallel. None: nothing happens.
+absl::Status FuseParallel(const std::vector<Loop>& loops, Recorder& out);
+
+absl::Status UnrollAll(const std::vector<Loop>& loops, Recorder& out);
+// Vectorizes the loop unless it has one iteration.
+absl::Status VectorizeLanes(const Loop& loop, Recorder& out);
+
+// Unrolls the loops of a register tile and vectorizes its lanes, likewise those of the block that
+// takes the tile out: `copy` are that block's loops, which repeat `tile` and `lanes`.
+absl::Status UnrollTile(const std::vector<Loop>& tile, const Loop& lanes,
+                        const std::vector<Loop>& copy, Recorder& out);
+
+// The vectors in order, one after another.
+std::vector<Loop> Concat(const std::vector<std::vector<Loop>>& parts);
+
+}  // namespace heddle::schedule

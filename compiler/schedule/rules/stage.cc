@@ -1,0 +1,152 @@
+#include "compiler/schedule/rules/stage.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "compiler/schedule/primitives/primitives.h"
+#include "compiler/schedule/tree.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+constexpr int64_t kMinLanes = 4;  // of an axis that is summed lane by lane
+
+std::vector<Path> ConsumersOf(const std::vector<Path>& blocks, const ir::Block& producer) {
+  std::vector<Path> consumers;
+  for (const Path& path : blocks) {
+    if (Reads(path.block(), producer.store.buffer.get())) consumers.push_back(path);
+  }
+  return consumers;
+}
+
+// Buffers of const inputs and of what is computed from nothing else.
+std::set<const ir::Buffer*> ConstantBuffers(const ir::Program& program,
+                                            const std::vector<Path>& blocks) {
+  std::set<const ir::Buffer*> constants;
+  for (const ir::BufferRef& input : program.inputs) {
+    if (input->constant) constants.insert(input.get());
+  }
+  for (const Path& path : blocks) {  // in program order: producers first
+    bool known = true;
+    ForEachLoad(path.block(),
+                [&](const ir::Expr& load) { known &= constants.count(load->buffer.get()) > 0; });
+    const ir::Buffer* buffer = path.block().store.buffer.get();
+    if (known && !IsOutput(program, buffer)) constants.insert(buffer);
+  }
+  return constants;
+}
+
+// The axis with the fewest scattered accesses; of equals the one with the most contiguous, and of
+// those the last.
+void FindVectorAxis(ReductionStage& stage) {
+  VectorFit best;
+  for (size_t k = 0; k < stage.view.spatial.size(); ++k) {
+    if (stage.view.spatial[k].extent < 2) continue;
+    const VectorFit fit = FitOf(*stage.block, stage.view.spatial[k].iter);
+    if (fit.contiguous == 0) continue;
+    if (stage.vector_axis < 0 || fit.scattered < best.scattered ||
+        (fit.scattered == best.scattered && fit.contiguous >= best.contiguous)) {
+      stage.vector_axis = static_cast<int>(k);
+      best = fit;
+    }
+  }
+  stage.vectors_scattered = best.scattered > 0;
+}
+
+void FindLaneAxis(ReductionStage& stage) {
+  for (size_t k = 0; k < stage.view.reduce.size(); ++k) {
+    const Axis& axis = stage.view.reduce[k];
+    const VectorFit fit = FitOf(*stage.block, axis.iter);
+    if (fit.contiguous > 0 && fit.scattered == 0 && PowerOfTwoDivisor(axis.extent, 64) >= kMinLanes)
+      stage.lane_axis = static_cast<int>(k);
+  }
+}
+
+bool IsEpilogue(const ir::Program& program, const ReductionStage& stage,
+                const ir::Block& consumer) {
+  if (stage.view.spatial.empty() || consumer.reducer) return false;
+  int64_t points = 1;
+  for (const ir::BlockIter& iter : consumer.iters) points *= iter.extent;
+  return points == stage.block->store.buffer->NumElements() &&
+         ReverseComputeAt(program, consumer.name, stage.view.spatial.back().loop).ok();
+}
+
+}  // namespace
+
+std::vector<ReductionStage> ReductionsOf(const ir::Program& program, const Owners& owners) {
+  const std::vector<Path> blocks = AllBlocks(program.body);
+  const std::set<const ir::Buffer*> constants = ConstantBuffers(program, blocks);
+  std::vector<ReductionStage> stages;
+  std::set<std::string> epilogues;
+  for (const Path& path : blocks) {
+    ReductionStage stage;
+    stage.block = &path.block();
+    if (!stage.block->reducer || owners.count(stage.block->name)) continue;
+    if (!ViewStage(path, &stage.view)) continue;
+    for (const ir::Buffer* buffer : constants) {
+      if (Reads(*stage.block, buffer)) stage.constants.push_back(buffer->name);
+    }
+    std::sort(stage.constants.begin(), stage.constants.end());
+    FindVectorAxis(stage);
+    FindLaneAxis(stage);
+    const std::vector<Path> consumers = ConsumersOf(blocks, *stage.block);
+    if (consumers.size() == 1) {
+      const ir::Block& consumer = consumers[0].block();
+      if (!epilogues.count(consumer.name) && !owners.count(consumer.name) &&
+          IsEpilogue(program, stage, consumer)) {
+        stage.epilogue = consumer.name;
+        epilogues.insert(consumer.name);
+      }
+    }
+    stages.push_back(std::move(stage));
+  }
+  for (const Path& path : blocks) {
+    const ir::Block& block = path.block();
+    if (block.reducer || epilogues.count(block.name) || owners.count(block.name)) continue;
+    const ir::Buffer* buffer = block.store.buffer.get();
+    if (IsOutput(program, buffer) || constants.count(buffer)) continue;
+    const std::vector<Path> consumers = ConsumersOf(blocks, block);
+    if (consumers.size() != 1) continue;
+    for (ReductionStage& stage : stages) {
+      if (stage.block == &consumers[0].block()) stage.producers.push_back(block.name);
+    }
+  }
+  return stages;
+}
+
+std::vector<ReductionStage> StagesLeft(const ir::Program& program, const Owners& owners) {
+  const std::vector<Path> blocks = AllBlocks(program.body);
+  const std::set<const ir::Buffer*> constants = ConstantBuffers(program, blocks);
+  std::vector<ReductionStage> stages;
+  for (const Path& path : blocks) {
+    ReductionStage stage;
+    stage.block = &path.block();
+    if (owners.count(stage.block->name) || !ViewStage(path, &stage.view) ||
+        stage.view.spatial.empty())
+      continue;
+    stage.alone = true;
+    stage.constant = constants.count(stage.block->store.buffer.get()) > 0;
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype) {
+  return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));
+}
+
+int64_t ElementsOf(const std::vector<Axis>& axes) {
+  int64_t elements = 1;
+  for (const Axis& axis : axes) elements *= axis.extent;
+  return elements;
+}
+
+std::vector<Loop> LoopsOf(const std::vector<Axis>& axes) {
+  std::vector<Loop> loops;
+  for (const Axis& axis : axes) loops.push_back(LoopOf(axis));
+  return loops;
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,53 @@
+// The stages of a program, as rules look at them: a block in a naive nest, and the blocks around it
+// that go with it. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/machine/target_info.h"
+#include "compiler/schedule/access.h"
+#include "compiler/schedule/cursor.h"
+
+namespace heddle::schedule {
+
+// A stage and what its rule schedules along with it.
+struct ReductionStage {
+  StageView view;
+  const ir::Block* block = nullptr;    // alive as long as the analysed program
+  std::string epilogue;                // empty: a reduction is copied out instead
+  std::vector<std::string> producers;  // injective blocks that only this stage reads
+  std::vector<std::string> constants;  // buffers it reads that are known when a module is made
+  bool alone = false;                  // offered without epilogue and producers
+  bool constant = false;               // computed when a module is made: may be slow
+  // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none does.
+  int vector_axis = -1;
+  bool vectors_scattered = false;  // some access is not contiguous along it
+  // A reduce axis along which all accesses are contiguous, likewise.
+  int lane_axis = -1;
+};
+
+// The name of the rule that schedules a block, by block.
+using Owners = std::map<std::string, std::string_view>;
+
+// The reductions of a program that nobody owns, in program order. A reduction takes along the
+// injective stage that alone reads its result, point by point (its epilogue), and the injective
+// stages that only it reads (its producers).
+std::vector<ReductionStage> ReductionsOf(const ir::Program& program, const Owners& owners);
+// Every stage that nobody owns, alone, in program order; but for those that make one element.
+std::vector<ReductionStage> StagesLeft(const ir::Program& program, const Owners& owners);
+
+// Lanes of one vector register for elements of this type.
+int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype);
+
+// The product of the extents.
+int64_t ElementsOf(const std::vector<Axis>& axes);
+
+inline Loop LoopOf(const Axis& axis) { return {axis.loop, axis.extent}; }
+std::vector<Loop> LoopsOf(const std::vector<Axis>& axes);
+
+}  // namespace heddle::schedule
