@@ -14,7 +14,8 @@ namespace heddle::bench {
 namespace {
 
 struct OneOperator {
-  std::string name, op;
+  std::string name;
+  graph::OpKind kind{};
   std::vector<int64_t> x{}, y{};
   graph::Attrs attrs{};
   bool constant = true;  // whether the second operand is a weight, not another activation
@@ -23,11 +24,10 @@ struct OneOperator {
 
 absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
   const std::vector<graph::TensorType> types = {{one.dtype, one.x}, {one.dtype, one.y}};
-  const graph::OpDef* def = graph::FindOp(one.op);
-  if (def == nullptr) return absl::InternalError(absl::StrCat("no operator '", one.op, "'"));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<graph::TensorType> out, def->infer(types, one.attrs));
+  HEDDLE_ASSIGN_OR_RETURN(const graph::TensorType out,
+                          graph::InferType(one.kind, types, one.attrs));
   graph::Graph graph;
-  graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out[0]}};
+  graph.values = {{"x", types[0]}, {"y", types[1]}, {"out", out}};
   graph.inputs = {0};
   if (one.constant) {
     graph.constants[1] = {types[1], nullptr};  // its elements are never read
@@ -35,7 +35,7 @@ absl::StatusOr<graph::Graph> GraphOf(const OneOperator& one) {
     graph.inputs.push_back(1);
   }
   graph.outputs = {2};
-  graph.nodes = {{one.op, one.op, {0, 1}, {2}, one.attrs}};
+  graph.nodes = {{one.kind, graph::NameOf(one.kind), {0, 1}, {2}, one.attrs}};
   return graph;
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<Workload> WorkloadOf(const OneOperator& one) {
 // By the estimates no other convolution is cheaper in blocks than channels last.
 absl::StatusOr<int64_t> DepthwiseBlock(const Operator& op, const graph::Attrs& window,
                                        const Target& target) {
-  OneOperator one{op.name, "conv2d", {1, op.inputs, op.size, op.size}, {}, window};
+  OneOperator one{op.name, graph::OpKind::kConv2d, {1, op.inputs, op.size, op.size}, {}, window};
   one.y = {op.inputs, 1, op.kernel, op.kernel};
   one.attrs["groups"] = op.inputs;
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, GraphOf(one));
@@ -67,10 +67,14 @@ absl::StatusOr<int64_t> DepthwiseBlock(const Operator& op, const graph::Attrs& w
 
 absl::StatusOr<Workload> MatrixProduct(const Operator& op) {
   if (op.batch > 0)
-    return WorkloadOf(
-        {op.name, "matmul", {op.batch, op.m, op.k}, {op.batch, op.k, op.n}, {}, false});
+    return WorkloadOf({op.name,
+                       graph::OpKind::kMatmul,
+                       {op.batch, op.m, op.k},
+                       {op.batch, op.k, op.n},
+                       {},
+                       false});
   const ir::DType dtype = op.half ? ir::DType::kF16 : ir::DType::kF32;
-  return WorkloadOf({op.name, "matmul", {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
+  return WorkloadOf({op.name, graph::OpKind::kMatmul, {op.m, op.k}, {op.k, op.n}, {}, true, dtype});
 }
 
 absl::StatusOr<Workload> FromTable(const Operator& op, const WorkloadOptions& options) {
@@ -83,9 +87,9 @@ absl::StatusOr<Workload> FromTable(const Operator& op, const WorkloadOptions& op
   if (depthwise && options.free_layout) {
     HEDDLE_ASSIGN_OR_RETURN(block, DepthwiseBlock(op, attrs, options.target));
   }
-  OneOperator one{op.name, depthwise ? "depthwise_conv2d" : "conv2d"};
+  OneOperator one{op.name, depthwise ? graph::OpKind::kDepthwiseConv2d : graph::OpKind::kConv2d};
   if (block > 0) {
-    one.op = "blocked_depthwise_conv2d";
+    one.kind = graph::OpKind::kBlockedDepthwiseConv2d;
     one.x = {1, op.inputs / block, op.size, op.size, block};
     one.y = {op.inputs / block, k, k, block};
   } else {

@@ -43,7 +43,7 @@ void PrintJson(const graph::LayoutPlan& plan) {
   for (const graph::LayoutPlan::Operator& op : plan.operators) {
     if (!op.free) continue;
     nlohmann::json row = {{"name", op.name},
-                          {"operator", op.op},
+                          {"operator", graph::NameOf(op.kind)},
                           {"shape", op.type.shape},
                           {"layout", NameOf(op.layout)},
                           {"channels_first_ns", op.cost.ns.first_ns},
@@ -78,7 +78,7 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path,
   Table table({"operator", "result", "layout", "first", "last", "blocked", "by"});
   for (const graph::LayoutPlan::Operator& op : plan->operators) {
     if (!op.free) continue;
-    table.Add({op.op, ShapeOf(op.type), NameOf(op.layout),
+    table.Add({graph::NameOf(op.kind), ShapeOf(op.type), NameOf(op.layout),
                FormatNs(static_cast<double>(op.cost.ns.first_ns)),
                FormatNs(static_cast<double>(op.cost.ns.last_ns)),
                HasBlocked(op) ? FormatNs(static_cast<double>(op.cost.ns.blocked_ns)) : "-",

@@ -19,27 +19,24 @@ int64_t Bytes(const graph::TensorType& type) {
 }
 
 absl::StatusOr<ir::Program> LoopsOf(const graph::Graph& graph, const graph::Node& node) {
-  const graph::OpDef* op = graph::FindOp(node.op);
-  if (op == nullptr) return absl::InternalError(absl::StrCat("no operator '", node.op, "'"));
-  tensor::Builder builder(node.op);
+  tensor::Builder builder(graph::NameOf(node.kind));
   std::vector<tensor::Tensor> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const graph::TensorType& type = graph.values[node.inputs[i]].type;
     inputs.push_back(builder.Input(absl::StrCat("x", i), type.dtype, type.shape));
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<tensor::Tensor> outputs,
-                          op->express(builder, inputs, node.attrs));
+  HEDDLE_ASSIGN_OR_RETURN(tensor::Tensor out,
+                          graph::Express(node.kind, builder, inputs, node.attrs));
   // An operator that has nothing to do hands its operand through; an output has to be a stage's.
-  for (tensor::Tensor& out : outputs) {
-    const bool is_operand =
-        std::any_of(inputs.begin(), inputs.end(),
-                    [&](const tensor::Tensor& in) { return in.buffer() == out.buffer(); });
-    if (!is_operand) continue;
+  const bool is_operand = std::any_of(inputs.begin(), inputs.end(), [&](const tensor::Tensor& in) {
+    return in.buffer() == out.buffer();
+  });
+  if (is_operand) {
     out = builder.Compute("copy", out.shape(), [&](tensor::Iters i) {
       return out.At({i.begin(), i.end()});
     });
   }
-  HEDDLE_ASSIGN_OR_RETURN(const tensor::TensorProgram program, builder.Build(outputs));
+  HEDDLE_ASSIGN_OR_RETURN(const tensor::TensorProgram program, builder.Build({out}));
   return tensor::LowerToLoops(program);
 }
 
@@ -76,7 +73,7 @@ class ModelInterpreter {
     HEDDLE_ASSIGN_OR_RETURN(const ir::Program program, LoopsOf(graph_, node));
     if (program.inputs.size() != node.inputs.size() ||
         program.outputs.size() != node.outputs.size()) {
-      return absl::InternalError(absl::StrCat("expression of ", node.op,
+      return absl::InternalError(absl::StrCat("expression of ", graph::NameOf(node.kind),
                                               " has other arguments than node '", node.name, "'"));
     }
     std::vector<interpreter::TensorRef> buffers;

@@ -26,7 +26,7 @@ absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     if (record == best.end()) continue;
     for (int n : group.nodes) {
       const graph::Node& node = fused.graph.nodes[static_cast<size_t>(n)];
-      if (graph::FindOp(node.op)->fusion == graph::FusionClass::kInjective) continue;
+      if (graph::Def(node.kind).fusion == graph::FusionClass::kInjective) continue;
       timed[node.name] = {group.key, record->second.median_ns};
     }
   }

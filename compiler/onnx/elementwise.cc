@@ -8,57 +8,56 @@ namespace {
 
 using ir::DType;
 
-// ---- One operand: the names correspond, attributes have defaults
-// ----------------------------------------------------------
+// ---- One operand: the names correspond, attributes have defaults ----
 
 struct Simple {
   const char* onnx;
-  const char* op;
+  OpKind kind;
   std::vector<std::pair<const char*, double>> floats =
       {};  // attributes with the value of an absent one
 };
 
 const std::vector<Simple>& SimpleOps() {
   static const auto* ops = new std::vector<Simple>{
-      {"Abs", "abs"},
-      {"Neg", "neg"},
-      {"Sign", "sign"},
-      {"Exp", "exp"},
-      {"Log", "log"},
-      {"Sqrt", "sqrt"},
-      {"Tanh", "tanh"},
-      {"Erf", "erf"},
-      {"Sin", "sin"},
-      {"Cos", "cos"},
-      {"Tan", "tan"},
-      {"Asin", "asin"},
-      {"Acos", "acos"},
-      {"Atan", "atan"},
-      {"Sinh", "sinh"},
-      {"Cosh", "cosh"},
-      {"Asinh", "asinh"},
-      {"Acosh", "acosh"},
-      {"Atanh", "atanh"},
-      {"Floor", "floor"},
-      {"Ceil", "ceil"},
-      {"Round", "round"},
-      {"IsNaN", "isnan"},
-      {"Not", "not"},
-      {"Reciprocal", "reciprocal"},
-      {"Relu", "relu"},
-      {"Sigmoid", "sigmoid"},
-      {"Softplus", "softplus"},
-      {"Softsign", "softsign"},
-      {"HardSwish", "hard_swish"},
-      {"LeakyRelu", "leaky_relu", {{"alpha", 0.01}}},
-      {"Elu", "elu", {{"alpha", 1}}},
-      {"Celu", "celu", {{"alpha", 1}}},
+      {"Abs", OpKind::kAbs},
+      {"Neg", OpKind::kNeg},
+      {"Sign", OpKind::kSign},
+      {"Exp", OpKind::kExp},
+      {"Log", OpKind::kLog},
+      {"Sqrt", OpKind::kSqrt},
+      {"Tanh", OpKind::kTanh},
+      {"Erf", OpKind::kErf},
+      {"Sin", OpKind::kSin},
+      {"Cos", OpKind::kCos},
+      {"Tan", OpKind::kTan},
+      {"Asin", OpKind::kAsin},
+      {"Acos", OpKind::kAcos},
+      {"Atan", OpKind::kAtan},
+      {"Sinh", OpKind::kSinh},
+      {"Cosh", OpKind::kCosh},
+      {"Asinh", OpKind::kAsinh},
+      {"Acosh", OpKind::kAcosh},
+      {"Atanh", OpKind::kAtanh},
+      {"Floor", OpKind::kFloor},
+      {"Ceil", OpKind::kCeil},
+      {"Round", OpKind::kRound},
+      {"IsNaN", OpKind::kIsnan},
+      {"Not", OpKind::kNot},
+      {"Reciprocal", OpKind::kReciprocal},
+      {"Relu", OpKind::kRelu},
+      {"Sigmoid", OpKind::kSigmoid},
+      {"Softplus", OpKind::kSoftplus},
+      {"Softsign", OpKind::kSoftsign},
+      {"HardSwish", OpKind::kHardSwish},
+      {"LeakyRelu", OpKind::kLeakyRelu, {{"alpha", 0.01}}},
+      {"Elu", OpKind::kElu, {{"alpha", 1}}},
+      {"Celu", OpKind::kCelu, {{"alpha", 1}}},
       {"Selu",
-       "selu",
+       OpKind::kSelu,
        {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}}},
-      {"HardSigmoid", "hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}}},
-      {"ThresholdedRelu", "thresholded_relu", {{"alpha", 1}}},
-      {"Shrink", "shrink", {{"bias", 0}, {"lambd", 0.5}}},
+      {"HardSigmoid", OpKind::kHardSigmoid, {{"alpha", 0.2}, {"beta", 0.5}}},
+      {"ThresholdedRelu", OpKind::kThresholdedRelu, {{"alpha", 1}}},
+      {"Shrink", OpKind::kShrink, {{"bias", 0}, {"lambd", 0.5}}},
   };
   return *ops;
 }
@@ -68,12 +67,12 @@ void TranslateSimple(NodeImport& n) {
     if (n.proto().op_type() != row.onnx) continue;
     Attrs attrs;
     for (const auto& [name, fallback] : row.floats) attrs[name] = n.Float(name, fallback);
-    return n.Set(0, n.Emit(row.op, {n.In(0)}, attrs));
+    return n.Set(0, n.Emit(row.kind, {n.In(0)}, attrs));
   }
 }
 
 void IsInf(NodeImport& n) {
-  n.Set(0, n.Emit("isinf", {n.In(0)},
+  n.Set(0, n.Emit(OpKind::kIsinf, {n.In(0)},
                   {{"detect_positive", n.Int("detect_positive", 1)},
                    {"detect_negative", n.Int("detect_negative", 1)}}));
 }
@@ -85,7 +84,7 @@ void Clip(NodeImport& n) {
     for (const char* bound : {"min", "max"}) {
       if (n.HasAttr(bound)) attrs[bound] = n.Float(bound, 0);
     }
-    return n.Set(0, n.Emit("clip", {x}, attrs));
+    return n.Set(0, n.Emit(OpKind::kClip, {x}, attrs));
   }
   // Bounds that are known become part of the operator; others are operands.
   for (int i = 1; i <= 2; ++i) {
@@ -95,9 +94,9 @@ void Clip(NodeImport& n) {
     if (known != nullptr && NumElements(known->type) == 1)
       attrs[i == 1 ? "min" : "max"] = ToAttr(*known);
     else
-      x = n.Emit(i == 1 ? "max" : "min", {x, bound});
+      x = n.Emit(i == 1 ? OpKind::kMax : OpKind::kMin, {x, bound});
   }
-  n.Set(0, attrs.empty() ? x : n.Emit("clip", {x}, attrs));
+  n.Set(0, attrs.empty() ? x : n.Emit(OpKind::kClip, {x}, attrs));
 }
 
 void Cast(NodeImport& n) {
@@ -108,8 +107,7 @@ void Cast(NodeImport& n) {
 
 void CastLike(NodeImport& n) { n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype)); }
 
-// ---- Two operands
-// -------------------------------------------------------------------------------------------------------
+// ---- Two operands ----
 
 // Before opset 7, the second operand is broadcast only on demand, and may be aligned by `axis`.
 ValueId SecondOperand(NodeImport& n) {
@@ -123,30 +121,30 @@ ValueId SecondOperand(NodeImport& n) {
 
 struct Pair {
   const char* onnx;
-  const char* op;
+  OpKind kind;
   bool swapped = false;
 };
 
 constexpr Pair kPairs[] = {
-    {"Add", "add"},
-    {"Sub", "sub"},
-    {"Mul", "mul"},
-    {"Div", "div"},
-    {"And", "and"},
-    {"Or", "or"},
-    {"Xor", "xor"},
-    {"Equal", "equal"},
-    {"Less", "less"},
-    {"Greater", "less", true},
-    {"LessOrEqual", "less_equal"},
-    {"GreaterOrEqual", "less_equal", true},
+    {"Add", OpKind::kAdd},
+    {"Sub", OpKind::kSub},
+    {"Mul", OpKind::kMul},
+    {"Div", OpKind::kDiv},
+    {"And", OpKind::kAnd},
+    {"Or", OpKind::kOr},
+    {"Xor", OpKind::kXor},
+    {"Equal", OpKind::kEqual},
+    {"Less", OpKind::kLess},
+    {"Greater", OpKind::kLess, true},
+    {"LessOrEqual", OpKind::kLessEqual},
+    {"GreaterOrEqual", OpKind::kLessEqual, true},
 };
 
 void TranslatePair(NodeImport& n) {
   for (const Pair& row : kPairs) {
     if (n.proto().op_type() != row.onnx) continue;
     const ValueId a = n.In(0), b = SecondOperand(n);
-    return n.Set(0, row.swapped ? n.Emit(row.op, {b, a}) : n.Emit(row.op, {a, b}));
+    return n.Set(0, row.swapped ? n.Emit(row.kind, {b, a}) : n.Emit(row.kind, {a, b}));
   }
 }
 
@@ -156,7 +154,7 @@ void PRelu(NodeImport& n) {
   // Before opset 7 a slope per channel needs no trailing dimensions.
   if (n.ok() && n.opset() < 7 && n.Rank(slope) == 1 && n.Rank(x) > 2)
     slope = n.AlongAxis(slope, 1, n.Rank(x));
-  n.Set(0, n.Emit("prelu", {x, slope}));
+  n.Set(0, n.Emit(OpKind::kPrelu, {x, slope}));
 }
 
 // The result has the type of the base; a float exponent of an integer base computes in floats.
@@ -166,52 +164,51 @@ void Pow(NodeImport& n) {
   const TensorData* known = n.ConstantData(y);
   if (known != nullptr && NumElements(known->type) == 1 && n.Rank(y) <= n.Rank(x)) {
     const double exponent = ToDoubles(*known)[0];
-    if (exponent == 2) return n.Set(0, n.Emit("mul", {x, x}));
-    if (exponent == 3) return n.Set(0, n.Emit("mul", {n.Emit("mul", {x, x}), x}));
+    if (exponent == 2) return n.Set(0, n.Emit(OpKind::kMul, {x, x}));
+    if (exponent == 3) return n.Set(0, n.Emit(OpKind::kMul, {n.Emit(OpKind::kMul, {x, x}), x}));
     if (exponent == 1) return n.Set(0, x);
   }
   const DType base = n.Type(x).dtype, exponent = n.Type(y).dtype;
   if (!ir::IsFloat(base) && ir::IsFloat(exponent)) {
-    return n.Set(0, n.Cast(n.Emit("pow", {n.Cast(x, exponent), y}), base));
+    return n.Set(0, n.Cast(n.Emit(OpKind::kPow, {n.Cast(x, exponent), y}), base));
   }
-  n.Set(0, n.Emit("pow", {x, n.Cast(y, base)}));
+  n.Set(0, n.Emit(OpKind::kPow, {x, n.Cast(y, base)}));
 }
 
 void Mod(NodeImport& n) {
   const ValueId x = n.In(0), y = n.In(1);
   const bool truncated = n.Int("fmod", 0) != 0;
   if (!truncated && ir::IsFloat(n.Type(x).dtype)) return n.Fail("floats need fmod=1");
-  n.Set(0, n.Emit(truncated ? "truncated_mod" : "floor_mod", {x, y}));
+  n.Set(0, n.Emit(truncated ? OpKind::kTruncatedMod : OpKind::kFloorMod, {x, y}));
 }
 
 // Shifts are multiplications and divisions by powers of two; unsigned only, as in ONNX.
 void BitShift(NodeImport& n) {
   const ValueId x = n.In(0);
-  const ValueId factor = n.Emit("pow", {n.ScalarLike(2, x), n.In(1)});
+  const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
   // A shift by the width or more gives zero: the power wraps to zero, by which one cannot divide.
-  if (n.String("direction", "") == "LEFT") return n.Set(0, n.Emit("mul", {x, factor}));
-  const ValueId zero = n.ScalarLike(0, x), gone = n.Emit("equal", {factor, zero});
-  const ValueId divisor = n.Emit("where", {gone, n.ScalarLike(1, x), factor});
-  n.Set(0, n.Emit("where", {gone, zero, n.Emit("floor_div", {x, divisor})}));
+  if (n.String("direction", "") == "LEFT") return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
+  const ValueId zero = n.ScalarLike(0, x), gone = n.Emit(OpKind::kEqual, {factor, zero});
+  const ValueId divisor = n.Emit(OpKind::kWhere, {gone, n.ScalarLike(1, x), factor});
+  n.Set(0, n.Emit(OpKind::kWhere, {gone, zero, n.Emit(OpKind::kFloorDiv, {x, divisor})}));
 }
 
-// ---- Any number
-// -----------------------------------------------------------------------------------------------------------
+// ---- Any number ----
 
 void TranslateVariadic(NodeImport& n) {
   const std::string& type = n.proto().op_type();
-  const char* op = type == "Max" ? "max" : type == "Min" ? "min" : "add";
+  const OpKind kind = type == "Max" ? OpKind::kMax : type == "Min" ? OpKind::kMin : OpKind::kAdd;
   const DType dtype = n.Type(n.In(0)).dtype;
-  const bool sum = op == std::string_view("add") && n.NumInputs() > 1;
+  const bool sum = kind == OpKind::kAdd && n.NumInputs() > 1;
   const auto operand = [&](int i) { return sum ? Single(n, n.In(i)) : n.In(i); };
   ValueId result = operand(0);
-  for (int i = 1; i < n.NumInputs(); ++i) result = n.Emit(op, {result, operand(i)});
+  for (int i = 1; i < n.NumInputs(); ++i) result = n.Emit(kind, {result, operand(i)});
   if (type == "Mean" && n.NumInputs() > 1)
-    result = n.Emit("div", {result, n.ScalarLike(n.NumInputs(), result)});
+    result = n.Emit(OpKind::kDiv, {result, n.ScalarLike(n.NumInputs(), result)});
   n.Set(0, sum ? n.Cast(result, dtype) : result);
 }
 
-void Where(NodeImport& n) { n.Set(0, n.Emit("where", {n.In(0), n.In(1), n.In(2)})); }
+void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n.In(2)})); }
 
 void Identity(NodeImport& n) { n.Set(0, n.In(0)); }
 

@@ -41,8 +41,7 @@ absl::StatusOr<onnx::ModelProto> ParseModel(std::string_view bytes) {
   return model;
 }
 
-// ---- Refusals that must come before libonnx looks at the model
-// -----------------------------------------------------------
+// ---- Refusals that must come before libonnx looks at the model ----
 
 bool IsExternal(const onnx::TensorProto& t) {
   return t.data_location() == onnx::TensorProto::EXTERNAL || t.external_data_size() != 0;
@@ -134,8 +133,7 @@ absl::Status RefuseUnknownOps(const onnx::ModelProto& model) {
   return listed.empty() ? absl::OkStatus() : UnsupportedOps(listed);
 }
 
-// ---- Shapes of inputs
-// ---------------------------------------------------------------------------------------------------
+// ---- Shapes of inputs ----
 
 std::string DimText(const onnx::TensorShapeProto::Dimension& d) {
   if (d.has_dim_value() && d.dim_value() > 0) return absl::StrCat(d.dim_value());
@@ -216,8 +214,7 @@ absl::Status CheckByLibrary(onnx::ModelProto& model, const std::string& what,
   return absl::OkStatus();
 }
 
-// ---- Translation
-// --------------------------------------------------------------------------------------------------------
+// ---- Translation ----
 
 class Importer {
  public:

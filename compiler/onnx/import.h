@@ -1,4 +1,4 @@
-// ONNX files to graphs, through libonnx's checker and shape inference.
+// Imports ONNX files as graphs, with the checker and shape inference of libonnx.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace heddle::graph {
 struct ImportOptions {
   // Shapes of inputs with symbolic or missing dimensions, by input name.
   std::map<std::string, std::vector<int64_t>> shapes;
-  // What all constants made at import may hold together; Unimplemented beyond.
+  // Limit on the bytes of all constants made at import together; Unimplemented beyond it.
   int64_t constant_bytes = ConstantBudget::kBytes;
 };
 
@@ -28,7 +28,7 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
 
 // Names of ONNX operators the importer translates, sorted; for documentation and tests.
 std::vector<std::string> SupportedOnnxOps();
-// The same with opsets and limits, as Markdown: docs/onnx-operators.md.
+// The same with opsets and limits, as Markdown: the text of docs/onnx-operators.md.
 std::string OnnxOperatorTable();
 
 }  // namespace heddle::graph

@@ -1,4 +1,4 @@
-// Losses: exported training graphs and evaluation scripts carry them.
+// Losses, as in exported training graphs and evaluation scripts.
 #include <numeric>
 
 #include "compiler/onnx/node.h"
@@ -18,32 +18,36 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
   }
   Shape with_class = shape;
   with_class.insert(with_class.begin() + 1, 1);
-  const ValueId picked = n.Reshape(
-      n.Emit("gather_elements", {logs, n.Reshape(target, with_class)}, {{"axis", int64_t{1}}}),
-      shape);
+  const ValueId picked =
+      n.Reshape(n.Emit(OpKind::kGatherElements, {logs, n.Reshape(target, with_class)},
+                       {{"axis", int64_t{1}}}),
+                shape);
   const bool weighted = n.Has(2) || n.HasAttr("ignore_index");
-  ValueId weight = n.Has(2) ? n.Emit("gather", {n.In(2), target}, {{"axis", int64_t{0}}})
+  ValueId weight = n.Has(2) ? n.Emit(OpKind::kGather, {n.In(2), target}, {{"axis", int64_t{0}}})
                             : n.Fill({n.Type(logs).dtype, shape}, 1);
   if (n.HasAttr("ignore_index")) {
-    const ValueId ignored = n.Emit(
-        "equal", {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});
-    weight = n.Emit("where", {ignored, n.ScalarLike(0, weight), weight});
+    const ValueId ignored =
+        n.Emit(OpKind::kEqual,
+               {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});
+    weight = n.Emit(OpKind::kWhere, {ignored, n.ScalarLike(0, weight), weight});
   }
-  const ValueId loss = n.Emit("neg", {n.Emit("mul", {picked, weight})});
+  const ValueId loss = n.Emit(OpKind::kNeg, {n.Emit(OpKind::kMul, {picked, weight})});
   const std::string reduction = n.String("reduction", "mean");
   if (reduction == "none") return loss;
   Shape axes(shape.size());
   std::iota(axes.begin(), axes.end(), 0);
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{0}}};
-  if (reduction == "mean" && !weighted) return n.Emit("reduce_mean", {loss}, over);
-  const ValueId sum = n.Emit("reduce_sum", {loss}, over);
-  return reduction == "sum" ? sum : n.Emit("div", {sum, n.Emit("reduce_sum", {weight}, over)});
+  if (reduction == "mean" && !weighted) return n.Emit(OpKind::kReduceMean, {loss}, over);
+  const ValueId sum = n.Emit(OpKind::kReduceSum, {loss}, over);
+  return reduction == "sum"
+             ? sum
+             : n.Emit(OpKind::kDiv, {sum, n.Emit(OpKind::kReduceSum, {weight}, over)});
 }
 
 void NegativeLogLikelihoodLoss(NodeImport& n) { n.Set(0, NegativeLogLikelihood(n, n.In(0))); }
 
 void SoftmaxCrossEntropyLoss(NodeImport& n) {
-  const ValueId logs = n.Emit("log_softmax", {n.In(0)}, {{"axes", Shape{1}}});
+  const ValueId logs = n.Emit(OpKind::kLogSoftmax, {n.In(0)}, {{"axes", Shape{1}}});
   n.Set(0, NegativeLogLikelihood(n, logs));
   n.Set(1, logs);
 }

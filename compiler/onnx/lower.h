@@ -1,5 +1,5 @@
-// Models newer than libonnx knows, in the words of the newest standard it does know. Internal to
-// the importer.
+// Rewrites models that are newer than libonnx to the newest standard that it knows. Internal to the
+// importer.
 #pragma once
 
 #include "onnx/onnx_pb.h"
@@ -9,10 +9,10 @@ namespace heddle::graph {
 // The newest opset that libonnx checks.
 int NewestOpset();
 
-// Operators of opset 18 and later that only take an attribute as an operand now, or have a new
-// attribute at its default, are written as before; the format's version is lowered, as what it
-// added since is either refused by name or does not matter. What is left of newer opsets the
-// checker refuses.
+// Rewrites the operators of opset 18 and later that only take a former attribute as an operand, or
+// have a new attribute at its default. Lowers the version of the format: what it has added is
+// either refused by name or does not matter. The checker refuses all other operators of newer
+// opsets.
 void LowerToCheckedOpset(onnx::ModelProto& model);
 
 }  // namespace heddle::graph

@@ -11,8 +11,7 @@ namespace {
 
 using ir::DType;
 
-// ---- Shapes
-// ------------------------------------------------------------------------------------------------------------------
+// ---- Shapes ----
 
 void Reshape(NodeImport& n) {
   const ValueId x = n.In(0);
@@ -88,8 +87,7 @@ void Size(NodeImport& n) {
   n.Set(0, n.Constant(size));
 }
 
-// ---- Movement
-// ----------------------------------------------------------------------------------------------------------------
+// ---- Movement ----
 
 void Transpose(NodeImport& n) {
   const ValueId x = n.In(0);
@@ -111,14 +109,16 @@ void Concat(NodeImport& n) {
   }
   if (parts.empty()) return n.Fail("has no inputs");
   const int64_t axis = n.Axis(n.Int("axis", n.opset() < 4 ? 1 : 0), n.Rank(parts[0]));
-  n.Set(0, parts.size() == 1 ? parts[0] : n.Emit("concat", parts, {{"axis", axis}}));
+  n.Set(0, parts.size() == 1 ? parts[0] : n.Emit(OpKind::kConcat, parts, {{"axis", axis}}));
 }
 
 ValueId EmitSlice(NodeImport& n, ValueId x, const Shape& starts, const Shape& steps,
                   const Shape& sizes) {
   const bool whole = sizes == n.ShapeOf(x) &&
                      std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
-  return whole ? x : n.Emit("slice", {x}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+  return whole ? x
+               : n.Emit(OpKind::kSlice, {x},
+                        {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
 }
 
 void Split(NodeImport& n) {
@@ -226,28 +226,30 @@ void Pad(NodeImport& n) {
     else
       inputs.push_back(n.In(2));
   }
-  n.Set(0, n.Emit("pad", inputs, attrs));
+  n.Set(0, n.Emit(OpKind::kPad, inputs, attrs));
 }
 
 void Expand(NodeImport& n) {
   const ValueId x = n.In(0);
   auto shape = BroadcastShapes(n.ShapeOf(x), n.ConstantInts(1));
   if (!shape.ok()) return n.Fail(std::string(shape.status().message()));
-  n.Set(0, *shape == n.ShapeOf(x) ? x : n.Emit("expand", {x}, {{"shape", *shape}}));
+  n.Set(0, *shape == n.ShapeOf(x) ? x : n.Emit(OpKind::kExpand, {x}, {{"shape", *shape}}));
 }
 
 void Tile(NodeImport& n) {
   if (n.opset() < 6) return n.Unsupported("before opset 6");
-  n.Set(0, n.Emit("tile", {n.In(0)}, {{"repeats", n.ConstantInts(1)}}));
+  n.Set(0, n.Emit(OpKind::kTile, {n.In(0)}, {{"repeats", n.ConstantInts(1)}}));
 }
 
 void Gather(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0), indices = n.In(1);
   if (type == "GatherND")
-    return n.Set(0, n.Emit("gather_nd", {x, indices}, {{"batch_dims", n.Int("batch_dims", 0)}}));
+    return n.Set(0,
+                 n.Emit(OpKind::kGatherNd, {x, indices}, {{"batch_dims", n.Int("batch_dims", 0)}}));
   const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
-  n.Set(0, n.Emit(type == "Gather" ? "gather" : "gather_elements", {x, indices}, {{"axis", axis}}));
+  n.Set(0, n.Emit(type == "Gather" ? OpKind::kGather : OpKind::kGatherElements, {x, indices},
+                  {{"axis", axis}}));
 }
 
 void OneHot(NodeImport& n) {
@@ -256,7 +258,7 @@ void OneHot(NodeImport& n) {
   if (!n.ok()) return;
   if (depth.size() != 1 || depth[0] < 1) return n.Fail("needs one positive depth");
   if (n.Type(indices).dtype != DType::kI32) indices = n.Cast(indices, DType::kI64);
-  n.Set(0, n.Emit("one_hot", {indices, n.In(2)},
+  n.Set(0, n.Emit(OpKind::kOneHot, {indices, n.In(2)},
                   {{"axis", n.Axis(n.Int("axis", -1), n.Rank(indices) + 1)}, {"depth", depth[0]}}));
 }
 
@@ -294,12 +296,12 @@ void SpaceToDepth(NodeImport& n) {
 void Trilu(NodeImport& n) {
   const Shape k = n.Has(1) ? n.ConstantInts(1) : Shape{0};
   if (!n.ok() || k.size() != 1) return n.Fail("needs one diagonal");
-  n.Set(0, n.Emit("trilu", {n.In(0)}, {{"upper", n.Int("upper", 1)}, {"k", k[0]}}));
+  n.Set(0, n.Emit(OpKind::kTrilu, {n.In(0)}, {{"upper", n.Int("upper", 1)}, {"k", k[0]}}));
 }
 
 void ReverseSequence(NodeImport& n) {
   const ValueId x = n.In(0);
-  n.Set(0, n.Emit("reverse_sequence", {x, n.In(1)},
+  n.Set(0, n.Emit(OpKind::kReverseSequence, {x, n.In(1)},
                   {{"time_axis", n.Axis(n.Int("time_axis", 0), n.Rank(x))},
                    {"batch_axis", n.Axis(n.Int("batch_axis", 1), n.Rank(x))}}));
 }

@@ -10,8 +10,7 @@
 namespace heddle::graph {
 namespace {
 
-// ---- Windows
-// ----------------------------------------------------------------------------------------------------------------
+// ---- Windows ----
 
 // Strides, dilations, kernels: far above any model's, far below where products overflow.
 constexpr int64_t kLimit = int64_t{1} << 20;
@@ -60,32 +59,32 @@ Shape Spatial(const Shape& shape) {
   return shape.size() < 2 ? Shape{} : Shape(shape.begin() + 2, shape.end());
 }
 
-std::string OpOfRank(NodeImport& n, const std::string& name, ValueId x) {
+OpKind OfRank(NodeImport& n, const OpKindsByRank& kinds, ValueId x) {
   const int dims = n.Rank(x) - 2;
   if (n.ok() && (dims < 1 || dims > 3)) n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
-  return absl::StrCat(name, std::clamp(dims, 1, 3), "d");
+  return kinds[std::clamp(dims, 1, 3) - 1];
 }
 
-// A convolution, and a bias per channel if there is one.
-ValueId WithBias(NodeImport& n, const std::string& op, ValueId x, ValueId w, Attrs attrs) {
-  if (!n.Has(2)) return n.Emit(op, {x, w}, attrs);
+// A convolution, and the addition of a bias per channel if there is one.
+ValueId WithBias(NodeImport& n, OpKind kind, ValueId x, ValueId w, Attrs attrs) {
+  if (!n.Has(2)) return n.Emit(kind, {x, w}, attrs);
   if (ir::IsHalf(n.Type(x).dtype)) attrs[kSingle] = int64_t{1};
-  const ValueId y = n.Emit(op, {x, w}, attrs);
-  const ValueId sum = n.Emit("add", {y, n.AlongAxis(Single(n, n.In(2)), 1, n.Rank(y))});
+  const ValueId y = n.Emit(kind, {x, w}, attrs);
+  const ValueId sum = n.Emit(OpKind::kAdd, {y, n.AlongAxis(Single(n, n.In(2)), 1, n.Rank(y))});
   return n.Cast(sum, n.Type(x).dtype);
 }
 
 void Conv(NodeImport& n) {
   const ValueId x = n.In(0), w = n.In(1);
-  const std::string op = OpOfRank(n, "conv", x);
+  const OpKind kind = OfRank(n, kConvolutions, x);
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
   attrs["groups"] = n.Int("group", 1);
-  n.Set(0, WithBias(n, op, x, w, std::move(attrs)));
+  n.Set(0, WithBias(n, kind, x, w, std::move(attrs)));
 }
 
 void ConvTranspose(NodeImport& n) {
   const ValueId x = n.In(0), w = n.In(1);
-  const std::string op = OpOfRank(n, "conv_transpose", x);
+  const OpKind kind = OfRank(n, kTransposedConvolutions, x);
   if (!n.ok()) return;
   const Shape spatial = Spatial(n.ShapeOf(x)), kernel = Spatial(n.ShapeOf(w));
   const size_t dims = spatial.size();
@@ -111,7 +110,7 @@ void ConvTranspose(NodeImport& n) {
     int64_t total =
         strides[i] * (spatial[i] - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted;
     if (total < 0) {
-      // Nothing to cut: what is missing is added at the end.
+      // Nothing is cut; the missing elements are added at the end.
       extra[i] -= total;
       total = 0;
     }
@@ -119,7 +118,7 @@ void ConvTranspose(NodeImport& n) {
     pads[i] = mode == "SAME_UPPER" ? small : large;
     pads[dims + i] = mode == "SAME_UPPER" ? large : small;
   }
-  n.Set(0, WithBias(n, op, x, w,
+  n.Set(0, WithBias(n, kind, x, w,
                     {{"strides", strides},
                      {"dilations", dilations},
                      {"pads", pads},
@@ -131,18 +130,18 @@ void Pool(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0);
   if (n.Wants(1)) return n.Unsupported("the output Indices");
-  OpOfRank(n, "pool", x);
+  OfRank(n, kConvolutions, x);  // for the ranks it refuses
   const Shape kernel = n.Ints("kernel_shape");
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
   attrs["kernel"] = kernel;
   attrs["ceil_mode"] = n.Int("ceil_mode", 0);
-  if (type == "MaxPool") return n.Set(0, n.Emit("max_pool", {x}, attrs));
+  if (type == "MaxPool") return n.Set(0, n.Emit(OpKind::kMaxPool, {x}, attrs));
   if (type == "AveragePool") {
     attrs["count_include_pad"] = n.Int("count_include_pad", 0);
-    return n.Set(0, n.Emit("avg_pool", {x}, attrs));
+    return n.Set(0, n.Emit(OpKind::kAvgPool, {x}, attrs));
   }
   attrs["p"] = n.Int("p", 2);
-  n.Set(0, n.Emit("lp_pool", {x}, attrs));
+  n.Set(0, n.Emit(OpKind::kLpPool, {x}, attrs));
 }
 
 void GlobalPool(NodeImport& n) {
@@ -153,15 +152,14 @@ void GlobalPool(NodeImport& n) {
   std::iota(axes.begin(), axes.end(), 2);
   const int64_t p = n.Int("p", 2);
   if (type == "GlobalLpPool" && p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
-  const char* op = type == "GlobalAveragePool" ? "reduce_mean"
-                   : type == "GlobalMaxPool"   ? "reduce_max"
-                   : p == 1                    ? "reduce_l1"
-                                               : "reduce_l2";
-  n.Set(0, n.Emit(op, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}}));
+  const OpKind kind = type == "GlobalAveragePool" ? OpKind::kReduceMean
+                      : type == "GlobalMaxPool"   ? OpKind::kReduceMax
+                      : p == 1                    ? OpKind::kReduceL1
+                                                  : OpKind::kReduceL2;
+  n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}}));
 }
 
-// ---- Products of matrices
-// -----------------------------------------------------------------------------------------------------
+// ---- Products of matrices ----
 
 void Gemm(NodeImport& n) {
   ValueId a = n.In(0), b = n.In(1);
@@ -172,12 +170,12 @@ void Gemm(NodeImport& n) {
   const ir::DType dtype = n.Type(a).dtype;
   Attrs attrs;
   if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
-  ValueId y = n.Emit("matmul", {a, b}, attrs);
-  if (alpha != 1) y = n.Emit("mul", {y, n.ScalarLike(alpha, y)});
+  ValueId y = n.Emit(OpKind::kMatmul, {a, b}, attrs);
+  if (alpha != 1) y = n.Emit(OpKind::kMul, {y, n.ScalarLike(alpha, y)});
   if (n.Has(2) && beta != 0) {
     ValueId c = Single(n, n.In(2));
-    if (beta != 1) c = n.Emit("mul", {c, n.ScalarLike(beta, c)});
-    y = n.Emit("add", {y, c});
+    if (beta != 1) c = n.Emit(OpKind::kMul, {c, n.ScalarLike(beta, c)});
+    y = n.Emit(OpKind::kAdd, {y, c});
   }
   n.Set(0, n.Cast(y, dtype));
 }
@@ -192,7 +190,7 @@ void MatMul(NodeImport& n) {
   if (!n.ok()) return;
   if (row) a = n.Reshape(a, {1, n.ShapeOf(a)[0]});
   if (column) b = n.Reshape(b, {n.ShapeOf(b)[0], 1});
-  ValueId y = n.Emit("matmul", {a, b});
+  ValueId y = n.Emit(OpKind::kMatmul, {a, b});
   if (!n.ok()) return;
   Shape shape = n.ShapeOf(y);
   if (column) shape.pop_back();
@@ -200,8 +198,8 @@ void MatMul(NodeImport& n) {
   n.Set(0, n.Reshape(y, shape));
 }
 
-// Ellipses become capital letters that equations rarely use; the implicit result is the labels that
-// occur once, sorted.
+// Ellipses become digits, which equations do not use as labels; an implicit result has the labels
+// that occur once, sorted.
 void Einsum(NodeImport& n) {
   std::string equation;
   for (char c : n.String("equation", "")) {
@@ -248,11 +246,10 @@ void Einsum(NodeImport& n) {
   }
   std::string joined = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) joined += "," + terms[i];
-  n.Set(0, n.Emit("einsum", inputs, {{"terms", joined}, {"result", result}}));
+  n.Set(0, n.Emit(OpKind::kEinsum, inputs, {{"terms", joined}, {"result", result}}));
 }
 
-// ---- Normalisation
-// -------------------------------------------------------------------------------------------------------------
+// ---- Normalisation ----
 
 void BatchNormalization(NodeImport& n) {
   if (n.Int("training_mode", 0) != 0) return n.Unsupported("training mode");
@@ -261,7 +258,7 @@ void BatchNormalization(NodeImport& n) {
   for (int i = 1; i < n.NumOutputs(); ++i) {
     if (n.Wants(i)) return n.Unsupported("training outputs");
   }
-  n.Set(0, n.Emit("batch_norm", {n.In(0), n.In(1), n.In(2), n.In(3), n.In(4)},
+  n.Set(0, n.Emit(OpKind::kBatchNorm, {n.In(0), n.In(1), n.In(2), n.In(3), n.In(4)},
                   {{"axis", int64_t{1}}, {"epsilon", n.Float("epsilon", 1e-5)}}));
 }
 
@@ -272,9 +269,9 @@ void InstanceNormalization(NodeImport& n) {
   Shape axes(rank - 2);
   std::iota(axes.begin(), axes.end(), 2);
   const ValueId y =
-      n.Emit("normalize", {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon", 1e-5)}});
-  const ValueId scaled = n.Emit("mul", {y, n.AlongAxis(n.In(1), 1, rank)});
-  n.Set(0, n.Emit("add", {scaled, n.AlongAxis(n.In(2), 1, rank)}));
+      n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon", 1e-5)}});
+  const ValueId scaled = n.Emit(OpKind::kMul, {y, n.AlongAxis(n.In(1), 1, rank)});
+  n.Set(0, n.Emit(OpKind::kAdd, {scaled, n.AlongAxis(n.In(2), 1, rank)}));
 }
 
 void LayerNormalization(NodeImport& n) {
@@ -284,32 +281,37 @@ void LayerNormalization(NodeImport& n) {
   for (int64_t a = n.Axis(n.Int("axis", -1), rank); a < rank; ++a) axes.push_back(a);
   const double epsilon = n.Float("epsilon", 1e-5);
   ValueId y =
-      n.Emit("mul", {n.Emit("normalize", {x}, {{"axes", axes}, {"epsilon", epsilon}}), n.In(1)});
-  if (n.Has(2)) y = n.Emit("add", {y, n.In(2)});
+      n.Emit(OpKind::kMul,
+             {n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", epsilon}}), n.In(1)});
+  if (n.Has(2)) y = n.Emit(OpKind::kAdd, {y, n.In(2)});
   n.Set(0, y);
   if (!n.Wants(1) && !n.Wants(2)) return;
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
   // Of 16-bit floats, too, these are f32 (stash_type).
-  const ValueId single = Single(n, x), mean = n.Emit("reduce_mean", {single}, over);
-  const ValueId centered = n.Emit("sub", {single, mean});
-  const ValueId variance = n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over);
+  const ValueId single = Single(n, x), mean = n.Emit(OpKind::kReduceMean, {single}, over);
+  const ValueId centered = n.Emit(OpKind::kSub, {single, mean});
+  const ValueId variance =
+      n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over);
   n.Set(1, mean);
-  n.Set(2, n.Emit("reciprocal",
-                  {n.Emit("sqrt", {n.Emit("add", {variance, n.ScalarLike(epsilon, variance)})})}));
+  n.Set(2, n.Emit(OpKind::kReciprocal,
+                  {n.Emit(OpKind::kSqrt,
+                          {n.Emit(OpKind::kAdd, {variance, n.ScalarLike(epsilon, variance)})})}));
 }
 
 void MeanVarianceNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
   const Shape axes = n.Axes(n.HasAttr("axes") ? n.Ints("axes") : Shape{0, 2, 3}, n.Rank(x));
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
-  const ValueId centered = n.Emit("sub", {x, n.Emit("reduce_mean", {x}, over)});
+  const ValueId centered = n.Emit(OpKind::kSub, {x, n.Emit(OpKind::kReduceMean, {x}, over)});
   const ValueId deviation =
-      n.Emit("sqrt", {n.Emit("reduce_mean", {n.Emit("mul", {centered, centered})}, over)});
-  n.Set(0, n.Emit("div", {centered, n.Emit("add", {deviation, n.ScalarLike(1e-9, deviation)})}));
+      n.Emit(OpKind::kSqrt,
+             {n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over)});
+  n.Set(0, n.Emit(OpKind::kDiv,
+                  {centered, n.Emit(OpKind::kAdd, {deviation, n.ScalarLike(1e-9, deviation)})}));
 }
 
 void Lrn(NodeImport& n) {
-  n.Set(0, n.Emit("lrn", {n.In(0)},
+  n.Set(0, n.Emit(OpKind::kLrn, {n.In(0)},
                   {{"size", n.Int("size", 1)},
                    {"alpha", n.Float("alpha", 1e-4)},
                    {"beta", n.Float("beta", 0.75)},
@@ -319,9 +321,9 @@ void Lrn(NodeImport& n) {
 void LpNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
   const int64_t p = n.Int("p", 2), axis = n.Axis(n.Int("axis", -1), n.Rank(x));
-  const ValueId norm = n.Emit(p == 1 ? "reduce_l1" : "reduce_l2", {x},
+  const ValueId norm = n.Emit(p == 1 ? OpKind::kReduceL1 : OpKind::kReduceL2, {x},
                               {{"axes", Shape{axis}}, {"keepdims", int64_t{1}}});
-  n.Set(0, n.Emit("div", {x, norm}));
+  n.Set(0, n.Emit(OpKind::kDiv, {x, norm}));
 }
 
 // Before opset 13 the input counts as a matrix, split at `axis`: the operator works over all
@@ -336,8 +338,10 @@ void Softmax(NodeImport& n) {
   } else {
     for (int64_t a = n.Axis(n.Int("axis", 1), rank); a < rank; ++a) axes.push_back(a);
   }
-  const char* op = type == "Softmax" ? "softmax" : type == "LogSoftmax" ? "log_softmax" : "hardmax";
-  n.Set(0, n.Emit(op, {x}, {{"axes", axes}}));
+  const OpKind kind = type == "Softmax"      ? OpKind::kSoftmax
+                      : type == "LogSoftmax" ? OpKind::kLogSoftmax
+                                             : OpKind::kHardmax;
+  n.Set(0, n.Emit(kind, {x}, {{"axes", axes}}));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "raw_data of ONNX is l
 
 namespace {
 
-// Import-time evaluation is for the arithmetic on shapes; heavier constants are the fold-constants
-// pass' business.
+// Evaluation at import is for arithmetic on shapes; the pass fold-constants evaluates heavier
+// nodes.
 constexpr double kImportEvaluationLimit = 1e5;  // expression nodes; about a millisecond
 
 template <typename To, typename Field>
@@ -96,7 +96,7 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
   TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, nullptr};
   int64_t count = 1;
   for (int64_t d : out.type.shape) {
-    // A message cannot hold 2^31 bytes, so more elements are a lie.
+    // A message holds less than 2^31 bytes, so it cannot have more elements.
     if (d < 0 || (d > 0 && count > (int64_t{1} << 31) / d)) {
       return BadInput(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
     }
@@ -114,8 +114,7 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
   return out;
 }
 
-// ---- NodeImport
-// -------------------------------------------------------------------------------------------------------
+// ---- NodeImport ----
 
 NodeImport::NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
                        std::map<std::string, ValueId>& values, ConstantBudget& budget)
@@ -201,8 +200,7 @@ Shape NodeImport::Ints(std::string_view name) const {
   return a ? Shape(a->ints().begin(), a->ints().end()) : Shape{};
 }
 
-ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs,
-                         const Attrs& attrs) {
+ValueId NodeImport::Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs) {
   if (!ok()) return -1;
   bool constant = true, empty = false;
   std::vector<TensorType> types;
@@ -214,27 +212,24 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
     constant &= c != nullptr;
     if (c) data.push_back(*c);
   }
-  const OpDef* def = FindOp(op);
-  auto inferred = def->infer(types, attrs);
-  if (!inferred.ok()) {
-    Fail(absl::StrCat(std::string(op), " ", inferred.status().message()));
+  const absl::StatusOr<TensorType> type = InferType(kind, types, attrs);
+  if (!type.ok()) {
+    Fail(absl::StrCat(NameOf(kind), " ", type.status().message()));
     return -1;
   }
-  for (const TensorType& t : *inferred) {
-    empty |= NumElements(t) == 0;
-    if (absl::Status size = CheckSize(t); !size.ok()) {
-      Fail(std::string(size.message()));
-      return -1;
-    }
+  empty |= NumElements(*type) == 0;
+  if (absl::Status size = CheckSize(*type); !size.ok()) {
+    Fail(std::string(size.message()));
+    return -1;
   }
-  if (constant && (empty || MayEvaluate(op, attrs, types, (*inferred)[0]))) {
-    auto result = EvaluateOp(op, attrs, data);
+  if (constant && (empty || MayEvaluate(kind, attrs, types, *type))) {
+    auto result = EvaluateOp(kind, attrs, data);
     if (result.ok()) return Constant(*std::move(result));
     if (empty) Unsupported("tensors without elements");
   } else if (empty) {
     Unsupported("tensors without elements");
   }
-  auto v = builder_.Add(op, inputs, attrs, name_);
+  auto v = builder_.Add(kind, inputs, attrs, name_);
   if (!v.ok()) {
     Fail(std::string(v.status().message()));
     return -1;
@@ -242,9 +237,9 @@ ValueId NodeImport::Emit(std::string_view op, const std::vector<ValueId>& inputs
   return *v;
 }
 
-bool NodeImport::MayEvaluate(std::string_view op, const Attrs& attrs, Types types,
+bool NodeImport::MayEvaluate(OpKind kind, const Attrs& attrs, Types types,
                              const TensorType& result) {
-  const double cost = EvaluationCost(op, attrs, types);
+  const double cost = EvaluationCost(kind, attrs, types);
   return cost <= kImportEvaluationLimit &&
          budget_.Take(NumElements(result) * ir::SizeOf(result.dtype), cost);
 }
@@ -275,17 +270,17 @@ ValueId NodeImport::ScalarLike(double value, ValueId like) {
 }
 
 ValueId NodeImport::Reshape(ValueId v, const Shape& shape) {
-  return ShapeOf(v) == shape ? v : Emit("reshape", {v}, {{"shape", shape}});
+  return ShapeOf(v) == shape ? v : Emit(OpKind::kReshape, {v}, {{"shape", shape}});
 }
 
 ValueId NodeImport::Transpose(ValueId v, const Shape& perm) {
   bool identity = true;
   for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
-  return identity ? v : Emit("transpose", {v}, {{"perm", perm}});
+  return identity ? v : Emit(OpKind::kTranspose, {v}, {{"perm", perm}});
 }
 
 ValueId NodeImport::Cast(ValueId v, DType to) {
-  return Type(v).dtype == to ? v : Emit("cast", {v}, {{"to", std::string(ir::Name(to))}});
+  return Type(v).dtype == to ? v : Emit(OpKind::kCast, {v}, {{"to", std::string(ir::Name(to))}});
 }
 
 ValueId NodeImport::AlongAxis(ValueId vector, int axis, int rank) {

@@ -1,4 +1,5 @@
-// What a translation of one ONNX node sees and emits. Internal to the importer (onnx_*.cc).
+// The interface between the importer and the translation of one ONNX node. Internal to the
+// importer.
 #pragma once
 
 #include <map>
@@ -15,14 +16,14 @@
 
 namespace heddle::graph {
 
-// The element type of an ONNX enum value; Unimplemented naming the type if we have none.
+// The element type of an ONNX enum value. Unimplemented, naming the type, if there is none.
 absl::StatusOr<ir::DType> FromOnnxType(int type);
-// Unimplemented for types we lack, InvalidArgument for bytes that do not match the shape.
+// Unimplemented: a type that we lack. InvalidArgument: the bytes do not match the shape.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
 
-// Errors are sticky: the first one is kept, and everything after it does nothing and gives the
-// value -1 (whose type is an f32 scalar). So a translation reads as the formula it is, and checks
-// ok() only where it looks into a shape it computed.
+// Errors are sticky: the first one is kept; after it, every call does nothing and returns the value
+// -1, whose type is an f32 scalar. So a translation reads like a formula, and checks ok() only
+// before it looks into a shape that it computed.
 class NodeImport {
  public:
   NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
@@ -52,7 +53,7 @@ class NodeImport {
     return v < 0 ? nullptr : builder_.ConstantData(v);
   }
 
-  // An operand that has to be known at import, as integers (a shape, axes, ..).
+  // The elements of an operand that has to be known at import, such as a shape or axes.
   Shape ConstantInts(int i);
   std::vector<double> ConstantDoubles(int i);
 
@@ -66,30 +67,29 @@ class NodeImport {
 
   // Emits an operator. Small results of constants are computed at once, so that arithmetic on
   // shapes ends as constants.
-  ValueId Emit(std::string_view op, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
+  ValueId Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
-  // A constant with every element `value`. CanMake: whether one of that size may be made at import;
-  // takes it out of the model's budget.
+  // Fill makes a constant, every element of which is `value`. CanMake says whether one of that size
+  // may be made at import, and takes it out of the model's budget.
   ValueId Fill(const TensorType& type, double value);
   bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
 
-  // Shorthands, no node where there is nothing to do.
+  // Shorthands, which add no node if there is nothing to do.
   ValueId Reshape(ValueId v, const Shape& shape);
   ValueId Transpose(ValueId v, const Shape& perm);
   ValueId Cast(ValueId v, ir::DType to);
-  // A vector of `v`'s channels as a shape that broadcasts along dimension `axis` of a tensor of
-  // `rank`.
+  // A vector, reshaped to broadcast along dimension `axis` of a tensor of `rank`.
   ValueId AlongAxis(ValueId vector, int axis, int rank);
 
   int64_t Axis(int64_t axis, int rank);
   Shape Axes(const Shape& axes, int rank);
 
-  // Says what output i is.
+  // Defines output i of the node.
   void Set(int i, ValueId v);
 
  private:
-  bool MayEvaluate(std::string_view op, const Attrs& attrs, Types types, const TensorType& result);
+  bool MayEvaluate(OpKind kind, const Attrs& attrs, Types types, const TensorType& result);
 
   const onnx::NodeProto& node_;
   int opset_;
@@ -100,8 +100,8 @@ class NodeImport {
   std::string name_;
 };
 
-// How an operator is imported, and what of it is not: a few words for the table of supported
-// operators, empty where every case of the standard is.
+// How an operator is imported. `limits` says, for the table of supported operators, which cases of
+// the standard are not supported; empty if all are.
 struct Translation {
   using Run = void (*)(NodeImport& node);
   Translation(Run r = nullptr, const char* l = "")

@@ -1,12 +1,12 @@
-// 16-bit floats within one ONNX operator that is several here: arithmetic in f32, rounded once, at
-// the end. Internal to the importer.
+// 16-bit floats in an ONNX operator that becomes several of ours: they compute in f32, and the last
+// one rounds. Internal to the importer.
 #pragma once
 
 #include "compiler/onnx/node.h"
 
 namespace heddle::graph {
 
-// The value as f32 if it is of 16-bit floats, else the value.
+// The value, cast to f32 if its elements are 16-bit floats.
 inline ValueId Single(NodeImport& n, ValueId v) {
   return ir::IsHalf(n.Type(v).dtype) ? n.Cast(v, ir::DType::kF32) : v;
 }

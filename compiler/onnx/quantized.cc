@@ -1,5 +1,4 @@
-// ONNX operators on quantised tensors, by what they mean: integers are widened to i32, scales are
-// floats.
+// ONNX operators on quantised tensors, written out: integers are widened to i32, scales are floats.
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 
@@ -18,8 +17,8 @@ ValueId Spread(NodeImport& n, ValueId v, int64_t axis, int rank) {
 // round(x) + zero point, saturated to the integer type; `zero` is a float.
 ValueId Saturate(NodeImport& n, ValueId x, ValueId zero, DType to) {
   const double low = to == DType::kI8 ? -128 : 0, high = to == DType::kI8 ? 127 : 255;
-  const ValueId y = n.Emit("add", {n.Emit("round", {x}), zero});
-  return n.Cast(n.Emit("clip", {y}, {{"min", low}, {"max", high}}), to);
+  const ValueId y = n.Emit(OpKind::kAdd, {n.Emit(OpKind::kRound, {x}), zero});
+  return n.Cast(n.Emit(OpKind::kClip, {y}, {{"min", low}, {"max", high}}), to);
 }
 
 DType QuantisedType(NodeImport& n, int input) {
@@ -33,7 +32,7 @@ void QuantizeLinear(NodeImport& n) {
   const ValueId x = n.Cast(n.In(0), DType::kF32);
   const int64_t axis = n.Int("axis", 1);
   const DType to = QuantisedType(n, 2);
-  const ValueId scaled = n.Emit("div", {x, Spread(n, n.In(1), axis, n.Rank(x))});
+  const ValueId scaled = n.Emit(OpKind::kDiv, {x, Spread(n, n.In(1), axis, n.Rank(x))});
   const ValueId zero =
       n.Has(2) ? Spread(n, n.Cast(n.In(2), DType::kF32), axis, n.Rank(x)) : n.ScalarLike(0, x);
   n.Set(0, Saturate(n, scaled, zero, to));
@@ -43,8 +42,8 @@ void DequantizeLinear(NodeImport& n) {
   const int64_t axis = n.Int("axis", 1);
   ValueId x = n.Cast(n.In(0), DType::kI32);
   const int rank = n.Rank(x);
-  if (n.Has(2)) x = n.Emit("sub", {x, Spread(n, n.Cast(n.In(2), DType::kI32), axis, rank)});
-  n.Set(0, n.Emit("mul", {n.Cast(x, DType::kF32), Spread(n, n.In(1), axis, rank)}));
+  if (n.Has(2)) x = n.Emit(OpKind::kSub, {x, Spread(n, n.Cast(n.In(2), DType::kI32), axis, rank)});
+  n.Set(0, n.Emit(OpKind::kMul, {n.Cast(x, DType::kF32), Spread(n, n.In(1), axis, rank)}));
 }
 
 void DynamicQuantizeLinear(NodeImport& n) {
@@ -53,12 +52,13 @@ void DynamicQuantizeLinear(NodeImport& n) {
   for (int d = 0; d < n.Rank(x); ++d) axes.push_back(d);
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{0}}};
   const ValueId nothing = n.ScalarLike(0, x);
-  const ValueId high = n.Emit("max", {n.Emit("reduce_max", {x}, over), nothing});
-  const ValueId low = n.Emit("min", {n.Emit("reduce_min", {x}, over), nothing});
-  const ValueId scale = n.Emit("div", {n.Emit("sub", {high, low}), n.ScalarLike(255, x)});
-  const ValueId zero =
-      Saturate(n, n.Emit("div", {n.Emit("sub", {nothing, low}), scale}), nothing, DType::kU8);
-  n.Set(0, Saturate(n, n.Emit("div", {x, scale}), n.Cast(zero, DType::kF32), DType::kU8));
+  const ValueId high = n.Emit(OpKind::kMax, {n.Emit(OpKind::kReduceMax, {x}, over), nothing});
+  const ValueId low = n.Emit(OpKind::kMin, {n.Emit(OpKind::kReduceMin, {x}, over), nothing});
+  const ValueId scale =
+      n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {high, low}), n.ScalarLike(255, x)});
+  const ValueId zero = Saturate(
+      n, n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {nothing, low}), scale}), nothing, DType::kU8);
+  n.Set(0, Saturate(n, n.Emit(OpKind::kDiv, {x, scale}), n.Cast(zero, DType::kF32), DType::kU8));
   n.Set(1, scale);
   n.Set(2, zero);
 }
@@ -67,25 +67,25 @@ void DynamicQuantizeLinear(NodeImport& n) {
 ValueId Widened(NodeImport& n, int input, int zero, int64_t axis) {
   const ValueId x = n.Cast(n.In(input), DType::kI32);
   if (!n.Has(zero)) return x;
-  return n.Emit("sub", {x, Spread(n, n.Cast(n.In(zero), DType::kI32), axis, n.Rank(x))});
+  return n.Emit(OpKind::kSub, {x, Spread(n, n.Cast(n.In(zero), DType::kI32), axis, n.Rank(x))});
 }
 
 void MatMulInteger(NodeImport& n) {
-  n.Set(0, n.Emit("matmul", {Widened(n, 0, 2, -2), Widened(n, 1, 3, -1)}));
+  n.Set(0, n.Emit(OpKind::kMatmul, {Widened(n, 0, 2, -2), Widened(n, 1, 3, -1)}));
 }
 
-// What the accumulator of a product becomes in the quantised result.
+// Scales the accumulator of a product to the quantised result.
 ValueId Requantise(NodeImport& n, ValueId sum, ValueId scale_a, ValueId scale_b, int result_scale,
                    int result_zero) {
-  const ValueId factor =
-      n.Emit("div", {n.Emit("mul", {scale_a, scale_b}), n.Reshape(n.In(result_scale), {})});
+  const ValueId factor = n.Emit(
+      OpKind::kDiv, {n.Emit(OpKind::kMul, {scale_a, scale_b}), n.Reshape(n.In(result_scale), {})});
   const ValueId zero = n.Reshape(n.Cast(n.In(result_zero), DType::kF32), {});
-  return Saturate(n, n.Emit("mul", {n.Cast(sum, DType::kF32), factor}), zero,
+  return Saturate(n, n.Emit(OpKind::kMul, {n.Cast(sum, DType::kF32), factor}), zero,
                   QuantisedType(n, result_zero));
 }
 
 void QLinearMatMul(NodeImport& n) {
-  const ValueId sum = n.Emit("matmul", {Widened(n, 0, 2, -2), Widened(n, 3, 5, -1)});
+  const ValueId sum = n.Emit(OpKind::kMatmul, {Widened(n, 0, 2, -2), Widened(n, 3, 5, -1)});
   const int rank = n.Rank(sum);
   n.Set(0, Requantise(n, sum, Spread(n, n.In(1), -2, rank), Spread(n, n.In(4), -1, rank), 6, 7));
 }
@@ -101,7 +101,7 @@ ValueId IntegerConv(NodeImport& n, ValueId x, ValueId w) {
   for (const char* name : {"strides", "dilations", "pads"}) {
     if (n.HasAttr(name)) attrs[name] = n.Ints(name);
   }
-  return n.Emit(absl::StrCat("conv", dims, "d"), {x, w}, attrs);
+  return n.Emit(kConvolutions[dims - 1], {x, w}, attrs);
 }
 
 void ConvInteger(NodeImport& n) {
@@ -111,7 +111,7 @@ void ConvInteger(NodeImport& n) {
 void QLinearConv(NodeImport& n) {
   ValueId sum = IntegerConv(n, Widened(n, 0, 2, 1), Widened(n, 3, 5, 0));
   const int rank = n.Rank(sum);
-  if (n.Has(8)) sum = n.Emit("add", {sum, n.AlongAxis(n.In(8), 1, rank)});
+  if (n.Has(8)) sum = n.Emit(OpKind::kAdd, {sum, n.AlongAxis(n.In(8), 1, rank)});
   n.Set(0, Requantise(n, sum, n.Reshape(n.In(1), {}), Spread(n, n.In(4), 1, rank), 6, 7));
 }
 

@@ -1,6 +1,6 @@
-// RNN, GRU, LSTM, unrolled over time: sequences have a fixed length here. The products of the input
-// are one product for all steps; a step is the product of the state, and arithmetic on slices of
-// both, which fuses.
+// RNN, GRU and LSTM, unrolled over time, because sequences have a fixed length. One product
+// computes the input's part of all steps; each step is the product of the state, and arithmetic on
+// slices of both products, which fuses.
 #include <algorithm>
 #include <numeric>
 
@@ -10,7 +10,7 @@
 namespace heddle::graph {
 namespace {
 
-// Unrolling makes some twenty nodes a step.
+// Unrolling makes about twenty nodes for each step.
 constexpr int64_t kLongestSequence = 512;
 
 // elements [begin, end) of dimension `axis`
@@ -21,7 +21,7 @@ ValueId Part(NodeImport& n, ValueId v, int axis, int64_t begin, int64_t end) {
   sizes[axis] = end - begin;
   return sizes == n.ShapeOf(v)
              ? v
-             : n.Emit("slice", {v},
+             : n.Emit(OpKind::kSlice, {v},
                       {{"starts", starts}, {"steps", Shape(n.Rank(v), 1)}, {"sizes", sizes}});
 }
 
@@ -31,9 +31,9 @@ ValueId At(NodeImport& n, ValueId v, int64_t index) {
   return n.ok() ? n.Reshape(part, Shape(n.ShapeOf(v).begin() + 1, n.ShapeOf(v).end())) : -1;
 }
 
-// One direction: the products of the input of all steps, with every bias that can be added to them,
-// [time * batch, G*H]; the matrix of the state, ready to multiply from the right, [H, G*H]; and
-// what else a cell has, or -1.
+// One direction. `from_x`: the product of the input of all steps, with every bias that can be added
+// to it, [time * batch, G*H]. `r`: the matrix by which the state is multiplied, [H, G*H]. What a
+// cell does not have is -1.
 struct Direction {
   ValueId from_x = -1, r = -1;
   ValueId reset_bias = -1;  // GRU, linear before reset: added to the product that is reset, [H]
@@ -71,7 +71,8 @@ class Recurrence {
     std::vector<ValueId> steps;
     for (const auto& per_direction : outputs)
       steps.push_back(Stack(per_direction, {1, int64_t{directions_}, batch_, hidden_}));
-    ValueId y = steps.size() == 1 ? steps[0] : n_.Emit("concat", steps, {{"axis", int64_t{0}}});
+    ValueId y =
+        steps.size() == 1 ? steps[0] : n_.Emit(OpKind::kConcat, steps, {{"axis", int64_t{0}}});
     const Shape final_shape{int64_t{directions_}, batch_, hidden_};
     ValueId h = Stack(last_h, final_shape);
     const bool batch_first = n_.Int("layout", 0) != 0;
@@ -126,7 +127,7 @@ class Recurrence {
     const ValueId w = n_.Transpose(At(n_, n_.In(1), d), {1, 0});
     p.r = n_.Transpose(At(n_, n_.In(2), d), {1, 0});
     const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
-    p.from_x = n_.Emit("matmul", {rows, w});
+    p.from_x = n_.Emit(OpKind::kMatmul, {rows, w});
     if (n_.Has(3)) {
       const ValueId b = At(n_, n_.In(3), d);
       const ValueId of_x = Part(n_, b, 0, 0, gates_ * hidden_);
@@ -134,8 +135,8 @@ class Recurrence {
       if (gates_ == 3 && n_.Int("linear_before_reset", 0) != 0) {
         p.reset_bias = Gate(of_h, 2);
         const ValueId nothing = n_.Fill({n_.Type(of_h).dtype, {hidden_}}, 0);
-        of_h =
-            n_.Emit("concat", {Part(n_, of_h, 0, 0, 2 * hidden_), nothing}, {{"axis", int64_t{0}}});
+        of_h = n_.Emit(OpKind::kConcat, {Part(n_, of_h, 0, 0, 2 * hidden_), nothing},
+                       {{"axis", int64_t{0}}});
       }
       p.from_x = Add(p.from_x, Add(of_x, of_h));
     }
@@ -157,9 +158,9 @@ class Recurrence {
     one[shape.size() - 3] = 1;
     std::vector<ValueId> reshaped;
     for (ValueId v : parts) reshaped.push_back(n_.Reshape(v, one));
-    return reshaped.size() == 1
-               ? reshaped[0]
-               : n_.Emit("concat", reshaped, {{"axis", static_cast<int64_t>(shape.size()) - 3}});
+    return reshaped.size() == 1 ? reshaped[0]
+                                : n_.Emit(OpKind::kConcat, reshaped,
+                                          {{"axis", static_cast<int64_t>(shape.size()) - 3}});
   }
 
   // Columns of gate g of [batch, G*H], or of a bias.
@@ -167,12 +168,12 @@ class Recurrence {
     if (!n_.ok() || v < 0) return -1;
     return Part(n_, v, n_.Rank(v) - 1, g * hidden_, (g + 1) * hidden_);
   }
-  // Gate g of the input's product at the step whose rows `step` holds. The rows are data, not part
-  // of the operator, so that every step is the same kernel; each gate gathers its own, so that the
-  // arithmetic that reads it can take it in.
+  // Gate g of the input's product, at the step whose rows `step` holds. The rows are data, not an
+  // attribute, so that every step is the same kernel. Each gate has a gather of its own, which
+  // fuses into the arithmetic that reads it.
   ValueId InputGate(const Direction& p, ValueId step, int g) {
     if (length_ == 1) return Gate(p.from_x, g);
-    return Gate(n_.Emit("gather", {p.from_x, step}, {{"axis", int64_t{0}}}), g);
+    return Gate(n_.Emit(OpKind::kGather, {p.from_x, step}, {{"axis", int64_t{0}}}), g);
   }
   // The rows of step t in the input's product.
   ValueId Rows(int64_t t) {
@@ -181,11 +182,15 @@ class Recurrence {
     return n_.Constant(FromInts(rows));
   }
   // With -1 for zeros.
-  ValueId Product(ValueId h, ValueId matrix) { return h < 0 ? -1 : n_.Emit("matmul", {h, matrix}); }
-  ValueId Add(ValueId a, ValueId b) { return a < 0 ? b : b < 0 ? a : n_.Emit("add", {a, b}); }
-  ValueId Mul(ValueId a, ValueId b) { return a < 0 || b < 0 ? -1 : n_.Emit("mul", {a, b}); }
-  ValueId Sigmoid(ValueId a) { return n_.Emit("sigmoid", {a}); }
-  ValueId Tanh(ValueId a) { return n_.Emit("tanh", {a}); }
+  ValueId Product(ValueId h, ValueId matrix) {
+    return h < 0 ? -1 : n_.Emit(OpKind::kMatmul, {h, matrix});
+  }
+  ValueId Add(ValueId a, ValueId b) {
+    return a < 0 ? b : b < 0 ? a : n_.Emit(OpKind::kAdd, {a, b});
+  }
+  ValueId Mul(ValueId a, ValueId b) { return a < 0 || b < 0 ? -1 : n_.Emit(OpKind::kMul, {a, b}); }
+  ValueId Sigmoid(ValueId a) { return n_.Emit(OpKind::kSigmoid, {a}); }
+  ValueId Tanh(ValueId a) { return n_.Emit(OpKind::kTanh, {a}); }
 
   State Step(const Direction& p, ValueId t, const State& s) {
     if (gates_ == 1) return {Tanh(Add(InputGate(p, t, 0), Product(s.h, p.r))), -1};
@@ -202,7 +207,7 @@ class Recurrence {
     const ValueId recurrent =
         linear ? Mul(r, Add(Gate(from_h, 2), p.reset_bias)) : Product(Mul(r, s.h), Gate(p.r, 2));
     const ValueId candidate = Tanh(Add(InputGate(p, t, 2), recurrent));
-    const ValueId kept = n_.Emit("sub", {n_.ScalarLike(1, z), z});
+    const ValueId kept = n_.Emit(OpKind::kSub, {n_.ScalarLike(1, z), z});
     return {Add(Mul(kept, candidate), Mul(z, s.h)), -1};
   }
 

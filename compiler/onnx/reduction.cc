@@ -7,12 +7,12 @@
 namespace heddle::graph {
 namespace {
 
-constexpr std::pair<const char*, const char*> kReductions[] = {
-    {"ReduceSum", "reduce_sum"},        {"ReduceMean", "reduce_mean"},
-    {"ReduceMax", "reduce_max"},        {"ReduceMin", "reduce_min"},
-    {"ReduceProd", "reduce_prod"},      {"ReduceL1", "reduce_l1"},
-    {"ReduceL2", "reduce_l2"},          {"ReduceSumSquare", "reduce_sum_square"},
-    {"ReduceLogSum", "reduce_log_sum"}, {"ReduceLogSumExp", "reduce_log_sum_exp"},
+constexpr std::pair<const char*, OpKind> kReductions[] = {
+    {"ReduceSum", OpKind::kReduceSum},       {"ReduceMean", OpKind::kReduceMean},
+    {"ReduceMax", OpKind::kReduceMax},       {"ReduceMin", OpKind::kReduceMin},
+    {"ReduceProd", OpKind::kReduceProd},     {"ReduceL1", OpKind::kReduceL1},
+    {"ReduceL2", OpKind::kReduceL2},         {"ReduceSumSquare", OpKind::kReduceSumSquare},
+    {"ReduceLogSum", OpKind::kReduceLogSum}, {"ReduceLogSumExp", OpKind::kReduceLogSumExp},
 };
 
 // Axes are an attribute in old opsets, an operand in new ones; none means all.
@@ -28,20 +28,20 @@ void Reduce(NodeImport& n) {
   }
   axes = n.Axes(axes, rank);
   const int64_t keepdims = n.Int("keepdims", 1);
-  for (const auto& [onnx, op] : kReductions) {
+  for (const auto& [onnx, kind] : kReductions) {
     if (n.proto().op_type() != onnx) continue;
     // A scalar is reduced as a vector of one.
     if (rank == 0)
-      return n.Set(0,
-                   n.Emit(op, {n.Reshape(x, {1})}, {{"axes", Shape{0}}, {"keepdims", int64_t{0}}}));
-    return n.Set(0, n.Emit(op, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
+      return n.Set(
+          0, n.Emit(kind, {n.Reshape(x, {1})}, {{"axes", Shape{0}}, {"keepdims", int64_t{0}}}));
+    return n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
   }
 }
 
 void ArgExtreme(NodeImport& n) {
   const ValueId x = n.In(0);
   const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
-  n.Set(0, n.Emit(n.proto().op_type() == "ArgMax" ? "arg_max" : "arg_min", {x},
+  n.Set(0, n.Emit(n.proto().op_type() == "ArgMax" ? OpKind::kArgMax : OpKind::kArgMin, {x},
                   {{"axes", Shape{axis}},
                    {"keepdims", n.Int("keepdims", 1)},
                    {"select_last_index", n.Int("select_last_index", 0)}}));
@@ -51,7 +51,7 @@ void CumSum(NodeImport& n) {
   const ValueId x = n.In(0);
   const Shape axis = n.ConstantInts(1);
   if (axis.size() != 1) return n.Fail("needs one axis");
-  n.Set(0, n.Emit("cum_sum", {x},
+  n.Set(0, n.Emit(OpKind::kCumSum, {x},
                   {{"axis", n.Axis(axis[0], n.Rank(x))},
                    {"exclusive", n.Int("exclusive", 0)},
                    {"reverse", n.Int("reverse", 0)}}));
@@ -60,7 +60,8 @@ void CumSum(NodeImport& n) {
 }  // namespace
 
 void AddReductionTranslations(TranslationTable& table) {
-  for (const auto& [onnx, op] : kReductions) table[onnx] = {Reduce, "axes that are not constants"};
+  for (const auto& [onnx, kind] : kReductions)
+    table[onnx] = {Reduce, "axes that are not constants"};
   table["ArgMax"] = ArgExtreme;
   table["ArgMin"] = ArgExtreme;
   table["CumSum"] = {CumSum, "an axis that is not a constant"};

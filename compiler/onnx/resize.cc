@@ -83,15 +83,15 @@ ValueId ResizeAxis(NodeImport& n, ValueId x, int axis, const AxisMap& a, const I
   ValueId sum = -1;
   for (size_t k = 0; k < taps; ++k) {
     ValueId tap =
-        n.Emit("gather", {x, n.Constant(FromInts(indices[k]))}, {{"axis", int64_t{axis}}});
+        n.Emit(OpKind::kGather, {x, n.Constant(FromInts(indices[k]))}, {{"axis", int64_t{axis}}});
     if (how.mode != "nearest")
-      tap = n.Emit("mul", {tap, n.Constant(FromDoubles(weights[k], along, dtype))});
-    sum = k == 0 ? tap : n.Emit("add", {sum, tap});
+      tap = n.Emit(OpKind::kMul, {tap, n.Constant(FromDoubles(weights[k], along, dtype))});
+    sum = k == 0 ? tap : n.Emit(OpKind::kAdd, {sum, tap});
   }
   return sum;
 }
 
-// Where a cropped axis reaches beyond the input, the result is a given value.
+// Sets the result to `value` where a cropped axis reaches beyond the input.
 ValueId Extrapolate(NodeImport& n, ValueId y, const std::vector<AxisMap>& axes,
                     const Interpolation& how, double value) {
   for (size_t d = 0; d < axes.size(); ++d) {
@@ -103,8 +103,8 @@ ValueId Extrapolate(NodeImport& n, ValueId y, const std::vector<AxisMap>& axes,
     if (std::count(inside.begin(), inside.end(), 0) == 0) continue;
     Shape along(axes.size(), 1);
     along[d] = axes[d].out;
-    y = n.Emit("where", {n.Constant(FromDoubles(inside, along, ir::DType::kBool)), y,
-                         n.ScalarLike(value, y)});
+    y = n.Emit(OpKind::kWhere, {n.Constant(FromDoubles(inside, along, ir::DType::kBool)), y,
+                                n.ScalarLike(value, y)});
   }
   return y;
 }
@@ -178,7 +178,7 @@ void Upsample(NodeImport& n) {
 
 void GridSample(NodeImport& n) {
   const std::string mode = n.String("mode", "bilinear");
-  n.Set(0, n.Emit("grid_sample", {n.In(0), n.In(1)},
+  n.Set(0, n.Emit(OpKind::kGridSample, {n.In(0), n.In(1)},
                   {{"mode", mode.compare(0, 2, "bi") == 0 ? mode.substr(2) : mode},
                    {"padding", n.String("padding_mode", "zeros")},
                    {"align_corners", n.Int("align_corners", 0)}}));

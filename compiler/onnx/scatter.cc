@@ -23,7 +23,7 @@ void ScatterElements(NodeImport& n) {
   const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(data));
   if (!n.ok() || !IsAffordable(n, Count(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
     return;
-  n.Set(0, n.Emit("scatter_elements", {data, indices, updates},
+  n.Set(0, n.Emit(OpKind::kScatterElements, {data, indices, updates},
                   {{"axis", axis}, {"reduction", n.String("reduction", "none")}}));
 }
 
@@ -31,7 +31,7 @@ void ScatterNd(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) == 0) return n.Fail("needs indices");
   if (!n.ok() || !IsAffordable(n, Count(n, data), Count(n, indices))) return;
-  n.Set(0, n.Emit("scatter_nd", {data, indices, updates},
+  n.Set(0, n.Emit(OpKind::kScatterNd, {data, indices, updates},
                   {{"reduction", n.String("reduction", "none")}}));
 }
 
@@ -43,8 +43,8 @@ void TopK(NodeImport& n) {
   if (k.size() != 1) return n.Fail("needs one k");
   if (!IsAffordable(n, Count(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;
   const ValueId indices =
-      n.Emit("top_k", {x}, {{"axis", axis}, {"k", k[0]}, {"largest", n.Int("largest", 1)}});
-  n.Set(0, n.Emit("gather_elements", {x, indices}, {{"axis", axis}}));
+      n.Emit(OpKind::kTopK, {x}, {{"axis", axis}, {"k", k[0]}, {"largest", n.Int("largest", 1)}});
+  n.Set(0, n.Emit(OpKind::kGatherElements, {x, indices}, {{"axis", axis}}));
   n.Set(1, indices);
 }
 

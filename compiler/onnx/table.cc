@@ -1,4 +1,4 @@
-// Which ONNX operators there are here: the table of translations, and the same for people.
+// The table of translations of ONNX operators, and its text for people.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -38,7 +38,7 @@ std::vector<std::string> SupportedOnnxOps() {
 
 namespace {
 
-// Opsets in which an operator is defined, of the newest one libonnx knows.
+// The opsets that define an operator, among those that libonnx knows.
 struct Span {
   int first = 0;
   int removed = 0;  // 0: it still is

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "scheduler/core/dispatcher.h"
+#include "scheduler/core/trial_budget.h"
 
 namespace heddle::scheduler {
 

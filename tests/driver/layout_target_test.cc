@@ -18,9 +18,9 @@ TEST(LayoutTarget, ABlockIsAVectorAndAtLeastHalfALine) {
             absl::StatusCode::kInvalidArgument);
 }
 
-int Count(const graph::FusedGraph& fused, const char* op) {
+int Count(const graph::FusedGraph& fused, graph::OpKind kind) {
   int count = 0;
-  for (const graph::Node& node : fused.graph.nodes) count += node.op == op;
+  for (const graph::Node& node : fused.graph.nodes) count += node.kind == kind;
   return count;
 }
 
@@ -28,13 +28,15 @@ TEST(LayoutTarget, DepthwiseModelsAreBlockedOnCpusAndNotOnGpus) {
   const std::string onnx = *zoo::MakeZooModel("mobilenet_v2", 0);
   const auto cpu = PrepareModel(onnx, {}, TargetOf("llvm -mcpu=skylake-avx512"));
   ASSERT_TRUE(cpu.ok()) << cpu.status();
-  EXPECT_GE(Count(*cpu, "blocked_depthwise_conv2d"), 10);
-  EXPECT_GE(Count(*cpu, "blocked_conv2d"), 20);
+  EXPECT_GE(Count(*cpu, graph::OpKind::kBlockedDepthwiseConv2d), 10);
+  EXPECT_GE(Count(*cpu, graph::OpKind::kBlockedConv2d), 20);
   // Of the image. Blocks of 16 do not divide 24 channels, which stay last.
-  EXPECT_EQ(Count(*cpu, "transpose"), 1);
+  EXPECT_EQ(Count(*cpu, graph::OpKind::kTranspose), 1);
   const auto gpu = PrepareModel(onnx, {}, TargetOf("cuda -arch=sm_90"));
   ASSERT_TRUE(gpu.ok()) << gpu.status();
-  EXPECT_EQ(Count(*gpu, "blocked_depthwise_conv2d") + Count(*gpu, "blocked_conv2d"), 0);
+  EXPECT_EQ(Count(*gpu, graph::OpKind::kBlockedDepthwiseConv2d) +
+                Count(*gpu, graph::OpKind::kBlockedConv2d),
+            0);
   const auto plan = ExplainLayouts(onnx, {}, TargetOf("llvm -mcpu=skylake-avx512"));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->block, 16);
@@ -42,7 +44,7 @@ TEST(LayoutTarget, DepthwiseModelsAreBlockedOnCpusAndNotOnGpus) {
   // Products of blocked channels lose more with threads than strips gain.
   const auto threads = PrepareModel(onnx, {}, TargetOf("llvm -mcpu=skylake-avx512 -threads=2"));
   ASSERT_TRUE(threads.ok()) << threads.status();
-  EXPECT_EQ(Count(*threads, "blocked_conv2d"), 0);
+  EXPECT_EQ(Count(*threads, graph::OpKind::kBlockedConv2d), 0);
 }
 
 // Winograd's form, which 3 x 3 convolutions have channels last, is worth more than their strips.
@@ -59,10 +61,10 @@ TEST(LayoutTarget, OptionsDecideTheBlock) {
   options.passes.layout.block = 0;
   const std::string onnx = *zoo::MakeZooModel("mobilenet_v1", 0);
   const Target target = TargetOf("llvm -mcpu=skylake-avx512");
-  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), "blocked_conv2d"), 0);
+  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), graph::OpKind::kBlockedConv2d), 0);
   const auto two = PrepareModel(onnx, options, target);
   ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_EQ(Count(*two, "blocked_conv2d"), 0);
+  EXPECT_EQ(Count(*two, graph::OpKind::kBlockedConv2d), 0);
 }
 
 // With times of both layouts of a kernel, they decide: blocked ones that were measured slow are not
@@ -70,7 +72,7 @@ TEST(LayoutTarget, OptionsDecideTheBlock) {
 TEST(LayoutTarget, RecordsDecideAmongThreeLayouts) {
   const std::string onnx = *zoo::MakeZooModel("mobilenet_v1", 0);
   const Target target = TargetOf("llvm -mcpu=skylake-avx512");
-  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), "blocked_conv2d"), 0);
+  EXPECT_GT(Count(*PrepareModel(onnx, {}, target), graph::OpKind::kBlockedConv2d), 0);
   std::map<std::string, BestRecord> best;
   for (const graph::Layout layout :
        {graph::Layout::kChannelsLast, graph::Layout::kChannelsBlocked}) {

@@ -27,18 +27,18 @@ class Recurrence {
   }
   // Reads `width` columns at each of `starts`.
   void Step(const std::vector<int64_t>& starts) {
-    const ValueId product = Add("matmul", {h_, matrix_});
+    const ValueId product = Add(OpKind::kMatmul, {h_, matrix_});
     ValueId sum = -1;
     for (int64_t start : starts) {
       const ValueId slice =
-          Add("slice", {product},
+          Add(OpKind::kSlice, {product},
               {{"starts", Shape{0, start}}, {"steps", Shape{1, 1}}, {"sizes", Shape{1, width_}}});
-      sum = sum < 0 ? slice : Add("add", {sum, slice});
+      sum = sum < 0 ? slice : Add(OpKind::kAdd, {sum, slice});
     }
-    h_ = Add("tanh", {sum});
+    h_ = Add(OpKind::kTanh, {sum});
   }
   // Makes the last product an output as a whole.
-  void ReadWhole() { outputs_.emplace_back("whole", Add("matmul", {h_, matrix_})); }
+  void ReadWhole() { outputs_.emplace_back("whole", Add(OpKind::kMatmul, {h_, matrix_})); }
 
   // After a comparison of the results.
   Graph Alternated() {
@@ -54,8 +54,8 @@ class Recurrence {
   }
 
  private:
-  ValueId Add(const std::string& op, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
-    return *b_.Add(op, inputs, attrs, op);
+  ValueId Add(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
+    return *b_.Add(kind, inputs, attrs, NameOf(kind));
   }
 
   TestRng rng_;
@@ -69,7 +69,7 @@ class Recurrence {
 std::vector<ValueId> Matrices(const Graph& g) {
   std::vector<ValueId> matrices;
   for (const Node& n : g.nodes) {
-    if (n.op == "matmul") matrices.push_back(n.inputs[1]);
+    if (n.kind == OpKind::kMatmul) matrices.push_back(n.inputs[1]);
   }
   return matrices;
 }

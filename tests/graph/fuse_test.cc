@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateFused(const FusedGraph& fused,
 void CheckAroundAnchor(const Graph& graph, const Group& group) {
   const auto type = [&](int n) { return graph.values[graph.nodes[n].outputs[0]].type; };
   for (int anchor : group.nodes) {
-    const FusionClass kind = FindOp(graph.nodes[anchor].op)->fusion;
+    const FusionClass kind = Def(graph.nodes[anchor].kind).fusion;
     if (kind == FusionClass::kInjective) continue;
     for (int n : group.nodes) {
       if (n == anchor) continue;
@@ -67,7 +67,7 @@ void CheckAroundAnchor(const Graph& graph, const Group& group) {
       if (kind == FusionClass::kReduction) {
         EXPECT_LT(n, anchor) << group.label;
       } else {
-        EXPECT_TRUE(FindOp(graph.nodes[n].op)->elementwise) << group.label;
+        EXPECT_TRUE(Def(graph.nodes[n].kind).elementwise) << group.label;
         EXPECT_EQ(type(n).shape, type(anchor).shape) << group.label;
       }
     }
@@ -80,7 +80,7 @@ void CheckLegal(const FusedGraph& fused) {
     int anchors = 0;
     for (int n : group.nodes) {
       ++times[n];
-      anchors += FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective;
+      anchors += Def(fused.graph.nodes[n].kind).fusion != FusionClass::kInjective;
     }
     EXPECT_LE(anchors, 1) << group.label;
     CheckAroundAnchor(fused.graph, group);
@@ -96,9 +96,10 @@ void CheckLegal(const FusedGraph& fused) {
   for (size_t n = 0; n < times.size(); ++n) {
     const Node& node = fused.graph.nodes[n];
     const auto view = fused.views.find(node.outputs[0]);
-    EXPECT_EQ(times[n], view == fused.views.end() ? 1 : 0) << node.op;
+    EXPECT_EQ(times[n], view == fused.views.end() ? 1 : 0) << NameOf(node.kind);
     if (view == fused.views.end()) continue;
-    EXPECT_TRUE(node.op == "reshape" || node.op == "identity") << node.op;
+    EXPECT_TRUE(node.kind == OpKind::kReshape || node.kind == OpKind::kIdentity)
+        << NameOf(node.kind);
     EXPECT_EQ(fused.views.count(view->second), 0u) << "a view of a view";
   }
 }
@@ -142,8 +143,9 @@ TEST(Fuse, SwishJoinsItsConvolution) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {1, 2, 4, 4}});
   const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {2, 2, 1, 1}}));
-  const ValueId c = *b.Add("conv2d", {x, w}, {}, "conv");
-  const ValueId y = *b.Add("mul", {c, *b.Add("sigmoid", {c}, {}, "gate")}, {}, "swish");
+  const ValueId c = *b.Add(OpKind::kConv2d, {x, w}, {}, "conv");
+  const ValueId y =
+      *b.Add(OpKind::kMul, {c, *b.Add(OpKind::kSigmoid, {c}, {}, "gate")}, {}, "swish");
   EXPECT_EQ(Fuse(*b.Build({{"y", y}}))->groups.size(), 1u);
 }
 
@@ -152,9 +154,10 @@ TEST(Fuse, TwoConvolutionsStayApartAndAValueWithOtherReadersIsKept) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {1, 2, 4, 4}});
   const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {2, 2, 1, 1}}));
-  const ValueId a = *b.Add("relu", {*b.Add("conv2d", {x, w}, {}, "first")}, {}, "relu");
-  const ValueId c = *b.Add("conv2d", {a, w}, {}, "second");
-  const ValueId sum = *b.Add("add", {c, a}, {}, "residual");
+  const ValueId a =
+      *b.Add(OpKind::kRelu, {*b.Add(OpKind::kConv2d, {x, w}, {}, "first")}, {}, "relu");
+  const ValueId c = *b.Add(OpKind::kConv2d, {a, w}, {}, "second");
+  const ValueId sum = *b.Add(OpKind::kAdd, {c, a}, {}, "residual");
   const FusedGraph fused = *Fuse(*b.Build({{"y", sum}}));
   ASSERT_EQ(fused.groups.size(), 2u);
   EXPECT_EQ(fused.groups[0].label, "conv2d+relu 1x2x4x4");
@@ -166,9 +169,9 @@ TEST(Fuse, TwoConvolutionsStayApartAndAValueWithOtherReadersIsKept) {
 TEST(Fuse, TheOperandOfAComplexOperatorStaysOutside) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {4, 4}});
-  const ValueId a = *b.Add("relu", {x}, {}, "a");
-  const ValueId f = *b.Add("softmax", {a}, {{"axes", Shape{1}}}, "f");
-  const ValueId y = *b.Add("add", {f, a}, {}, "sum");
+  const ValueId a = *b.Add(OpKind::kRelu, {x}, {}, "a");
+  const ValueId f = *b.Add(OpKind::kSoftmax, {a}, {{"axes", Shape{1}}}, "f");
+  const ValueId y = *b.Add(OpKind::kAdd, {f, a}, {}, "sum");
   const Graph graph = *b.Build({{"y", y}});
   const FusedGraph fused = *Fuse(graph);
   EXPECT_EQ(fused.groups.size(), 2u);
@@ -182,10 +185,10 @@ TEST(Fuse, TheOperandOfAComplexOperatorStaysOutside) {
 TEST(Fuse, NoCycleThroughAThirdGroup) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {4, 4}});
-  const ValueId a = *b.Add("softmax", {x}, {{"axes", Shape{1}}}, "a");
-  const ValueId doubled = *b.Add("add", {a, a}, {}, "doubled");
-  const ValueId f = *b.Add("reduce_sum", {doubled}, {{"axes", Shape{1}}}, "f");
-  const ValueId y = *b.Add("add", {doubled, f}, {}, "sum");
+  const ValueId a = *b.Add(OpKind::kSoftmax, {x}, {{"axes", Shape{1}}}, "a");
+  const ValueId doubled = *b.Add(OpKind::kAdd, {a, a}, {}, "doubled");
+  const ValueId f = *b.Add(OpKind::kReduceSum, {doubled}, {{"axes", Shape{1}}}, "f");
+  const ValueId y = *b.Add(OpKind::kAdd, {doubled, f}, {}, "sum");
   const Graph graph = *b.Build({{"y", y}});
   const FusedGraph fused = *Fuse(graph);
   CheckLegal(fused);
@@ -200,8 +203,8 @@ TEST(Fuse, AChainThatDoublesIsCut) {
   const TensorType type{ir::DType::kF32, {4}};
   ValueId x = doubling.Input("x", type), y = plain.Input("x", type);
   const ValueId c = plain.Constant("c", Filled(type, 1));
-  for (int i = 0; i < 24; ++i) x = *doubling.Add("mul", {x, x}, {}, "square");
-  for (int i = 0; i < 400; ++i) y = *plain.Add("add", {y, c}, {}, "sum");
+  for (int i = 0; i < 24; ++i) x = *doubling.Add(OpKind::kMul, {x, x}, {}, "square");
+  for (int i = 0; i < 400; ++i) y = *plain.Add(OpKind::kAdd, {y, c}, {}, "sum");
   const Graph graph = *doubling.Build({{"y", x}});
   const FusedGraph fused = *Fuse(graph);
   CheckLegal(fused);
@@ -216,16 +219,19 @@ TEST(Fuse, AChainThatDoublesIsCut) {
 TEST(Fuse, LabelsFitIntoALine) {
   GraphBuilder b;
   ValueId x = b.Input("x", {ir::DType::kF32, {1, 4}});
-  for (int i = 0; i < 20; ++i) x = *b.Add("neg", {*b.Add("relu", {x}, {}, "relu")}, {}, "neg");
-  for (const char* op : {"tanh", "tanh", "abs"}) x = *b.Add(op, {x}, {}, op);
+  for (int i = 0; i < 20; ++i)
+    x = *b.Add(OpKind::kNeg, {*b.Add(OpKind::kRelu, {x}, {}, "relu")}, {}, "neg");
+  for (OpKind kind : {OpKind::kTanh, OpKind::kTanh, OpKind::kAbs})
+    x = *b.Add(kind, {x}, {}, NameOf(kind));
   const ValueId short_enough = x;
   EXPECT_EQ(Fuse(*b.Build({{"y", short_enough}}))->groups[0].label,
             "(relu+neg)x20+(tanh)x2+abs 1x4");
   GraphBuilder other;
   x = other.Input("x", {ir::DType::kF32, {1, 4}});
   for (int round = 0; round < 5; ++round) {
-    for (const char* op : {"relu", "abs", "tanh", "sigmoid", "neg", "exp", "softplus"})
-      x = *other.Add(op, {x}, {}, op);
+    for (OpKind kind : {OpKind::kRelu, OpKind::kAbs, OpKind::kTanh, OpKind::kSigmoid, OpKind::kNeg,
+                        OpKind::kExp, OpKind::kSoftplus})
+      x = *other.Add(kind, {x}, {}, NameOf(kind));
   }
   EXPECT_EQ(Fuse(*other.Build({{"y", x}}))->groups[0].label,
             "relu+abs+tanh+sigmoid+neg+exp+.. 1x4");

@@ -20,19 +20,19 @@ namespace {
 constexpr double kTolerance = 1e-5;  // sums in another order
 
 // One operator with constant weights, then a rectifier; nullopt where the operator refuses.
-std::optional<Graph> OneConvolution(TestRng& rng, const std::string& op, const Shape& x,
-                                    const Shape& weights, const Attrs& attrs) {
+std::optional<Graph> OneConvolution(TestRng& rng, OpKind kind, const Shape& x, const Shape& weights,
+                                    const Attrs& attrs) {
   GraphBuilder b;
   const ValueId input = b.Input("x", {ir::DType::kF32, x});
   const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, weights}));
-  const auto y = b.Add(op, {input, w}, attrs, "conv");
+  const auto y = b.Add(kind, {input, w}, attrs, "conv");
   if (!y.ok()) return std::nullopt;
-  return *b.Build({{"y", *b.Add("relu", {*y}, {}, "relu")}});
+  return *b.Build({{"y", *b.Add(OpKind::kRelu, {*y}, {}, "relu")}});
 }
 
-const Node* FindNode(const Graph& graph, const std::string& op) {
+const Node* FindNode(const Graph& graph, OpKind kind) {
   for (const Node& node : graph.nodes) {
-    if (node.op == op) return &node;
+    if (node.kind == kind) return &node;
   }
   return nullptr;
 }
@@ -71,13 +71,13 @@ TEST(Layout, TransposedConvolutionsOfAnyStrideAndPaddingAgree) {
       extra.push_back(draw(0, strides[i] - 1));
     }
     const auto first =
-        OneConvolution(rng, absl::StrCat("conv_transpose", n, "d"), x, weights,
+        OneConvolution(rng, kTransposedConvolutions[n - 1], x, weights,
                        {{"strides", strides}, {"pads", pads}, {"output_padding", extra}});
     if (!first) continue;  // padding leaves no output
     const auto last = AssignLayouts(*first, {.all = Layout::kChannelsLast});
     ASSERT_TRUE(last.ok()) << last.status() << "\n" << Print(*first);
-    const Node* node = FindNode(*last, absl::StrCat("conv_transpose", n, "d"));
-    EXPECT_EQ(StringAttr(node->attrs, "layout"), "channels_last");
+    const Node* node = FindNode(*last, kTransposedConvolutions[n - 1]);
+    EXPECT_EQ(AttrsOf(*node).Text("layout"), "channels_last");
     ExpectSame(rng, *first, *last, absl::StrCat("seed ", seed));
     ++moved;
   }
@@ -148,30 +148,29 @@ TEST(Layout, BlockedConvolutionsAndPoolsOfAnyWindowAgree) {
       pads[i] = draw(0, 2);
       pads[n + i] = draw(0, 2);
     }
-    const std::string op = absl::StrCat("conv", n, "d");
     GraphBuilder b;
     ValueId v = b.Input("x", {ir::DType::kF32, x});
     if (draw(0, 1) == 0) {
-      const auto pool = b.Add(draw(0, 1) == 0 ? "max_pool" : "avg_pool", {v},
+      const auto pool = b.Add(draw(0, 1) == 0 ? OpKind::kMaxPool : OpKind::kAvgPool, {v},
                               {{"kernel", Shape(n, 2)}, {"pads", Shape(2 * n, 1)}}, "pool");
       if (pool.ok()) v = *pool;
     }
     const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, weights}));
-    const auto y = b.Add(op, {v, w},
+    const auto y = b.Add(kConvolutions[n - 1], {v, w},
                          {{"strides", strides},
                           {"dilations", dilations},
                           {"pads", pads},
                           {"groups", per_channel ? in : int64_t{1}}},
                          "conv");
     if (!y.ok()) continue;  // the kernel does not fit
-    const Graph first = *b.Build({{"y", *b.Add("relu", {*y}, {}, "relu")}});
+    const Graph first = *b.Build({{"y", *b.Add(OpKind::kRelu, {*y}, {}, "relu")}});
     const auto blocked = AssignLayouts(first, {.all = Layout::kChannelsBlocked, .block = block});
     ASSERT_TRUE(blocked.ok()) << blocked.status() << "\n" << Print(first);
     ExpectSame(rng, first, *blocked, absl::StrCat("seed ", seed));
-    if (const Node* pool = FindNode(*blocked, "max_pool"))
-      pools += StringAttr(pool->attrs, "layout") == "channels_blocked";
-    depthwise += FindNode(*blocked, "blocked_depthwise_" + op) != nullptr;
-    const Node* node = FindNode(*blocked, "blocked_" + op);
+    if (const Node* pool = FindNode(*blocked, OpKind::kMaxPool))
+      pools += AttrsOf(*pool).Text("layout") == "channels_blocked";
+    depthwise += FindNode(*blocked, kBlockedDepthwiseConvolutions[n - 1]) != nullptr;
+    const Node* node = FindNode(*blocked, kBlockedConvolutions[n - 1]);
     const bool in_blocks = in % block == 0 && in > block,
                out_blocks = out % block == 0 && out > block;
     EXPECT_EQ(node != nullptr, !per_channel && (in_blocks || out_blocks)) << "seed " << seed;
@@ -189,7 +188,7 @@ TEST(Layout, OperandsOfLowerRankAreAlignedFromTheRight) {
     GraphBuilder b;
     const ValueId x = b.Input("x", {ir::DType::kF32, {2, 4, 4, 4}});
     const ValueId c = b.Constant("c", RandomTensor(rng, {ir::DType::kF32, shape}));
-    const Graph first = *b.Build({{"y", *b.Add("sub", {c, x}, {}, "sub")}});
+    const Graph first = *b.Build({{"y", *b.Add(OpKind::kSub, {c, x}, {}, "sub")}});
     for (const Layout layout : kLayouts) {
       const auto moved = AssignLayouts(first, {.all = layout, .block = 2});
       ASSERT_TRUE(moved.ok()) << moved.status() << " " << ShapeText(shape);
@@ -200,7 +199,7 @@ TEST(Layout, OperandsOfLowerRankAreAlignedFromTheRight) {
 
 TEST(Layout, ABlockHasAtLeastTwoChannels) {
   TestRng rng(1);
-  const Graph first = *OneConvolution(rng, "conv2d", {1, 4, 3, 3}, {4, 4, 1, 1}, {});
+  const Graph first = *OneConvolution(rng, OpKind::kConv2d, {1, 4, 3, 3}, {4, 4, 1, 1}, {});
   for (const int64_t block : {-1, 1}) {
     EXPECT_EQ(AssignLayouts(first, {.block = block}).status().code(),
               absl::StatusCode::kInvalidArgument);
@@ -213,10 +212,10 @@ TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
   const ValueId x = b.Input("x", {ir::DType::kF32, {2, 8, 5, 4}});
   const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {6, 8, 3, 3}}));
   const ValueId m = b.Constant("m", RandomTensor(rng, {ir::DType::kF32, {36, 7}}));
-  const ValueId y = *b.Add("conv2d", {x, w}, {}, "conv");
-  const ValueId flat =
-      *b.Add("reshape", {*b.Add("relu", {y}, {}, "relu")}, {{"shape", Shape{2, 36}}}, "flat");
-  const Graph first = *b.Build({{"y", *b.Add("matmul", {flat, m}, {}, "product")}});
+  const ValueId y = *b.Add(OpKind::kConv2d, {x, w}, {}, "conv");
+  const ValueId flat = *b.Add(OpKind::kReshape, {*b.Add(OpKind::kRelu, {y}, {}, "relu")},
+                              {{"shape", Shape{2, 36}}}, "flat");
+  const Graph first = *b.Build({{"y", *b.Add(OpKind::kMatmul, {flat, m}, {}, "product")}});
   for (const Layout wanted : kLayouts) {
     LayoutProblem::Operator ns{100000, 100000, 100000};
     (wanted == Layout::kChannelsFirst  ? ns.first_ns
@@ -229,22 +228,23 @@ TEST(Layout, MeasuredCostsDecideAndFlatteningIsFoldedIntoTheMatrix) {
     const auto assigned = Optimize(first, options);
     ASSERT_TRUE(assigned.ok()) << assigned.status();
     ExpectSame(rng, first, *assigned, "flattened");
-    const Node* plain = FindNode(*assigned, "conv2d");
-    EXPECT_EQ(FindNode(*assigned, "blocked_conv2d") != nullptr, wanted == Layout::kChannelsBlocked);
+    const Node* plain = FindNode(*assigned, OpKind::kConv2d);
+    EXPECT_EQ(FindNode(*assigned, OpKind::kBlockedConv2d) != nullptr,
+              wanted == Layout::kChannelsBlocked);
     if (wanted != Layout::kChannelsBlocked) {
       ASSERT_NE(plain, nullptr);
-      EXPECT_EQ(StringAttr(plain->attrs, "layout", "channels_first"),
+      EXPECT_EQ(AttrsOf(*plain).Text("layout"),
                 wanted == Layout::kChannelsLast ? "channels_last" : "channels_first");
     }
     int transposes = 0;
-    for (const Node& node : assigned->nodes) transposes += node.op == "transpose";
+    for (const Node& node : assigned->nodes) transposes += node.kind == OpKind::kTranspose;
     EXPECT_EQ(transposes, wanted == Layout::kChannelsFirst ? 0 : 1) << Print(*assigned);  // of x
   }
 }
 
 TEST(Layout, WhatTwoLayoutsWereMeasuredInIsEstimatedForTheThirdInProportion) {
   TestRng rng(4);
-  const Graph graph = *OneConvolution(rng, "conv2d", {1, 8, 5, 4}, {6, 8, 3, 3}, {});
+  const Graph graph = *OneConvolution(rng, OpKind::kConv2d, {1, 8, 5, 4}, {6, 8, 3, 3}, {});
   const Node& conv = graph.nodes[0];
   const LayoutProblem::Operator estimate = LayoutCosts().OperatorCost(graph, conv).ns;
   constexpr int64_t kNever = LayoutProblem::kNever;
@@ -262,8 +262,8 @@ TEST(Layout, WhatTwoLayoutsWereMeasuredInIsEstimatedForTheThirdInProportion) {
 
 TEST(Layout, AReshapeIsNoTranspose) {
   TestRng rng(5);
-  const Graph one_channel = *OneConvolution(rng, "conv2d", {1, 1, 5, 4}, {6, 1, 3, 2}, {}),
-              one_pixel = *OneConvolution(rng, "conv2d", {1, 8, 1, 1}, {6, 8, 1, 1}, {});
+  const Graph one_channel = *OneConvolution(rng, OpKind::kConv2d, {1, 1, 5, 4}, {6, 1, 3, 2}, {}),
+              one_pixel = *OneConvolution(rng, OpKind::kConv2d, {1, 8, 1, 1}, {6, 8, 1, 1}, {});
   const LayoutCosts costs;
   const LayoutPlan plan = PlanLayouts(one_channel, costs, 0, Layout::kChannelsLast);
   ASSERT_EQ(plan.moves.size(), 1u);
@@ -279,19 +279,19 @@ TEST(Layout, SmallGroupsAreMergedAndWorkIsCountedOnce) {
                         Case{3, 2, 2, 3}, Case{32, 1, 2, 4}, Case{5, 2, 4, 1}, Case{9, 1, 1, 1}}) {
     TestRng rng(7);
     const std::string what = absl::StrCat(c.groups, " groups of ", c.in, " to ", c.out);
-    const Graph first =
-        *OneConvolution(rng, "conv2d", {1, c.groups * c.in, 5, 4}, {c.groups * c.out, c.in, 3, 2},
-                        {{"groups", c.groups}, {"pads", Shape{1, 0, 1, 1}}});
+    const Graph first = *OneConvolution(rng, OpKind::kConv2d, {1, c.groups * c.in, 5, 4},
+                                        {c.groups * c.out, c.in, 3, 2},
+                                        {{"groups", c.groups}, {"pads", Shape{1, 0, 1, 1}}});
     const auto last = AssignLayouts(first, {.all = Layout::kChannelsLast});
     ASSERT_TRUE(last.ok()) << what << last.status();
     ExpectSame(rng, first, *last, what);
-    const Node* node = FindNode(*last, "conv2d");
+    const Node* node = FindNode(*last, OpKind::kConv2d);
     if (c.in == 1 && c.out == 1) {
       EXPECT_EQ(node, nullptr) << what;  // depthwise, which has no groups
       continue;
     }
     ASSERT_NE(node, nullptr) << what;
-    EXPECT_EQ(IntAttr(node->attrs, "groups"), c.groups / c.merged) << what;
+    EXPECT_EQ(AttrsOf(*node).Int("groups"), c.groups / c.merged) << what;
     EXPECT_EQ(ConvolutionFlops(first), ConvolutionFlops(*last)) << what;
   }
 }

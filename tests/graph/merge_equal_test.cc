@@ -18,9 +18,9 @@ TEST(MergeEqual, EqualChainsBecomeOne) {
   const ValueId x = b.Input("x", {ir::DType::kF32, {2, 3}});
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (int i = 0; i < 3; ++i) {
-    ValueId v = *b.Add("relu", {x}, {}, "relu");
-    v = *b.Add("clip", {v}, {{"max", i == 2 ? 0.5 : 0.25}}, "clip");
-    outputs.emplace_back("y", *b.Add("exp", {v}, {}, "exp"));
+    ValueId v = *b.Add(OpKind::kRelu, {x}, {}, "relu");
+    v = *b.Add(OpKind::kClip, {v}, {{"max", i == 2 ? 0.5 : 0.25}}, "clip");
+    outputs.emplace_back("y", *b.Add(OpKind::kExp, {v}, {}, "exp"));
   }
   const Graph graph = *b.Build(outputs), merged = *MergeEqual(graph);
   // One relu, two clips, two exps; the result that is two outputs is copied for the second.
@@ -36,8 +36,8 @@ TEST(MergeEqual, MovementAndNansStay) {
   const ValueId x = b.Input("x", {ir::DType::kF32, {2, 3}});
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (int i = 0; i < 2; ++i) {
-    const ValueId moved = *b.Add("transpose", {x}, {{"perm", Shape{1, 0}}}, "transpose");
-    outputs.emplace_back("y", *b.Add("clip", {moved}, {{"max", std::nan("")}}, "clip"));
+    const ValueId moved = *b.Add(OpKind::kTranspose, {x}, {{"perm", Shape{1, 0}}}, "transpose");
+    outputs.emplace_back("y", *b.Add(OpKind::kClip, {moved}, {{"max", std::nan("")}}, "clip"));
   }
   EXPECT_EQ(MergeEqual(*b.Build(outputs))->nodes.size(), 4u);
 }

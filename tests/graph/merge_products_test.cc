@@ -16,7 +16,7 @@ namespace {
 
 int Products(const Graph& g) {
   return static_cast<int>(std::count_if(g.nodes.begin(), g.nodes.end(),
-                                        [](const Node& n) { return n.op == "matmul"; }));
+                                        [](const Node& n) { return n.kind == OpKind::kMatmul; }));
 }
 
 class Network {
@@ -35,11 +35,11 @@ class Network {
   ValueId Rows(ValueId x, int64_t begin, int64_t rows) {
     const int64_t columns = b_.Type(x).shape[1];
     return Add(
-        "slice", {x},
+        OpKind::kSlice, {x},
         {{"starts", Shape{begin, 0}}, {"steps", Shape{1, 1}}, {"sizes", Shape{rows, columns}}});
   }
-  ValueId Add(const std::string& op, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
-    return *b_.Add(op, inputs, attrs, op);
+  ValueId Add(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
+    return *b_.Add(kind, inputs, attrs, NameOf(kind));
   }
   void Output(ValueId v) { outputs_.emplace_back(absl::StrCat("y", outputs_.size()), v); }
 
@@ -74,10 +74,11 @@ TEST(MergeProducts, AnUnrolledRecurrenceMultipliesItsInputOnce) {
     const ValueId row = n.Rows(x, t, 1);
     std::vector<ValueId> parts;
     for (int i = 0; i < 2; ++i) {
-      parts.push_back(n.Add("add", {n.Add("matmul", {row, wx[i]}), n.Add("matmul", {h, wh[i]})}));
+      parts.push_back(n.Add(OpKind::kAdd, {n.Add(OpKind::kMatmul, {row, wx[i]}),
+                                           n.Add(OpKind::kMatmul, {h, wh[i]})}));
     }
-    n.Output(n.Add("tanh", {parts[0]}));
-    h = n.Add("tanh", {parts[1]});
+    n.Output(n.Add(OpKind::kTanh, {parts[0]}));
+    h = n.Add(OpKind::kTanh, {parts[1]});
   }
   n.Output(h);
   EXPECT_EQ(Products(n.Merged()), 1 + kSteps);  // the input's, and one of the state a step
@@ -86,14 +87,15 @@ TEST(MergeProducts, AnUnrolledRecurrenceMultipliesItsInputOnce) {
 TEST(MergeProducts, ManyRowsStayAlone) {
   Network n(2);
   const ValueId x = n.Input(17, 3);
-  for (int i = 0; i < 3; ++i) n.Output(n.Add("relu", {n.Add("matmul", {x, n.Matrix(3, 4)})}));
+  for (int i = 0; i < 3; ++i)
+    n.Output(n.Add(OpKind::kRelu, {n.Add(OpKind::kMatmul, {x, n.Matrix(3, 4)})}));
   EXPECT_EQ(Products(n.Merged()), 3);
 }
 
 TEST(MergeProducts, TwoRowsOfAHundredAreNotWorthAllOfThem) {
   Network n(3);
   const ValueId x = n.Input(100, 3), w = n.Matrix(3, 4);
-  for (int64_t t : {0, 99}) n.Output(n.Add("matmul", {n.Rows(x, t, 1), w}));
+  for (int64_t t : {0, 99}) n.Output(n.Add(OpKind::kMatmul, {n.Rows(x, t, 1), w}));
   EXPECT_EQ(Products(n.Merged()), 2);
 }
 
@@ -110,7 +112,7 @@ TEST(MergeProductsProperty, AnySlicesAndMatricesKeepTheResult) {
       const int64_t begin = n.Draw(0, rows - 1), count = n.Draw(1, rows - begin);
       const ValueId from = n.Draw(0, 2) == 0 ? x : n.Rows(x, begin, count);
       const ValueId matrix = matrices[n.Draw(0, static_cast<int64_t>(matrices.size()) - 1)];
-      n.Output(n.Add("matmul", {from, matrix}));
+      n.Output(n.Add(OpKind::kMatmul, {from, matrix}));
     }
     merged += Products(n.Merged()) < products;
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;

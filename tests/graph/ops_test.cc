@@ -20,17 +20,40 @@ using ::testing::HasSubstr;
 
 TensorType F32(Shape shape) { return {ir::DType::kF32, std::move(shape)}; }
 
+std::vector<OpKind> AllKinds() {
+  std::vector<OpKind> kinds;
+  for (size_t i = 0; i < kNumOpKinds; ++i) kinds.push_back(static_cast<OpKind>(i));
+  return kinds;
+}
+
 TEST(Ops, EveryOperatorIsComplete) {
-  EXPECT_GT(AllOps().size(), 90u);
-  for (std::string_view name : AllOps()) {
-    const OpDef* op = FindOp(name);
-    ASSERT_NE(op, nullptr);
-    EXPECT_TRUE(op->infer && op->express) << name;
-    if (op->elementwise) {
-      EXPECT_EQ(op->fusion, FusionClass::kInjective) << name;
+  for (OpKind kind : AllKinds()) {
+    const OpDef& op = Def(kind);
+    EXPECT_EQ(op.kind, kind) << NameOf(kind);
+    EXPECT_EQ(OpKindFromName(NameOf(kind)), kind);
+    EXPECT_TRUE(op.infer && op.express) << NameOf(kind);
+    if (op.elementwise) {
+      EXPECT_EQ(op.fusion, FusionClass::kInjective) << NameOf(kind);
     }
+    // A form needs an operator that has one.
+    EXPECT_TRUE(op.layout.last || (!op.layout.blocked && !op.layout.form)) << NameOf(kind);
   }
-  EXPECT_EQ(FindOp("no_such_operator"), nullptr);
+  EXPECT_EQ(OpKindFromName("no_such_operator"), std::nullopt);
+}
+
+TEST(Ops, AttributesAreChecked) {
+  const std::vector<TensorType> x = {F32({1, 3, 8, 8})};
+  const auto refusal = [&](const Attrs& attrs) {
+    return std::string(InferType(OpKind::kMaxPool, x, attrs).status().message());
+  };
+  EXPECT_EQ(refusal({{"kernel", Shape{2, 2}}}), "");
+  EXPECT_THAT(refusal({{"kernel", Shape{2, 2}}, {"stride", Shape{2, 2}}}),
+              HasSubstr("has no attribute 'stride'"));
+  EXPECT_THAT(refusal({{"kernel", int64_t{2}}}),
+              HasSubstr("takes integers as attribute 'kernel', not an integer"));
+  // A bound is a number of either type, another attribute is not.
+  EXPECT_TRUE(InferType(OpKind::kClip, x, {{"min", int64_t{1}}, {"max", 2.5}}).ok());
+  EXPECT_FALSE(InferType(OpKind::kElu, x, {{"alpha", int64_t{1}}}).ok());
 }
 
 // Refuses nonsense with a reason instead of crashing: no operands, operands of odd types and ranks.
@@ -42,48 +65,51 @@ TEST(Ops, InferenceSurvivesNonsense) {
       {{ir::DType::kBool, {2}}},
       {F32({1, 2, 3, 4}), {ir::DType::kI64, {7}}},
       {F32({2}), F32({3}), F32({4})}};
-  for (std::string_view name : AllOps()) {
+  for (OpKind kind : AllKinds()) {
     for (const auto& in : operands) {
-      auto types = FindOp(name)->infer(in, {});
-      if (!types.ok()) {
-        EXPECT_FALSE(types.status().message().empty()) << name;
+      auto type = InferType(kind, in, {});
+      if (!type.ok()) {
+        EXPECT_FALSE(type.status().message().empty()) << NameOf(kind);
       }
     }
   }
 }
 
-std::string Refusal(std::string_view op, std::vector<TensorType> in, const Attrs& attrs = {}) {
-  return std::string(FindOp(op)->infer(in, attrs).status().message());
+std::string Refusal(OpKind kind, std::vector<TensorType> in, const Attrs& attrs = {}) {
+  return std::string(InferType(kind, in, attrs).status().message());
 }
 
 TEST(Ops, RefusalsNameTheReason) {
-  EXPECT_THAT(Refusal("add", {F32({2, 3}), F32({2, 4})}),
+  EXPECT_THAT(Refusal(OpKind::kAdd, {F32({2, 3}), F32({2, 4})}),
               HasSubstr("shapes 2x3 and 2x4 do not broadcast"));
-  EXPECT_THAT(Refusal("add", {F32({2}), {ir::DType::kI32, {2}}}), HasSubstr("differ in type"));
-  EXPECT_THAT(Refusal("exp", {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
-  EXPECT_THAT(Refusal("matmul", {F32({2, 3}), F32({4, 5})}),
+  EXPECT_THAT(Refusal(OpKind::kAdd, {F32({2}), {ir::DType::kI32, {2}}}),
+              HasSubstr("differ in type"));
+  EXPECT_THAT(Refusal(OpKind::kExp, {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
+  EXPECT_THAT(Refusal(OpKind::kMatmul, {F32({2, 3}), F32({4, 5})}),
               HasSubstr("cannot multiply matrices 2x3 and 4x5"));
-  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 8, 8}), F32({4, 2, 3, 3})}),
+  EXPECT_THAT(Refusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 2, 3, 3})}),
               HasSubstr("do not fit input 1x3x8x8"));
-  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
+  EXPECT_THAT(Refusal(OpKind::kConv2d, {F32({1, 3, 2, 2}), F32({4, 3, 3, 3})}),
               HasSubstr("kernel does not fit"));
-  EXPECT_THAT(Refusal("conv2d", {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
-              HasSubstr("out of range"));
-  EXPECT_THAT(Refusal("reshape", {F32({2, 3})}, {{"shape", Shape{4}}}),
+  EXPECT_THAT(
+      Refusal(OpKind::kConv2d, {F32({1, 3, 8, 8}), F32({4, 3, 3, 3})}, {{"strides", Shape{0, 1}}}),
+      HasSubstr("out of range"));
+  EXPECT_THAT(Refusal(OpKind::kReshape, {F32({2, 3})}, {{"shape", Shape{4}}}),
               HasSubstr("cannot reshape f32[2,3] to 4"));
-  EXPECT_THAT(Refusal("reshape", {F32({4})}, {{"shape", Shape{-2, -2}}}), HasSubstr("cannot be"));
-  EXPECT_THAT(Refusal("tile", {F32({4})}, {{"repeats", Shape{INT64_MAX / 2}}}),
+  EXPECT_THAT(Refusal(OpKind::kReshape, {F32({4})}, {{"shape", Shape{-2, -2}}}),
+              HasSubstr("cannot be"));
+  EXPECT_THAT(Refusal(OpKind::kTile, {F32({4})}, {{"repeats", Shape{INT64_MAX / 2}}}),
               HasSubstr("too often"));
-  EXPECT_THAT(Refusal("transpose", {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
+  EXPECT_THAT(Refusal(OpKind::kTranspose, {F32({2, 3})}, {{"perm", Shape{0, 0}}}),
               HasSubstr("permutation"));
-  EXPECT_THAT(Refusal("reduce_sum", {F32({2})}, {{"axes", Shape{1}}}),
+  EXPECT_THAT(Refusal(OpKind::kReduceSum, {F32({2})}, {{"axes", Shape{1}}}),
               HasSubstr("axis 1 is outside"));
-  EXPECT_THAT(Refusal("concat", {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
+  EXPECT_THAT(Refusal(OpKind::kConcat, {F32({2, 3}), F32({3, 3})}, {{"axis", int64_t{1}}}),
               HasSubstr("cannot join"));
-  EXPECT_THAT(Refusal("slice", {F32({4})},
+  EXPECT_THAT(Refusal(OpKind::kSlice, {F32({4})},
                       {{"starts", Shape{3}}, {"steps", Shape{1}}, {"sizes", Shape{2}}}),
               HasSubstr("outside"));
-  EXPECT_THAT(Refusal("where", {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
+  EXPECT_THAT(Refusal(OpKind::kWhere, {F32({2}), F32({2}), F32({2})}), HasSubstr("bool condition"));
 }
 
 // A convolution in seven loops.
@@ -123,7 +149,7 @@ TEST(Ops, ConvolutionMatchesSevenLoops) {
         const TensorData x = RandomTensor(rng, F32({2, 4, 6, 5})),
                          w = RandomTensor(rng, F32({8, 4 / groups, 3, 3}));
         auto y = EvaluateOp(
-            "conv2d",
+            OpKind::kConv2d,
             {{"groups", groups}, {"strides", Shape{stride, stride}}, {"pads", Shape(4, pad)}},
             std::vector{x, w});
         ASSERT_TRUE(y.ok()) << y.status();
@@ -144,9 +170,9 @@ TEST(Ops, ReshapeKeepsTheOrderOfElements) {
            {24}, {6, 4}, {1, 2, 12}, {2, 1, 3, 4, 1}, {4, 6}, {3, 8}, {1, 24, 1}, {2, 3, 4}}) {
     tensor::Builder b("reshape");
     std::vector<tensor::Tensor> in{b.Input("p0", ir::DType::kF32, x.type.shape)};
-    auto out = FindOp("reshape")->express(b, in, {{"shape", to}});
+    auto out = Express(OpKind::kReshape, b, in, {{"shape", to}});
     ASSERT_TRUE(out.ok());
-    auto y = EvaluateProgram(*b.Build(*out), std::vector{x});
+    auto y = EvaluateProgram(*b.Build({*out}), std::vector{x});
     ASSERT_TRUE(y.ok()) << y.status();
     EXPECT_EQ(ToDoubles((*y)[0]), ToDoubles(x)) << ShapeText(to);
   }

@@ -47,8 +47,8 @@ class Generator {
     return b_.Constant("w", FromDoubles(values, shape, ir::DType::kF32));
   }
 
-  void Try(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-    auto v = b_.Add(op, std::move(inputs), std::move(attrs), std::string(op));
+  void Try(OpKind kind, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    auto v = b_.Add(kind, std::move(inputs), std::move(attrs), NameOf(kind));
     // What does not fit is refused, and what grows too large is not used.
     if (!v.ok() || NumElements(b_.Type(*v)) > 2000) return;
     values_.push_back(*v);
@@ -62,45 +62,48 @@ class Generator {
     const int64_t out = kind == 1 ? c * Pick(1, 2) : groups * Pick(1, 3);
     // The addend has the channels of the result, or widens a single one.
     const int64_t added = out == 1 ? Pick(1, 3) : out;
-    Try("conv2d", {x, Weights({out, c / groups, kernel, kernel}, -0.5, 0.5)},
+    Try(OpKind::kConv2d, {x, Weights({out, c / groups, kernel, kernel}, -0.5, 0.5)},
         {{"strides", Shape{Pick(1, 2), Pick(1, 2)}},
          {"pads", Shape{Pick(0, 1), Pick(0, 1), Pick(0, 1), Pick(0, 1)}},
          {"dilations", Shape{Pick(1, 2), 1}},
          {"groups", groups}});
-    if (Pick(0, 1)) Try("add", {made_.empty() ? x : made_.back(), Weights({1, added, 1, 1})});
+    if (Pick(0, 1))
+      Try(OpKind::kAdd, {made_.empty() ? x : made_.back(), Weights({1, added, 1, 1})});
     if (Pick(0, 1)) Norm(values_.back());
   }
 
   void Norm(ValueId x) {
     if (ShapeOf(x).size() < 2) return;
     const Shape c{ShapeOf(x)[1]};
-    Try("batch_norm", {x, Weights(c, 0.5, 1.5), Weights(c), Weights(c), Weights(c, 0.5, 1.5)},
+    Try(OpKind::kBatchNorm, {x, Weights(c, 0.5, 1.5), Weights(c), Weights(c), Weights(c, 0.5, 1.5)},
         {{"axis", int64_t{1}}});
   }
 
   void MatMul(ValueId x) {
     const int64_t columns = Pick(1, 4), added = columns == 1 ? Pick(1, 3) : columns;
-    Try("matmul", {x, Weights({ShapeOf(x).back(), columns})});
-    if (Pick(0, 1)) Try("add", {made_.empty() ? x : made_.back(), Weights({added})});
+    Try(OpKind::kMatmul, {x, Weights({ShapeOf(x).back(), columns})});
+    if (Pick(0, 1)) Try(OpKind::kAdd, {made_.empty() ? x : made_.back(), Weights({added})});
     if (Pick(0, 1)) Norm(values_.back());
   }
 
   void Pool(ValueId x) {
-    const char* const ops[] = {"max_pool", "avg_pool"};
-    Try(ops[Pick(0, 1)], {x},
-        {{"kernel", Shape{2, 2}},
-         {"strides", Shape{Pick(1, 2), Pick(1, 2)}},
-         {"pads", Shape{Pick(0, 1), 0, Pick(0, 1), 0}},
-         {"ceil_mode", Pick(0, 1)},
-         {"count_include_pad", Pick(0, 1)}});
+    Attrs attrs{{"kernel", Shape{2, 2}},
+                {"strides", Shape{Pick(1, 2), Pick(1, 2)}},
+                {"pads", Shape{Pick(0, 1), 0, Pick(0, 1), 0}},
+                {"ceil_mode", Pick(0, 1)}};
+    const int64_t count_padding = Pick(0, 1);
+    if (Pick(0, 1) == 0) return Try(OpKind::kMaxPool, {x}, attrs);
+    attrs["count_include_pad"] = count_padding;
+    Try(OpKind::kAvgPool, {x}, attrs);
   }
 
   void Elementwise(ValueId x) {
-    const char* const unary[] = {"relu", "sigmoid", "abs", "neg", "identity", "tanh"};
-    const char* const binary[] = {"add", "mul", "sub", "max"};
+    const OpKind unary[] = {OpKind::kRelu, OpKind::kSigmoid,  OpKind::kAbs,
+                            OpKind::kNeg,  OpKind::kIdentity, OpKind::kTanh};
+    const OpKind binary[] = {OpKind::kAdd, OpKind::kMul, OpKind::kSub, OpKind::kMax};
     const int64_t kind = Pick(0, 4);
     if (kind <= 1) return Try(unary[Pick(0, 5)], {x});
-    if (kind == 2) return Try("clip", {x}, {{"min", -0.5}, {"max", 0.5}});
+    if (kind == 2) return Try(OpKind::kClip, {x}, {{"min", -0.5}, {"max", 0.5}});
     if (kind == 3) return Try(binary[Pick(0, 3)], {x, Any()});
     // A constant that broadcasts: some dimensions one, leading ones missing.
     Shape shape = ShapeOf(x);
@@ -110,7 +113,7 @@ class Generator {
   }
 
   void Reduce(ValueId x) {
-    const char* const ops[] = {"reduce_mean", "reduce_sum", "reduce_max"};
+    const OpKind ops[] = {OpKind::kReduceMean, OpKind::kReduceSum, OpKind::kReduceMax};
     Shape axes;
     for (int64_t d = 0; d < static_cast<int64_t>(ShapeOf(x).size()); ++d) {
       if (Pick(0, 1)) axes.push_back(d);
@@ -126,28 +129,29 @@ class Generator {
     std::shuffle(perm.begin(), perm.end(), rng_);
     switch (Pick(0, 7)) {
       case 0:
-        return Try("transpose", {x}, {{"perm", perm}});
+        return Try(OpKind::kTranspose, {x}, {{"perm", perm}});
       case 1:
-        return Try("reshape", {x},
+        return Try(OpKind::kReshape, {x},
                    {{"shape", Shape{s.empty() ? 1 : s[0], s.empty() ? 1 : Product(s) / s[0]}}});
       case 2:
-        return Try("reshape", {x}, {{"shape", Shape{1, Product(s), 1, 1}}});
+        return Try(OpKind::kReshape, {x}, {{"shape", Shape{1, Product(s), 1, 1}}});
       case 3:
-        return Try("concat", {x, Any(), x}, {{"axis", Pick(0, std::max<int64_t>(rank - 1, 0))}});
+        return Try(OpKind::kConcat, {x, Any(), x},
+                   {{"axis", Pick(0, std::max<int64_t>(rank - 1, 0))}});
       case 4:
-        return Try("pad", {x},
+        return Try(OpKind::kPad, {x},
                    {{"begin", Shape(s.size(), Pick(0, 1))}, {"end", Shape(s.size(), Pick(0, 1))}});
       case 5: {
         Shape starts(s.size(), 0), sizes = s;
         if (rank > 0 && s.back() > 1) starts.back() = 1, sizes.back() -= 1;
-        return Try("slice", {x},
+        return Try(OpKind::kSlice, {x},
                    {{"starts", starts}, {"steps", Shape(s.size(), 1)}, {"sizes", sizes}});
       }
       case 6:
-        return Try("gather", {x, b_.Constant("i", FromInts({0, -1}))},
+        return Try(OpKind::kGather, {x, b_.Constant("i", FromInts({0, -1}))},
                    {{"axis", Pick(0, std::max<int64_t>(rank - 1, 0))}});
       default:
-        return Try("tile", {x}, {{"repeats", Shape(s.size(), Pick(1, 2))}});
+        return Try(OpKind::kTile, {x}, {{"repeats", Shape(s.size(), Pick(1, 2))}});
     }
   }
 
@@ -169,7 +173,7 @@ class Generator {
         return Move(x);
       case 7:
         if (ShapeOf(x).empty()) return Elementwise(x);
-        return Try(Pick(0, 1) ? "softmax" : "normalize", {x},
+        return Try(Pick(0, 1) ? OpKind::kSoftmax : OpKind::kNormalize, {x},
                    {{"axes", Shape{Pick(0, static_cast<int64_t>(ShapeOf(x).size()) - 1)}}});
       case 8:
         if (ShapeOf(x).size() < 2) return Elementwise(x);

@@ -27,25 +27,27 @@ struct Variant {
 Graph SpelledOut(const Variant& variant) {
   GraphBuilder b;
   const ValueId x = b.Input("x", {ir::DType::kF32, {2, 3, 8}});
-  const auto add = [&](const std::string& op, const std::vector<ValueId>& in,
-                       const Attrs& attrs = {}) { return *b.Add(op, in, attrs, op); };
+  const auto add = [&](OpKind kind, const std::vector<ValueId>& in, const Attrs& attrs = {}) {
+    return *b.Add(kind, in, attrs, NameOf(kind));
+  };
   const auto mean = [&](ValueId v, const Shape& axes) {
-    return add("reduce_mean", {v}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+    return add(OpKind::kReduceMean, {v}, {{"axes", axes}, {"keepdims", int64_t{1}}});
   };
   const auto centred = [&] {
-    const ValueId from = variant.other_mean ? add("abs", {x}) : x;
-    return add("sub", {x, mean(from, {-1})});
+    const ValueId from = variant.other_mean ? add(OpKind::kAbs, {x}) : x;
+    return add(OpKind::kSub, {x, mean(from, {-1})});
   };
   const ValueId c = centred(), again = variant.twice ? centred() : c;
-  ValueId square = add("mul", {again, again});
-  if (variant.cubed) square = add("mul", {square, again});
+  ValueId square = add(OpKind::kMul, {again, again});
+  if (variant.cubed) square = add(OpKind::kMul, {square, again});
   const ValueId variance = mean(square, variant.variance_axes);
   const ValueId epsilon = b.Constant("epsilon", FromDoubles({1e-2}, {}, ir::DType::kF32));
-  const ValueId sum =
-      variant.epsilon_first ? add("add", {epsilon, variance}) : add("add", {variance, epsilon});
-  const ValueId deviation = add("sqrt", {sum});
-  const ValueId y = variant.reciprocal ? add("mul", {add("reciprocal", {deviation}), c})
-                                       : add("div", {c, deviation});
+  const ValueId sum = variant.epsilon_first ? add(OpKind::kAdd, {epsilon, variance})
+                                            : add(OpKind::kAdd, {variance, epsilon});
+  const ValueId deviation = add(OpKind::kSqrt, {sum});
+  const ValueId y = variant.reciprocal
+                        ? add(OpKind::kMul, {add(OpKind::kReciprocal, {deviation}), c})
+                        : add(OpKind::kDiv, {c, deviation});
   return *b.Build({{"y", y}});
 }
 
@@ -57,7 +59,7 @@ bool Recognized(const Variant& variant) {
     EXPECT_LE(Difference(*EvaluateGraph(graph, inputs), *EvaluateGraph(after, inputs)), 1e-5)
         << Print(after);
   }
-  const bool one = after.nodes.size() == 1 && after.nodes[0].op == "normalize";
+  const bool one = after.nodes.size() == 1 && after.nodes[0].kind == OpKind::kNormalize;
   if (!one) {
     EXPECT_EQ(after.nodes.size(), graph.nodes.size());
   }

@@ -61,7 +61,8 @@ TEST(Scatter, ElementsOfAMatrixWithFewerUpdatesThanPlaces) {
       }
     }
     const std::vector<TensorData> in{data, Indices(where, few), updates};
-    const auto got = EvaluateOp("scatter_elements", {{"axis", axis}, {"reduction", reduction}}, in);
+    const auto got =
+        EvaluateOp(OpKind::kScatterElements, {{"axis", axis}, {"reduction", reduction}}, in);
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_EQ(ToDoubles(*got), expected) << "seed " << seed;
   }
@@ -90,7 +91,7 @@ TEST(Scatter, RowsAndElementsOfAMatrix) {
       }
     }
     const std::vector<TensorData> in{data, Indices(where, {count, depth}), updates};
-    const auto got = EvaluateOp("scatter_nd", {{"reduction", reduction}}, in);
+    const auto got = EvaluateOp(OpKind::kScatterNd, {{"reduction", reduction}}, in);
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_EQ(ToDoubles(*got), expected) << "seed " << seed;
   }
@@ -101,9 +102,9 @@ TEST(Scatter, AnIndexBeyondTheTensorConcernsNothing) {
   const TensorData data = Numbers(rng, {3, 2}), updates = Numbers(rng, {2, 2});
   const std::vector<TensorData> elements{data, Indices({3, -4, 7, 3}, {2, 2}), updates};
   const std::vector<TensorData> rows{data, Indices({3, -4}, {2, 1}), updates};
-  EXPECT_EQ(ToDoubles(*EvaluateOp("scatter_elements", {{"axis", int64_t{0}}}, elements)),
+  EXPECT_EQ(ToDoubles(*EvaluateOp(OpKind::kScatterElements, {{"axis", int64_t{0}}}, elements)),
             ToDoubles(data));
-  EXPECT_EQ(ToDoubles(*EvaluateOp("scatter_nd", {}, rows)), ToDoubles(data));
+  EXPECT_EQ(ToDoubles(*EvaluateOp(OpKind::kScatterNd, {}, rows)), ToDoubles(data));
 }
 
 TEST(TopK, EqualElementsKeepTheirOrderAndNansAreLargest) {
@@ -126,7 +127,7 @@ TEST(TopK, EqualElementsKeepTheirOrderAndNansAreLargest) {
     order.resize(k);
     const std::vector<TensorData> in{x};
     const Attrs attrs{{"axis", int64_t{0}}, {"k", k}, {"largest", int64_t{largest}}};
-    EXPECT_EQ(ToInts(*EvaluateOp("top_k", attrs, in)), order) << "seed " << seed;
+    EXPECT_EQ(ToInts(*EvaluateOp(OpKind::kTopK, attrs, in)), order) << "seed " << seed;
   }
 }
 

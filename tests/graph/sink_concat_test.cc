@@ -13,9 +13,9 @@
 namespace heddle::graph {
 namespace {
 
-int Count(const Graph& g, const std::string& op) {
+int Count(const Graph& g, OpKind kind) {
   return static_cast<int>(
-      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }));
+      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.kind == kind; }));
 }
 
 struct Fire {
@@ -30,17 +30,17 @@ Graph Build(TestRng& rng, const Fire& f) {
   GraphBuilder b;
   std::vector<ValueId> parts;
   for (int64_t c : f.parts) parts.push_back(b.Input("x", {ir::DType::kF32, {1, c, 6, 6}}));
-  ValueId x = *b.Add("concat", parts, {{"axis", f.axis}}, "concat");
+  ValueId x = *b.Add(OpKind::kConcat, parts, {{"axis", f.axis}}, "concat");
   std::vector<std::pair<std::string, ValueId>> outputs;
-  if (f.read_twice) outputs.emplace_back("joined", *b.Add("relu", {x}, {}, "relu"));
+  if (f.read_twice) outputs.emplace_back("joined", *b.Add(OpKind::kRelu, {x}, {}, "relu"));
   if (f.pool) {
     const Attrs window{{"kernel", Shape{3, 3}}, {"strides", Shape{2, 2}}, {"pads", Shape(4, 1)}};
-    x = *b.Add("max_pool", {x}, window, "pool");
+    x = *b.Add(OpKind::kMaxPool, {x}, window, "pool");
   }
   if (f.out > 0) {
     const int64_t in = b.Type(x).shape[1];
     const ValueId w = b.Constant("w", RandomTensor(rng, {ir::DType::kF32, {f.out, in, 3, 3}}));
-    x = *b.Add("conv2d", {x, w}, {{"pads", Shape(4, 1)}}, "conv");
+    x = *b.Add(OpKind::kConv2d, {x, w}, {{"pads", Shape(4, 1)}}, "conv");
   }
   outputs.emplace_back("y", x);
   return *b.Build(outputs);
@@ -58,23 +58,24 @@ Graph Sunk(const Fire& f) {
 TEST(SinkConcat, AConvolutionOfTwoPartsIsASumOfTwo) {
   for (const bool pool : {false, true}) {
     const Graph sunk = Sunk({.parts = {3, 2}, .pool = pool});
-    EXPECT_EQ(Count(sunk, "concat"), 0);
-    EXPECT_EQ(Count(sunk, "conv2d"), 2);
-    EXPECT_EQ(Count(sunk, "max_pool"), pool ? 2 : 0);
+    EXPECT_EQ(Count(sunk, OpKind::kConcat), 0);
+    EXPECT_EQ(Count(sunk, OpKind::kConv2d), 2);
+    EXPECT_EQ(Count(sunk, OpKind::kMaxPool), pool ? 2 : 0);
   }
 }
 
 TEST(SinkConcat, BehindAPoolThereIsLessToCopy) {
   const Graph sunk = Sunk({.parts = {1, 2, 3}, .pool = true});
-  EXPECT_EQ(Count(sunk, "max_pool"), 3);
-  EXPECT_EQ(Count(sunk, "concat"), 1);  // three parts stay together for the convolution
-  EXPECT_EQ(sunk.nodes[3].op, "concat");
+  EXPECT_EQ(Count(sunk, OpKind::kMaxPool), 3);
+  EXPECT_EQ(Count(sunk, OpKind::kConcat), 1);  // three parts stay together for the convolution
+  EXPECT_EQ(sunk.nodes[3].kind, OpKind::kConcat);
 }
 
 TEST(SinkConcat, StaysWhereItIsWorthIt) {
-  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .out = 5}), "conv2d"), 1);  // sums as large as the parts
-  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .read_twice = true}), "conv2d"), 1);
-  EXPECT_EQ(Count(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), "max_pool"), 1);
+  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .out = 5}), OpKind::kConv2d),
+            1);  // sums as large as the parts
+  EXPECT_EQ(Count(Sunk({.parts = {3, 2}, .read_twice = true}), OpKind::kConv2d), 1);
+  EXPECT_EQ(Count(Sunk({.parts = {4, 4}, .pool = true, .out = 0, .axis = 2}), OpKind::kMaxPool), 1);
 }
 
 }  // namespace

@@ -13,21 +13,6 @@ std::string TypeName(ir::DType dtype) { return std::string(ir::Name(dtype)); }
 
 absl::Status Broken(const std::string& what) { return absl::InternalError("graph: " + what); }
 
-std::string AttrText(const Attr& attr) {
-  struct Printer {
-    std::string operator()(int64_t v) const { return absl::StrCat(v); }
-    std::string operator()(double v) const { return absl::StrCat(v); }
-    std::string operator()(const std::string& v) const { return absl::StrCat("\"", v, "\""); }
-    std::string operator()(const std::vector<int64_t>& v) const {
-      return absl::StrCat("[", absl::StrJoin(v, ","), "]");
-    }
-    std::string operator()(const std::vector<double>& v) const {
-      return absl::StrCat("[", absl::StrJoin(v, ","), "]");
-    }
-  };
-  return std::visit(Printer(), attr);
-}
-
 // Which values exist, checked while walking the nodes in order.
 class Checker {
  public:
@@ -82,29 +67,23 @@ class Checker {
   }
 
   absl::Status CheckNode(const Node& node) {
-    const OpDef* op = FindOp(node.op);
-    if (op == nullptr)
-      return Broken(absl::StrCat("node '", node.name, "' has unknown operator '", node.op, "'"));
     std::vector<TensorType> inputs;
     for (ValueId v : node.inputs) {
       if (!Known(v) || !defined_[v])
         return Broken(absl::StrCat("node '", node.name, "' reads an undefined value"));
       inputs.push_back(graph_.values[v].type);
     }
-    auto types = op->infer(inputs, node.attrs);
-    if (!types.ok()) {
-      return Broken(absl::StrCat(node.op, " node '", node.name, "': ", types.status().message()));
-    }
-    if (types->size() != node.outputs.size()) {
+    const std::string& name = NameOf(node.kind);
+    const absl::StatusOr<TensorType> type = InferType(node.kind, inputs, node.attrs);
+    if (!type.ok())
+      return Broken(absl::StrCat(name, " node '", node.name, "': ", type.status().message()));
+    if (node.outputs.size() != 1)
       return Broken(absl::StrCat("node '", node.name, "' has ", node.outputs.size(), " outputs"));
-    }
-    for (size_t i = 0; i < types->size(); ++i) {
-      if (auto s = Define(node.outputs[i], "an output of " + node.name); !s.ok()) return s;
-      const Value& v = graph_.values[node.outputs[i]];
-      if (v.type != (*types)[i]) {
-        return Broken(absl::StrCat("'", v.name, "' is ", ToText(v.type), " but ", node.op,
-                                   " gives ", ToText((*types)[i])));
-      }
+    if (auto s = Define(node.outputs[0], "an output of " + node.name); !s.ok()) return s;
+    const Value& v = graph_.values[node.outputs[0]];
+    if (v.type != *type) {
+      return Broken(absl::StrCat("'", v.name, "' is ", ToText(v.type), " but ", name, " gives ",
+                                 ToText(*type)));
     }
     return absl::OkStatus();
   }
@@ -153,7 +132,7 @@ std::string Print(const Graph& graph) {
     absl::StrAppend(
         &out,
         absl::StrJoin(node.outputs, ", ", [&](std::string* s, ValueId v) { s->append(value(v)); }),
-        " = ", node.op, "(",
+        " = ", NameOf(node.kind), "(",
         absl::StrJoin(node.inputs, ", ",
                       [](std::string* s, ValueId v) { absl::StrAppend(s, "%", v); }),
         ")");
@@ -161,7 +140,7 @@ std::string Print(const Graph& graph) {
       absl::StrAppend(&out, " {",
                       absl::StrJoin(node.attrs, ", ",
                                     [](std::string* s, const auto& a) {
-                                      absl::StrAppend(s, a.first, "=", AttrText(a.second));
+                                      absl::StrAppend(s, a.first, "=", ToText(a.second));
                                     }),
                       "}");
     }

@@ -1,23 +1,24 @@
 // The graph: an imported network as operators over shaped tensors. Immutable once built; a pass
-// takes a graph and returns one. Operators are our own vocabulary (ops.h lists it), not ONNX's: the
-// importer translates and decomposes.
+// takes a graph and returns one. Operators are our own vocabulary (op_kind.h lists it), not ONNX's:
+// the importer translates and decomposes.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/graph/core/attributes.h"
+#include "compiler/graph/core/op_kind.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::graph {
 
 struct TensorType {
   ir::DType dtype = ir::DType::kF32;
-  std::vector<int64_t> shape;  // every extent known and positive
+  Shape shape;  // every extent known and positive
   bool operator==(const TensorType&) const = default;
 };
 int64_t NumElements(const TensorType& type);  // saturates at INT64_MAX
@@ -31,9 +32,6 @@ struct TensorData {
   std::shared_ptr<const std::string> bytes;
 };
 
-using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
-using Attrs = std::map<std::string, Attr>;
-
 using ValueId = int32_t;  // index into Graph::values
 
 struct Value {
@@ -42,7 +40,7 @@ struct Value {
 };
 
 struct Node {
-  std::string op;    // a name of ops.h, e.g. "conv2d"
+  OpKind kind{};
   std::string name;  // unique; for messages
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
@@ -50,7 +48,7 @@ struct Node {
 };
 
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
-// one node's output; types agree with the operators' inference; names are unique.
+// one node's output; types and attributes agree with the operators' definitions; names are unique.
 struct Graph {
   std::vector<Value> values;
   std::map<ValueId, TensorData> constants;
@@ -59,7 +57,7 @@ struct Graph {
   std::vector<Node> nodes;
 };
 absl::Status CheckGraph(const Graph& graph);
-std::string Print(
-    const Graph& graph);  // one line a node: %3:f32[..] = conv2d(%1, %2) {stride=[2,2]}
+// One line a node: %3:f32[..] = conv2d(%1, %2) {strides=[2,2]}
+std::string Print(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -45,26 +45,24 @@ const Node* GraphBuilder::ProducerOf(ValueId v) const {
   return it == producers_.end() ? nullptr : &graph_.nodes[it->second];
 }
 
-absl::StatusOr<ValueId> GraphBuilder::Add(std::string_view op, std::vector<ValueId> inputs,
-                                          Attrs attrs, const std::string& name) {
-  const OpDef* def = FindOp(op);
-  if (def == nullptr) return absl::InternalError(absl::StrCat("no operator ", std::string(op)));
+absl::StatusOr<ValueId> GraphBuilder::Add(OpKind kind, std::vector<ValueId> inputs, Attrs attrs,
+                                          const std::string& name) {
   std::vector<TensorType> types;
   for (ValueId v : inputs) types.push_back(Type(v));
-  auto inferred = def->infer(types, attrs);
-  if (!inferred.ok()) {
-    return absl::Status(inferred.status().code(),
-                        absl::StrCat(std::string(op), " ", inferred.status().message()));
+  const absl::StatusOr<TensorType> type = InferType(kind, types, attrs);
+  if (!type.ok()) {
+    return absl::Status(type.status().code(),
+                        absl::StrCat(NameOf(kind), " ", type.status().message()));
   }
-  HEDDLE_RETURN_IF_ERROR(CheckSize((*inferred)[0]));
-  if (NumElements((*inferred)[0]) == 0) {
+  HEDDLE_RETURN_IF_ERROR(CheckSize(*type));
+  if (NumElements(*type) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(std::string(op), " gives ", ToText((*inferred)[0]), ", without elements"));
+        absl::StrCat(NameOf(kind), " gives ", ToText(*type), ", without elements"));
   }
-  const ValueId out = AddValue(name, (*inferred)[0]);
+  const ValueId out = AddValue(name, *type);
   producers_[out] = graph_.nodes.size();
   graph_.nodes.push_back(
-      {std::string(op), Unique(node_names_, name), std::move(inputs), {out}, std::move(attrs)});
+      {kind, Unique(node_names_, name), std::move(inputs), {out}, std::move(attrs)});
   return out;
 }
 
@@ -74,7 +72,7 @@ absl::StatusOr<Graph> GraphBuilder::Build(
   for (const auto& [name, value] : outputs) {
     ValueId v = value;
     if (!IsNodeOutput(v) || taken.count(v)) {
-      HEDDLE_ASSIGN_OR_RETURN(v, Add("identity", {v}, {}, name));
+      HEDDLE_ASSIGN_OR_RETURN(v, Add(OpKind::kIdentity, {v}, {}, name));
     }
     taken.insert(v);
     graph_.outputs.push_back(v);
@@ -103,7 +101,7 @@ absl::StatusOr<Graph> RewriteGraph(const Graph& graph, const Rewriter& rewrite) 
     HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> replacement, rewrite(out, translated));
     if (!replacement) {
       HEDDLE_ASSIGN_OR_RETURN(replacement,
-                              out.Add(node.op, translated.inputs, node.attrs, node.name));
+                              out.Add(node.kind, translated.inputs, node.attrs, node.name));
     }
     map[node.outputs[0]] = *replacement;
   }

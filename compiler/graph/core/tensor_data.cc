@@ -3,7 +3,6 @@
 #include <cstring>
 #include <string>
 
-#include "compiler/graph/ops/op_util.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle::graph {

@@ -1,4 +1,4 @@
-// Constants as numbers: reading and making TensorData.
+// Reads and makes the elements of constants.
 #pragma once
 
 #include <vector>
@@ -7,19 +7,18 @@
 
 namespace heddle::graph {
 
-// Elements of a constant, converted: integers exactly by ToInts, rounded above 2^53 by ToDoubles.
+// The elements of a constant. ToInts is exact for integers; ToDoubles rounds those above 2^53.
 std::vector<int64_t> ToInts(const TensorData& data);
 std::vector<double> ToDoubles(const TensorData& data);
-// The one element of `data` as an attribute: an integer of integer types, a double of floats.
+// The first element of `data` as an attribute: an integer if its type is one, else a float.
 Attr ToAttr(const TensorData& data);
-// A vector; values that `dtype`, an integer type, cannot hold wrap.
+// A vector of an integer type; values that it cannot hold wrap.
 TensorData FromInts(const std::vector<int64_t>& values, ir::DType dtype = ir::DType::kI64);
-// The one element of `element`, as often as `shape` wants.
-TensorData Repeated(const TensorData& element, const std::vector<int64_t>& shape);
-// Every element `value`, of any type.
+// A tensor of `shape` that repeats the single element of `element`.
+TensorData Repeated(const TensorData& element, const Shape& shape);
+// A tensor of any type, every element of which is `value`.
 TensorData Filled(TensorType type, double value);
-// From doubles, rounded to `dtype` (f32, f64 or an integer type).
-TensorData FromDoubles(const std::vector<double>& values, const std::vector<int64_t>& shape,
-                       ir::DType dtype);
+// A tensor of any type with these elements, rounded to `dtype`.
+TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, ir::DType dtype);
 
 }  // namespace heddle::graph

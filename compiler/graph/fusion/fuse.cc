@@ -17,12 +17,11 @@
 namespace heddle::graph {
 namespace {
 
-// Groups under construction: node -> representative, with what the rules need to know of each
-// group.
+// The groups under construction.
 //
-// No merge closes a cycle between groups: a node joins its readers' group only when all its readers
-// are there, so the only value that leaves a group is its last node's, and a group whose last value
-// is read by one group alone has no other way to it.
+// No merge closes a cycle between groups. A node joins a group only if all its readers are in one
+// of the two, so only the last node's value leaves a group; and if one group alone reads that
+// value, there is no other path to that group.
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
@@ -43,8 +42,8 @@ class Fuser {
   // Each node in turn tries to join the groups that make its operands.
   std::vector<std::vector<int>> Run() {
     for (size_t v = 0; v < graph_.nodes.size(); ++v) {
-      // One operand joining may let another (conv * sigmoid(conv) reads the convolution twice),
-      // hence the repetition.
+      // Repeated, because one operand that joins may let another join: conv * sigmoid(conv) reads
+      // the convolution twice.
       for (bool changed = true; changed;) {
         changed = false;
         for (ValueId operand : graph_.nodes[v].inputs) {
@@ -65,8 +64,8 @@ class Fuser {
   }
 
  private:
-  const OpDef& Def(int node) const { return *FindOp(graph_.nodes[node].op); }
-  FusionClass Class(int node) const { return Def(node).fusion; }
+  const OpDef& DefOf(int node) const { return Def(graph_.nodes[node].kind); }
+  FusionClass Class(int node) const { return DefOf(node).fusion; }
   const TensorType& OutType(int node) const {
     return graph_.values[graph_.nodes[node].outputs[0]].type;
   }
@@ -85,15 +84,15 @@ class Fuser {
     return ClassesAllow(u, v) && StaysSmall(u, v);
   }
 
-  // An operand that is read twice stands twice in the expression of a loop that it is inlined into;
-  // a chain of y * y doubles with every link.
+  // Limits how often an expression repeats itself: an operand that is read twice occurs twice in
+  // the expression into which it is inlined, so a chain of y * y doubles with every link.
   bool StaysSmall(int u, int v) const {
-    constexpr double kMostRepeated = 256;  // nodes computed again; schedules inline no more, either
+    constexpr double kMostRepeated = 256;  // nodes; schedules inline no more than that
     std::vector<int> all = members_[group_[u]];
     all.insert(all.end(), members_[group_[v]].begin(), members_[group_[v]].end());
     std::sort(all.begin(), all.end());
     std::map<int, double> tree;  // node -> size of its expression with its operands in it
-    double once = 0;             // .. if each node of the group stood there once
+    double once = 0;             // the size if each node of the group occurred once
     for (int n : all) {
       double size = 1;
       for (ValueId operand : graph_.nodes[n].inputs) {
@@ -116,14 +115,14 @@ class Fuser {
              AllElementwise(group_[v], OutType(above).shape);
     }
     if (below >= 0 && Class(below) == FusionClass::kComplexOutFusable) {
-      // Complex operators read each element many times, so their operands are computed before; not
-      // so those of what follows.
+      // A complex operator reads each element many times, so its operands are computed before it;
+      // operands of the elementwise nodes that follow it may join.
       return v != below && !Feeds(group_[u], below) &&
              AllElementwise(group_[u], OutType(below).shape);
     }
     // Arithmetic is not repeated for every element of a larger result; moving data is cheap enough
-    // to be.
-    return !Def(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
+    // to be repeated.
+    return !DefOf(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
            Class(v) == FusionClass::kReduction;
   }
 
@@ -136,7 +135,7 @@ class Fuser {
 
   bool AllElementwise(int group, const Shape& shape) const {
     return std::all_of(members_[group].begin(), members_[group].end(),
-                       [&](int m) { return Def(m).elementwise && OutType(m).shape == shape; });
+                       [&](int m) { return DefOf(m).elementwise && OutType(m).shape == shape; });
   }
 
   bool OnlyReadBy(int u, int a, int b) const {
@@ -159,8 +158,8 @@ class Fuser {
   std::vector<std::vector<int>> members_, consumers_;
 };
 
-// Groups in an order in which each finds its inputs computed; among ready ones the one with the
-// earliest last node first.
+// The groups in execution order. Of those whose inputs are computed, the one with the earliest last
+// node is next.
 std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
                                              std::vector<std::vector<int>> groups) {
   const std::vector<int> producers = Producers(graph);
@@ -195,7 +194,7 @@ std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
   return ordered;
 }
 
-// "conv2d+add+relu"; "(concat+reshape)x128" for what repeats; ".." for what a line has no room for.
+// "conv2d+add+relu"; "(concat+reshape)x128" where operators repeat; ".." where the line is full.
 std::string OperatorsText(const std::vector<std::string>& ops) {
   constexpr size_t kLongest = 40;        // characters; a table's column
   constexpr size_t kLongestPattern = 4;  // operators; longer ones are rare and fill the line alone
@@ -222,12 +221,11 @@ std::string OperatorsText(const std::vector<std::string>& ops) {
 }
 
 bool OnlyRelabels(const Graph& graph, const std::vector<int>& nodes) {
-  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
-    return graph.nodes[n].op == "reshape" || graph.nodes[n].op == "identity";
-  });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [&](int n) { return Def(graph.nodes[n].kind).relabels; });
 }
 
-// The flops, label and ports of a group; then its canonical program.
+// The flops, the label, and the values that go in and out of a group.
 absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
                                const std::vector<int>& uses) {
   Group group;
@@ -249,15 +247,11 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
     const ValueId out = node.outputs[0];
-    // A result that nobody reads (dead code) is an output too: a kernel has one.
+    // A result that nobody reads (dead code) is an output, too: every kernel has one.
     if (uses[out] > read_inside[out] || uses[out] == 0) group.outputs.push_back(out);
-    ops.push_back(node.op);
-    std::vector<TensorType> in;
-    for (ValueId v : node.inputs) in.push_back(graph.values[v].type);
-    const std::vector<TensorType> types{graph.values[out].type};
-    const OpDef* def = FindOp(node.op);
-    if (def->flops) counted += def->flops(in, types, node.attrs);
-    elements += static_cast<double>(NumElements(types[0]));
+    ops.push_back(NameOf(node.kind));
+    counted += Flops(graph, node);
+    elements += static_cast<double>(NumElements(graph.values[out].type));
   }
   group.flops = counted > 0 ? counted : elements;
   group.label = absl::StrCat(OperatorsText(ops), " ",
@@ -267,7 +261,7 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
 
 absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Group& group) {
   std::vector<std::string> ops;
-  for (int n : group.nodes) ops.push_back(graph.nodes[n].op);
+  for (int n : group.nodes) ops.push_back(NameOf(graph.nodes[n].kind));
   tensor::Builder b(absl::StrJoin(ops, "_"));
   std::map<ValueId, tensor::Tensor> tensors;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -279,13 +273,13 @@ absl::StatusOr<tensor::TensorProgram> ExpressGroup(const Graph& graph, const Gro
     const Node& node = graph.nodes[n];
     std::vector<tensor::Tensor> operands;
     for (ValueId v : node.inputs) operands.push_back(tensors.at(v));
-    auto out = FindOp(node.op)->express(b, operands, node.attrs);
+    const absl::StatusOr<tensor::Tensor> out = Express(node.kind, b, operands, node.attrs);
     if (!out.ok()) {
-      return absl::Status(out.status().code(), absl::StrCat(node.op, " node '", node.name,
+      return absl::Status(out.status().code(), absl::StrCat(NameOf(node.kind), " node '", node.name,
                                                             "': ", out.status().message()));
     }
     const ValueId result = node.outputs[0];
-    tensors[result] = b.Stored((*out)[0], graph.values[result].type.dtype);
+    tensors[result] = b.Stored(*out, graph.values[result].type.dtype);
   }
   std::vector<tensor::Tensor> outputs;
   for (ValueId v : group.outputs) outputs.push_back(tensors.at(v));
@@ -321,7 +315,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     group.workload = ir::Print(loops);
     group.key = WorkloadKey(group.workload);
     group.naive = std::move(loops);
-    // Keys are hashes; tasks, records and kernels are told apart by them.
+    // Keys are hashes, and identify tasks, records and kernels.
     if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,
                                               ", one is ", group.label));
@@ -342,7 +336,7 @@ std::vector<Task> ExtractTasks(const FusedGraph& fused) {
     ++task.weight;
     int anchor = group.nodes.front();
     for (int n : group.nodes) {
-      if (FindOp(fused.graph.nodes[n].op)->fusion != FusionClass::kInjective) anchor = n;
+      if (Def(fused.graph.nodes[n].kind).fusion != FusionClass::kInjective) anchor = n;
     }
     task.nodes.push_back(fused.graph.nodes[anchor].name);
   }

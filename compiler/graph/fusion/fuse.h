@@ -17,7 +17,7 @@ struct Group {
   std::vector<ValueId> inputs;   // read from outside (inputs, constants, other groups), in the
                                  // kernel's argument order
   std::vector<ValueId> outputs;  // needed outside, in the kernel's argument order
-  std::string label;             // for people, about 60 characters: "conv2d+add+relu 1x56x56x64"
+  std::string label;             // at most about 60 characters: "conv2d+add+relu 1x56x56x64"
   ir::Program naive;             // the loop program before any schedule
   std::string workload;          // its canonical text (ir/text.h)
   std::string key;               // WorkloadKey(workload)
@@ -27,11 +27,11 @@ struct Group {
 struct FusedGraph {
   Graph graph;
   std::vector<Group> groups;  // execution order
-  // Values that are another's memory under another shape (a reshape on its own), and that other
-  // one, which is never a view itself. No group computes them.
+  // Views: values that are the memory of another value under another shape (a reshape on its own),
+  // with that other value, which is never a view itself. No group computes a view.
   std::map<ValueId, ValueId> views;
 
-  // Whose memory v is: the other one of a view, else v.
+  // The value whose memory holds v: v itself unless it is a view.
   ValueId MemoryOf(ValueId v) const {
     const auto it = views.find(v);
     return it == views.end() ? v : it->second;
@@ -42,14 +42,15 @@ struct FuseOptions {
   bool enabled = true;  // false: one group per node, and no views
 };
 
-// Groups the nodes by the four operator classes: greedy in topological order, at most one complex
-// anchor a group, a producer merges only if all its consumers end up in the group (or it has a
-// single one), and no further once the group's expression would repeat itself too often. Reshapes
-// that stay among themselves become views. Internal: two workloads with one key.
+// Groups the nodes by the four fusion classes, greedily in topological order. A group has at most
+// one node that is not injective. A producer joins a group only if all its readers are in it, and
+// if the group's expression does not repeat itself too often. A group of reshapes alone becomes
+// views. Internal: two workloads have the same key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 
-// The tensor expression of one group: inputs p0, p1, .. in the order of Group::inputs, stages named
-// by their operators, nothing of the model's names; so equal layers give equal workloads.
+// The tensor expression of one group. Its inputs are p0, p1, .. in the order of Group::inputs, and
+// its stages have the names of their operators. It holds no name of the model, so that equal layers
+// have equal workloads.
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group);
 
 // The distinct workloads of a fused graph, heaviest first.

@@ -14,8 +14,8 @@ int64_t Bytes(const Graph& graph, ValueId v) {
   return (NumElements(type) * ir::SizeOf(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Free stretches of the arena by offset, neighbours joined. Allocation takes the smallest stretch
-// that fits, else grows the arena (by no more than what a free stretch at its end lacks).
+// The free ranges of the arena by offset; adjacent ones are joined. Allocation takes the smallest
+// range that fits. If none does, the arena grows, by what a free range at its end lacks.
 class Arena {
  public:
   int64_t Take(int64_t bytes) {
@@ -79,7 +79,7 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
   for (size_t g = 0; g < fused.groups.size(); ++g) {
     const Group& group = fused.groups[g];
     std::set<ValueId> overwritten;
-    // The place of an input that `output` may take: nobody reads it later, nor as another input.
+    // The place of an input that `output` may take: it is not read later, nor as another input.
     const auto in_place = [&](int output) -> std::optional<int64_t> {
       if (!options.share || options.may_overwrite.empty()) return std::nullopt;
       for (const auto& [written, read] : options.may_overwrite[g]) {

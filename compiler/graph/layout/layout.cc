@@ -2,22 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/core/operator.h"
 #include "compiler/graph/layout/layout_moves.h"
 #include "compiler/graph/layout/layout_plan.h"
-#include "compiler/graph/ops/op_util.h"
-#include "compiler/graph/ops/window.h"
 
 namespace heddle::graph {
 namespace {
-
-bool OneOf(const std::string& op, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
 
 class LayoutPass {
  public:
@@ -68,59 +62,65 @@ class LayoutPass {
     return x;
   }
   absl::StatusOr<ValueId> First(ValueId v) { return As(Layout::kChannelsFirst, v); }
-  // In the form it has in the layout of the operator at hand.
+  // The value in the form that it has in the layout of the operator at hand.
   absl::StatusOr<ValueId> Here(ValueId v) {
     return As(InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast, v);
   }
 
-  // An operand of an elementwise operator or a concat of rank `rank`, aligned with the others here.
+  // An operand that is broadcast to `rank` dimensions (LayoutRule::kAligned), in the layout at
+  // hand.
   absl::StatusOr<ValueId> Aligned(ValueId v, int64_t rank) {
     if (Rank(v) == rank && (InBlocks(v) || !Blocked())) return Here(v);
     if (Rank(v) == rank && ShapeOf(v)[1] == plan_.block) {  // a part of a concat
       HEDDLE_ASSIGN_OR_RETURN(const ValueId x, Here(v));
       Shape one_block = out_.Type(x).shape;
       one_block.insert(one_block.begin() + 1, 1);
-      return out_.Add("reshape", {x}, {{"shape", one_block}}, out_.Name(x) + "/aligned");
+      return out_.Add(OpKind::kReshape, {x}, {{"shape", one_block}}, out_.Name(x) + "/aligned");
     }
     HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
     if (NumElements(graph_.values[v].type) == 1) return x;
     TensorType full{graph_.values[v].type.dtype, Shape(rank - Rank(v), 1)};
     full.shape.insert(full.shape.end(), ShapeOf(v).begin(), ShapeOf(v).end());
     const std::string name = graph_.values[v].name + "/aligned";
-    HEDDLE_ASSIGN_OR_RETURN(x, out_.Add("reshape", {x}, {{"shape", full.shape}}, name));
+    HEDDLE_ASSIGN_OR_RETURN(x, out_.Add(OpKind::kReshape, {x}, {{"shape", full.shape}}, name));
     if (Blocked() && full.shape[1] == 1) {
       full.shape.push_back(1);
-      return out_.Add("reshape", {x}, {{"shape", full.shape}}, name);
+      return out_.Add(OpKind::kReshape, {x}, {{"shape", full.shape}}, name);
     }
     return MoveLayout(out_, x, full, Layout::kChannelsFirst, layout_, plan_.block, name);
   }
 
   // A node that does not work channels first.
   absl::Status Place(const Node& node) {
-    if (OneOf(node.op, {"conv1d", "conv2d", "conv3d"})) {
-      return Blocked() ? BlockedConvolution(node) : Convolution(node);
+    const OpDef& def = Def(node.kind);
+    const bool aligned = def.layout.operands == LayoutRule::Operands::kAligned;
+    Node placed = node;
+    placed.attrs = MovedAttrs(node);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId v = node.inputs[i];
+      HEDDLE_ASSIGN_OR_RETURN(placed.inputs[i], aligned  ? Aligned(v, Rank(node.outputs[0]))
+                                                : i == 0 ? Here(v)
+                                                         : First(v));
     }
-    if (node.op.compare(0, 14, "conv_transpose") == 0) return Transposed(node);
-    if (node.op.compare(0, 7, "reduce_") == 0 || node.op.compare(0, 4, "arg_") == 0) {
-      return Reduction(node);
+    if (def.layout.form) {
+      const int64_t lanes =
+          core_.vector_bytes / ir::SizeOf(graph_.values[node.outputs[0]].type.dtype);
+      const LayoutRule::Change change{layout_, plan_.block, lanes, InBlocks(node.inputs[0]),
+                                      InBlocks(node.outputs[0])};
+      HEDDLE_ASSIGN_OR_RETURN(placed, def.layout.form(out_, std::move(placed), change));
     }
-    if (node.op == "batch_norm") return BatchNorm(node);
-    if (FindOp(node.op)->elementwise) return Elementwise(node, node.attrs);
-    if (node.op == "concat") return Elementwise(node, MovedAttrs(node));
-    return Moved(node, Blocked() ? BlockedAttrs(node) : MovedAttrs(node));
-  }
-
-  absl::Status Emit(const Node& node, const std::string& op, std::vector<ValueId> inputs,
-                    const Attrs& attrs) {
-    HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(op, std::move(inputs), attrs, node.name));
+    HEDDLE_ASSIGN_OR_RETURN(ValueId y,
+                            out_.Add(placed.kind, placed.inputs, placed.attrs, node.name));
     const ValueId v = node.outputs[0];
-    made_[v] = InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast;
+    if (MakesItsLayout(node)) {
+      made_[v] = InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast;
+    } else if (out_.Type(y).shape != ShapeOf(v)) {  // its channels are still in blocks
+      HEDDLE_ASSIGN_OR_RETURN(
+          y, out_.Add(OpKind::kReshape, {y}, {{"shape", ShapeOf(v)}}, node.name + "/flat"));
+    }
     In(made_[v])[v] = y;
     return absl::OkStatus();
   }
-
-  // A result in the model's own layout.
-  void EmitFirst(const Node& node, ValueId y) { In(Layout::kChannelsFirst)[node.outputs[0]] = y; }
 
   absl::Status Unmoved(const Node& node) {
     std::vector<ValueId> inputs;
@@ -128,194 +128,65 @@ class LayoutPass {
       HEDDLE_ASSIGN_OR_RETURN(ValueId x, First(v));
       inputs.push_back(x);
     }
-    HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
-                            out_.Add(node.op, std::move(inputs), node.attrs, node.name));
-    EmitFirst(node, y);
+    HEDDLE_ASSIGN_OR_RETURN(In(Layout::kChannelsFirst)[node.outputs[0]],
+                            out_.Add(node.kind, std::move(inputs), node.attrs, node.name));
     return absl::OkStatus();
   }
 
-  absl::Status BlockedConvolution(const Node& node) {
-    HEDDLE_ASSIGN_OR_RETURN(const ValueId x, Here(node.inputs[0]));
-    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
-    Attrs attrs = node.attrs;
-    attrs.erase("groups");
-    if (IntAttr(node.attrs, "groups", 1) == 1) {
-      HEDDLE_ASSIGN_OR_RETURN(w, BlockWeights(out_, w, InBlocks(node.inputs[0]),
-                                              InBlocks(node.outputs[0]), plan_.block));
-      return Emit(node, "blocked_" + node.op, {x, w}, attrs);
-    }
-    HEDDLE_ASSIGN_OR_RETURN(w, BlockDepthwiseWeights(out_, w, plan_.block));
-    return Emit(node, "blocked_depthwise_" + node.op, {x, w}, attrs);
-  }
-
-  absl::Status Convolution(const Node& node) {
-    const Shape& weights = ShapeOf(node.inputs[1]);
-    const int64_t n = static_cast<int64_t>(weights.size()) - 2;
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
-    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
-    const std::string name = out_.Name(w) + "/channels_last";
-    Attrs attrs = node.attrs;
-    const int64_t groups = IntAttr(attrs, "groups", 1);
-    const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
-    const int64_t lanes =
-        core_.vector_bytes / ir::SizeOf(graph_.values[node.outputs[0]].type.dtype);
-    const int64_t merged =
-        depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups, lanes);
-    const TensorData* data = out_.ConstantData(w);
-    if (merged > 1 && data != nullptr) {
-      w = out_.Constant(out_.Name(w) + "/merged", MergeGroups(*data, groups, merged));
-      attrs["groups"] = groups / merged;
-      attrs["zero_share"] = merged;
-    }
-    Shape perm(n + 2);
-    std::iota(perm.begin(), perm.end(), 2);
-    perm[n] = 1;
-    perm[n + 1] = 0;
-    HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("transpose", {w}, {{"perm", perm}}, name));
-    if (depthwise) {
-      Shape taps(weights.begin() + 2, weights.end());
-      taps.push_back(groups);
-      HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("reshape", {w}, {{"shape", taps}}, name));
-      attrs.erase("groups");
-      return Emit(node, "depthwise_" + node.op, {x, w}, attrs);
-    }
-    attrs["layout"] = std::string(kChannelsLast);
-    return Emit(node, node.op, {x, w}, attrs);
-  }
-
-  // The kernel is made whole strides by zeros at its end, which the padding takes away again.
-  absl::Status Transposed(const Node& node) {
-    const Shape& weights = ShapeOf(node.inputs[1]);
-    const int64_t n = static_cast<int64_t>(weights.size()) - 2;
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
-    HEDDLE_ASSIGN_OR_RETURN(ValueId w, First(node.inputs[1]));
-    Attrs attrs = node.attrs;
-    const std::string name = out_.Name(w) + "/channels_last";
-    Shape strides = IntsAttr(attrs, "strides"), pads = IntsAttr(attrs, "pads"), end(n + 2, 0);
-    strides.resize(n, 1);
-    pads.resize(2 * n, 0);
-    for (int64_t i = 0; i < n; ++i) {
-      end[2 + i] = (strides[i] - weights[2 + i] % strides[i]) % strides[i];
-      pads[n + i] += end[2 + i];
-    }
-    if (end != Shape(n + 2, 0)) {
-      HEDDLE_ASSIGN_OR_RETURN(
-          w, out_.Add("pad", {w}, {{"begin", Shape(n + 2, 0)}, {"end", end}}, name));
-    }
-    Shape perm(n + 2);
-    std::iota(perm.begin(), perm.end(), 2);
-    perm[n] = 0;
-    perm[n + 1] = 1;
-    HEDDLE_ASSIGN_OR_RETURN(w, out_.Add("transpose", {w}, {{"perm", perm}}, name));
-    attrs["pads"] = pads;
-    attrs["layout"] = std::string(kChannelsLast);
-    return Emit(node, node.op, {x, w}, attrs);
-  }
-
-  absl::Status BatchNorm(const Node& node) {
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
-    std::vector<ValueId> inputs{x};
-    for (size_t i = 1; i < node.inputs.size(); ++i) {
-      HEDDLE_ASSIGN_OR_RETURN(ValueId v, First(node.inputs[i]));
-      inputs.push_back(v);
-    }
-    Attrs attrs = node.attrs;
-    attrs["axis"] = LastAxis(IntAttr(attrs, "axis", 1), Rank(node.inputs[0]));
-    return Emit(node, node.op, inputs, attrs);
-  }
-
-  // Also a concat, whose operands have its rank.
-  absl::Status Elementwise(const Node& node, const Attrs& attrs) {
-    std::vector<ValueId> inputs;
-    for (ValueId v : node.inputs) {
-      HEDDLE_ASSIGN_OR_RETURN(ValueId x, Aligned(v, Rank(node.outputs[0])));
-      inputs.push_back(x);
-    }
-    return Emit(node, node.op, inputs, attrs);
-  }
-
-  // The attributes, blocked, of operators whose spatial axes keep their places.
-  Attrs BlockedAttrs(const Node& node) const {
-    Attrs attrs = node.attrs;
-    const auto extend = [&](const char* name, int64_t inner, bool in_channels) {
-      Shape values = IntsAttr(attrs, name);
-      if (in_channels) values[1] /= plan_.block;
-      values.push_back(inner);
-      attrs[name] = values;
-    };
-    if (node.op == "pad") {
-      extend("begin", 0, false);
-      extend("end", 0, false);
-    } else if (node.op == "slice") {
-      extend("starts", 0, true);
-      extend("steps", 1, false);
-      extend("sizes", plan_.block, true);
-    } else {  // pools
-      attrs["layout"] = std::string(kChannelsBlocked);
-    }
-    return attrs;
-  }
-
-  // The attributes of operators that work in any layout once their axes are renamed.
+  // The node's attributes with its dimensions in the order of the layout at hand.
   Attrs MovedAttrs(const Node& node) const {
     Attrs attrs = node.attrs;
-    const int64_t rank = Rank(node.outputs[0]);
-    if (OneOf(node.op, {"max_pool", "avg_pool", "lp_pool"})) {
-      attrs["layout"] = std::string(kChannelsLast);
-    } else if (OneOf(node.op, {"softmax", "log_softmax", "normalize"})) {
-      Shape axes = IntsAttr(attrs, "axes");
-      for (int64_t& a : axes) a = LastAxis(a, rank);
-      std::sort(axes.begin(), axes.end());
-      attrs["axes"] = axes;
-    } else if (OneOf(node.op, {"pad", "slice", "tile", "expand"})) {
-      for (const char* name : {"begin", "end", "starts", "steps", "sizes", "repeats", "shape"}) {
-        if (HasAttr(attrs, name)) attrs[name] = ToLastOrder(IntsAttr(attrs, name));
+    const OpAttrs old = AttrsOf(node);
+    for (const AttrSpec& spec : Def(node.kind).attrs) {
+      switch (spec.role) {
+        case AttrRole::kPlain:
+          break;
+        case AttrRole::kLayout:
+          attrs[std::string(spec.name)] = std::string(LayoutName(layout_));
+          break;
+        case AttrRole::kAxis:
+          attrs[std::string(spec.name)] = MovedAxis(old.Int(spec.name), Rank(node.inputs[0]));
+          break;
+        case AttrRole::kAxes: {
+          Shape axes = old.Ints(spec.name);
+          for (int64_t& a : axes) a = MovedAxis(a, Rank(node.inputs[0]));
+          std::sort(axes.begin(), axes.end());
+          attrs[std::string(spec.name)] = axes;
+          break;
+        }
+        case AttrRole::kOffsets:
+        case AttrRole::kFactors:
+        case AttrRole::kExtents:
+          if (old.Has(spec.name))
+            attrs[std::string(spec.name)] = MovedDimensions(old.Ints(spec.name), spec.role);
+          break;
       }
-    } else {  // concat, lrn, cum_sum, gather
-      const int64_t axis = IntAttr(attrs, "axis", node.op == "lrn" ? 1 : 0);
-      const int64_t first = *NormalizeAxis(axis, static_cast<int>(rank));
-      attrs["axis"] = Blocked() ? first : LastAxis(first, rank);
     }
     return attrs;
   }
 
-  // Operands of the result's rank move; others (indices, a scalar to pad with) stay as they are.
-  absl::Status Moved(const Node& node, const Attrs& attrs) {
-    std::vector<ValueId> inputs;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      HEDDLE_ASSIGN_OR_RETURN(ValueId x, i == 0 ? Here(node.inputs[i]) : First(node.inputs[i]));
-      inputs.push_back(x);
-    }
-    return Emit(node, node.op, inputs, attrs);
+  // In blocks, channels and spatial dimensions keep their places.
+  int64_t MovedAxis(int64_t axis, int64_t rank) const {
+    const int64_t first = axis < 0 ? axis + rank : axis;
+    return Blocked() ? first : LastAxis(first, rank);
   }
 
-  absl::Status Reduction(const Node& node) {
-    const int64_t rank = Rank(node.inputs[0]);
-    Attrs attrs = node.attrs;
-    Shape axes = IntsAttr(attrs, "axes");
-    HEDDLE_ASSIGN_OR_RETURN(ValueId x, Here(node.inputs[0]));
-    if (!Blocked()) {  // else spatial axes only, which keep their places
-      for (int64_t& a : axes) a = LastAxis(a, rank);
-      std::sort(axes.begin(), axes.end());
-    }
-    attrs["axes"] = axes;
-    if (MakesItsLayout(node)) return Emit(node, node.op, {x}, attrs);
-    HEDDLE_ASSIGN_OR_RETURN(ValueId y, out_.Add(node.op, {x}, attrs, node.name));
-    if (Blocked()) {
-      const Shape flat = ShapeOf(node.outputs[0]);
-      HEDDLE_ASSIGN_OR_RETURN(y, out_.Add("reshape", {y}, {{"shape", flat}}, node.name + "/flat"));
-    }
-    EmitFirst(node, y);
-    return absl::OkStatus();
+  // One number per dimension. In blocks, the number of the channels counts blocks, and a number of
+  // the elements in a block follows at the end.
+  Shape MovedDimensions(Shape values, AttrRole role) const {
+    if (!Blocked()) return ToLastOrder(values);
+    if (role != AttrRole::kFactors) values[1] /= plan_.block;
+    values.push_back(role == AttrRole::kOffsets ? 0 : role == AttrRole::kFactors ? 1 : plan_.block);
+    return values;
   }
 
   const Graph& graph_;
   const LayoutPlan& plan_;
   const machine::GraphCore& core_;
   GraphBuilder out_;
-  // The value in the new graph that holds each old one, by layout; -1 until somebody needs it.
+  // By layout and old value: the new value that holds it; -1 until an operator needs it.
   std::array<std::vector<ValueId>, kLayouts.size()> in_;
-  std::vector<Layout> made_;  // of each old value: the layout that is there from the beginning
+  std::vector<Layout> made_;                // by old value: the layout in which it is made
   Layout layout_ = Layout::kChannelsFirst;  // of the operator at hand
 };
 

@@ -28,7 +28,7 @@ int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e
 
 // The time of a convolution in one group in channels blocked over channels last, with times as if
 // it had but its direct form. `inputs`: channels of the image. `single`: in f32.
-double TimesOfLast(int64_t inputs, const Shape& kernel, const Attrs& attrs,
+double TimesOfLast(int64_t inputs, const Shape& kernel, const OpAttrs& attrs,
                    const machine::TargetInfo& target, bool single) {
   const machine::LayoutFit& fit = target.code.layout;
   const auto all = [](const Shape& values, int64_t wanted) {
@@ -36,11 +36,11 @@ double TimesOfLast(int64_t inputs, const Shape& kernel, const Attrs& attrs,
   };
   if (inputs <= kFewInputs) return 1;
   if (all(kernel, 1)) {
-    if (!all(IntsAttr(attrs, "strides"), 1)) return fit.blocked_strided_pixels;
+    if (!all(attrs.Ints("strides"), 1)) return fit.blocked_strided_pixels;
     return target.target.threads > 1 ? fit.blocked_threads : 1;
   }
   const bool winograd = target.target.winograd && single && kernel.size() == 2 && all(kernel, 3) &&
-                        all(IntsAttr(attrs, "strides"), 1) && all(IntsAttr(attrs, "dilations"), 1);
+                        all(attrs.Ints("strides"), 1) && all(attrs.Ints("dilations"), 1);
   return winograd ? fit.blocked_without_winograd : fit.blocked_window;
 }
 
@@ -50,19 +50,18 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
   const machine::LayoutFit& fit = target.code.layout;
   const Shape& weights = graph.values[node.inputs[1]].type.shape;
   const TensorType& out = graph.values[node.outputs[0]].type;
-  const std::vector<TensorType> in = {graph.values[node.inputs[0]].type,
-                                      graph.values[node.inputs[1]].type};
-  const double flops = FindOp(node.op)->flops(in, std::vector{out}, node.attrs);
-  const Shape strides = IntsAttr(node.attrs, "strides");
-  const int64_t groups = IntAttr(node.attrs, "groups", 1);
-  const bool transposed = node.op.compare(0, 14, "conv_transpose") == 0;
+  const double flops = Flops(graph, node);
+  const OpAttrs attrs = AttrsOf(node);
+  const Shape& strides = attrs.Ints("strides");
+  const int64_t groups = attrs.Int("groups");
+  const bool transposed = Def(node.kind).family == OpFamily::kTransposedConvolution;
   machine::LayoutFit::Share share = transposed ? fit.transposed : fit.convolution;
   // Channels last, a vector lies within a group, unless each group is one channel.
   int64_t channels = out.shape[1] / groups;
   bool near = false;  // a depthwise one within the second-level cache
   const bool single = out.dtype == ir::DType::kF32;  // what was measured
-  double blocked = TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), node.attrs,
-                               target, single);
+  double blocked =
+      TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), attrs, target, single);
   if (!transposed && groups > 1 && weights[1] == 1) {
     const bool strided = !strides.empty() && strides.back() > 1;
     share = strided ? fit.strided_depthwise : fit.depthwise;
@@ -88,10 +87,10 @@ LayoutCost LayoutCosts::OperatorCost(const Graph& graph, const Node& node) const
   for (ValueId v : node.inputs) bytes += static_cast<double>(Bytes(graph.values[v].type));
   bytes += static_cast<double>(Bytes(graph.values[node.outputs[0]].type));
   const double memory_ns = bytes / target_.graph_core.bytes_per_ns;
-  if (node.op.compare(0, 4, "conv") == 0 && node.op != "concat") {
+  const OpFamily family = Def(node.kind).family;
+  if (family == OpFamily::kConvolution || family == OpFamily::kTransposedConvolution)
     return {ConvolutionNs(graph, node, memory_ns, target_)};
-  }
-  const bool pool = node.op.size() > 5 && node.op.compare(node.op.size() - 5, 5, "_pool") == 0;
+  const bool pool = family == OpFamily::kPool;
   return {{Ns(pool ? memory_ns * target_.code.layout.pool_of_planes : memory_ns), Ns(memory_ns),
            Ns(memory_ns)}};
 }

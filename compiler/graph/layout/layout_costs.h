@@ -1,4 +1,4 @@
-// What an operator costs in each layout: the input of the choice of layouts.
+// Estimates what an operator costs in each layout.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,21 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}
   virtual ~LayoutCosts() = default;
-  // Costs of a node of the imported, channels-first graph that has a form channels last; that of
-  // channels blocked is given whether or not it has such a form. All are finite.
+  // The cost of a node of the imported graph that has a form with channels last, in every layout;
+  // that in blocks is given whether the form exists or not. All are finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // Cost of a transpose of such a tensor between two layouts: next to nothing if it looks the same
-  // in both, as a reshape only keeps kernels from being fused.
+  // The cost to transpose such a tensor between two layouts. Next to nothing if it looks the same
+  // in both: then it is a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 
  private:
   machine::TargetInfo target_;
 };
 
-// Measured times by node name, kNever for a layout that was not measured. If two layouts of a node
-// were, the third is its estimate in proportion to channels last, or else to channels first.
-// Otherwise all three are estimates: a measured time and an estimated one do not compare.
+// Costs from measured times by name of node; kNever stands for a layout that was not measured. If
+// two layouts were measured, the third is its estimate, scaled by measured to estimated time of
+// channels last (or first). With fewer, all are estimates: measured and estimated times do not
+// compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,

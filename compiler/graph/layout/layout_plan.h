@@ -1,4 +1,4 @@
-// The layouts of a whole graph: which operator works in which, and what that leaves to transpose.
+// The layouts of a whole graph: the layout of each operator, and the transposes between them.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,21 @@
 
 namespace heddle::graph {
 
-// Whether layout.h has a channels-last form of a node of a channels-first graph.
+// Whether a node of a channels-first graph has a form with channels last, or with channels in
+// blocks of `block` (LayoutRule).
 bool HasChannelsLastForm(const Graph& graph, const Node& node);
-// Whether it has a form with channels in blocks of `block`: of these operators those whose channels
-// it divides, or of a convolution without groups either its inputs or its outputs.
 bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block);
-// Whether channels in blocks of `block` are a layout of their own for a value.
-bool Blocks(const TensorType& type, int64_t block);
-// Whether a node's result has the layout the node works in; else it is the model's either way.
+// Whether a node's result has the layout of the node; else it is the model's either way.
 bool MakesItsLayout(const Node& node);
 
 struct LayoutPlan {
   struct Operator {
-    std::string name, op;
+    std::string name;
+    OpKind kind{};
     TensorType type;  // of the result, channels first
     Layout layout = Layout::kChannelsFirst;
-    bool free = false;  // had a choice
-    LayoutCost cost;    // of what had one; kNever for a form it has not
+    bool free = false;  // there was a choice
+    LayoutCost cost;    // if there was one; kNever for a form that does not exist
   };
   struct Move {
     std::string value;
@@ -37,13 +35,13 @@ struct LayoutPlan {
   };
   std::vector<Operator> operators;  // one a node of the graph
   std::vector<Move> moves;          // transposes; not the reshapes where both layouts look the same
-  int64_t block = 0;                // channels of a block; 0: there were two layouts to choose from
-  int64_t ns = 0;                   // of operators that had a choice, and transposes
+  int64_t block = 0;                // channels in a block; 0: none were in blocks
+  int64_t ns = 0;                   // of operators with a choice, and of transposes
   int64_t first_ns = 0, last_ns = 0;  // the same, were all channels first, or last where they can
 };
 
-// The plan of least cost by ChooseLayouts; with `all`, that layout wherever there is a choice.
-// `block`: channels of a block, 0 for none.
+// The plan that ChooseLayouts finds; with `all`, that layout wherever there is a choice. `block`:
+// channels in a block, 0 for none.
 LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
                        std::optional<Layout> all = std::nullopt);
 

@@ -1,13 +1,18 @@
-// Convolutions: conv1d..3d, depthwise_conv1d..3d (channels last). Those of blocked channels are in
-// ops_convolution_blocked.cc.
+// Convolutions: conv1d..3d, and depthwise_conv1d..3d, which is the channels-last form of a
+// convolution whose groups are single channels. The forms in blocks of channels are in
+// convolution_blocked.cc.
 //
 // Weights: conv, channels first: [O, I/groups, k..]; channels last: [k.., I/groups, O]; depthwise:
 // [k.., C]. There is no bias operand: a bias is an addition, which fuses.
 //
-// "zero_share" (default 1): of so many weights only one is not zero by construction (layout.h
-// merges small groups), so that work is counted as that of the original groups.
+// "zero_share": among so many weights, only one is not zero by construction, because small groups
+// were merged (convolution_weights.h). Work is counted as that of the original groups.
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
+#include "compiler/graph/ops/convolution_weights.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/ops/sum_type.h"
 #include "compiler/graph/ops/window.h"
@@ -18,8 +23,7 @@ namespace {
 using ir::Expr;
 using ir::ReduceOp;
 
-// ---- conv
-// -----------------------------------------------------------------------------------------------------------
+// ---- conv ----
 
 struct ConvShape {
   Window w;
@@ -27,21 +31,21 @@ struct ConvShape {
   Shape out;
 };
 
-absl::StatusOr<ConvShape> ParseConv(const Shape& x, const Shape& weights, const Attrs& attrs,
-                                    int n) {
+absl::StatusOr<ConvShape> ParseGroups(const Shape& x, const Shape& weights, const OpAttrs& attrs,
+                                      int n, Layout layout, int64_t groups) {
   if (static_cast<int>(weights.size()) != n + 2) {
     return BadInput(absl::StrCat("needs weights of rank ", n + 2, ", got ", ShapeText(weights)));
   }
-  const bool last = StringAttr(attrs, "layout", kChannelsFirst) == kChannelsLast;
+  const bool last = layout == Layout::kChannelsLast;
   Shape kernel = last ? Shape(weights.begin(), weights.begin() + n)
                       : Shape(weights.begin() + 2, weights.end());
   ConvShape c;
-  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs, std::move(kernel), n + 2));
+  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs, layout, std::move(kernel), n + 2));
   c.batch = x[0];
   c.in_channels = x[c.w.ChannelAxis()];
   c.out_channels = last ? weights[n + 1] : weights[0];
   c.group_inputs = last ? weights[n] : weights[1];
-  c.groups = IntAttr(attrs, "groups", 1);
+  c.groups = groups;
   if (c.groups < 1 || c.in_channels % c.groups != 0 || c.out_channels % c.groups != 0 ||
       c.in_channels / c.groups != c.group_inputs) {
     return BadInput(absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x),
@@ -56,12 +60,17 @@ absl::StatusOr<ConvShape> ParseConv(const Shape& x, const Shape& weights, const 
   return c;
 }
 
+absl::StatusOr<ConvShape> ParseConv(const Shape& x, const Shape& weights, const OpAttrs& attrs,
+                                    int n) {
+  return ParseGroups(x, weights, attrs, n, LayoutOf(attrs), attrs.Int("groups"));
+}
+
 tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                            const tensor::Tensor& weights, const ConvShape& c) {
   const Window& w = c.w;
   tensor::Tensor padded =
       b.Stored(PadForWindow(b, x, w, c.out, ir::Zero(x.dtype())), x.buffer()->dtype);
-  // One input channel a group leaves no channel to sum over.
+  // With one input channel in a group there is no sum over channels.
   const bool sum_channels = c.group_inputs > 1 || c.groups == 1;
   Shape taps = w.kernel;
   if (sum_channels) taps.insert(w.channels_last ? taps.end() : taps.begin(), c.group_inputs);
@@ -85,67 +94,139 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
   });
 }
 
-OpDef ConvOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+// ---- Forms in other layouts ----
+
+bool IsChannelsFirst(const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; }
+
+// Without groups, either side may be in blocks; with groups, those of single channels may be.
+bool HasBlockedForm(const OpUse& use, int64_t block) {
+  const bool in_blocks = Blocks(use.inputs[0], block), out_blocks = Blocks(use.output, block);
+  const int64_t groups = use.attrs.Int("groups");
+  if (groups == 1) return in_blocks || out_blocks;
+  return in_blocks && groups == use.inputs[0].shape[1] && groups == use.output.shape[1];
+}
+
+absl::StatusOr<Node> BlockedForm(GraphBuilder& out, Node node, const LayoutRule::Change& change,
+                                 int n) {
+  ValueId& w = node.inputs[1];
+  const bool depthwise = AttrsOf(node).Int("groups") != 1;
+  node.attrs.erase("groups");
+  node.attrs.erase("layout");
+  node.kind = depthwise ? kBlockedDepthwiseConvolutions[n - 1] : kBlockedConvolutions[n - 1];
+  if (depthwise) {
+    HEDDLE_ASSIGN_OR_RETURN(w, BlockDepthwiseWeights(out, w, change.block));
+  } else {
+    HEDDLE_ASSIGN_OR_RETURN(
+        w, BlockWeights(out, w, change.in_blocks, change.out_blocks, change.block));
+  }
+  return node;
+}
+
+absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, const LayoutRule::Change& change,
+                              int n) {
+  ValueId& w = node.inputs[1];
+  const Shape weights = out.Type(w).shape;
+  const std::string name = out.Name(w) + "/channels_last";
+  const int64_t groups = AttrsOf(node).Int("groups");
+  const bool depthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
+  const int64_t merged =
+      depthwise ? 1 : MergedGroups(groups, weights[1], weights[0] / groups, change.lanes);
+  const TensorData* data = out.ConstantData(w);
+  if (merged > 1 && data != nullptr) {
+    w = out.Constant(out.Name(w) + "/merged", MergeGroups(*data, groups, merged));
+    node.attrs["groups"] = groups / merged;
+    node.attrs["zero_share"] = merged;
+  }
+  Shape perm(n + 2);
+  std::iota(perm.begin(), perm.end(), 2);
+  perm[n] = 1;
+  perm[n + 1] = 0;
+  HEDDLE_ASSIGN_OR_RETURN(w, out.Add(OpKind::kTranspose, {w}, {{"perm", perm}}, name));
+  if (!depthwise) return node;
+  Shape taps(weights.begin() + 2, weights.end());
+  taps.push_back(groups);
+  HEDDLE_ASSIGN_OR_RETURN(w, out.Add(OpKind::kReshape, {w}, {{"shape", taps}}, name));
+  node.attrs.erase("groups");
+  node.attrs.erase("layout");
+  node.kind = kDepthwiseConvolutions[n - 1];
+  return node;
+}
+
+OpDef ConvOp(int n) {
+  const OpKind kind = kConvolutions[n - 1];
+  OpDef op{kind, FusionClass::kComplexOutFusable};
+  op.family = OpFamily::kConvolution;
+  op.attrs = WindowAttrs();
+  op.attrs.push_back({"groups", int64_t{1}});
+  op.attrs.push_back({"zero_share", int64_t{1}});
+  op.attrs.push_back(SingleAttr());
+  op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseConv(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+    return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, n](tensor::Builder& b, Tensors in,
+                         const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseConv(in[0].shape(), in[1].shape(), attrs, n));
     const bool depthwise = c.groups > 1 && c.groups == c.in_channels && c.groups == c.out_channels;
-    const std::string stage = depthwise ? "depthwise_" + std::string(name) : std::string(name);
-    return std::vector{ExpressConv(b, stage, in[0], in[1], c)};
+    const OpKind stage = depthwise ? kDepthwiseConvolutions[n - 1] : kind;
+    return ExpressConv(b, NameOf(stage), in[0], in[1], c);
   };
-  op.flops = [n](Types in, Types out, const Attrs& attrs) {
-    auto c = ParseConv(in[0].shape, in[1].shape, attrs, n);
+  op.flops = [n](const OpUse& use) {
+    auto c = ParseConv(use.inputs[0].shape, use.inputs[1].shape, use.attrs, n);
     if (!c.ok()) return 0.0;
-    return 2.0 * Product(out[0].shape) * c->group_inputs * Product(c->w.kernel) /
-           static_cast<double>(IntAttr(attrs, "zero_share", 1));
+    return 2.0 * Product(use.output.shape) * c->group_inputs * Product(c->w.kernel) /
+           static_cast<double>(use.attrs.Int("zero_share"));
   };
+  op.layout.last = IsChannelsFirst;
+  op.layout.blocked = HasBlockedForm;
+  op.layout.form = [n](GraphBuilder& out, Node node, const LayoutRule::Change& change) {
+    return change.layout == Layout::kChannelsBlocked ? BlockedForm(out, std::move(node), change, n)
+                                                     : LastForm(out, std::move(node), change, n);
+  };
+  op.laws.channels_of_weights = [](const OpUse&) { return 0; };
   return op;
 }
 
-// ---- depthwise, channels last
-// -----------------------------------------------------------------------------------------
+// ---- depthwise, channels last ----
 
-absl::StatusOr<ConvShape> ParseDepthwise(const Shape& x, const Shape& weights, Attrs attrs, int n) {
+// The same geometry as a convolution with as many groups as channels.
+absl::StatusOr<ConvShape> ParseDepthwise(const Shape& x, const Shape& weights, const OpAttrs& attrs,
+                                         int n) {
   if (static_cast<int>(weights.size()) != n + 1) {
     return BadInput(absl::StrCat("needs weights of rank ", n + 1, ", got ", ShapeText(weights)));
   }
-  // The same geometry as a convolution with as many groups as channels.
   Shape full(weights.begin(), weights.begin() + n);
   full.insert(full.end(), {1, weights[n]});
-  attrs["layout"] = std::string(kChannelsLast);
-  attrs["groups"] = weights[n];
-  return ParseConv(x, full, attrs, n);
+  return ParseGroups(x, full, attrs, n, Layout::kChannelsLast, weights[n]);
 }
 
-OpDef DepthwiseOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+OpDef DepthwiseOp(int n) {
+  const OpKind kind = kDepthwiseConvolutions[n - 1];
+  OpDef op{kind, FusionClass::kComplexOutFusable};
+  op.attrs = WindowAttrs();
+  op.attrs.push_back(SingleAttr());
+  op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+    return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, n](tensor::Builder& b, Tensors in,
+                         const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(ConvShape c, ParseDepthwise(in[0].shape(), in[1].shape(), attrs, n));
     const Window& w = c.w;
     tensor::Tensor padded = PadForWindow(b, in[0], w, c.out, ir::Zero(in[0].dtype()));
-    return std::vector{b.Reduce(
-        std::string(name), c.out, w.kernel, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters k) {
-          std::vector<Expr> tap(k.begin(), k.end());
-          tap.push_back(s[n + 1]);
-          return padded.At(w.Arrange(s[0], s[n + 1], TapIndex(w, SpatialOf(w, s), k))) *
-                 in[1].At(std::move(tap));
-        })};
+    return b.Reduce(NameOf(kind), c.out, w.kernel, ReduceOp::kSum,
+                    [&](tensor::Iters s, tensor::Iters k) {
+                      std::vector<Expr> tap(k.begin(), k.end());
+                      tap.push_back(s[n + 1]);
+                      return padded.At(w.Arrange(s[0], s[n + 1], TapIndex(w, SpatialOf(w, s), k))) *
+                             in[1].At(std::move(tap));
+                    });
   };
-  op.flops = [n](Types in, Types out, const Attrs&) {
-    return 2.0 * Product(out[0].shape) *
-           Product(Shape(in[1].shape.begin(), in[1].shape.begin() + n));
+  op.flops = [n](const OpUse& use) {
+    const Shape& weights = use.inputs[1].shape;
+    return 2.0 * Product(use.output.shape) * Product(Shape(weights.begin(), weights.begin() + n));
   };
   return op;
 }
@@ -153,12 +234,9 @@ OpDef DepthwiseOp(std::string_view name, int n) {
 }  // namespace
 
 void AppendConvolutionOps(std::vector<OpDef>& ops) {
-  constexpr std::string_view kConv[] = {"conv1d", "conv2d", "conv3d"};
-  constexpr std::string_view kDepthwise[] = {"depthwise_conv1d", "depthwise_conv2d",
-                                             "depthwise_conv3d"};
   for (int n = 1; n <= 3; ++n) {
-    ops.push_back(ConvOp(kConv[n - 1], n));
-    ops.push_back(DepthwiseOp(kDepthwise[n - 1], n));
+    ops.push_back(ConvOp(n));
+    ops.push_back(DepthwiseOp(n));
   }
 }
 

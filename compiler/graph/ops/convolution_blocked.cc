@@ -1,10 +1,11 @@
-// Convolutions of channels in blocks of b (layout.h): blocked_conv1d..3d and
+// The forms of convolutions with channels in blocks of b: blocked_conv1d..3d and
 // blocked_depthwise_conv1d..3d, in one group each.
 //
-// Activations: [N, C/b, spatial.., b]; of a convolution one side, input or result, may be channels
-// last: [N, spatial.., C]. Weights: [O/b, I/b, k.., b of I, b of O]; without the dimension O/b and
-// with all of O last if the result is not blocked, likewise for I; depthwise [C/b, k.., b]. So all
-// that is read for a vector of results stands together, in the order in which it is read.
+// Activations are [N, C/b, spatial.., b]. One side of a convolution that is not depthwise, its
+// input or its result, may have channels last: [N, spatial.., C]. Weights are [O/b, I/b, k.., b of
+// I, b of O]; if the result is not blocked, there is no dimension O/b and all of O is last;
+// likewise for I. Depthwise weights are [C/b, k.., b]. So the weights of a vector of results stand
+// together, in the order in which they are read.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -20,8 +21,8 @@ using ir::ReduceOp;
 struct BlockedConv {
   Window w;  // over the input
   bool in_blocks = false, out_blocks = false;
-  int64_t input_blocks = 1, tap_inputs = 0;  // the inputs are so many times so many
-  Shape read;  // the input's shape, but for the positions of the window in space
+  int64_t input_blocks = 1, tap_inputs = 0;  // their product is the number of input channels
+  Shape read;  // the input's shape, with the window's positions as spatial extents
   Shape out;
 };
 
@@ -36,7 +37,8 @@ absl::StatusOr<Shape> Positions(const Window& w, const Shape& x) {
   return spatial;
 }
 
-absl::StatusOr<BlockedConv> ParseBlocked(const Shape& x, const Shape& weights, Attrs attrs, int n) {
+absl::StatusOr<BlockedConv> ParseBlocked(const Shape& x, const Shape& weights, const OpAttrs& attrs,
+                                         int n) {
   const size_t rank = static_cast<size_t>(n) + 2;
   BlockedConv c;
   c.in_blocks = x.size() == rank + 1;
@@ -47,10 +49,10 @@ absl::StatusOr<BlockedConv> ParseBlocked(const Shape& x, const Shape& weights, A
     return BadInput(
         absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x)));
   }
-  attrs["layout"] = std::string(c.in_blocks ? kChannelsBlocked : kChannelsLast);
+  const Layout layout = c.in_blocks ? Layout::kChannelsBlocked : Layout::kChannelsLast;
   const auto taps = weights.begin() + static_cast<int64_t>(blocks);
-  HEDDLE_ASSIGN_OR_RETURN(c.w,
-                          ParseWindow(attrs, Shape(taps, taps + n), static_cast<int>(x.size())));
+  HEDDLE_ASSIGN_OR_RETURN(
+      c.w, ParseWindow(attrs, layout, Shape(taps, taps + n), static_cast<int>(x.size())));
   c.input_blocks = c.in_blocks ? weights[blocks - 1] : 1;
   c.tap_inputs = weights[weights.size() - 2];
   if (x.back() != c.tap_inputs || (c.in_blocks && x[1] != c.input_blocks)) {
@@ -92,71 +94,79 @@ tensor::Tensor ExpressBlocked(tensor::Builder& b, const std::string& name, const
   });
 }
 
-OpDef BlockedConvOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+// What both operators have in common.
+OpDef BlockedOp(OpKind kind) {
+  OpDef op{kind, FusionClass::kComplexOutFusable};
+  op.attrs = WindowAttrs();
+  op.attrs.push_back(SingleAttr());
+  return op;
+}
+
+OpDef BlockedConvOp(int n) {
+  const OpKind kind = kBlockedConvolutions[n - 1];
+  OpDef op = BlockedOp(kind);
+  op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, static_cast<int>(in[0].shape.size())));
     HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlocked(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+    return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, n](tensor::Builder& b, Tensors in,
+                         const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseBlocked(in[0].shape(), in[1].shape(), attrs, n));
-    return std::vector{ExpressBlocked(b, std::string(name), in[0], in[1], c)};
+    return ExpressBlocked(b, NameOf(kind), in[0], in[1], c);
   };
-  op.flops = [n](Types in, Types out, const Attrs& attrs) {
-    auto c = ParseBlocked(in[0].shape, in[1].shape, attrs, n);
+  op.flops = [n](const OpUse& use) {
+    auto c = ParseBlocked(use.inputs[0].shape, use.inputs[1].shape, use.attrs, n);
     if (!c.ok()) return 0.0;
-    return 2.0 * static_cast<double>(Product(out[0].shape)) *
+    return 2.0 * static_cast<double>(Product(use.output.shape)) *
            static_cast<double>(c->input_blocks * c->tap_inputs * Product(c->w.kernel));
   };
   return op;
 }
 
-// ---- depthwise
-// -----------------------------------------------------------------------------------------
+// ---- depthwise ----
 
-absl::StatusOr<BlockedConv> ParseDepthwise(const Shape& x, const Shape& weights, Attrs attrs,
-                                           int n) {
+absl::StatusOr<BlockedConv> ParseDepthwise(const Shape& x, const Shape& weights,
+                                           const OpAttrs& attrs, int n) {
   if (static_cast<int>(weights.size()) != n + 2 || weights[0] != x[1] ||
       weights.back() != x.back()) {
     return BadInput(
         absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x)));
   }
-  attrs["layout"] = std::string(kChannelsBlocked);
   BlockedConv c;
-  HEDDLE_ASSIGN_OR_RETURN(c.w,
-                          ParseWindow(attrs, Shape(weights.begin() + 1, weights.end() - 1), n + 3));
+  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs, Layout::kChannelsBlocked,
+                                           Shape(weights.begin() + 1, weights.end() - 1), n + 3));
   HEDDLE_ASSIGN_OR_RETURN(const Shape spatial, Positions(c.w, x));
   c.out = c.w.WithSpatial(x, spatial);
   return c;
 }
 
-OpDef BlockedDepthwiseOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+OpDef BlockedDepthwiseOp(int n) {
+  const OpKind kind = kBlockedDepthwiseConvolutions[n - 1];
+  OpDef op = BlockedOp(kind);
+  op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 3));
     HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseDepthwise(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+    return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, n](tensor::Builder& b, Tensors in,
+                         const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(BlockedConv c, ParseDepthwise(in[0].shape(), in[1].shape(), attrs, n));
     const Window& w = c.w;
     const tensor::Tensor padded = PadForWindow(b, in[0], w, c.out, ir::Zero(in[0].dtype()));
-    return std::vector{b.Reduce(
-        std::string(name), c.out, w.kernel, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters k) {
-          std::vector<Expr> tap{s[1]};
-          tap.insert(tap.end(), k.begin(), k.end());
-          tap.push_back(s.back());
-          return padded.At(w.WithSpatial(s, TapIndex(w, SpatialOf(w, s), k))) *
-                 in[1].At(std::move(tap));
-        })};
+    return b.Reduce(NameOf(kind), c.out, w.kernel, ReduceOp::kSum,
+                    [&](tensor::Iters s, tensor::Iters k) {
+                      std::vector<Expr> tap{s[1]};
+                      tap.insert(tap.end(), k.begin(), k.end());
+                      tap.push_back(s.back());
+                      return padded.At(w.WithSpatial(s, TapIndex(w, SpatialOf(w, s), k))) *
+                             in[1].At(std::move(tap));
+                    });
   };
-  op.flops = [](Types in, Types out, const Attrs&) {
-    const Shape& weights = in[1].shape;
-    return 2.0 * static_cast<double>(Product(out[0].shape)) *
+  op.flops = [](const OpUse& use) {
+    const Shape& weights = use.inputs[1].shape;
+    return 2.0 * static_cast<double>(Product(use.output.shape)) *
            static_cast<double>(Product(Shape(weights.begin() + 1, weights.end() - 1)));
   };
   return op;
@@ -165,12 +175,9 @@ OpDef BlockedDepthwiseOp(std::string_view name, int n) {
 }  // namespace
 
 void AppendBlockedConvolutionOps(std::vector<OpDef>& ops) {
-  constexpr std::string_view kConv[] = {"blocked_conv1d", "blocked_conv2d", "blocked_conv3d"};
-  constexpr std::string_view kDepthwise[] = {"blocked_depthwise_conv1d", "blocked_depthwise_conv2d",
-                                             "blocked_depthwise_conv3d"};
   for (int n = 1; n <= 3; ++n) {
-    ops.push_back(BlockedConvOp(kConv[n - 1], n));
-    ops.push_back(BlockedDepthwiseOp(kDepthwise[n - 1], n));
+    ops.push_back(BlockedConvOp(n));
+    ops.push_back(BlockedDepthwiseOp(n));
   }
 }
 

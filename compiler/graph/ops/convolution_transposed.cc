@@ -1,12 +1,16 @@
 // Transposed convolutions: conv_transpose1d..3d. out[p] sums x[i] * w[k] over all i and k with
 // p = i * stride + k * dilation - begin. "output_padding" adds to the end of the output.
 //
-// Channels first, weights [I, O/groups, k..]: a convolution of the input with zeros between its
-// elements, for every case. Channels last, weights [k.., I, O]: each output position reads only the
-// taps that meet it, which are equally many everywhere; for one group, no dilation and kernels that
-// are multiples of the stride (layout.h pads others with zeros).
+// With channels first, weights are [I, O/groups, k..], and every case is a convolution of the input
+// with zeros between its elements. With channels last, weights are [k.., I, O], and each output
+// position reads only the taps that meet it, as many for every position. That form needs one group,
+// no dilation, and kernels that are multiples of the stride (LastForm pads others with zeros).
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/ops/sum_type.h"
 #include "compiler/graph/ops/window.h"
@@ -24,25 +28,26 @@ struct TransposedShape {
 };
 
 absl::StatusOr<TransposedShape> ParseTransposed(const Shape& x, const Shape& weights,
-                                                const Attrs& attrs, int n) {
+                                                const OpAttrs& attrs, int n) {
   if (static_cast<int>(weights.size()) != n + 2) {
     return BadInput(absl::StrCat("needs weights of rank ", n + 2, ", got ", ShapeText(weights)));
   }
-  const bool last = StringAttr(attrs, "layout", kChannelsFirst) == kChannelsLast;
+  const Layout layout = LayoutOf(attrs);
+  const bool last = layout == Layout::kChannelsLast;
   TransposedShape c;
-  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs,
+  HEDDLE_ASSIGN_OR_RETURN(c.w, ParseWindow(attrs, layout,
                                            last ? Shape(weights.begin(), weights.begin() + n)
                                                 : Shape(weights.begin() + 2, weights.end()),
                                            n + 2));
   const int64_t in_channels = x[c.w.ChannelAxis()];
-  c.groups = IntAttr(attrs, "groups", 1);
+  c.groups = attrs.Int("groups");
   if (c.groups < 1 || in_channels % c.groups != 0 || weights[last ? n : 0] != in_channels) {
     return BadInput(absl::StrCat("weights ", ShapeText(weights), " do not fit input ", ShapeText(x),
                                  " in ", c.groups, " groups"));
   }
   c.group_inputs = in_channels / c.groups;
   c.group_outputs = weights[last ? n + 1 : 1];
-  Shape extra = IntsAttr(attrs, "output_padding");
+  Shape extra = attrs.Ints("output_padding");
   extra.resize(n, 0);
   Shape spatial;
   for (int i = 0; i < n; ++i) {
@@ -133,8 +138,8 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
   Shape by_phase(w.strides.begin(), w.strides.end());  // phases.., taps.., I, O
   by_phase.insert(by_phase.end(), taps.begin(), taps.end());
   by_phase.push_back(c.group_outputs);
-  // A phase's weights one after another, in the order it reads them; of constants this is done when
-  // the module is made.
+  // The weights of each phase, in the order it reads them. Those of constant weights are computed
+  // when the module is made.
   tensor::Tensor phased = b.Compute(name + "_phases", by_phase, [&](tensor::Iters s) {
     std::vector<Expr> tap;
     for (int i = 0; i < n; ++i) {
@@ -167,26 +172,72 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
   });
 }
 
-OpDef TransposedOp(std::string_view name, int n) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = [n](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+// ---- The form with channels last ----
+
+bool HasLastForm(const OpUse& use) {
+  const Shape& dilations = use.attrs.Ints("dilations");
+  return LayoutOf(use.attrs) == Layout::kChannelsFirst && use.attrs.Int("groups") == 1 &&
+         std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
+}
+
+// Zeros at its end make the kernel a multiple of the stride; the padding removes their results.
+absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, int n) {
+  ValueId& w = node.inputs[1];
+  const Shape weights = out.Type(w).shape;
+  const std::string name = out.Name(w) + "/channels_last";
+  Shape strides = AttrsOf(node).Ints("strides"), pads = AttrsOf(node).Ints("pads"), end(n + 2, 0);
+  strides.resize(n, 1);
+  pads.resize(2 * n, 0);
+  for (int i = 0; i < n; ++i) {
+    end[2 + i] = (strides[i] - weights[2 + i] % strides[i]) % strides[i];
+    pads[n + i] += end[2 + i];
+  }
+  if (end != Shape(n + 2, 0)) {
+    HEDDLE_ASSIGN_OR_RETURN(
+        w, out.Add(OpKind::kPad, {w}, {{"begin", Shape(n + 2, 0)}, {"end", end}}, name));
+  }
+  Shape perm(n + 2);
+  std::iota(perm.begin(), perm.end(), 2);
+  perm[n] = 0;
+  perm[n + 1] = 1;
+  HEDDLE_ASSIGN_OR_RETURN(w, out.Add(OpKind::kTranspose, {w}, {{"perm", perm}}, name));
+  node.attrs["pads"] = pads;
+  return node;
+}
+
+OpDef TransposedOp(int n) {
+  const OpKind kind = kTransposedConvolutions[n - 1];
+  OpDef op{kind, FusionClass::kComplexOutFusable};
+  op.family = OpFamily::kTransposedConvolution;
+  op.attrs = WindowAttrs();
+  op.attrs.push_back({"groups", int64_t{1}});
+  op.attrs.push_back({"output_padding", Shape{}});
+  op.attrs.push_back(SingleAttr());
+  op.infer = [n](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(CheckConvOperands(in, n + 2));
     HEDDLE_ASSIGN_OR_RETURN(TransposedShape c, ParseTransposed(in[0].shape, in[1].shape, attrs, n));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), c.out}};
+    return TensorType{SumType(in[0].dtype, attrs), c.out};
   };
-  op.express = [name, n](tensor::Builder& b, Tensors in,
-                         const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, n](tensor::Builder& b, Tensors in,
+                         const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(TransposedShape c,
                             ParseTransposed(in[0].shape(), in[1].shape(), attrs, n));
     const auto express = c.w.channels_last ? ExpressPhases : ExpressSpread;
-    return std::vector{express(b, std::string(name), in[0], in[1], c)};
+    return express(b, NameOf(kind), in[0], in[1], c);
   };
-  op.flops = [n](Types in, Types, const Attrs& attrs) {
-    auto c = ParseTransposed(in[0].shape, in[1].shape, attrs, n);
+  op.flops = [n](const OpUse& use) {
+    auto c = ParseTransposed(use.inputs[0].shape, use.inputs[1].shape, use.attrs, n);
     if (!c.ok()) return 0.0;
-    // Every input element meets every tap of its group's outputs; as of other convolutions, taps
-    // on padding (here: results that are cut off) count.
-    return 2.0 * Product(in[0].shape) * Product(c->w.kernel) * c->group_outputs;
+    // Every input element meets every tap of its group's outputs. As for other convolutions, taps
+    // on padding count; here they are results that are cut off.
+    return 2.0 * Product(use.inputs[0].shape) * Product(c->w.kernel) * c->group_outputs;
+  };
+  op.layout.last = HasLastForm;
+  op.layout.form = [n](GraphBuilder& out, Node node, const LayoutRule::Change&) {
+    return LastForm(out, std::move(node), n);
+  };
+  op.laws.channels_of_weights = [](const OpUse& use) {
+    return use.attrs.Int("groups") == 1 ? 1 : -1;
   };
   return op;
 }
@@ -194,9 +245,7 @@ OpDef TransposedOp(std::string_view name, int n) {
 }  // namespace
 
 void AppendTransposedConvolutionOps(std::vector<OpDef>& ops) {
-  constexpr std::string_view kNames[] = {"conv_transpose1d", "conv_transpose2d",
-                                         "conv_transpose3d"};
-  for (int n = 1; n <= 3; ++n) ops.push_back(TransposedOp(kNames[n - 1], n));
+  for (int n = 1; n <= 3; ++n) ops.push_back(TransposedOp(n));
 }
 
 }  // namespace heddle::graph

@@ -25,21 +25,25 @@ absl::StatusOr<Shape> MatmulShape(const Shape& a, const Shape& b) {
 }
 
 OpDef MatmulOp() {
-  OpDef op{"matmul", FusionClass::kComplexOutFusable};
-  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+  OpDef op{OpKind::kMatmul, FusionClass::kComplexOutFusable};
+  op.attrs = {SingleAttr()};
+  op.laws.channels_of_weights = [](const OpUse& use) {
+    return use.output.shape.size() == 2 ? 1 : -1;
+  };
+  op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
     if (in[0].dtype != in[1].dtype || in[0].dtype == ir::DType::kBool) {
       return BadInput(absl::StrCat("cannot multiply ", ToText(in[0]), " by ", ToText(in[1])));
     }
     HEDDLE_ASSIGN_OR_RETURN(Shape out, MatmulShape(in[0].shape, in[1].shape));
-    return std::vector{TensorType{SumType(in[0].dtype, attrs), out}};
+    return TensorType{SumType(in[0].dtype, attrs), out};
   };
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs&) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs&) -> absl::StatusOr<tensor::Tensor> {
     const Shape &x = in[0].shape(), &y = in[1].shape();
     HEDDLE_ASSIGN_OR_RETURN(Shape out, MatmulShape(x, y));
-    return std::vector{
-        b.Reduce("matmul", out, {x.back()}, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
+    return b.Reduce(
+        "matmul", out, {x.back()}, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
           tensor::Iters batch = s.first(s.size() - 2);
           const Shape batch_shape(out.begin(), out.end() - 2);
           std::vector<Expr> i = BroadcastIndex(batch, batch_shape, {x.begin(), x.end() - 2});
@@ -47,16 +51,15 @@ OpDef MatmulOp() {
           i.insert(i.end(), {s[s.size() - 2], r[0]});
           j.insert(j.end(), {r[0], s.back()});
           return in[0].At(std::move(i)) * in[1].At(std::move(j));
-        })};
+        });
   };
-  op.flops = [](Types in, Types out, const Attrs&) {
-    return 2.0 * Product(out[0].shape) * in[0].shape.back();
+  op.flops = [](const OpUse& use) {
+    return 2.0 * Product(use.output.shape) * use.inputs[0].shape.back();
   };
   return op;
 }
 
-// ---- einsum
-// ---------------------------------------------------------------------------------------------------------
+// ---- einsum ----
 
 // "terms" are strings of single-letter labels, one per operand, joined by ','; "result" the labels
 // of the output. The importer has expanded ellipses and implicit results.
@@ -66,10 +69,10 @@ struct Einsum {
   std::map<char, int64_t> extents;
 };
 
-absl::StatusOr<Einsum> ParseEinsum(const std::vector<Shape>& shapes, const Attrs& attrs) {
+absl::StatusOr<Einsum> ParseEinsum(const std::vector<Shape>& shapes, const OpAttrs& attrs) {
   Einsum e;
-  e.result = StringAttr(attrs, "result");
-  std::string terms = StringAttr(attrs, "terms") + ",";
+  e.result = attrs.Text("result");
+  std::string terms = attrs.Text("terms") + ",";
   for (size_t begin = 0, comma; (comma = terms.find(',', begin)) != std::string::npos;
        begin = comma + 1) {
     e.terms.push_back(terms.substr(begin, comma - begin));
@@ -99,8 +102,9 @@ absl::StatusOr<Einsum> ParseEinsum(const std::vector<Shape>& shapes, const Attrs
 }
 
 OpDef EinsumOp() {
-  OpDef op{"einsum", FusionClass::kComplexOutFusable};
-  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+  OpDef op{OpKind::kEinsum, FusionClass::kComplexOutFusable};
+  op.attrs = {{"terms", std::string()}, {"result", std::string()}};
+  op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     std::vector<Shape> shapes;
     for (const TensorType& t : in) {
       if (t.dtype != in[0].dtype || t.dtype == ir::DType::kBool)
@@ -110,10 +114,10 @@ OpDef EinsumOp() {
     HEDDLE_ASSIGN_OR_RETURN(Einsum e, ParseEinsum(shapes, attrs));
     Shape out;
     for (char c : e.result) out.push_back(e.extents[c]);
-    return std::vector{TensorType{in[0].dtype, out}};
+    return TensorType{in[0].dtype, out};
   };
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     std::vector<Shape> shapes;
     for (const tensor::Tensor& t : in) shapes.push_back(t.shape());
     HEDDLE_ASSIGN_OR_RETURN(Einsum e, ParseEinsum(shapes, attrs));
@@ -134,14 +138,14 @@ OpDef EinsumOp() {
       return product;
     };
     if (summed.empty()) {
-      return std::vector{b.Compute("einsum", out, [&](tensor::Iters s) { return value(s, {}); })};
+      return b.Compute("einsum", out, [&](tensor::Iters s) { return value(s, {}); });
     }
-    return std::vector{b.Reduce("einsum", out, summed, ReduceOp::kSum, value)};
+    return b.Reduce("einsum", out, summed, ReduceOp::kSum, value);
   };
-  op.flops = [](Types in, Types, const Attrs& attrs) {
+  op.flops = [](const OpUse& use) {
     std::vector<Shape> shapes;
-    for (const TensorType& t : in) shapes.push_back(t.shape);
-    auto e = ParseEinsum(shapes, attrs);
+    for (const TensorType& t : use.inputs) shapes.push_back(t.shape);
+    auto e = ParseEinsum(shapes, use.attrs);
     double points = 2;
     if (e.ok())
       for (const auto& [label, extent] : e->extents) points *= static_cast<double>(extent);

@@ -1,5 +1,7 @@
 // Data movement by known indices: reshape, transpose, concat, slice, pad, expand, tile, trilu.
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -13,36 +15,25 @@ using ir::Expr;
 using ir::Make;
 using ir::Op;
 
-using Inferred = absl::StatusOr<std::vector<TensorType>>;
-using Expressed = absl::StatusOr<std::vector<tensor::Tensor>>;
+// ---- reshape {shape} ----
 
-OpDef Injective(std::string_view name, Inferred (*infer)(Types, const Attrs&),
-                Expressed (*express)(tensor::Builder&, Tensors, const Attrs&)) {
-  OpDef op{name, FusionClass::kInjective};
-  op.infer = infer;
-  op.express = express;
-  return op;
-}
-
-// ---- reshape {shape}
-// --------------------------------------------------------------------------------------------------
-
-Inferred InferReshape(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferReshape(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  TensorType out{in[0].dtype, IntsAttr(attrs, "shape")};
+  TensorType out{in[0].dtype, attrs.Ints("shape")};
   // Two negative extents have a positive product.
   HEDDLE_RETURN_IF_ERROR(CheckSize(out));
   if (NumElements(out) != NumElements(in[0])) {
     return BadInput(absl::StrCat("cannot reshape ", ToText(in[0]), " to ", ShapeText(out.shape)));
   }
-  return std::vector{out};
+  return out;
 }
 
 // Dimensions are matched from the left in the smallest runs of equal volume, so that untouched ones
 // keep plain indices.
-Expressed ExpressReshape(tensor::Builder& b, Tensors in, const Attrs& attrs) {
-  const Shape &from = in[0].shape(), to = IntsAttr(attrs, "shape");
-  return std::vector{b.Compute("reshape", to, [&](tensor::Iters s) {
+absl::StatusOr<tensor::Tensor> ExpressReshape(tensor::Builder& b, Tensors in,
+                                              const OpAttrs& attrs) {
+  const Shape &from = in[0].shape(), to = attrs.Ints("shape");
+  return b.Compute("reshape", to, [&](tensor::Iters s) {
     std::vector<Expr> index;
     size_t i = 0, o = 0;
     while (i < from.size()) {
@@ -73,15 +64,14 @@ Expressed ExpressReshape(tensor::Builder& b, Tensors in, const Attrs& attrs) {
       o = o_end;
     }
     return in[0].At(std::move(index));
-  })};
+  });
 }
 
-// ---- transpose {perm}
-// --------------------------------------------------------------------------------------------------
+// ---- transpose {perm} ----
 
-Inferred InferTranspose(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferTranspose(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  const Shape perm = IntsAttr(attrs, "perm");
+  const Shape perm = attrs.Ints("perm");
   Shape sorted = perm, identity(in[0].shape.size());
   std::sort(sorted.begin(), sorted.end());
   std::iota(identity.begin(), identity.end(), 0);
@@ -89,28 +79,51 @@ Inferred InferTranspose(Types in, const Attrs& attrs) {
     return BadInput(absl::StrCat("the permutation does not fit ", ToText(in[0])));
   TensorType out{in[0].dtype, {}};
   for (int64_t d : perm) out.shape.push_back(in[0].shape[d]);
-  return std::vector{out};
+  return out;
 }
 
-Expressed ExpressTranspose(tensor::Builder& b, Tensors in, const Attrs& attrs) {
-  const Shape perm = IntsAttr(attrs, "perm");
+absl::StatusOr<tensor::Tensor> ExpressTranspose(tensor::Builder& b, Tensors in,
+                                                const OpAttrs& attrs) {
+  const Shape perm = attrs.Ints("perm");
   Shape out;
   for (int64_t d : perm) out.push_back(in[0].shape()[d]);
-  return std::vector{b.Compute("transpose", out, [&](tensor::Iters s) {
+  return b.Compute("transpose", out, [&](tensor::Iters s) {
     std::vector<Expr> index(perm.size());
     for (size_t d = 0; d < perm.size(); ++d) index[perm[d]] = s[d];
     return in[0].At(std::move(index));
-  })};
+  });
 }
 
-// ---- concat {axis}
-// -----------------------------------------------------------------------------------------------------
+// Element by element, by strides: transposes move whole models' weights.
+TensorData EvaluateTranspose(std::span<const TensorData> in, const TensorType& type,
+                             const OpAttrs& attrs) {
+  const TensorData& x = in[0];
+  const Shape strides = RowMajorStrides(x.type.shape);
+  Shape step;
+  for (int64_t d : attrs.Ints("perm")) step.push_back(strides[d]);
+  const int64_t size = ir::SizeOf(type.dtype), n = NumElements(type);
+  std::string bytes(static_cast<size_t>(n * size), '\0');
+  Shape at(step.size(), 0);
+  int64_t source = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    std::memcpy(bytes.data() + i * size, x.bytes->data() + source * size, size);
+    for (size_t d = step.size(); d-- > 0;) {
+      source += step[d];
+      if (++at[d] < type.shape[d]) break;
+      source -= step[d] * type.shape[d];
+      at[d] = 0;
+    }
+  }
+  return {type, std::make_shared<const std::string>(std::move(bytes))};
+}
 
-Inferred InferConcat(Types in, const Attrs& attrs) {
+// ---- concat {axis} ----
+
+absl::StatusOr<TensorType> InferConcat(Types in, const OpAttrs& attrs) {
   if (in.empty()) return BadInput("has no inputs");
   TensorType out = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(
-      int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(out.shape.size())));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis,
+                          NormalizeAxis(attrs.Int("axis"), static_cast<int>(out.shape.size())));
   for (const TensorType& t : in.subspan(1)) {
     bool fits = t.dtype == out.dtype && t.shape.size() == out.shape.size();
     for (size_t d = 0; fits && d < out.shape.size(); ++d) {
@@ -119,18 +132,18 @@ Inferred InferConcat(Types in, const Attrs& attrs) {
     if (!fits) return BadInput(absl::StrCat("cannot join ", ToText(in[0]), " and ", ToText(t)));
     out.shape[axis] += t.shape[axis];
   }
-  return std::vector{out};
+  return out;
 }
 
-Expressed ExpressConcat(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressConcat(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   Shape out = in[0].shape();
-  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), in[0].rank()));
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis"), in[0].rank()));
   out[axis] = 0;
   for (const tensor::Tensor& t : in) out[axis] += t.shape()[axis];
-  return std::vector{b.Compute("concat", out, [&](tensor::Iters s) {
+  return b.Compute("concat", out, [&](tensor::Iters s) {
     Expr value;
     int64_t end = out[axis];
-    // From the last part to the first: each guards the ones behind it.
+    // From the last part to the first: each one selects between itself and the ones behind it.
     for (size_t k = in.size(); k-- > 0;) {
       const int64_t begin = end - in[k].shape()[axis];
       if (begin == end) continue;
@@ -141,16 +154,15 @@ Expressed ExpressConcat(tensor::Builder& b, Tensors in, const Attrs& attrs) {
       end = begin;
     }
     return value;
-  })};
+  });
 }
 
-// ---- slice {starts, steps, sizes}: per dimension
-// ------------------------------------------------------------------------
+// ---- slice {starts, steps, sizes}: per dimension ----
 
-Inferred InferSlice(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferSlice(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  const Shape starts = IntsAttr(attrs, "starts"), steps = IntsAttr(attrs, "steps"),
-              sizes = IntsAttr(attrs, "sizes");
+  const Shape starts = attrs.Ints("starts"), steps = attrs.Ints("steps"),
+              sizes = attrs.Ints("sizes");
   const size_t rank = in[0].shape.size();
   if (starts.size() != rank || steps.size() != rank || sizes.size() != rank) {
     return BadInput(absl::StrCat("starts, steps and sizes do not fit ", ToText(in[0])));
@@ -161,97 +173,92 @@ Inferred InferSlice(Types in, const Attrs& attrs) {
         starts[d] >= 0 && starts[d] < in[0].shape[d] && last >= 0 && last < in[0].shape[d];
     if (sizes[d] != 0 && !inside) return BadInput(absl::StrCat("reaches outside ", ToText(in[0])));
   }
-  return std::vector{TensorType{in[0].dtype, sizes}};
+  return TensorType{in[0].dtype, sizes};
 }
 
-Expressed ExpressSlice(tensor::Builder& b, Tensors in, const Attrs& attrs) {
-  const Shape starts = IntsAttr(attrs, "starts"), steps = IntsAttr(attrs, "steps");
-  return std::vector{b.Compute("slice", IntsAttr(attrs, "sizes"), [&](tensor::Iters s) {
+absl::StatusOr<tensor::Tensor> ExpressSlice(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const Shape starts = attrs.Ints("starts"), steps = attrs.Ints("steps");
+  return b.Compute("slice", attrs.Ints("sizes"), [&](tensor::Iters s) {
     std::vector<Expr> index;
     for (size_t d = 0; d < s.size(); ++d)
       index.push_back(s[d] * ir::Int(steps[d]) + ir::Int(starts[d]));
     return in[0].At(std::move(index));
-  })};
+  });
 }
 
-// ---- pad {begin, end, mode, value}
-// --------------------------------------------------------------------------------------- mode:
-// "constant" (the value, or a scalar second operand), "edge", "reflect".
+// ---- pad {begin, end, mode, value} ----
+// mode: "constant" (the value, or a scalar second operand), "edge", "reflect".
 
-Inferred InferPad(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 2));
-  const Shape begin = IntsAttr(attrs, "begin"), end = IntsAttr(attrs, "end");
-  const std::string mode = StringAttr(attrs, "mode", "constant");
+  const Shape begin = attrs.Ints("begin"), end = attrs.Ints("end");
+  const std::string mode = attrs.Text("mode");
   if (begin.size() != in[0].shape.size() || end.size() != begin.size())
     return BadInput("pads do not fit the rank");
   if (mode != "constant" && mode != "edge" && mode != "reflect")
     return BadInput(absl::StrCat("unknown mode ", mode));
   TensorType out = in[0];
   for (size_t d = 0; d < begin.size(); ++d) {
-    // Cropping (negative) is the importer's slice.
+    // Negative padding crops, which the importer writes as a slice.
     const int64_t reach = mode == "reflect" ? in[0].shape[d] - 1 : int64_t{1} << 30;
     if (begin[d] < 0 || end[d] < 0 || begin[d] > reach || end[d] > reach) {
       return BadInput(absl::StrCat("pads of dimension ", d, " are out of range"));
     }
     out.shape[d] += begin[d] + end[d];
   }
-  return std::vector{out};
+  return out;
 }
 
 Expr PadSource(const Expr& i, int64_t extent, const std::string& mode) {
   if (mode == "edge") return Make(Op::kMin, {Make(Op::kMax, {i, ir::Int(0)}), ir::Int(extent - 1)});
-  // Reflection about the first and the last element; the clamp changes nothing, but bounds the
-  // index where everybody can see it.
+  // Reflection about the first and the last element. The clamp changes nothing; it lets analyses
+  // see that the index is inside.
   Expr up = Make(Op::kMax, {i, ir::Int(0) - i});
   Expr down = Make(Op::kMin, {up, ir::Int(2 * (extent - 1)) - up});
   return Make(Op::kMin, {Make(Op::kMax, {down, ir::Int(0)}), ir::Int(extent - 1)});
 }
 
-Expressed ExpressPad(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressPad(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  const Shape begin = IntsAttr(attrs, "begin"), end = IntsAttr(attrs, "end");
-  const std::string mode = StringAttr(attrs, "mode", "constant");
+  const Shape begin = attrs.Ints("begin"), end = attrs.Ints("end");
+  const std::string mode = attrs.Text("mode");
   Shape out = x.shape();
   for (size_t d = 0; d < out.size(); ++d) out[d] += begin[d] + end[d];
   if (mode == "constant") {
     Expr fill = in.size() == 2 ? in[1].At(std::vector<Expr>(in[1].rank(), ir::Int(0)))
                                : NumberAttr(attrs, "value", x.dtype());
     tensor::Tensor padded = PadTo(b, x, begin, out, fill);
-    if (padded.buffer() != x.buffer()) return std::vector{padded};
-    return std::vector{b.Compute("pad", out, [&](tensor::Iters s) {
-      return x.At({s.begin(), s.end()});
-    })};
+    if (padded.buffer() != x.buffer()) return padded;
+    return b.Compute("pad", out, [&](tensor::Iters s) { return x.At({s.begin(), s.end()}); });
   }
-  return std::vector{b.Compute("pad", out, [&](tensor::Iters s) {
+  return b.Compute("pad", out, [&](tensor::Iters s) {
     std::vector<Expr> index;
     for (size_t d = 0; d < s.size(); ++d) {
       const bool plain = begin[d] == 0 && end[d] == 0;
       index.push_back(plain ? s[d] : PadSource(s[d] - ir::Int(begin[d]), x.shape()[d], mode));
     }
     return x.At(std::move(index));
-  })};
+  });
 }
 
-// ---- expand {shape}, tile {repeats}
-// -----------------------------------------------------------------------------------
+// ---- expand {shape}, tile {repeats} ----
 
-Inferred InferExpand(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferExpand(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  HEDDLE_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(in[0].shape, IntsAttr(attrs, "shape")));
-  if (shape != IntsAttr(attrs, "shape"))
-    return BadInput(absl::StrCat("cannot expand ", ToText(in[0])));
-  return std::vector{TensorType{in[0].dtype, shape}};
+  HEDDLE_ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(in[0].shape, attrs.Ints("shape")));
+  if (shape != attrs.Ints("shape")) return BadInput(absl::StrCat("cannot expand ", ToText(in[0])));
+  return TensorType{in[0].dtype, shape};
 }
 
-Expressed ExpressExpand(tensor::Builder& b, Tensors in, const Attrs& attrs) {
-  return std::vector{b.Compute("expand", IntsAttr(attrs, "shape"), [&](tensor::Iters s) {
-    return in[0].At(BroadcastIndex(s, IntsAttr(attrs, "shape"), in[0].shape()));
-  })};
+absl::StatusOr<tensor::Tensor> ExpressExpand(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  return b.Compute("expand", attrs.Ints("shape"), [&](tensor::Iters s) {
+    return in[0].At(BroadcastIndex(s, attrs.Ints("shape"), in[0].shape()));
+  });
 }
 
-Inferred InferTile(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferTile(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
-  const Shape repeats = IntsAttr(attrs, "repeats");
+  const Shape repeats = attrs.Ints("repeats");
   if (repeats.size() != in[0].shape.size()) return BadInput("repeats do not fit the rank");
   TensorType out = in[0];
   for (size_t d = 0; d < repeats.size(); ++d) {
@@ -259,14 +266,14 @@ Inferred InferTile(Types in, const Attrs& attrs) {
     if (__builtin_mul_overflow(out.shape[d], repeats[d], &out.shape[d]))
       return BadInput(absl::StrCat("repeats dimension ", d, " too often"));
   }
-  return std::vector{out};
+  return out;
 }
 
-Expressed ExpressTile(tensor::Builder& b, Tensors in, const Attrs& attrs) {
-  const Shape repeats = IntsAttr(attrs, "repeats"), &shape = in[0].shape();
+absl::StatusOr<tensor::Tensor> ExpressTile(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
+  const Shape repeats = attrs.Ints("repeats"), &shape = in[0].shape();
   Shape out = shape;
   for (size_t d = 0; d < out.size(); ++d) out[d] *= repeats[d];
-  return std::vector{b.Compute("tile", out, [&](tensor::Iters s) {
+  return b.Compute("tile", out, [&](tensor::Iters s) {
     std::vector<Expr> index;
     for (size_t d = 0; d < s.size(); ++d) {
       if (shape[d] == 1)
@@ -275,43 +282,135 @@ Expressed ExpressTile(tensor::Builder& b, Tensors in, const Attrs& attrs) {
         index.push_back(repeats[d] == 1 ? s[d] : ir::FloorMod(s[d], ir::Int(shape[d])));
     }
     return in[0].At(std::move(index));
-  })};
+  });
 }
 
-// ---- trilu {upper, k}
-// ---------------------------------------------------------------------------------------------------
+// ---- trilu {upper, k} ----
 
-Inferred InferTrilu(Types in, const Attrs&) {
+absl::StatusOr<TensorType> InferTrilu(Types in, const OpAttrs&) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   if (in[0].shape.size() < 2) return BadInput("needs matrices");
-  return std::vector{in[0]};
+  return in[0];
 }
 
-Expressed ExpressTrilu(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressTrilu(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  // A diagonal beyond the matrix keeps all or nothing, as one just beyond it does; so sums of
-  // indices stay small.
+  // A diagonal far outside the matrix keeps as much as one just outside it; clamping it keeps sums
+  // of indices small.
   const int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
-  const int64_t k = std::clamp(IntAttr(attrs, "k"), -rows - 1, columns + 1);
-  return std::vector{b.Compute("trilu", x.shape(), [&](tensor::Iters s) {
+  const int64_t k = std::clamp(attrs.Int("k"), -rows - 1, columns + 1);
+  return b.Compute("trilu", x.shape(), [&](tensor::Iters s) {
     const Expr diagonal = s[s.size() - 2] + ir::Int(k), column = s.back();
-    Expr keep =
-        IntAttr(attrs, "upper", 1) != 0 ? ir::Le(diagonal, column) : ir::Le(column, diagonal);
+    Expr keep = attrs.Flag("upper") ? ir::Le(diagonal, column) : ir::Le(column, diagonal);
     return ir::Select(keep, x.At({s.begin(), s.end()}), ir::Zero(x.dtype()));
-  })};
+  });
+}
+
+// ---- Definitions ----
+
+bool CopiesAlways(const OpAttrs&) { return true; }
+
+AttrSpec Ints(std::string_view name, AttrRole role = AttrRole::kPlain) {
+  return {name, Shape{}, role};
+}
+
+OpDef Movement(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSpec> attrs) {
+  return MakeOp(kind, FusionClass::kInjective, infer, express, std::move(attrs));
+}
+
+// Whether the operand has the rank of the result, so that each dimension has numbers of its own.
+bool KeepsRank(const OpUse& use) { return use.inputs[0].shape.size() == use.output.shape.size(); }
+
+OpDef ReshapeOp() {
+  OpDef op = Movement(OpKind::kReshape, InferReshape, ExpressReshape, {Ints("shape")});
+  op.relabels = true;
+  op.laws.copies = CopiesAlways;
+  return op;
+}
+
+OpDef TransposeOp() {
+  OpDef op = Movement(OpKind::kTranspose, InferTranspose, ExpressTranspose, {Ints("perm")});
+  op.evaluate = EvaluateTranspose;
+  op.laws.copies = [](const OpAttrs& attrs) {
+    return std::is_sorted(attrs.Ints("perm").begin(), attrs.Ints("perm").end());
+  };
+  return op;
+}
+
+OpDef ConcatOp() {
+  OpDef op = Movement(OpKind::kConcat, InferConcat, ExpressConcat,
+                      {{"axis", int64_t{0}, AttrRole::kAxis}});
+  op.layout = AlignedLayout();
+  op.layout.blocked = [](const OpUse& use, int64_t block) {
+    return Blocks(use.output, block) &&
+           std::all_of(use.inputs.begin(), use.inputs.end(),
+                       [&](const TensorType& part) { return part.shape[1] % block == 0; });
+  };
+  op.laws.copies = CopiesAlways;  // only of a single part
+  return op;
+}
+
+OpDef SliceOp() {
+  OpDef op = Movement(OpKind::kSlice, InferSlice, ExpressSlice,
+                      {Ints("starts", AttrRole::kOffsets), Ints("steps", AttrRole::kFactors),
+                       Ints("sizes", AttrRole::kExtents)});
+  op.layout.last = KeepsRank;
+  op.layout.blocked = [](const OpUse& use, int64_t block) {
+    return OperandAndResultBlock(use, block) && use.attrs.Ints("steps")[1] == 1 &&
+           use.attrs.Ints("starts")[1] % block == 0;
+  };
+  op.laws.copies = [](const OpAttrs& attrs) {
+    return std::all_of(attrs.Ints("steps").begin(), attrs.Ints("steps").end(),
+                       [](int64_t step) { return step == 1; });
+  };
+  return op;
+}
+
+OpDef PadOp() {
+  OpDef op = Movement(
+      OpKind::kPad, InferPad, ExpressPad,
+      {Ints("begin", AttrRole::kOffsets), Ints("end", AttrRole::kOffsets),
+       AttrSpec{"mode", std::string("constant")}, AttrSpec{"value", 0.0, AttrRole::kPlain, true}});
+  op.layout.last = KeepsRank;
+  op.layout.blocked = [](const OpUse& use, int64_t block) {
+    return OperandAndResultBlock(use, block) && use.attrs.Ints("begin")[1] == 0 &&
+           use.attrs.Ints("end")[1] == 0;
+  };
+  op.laws.copies = CopiesAlways;
+  return op;
+}
+
+OpDef ExpandOp() {
+  OpDef op =
+      Movement(OpKind::kExpand, InferExpand, ExpressExpand, {Ints("shape", AttrRole::kExtents)});
+  op.layout.last = KeepsRank;
+  op.laws.copies = CopiesAlways;
+  return op;
+}
+
+OpDef TileOp() {
+  OpDef op = Movement(OpKind::kTile, InferTile, ExpressTile, {Ints("repeats", AttrRole::kFactors)});
+  op.layout.last = KeepsRank;
+  op.laws.copies = CopiesAlways;
+  return op;
+}
+
+OpDef TriluOp() {
+  return Movement(OpKind::kTrilu, InferTrilu, ExpressTrilu,
+                  {{"upper", int64_t{1}}, {"k", int64_t{0}}});
 }
 
 }  // namespace
 
 void AppendMovementOps(std::vector<OpDef>& ops) {
-  ops.push_back(Injective("reshape", InferReshape, ExpressReshape));
-  ops.push_back(Injective("transpose", InferTranspose, ExpressTranspose));
-  ops.push_back(Injective("concat", InferConcat, ExpressConcat));
-  ops.push_back(Injective("slice", InferSlice, ExpressSlice));
-  ops.push_back(Injective("pad", InferPad, ExpressPad));
-  ops.push_back(Injective("expand", InferExpand, ExpressExpand));
-  ops.push_back(Injective("tile", InferTile, ExpressTile));
-  ops.push_back(Injective("trilu", InferTrilu, ExpressTrilu));
+  ops.push_back(ReshapeOp());
+  ops.push_back(TransposeOp());
+  ops.push_back(ConcatOp());
+  ops.push_back(SliceOp());
+  ops.push_back(PadOp());
+  ops.push_back(ExpandOp());
+  ops.push_back(TileOp());
+  ops.push_back(TriluOp());
 }
 
 }  // namespace heddle::graph

@@ -12,13 +12,13 @@ using ir::Make;
 using ir::Op;
 using ir::ReduceOp;
 
-absl::StatusOr<std::vector<TensorType>> InferOverAxes(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferOverAxes(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   if (!ir::IsFloat(in[0].dtype)) return BadInput(absl::StrCat("is not defined on ", ToText(in[0])));
-  HEDDLE_ASSIGN_OR_RETURN(
-      Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), static_cast<int>(in[0].shape.size())));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes,
+                          NormalizeAxes(attrs.Ints("axes"), static_cast<int>(in[0].shape.size())));
   if (axes.empty()) return BadInput("works over no axis");
-  return std::vector{in[0]};
+  return in[0];
 }
 
 Expr Exp(Expr e) { return Make(Op::kExp, {std::move(e)}); }
@@ -30,43 +30,43 @@ tensor::Tensor MaxOver(tensor::Builder& b, const std::string& name, const tensor
                     [&](std::vector<Expr> i) { return x.At(std::move(i)); });
 }
 
-// e^(x - max) / sum of the same.
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressSoftmax(tensor::Builder& b, Tensors in,
-                                                           const Attrs& attrs) {
+// e^(x - max), divided by its sum.
+absl::StatusOr<tensor::Tensor> ExpressSoftmax(tensor::Builder& b, Tensors in,
+                                              const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
   tensor::Tensor max = MaxOver(b, "softmax_max", x, axes);
   tensor::Tensor e = b.Compute("softmax_exp", x.shape(), [&](tensor::Iters s) {
     return Exp(x.At({s.begin(), s.end()}) - max.At(KeptIndex(s, axes)));
   });
   tensor::Tensor sum = ReduceOver(b, "softmax_sum", e, axes, true, ReduceOp::kSum,
                                   [&](std::vector<Expr> i) { return e.At(std::move(i)); });
-  return std::vector{b.Compute("softmax", x.shape(), [&](tensor::Iters s) {
+  return b.Compute("softmax", x.shape(), [&](tensor::Iters s) {
     return Div(e.At({s.begin(), s.end()}), sum.At(KeptIndex(s, axes)));
-  })};
+  });
 }
 
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressLogSoftmax(tensor::Builder& b, Tensors in,
-                                                              const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressLogSoftmax(tensor::Builder& b, Tensors in,
+                                                 const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
   tensor::Tensor max = MaxOver(b, "log_softmax_max", x, axes);
   tensor::Tensor sum =
       ReduceOver(b, "log_softmax_sum", x, axes, true, ReduceOp::kSum, [&](std::vector<Expr> i) {
         Expr shift = max.At(KeptIndex(i, axes));
         return Exp(x.At(std::move(i)) - shift);
       });
-  return std::vector{b.Compute("log_softmax", x.shape(), [&](tensor::Iters s) {
+  return b.Compute("log_softmax", x.shape(), [&](tensor::Iters s) {
     std::vector<Expr> kept = KeptIndex(s, axes);
     return x.At({s.begin(), s.end()}) - max.At(kept) - Make(Op::kLog, {sum.At(kept)});
-  })};
+  });
 }
 
 // One at the first maximum along the axes (row-major order), zero elsewhere.
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressHardmax(tensor::Builder& b, Tensors in,
-                                                           const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressHardmax(tensor::Builder& b, Tensors in,
+                                              const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
   const auto linear = [&](tensor::Iters i) {
     Expr at = ir::Int(0);
     for (int64_t axis : axes) at = at * ir::Int(x.shape()[axis]) + i[axis];
@@ -80,18 +80,18 @@ absl::StatusOr<std::vector<tensor::Tensor>> ExpressHardmax(tensor::Builder& b, T
         Expr hit = Make(Op::kEq, {x.At(i), max.At(KeptIndex(i, axes))});
         return ir::Select(hit, linear(i), ir::Int(count));
       });
-  return std::vector{b.Compute("hardmax", x.shape(), [&](tensor::Iters s) {
+  return b.Compute("hardmax", x.shape(), [&](tensor::Iters s) {
     Expr hit = Make(Op::kEq, {linear(s), first.At(KeptIndex(s, axes))});
     return ir::Select(hit, Number(1, x.dtype()), ir::Zero(x.dtype()));
-  })};
+  });
 }
 
-// (x - mean) / sqrt(variance + epsilon), both over the axes; two passes, as cancellation would
-// spoil E[x^2] - E[x]^2.
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressNormalize(tensor::Builder& b, Tensors in,
-                                                             const Attrs& attrs) {
+// (x - mean) / sqrt(variance + epsilon), mean and variance over the axes. The variance takes a pass
+// of its own, because E[x^2] - E[x]^2 would suffer from cancellation.
+absl::StatusOr<tensor::Tensor> ExpressNormalize(tensor::Builder& b, Tensors in,
+                                                const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
   int64_t count = 1;
   for (int64_t axis : axes) count *= x.shape()[axis];
   const Expr n = Number(static_cast<double>(count), x.dtype());
@@ -105,42 +105,59 @@ absl::StatusOr<std::vector<tensor::Tensor>> ExpressNormalize(tensor::Builder& b,
                                         Expr d = centered.At(std::move(i));
                                         return d * d;
                                       });
-  return std::vector{b.Compute("normalize", x.shape(), [&](tensor::Iters s) {
+  return b.Compute("normalize", x.shape(), [&](tensor::Iters s) {
     Expr variance = Div(squares.At(KeptIndex(s, axes)), n);
-    Expr epsilon = Number(FloatAttr(attrs, "epsilon", 1e-5), x.dtype());
+    Expr epsilon = Number(attrs.Float("epsilon"), x.dtype());
     return Div(centered.At({s.begin(), s.end()}), Make(Op::kSqrt, {variance + epsilon}));
-  })};
+  });
 }
 
-OpDef OverAxesOp(std::string_view name,
-                 absl::StatusOr<std::vector<tensor::Tensor>> (*express)(tensor::Builder&, Tensors,
-                                                                        const Attrs&)) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = InferOverAxes;
-  op.express = express;
+OpDef OverAxesOp(OpKind kind, ExpressFn express) {
+  OpDef op = MakeOp(kind, FusionClass::kComplexOutFusable, InferOverAxes, express,
+                    {{"axes", Shape{}, AttrRole::kAxes}});
+  op.layout.last = Always;
+  return op;
+}
+
+// In another order of dimensions, another maximum may be the first, so there is no other form.
+OpDef HardmaxOp() {
+  OpDef op = OverAxesOp(OpKind::kHardmax, ExpressHardmax);
+  op.layout = {};
+  return op;
+}
+
+OpDef NormalizeOp() {
+  OpDef op = OverAxesOp(OpKind::kNormalize, ExpressNormalize);
+  op.attrs.push_back({"epsilon", 1e-5});
   return op;
 }
 
 // x / (bias + alpha/size * sum of squares over `size` channels around)^beta.
 OpDef LrnOp() {
-  OpDef op{"lrn", FusionClass::kComplexOutFusable};
-  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+  OpDef op{OpKind::kLrn, FusionClass::kComplexOutFusable};
+  op.attrs = {{"axis", int64_t{1}, AttrRole::kAxis},
+              {"size", int64_t{0}},
+              {"alpha", 1e-4},
+              {"beta", 0.75},
+              {"bias", 1.0}};
+  op.layout.last = Always;
+  op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
     if (!ir::IsFloat(in[0].dtype))
       return BadInput(absl::StrCat("is not defined on ", ToText(in[0])));
-    const int64_t size = IntAttr(attrs, "size");
+    const int64_t size = attrs.Int("size");
     constexpr int64_t kLargest = 1 << 20;  // far above any model's number of channels
     if (in[0].shape.size() < 2 || size < 1 || size > kLargest) {
       return BadInput(absl::StrCat("needs channels and a size from 1 to ", kLargest));
     }
     HEDDLE_RETURN_IF_ERROR(
-        NormalizeAxis(IntAttr(attrs, "axis", 1), static_cast<int>(in[0].shape.size())).status());
-    return std::vector{in[0]};
+        NormalizeAxis(attrs.Int("axis"), static_cast<int>(in[0].shape.size())).status());
+    return in[0];
   };
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
-    const int64_t size = IntAttr(attrs, "size"), axis = IntAttr(attrs, "axis", 1);
+    const int64_t size = attrs.Int("size"), axis = attrs.Int("axis");
     Shape begin(x.rank(), 0), extents = x.shape();
     begin[axis] = (size - 1) / 2;
     extents[axis] += size - 1;
@@ -152,14 +169,12 @@ OpDef LrnOp() {
                                     Expr v = padded.At(std::move(i));
                                     return v * v;
                                   });
-    const double alpha = FloatAttr(attrs, "alpha", 1e-4) / static_cast<double>(size);
-    return std::vector{b.Compute("lrn", x.shape(), [&](tensor::Iters s) {
+    const double alpha = attrs.Float("alpha") / static_cast<double>(size);
+    return b.Compute("lrn", x.shape(), [&](tensor::Iters s) {
       std::vector<Expr> i(s.begin(), s.end());
-      Expr base =
-          Number(FloatAttr(attrs, "bias", 1), x.dtype()) + Number(alpha, x.dtype()) * sum.At(i);
-      return Div(x.At(i),
-                 Make(Op::kPow, {base, Number(FloatAttr(attrs, "beta", 0.75), x.dtype())}));
-    })};
+      Expr base = Number(attrs.Float("bias"), x.dtype()) + Number(alpha, x.dtype()) * sum.At(i);
+      return Div(x.At(i), Make(Op::kPow, {base, Number(attrs.Float("beta"), x.dtype())}));
+    });
   };
   return op;
 }
@@ -167,10 +182,10 @@ OpDef LrnOp() {
 }  // namespace
 
 void AppendNormalizationOps(std::vector<OpDef>& ops) {
-  ops.push_back(OverAxesOp("softmax", ExpressSoftmax));
-  ops.push_back(OverAxesOp("log_softmax", ExpressLogSoftmax));
-  ops.push_back(OverAxesOp("hardmax", ExpressHardmax));
-  ops.push_back(OverAxesOp("normalize", ExpressNormalize));
+  ops.push_back(OverAxesOp(OpKind::kSoftmax, ExpressSoftmax));
+  ops.push_back(OverAxesOp(OpKind::kLogSoftmax, ExpressLogSoftmax));
+  ops.push_back(HardmaxOp());
+  ops.push_back(NormalizeOp());
   ops.push_back(LrnOp());
 }
 

@@ -13,40 +13,6 @@ namespace heddle::graph {
 using ir::DType;
 using ir::Expr;
 
-namespace {
-
-template <typename T>
-const T* Find(const Attrs& attrs, std::string_view name) {
-  auto it = attrs.find(std::string(name));
-  return it == attrs.end() ? nullptr : std::get_if<T>(&it->second);
-}
-
-}  // namespace
-
-int64_t IntAttr(const Attrs& attrs, std::string_view name, int64_t fallback) {
-  const auto* v = Find<int64_t>(attrs, name);
-  return v ? *v : fallback;
-}
-
-double FloatAttr(const Attrs& attrs, std::string_view name, double fallback) {
-  const auto* v = Find<double>(attrs, name);
-  return v ? *v : fallback;
-}
-
-std::string StringAttr(const Attrs& attrs, std::string_view name, std::string_view fallback) {
-  const auto* v = Find<std::string>(attrs, name);
-  return v ? *v : std::string(fallback);
-}
-
-Shape IntsAttr(const Attrs& attrs, std::string_view name) {
-  const auto* v = Find<Shape>(attrs, name);
-  return v ? *v : Shape{};
-}
-
-bool HasAttr(const Attrs& attrs, std::string_view name) {
-  return attrs.count(std::string(name)) != 0;
-}
-
 std::string ShapeText(const Shape& shape) {
   return shape.empty() ? "scalar" : absl::StrJoin(shape, "x");
 }
@@ -90,11 +56,10 @@ Expr Number(double value, DType dtype) {
                             : ir::Int(ir::FloatToInt(value, dtype), dtype);
 }
 
-Expr NumberAttr(const Attrs& attrs, std::string_view name, DType dtype, double fallback) {
-  const auto* whole = Find<int64_t>(attrs, name);
+Expr NumberAttr(const OpAttrs& attrs, std::string_view name, DType dtype) {
+  const auto* whole = std::get_if<int64_t>(&attrs.Get(name));
   if (whole != nullptr && !ir::IsFloat(dtype)) return ir::Int(*whole, dtype);
-  return Number(whole != nullptr ? static_cast<double>(*whole) : FloatAttr(attrs, name, fallback),
-                dtype);
+  return Number(attrs.Float(name), dtype);
 }
 
 Expr Lowest(DType dtype) { return ir::Identity(ir::ReduceOp::kMax, dtype); }
@@ -104,7 +69,7 @@ tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& b
   bool needed = false;
   for (int d = 0; d < x.rank(); ++d) needed |= begin[d] != 0 || extents[d] > x.shape()[d];
   if (!needed) return x;
-  // Windows far apart may read the leading padding only.
+  // Windows that are far apart may read the leading padding only.
   for (int d = 0; d < x.rank(); ++d) {
     if (extents[d] <= begin[d])
       return b.Compute("pad", extents, [&](tensor::Iters) { return fill; });
@@ -183,6 +148,31 @@ std::vector<Expr> KeptIndex(tensor::Iters at, const Shape& axes) {
   std::vector<Expr> index(at.begin(), at.end());
   for (int64_t axis : axes) index[axis] = ir::Int(0);
   return index;
+}
+
+bool Always(const OpUse&) { return true; }
+
+bool ResultBlocks(const OpUse& use, int64_t block) { return Blocks(use.output, block); }
+
+bool OperandAndResultBlock(const OpUse& use, int64_t block) {
+  return Blocks(use.inputs[0], block) && Blocks(use.output, block);
+}
+
+LayoutRule AlignedLayout() {
+  LayoutRule rule;
+  rule.operands = LayoutRule::Operands::kAligned;
+  rule.last = Always;
+  rule.blocked = ResultBlocks;
+  return rule;
+}
+
+OpDef MakeOp(OpKind kind, FusionClass fusion, InferFn infer, ExpressFn express,
+             std::vector<AttrSpec> attrs) {
+  OpDef op{kind, fusion};
+  op.attrs = std::move(attrs);
+  op.infer = infer;
+  op.express = express;
+  return op;
 }
 
 absl::Status ExpectInputs(Types inputs, size_t min, size_t max) {

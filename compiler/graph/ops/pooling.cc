@@ -19,13 +19,13 @@ struct PoolShape {
   Shape out;
 };
 
-absl::StatusOr<PoolShape> ParsePool(const Shape& x, const Attrs& attrs) {
+absl::StatusOr<PoolShape> ParsePool(const Shape& x, const OpAttrs& attrs) {
   PoolShape p;
   HEDDLE_ASSIGN_OR_RETURN(
-      p.w, ParseWindow(attrs, IntsAttr(attrs, "kernel"), static_cast<int>(x.size())));
+      p.w, ParseWindow(attrs, LayoutOf(attrs), attrs.Ints("kernel"), static_cast<int>(x.size())));
   Shape spatial;
   for (int i = 0; i < p.w.n; ++i) {
-    spatial.push_back(p.w.Positions(i, x[p.w.SpatialAxis(i)], IntAttr(attrs, "ceil_mode") != 0));
+    spatial.push_back(p.w.Positions(i, x[p.w.SpatialAxis(i)], attrs.Flag("ceil_mode")));
     if (spatial.back() < 1)
       return BadInput(absl::StrCat("the window does not fit into input ", ShapeText(x)));
   }
@@ -33,14 +33,14 @@ absl::StatusOr<PoolShape> ParsePool(const Shape& x, const Attrs& attrs) {
   return p;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferPool(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferPool(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   if (in[0].dtype == ir::DType::kBool) return BadInput("is not defined on bool");
   HEDDLE_ASSIGN_OR_RETURN(PoolShape p, ParsePool(in[0].shape, attrs));
-  return std::vector{TensorType{in[0].dtype, p.out}};
+  return TensorType{in[0].dtype, p.out};
 }
 
-// The reduction over the window, elements outside the input being `fill`.
+// The reduction over the window; elements outside the input count as `fill`.
 tensor::Tensor OverWindow(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                           const PoolShape& p, ReduceOp op, const Expr& fill,
                           const std::function<Expr(Expr)>& value) {
@@ -67,15 +67,15 @@ Expr TapsInside(const Window& w, int i, const Expr& o, int64_t low, int64_t high
   return Make(Op::kMin, {until, ir::Int(w.kernel[i])}) - skipped;
 }
 
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressAverage(tensor::Builder& b, Tensors in,
-                                                           const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressAverage(tensor::Builder& b, Tensors in,
+                                              const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
   HEDDLE_ASSIGN_OR_RETURN(PoolShape p, ParsePool(x.shape(), attrs));
   const Window& w = p.w;
-  const bool count_padding = IntAttr(attrs, "count_include_pad") != 0;
+  const bool count_padding = attrs.Flag("count_include_pad");
   tensor::Tensor sum = OverWindow(b, "avg_pool", x, p, ReduceOp::kSum, ir::Zero(x.dtype()),
                                   [](Expr e) { return e; });
-  return std::vector{b.Compute("avg_pool_divide", p.out, [&](tensor::Iters s) {
+  return b.Compute("avg_pool_divide", p.out, [&](tensor::Iters s) {
     Expr count = ir::Int(1);
     for (int i = 0; i < w.n; ++i) {
       const int d = w.SpatialAxis(i);
@@ -88,39 +88,47 @@ absl::StatusOr<std::vector<tensor::Tensor>> ExpressAverage(tensor::Builder& b, T
                        ? Number(static_cast<double>(constant), x.dtype())
                        : ir::Cast(x.dtype(), count);
     return Make(Op::kDiv, {sum.At({s.begin(), s.end()}), divisor});
-  })};
+  });
 }
 
-OpDef PoolOp(std::string_view name) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
+OpDef PoolOp(OpKind kind) {
+  OpDef op{kind, FusionClass::kComplexOutFusable};
+  op.family = OpFamily::kPool;
+  op.attrs = WindowAttrs();
+  op.attrs.push_back({"kernel", Shape{}});
+  op.attrs.push_back({"ceil_mode", int64_t{0}});
   op.infer = InferPool;
+  op.layout.last = [](const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; };
+  op.layout.blocked = OperandAndResultBlock;
   return op;
 }
 
 OpDef MaxPoolOp() {
-  OpDef op = PoolOp("max_pool");
+  OpDef op = PoolOp(OpKind::kMaxPool);
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     HEDDLE_ASSIGN_OR_RETURN(PoolShape p, ParsePool(in[0].shape(), attrs));
-    return std::vector{OverWindow(b, "max_pool", in[0], p, ReduceOp::kMax, Lowest(in[0].dtype()),
-                                  [](Expr e) { return e; })};
+    return OverWindow(b, "max_pool", in[0], p, ReduceOp::kMax, Lowest(in[0].dtype()),
+                      [](Expr e) { return e; });
   };
   return op;
 }
 
 OpDef AvgPoolOp() {
-  OpDef op = PoolOp("avg_pool");
+  OpDef op = PoolOp(OpKind::kAvgPool);
+  op.attrs.push_back({"count_include_pad", int64_t{0}});
   op.express = ExpressAverage;
   return op;
 }
 
 OpDef LpPoolOp() {
-  OpDef op = PoolOp("lp_pool");
+  OpDef op = PoolOp(OpKind::kLpPool);
+  op.attrs.push_back({"p", int64_t{2}});
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
     HEDDLE_ASSIGN_OR_RETURN(PoolShape p, ParsePool(x.shape(), attrs));
-    const int64_t power = IntAttr(attrs, "p", 2);
+    const int64_t power = attrs.Int("p");
     const auto to = [&](Expr base, double exponent) {
       return Make(Op::kPow, {std::move(base), Number(exponent, x.dtype())});
     };
@@ -128,10 +136,10 @@ OpDef LpPoolOp() {
         OverWindow(b, "lp_pool", x, p, ReduceOp::kSum, ir::Zero(x.dtype()), [&](Expr e) {
           return power == 2 ? e * e : to(Make(Op::kAbs, {e}), static_cast<double>(power));
         });
-    return std::vector{b.Compute("lp_pool_root", p.out, [&](tensor::Iters s) {
+    return b.Compute("lp_pool_root", p.out, [&](tensor::Iters s) {
       Expr total = sum.At({s.begin(), s.end()});
       return power == 2 ? Make(Op::kSqrt, {total}) : to(total, 1.0 / static_cast<double>(power));
-    })};
+    });
   };
   return op;
 }

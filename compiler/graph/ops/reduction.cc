@@ -15,9 +15,9 @@ using ir::Op;
 using ir::ReduceOp;
 
 struct Reduction {
-  std::string_view name;
+  OpKind kind;
   ReduceOp op;
-  Expr (*before)(const Expr& x);                      // of every element
+  Expr (*before)(const Expr& x);                      // applied to every element
   Expr (*after)(const Expr& reduced, int64_t count);  // null: nothing
 };
 
@@ -31,25 +31,24 @@ Expr Sqrt(const Expr& x, int64_t) { return Make(Op::kSqrt, {x}); }
 Expr Log(const Expr& x, int64_t) { return Make(Op::kLog, {x}); }
 
 const Reduction kReductions[] = {
-    {"reduce_sum", ReduceOp::kSum, Same, nullptr},
-    {"reduce_mean", ReduceOp::kSum, Same, Mean},
-    {"reduce_max", ReduceOp::kMax, Same, nullptr},
-    {"reduce_min", ReduceOp::kMin, Same, nullptr},
-    {"reduce_prod", ReduceOp::kProd, Same, nullptr},
-    {"reduce_l1", ReduceOp::kSum, Abs, nullptr},
-    {"reduce_l2", ReduceOp::kSum, Square, Sqrt},
-    {"reduce_sum_square", ReduceOp::kSum, Square, nullptr},
-    {"reduce_log_sum", ReduceOp::kSum, Same, Log},
+    {OpKind::kReduceSum, ReduceOp::kSum, Same, nullptr},
+    {OpKind::kReduceMean, ReduceOp::kSum, Same, Mean},
+    {OpKind::kReduceMax, ReduceOp::kMax, Same, nullptr},
+    {OpKind::kReduceMin, ReduceOp::kMin, Same, nullptr},
+    {OpKind::kReduceProd, ReduceOp::kProd, Same, nullptr},
+    {OpKind::kReduceL1, ReduceOp::kSum, Abs, nullptr},
+    {OpKind::kReduceL2, ReduceOp::kSum, Square, Sqrt},
+    {OpKind::kReduceSumSquare, ReduceOp::kSum, Square, nullptr},
+    {OpKind::kReduceLogSum, ReduceOp::kSum, Same, Log},
 };
 
-absl::StatusOr<std::vector<TensorType>> InferReduction(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferReduction(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   if (in[0].dtype == DType::kBool) return BadInput("is not defined on bool");
-  HEDDLE_ASSIGN_OR_RETURN(
-      Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), static_cast<int>(in[0].shape.size())));
+  HEDDLE_ASSIGN_OR_RETURN(Shape axes,
+                          NormalizeAxes(attrs.Ints("axes"), static_cast<int>(in[0].shape.size())));
   if (axes.empty()) return BadInput("reduces over no axis");
-  return std::vector{
-      TensorType{in[0].dtype, ReducedShape(in[0].shape, axes, IntAttr(attrs, "keepdims", 1) != 0)}};
+  return TensorType{in[0].dtype, ReducedShape(in[0].shape, axes, attrs.Flag("keepdims"))};
 }
 
 int64_t CountOver(const Shape& shape, const Shape& axes) {
@@ -58,36 +57,71 @@ int64_t CountOver(const Shape& shape, const Shape& axes) {
   return count;
 }
 
-OpDef ReductionOp(const Reduction& row) {
-  OpDef op{row.name, FusionClass::kReduction};
+// ---- Layouts ----
+
+bool KeepsDimensions(const OpAttrs& attrs) { return attrs.Flag("keepdims"); }
+
+bool IsAmong(const Shape& axes, int64_t d) {
+  return std::find(axes.begin(), axes.end(), d) != axes.end();
+}
+
+// If dimensions are dropped, the rest must have the same order in both layouts.
+bool ReducesChannelsLast(const OpUse& use) {
+  const Shape& axes = use.attrs.Ints("axes");
+  bool spatial_left = false;
+  for (size_t d = 2; d < use.inputs[0].shape.size(); ++d)
+    spatial_left |= !IsAmong(axes, static_cast<int64_t>(d));
+  return KeepsDimensions(use.attrs) || IsAmong(axes, 1) || !spatial_left;
+}
+
+// Over spatial dimensions only; over all of them if they are dropped.
+bool ReducesBlocks(const OpUse& use, int64_t block) {
+  const Shape& axes = use.attrs.Ints("axes");
+  const bool spatial =
+      std::all_of(axes.begin(), axes.end(), [](int64_t axis) { return axis >= 2; });
+  return Blocks(use.inputs[0], block) && spatial &&
+         (KeepsDimensions(use.attrs) || axes.size() == use.inputs[0].shape.size() - 2);
+}
+
+// ---- Definitions ----
+
+OpDef OverAxes(OpKind kind) {
+  OpDef op{kind, FusionClass::kReduction};
+  op.family = OpFamily::kReduction;
+  op.attrs = {{"axes", Shape{}, AttrRole::kAxes}, {"keepdims", int64_t{1}}};
   op.infer = InferReduction;
+  op.layout.last = ReducesChannelsLast;
+  op.layout.blocked = ReducesBlocks;
+  op.layout.result = KeepsDimensions;
+  return op;
+}
+
+OpDef ReductionOp(const Reduction& row) {
+  OpDef op = OverAxes(row.kind);
   op.express = [row](tensor::Builder& b, Tensors in,
-                     const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                     const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
-    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
+    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
     tensor::Tensor y =
-        ReduceOver(b, std::string(row.name), x, axes, IntAttr(attrs, "keepdims", 1) != 0, row.op,
+        ReduceOver(b, NameOf(row.kind), x, axes, attrs.Flag("keepdims"), row.op,
                    [&](std::vector<Expr> i) { return row.before(x.At(std::move(i))); });
-    if (row.after == nullptr) return std::vector{y};
+    if (row.after == nullptr) return y;
     const int64_t count = CountOver(x.shape(), axes);
-    return std::vector{
-        b.Compute(absl::StrCat(absl::string_view(row.name.data(), row.name.size()), "_finish"),
-                  y.shape(), [&](tensor::Iters s) {
-                    return row.after(y.At({s.begin(), s.end()}), count);
-                  })};
+    return b.Compute(absl::StrCat(NameOf(row.kind), "_finish"), y.shape(), [&](tensor::Iters s) {
+      return row.after(y.At({s.begin(), s.end()}), count);
+    });
   };
   return op;
 }
 
 // log(sum(exp(x))), shifted by the maximum so that it neither overflows nor vanishes.
 OpDef LogSumExpOp() {
-  OpDef op{"reduce_log_sum_exp", FusionClass::kReduction};
-  op.infer = InferReduction;
+  OpDef op = OverAxes(OpKind::kReduceLogSumExp);
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
-    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
-    const bool keepdims = IntAttr(attrs, "keepdims", 1) != 0;
+    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
+    const bool keepdims = attrs.Flag("keepdims");
     tensor::Tensor max = ReduceOver(b, "log_sum_exp_max", x, axes, true, ReduceOp::kMax,
                                     [&](std::vector<Expr> i) { return x.At(std::move(i)); });
     tensor::Tensor sum =
@@ -95,45 +129,46 @@ OpDef LogSumExpOp() {
           Expr shift = max.At(KeptIndex(i, axes));
           return Make(Op::kExp, {x.At(std::move(i)) - shift});
         });
-    return std::vector{
-        b.Compute("log_sum_exp", ReducedShape(x.shape(), axes, keepdims), [&](tensor::Iters s) {
-          std::vector<Expr> kept;
-          size_t next = 0;
-          for (int64_t d = 0; d < x.rank(); ++d) {
-            const bool reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
-            kept.push_back(reduced ? ir::Int(0) : s[next]);
-            if (!reduced || keepdims) ++next;
-          }
-          return max.At(kept) + Make(Op::kLog, {sum.At(kept)});
-        })};
+    return b.Compute("log_sum_exp", ReducedShape(x.shape(), axes, keepdims), [&](tensor::Iters s) {
+      std::vector<Expr> kept;
+      size_t next = 0;
+      for (int64_t d = 0; d < x.rank(); ++d) {
+        const bool reduced = IsAmong(axes, d);
+        kept.push_back(reduced ? ir::Int(0) : s[next]);
+        if (!reduced || keepdims) ++next;
+      }
+      return max.At(kept) + Make(Op::kLog, {sum.At(kept)});
+    });
   };
   return op;
 }
 
-// Position of the first (or last) maximum or minimum along `axis`, as i64: the extreme first, then
-// the least (greatest) position that holds it.
-OpDef ArgOp(std::string_view name, ReduceOp extreme) {
-  OpDef op{name, FusionClass::kReduction};
-  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
-    HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> out, InferReduction(in, attrs));
-    out[0].dtype = DType::kI64;
+// The position of the first (or last) maximum or minimum along `axis`, as i64. The first stage
+// finds the extreme, the second the least (or greatest) position that holds it.
+OpDef ArgOp(OpKind kind, ReduceOp extreme) {
+  OpDef op = OverAxes(kind);
+  op.attrs.push_back({"select_last_index", int64_t{0}});
+  op.layout.blocked = nullptr;
+  op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
+    HEDDLE_ASSIGN_OR_RETURN(TensorType out, InferReduction(in, attrs));
+    out.dtype = DType::kI64;
     return out;
   };
-  op.express = [name, extreme](tensor::Builder& b, Tensors in,
-                               const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+  op.express = [kind, extreme](tensor::Builder& b, Tensors in,
+                               const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
-    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(IntsAttr(attrs, "axes"), x.rank()));
-    const bool last = IntAttr(attrs, "select_last_index") != 0;
+    const std::string& name = NameOf(kind);
+    HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
+    const bool last = attrs.Flag("select_last_index");
     const int64_t axis = axes[0];
-    tensor::Tensor best = ReduceOver(b, std::string(name) + "_value", x, axes, true, extreme,
+    tensor::Tensor best = ReduceOver(b, name + "_value", x, axes, true, extreme,
                                      [&](std::vector<Expr> i) { return x.At(std::move(i)); });
-    return std::vector{
-        ReduceOver(b, std::string(name), x, axes, IntAttr(attrs, "keepdims", 1) != 0,
-                   last ? ReduceOp::kMax : ReduceOp::kMin, [&](std::vector<Expr> i) {
-                     Expr at = i[axis];
-                     Expr hit = Make(Op::kEq, {x.At(i), best.At(KeptIndex(i, axes))});
-                     return ir::Select(hit, at, ir::Int(last ? 0 : x.shape()[axis] - 1));
-                   })};
+    return ReduceOver(b, name, x, axes, attrs.Flag("keepdims"),
+                      last ? ReduceOp::kMax : ReduceOp::kMin, [&](std::vector<Expr> i) {
+                        Expr at = i[axis];
+                        Expr hit = Make(Op::kEq, {x.At(i), best.At(KeptIndex(i, axes))});
+                        return ir::Select(hit, at, ir::Int(last ? 0 : x.shape()[axis] - 1));
+                      });
   };
   return op;
 }
@@ -141,29 +176,30 @@ OpDef ArgOp(std::string_view name, ReduceOp extreme) {
 // Running sum along `axis`: every element sums its prefix. Quadratic in the axis, which is short
 // where models use it.
 OpDef CumSumOp() {
-  OpDef op{"cum_sum", FusionClass::kReduction};
-  op.infer = [](Types in, const Attrs& attrs) -> absl::StatusOr<std::vector<TensorType>> {
+  OpDef op{OpKind::kCumSum, FusionClass::kReduction};
+  op.attrs = {
+      {"axis", int64_t{0}, AttrRole::kAxis}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}};
+  op.layout.last = Always;
+  op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
     if (in[0].dtype == DType::kBool) return BadInput("is not defined on bool");
     HEDDLE_RETURN_IF_ERROR(
-        NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(in[0].shape.size())).status());
-    return std::vector{in[0]};
+        NormalizeAxis(attrs.Int("axis"), static_cast<int>(in[0].shape.size())).status());
+    return in[0];
   };
   op.express = [](tensor::Builder& b, Tensors in,
-                  const Attrs& attrs) -> absl::StatusOr<std::vector<tensor::Tensor>> {
+                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
-    HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), x.rank()));
-    const bool exclusive = IntAttr(attrs, "exclusive") != 0,
-               reverse = IntAttr(attrs, "reverse") != 0;
-    return std::vector{b.Reduce("cum_sum", x.shape(), {x.shape()[axis]}, ReduceOp::kSum,
-                                [&](tensor::Iters s, tensor::Iters r) {
-                                  std::vector<Expr> i(s.begin(), s.end());
-                                  i[axis] = r[0];
-                                  const Expr low = reverse ? s[axis] : r[0],
-                                             high = reverse ? r[0] : s[axis];
-                                  Expr take = exclusive ? ir::Lt(low, high) : ir::Le(low, high);
-                                  return ir::Select(take, x.At(std::move(i)), ir::Zero(x.dtype()));
-                                })};
+    HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis"), x.rank()));
+    const bool exclusive = attrs.Flag("exclusive"), reverse = attrs.Flag("reverse");
+    return b.Reduce("cum_sum", x.shape(), {x.shape()[axis]}, ReduceOp::kSum,
+                    [&](tensor::Iters s, tensor::Iters r) {
+                      std::vector<Expr> i(s.begin(), s.end());
+                      i[axis] = r[0];
+                      const Expr low = reverse ? s[axis] : r[0], high = reverse ? r[0] : s[axis];
+                      Expr take = exclusive ? ir::Lt(low, high) : ir::Le(low, high);
+                      return ir::Select(take, x.At(std::move(i)), ir::Zero(x.dtype()));
+                    });
   };
   return op;
 }
@@ -173,8 +209,8 @@ OpDef CumSumOp() {
 void AppendReductionOps(std::vector<OpDef>& ops) {
   for (const Reduction& row : kReductions) ops.push_back(ReductionOp(row));
   ops.push_back(LogSumExpOp());
-  ops.push_back(ArgOp("arg_max", ReduceOp::kMax));
-  ops.push_back(ArgOp("arg_min", ReduceOp::kMin));
+  ops.push_back(ArgOp(OpKind::kArgMax, ReduceOp::kMax));
+  ops.push_back(ArgOp(OpKind::kArgMin, ReduceOp::kMin));
   ops.push_back(CumSumOp());
 }
 

@@ -1,45 +1,41 @@
-#include "compiler/graph/core/operator.h"
-
-#include <map>
+// The table of operators.
+#include <array>
+#include <cstdlib>
 
 #include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
 namespace {
 
-const std::map<std::string_view, OpDef>& Registry() {
-  static const auto* registry = [] {
-    std::vector<OpDef> ops;
-    AppendElementwiseOps(ops);
-    AppendReductionOps(ops);
-    AppendConvolutionOps(ops);
-    AppendBlockedConvolutionOps(ops);
-    AppendTransposedConvolutionOps(ops);
-    AppendPoolingOps(ops);
-    AppendMatmulOps(ops);
-    AppendNormalizationOps(ops);
-    AppendMovementOps(ops);
-    AppendIndexingOps(ops);
-    AppendScatterOps(ops);
-    AppendSamplingOps(ops);
-    auto* map = new std::map<std::string_view, OpDef>;
-    for (OpDef& op : ops) map->emplace(op.name, std::move(op));
-    return map;
-  }();
-  return *registry;
+using Registry = std::array<OpDef, kNumOpKinds>;
+
+Registry MakeRegistry() {
+  std::vector<OpDef> ops;
+  AppendElementwiseOps(ops);
+  AppendReductionOps(ops);
+  AppendConvolutionOps(ops);
+  AppendBlockedConvolutionOps(ops);
+  AppendTransposedConvolutionOps(ops);
+  AppendPoolingOps(ops);
+  AppendMatmulOps(ops);
+  AppendNormalizationOps(ops);
+  AppendMovementOps(ops);
+  AppendIndexingOps(ops);
+  AppendScatterOps(ops);
+  AppendSamplingOps(ops);
+  Registry registry;
+  for (OpDef& op : ops) registry[static_cast<size_t>(op.kind)] = std::move(op);
+  for (const OpDef& op : registry) {
+    if (!op.infer || !op.express) std::abort();  // a kind without a definition
+  }
+  return registry;
 }
 
 }  // namespace
 
-const OpDef* FindOp(std::string_view name) {
-  auto it = Registry().find(name);
-  return it == Registry().end() ? nullptr : &it->second;
-}
-
-std::vector<std::string_view> AllOps() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, op] : Registry()) names.push_back(name);
-  return names;
+const OpDef& Def(OpKind kind) {
+  static const auto* registry = new Registry(MakeRegistry());
+  return (*registry)[static_cast<size_t>(kind)];
 }
 
 }  // namespace heddle::graph

@@ -1,4 +1,4 @@
-// Reading images at positions that are data: grid_sample.
+// grid_sample: reads images at positions that are data.
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -25,9 +25,8 @@ struct Sampling {
   int64_t Taps() const { return mode == "nearest" ? 1 : mode == "linear" ? 2 : 4; }
 };
 
-absl::StatusOr<Sampling> ParseSampling(const Attrs& attrs) {
-  Sampling s{StringAttr(attrs, "mode", "linear"), StringAttr(attrs, "padding", "zeros"),
-             IntAttr(attrs, "align_corners") != 0};
+absl::StatusOr<Sampling> ParseSampling(const OpAttrs& attrs) {
+  Sampling s{attrs.Text("mode"), attrs.Text("padding"), attrs.Flag("align_corners")};
   if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
     return BadInput(absl::StrCat("no mode ", s.mode));
   if (s.padding != "zeros" && s.padding != "border" && s.padding != "reflection")
@@ -51,14 +50,14 @@ class SampledAxis {
     return how_.padding == "reflection" ? Reflected(at) : at;
   }
 
-  // The element that tap k of the taps around a position stands on, as a float: it may be outside.
+  // The position of tap k among those around a position, as a float; it may be outside the image.
   Expr Tap(const Expr& position, const Expr& k) const {
     if (how_.mode == "nearest") return position;
     const double first = how_.mode == "linear" ? 0 : -1;
     return Floor(position) + ir::Cast(dtype_, k) + N(first);
   }
 
-  // Its weight: by distance, and nothing outside where the padding is zeros.
+  // The weight of a tap, by its distance; zero outside the image if the padding is zeros.
   Expr Weight(const Expr& position, const Expr& tap) const {
     Expr weight = N(1);
     const Expr d = Make(Op::kAbs, {position - tap});
@@ -75,7 +74,7 @@ class SampledAxis {
     return ir::Select(inside, weight, N(0));
   }
 
-  // The index it reads; always inside.
+  // The index that a tap reads; always inside.
   Expr Index(const Expr& tap) const {
     const Expr at = how_.padding == "reflection" ? Reflected(tap) : tap;
     return Min(Max(ir::Cast(ir::DType::kI64, at), ir::Int(0)), ir::Int(extent_ - 1));
@@ -84,7 +83,7 @@ class SampledAxis {
  private:
   Expr N(double value) const { return Number(value, dtype_); }
 
-  // Back and forth between the edges of the axis.
+  // A position reflected at the edges of the axis until it is inside.
   Expr Reflected(const Expr& at) const {
     const double low = how_.align ? 0 : -0.5;
     const double range = static_cast<double>(how_.align ? extent_ - 1 : extent_);
@@ -99,7 +98,7 @@ class SampledAxis {
   ir::DType dtype_;
 };
 
-absl::StatusOr<std::vector<TensorType>> InferGridSample(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferGridSample(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
   HEDDLE_RETURN_IF_ERROR(ParseSampling(attrs).status());
   const Shape &x = in[0].shape, &grid = in[1].shape;
@@ -107,11 +106,11 @@ absl::StatusOr<std::vector<TensorType>> InferGridSample(Types in, const Attrs& a
     return BadInput(absl::StrCat("grid ", ToText(in[1]), " does not fit ", ToText(in[0])));
   if (in[0].dtype != in[1].dtype || !ir::IsFloat(in[0].dtype))
     return BadInput(absl::StrCat("is not defined on ", ToText(in[0]), " and ", ToText(in[1])));
-  return std::vector{TensorType{in[0].dtype, {x[0], x[1], grid[1], grid[2]}}};
+  return TensorType{in[0].dtype, {x[0], x[1], grid[1], grid[2]}};
 }
 
-absl::StatusOr<std::vector<tensor::Tensor>> ExpressGridSample(tensor::Builder& b, Tensors in,
-                                                              const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressGridSample(tensor::Builder& b, Tensors in,
+                                                 const OpAttrs& attrs) {
   const tensor::Tensor &x = in[0], &grid = in[1];
   HEDDLE_ASSIGN_OR_RETURN(const Sampling how, ParseSampling(attrs));
   const SampledAxis down(how, x.shape()[2], x.dtype()), across(how, x.shape()[3], x.dtype());
@@ -124,23 +123,23 @@ absl::StatusOr<std::vector<tensor::Tensor>> ExpressGridSample(tensor::Builder& b
   const tensor::Tensor xs = positions("grid_sample_x", across, 0);
   const tensor::Tensor ys = positions("grid_sample_y", down, 1);
   const Shape out{x.shape()[0], x.shape()[1], points[1], points[2]};
-  return std::vector{
-      b.Reduce("grid_sample", out, {how.Taps(), how.Taps()}, ir::ReduceOp::kSum,
-               [&](tensor::Iters s, tensor::Iters r) {
-                 const Expr px = xs.At({s[0], s[2], s[3]}), py = ys.At({s[0], s[2], s[3]});
-                 const Expr tx = across.Tap(px, r[1]), ty = down.Tap(py, r[0]);
-                 return down.Weight(py, ty) * across.Weight(px, tx) *
-                        x.At({s[0], s[1], down.Index(ty), across.Index(tx)});
-               })};
+  return b.Reduce("grid_sample", out, {how.Taps(), how.Taps()}, ir::ReduceOp::kSum,
+                  [&](tensor::Iters s, tensor::Iters r) {
+                    const Expr px = xs.At({s[0], s[2], s[3]}), py = ys.At({s[0], s[2], s[3]});
+                    const Expr tx = across.Tap(px, r[1]), ty = down.Tap(py, r[0]);
+                    return down.Weight(py, ty) * across.Weight(px, tx) *
+                           x.At({s[0], s[1], down.Index(ty), across.Index(tx)});
+                  });
 }
 
 }  // namespace
 
 void AppendSamplingOps(std::vector<OpDef>& ops) {
-  OpDef op{"grid_sample", FusionClass::kComplexOutFusable};
-  op.infer = InferGridSample;
-  op.express = ExpressGridSample;
-  ops.push_back(op);
+  ops.push_back(MakeOp(OpKind::kGridSample, FusionClass::kComplexOutFusable, InferGridSample,
+                       ExpressGridSample,
+                       {{"mode", std::string("linear")},
+                        {"padding", std::string("zeros")},
+                        {"align_corners", int64_t{0}}}));
 }
 
 }  // namespace heddle::graph

@@ -1,9 +1,8 @@
-// Writing by indices that are data, and sorting: scatter_elements, scatter_nd, top_k. Their
-// expressions say what each element of the result is, so each looks at all updates (or all of its
-// row) that could concern it: fine for the few that models have; the importer refuses what would
-// take long.
+// Writing by indices that are data, and sorting: scatter_elements, scatter_nd, top_k. Each element
+// of the result looks at all updates (or at all of its row) that could reach it. That is fast
+// enough for the few updates in models; the importer refuses what would take long.
 //
-// Negative indices count from the end; one out of range concerns no element.
+// Negative indices count from the end; an update whose index is out of range reaches no element.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -18,9 +17,6 @@ using ir::Make;
 using ir::Op;
 using ir::ReduceOp;
 
-using Inferred = absl::StatusOr<std::vector<TensorType>>;
-using Expressed = absl::StatusOr<std::vector<tensor::Tensor>>;
-
 Expr Equal(Expr a, Expr b) { return Make(Op::kEq, {std::move(a), std::move(b)}); }
 
 Expr FromEnd(Expr index, int64_t extent) {
@@ -28,9 +24,9 @@ Expr FromEnd(Expr index, int64_t extent) {
   return ir::Select(ir::Lt(index, ir::Int(0)), index + ir::Int(extent), index);
 }
 
-// "reduction": how an update meets what is there; "none" replaces it, the last update winning.
-absl::StatusOr<std::optional<ReduceOp>> ParseReduction(const Attrs& attrs) {
-  const std::string name = StringAttr(attrs, "reduction", "none");
+// "reduction": how an update combines with the element; with "none", the last update replaces it.
+absl::StatusOr<std::optional<ReduceOp>> ParseReduction(const OpAttrs& attrs) {
+  const std::string name = attrs.Text("reduction");
   if (name == "none") return std::optional<ReduceOp>();
   if (name == "add") return std::optional(ReduceOp::kSum);
   if (name == "mul") return std::optional(ReduceOp::kProd);
@@ -39,7 +35,7 @@ absl::StatusOr<std::optional<ReduceOp>> ParseReduction(const Attrs& attrs) {
   return BadInput(absl::StrCat("no reduction ", name));
 }
 
-absl::Status CheckScatter(Types in, const Attrs& attrs) {
+absl::Status CheckScatter(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 3, 3));
   HEDDLE_ASSIGN_OR_RETURN(auto reduction, ParseReduction(attrs));
   if (in[1].dtype != DType::kI64 && in[1].dtype != DType::kI32)
@@ -51,25 +47,26 @@ absl::Status CheckScatter(Types in, const Attrs& attrs) {
 
 // ---- scatter_elements {axis, reduction}: data[.., indices[.., k, ..], ..] = updates[.., k, ..]
 
-Inferred InferScatterElements(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferScatterElements(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(CheckScatter(in, attrs));
   const Shape &data = in[0].shape, &indices = in[1].shape;
   HEDDLE_ASSIGN_OR_RETURN(int64_t axis,
-                          NormalizeAxis(IntAttr(attrs, "axis"), static_cast<int>(data.size())));
+                          NormalizeAxis(attrs.Int("axis"), static_cast<int>(data.size())));
   bool fits = data.size() == indices.size() && indices == in[2].shape;
   for (size_t d = 0; fits && d < data.size(); ++d)
     fits = static_cast<int64_t>(d) == axis || indices[d] <= data[d];
   if (!fits)
     return BadInput(absl::StrCat("indices ", ToText(in[1]), " do not fit ", ToText(in[0])));
-  return std::vector{in[0]};
+  return in[0];
 }
 
-Expressed ExpressScatterElements(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressScatterElements(tensor::Builder& b, Tensors in,
+                                                      const OpAttrs& attrs) {
   const tensor::Tensor &data = in[0], &indices = in[1], &updates = in[2];
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(IntAttr(attrs, "axis"), data.rank()));
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis"), data.rank()));
   HEDDLE_ASSIGN_OR_RETURN(const auto reduction, ParseReduction(attrs));
-  // Where update k of the line through `at` lies; positions beyond the updates read the last ones,
-  // which Concerns leaves out.
+  // The index of update k on the line through `at`. Positions beyond the updates read the last
+  // ones, which `concerns` excludes.
   const auto update_at = [&](tensor::Iters at, const Expr& k) {
     std::vector<Expr> index(at.begin(), at.end());
     for (int d = 0; d < data.rank(); ++d) {
@@ -96,27 +93,27 @@ Expressed ExpressScatterElements(tensor::Builder& b, Tensors in, const Attrs& at
           return ir::Select(concerns(s, r[0]), updates.At(update_at(s, r[0])),
                             ir::Identity(*reduction, data.dtype()));
         });
-    return std::vector{b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
+    return b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
       return Make(ir::CombineOp(*reduction),
                   {data.At({s.begin(), s.end()}), sum.At({s.begin(), s.end()})});
-    })};
+    });
   }
   tensor::Tensor last = b.Reduce("scatter_last", data.shape(), line, ReduceOp::kMax,
                                  [&](tensor::Iters s, tensor::Iters r) {
                                    return ir::Select(concerns(s, r[0]), r[0], ir::Int(-1));
                                  });
-  return std::vector{b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
+  return b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
     const Expr k = last.At({s.begin(), s.end()});
-    // The clamp bounds the index where everybody can see it.
+    // The clamp lets analyses see that the index is inside.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {k, ir::Int(0)}), ir::Int(line[0] - 1)});
     return ir::Select(Equal(k, ir::Int(-1)), data.At({s.begin(), s.end()}),
                       updates.At(update_at(s, safe)));
-  })};
+  });
 }
 
 // ---- scatter_nd {reduction}: data[indices[u..]] = updates[u..], an index per leading dimension
 
-Inferred InferScatterNd(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferScatterNd(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(CheckScatter(in, attrs));
   const Shape &data = in[0].shape, &indices = in[1].shape;
   const int64_t depth = indices.empty() ? 0 : indices.back();
@@ -126,10 +123,11 @@ Inferred InferScatterNd(Types in, const Attrs& attrs) {
   updates.insert(updates.end(), data.begin() + depth, data.end());
   if (updates != in[2].shape)
     return BadInput(absl::StrCat("updates ", ToText(in[2]), " do not fit ", ToText(in[0])));
-  return std::vector{in[0]};
+  return in[0];
 }
 
-Expressed ExpressScatterNd(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressScatterNd(tensor::Builder& b, Tensors in,
+                                                const OpAttrs& attrs) {
   const tensor::Tensor &data = in[0], &indices = in[1], &updates = in[2];
   HEDDLE_ASSIGN_OR_RETURN(const auto reduction, ParseReduction(attrs));
   const int64_t depth = indices.shape().back();
@@ -158,10 +156,10 @@ Expressed ExpressScatterNd(tensor::Builder& b, Tensors in, const Attrs& attrs) {
           return ir::Select(concerns(s, r), update_at({r.begin(), r.end()}, s),
                             ir::Identity(*reduction, data.dtype()));
         });
-    return std::vector{b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
+    return b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
       return Make(ir::CombineOp(*reduction),
                   {data.At({s.begin(), s.end()}), sum.At({s.begin(), s.end()})});
-    })};
+    });
   }
   const int64_t count = Product(lead);
   tensor::Tensor last =
@@ -170,21 +168,21 @@ Expressed ExpressScatterNd(tensor::Builder& b, Tensors in, const Attrs& attrs) {
         for (size_t d = 0; d < lead.size(); ++d) number = number * ir::Int(lead[d]) + r[d];
         return ir::Select(concerns(s, r), number, ir::Int(-1));
       });
-  return std::vector{b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
+  return b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
     const Expr number = last.At({s.begin(), s.begin() + depth});
-    // The clamp bounds the index where everybody can see it.
+    // The clamp lets analyses see that the index is inside.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {number, ir::Int(0)}), ir::Int(count - 1)});
     const Shape strides = RowMajorStrides(lead);
     std::vector<Expr> u;
     for (size_t d = 0; d < lead.size(); ++d)
       u.push_back(ir::FloorMod(ir::FloorDiv(safe, ir::Int(strides[d])), ir::Int(lead[d])));
     return ir::Select(Equal(number, ir::Int(-1)), data.At({s.begin(), s.end()}), update_at(u, s));
-  })};
+  });
 }
 
-// ---- top_k {axis, k, largest}: the indices of the k largest (or smallest) in order, of equal ones
-// the first first. A NaN is larger than any number and equal to another: with an order that is not
-// total, two elements would take one place, and no index would be right.
+// ---- top_k {axis, k, largest}: the indices of the k largest (or smallest), in order; equal
+// elements keep their order. A NaN is larger than any number and equal to another NaN: the order
+// has to be total, or two elements would have the same place.
 
 Expr Before(const Expr& a, const Expr& b) {
   if (!ir::IsFloat(a->dtype)) return ir::Lt(a, b);
@@ -197,30 +195,30 @@ Expr SamePlace(const Expr& a, const Expr& b) {
   return Make(Op::kOr, {Equal(a, b), ir::And(Make(Op::kIsNan, {a}), Make(Op::kIsNan, {b}))});
 }
 
-Inferred InferTopK(Types in, const Attrs& attrs) {
+absl::StatusOr<TensorType> InferTopK(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   if (in[0].dtype == DType::kBool) return BadInput("is not defined on bool");
-  HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(IntAttr(attrs, "axis", -1),
-                                                      static_cast<int>(in[0].shape.size())));
-  const int64_t k = IntAttr(attrs, "k");
+  HEDDLE_ASSIGN_OR_RETURN(int64_t axis,
+                          NormalizeAxis(attrs.Int("axis"), static_cast<int>(in[0].shape.size())));
+  const int64_t k = attrs.Int("k");
   if (k < 1 || k > in[0].shape[axis])
     return BadInput(absl::StrCat("cannot take ", k, " of ", ToText(in[0])));
   TensorType out{DType::kI64, in[0].shape};
   out.shape[axis] = k;
-  return std::vector{out};
+  return out;
 }
 
-Expressed ExpressTopK(tensor::Builder& b, Tensors in, const Attrs& attrs) {
+absl::StatusOr<tensor::Tensor> ExpressTopK(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  HEDDLE_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(IntAttr(attrs, "axis", -1), x.rank()));
-  const bool largest = IntAttr(attrs, "largest", 1) != 0;
+  HEDDLE_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis"), x.rank()));
+  const bool largest = attrs.Flag("largest");
   const Shape line{x.shape()[axis]};
   const auto along = [&](tensor::Iters s, const Expr& k) {
     std::vector<Expr> index(s.begin(), s.end());
     index[axis] = k;
     return index;
   };
-  // How many of the line come before each element.
+  // The number of elements of the line that come before each one.
   tensor::Tensor rank = b.Reduce(
       "top_k_rank", x.shape(), line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
         const Expr mine = x.At({s.begin(), s.end()}), other = x.At(along(s, r[0]));
@@ -229,27 +227,26 @@ Expressed ExpressTopK(tensor::Builder& b, Tensors in, const Attrs& attrs) {
         return ir::Select(Make(Op::kOr, {better, earlier}), ir::Int(1), ir::Int(0));
       });
   Shape out = x.shape();
-  out[axis] = IntAttr(attrs, "k");
-  return std::vector{
-      b.Reduce("top_k", out, line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
-        return ir::Select(Equal(rank.At(along(s, r[0])), s[axis]), r[0], ir::Int(0));
-      })};
+  out[axis] = attrs.Int("k");
+  return b.Reduce("top_k", out, line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
+    return ir::Select(Equal(rank.At(along(s, r[0])), s[axis]), r[0], ir::Int(0));
+  });
 }
 
-OpDef Complex(std::string_view name, Inferred (*infer)(Types, const Attrs&),
-              Expressed (*express)(tensor::Builder&, Tensors, const Attrs&)) {
-  OpDef op{name, FusionClass::kComplexOutFusable};
-  op.infer = infer;
-  op.express = express;
-  return op;
+OpDef Complex(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSpec> attrs) {
+  return MakeOp(kind, FusionClass::kComplexOutFusable, infer, express, std::move(attrs));
 }
 
 }  // namespace
 
 void AppendScatterOps(std::vector<OpDef>& ops) {
-  ops.push_back(Complex("scatter_elements", InferScatterElements, ExpressScatterElements));
-  ops.push_back(Complex("scatter_nd", InferScatterNd, ExpressScatterNd));
-  ops.push_back(Complex("top_k", InferTopK, ExpressTopK));
+  const AttrSpec reduction{"reduction", std::string("none")};
+  ops.push_back(Complex(OpKind::kScatterElements, InferScatterElements, ExpressScatterElements,
+                        {{"axis", int64_t{0}, AttrRole::kAxis}, reduction}));
+  ops.push_back(Complex(OpKind::kScatterNd, InferScatterNd, ExpressScatterNd, {reduction}));
+  ops.push_back(Complex(
+      OpKind::kTopK, InferTopK, ExpressTopK,
+      {{"axis", int64_t{-1}, AttrRole::kAxis}, {"k", int64_t{0}}, {"largest", int64_t{1}}}));
 }
 
 }  // namespace heddle::graph

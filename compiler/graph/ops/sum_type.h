@@ -5,11 +5,12 @@
 
 namespace heddle::graph {
 
-// Sums of 16-bit floats are made in f32, and stay it where the attribute `single` asks: what
-// continues the operator rounds.
+// Sums of 16-bit floats are computed in f32. They stay f32 if the attribute `single` is set,
+// because the operators that follow are part of the same model operator, and round at their end.
 inline constexpr char kSingle[] = "single";
-inline ir::DType SumType(ir::DType operand, const Attrs& attrs) {
-  return ir::IsHalf(operand) && IntAttr(attrs, kSingle, 0) != 0 ? ir::DType::kF32 : operand;
+inline AttrSpec SingleAttr() { return {kSingle, int64_t{0}}; }
+inline ir::DType SumType(ir::DType operand, const OpAttrs& attrs) {
+  return ir::IsHalf(operand) && attrs.Flag(kSingle) ? ir::DType::kF32 : operand;
 }
 
 }  // namespace heddle::graph

@@ -17,11 +17,25 @@ int64_t Window::Positions(int i, int64_t extent, bool ceil) const {
   return positions;
 }
 
-absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_rank) {
+std::vector<AttrSpec> WindowAttrs() {
+  return {{"strides", Shape{}},
+          {"dilations", Shape{}},
+          {"pads", Shape{}},
+          {"layout", std::string(LayoutName(Layout::kChannelsFirst)), AttrRole::kLayout}};
+}
+
+Layout LayoutOf(const OpAttrs& attrs) {
+  for (const Layout layout : kLayouts) {
+    if (attrs.Text("layout") == LayoutName(layout)) return layout;
+  }
+  return Layout::kChannelsFirst;
+}
+
+absl::StatusOr<Window> ParseWindow(const OpAttrs& attrs, Layout layout, Shape kernel,
+                                   int input_rank) {
   Window w;
-  const std::string layout = StringAttr(attrs, "layout", kChannelsFirst);
-  w.channels_last = layout == kChannelsLast;
-  w.channels_blocked = layout == kChannelsBlocked;
+  w.channels_last = layout == Layout::kChannelsLast;
+  w.channels_blocked = layout == Layout::kChannelsBlocked;
   w.n = input_rank - (w.channels_blocked ? 3 : 2);
   if (w.n < 1 || w.n > 3) {
     return BadInput(
@@ -29,7 +43,7 @@ absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_r
   }
   const size_t n = static_cast<size_t>(w.n);
   const auto list = [&](std::string_view name, size_t length, int64_t fallback) {
-    return HasAttr(attrs, name) ? IntsAttr(attrs, name) : Shape(length, fallback);
+    return attrs.Has(name) ? attrs.Ints(name) : Shape(length, fallback);
   };
   w.kernel = std::move(kernel);
   w.strides = list("strides", n, 1);

@@ -1,9 +1,7 @@
-// Sliding windows over spatial dimensions: what convolutions and pools share. Internal to this
-// folder.
+// Sliding windows over spatial dimensions, as convolutions and pools have them.
 //
-// Attributes: "kernel" (pools), "strides", "dilations" (both default to ones), "pads" (begins, then
-// ends; default zeros), "layout": "channels_first" (N, C, spatial..; default), "channels_last"
-// (N, spatial.., C) or, for pools, "channels_blocked" (N, C/b, spatial.., b).
+// Attributes: "kernel" (of pools), "strides", "dilations" (of ones where they are absent), "pads"
+// (begins, then ends; zeros where it is absent), "layout" (channel_layout.h).
 #pragma once
 
 #include <algorithm>
@@ -12,23 +10,25 @@
 
 namespace heddle::graph {
 
-inline constexpr std::string_view kChannelsFirst = "channels_first";
-inline constexpr std::string_view kChannelsLast = "channels_last";
-inline constexpr std::string_view kChannelsBlocked = "channels_blocked";
+// The declarations of all but "kernel".
+std::vector<AttrSpec> WindowAttrs();
+// By the attribute "layout"; channels first for any other text.
+Layout LayoutOf(const OpAttrs& attrs);
 
 struct Window {
   int n = 0;  // spatial dimensions
   bool channels_last = false, channels_blocked = false;
   Shape kernel, strides, dilations, begin, end;
 
-  int ChannelAxis() const { return channels_last ? n + 1 : 1; }  // of the blocks, if they are
+  int ChannelAxis() const { return channels_last ? n + 1 : 1; }  // of the blocks, if there are any
   int SpatialAxis(int i) const { return channels_last ? 1 + i : 2 + i; }
   // Extent of the kernel with its holes.
   int64_t Reach(int i) const { return (kernel[i] - 1) * dilations[i] + 1; }
-  // Number of positions over an input of `extent`; at most 0 if the window does not fit.
+  // Number of positions over an input of `extent`, rounded up if `ceil`; at most 0 if the window
+  // does not fit.
   int64_t Positions(int i, int64_t extent, bool ceil) const;
 
-  // What is `like`, of a tensor in this layout, but for the spatial dimensions.
+  // `like`, one entry per dimension of a tensor in this layout, with other spatial entries.
   template <typename List, typename T>
   std::vector<T> WithSpatial(const List& like, const std::vector<T>& spatial) const {
     std::vector<T> out(like.begin(), like.end());
@@ -46,14 +46,15 @@ struct Window {
   }
 };
 
-// From the attributes, for an input of rank n + 2, or n + 3 if channels are blocked;
+// From the attributes, for an input in `layout` of rank n + 2, or n + 3 if channels are blocked.
 // InvalidArgument for lists of the wrong length or values out of range.
-absl::StatusOr<Window> ParseWindow(const Attrs& attrs, Shape kernel, int input_rank);
+absl::StatusOr<Window> ParseWindow(const OpAttrs& attrs, Layout layout, Shape kernel,
+                                   int input_rank);
 
-// Operands of a convolution: an input of that rank, weights of its type.
+// Checks the operands of a convolution: an input of that rank, weights of its type.
 absl::Status CheckConvOperands(Types in, int input_rank);
 
-// x padded with `fill` to exactly what windows at `out` positions read.
+// x padded with `fill` to exactly the elements that windows at the positions of `out` read.
 tensor::Tensor PadForWindow(tensor::Builder& b, const tensor::Tensor& x, const Window& w,
                             const Shape& out, const ir::Expr& fill);
 // Index of tap `k` of the window at spatial position `o`, per spatial dimension, in the padded

@@ -73,7 +73,7 @@ class Alternator {
 
  private:
   bool IsCandidate(const Node& node) const {
-    if (node.op != "matmul") return false;
+    if (node.kind != OpKind::kMatmul) return false;
     const auto matrix = graph_.constants.find(node.inputs[1]);
     if (matrix == graph_.constants.end() || matrix->second.type.shape.size() != 2) return false;
     const Shape& x = graph_.values[node.inputs[0]].type.shape;
@@ -92,9 +92,11 @@ class Alternator {
 
   // `node` reads the product v.
   void Cut(const Node& node, ValueId v, Shared& shared) {
-    const Shape starts = IntsAttr(node.attrs, "starts"), steps = IntsAttr(node.attrs, "steps"),
-                sizes = IntsAttr(node.attrs, "sizes");
-    if (node.op != "slice" || steps != Shape{1, 1} || starts[0] != 0 ||
+    shared.cuttable &= node.kind == OpKind::kSlice;
+    if (node.kind != OpKind::kSlice) return;
+    const OpAttrs attrs = AttrsOf(node);
+    const Shape &starts = attrs.Ints("starts"), &sizes = attrs.Ints("sizes");
+    if (attrs.Ints("steps") != Shape{1, 1} || starts[0] != 0 ||
         sizes[0] != graph_.values[v].type.shape[0]) {
       shared.cuttable = false;
       return;
@@ -135,7 +137,7 @@ class Alternator {
                                     Columns(graph_.constants.at(original.inputs[1]), begin, count));
       }
       HEDDLE_ASSIGN_OR_RETURN(products_[original.outputs[0]][begin],
-                              out.Add("matmul", {node.inputs[0], part->second}, node.attrs,
+                              out.Add(OpKind::kMatmul, {node.inputs[0], part->second}, node.attrs,
                                       absl::StrCat(node.name, "/", begin)));
     }
     return absl::OkStatus();
@@ -144,12 +146,12 @@ class Alternator {
   static absl::StatusOr<std::optional<ValueId>> Slice(GraphBuilder& out, const Node& node,
                                                       const std::map<int64_t, ValueId>& products) {
     Attrs attrs = node.attrs;
-    Shape starts = IntsAttr(attrs, "starts");
+    Shape starts = AttrsOf(node).Ints("starts");
     const auto& [begin, product] = *std::prev(products.upper_bound(starts[1]));
-    if (IntsAttr(attrs, "sizes") == out.Type(product).shape) return product;
+    if (AttrsOf(node).Ints("sizes") == out.Type(product).shape) return product;
     starts[1] -= begin;
     attrs["starts"] = starts;
-    return out.Add("slice", {product}, attrs, node.name);
+    return out.Add(OpKind::kSlice, {product}, attrs, node.name);
   }
 
   const Graph& graph_;

@@ -4,11 +4,11 @@
 
 namespace heddle::graph {
 
-// What making constants may cost, for a whole model: a file of a few bytes can ask for many large
-// ones. Each pass has a budget of its own.
+// Limits what making constants may cost for a whole model: a file of a few bytes can ask for many
+// large ones. Each pass has a budget of its own.
 class ConstantBudget {
  public:
-  // A model file's own limit, and about twenty seconds of evaluation.
+  // The limit of a model file, and about twenty seconds of evaluation.
   static constexpr int64_t kBytes = int64_t{1} << 31;
   static constexpr double kSteps = 5e8;
 

@@ -1,6 +1,6 @@
-// Evaluating operators on constants, straight from their tensor expressions: no loops, no schedule,
-// no code generation. Constant folding and the importer's shape arithmetic use it, and tests use it
-// as an oracle for fusion and layout passes.
+// Evaluates operators on constants: their tensor expressions, as naive loops, by the interpreter.
+// Constant folding and the importer's shape arithmetic use this, and tests use it as the oracle of
+// passes.
 #pragma once
 
 #include <span>
@@ -12,21 +12,21 @@
 
 namespace heddle::graph {
 
-// The outputs of `program` on its inputs (types must match: InvalidArgument). Internal if an index
-// leaves its tensor. Tens of millions of expression nodes a second.
+// The outputs of `program`. InvalidArgument: the inputs do not have its types. Internal: an index
+// leaves its tensor, or a reduction has nothing to reduce.
 absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProgram& program,
                                                         std::span<const TensorData> inputs);
 
-// The result of one operator. Tensors may have extents of zero here, so that shape arithmetic on
-// scalars works.
-absl::StatusOr<TensorData> EvaluateOp(std::string_view op, const Attrs& attrs,
+// The result of one operator. Tensors may have extents of zero here, which the arithmetic on shapes
+// needs.
+absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs);
 
-// Every output of a graph, node by node. `inputs` in the graph's order.
+// Every output of a graph, computed node by node. `inputs`: in the graph's order.
 absl::StatusOr<std::vector<TensorData>> EvaluateGraph(const Graph& graph,
                                                       std::span<const TensorData> inputs);
 
-// About how many expression nodes evaluating the operator visits; for deciding whether to.
-double EvaluationCost(std::string_view op, const Attrs& attrs, std::span<const TensorType> inputs);
+// About how many nodes of expressions an evaluation visits; infinite if the operator refuses.
+double EvaluationCost(OpKind kind, const Attrs& attrs, std::span<const TensorType> inputs);
 
 }  // namespace heddle::graph

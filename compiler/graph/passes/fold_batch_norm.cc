@@ -24,7 +24,7 @@ std::optional<Affine> Statistics(const GraphBuilder& out, const Node& node) {
     if (data == nullptr) return std::nullopt;
     constants.push_back(ToDoubles(*data));
   }
-  const double epsilon = FloatAttr(node.attrs, "epsilon", 1e-5);
+  const double epsilon = AttrsOf(node).Float("epsilon");
   Affine a;
   for (size_t c = 0; c < constants[0].size(); ++c) {
     a.factor.push_back(constants[0][c] / std::sqrt(constants[3][c] + epsilon));
@@ -33,14 +33,13 @@ std::optional<Affine> Statistics(const GraphBuilder& out, const Node& node) {
   return a;
 }
 
-// The dimension of the weights that runs over output channels, -1 where the operator has no such
-// thing.
-int OutputDimension(const Node& node, const Shape& result) {
-  if (node.op == "conv1d" || node.op == "conv2d" || node.op == "conv3d") return 0;
-  const bool transposed = node.op == "conv_transpose1d" || node.op == "conv_transpose2d" ||
-                          node.op == "conv_transpose3d";
-  if (transposed && IntAttr(node.attrs, "groups", 1) == 1) return 1;
-  return node.op == "matmul" && result.size() == 2 ? 1 : -1;
+// The dimension of the node's weights that runs over the channels of its result, -1 where the
+// operator has no such thing.
+int ChannelsOfWeights(const GraphBuilder& out, const Node& node) {
+  const OpDef& def = Def(node.kind);
+  if (!def.laws.channels_of_weights) return -1;
+  const std::vector<TensorType> in = {out.Type(node.inputs[0]), out.Type(node.inputs[1])};
+  return def.laws.channels_of_weights({in, out.Type(node.outputs[0]), AttrsOf(node)});
 }
 
 TensorData ScaleAlong(const TensorData& data, int dimension, const std::vector<double>& factor) {
@@ -59,23 +58,23 @@ class Folder {
 
   Replacement operator()(GraphBuilder& out, const Node& node) {
     const Node& original = graph_.nodes[next_++];
-    if (node.op != "batch_norm") return std::nullopt;
+    if (node.kind != OpKind::kBatchNorm) return std::nullopt;
     std::optional<Affine> affine = Statistics(out, node);
     if (!affine) return std::nullopt;
-    const int64_t axis = IntAttr(node.attrs, "axis", 1);
+    const int64_t axis = AttrsOf(node).Int("axis");
     if (axis == 1) {
       HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> folded,
                               IntoWeights(out, node, original, *affine));
       if (folded) return folded;
     }
-    HEDDLE_ASSIGN_OR_RETURN(ValueId scaled, Add(out, "mul", node.inputs[0], affine->factor, axis,
-                                                node.name + "/scale"));
-    return Add(out, "add", scaled, affine->offset, axis, node.name);
+    HEDDLE_ASSIGN_OR_RETURN(ValueId scaled, Add(out, OpKind::kMul, node.inputs[0], affine->factor,
+                                                axis, node.name + "/scale"));
+    return Add(out, OpKind::kAdd, scaled, affine->offset, axis, node.name);
   }
 
  private:
-  // x op values, the values along dimension `axis` of x.
-  absl::StatusOr<ValueId> Add(GraphBuilder& out, std::string_view op, ValueId x,
+  // Adds the operator `kind` on x and a constant that holds `values` along dimension `axis` of x.
+  absl::StatusOr<ValueId> Add(GraphBuilder& out, OpKind kind, ValueId x,
                               const std::vector<double>& values, int64_t axis,
                               const std::string& name) {
     const TensorType type = out.Type(x);
@@ -83,10 +82,10 @@ class Folder {
     shape[axis] = static_cast<int64_t>(values.size());
     const ValueId constant =
         out.Constant(name + "/constant", FromDoubles(values, shape, type.dtype));
-    return out.Add(op, {x, constant}, {}, name);
+    return out.Add(kind, {x, constant}, {}, name);
   }
 
-  // A constant added per channel (dimension 1): the channels' values.
+  // The values of a constant that has one for each channel (dimension 1), if it has.
   static std::optional<std::vector<double>> PerChannel(const TensorData* data,
                                                        const Shape& result) {
     if (data == nullptr || data->type.shape.size() > result.size()) return std::nullopt;
@@ -106,8 +105,8 @@ class Folder {
     std::vector<double> bias(affine.factor.size(), 0);
     if (uses_[original_x] != 1) return std::nullopt;
     const Node* producer = out.ProducerOf(x);
-    if (producer != nullptr && producer->op == "add" && producers_[original_x] >= 0) {
-      // An addend that widens its operand leaves weights of fewer channels than the statistics.
+    if (producer != nullptr && producer->kind == OpKind::kAdd && producers_[original_x] >= 0) {
+      // If the addend widens its operand, the weights have fewer channels than the statistics.
       if (out.Type(producer->inputs[0]) != out.Type(x)) return std::nullopt;
       auto values = PerChannel(out.ConstantData(producer->inputs[1]), result);
       if (!values) return std::nullopt;
@@ -117,7 +116,7 @@ class Folder {
       producer = out.ProducerOf(producer->inputs[0]);
     }
     if (producer == nullptr) return std::nullopt;
-    const int dimension = OutputDimension(*producer, result);
+    const int dimension = ChannelsOfWeights(out, *producer);
     const TensorData* weights = dimension < 0 ? nullptr : out.ConstantData(producer->inputs[1]);
     if (weights == nullptr ||
         weights->type.shape[dimension] != static_cast<int64_t>(affine.factor.size()))
@@ -126,10 +125,10 @@ class Folder {
     const ValueId scaled =
         out.Constant(out.Name(anchor.inputs[1]), ScaleAlong(*weights, dimension, affine.factor));
     HEDDLE_ASSIGN_OR_RETURN(
-        ValueId y, out.Add(anchor.op, {anchor.inputs[0], scaled}, anchor.attrs, anchor.name));
+        ValueId y, out.Add(anchor.kind, {anchor.inputs[0], scaled}, anchor.attrs, anchor.name));
     for (size_t c = 0; c < bias.size(); ++c)
       bias[c] = bias[c] * affine.factor[c] + affine.offset[c];
-    return Add(out, "add", y, bias, 1, node.name);
+    return Add(out, OpKind::kAdd, y, bias, 1, node.name);
   }
 
   const Graph& graph_;

@@ -5,10 +5,11 @@
 
 namespace heddle::graph {
 
-// After: no batch_norm with constant statistics. Behind a convolution or matrix product with
-// constant weights (and an optional constant bias) that nobody else reads, its factor is multiplied
-// into the weights and an addition remains; elsewhere a multiplication and an addition. The factors
-// are computed in double precision. Channels-first graphs only: runs before the layout pass.
+// After: there is no batch_norm with constant statistics. One that follows an operator with
+// constant weights (Laws::channels_of_weights), and an optional constant bias, that nobody else
+// reads becomes an addition, its factor multiplied into the weights; any other becomes a
+// multiplication and an addition. Factors are computed in double precision. Runs before the layout
+// pass: channels are first.
 absl::StatusOr<Graph> FoldBatchNorm(const Graph& graph);
 
 }  // namespace heddle::graph

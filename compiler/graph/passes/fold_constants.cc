@@ -34,17 +34,16 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
           types.push_back(data->type);
           elements += NumElements(data->type);
         }
-        const OpDef* op = FindOp(node.op);
-        HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> result, op->infer(types, node.attrs));
-        if (NumElements(result[0]) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
-        const double cost = EvaluationCost(node.op, node.attrs, types);
-        const int64_t bytes = NumElements(result[0]) * ir::SizeOf(result[0].dtype);
+        HEDDLE_ASSIGN_OR_RETURN(const TensorType result, InferType(node.kind, types, node.attrs));
+        if (NumElements(result) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
+        const double cost = EvaluationCost(node.kind, node.attrs, types);
+        const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
         if (cost > kMostSteps || !budget->Take(bytes, cost)) return std::nullopt;
-        auto data = EvaluateOp(node.op, node.attrs, operands);
+        auto data = EvaluateOp(node.kind, node.attrs, operands);
         if (!data.ok()) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(node.op, " node '", node.name, "', whose operands are constants: ",
-                           data.status().message(), " (--disable-pass fold-constants leaves it)"));
+          return absl::InvalidArgumentError(absl::StrCat(
+              NameOf(node.kind), " node '", node.name, "', whose operands are constants: ",
+              data.status().message(), " (--disable-pass fold-constants leaves it)"));
         }
         return out.Constant(node.name, *std::move(data));
       });

@@ -10,8 +10,8 @@
 namespace heddle::graph {
 namespace {
 
-// The rows of `matrix`, which belong to the elements of a tensor transposed by `perm` (of `shape`
-// after it, batch first), in the order of the elements before it.
+// The rows of `matrix` belong to the elements of a tensor that was transposed by `perm` to `shape`,
+// batch first. Returns them in the order of the elements before the transpose.
 TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape& perm) {
   const size_t row = matrix.bytes->size() / static_cast<size_t>(matrix.type.shape[0]);
   Shape extents(shape.size()), row_stride(shape.size());  // by dimension before the transpose
@@ -34,20 +34,22 @@ TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape
 }
 
 absl::StatusOr<std::optional<ValueId>> Fold(GraphBuilder& out, const Node& node) {
-  if (node.op != "matmul") return std::nullopt;
+  if (node.kind != OpKind::kMatmul) return std::nullopt;
   const ValueId flat = node.inputs[0];
   const TensorData* matrix = out.ConstantData(node.inputs[1]);
   const Node* reshape = out.ProducerOf(flat);
-  if (matrix == nullptr || reshape == nullptr || reshape->op != "reshape") return std::nullopt;
+  if (matrix == nullptr || reshape == nullptr || reshape->kind != OpKind::kReshape)
+    return std::nullopt;
   ValueId source = reshape->inputs[0];
   const Node* transpose = out.ProducerOf(source);
-  while (transpose != nullptr && transpose->op == "reshape") {  // that joins blocks of channels
+  while (transpose != nullptr &&
+         transpose->kind == OpKind::kReshape) {  // that joins blocks of channels
     source = transpose->inputs[0];
     transpose = out.ProducerOf(source);
   }
-  if (transpose == nullptr || transpose->op != "transpose") return std::nullopt;
+  if (transpose == nullptr || transpose->kind != OpKind::kTranspose) return std::nullopt;
   const ValueId x = transpose->inputs[0];
-  const Shape perm = IntsAttr(transpose->attrs, "perm"), flat_shape = out.Type(flat).shape,
+  const Shape perm = AttrsOf(*transpose).Ints("perm"), flat_shape = out.Type(flat).shape,
               shape = out.Type(source).shape;
   if (perm.empty() || perm[0] != 0 || flat_shape != Shape{shape[0], Product(shape) / shape[0]} ||
       matrix->type.shape.size() != 2) {
@@ -55,9 +57,10 @@ absl::StatusOr<std::optional<ValueId>> Fold(GraphBuilder& out, const Node& node)
   }
   const ValueId w =
       out.Constant(out.Name(node.inputs[1]) + "/permuted", PermuteRows(*matrix, shape, perm));
-  HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
-                          out.Add("reshape", {x}, {{"shape", flat_shape}}, node.name + "/flat"));
-  HEDDLE_ASSIGN_OR_RETURN(const ValueId product, out.Add("matmul", {y, w}, node.attrs, node.name));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId y, out.Add(OpKind::kReshape, {x}, {{"shape", flat_shape}},
+                                                   node.name + "/flat"));
+  HEDDLE_ASSIGN_OR_RETURN(const ValueId product,
+                          out.Add(OpKind::kMatmul, {y, w}, node.attrs, node.name));
   return product;
 }
 

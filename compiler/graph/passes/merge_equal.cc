@@ -30,17 +30,15 @@ bool IsOrdered(const Attrs& attrs) {
 }  // namespace
 
 absl::StatusOr<Graph> MergeEqual(const Graph& graph) {
-  using Key = std::tuple<std::string, std::vector<ValueId>, Attrs>;
+  using Key = std::tuple<OpKind, std::vector<ValueId>, Attrs>;
   auto seen = std::make_shared<std::map<Key, ValueId>>();
   return RewriteGraph(
       graph, [seen](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
-        const OpDef* op = FindOp(node.op);
-        const bool moves = op->fusion == FusionClass::kInjective && !op->elementwise;
-        if (moves || !IsOrdered(node.attrs)) return std::nullopt;
-        const Key key{node.op, node.inputs, node.attrs};
+        if (Def(node.kind).OnlyMoves() || !IsOrdered(node.attrs)) return std::nullopt;
+        const Key key{node.kind, node.inputs, node.attrs};
         if (const auto found = seen->find(key); found != seen->end()) return found->second;
         HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
-                                out.Add(node.op, node.inputs, node.attrs, node.name));
+                                out.Add(node.kind, node.inputs, node.attrs, node.name));
         seen->emplace(key, y);
         return y;
       });

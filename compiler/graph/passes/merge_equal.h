@@ -5,8 +5,8 @@
 
 namespace heddle::graph {
 
-// After: no two nodes that compute do the same to the same values. Nodes that only move data stay
-// as they are: each fuses into what reads it, which one that several kernels read could not.
+// After: no two nodes compute the same from the same values. Nodes that only move data stay as they
+// are: each fuses into its reader, and one that several kernels read could not.
 absl::StatusOr<Graph> MergeEqual(const Graph& graph);
 
 }  // namespace heddle::graph

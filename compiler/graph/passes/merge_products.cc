@@ -15,7 +15,8 @@
 namespace heddle::graph {
 namespace {
 
-// Rows that no product asked for are multiplied too; at most as many as were asked for.
+// Limit on all rows x columns computed, in times of those asked for: a merged product also computes
+// rows that no single product has.
 constexpr double kMostWork = 2;
 
 // A product of rows [begin, begin + rows) of `root` with a constant matrix.
@@ -53,7 +54,7 @@ class Merger {
 
   absl::StatusOr<std::optional<ValueId>> operator()(GraphBuilder& out, const Node& node) {
     const size_t index = next_++;
-    // Roots are known by their old ids, and their new ones by whom they feed.
+    // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
     if (!products_[index]) return std::nullopt;
     const Product& product = *products_[index];
     const auto found = families_.find(product.root);
@@ -74,7 +75,8 @@ class Merger {
   }
 
   std::optional<Product> AsProduct(const Node& node) const {
-    if (node.op != "matmul" || !node.attrs.empty() || !graph_.constants.count(node.inputs[1]))
+    if (node.kind != OpKind::kMatmul || !node.attrs.empty() ||
+        !graph_.constants.count(node.inputs[1]))
       return std::nullopt;
     const ValueId x = node.inputs[0];
     const auto is_matrix = [&](ValueId v) { return graph_.values[v].type.shape.size() == 2; };
@@ -84,8 +86,8 @@ class Merger {
     if (product.rows > kFewRows) return std::nullopt;
     if (producers_[x] < 0) return product;
     const Node& slice = graph_.nodes[producers_[x]];
-    if (slice.op != "slice" || !is_matrix(slice.inputs[0])) return product;
-    const Shape starts = IntsAttr(slice.attrs, "starts"), steps = IntsAttr(slice.attrs, "steps");
+    if (slice.kind != OpKind::kSlice || !is_matrix(slice.inputs[0])) return product;
+    const Shape starts = AttrsOf(slice).Ints("starts"), steps = AttrsOf(slice).Ints("steps");
     if (steps != Shape{1, 1} || Columns(x) != Columns(slice.inputs[0])) return product;
     product.root = slice.inputs[0];
     product.begin = starts[0];
@@ -106,7 +108,7 @@ class Merger {
         it->second = out.Constant(out.Name(matrix) + "/merged", SideBySide(family.matrices));
       matrix = it->second;
     }
-    return out.Add("matmul", {root, matrix}, {}, node.name + "/merged");
+    return out.Add(OpKind::kMatmul, {root, matrix}, {}, node.name + "/merged");
   }
 
   TensorData SideBySide(const std::vector<ValueId>& matrices) const {
@@ -125,7 +127,7 @@ class Merger {
     return all;
   }
 
-  // Which rows a product wants is data, so that what computes with them is the same kernel for all.
+  // The rows that a product takes are data, so that all its readers are the same kernel.
   absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const Product& product,
                                const Family& family) const {
     ValueId part = family.merged;
@@ -133,8 +135,8 @@ class Merger {
       Shape rows(product.rows);
       std::iota(rows.begin(), rows.end(), product.begin);
       const ValueId indices = out.Constant(name + "/rows", FromInts(rows));
-      HEDDLE_ASSIGN_OR_RETURN(part,
-                              out.Add("gather", {part, indices}, {{"axis", int64_t{0}}}, name));
+      HEDDLE_ASSIGN_OR_RETURN(
+          part, out.Add(OpKind::kGather, {part, indices}, {{"axis", int64_t{0}}}, name));
     }
     int64_t begin = 0;
     for (ValueId m : family.matrices) {
@@ -143,7 +145,7 @@ class Merger {
     }
     const Shape sizes{product.rows, Columns(product.matrix)};
     if (sizes == out.Type(part).shape) return part;
-    return out.Add("slice", {part},
+    return out.Add(OpKind::kSlice, {part},
                    {{"starts", Shape{0, begin}}, {"steps", Shape{1, 1}}, {"sizes", sizes}}, name);
   }
 

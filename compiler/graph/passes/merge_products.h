@@ -7,8 +7,9 @@
 
 namespace heddle::graph {
 
-// About where a product turns from reading its matrix to arithmetic: a row more is two operations
-// per element read, and a core does some ten operations in the time it reads a byte.
+// Rows up to which a product is bound by reading its matrix rather than by arithmetic: each row
+// adds two operations per element read, and a core does about ten operations in the time it reads a
+// byte.
 inline constexpr int64_t kFewRows = 16;
 
 // After: products of few rows that share what is multiplied, each with constant matrices of its

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/passes/alternate_products.h"
-#include "compiler/graph/passes/dead_code.h"
 #include "compiler/graph/passes/fold_batch_norm.h"
 #include "compiler/graph/passes/fold_constants.h"
 #include "compiler/graph/passes/fold_flatten.h"
@@ -37,7 +37,11 @@ absl::StatusOr<Graph> Layouts(const Graph& graph, const PassOptions& options) {
   return AssignLayouts(graph, options.layout, options.target);
 }
 
-// Top to bottom. What layout makes new work for stands again behind it, under a name of its own.
+absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/) {
+  return RemoveDead(graph);
+}
+
+// From top to bottom. Passes for which layout makes new work follow it once more, by another name.
 constexpr Pass kPasses[] = {
     // Weights behind a transpose (Gemm's transB) become constants that batch norm can fold into.
     {"fold-constants", Plain<FoldConstants>},
@@ -52,7 +56,7 @@ constexpr Pass kPasses[] = {
     {"fold-flatten", Plain<FoldFlatten>},             // transposes that layout left before products
     {"fold-layout-constants", Plain<FoldConstants>},  // the transposes of weights that layout made
     {"simplify-layout", Plain<SimplifyGraph>},        // its transposes against the model's own
-    {"dead-code", Plain<RemoveDeadCode>},
+    {"dead-code", Cleaned},
 };
 
 }  // namespace

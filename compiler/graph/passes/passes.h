@@ -1,6 +1,6 @@
 // The graph passes as one flat list, and the wrapper that names, times, dumps, disables and
 // verifies each. Each pass lives in a header of its own (fold_constants.h, fold_batch_norm.h,
-// dead_code.h, layout.h, ..).
+// layout.h, ..).
 #pragma once
 
 #include <functional>

@@ -9,8 +9,8 @@
 namespace heddle::graph {
 namespace {
 
-// The pattern, from its end to its beginning. Each method gives what its name says if `v` is made
-// that way.
+// Matches the pattern from its end to its beginning. Each method matches the part that its name
+// says, at the value `v`.
 class Matcher {
  public:
   explicit Matcher(const GraphBuilder& graph) : graph_(graph) {}
@@ -23,10 +23,10 @@ class Matcher {
 
   // centred / deviation, or centred * (1 / deviation).
   std::optional<Found> Normalized(const Node& node) const {
-    if (node.op == "div") return Of(node.inputs[0], node.inputs[1]);
-    if (node.op != "mul") return std::nullopt;
+    if (node.kind == OpKind::kDiv) return Of(node.inputs[0], node.inputs[1]);
+    if (node.kind != OpKind::kMul) return std::nullopt;
     for (int i : {0, 1}) {
-      const Node* inverse = Made(node.inputs[1 - i], "reciprocal");
+      const Node* inverse = Made(node.inputs[1 - i], OpKind::kReciprocal);
       if (inverse == nullptr) continue;
       if (auto found = Of(node.inputs[i], inverse->inputs[0])) return found;
     }
@@ -34,25 +34,25 @@ class Matcher {
   }
 
  private:
-  const Node* Made(ValueId v, std::string_view op) const {
+  const Node* Made(ValueId v, OpKind kind) const {
     const Node* node = graph_.ProducerOf(v);
-    return node != nullptr && node->op == op ? node : nullptr;
+    return node != nullptr && node->kind == kind ? node : nullptr;
   }
 
   // The operand and axes of a mean that keeps its dimensions.
   std::optional<std::pair<ValueId, Shape>> Mean(ValueId v) const {
-    const Node* mean = Made(v, "reduce_mean");
-    if (mean == nullptr || IntAttr(mean->attrs, "keepdims", 1) == 0) return std::nullopt;
+    const Node* mean = Made(v, OpKind::kReduceMean);
+    if (mean == nullptr || !AttrsOf(*mean).Flag("keepdims")) return std::nullopt;
     const ValueId x = mean->inputs[0];
     const auto axes =
-        NormalizeAxes(IntsAttr(mean->attrs, "axes"), static_cast<int>(graph_.Type(x).shape.size()));
+        NormalizeAxes(AttrsOf(*mean).Ints("axes"), static_cast<int>(graph_.Type(x).shape.size()));
     if (!axes.ok() || axes->empty()) return std::nullopt;
     return std::pair(x, *axes);
   }
 
   // x - mean(x): x and the axes.
   std::optional<std::pair<ValueId, Shape>> Centred(ValueId v) const {
-    const Node* difference = Made(v, "sub");
+    const Node* difference = Made(v, OpKind::kSub);
     if (difference == nullptr) return std::nullopt;
     auto mean = Mean(difference->inputs[1]);
     if (!mean || mean->first != difference->inputs[0]) return std::nullopt;
@@ -61,15 +61,15 @@ class Matcher {
 
   std::optional<Found> Of(ValueId centred, ValueId deviation) const {
     const auto numerator = Centred(centred);
-    const Node* root = numerator ? Made(deviation, "sqrt") : nullptr;
-    const Node* sum = root != nullptr ? Made(root->inputs[0], "add") : nullptr;
+    const Node* root = numerator ? Made(deviation, OpKind::kSqrt) : nullptr;
+    const Node* sum = root != nullptr ? Made(root->inputs[0], OpKind::kAdd) : nullptr;
     if (sum == nullptr) return std::nullopt;
     for (int i : {0, 1}) {
       const TensorData* epsilon = graph_.ConstantData(sum->inputs[1 - i]);
       const auto variance = Mean(sum->inputs[i]);
       if (epsilon == nullptr || NumElements(epsilon->type) != 1 || !variance) continue;
       if (graph_.Type(sum->inputs[i]) != graph_.Type(root->inputs[0])) continue;
-      const Node* square = Made(variance->first, "mul");
+      const Node* square = Made(variance->first, OpKind::kMul);
       if (square == nullptr || square->inputs[0] != square->inputs[1]) continue;
       // Some exporters write the difference twice.
       if (Centred(square->inputs[0]) != numerator || variance->second != numerator->second)
@@ -89,7 +89,7 @@ absl::StatusOr<Graph> RecognizeNormalize(const Graph& graph) {
       graph, [](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
         const auto found = Matcher(out).Normalized(node);
         if (!found || !ir::IsFloat(out.Type(found->x).dtype)) return std::nullopt;
-        return out.Add("normalize", {found->x},
+        return out.Add(OpKind::kNormalize, {found->x},
                        {{"axes", found->axes}, {"epsilon", found->epsilon}}, node.name);
       });
 }

@@ -12,28 +12,6 @@ namespace {
 
 using Replacement = absl::StatusOr<std::optional<ValueId>>;
 
-bool AllAre(const Shape& values, int64_t value) {
-  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
-}
-
-bool StartsWith(const std::string& s, std::string_view prefix) {
-  return s.compare(0, prefix.size(), prefix) == 0;
-}
-
-// Operators whose result is their operand. Only asked where the types agree.
-bool IsCopy(const Node& node) {
-  if (node.op == "identity" || node.op == "cast" || node.op == "reshape" || node.op == "expand")
-    return true;
-  if (node.op == "tile") return AllAre(IntsAttr(node.attrs, "repeats"), 1);
-  if (node.op == "pad")
-    return AllAre(IntsAttr(node.attrs, "begin"), 0) && AllAre(IntsAttr(node.attrs, "end"), 0);
-  if (node.op == "slice") return AllAre(IntsAttr(node.attrs, "steps"), 1);
-  if (node.op == "concat") return node.inputs.size() == 1;
-  if (node.op != "transpose") return false;
-  const Shape perm = IntsAttr(node.attrs, "perm");
-  return std::is_sorted(perm.begin(), perm.end());
-}
-
 // Whether a permutation keeps the order of all dimensions that are larger than one.
 bool MovesNothing(const Shape& shape, const Shape& perm) {
   int64_t previous = -1;
@@ -52,13 +30,13 @@ class Simplifier {
   Replacement operator()(GraphBuilder& out, const Node& node) {
     const Node& original = graph_.nodes[next_++];
     const TensorType& result = graph_.values[original.outputs[0]].type;
-    if (!node.inputs.empty() && out.Type(node.inputs[0]) == result && IsCopy(node))
-      return node.inputs[0];
+    const OpDef& def = Def(node.kind);
+    const bool copies = def.laws.copies && def.laws.copies(AttrsOf(node));
+    if (copies && out.Type(node.inputs[0]) == result) return node.inputs[0];
     const bool sole_reader = !original.inputs.empty() && uses_[original.inputs[0]] == 1;
-    if (node.op == "reshape") return Reshape(out, node, result, sole_reader);
-    if (node.op == "transpose") return Transpose(out, node, result);
-    if (StartsWith(node.op, "conv") && !StartsWith(node.op, "conv_transpose"))
-      return PaddedConv(out, node);
+    if (node.kind == OpKind::kReshape) return Reshape(out, node, result, sole_reader);
+    if (node.kind == OpKind::kTranspose) return Transpose(out, node, result);
+    if (def.family == OpFamily::kConvolution) return PaddedConv(out, node);
     return std::nullopt;
   }
 
@@ -67,58 +45,58 @@ class Simplifier {
                       bool sole_reader) {
     const Node* producer = out.ProducerOf(node.inputs[0]);
     if (producer == nullptr) return std::nullopt;
-    if (producer->op == "reshape") {
+    if (producer->kind == OpKind::kReshape) {
       const ValueId source = producer->inputs[0];
       if (out.Type(source) == result) return source;
-      return out.Add("reshape", {source}, node.attrs, node.name);
+      return out.Add(OpKind::kReshape, {source}, node.attrs, node.name);
     }
-    const OpDef* op = FindOp(producer->op);
-    const bool reduction = StartsWith(producer->op, "reduce_") || StartsWith(producer->op, "arg_");
-    if (!reduction || !sole_reader || op == nullptr) return std::nullopt;
+    if (Def(producer->kind).family != OpFamily::kReduction || !sole_reader) return std::nullopt;
     const Node reduce = *producer;
     for (int64_t keepdims : {0, 1}) {
       Attrs attrs = reduce.attrs;
       attrs["keepdims"] = keepdims;
       const std::vector<TensorType> in{out.Type(reduce.inputs[0])};
-      HEDDLE_ASSIGN_OR_RETURN(std::vector<TensorType> types, op->infer(in, attrs));
-      if (types[0] == result) return out.Add(reduce.op, reduce.inputs, attrs, node.name);
+      HEDDLE_ASSIGN_OR_RETURN(const TensorType type, InferType(reduce.kind, in, attrs));
+      if (type == result) return out.Add(reduce.kind, reduce.inputs, attrs, node.name);
     }
     return std::nullopt;
   }
 
   Replacement Transpose(GraphBuilder& out, const Node& node, const TensorType& result) {
     ValueId source = node.inputs[0];
-    Shape perm = IntsAttr(node.attrs, "perm");
+    Shape perm = AttrsOf(node).Ints("perm");
     const Node* producer = out.ProducerOf(source);
-    const bool composed = producer != nullptr && producer->op == "transpose";
+    const bool composed = producer != nullptr && producer->kind == OpKind::kTranspose;
     if (composed) {
-      const Shape inner = IntsAttr(producer->attrs, "perm");
+      const Shape inner = AttrsOf(*producer).Ints("perm");
       for (int64_t& d : perm) d = inner[d];
       source = producer->inputs[0];
       if (std::is_sorted(perm.begin(), perm.end())) return source;
     }
     if (MovesNothing(out.Type(source).shape, perm)) {
       if (out.Type(source) == result) return source;
-      const Node reshape{"reshape", node.name, {source}, node.outputs, {{"shape", result.shape}}};
+      const Node reshape{
+          OpKind::kReshape, node.name, {source}, node.outputs, {{"shape", result.shape}}};
       HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> shorter, Reshape(out, reshape, result, false));
       if (shorter) return shorter;
-      return out.Add("reshape", {source}, reshape.attrs, node.name);
+      return out.Add(OpKind::kReshape, {source}, reshape.attrs, node.name);
     }
     if (!composed) return std::nullopt;
-    return out.Add("transpose", {source}, {{"perm", perm}}, node.name);
+    return out.Add(OpKind::kTranspose, {source}, {{"perm", perm}}, node.name);
   }
 
   // conv(pad(x)) with zeros around spatial dimensions only.
   Replacement PaddedConv(GraphBuilder& out, const Node& node) {
     const Node* pad = out.ProducerOf(node.inputs[0]);
-    if (pad == nullptr || pad->op != "pad" || pad->inputs.size() != 1) return std::nullopt;
-    if (StringAttr(pad->attrs, "mode", "constant") != "constant" ||
-        FloatAttr(pad->attrs, "value") != 0 || IntAttr(pad->attrs, "value") != 0)
-      return std::nullopt;
-    const Shape begin = IntsAttr(pad->attrs, "begin"), end = IntsAttr(pad->attrs, "end");
+    if (pad == nullptr || pad->kind != OpKind::kPad || pad->inputs.size() != 1) return std::nullopt;
+    const OpAttrs padding = AttrsOf(*pad);
+    if (padding.Text("mode") != "constant" || padding.Float("value") != 0) return std::nullopt;
+    const Shape &begin = padding.Ints("begin"), &end = padding.Ints("end");
     const size_t n = begin.size() - 2;
-    const size_t first = StringAttr(node.attrs, "layout", kChannelsFirst) == kChannelsLast ? 1 : 2;
-    Shape pads = HasAttr(node.attrs, "pads") ? IntsAttr(node.attrs, "pads") : Shape(2 * n, 0);
+    const OpAttrs window = AttrsOf(node);
+    const size_t first = LayoutOf(window) == Layout::kChannelsLast ? 1 : 2;
+    Shape pads = window.Ints("pads");
+    pads.resize(2 * n, 0);
     int64_t spatial = 0, all = 0;
     for (size_t d = 0; d < begin.size(); ++d) all += begin[d] + end[d];
     for (size_t i = 0; i < n; ++i) {
@@ -131,8 +109,8 @@ class Simplifier {
     attrs["pads"] = pads;
     // Together they may be wider than a convolution's padding can be.
     const std::vector<TensorType> types{out.Type(pad->inputs[0]), out.Type(node.inputs[1])};
-    if (!FindOp(node.op)->infer(types, attrs).ok()) return std::nullopt;
-    return out.Add(node.op, {pad->inputs[0], node.inputs[1]}, attrs, node.name);
+    if (!InferType(node.kind, types, attrs).ok()) return std::nullopt;
+    return out.Add(node.kind, {pad->inputs[0], node.inputs[1]}, attrs, node.name);
   }
 
   const Graph& graph_;

@@ -37,33 +37,36 @@ class Sinker {
     if (original.inputs.empty() || uses_[original.inputs[0]] != 1) return std::nullopt;
     const ValueId x = node.inputs[0], y = original.outputs[0];
     const Node* concat = out.ProducerOf(x);
-    if (concat == nullptr || concat->op != "concat") return std::nullopt;
+    if (concat == nullptr || concat->kind != OpKind::kConcat) return std::nullopt;
     const auto axis =
-        NormalizeAxis(IntAttr(concat->attrs, "axis"), static_cast<int>(out.Type(x).shape.size()));
+        NormalizeAxis(AttrsOf(*concat).Int("axis"), static_cast<int>(out.Type(x).shape.size()));
     if (!axis.ok() || *axis != 1) return std::nullopt;
     if (NumElements(graph_.values[y].type) >= NumElements(out.Type(x))) return std::nullopt;
     const std::vector<ValueId> parts = concat->inputs;
-    if (node.op == "max_pool" || node.op == "avg_pool" || node.op == "lp_pool")
-      return Pools(out, node, parts);
-    if (node.op == "conv1d" || node.op == "conv2d" || node.op == "conv3d")
-      return Convolutions(out, node, parts);
-    return std::nullopt;
+    switch (Def(node.kind).family) {
+      case OpFamily::kPool:
+        return Pools(out, node, parts);
+      case OpFamily::kConvolution:
+        return Convolutions(out, node, parts);
+      default:
+        return std::nullopt;
+    }
   }
 
  private:
   static Replacement Pools(GraphBuilder& out, const Node& node, const std::vector<ValueId>& parts) {
     std::vector<ValueId> pooled;
     for (ValueId part : parts) {
-      HEDDLE_ASSIGN_OR_RETURN(ValueId y, out.Add(node.op, {part}, node.attrs, node.name));
+      HEDDLE_ASSIGN_OR_RETURN(ValueId y, out.Add(node.kind, {part}, node.attrs, node.name));
       pooled.push_back(y);
     }
-    return out.Add("concat", pooled, {{"axis", int64_t{1}}}, node.name);
+    return out.Add(OpKind::kConcat, pooled, {{"axis", int64_t{1}}}, node.name);
   }
 
   static Replacement Convolutions(GraphBuilder& out, const Node& node,
                                   const std::vector<ValueId>& parts) {
     const TensorData* data = out.ConstantData(node.inputs[1]);
-    if (parts.size() != 2 || data == nullptr || IntAttr(node.attrs, "groups", 1) != 1)
+    if (parts.size() != 2 || data == nullptr || AttrsOf(node).Int("groups") != 1)
       return std::nullopt;
     const TensorData weights = *data;
     ValueId sum = -1;
@@ -72,13 +75,13 @@ class Sinker {
       const int64_t count = out.Type(part).shape[1];
       const ValueId w = out.Constant(absl::StrCat(out.Name(node.inputs[1]), "/", begin),
                                      InputChannels(weights, begin, count));
-      HEDDLE_ASSIGN_OR_RETURN(ValueId y, out.Add(node.op, {part, w}, node.attrs, node.name));
+      HEDDLE_ASSIGN_OR_RETURN(ValueId y, out.Add(node.kind, {part, w}, node.attrs, node.name));
       begin += count;
       if (sum < 0) {
         sum = y;
         continue;
       }
-      HEDDLE_ASSIGN_OR_RETURN(sum, out.Add("add", {y, sum}, {}, node.name));
+      HEDDLE_ASSIGN_OR_RETURN(sum, out.Add(OpKind::kAdd, {y, sum}, {}, node.name));
     }
     return sum;
   }

@@ -48,11 +48,11 @@ ir::Program Convolution(const Image& c) {
   graph::Graph graph;
   graph.values = {{"x", types[0]},
                   {"w", types[1]},
-                  {"y", graph::FindOp("conv2d")->infer(types, attrs).value()[0]}};
+                  {"y", graph::InferType(graph::OpKind::kConv2d, types, attrs).value()}};
   graph.inputs = {0};
   graph.constants[1] = {types[1], nullptr};
   graph.outputs = {2};
-  graph.nodes = {{"conv2d", "conv2d", {0, 1}, {2}, attrs}};
+  graph.nodes = {{graph::OpKind::kConv2d, "conv2d", {0, 1}, {2}, attrs}};
   const auto fused = graph::Fuse(std::move(graph));
   EXPECT_TRUE(fused.ok()) << fused.status();
   return *ir::Parse(fused->groups[0].workload);
