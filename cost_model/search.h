@@ -89,7 +89,7 @@ struct OtherExperience {
 
 struct SearchOptions {
   std::string strategy{kStrategies[0]};  // one of base/strategies.h
-  uint64_t seed = 0;                   // the same seed, results and calls give the same proposals
+  uint64_t seed = 0;                     // the same seed, results and calls give the same proposals
   // One of each of the other tasks; part of the state from then on. What is damaged or of another
   // version is left out.
   std::vector<OtherExperience> others = {};

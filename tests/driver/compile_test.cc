@@ -8,8 +8,8 @@
 #include "absl/strings/str_replace.h"
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/measure/compare.h"
 #include "compiler/ir/text.h"
+#include "compiler/measure/compare.h"
 #include "compiler/schedule/space.h"
 #include "tests/driver/onnx_models.h"
 #include "tests/driver/run_model.h"
@@ -330,7 +330,8 @@ TEST(CompileModelTest, ProgressCountsEveryKernel) {
 TEST(CompileModelTest, AModuleForALargerCpuIsRefusedWithItsName) {
   Target target;
   target.cpu = "graniterapids";
-  if (codegen::BackendOf(target).RunsHere(target)) GTEST_SKIP() << "this machine runs graniterapids code";
+  if (codegen::BackendOf(target).RunsHere(target))
+    GTEST_SKIP() << "this machine runs graniterapids code";
   const auto bytes = CompileModel(Mlp(), {}, target, {}, {});
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto module = runtime::ParseModule(*bytes);

@@ -10,8 +10,8 @@
 
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
-#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
+#include "compiler/measure/compare.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/executor.h"
 #include "tests/codegen/cuda/host_code.h"

@@ -4,8 +4,8 @@
 
 #include "client/zoo/zoo.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
+#include "compiler/measure/compare.h"
 #include "tests/driver/run_model.h"
 
 namespace heddle {

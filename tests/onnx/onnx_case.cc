@@ -9,8 +9,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
+#include "compiler/measure/compare.h"
 #include "compiler/runtime/executor.h"
 #include "onnx/onnx_pb.h"
 

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "compiler/measure/compare.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
+#include "compiler/measure/compare.h"
 #include "compiler/pass/lower.h"
 #include "compiler/schedule/primitives/allocation.h"
 #include "compiler/schedule/tree.h"

@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/code_cache.h"
+#include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/ir/text.h"
 #include "tests/codegen/cuda/host_code.h"
 

@@ -367,9 +367,9 @@ TEST(CudaOldDriver, IsTold) {
   if (std::getenv("HEDDLE_FAKE_CUDA_VERSION") == nullptr) GTEST_SKIP() << "no old driver";
   const auto nvrtc = codegen::CudaBackend().FindToolchain();
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
-  EXPECT_EQ(nvrtc->warning.find("the driver here knows CUDA 9 and loads nothing that " +
-                                nvrtc->version),
-            0u)
+  EXPECT_EQ(
+      nvrtc->warning.find("the driver here knows CUDA 9 and loads nothing that " + nvrtc->version),
+      0u)
       << nvrtc->warning;
 }
 

@@ -146,8 +146,8 @@ TEST(GpuSchedule, ComputesWithoutRacesAndCompiles) {
     EXPECT_LT(refused, checked / 10) << "random points are drawn within the limits";
   }
   if (!HasNvrtc())
-    GTEST_SKIP() << checked
-                 << " schedules are right, none is compiled: " << codegen::CudaBackend().FindToolchain().status().message();
+    GTEST_SKIP() << checked << " schedules are right, none is compiled: "
+                 << codegen::CudaBackend().FindToolchain().status().message();
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/locals.h"
-#include "compiler/codegen/backend.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"

@@ -10,14 +10,14 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/codegen/backend.h"
 #include "compiler/codegen/cuda/cuda_backend.h"
 #include "compiler/codegen/cuda/gpu_arch.h"
-#include "compiler/codegen/backend.h"
-#include "compiler/measure/compare.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
+#include "compiler/measure/compare.h"
 #include "compiler/schedule/trace.h"
 #include "tests/codegen/cuda/cuda_on_host.h"
 #include "tests/codegen/cuda/gpu_testing.h"

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/llvm/llvm_backend.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
 #include "compiler/pass/hoist_constants.h"
