@@ -26,7 +26,7 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 // Convolutional Neural Networks, 2015): A^T [(G w G^T) . (B^T d B)] A. The entries of the three
 // matrices grow with m, so intermediate values are larger than the result, and the sums that lead
 // back to it cancel. Rounding errors grow at most by the square of |A^T| |G| |B^T| (largest
-// absolute row sums), with the points of schedule/winograd.cc: 9^2 for m = 2, 190^2 for m = 4,
+// absolute row sums), with the points of schedule/primitives/winograd.cc: 9^2 for m = 2, 190^2 for m = 4,
 // 1252^2 for m = 6. In practice they grow far less: errors are random, and the largest entries
 // rarely meet. Measured against double precision (tests/measure/tolerance_test.cc): the largest
 // difference of any element, relative to the largest element, inputs and weights in [-1, 1]:

@@ -284,8 +284,8 @@ TEST(Profile, SumsTheCallsOfAKernelMostTimeFirst) {
   runtime::Manifest manifest;
   manifest.inputs = {{"x", "f32", {25}}};
   manifest.arena_bytes = 128;
-  manifest.kernels = {{"a", "key-a", "first", 1000, 0, "tuned", 0, true, 30},
-                      {"b", "key-b", "second", 50, 0, "default", 0, false}};
+  manifest.kernels = {{"a", "key-a", "first", 1000, 0, "tuned", 0, {.winograd = true}, 30},
+                      {"b", "key-b", "second", 50, 0, "default", 0}};
   manifest.calls = {{0, {{Place::kInput, 0, 100}, {Place::kParam, 64, 36}, {Place::kArena, 0, 64}}},
                     {1, {{Place::kArena, 0, 64}, {Place::kArena, 64, 64}}},
                     {0, {{Place::kArena, 64, 64}, {Place::kParam, 0, 36}, {Place::kArena, 0, 64}}}};

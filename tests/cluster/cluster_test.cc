@@ -15,6 +15,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/module.h"
+#include "proto/job_states.h"
 #include "tests/cluster/mini_cluster.h"
 #include "tests/driver/run_model.h"
 

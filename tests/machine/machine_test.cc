@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/backend.h"
 #include "compiler/graph/layout/layout_costs.h"
-#include "compiler/graph/layout/layout_moves.h"
+#include "compiler/graph/ops/convolution_weights.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/visit.h"
 #include "compiler/machine/target_info.h"
@@ -62,7 +62,7 @@ TEST(Machine, LayoutCostsScaleWithTheCore) {
     graph::GraphBuilder b;
     const graph::ValueId x = b.Input("x", {dtype, {1, 24, 14, 14}});
     const graph::ValueId w = b.Constant("w", graph::RandomTensor(rng, {dtype, {40, 24, 3, 3}}));
-    const graph::Graph graph = *b.Build({{"y", *b.Add("conv2d", {x, w}, {}, "conv")}});
+    const graph::Graph graph = *b.Build({{"y", *b.Add(graph::OpKind::kConv2d, {x, w}, {}, "conv")}});
     TargetInfo slow, fast;
     fast.graph_core.peak_gflops *= 2;
     fast.graph_core.bytes_per_ns *= 2;
@@ -185,7 +185,7 @@ TEST(Machine, TilesCountBytesOfTheType) {
                   (dtype == "f32" ? "" : dtype) + " { C[a, b] = (A[a, d] * B[d, b]) } } } } }");
     ASSERT_TRUE(program.ok()) << program.status();
     const schedule::Path path = schedule::FindBlock(program->body, "c").value();
-    schedule::ReductionStage stage;
+    schedule::Stage stage;
     stage.block = &path.block();
     ASSERT_TRUE(schedule::ViewStage(path, &stage.view));
     const schedule::TileModel model(stage, 1, schedule::Wide());
