@@ -41,7 +41,7 @@ class OneLineErrors(unittest.TestCase):
         self.refused(2, "frobnicate", says="heddle --help")
         self.refused(2, "submit", says=("model", "heddle submit --help"))
         self.refused(2, "submit", "mlp.onnx", "--deadline", "", says=("--deadline", "empty"))
-        self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="over already")
+        self.refused(2, "submit", "mlp.onnx", "--deadline", "2020-01-01 10:00", says="has passed")
         self.refused(2, "submit", "mlp.onnx", "--deadline", "soon", says="--deadline 2h")
         self.refused(2, "submit", "mlp.onnx", "--seed", "-1", says=("--seed", "-1"))
 

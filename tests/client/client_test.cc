@@ -184,9 +184,9 @@ TEST(JobOptions, AreParsedOrRefusedByExample) {
   options.deadline = "tomorrow";
   refused("--deadline 'tomorrow' is not a time; write for example --deadline 2h");
   options.deadline = "-2h";
-  refused("over already");
+  refused("has passed");
   options.deadline = "2001-01-31 18:30";
-  refused("over already");
+  refused("has passed");
   options.time_limit = "inf";
   refused("--time-limit 'inf' is not a duration; write for example --time-limit 30m");
   options.target_latency = "5";
