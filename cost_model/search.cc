@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Search>> MakeSearch(std::string_view workload,
                                                    const machine::TargetInfo& target,
                                                    const SearchOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Task task, MakeTask(workload, target));
-  task.others = std::make_shared<const OtherTasks>(JoinExperiences(options.others));
+  task.others = std::make_shared<const OtherTasks>(JoinTransferSamples(options.others));
   return MakeSearchOf(std::move(task), options.strategy, options.seed);
 }
 

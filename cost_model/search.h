@@ -69,21 +69,21 @@ class Search {
   virtual absl::Status Restore(std::string_view blob) = 0;
   virtual SearchReport Report() const { return {}; }
   // What searches of other tasks may learn from this one, for their SearchOptions.others (see
-  // experience.h); empty if there is nothing to learn.
-  virtual std::string Experience() const { return {}; }
+  // transfer_samples.h); empty if there is nothing to learn.
+  virtual std::string TransferSamples() const { return {}; }
   // The model of the others that this search fitted when it began, for BeginWith of searches of
   // other tasks; empty if it fitted none, or goes on with a state.
-  virtual std::string OthersModel() const { return {}; }
+  virtual std::string TransferModel() const { return {}; }
   // Begins with such a model in place of one of its own; that becomes part of the state. For a
   // search that was neither restored nor updated. DataLoss for one that is damaged, of another
   // version, or of another strategy's kind; nothing has changed then. Strategies without a model
   // have no use for it.
-  virtual absl::Status BeginWith(std::string_view /*others_model*/) { return absl::OkStatus(); }
+  virtual absl::Status BeginWith(std::string_view /*transfer_model*/) { return absl::OkStatus(); }
 };
 
-// Experience of another task.
-struct OtherExperience {
-  std::string samples;  // of experience.h
+// Transfer samples of another task.
+struct RelatedSamples {
+  std::string samples;  // of transfer_samples.h
   double weight = 1;    // in (0, 1], of one of them; less for tasks of another kind of device
 };
 
@@ -92,7 +92,7 @@ struct SearchOptions {
   uint64_t seed = 0;                     // the same seed, results and calls give the same proposals
   // One of each of the other tasks; part of the state from then on. What is damaged or of another
   // version is left out.
-  std::vector<OtherExperience> others = {};
+  std::vector<RelatedSamples> others = {};
 };
 
 // InvalidArgument names the strategies.

@@ -38,12 +38,12 @@ bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
       return kind == v1::STAGE_IMPORT;
     case E::kCandidates:
       return kind == v1::STAGE_PROPOSE;
-    case E::kOthersModel:
+    case E::kTransferModel:
       return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE;
     case E::kChunk:
       return kind == v1::STAGE_PROPOSE || kind == v1::STAGE_UPDATE || kind == v1::STAGE_COMPILE;
     case E::kReport:
-    case E::kExperience:
+    case E::kTransferSamples:
       return kind == v1::STAGE_UPDATE;
     default:
       return false;

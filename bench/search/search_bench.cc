@@ -95,7 +95,7 @@ struct CompareFlags {
   std::vector<std::string> tables;
   std::vector<std::string> methods;
   std::vector<std::string> sources;
-  int each = static_cast<int>(cost_model::kMaxExperience);  // as many as the service gives
+  int each = static_cast<int>(cost_model::kMaxTransferSamples);  // as many as the service gives
   int seeds = 5;
   int trials = 800;
   std::vector<int> records = {64, 256, 1024};

@@ -133,7 +133,7 @@ std::string Count(int64_t n, const char* what) {
 }
 
 // The transfer models that new tasks may start from.
-void PrintOthersModel(const v1::OthersModel& model) {
+void PrintTransferModel(const v1::TransferModel& model) {
   fmt::print(
       "\nkept for new tasks on this target and device: a model of {} of {}, fitted {}, {} ago\n",
       Count(model.samples(), "sample"), Count(model.tasks(), "task"),
@@ -187,7 +187,7 @@ void Print(const Explained& e, const std::string& job, const OutputOptions& outp
     fmt::print("\nno model has predicted any of these trials\n");
   }
   PrintSearch(e.task.search(), output.plain);
-  if (e.task.has_others_model()) PrintOthersModel(e.task.others_model());
+  if (e.task.has_transfer_model()) PrintTransferModel(e.task.transfer_model());
   if (const std::string times = StageTimes(e.stages, output.plain); !times.empty())
     fmt::print("\nits stages in {}:\n{}", job, times);
   fmt::print("\n");

@@ -57,9 +57,9 @@ class ModelSearch final : public StrategySearch {
   absl::StatusOr<std::vector<Candidate>> Propose(int n) override;
   absl::Status Update(const std::vector<Result>& results) override;
   SearchReport Report() const override;
-  std::string Experience() const override;
-  std::string OthersModel() const override;
-  absl::Status BeginWith(std::string_view others_model) override;
+  std::string TransferSamples() const override;
+  std::string TransferModel() const override;
+  absl::Status BeginWith(std::string_view transfer_model) override;
 
  protected:
   void SaveOwn(BlobWriter& writer) const override;
@@ -333,15 +333,15 @@ SearchReport ModelSearch::Report() const {
   return report;
 }
 
-std::string ModelSearch::Experience() const {
+std::string ModelSearch::TransferSamples() const {
   std::vector<Sample> samples = samples_.Training(kScoreLevels, *ColumnsWithout({}));
   for (Sample& sample : samples) {
     for (size_t k = 0; k < origin_.size(); ++k) sample.features[k] -= origin_[k];
   }
-  return PackExperience(samples);
+  return PackTransferSamples(samples);
 }
 
-std::string ModelSearch::OthersModel() const {
+std::string ModelSearch::TransferModel() const {
   if (!fitted_others_) return {};
   BlobWriter w;
   w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
@@ -350,9 +350,9 @@ std::string ModelSearch::OthersModel() const {
   return Seal(kOthersMagic, kOthersVersion, std::move(w).Take());
 }
 
-absl::Status ModelSearch::BeginWith(std::string_view others_model) {
+absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
-                          Unseal(kOthersMagic, kOthersVersion, others_model));
+                          Unseal(kOthersMagic, kOthersVersion, transfer_model));
   BlobReader r(payload);
   const uint64_t features = r.Unsigned();
   if (features != static_cast<uint64_t>(kFeatureVersion) || r.Fixed64() != HashOf(columns_)) {

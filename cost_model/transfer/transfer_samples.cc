@@ -21,7 +21,7 @@ OtherTasks Unpack(std::string_view bytes, int group) {
   BlobReader r(*payload);
   if (r.Unsigned() != static_cast<uint64_t>(kFeatureVersion)) return {};
   const size_t count = r.Count();
-  if (count > kMaxExperience) return {};
+  if (count > kMaxTransferSamples) return {};
   OtherTasks samples;
   FeatureCoder coder(FeatureTable().size());
   for (size_t i = 0; i < count && r.ok(); ++i) {
@@ -36,9 +36,9 @@ OtherTasks Unpack(std::string_view bytes, int group) {
 
 }  // namespace
 
-std::string PackExperience(const std::vector<Sample>& samples) {
+std::string PackTransferSamples(const std::vector<Sample>& samples) {
   if (samples.size() < 2) return {};
-  const size_t count = std::min(samples.size(), kMaxExperience);
+  const size_t count = std::min(samples.size(), kMaxTransferSamples);
   BlobWriter w;
   w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
   w.Unsigned(count);
@@ -51,17 +51,17 @@ std::string PackExperience(const std::vector<Sample>& samples) {
   return Seal(kMagic, kVersion, std::move(w).Take());
 }
 
-int ExperienceVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
+int TransferSamplesVersion() { return static_cast<int>(kVersion) + 1000 * kFeatureVersion; }
 
-OtherTasks JoinExperiences(std::span<const OtherExperience> experiences) {
+OtherTasks JoinTransferSamples(std::span<const RelatedSamples> transfer_samples) {
   OtherTasks all;
   int group = 0;
-  for (const OtherExperience& experience : experiences) {
-    if (!(experience.weight > 0 && experience.weight <= 1)) continue;
-    OtherTasks samples = Unpack(experience.samples, group + 1);
+  for (const RelatedSamples& transfer_samples : transfer_samples) {
+    if (!(transfer_samples.weight > 0 && transfer_samples.weight <= 1)) continue;
+    OtherTasks samples = Unpack(transfer_samples.samples, group + 1);
     if (samples.empty()) continue;
     ++group;
-    for (Sample& sample : samples) sample.weight = static_cast<float>(experience.weight);
+    for (Sample& sample : samples) sample.weight = static_cast<float>(transfer_samples.weight);
     std::move(samples.begin(), samples.end(), std::back_inserter(all));
   }
   return all;

@@ -14,17 +14,17 @@
 namespace heddle::cost_model {
 
 // Well under 64 KiB.
-inline constexpr size_t kMaxExperience = 128;
+inline constexpr size_t kMaxTransferSamples = 128;
 
 // Of samples of one task with features of the whole table and scores in steps of kScoreLevels, in
 // order of arrival: all of them, or so many spread evenly over them. Empty of fewer than two.
-std::string PackExperience(const std::vector<Sample>& samples);
+std::string PackTransferSamples(const std::vector<Sample>& samples);
 
-// Of what PackExperience makes; JoinExperiences takes no other.
-int ExperienceVersion();
+// Of what PackTransferSamples makes; JoinTransferSamples takes no other.
+int TransferSamplesVersion();
 
 // One group of samples for each, from 1 on, with its weight. What is damaged, has no proper weight
 // or features of another version is left out.
-OtherTasks JoinExperiences(std::span<const OtherExperience> experiences);
+OtherTasks JoinTransferSamples(std::span<const RelatedSamples> transfer_samples);
 
 }  // namespace heddle::cost_model

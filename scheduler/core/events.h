@@ -77,8 +77,8 @@ struct TaskPlan {
 };
 // A model of other tasks that a stage fitted, and the searches that may begin with it.
 struct FittedModel {
-  OthersModelId id;
-  v1::OthersModel model;
+  TransferModelId id;
+  v1::TransferModel model;
 };
 
 // Results of stages. They come with the end of the stage, so that each is taken as a whole or not
@@ -101,7 +101,7 @@ struct Proposed {
 struct Updated {
   std::string search_state;
   v1::SearchReport report{};
-  v1::Experience experience{};
+  v1::TransferSamples transfer_samples{};
   std::optional<FittedModel> fitted{};
 };
 struct Compiled {

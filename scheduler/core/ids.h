@@ -37,11 +37,11 @@ struct Fence {
 };
 
 // The searches that may begin with one and the same model of other tasks.
-struct OthersModelId {
+struct TransferModelId {
   std::string target;
   std::string device_key;
   std::string strategy;
-  friend auto operator<=>(const OthersModelId&, const OthersModelId&) = default;
+  friend auto operator<=>(const TransferModelId&, const TransferModelId&) = default;
 };
 
 }  // namespace heddle::scheduler

@@ -92,13 +92,13 @@ void JobLedger::SetDeadlineWarning(JobId id, const std::string& warning) {
 
 // One that learned from less than the model that is there is dropped.
 void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
-  PutOthersModel put{fitted.id, fitted.model};
+  PutTransferModel put{fitted.id, fitted.model};
   put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
   // What it learned from was gathered when its stage began (FillSearch).
-  put.model.set_since(others_models_.counted(put.id.device_key) - put.model.since());
-  const v1::OthersModel* kept = others_models_.Find(put.id);
+  put.model.set_since(transfer_models_.counted(put.id.device_key) - put.model.since());
+  const v1::TransferModel* kept = transfer_models_.Find(put.id);
   if (kept != nullptr && put.model.since() > kept->since()) return;
-  others_models_.Put(put.id, put.model);
+  transfer_models_.Put(put.id, put.model);
   batch->push_back(std::move(put));
 }
 
@@ -166,13 +166,13 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       const WorkloadId workload{job.tasks[static_cast<size_t>(learned->task.value)].info.key(),
                                 job.row.job.spec().target(),
                                 dispatcher.FindJob(learned->job)->params.device_key};
-      // Without a device there are failed builds alone: they are no experience of any device.
-      const v1::Experience experience =
-          workload.device_key.empty() ? v1::Experience() : updated->experience;
-      experience_.Keep(workload, experience);
-      others_models_.Count(workload.device_key, results);
+      // Without a device there are only failed builds, which are transfer samples of no device.
+      const v1::TransferSamples transfer_samples =
+          workload.device_key.empty() ? v1::TransferSamples() : updated->transfer_samples;
+      transfer_samples_.Keep(workload, transfer_samples);
+      transfer_models_.Count(workload.device_key, results);
       batch.push_back(PutLearned{learned->job.value, learned->task.value, updated->report, workload,
-                                 experience, absl::ToUnixNanos(wall), results});
+                                 transfer_samples, absl::ToUnixNanos(wall), results});
     } else if (const auto* changed = std::get_if<TaskChanged>(&change)) {
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty() && imported != nullptr) {
@@ -347,8 +347,8 @@ void JobLedger::CountBusy(JobId id, bool busy, absl::Time now) {
 
 // ---- restart ----
 
-void JobLedger::LoadOthersModels(const std::map<OthersModelId, v1::OthersModel>& stored) {
-  for (const auto& [id, model] : stored) others_models_.Put(id, model);
+void JobLedger::LoadTransferModels(const std::map<TransferModelId, v1::TransferModel>& stored) {
+  for (const auto& [id, model] : stored) transfer_models_.Put(id, model);
 }
 
 Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {

@@ -64,10 +64,10 @@ class JobLedger {
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
   // What was learned of late.
-  const RecentExperience& experience() const { return experience_; }
+  const RecentTransferSamples& transfer_samples() const { return transfer_samples_; }
   // All that the store has, and newer ones.
-  const OthersModels& others_models() const { return others_models_; }
-  void LoadOthersModels(const std::map<OthersModelId, v1::OthersModel>& stored);
+  const TransferModels& transfer_models() const { return transfer_models_; }
+  void LoadTransferModels(const std::map<TransferModelId, v1::TransferModel>& stored);
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
   // Keeps the time the job spends with running stages.
@@ -101,8 +101,8 @@ class JobLedger {
                 v1::TaskStatus* out) const;
 
   std::map<JobId, JobData> jobs_;
-  RecentExperience experience_;
-  OthersModels others_models_;
+  RecentTransferSamples transfer_samples_;
+  TransferModels transfer_models_;
 };
 
 }  // namespace heddle::scheduler

@@ -22,33 +22,35 @@ constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little 
 // Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
-// Tasks whose experience a search is told of: 128 samples each are as many as it takes
+// Tasks whose transfer samples a search is told of: 128 samples each are as many as it takes
 // (cost_model/transfer/transfer.h).
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
 
 // Of a sample. What was learned elsewhere is told where nearer tasks leave room, and counts less.
-double WeightOf(Kinship kinship) {
-  return kinship == Kinship::kSame ? 1 : kinship == Kinship::kDevice ? 0.5 : 0.25;
+double WeightOf(Relatedness relatedness) {
+  return relatedness == Relatedness::kSame ? 1 : relatedness == Relatedness::kDevice ? 0.5 : 0.25;
 }
 
 // What is related to a search of the workload, the nearest first: of the store, and what is not on
 // disk yet.
-std::vector<Experience> Join(std::vector<Experience> recent, const std::vector<Experience>& stored,
-                             const WorkloadId& search) {
-  for (const Experience& experience : stored) {
-    const auto known = std::find_if(recent.begin(), recent.end(), [&](const Experience& other) {
-      return other.workload == experience.workload;
-    });
+std::vector<TransferSamples> Join(std::vector<TransferSamples> recent,
+                                  const std::vector<TransferSamples>& stored,
+                                  const WorkloadId& search) {
+  for (const TransferSamples& transfer_samples : stored) {
+    const auto known = std::find_if(
+        recent.begin(), recent.end(),
+        [&](const TransferSamples& other) { return other.workload == transfer_samples.workload; });
     if (known == recent.end()) {
-      recent.push_back(experience);
-    } else if (!Replaces(known->learned, experience.learned)) {
-      known->learned = experience.learned;
+      recent.push_back(transfer_samples);
+    } else if (!Replaces(known->learned, transfer_samples.learned)) {
+      known->learned = transfer_samples.learned;
     }
   }
-  std::stable_sort(recent.begin(), recent.end(), [&](const Experience& a, const Experience& b) {
-    return Nearer(a.workload, b.workload, search);
-  });
+  std::stable_sort(recent.begin(), recent.end(),
+                   [&](const TransferSamples& a, const TransferSamples& b) {
+                     return Nearer(a.workload, b.workload, search);
+                   });
   if (recent.size() > static_cast<size_t>(kMaxOthers)) recent.resize(kMaxOthers);
   return recent;
 }
@@ -66,18 +68,18 @@ void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
   TransferPlan& plan = order->transfer.emplace();
   plan.search = {task.info.key(), spec.target(), params.device_key};
   plan.label = task.info.label();
-  plan.recent = ledger.experience().Of(plan.search);
+  plan.recent = ledger.transfer_samples().Of(plan.search);
   plan.made.id = {plan.search.target, plan.search.device_key, params.strategy};
-  plan.made.model.set_since(ledger.others_models().counted(plan.search.device_key));
-  if (const auto* kept = ledger.others_models().Find(plan.made.id)) plan.kept = *kept;
+  plan.made.model.set_since(ledger.transfer_models().counted(plan.search.device_key));
+  if (const auto* kept = ledger.transfer_models().Find(plan.made.id)) plan.kept = *kept;
   order->reads.related = plan.search;
 }
 
 // The search learns from the model that is kept, or, where that is old or does not suit, from the
-// experience itself; it then hands on the model that it fits, unless that does not suit others. A
-// worker that cannot use the model falls back to the experience; beside an update's results there
+// transfer samples itself; it then hands on the model that it fits, unless that does not suit others. A
+// worker that cannot use the model falls back to the transfer samples; beside an update's results there
 // is no room for both.
-void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<Experience>>& stored,
+void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSamples>>& stored,
                   StageOrder* order, v1::SearchSpec* search) {
   const WorkloadId& id = plan.search;
   if (!stored.ok()) {
@@ -85,40 +87,40 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<Experience
         "task ", plan.label,
         " begins without what other tasks learned before: ", stored.status().message()));
   }
-  std::vector<Experience> others =
-      Join(std::move(plan.recent), stored.ok() ? *stored : std::vector<Experience>(), id);
+  std::vector<TransferSamples> others =
+      Join(std::move(plan.recent), stored.ok() ? *stored : std::vector<TransferSamples>(), id);
   // A job that has no device yet may get the very one that its workload taught on: it learns from
   // those records once it has.
   if (id.device_key.empty()) {
-    std::erase_if(others, [&](const Experience& e) { return e.workload.key == id.key; });
+    std::erase_if(others, [&](const TransferSamples& e) { return e.workload.key == id.key; });
   }
   const bool fresh = plan.kept && !IsStale(*plan.kept);
   if (fresh && Suits(*plan.kept, id, others.empty() ? nullptr : &others[0])) {
-    search->set_others_model(plan.kept->model());
+    search->set_transfer_model(plan.kept->model());
     if (order->start.kind() == v1::STAGE_UPDATE) return;
   }
   size_t bytes = 0;
   int own = 0;
-  for (const Experience& experience : others) {
-    const std::string& samples = experience.learned.samples();
+  for (const TransferSamples& transfer_samples : others) {
+    const std::string& samples = transfer_samples.learned.samples();
     bytes += samples.size();
     if (bytes > kMaxOthersBytes) break;
-    v1::OtherExperience& told = *search->add_others();
+    v1::RelatedSamples& told = *search->add_others();
     told.set_samples(samples);
-    told.set_weight(WeightOf(KinshipOf(experience.workload, id)));
-    v1::OthersModel::Teacher& teacher = *plan.made.model.add_teachers();
-    teacher.set_workload_key(experience.workload.key);
-    teacher.set_target(experience.workload.target);
-    teacher.set_device_key(experience.workload.device_key);
-    teacher.set_measured(experience.learned.measured());
-    own += experience.workload.key == id.key;
+    told.set_weight(WeightOf(RelatednessOf(transfer_samples.workload, id)));
+    v1::TransferModel::Teacher& teacher = *plan.made.model.add_teachers();
+    teacher.set_workload_key(transfer_samples.workload.key);
+    teacher.set_target(transfer_samples.workload.target);
+    teacher.set_device_key(transfer_samples.workload.device_key);
+    teacher.set_measured(transfer_samples.learned.measured());
+    own += transfer_samples.workload.key == id.key;
   }
   // A model does not suit others if it lacks one of their teachers for being this task's own, or if
   // it is mostly of this task's workload elsewhere.
   const bool for_others =
       (!plan.kept || !Taught(*plan.kept, id)) && 2 * own <= plan.made.model.teachers_size();
-  const bool asked = !fresh || !search->others_model().empty();
-  if (asked && for_others && !id.device_key.empty()) order->others_model = std::move(plan.made);
+  const bool asked = !fresh || !search->transfer_model().empty();
+  if (asked && for_others && !id.device_key.empty()) order->transfer_model = std::move(plan.made);
 }
 
 // False when the message is full.
@@ -314,7 +316,7 @@ OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads) {
     return records.ok() ? *std::move(records) : std::vector<v1::Record>();
   };
   OrderInputs inputs;
-  if (reads.related) inputs.related = store->OthersExperience(*reads.related, kMaxOthers);
+  if (reads.related) inputs.related = store->FindRelatedSamples(*reads.related, kMaxOthers);
   if (reads.warm) inputs.warm = query(*reads.warm);
   for (const v1::RecordQuery& best : reads.best) inputs.best.push_back(query(best));
   return inputs;

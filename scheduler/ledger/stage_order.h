@@ -19,15 +19,15 @@ namespace heddle::scheduler {
 // What a search that begins may learn from other tasks, as far as the ledger knows.
 struct TransferPlan {
   WorkloadId search;
-  std::string label;                    // of the task, for people
-  std::vector<Experience> recent;       // the latest, which the store may not have yet
-  std::optional<v1::OthersModel> kept;  // the model that is kept for such searches
-  PutOthersModel made;                  // where a model that the stage fits belongs
+  std::string label;                      // of the task, for people
+  std::vector<TransferSamples> recent;    // the latest, which the store may not have yet
+  std::optional<v1::TransferModel> kept;  // the model that is kept for such searches
+  PutTransferModel made;                  // where a model that the stage fits belongs
 };
 
 // What the store has to add to an order.
 struct OrderReads {
-  std::optional<WorkloadId> related;    // experience that is related to a search of it
+  std::optional<WorkloadId> related;    // reads the transfer samples that are related to it
   std::optional<v1::RecordQuery> warm;  // known records that the update learns
   std::vector<v1::RecordQuery> best;    // the best record of each task of a module
 };
@@ -35,7 +35,7 @@ struct OrderReads {
 // What the store had. A read that failed is left out: the search starts afresh, the task falls back
 // to this job's own best.
 struct OrderInputs {
-  absl::StatusOr<std::vector<Experience>> related = std::vector<Experience>();
+  absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
   std::vector<v1::Record> warm;
   std::vector<std::vector<v1::Record>> best;  // as OrderReads.best
 };
@@ -49,7 +49,7 @@ struct StageOrder {
   std::string search_state;  // propose, update
   std::vector<v1::StageInput> inputs;
   // Where a model of other tasks that comes back belongs, and what it is of; nullopt: nowhere.
-  std::optional<PutOthersModel> others_model;
+  std::optional<PutTransferModel> transfer_model;
   bool input_open = false;            // profile: more may be fed
   std::vector<std::string> warnings;  // of what could not be gathered; the job gets them at the end
   // Until CompleteOrder.

@@ -85,8 +85,8 @@ absl::Status SchedulerLoop::LoadJobs() {
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
     MarkDirty(JobId{stored.row.id});
   }
-  HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllOthersModels());
-  ledger_.LoadOthersModels(models);
+  HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
+  ledger_.LoadTransferModels(models);
   HEDDLE_ASSIGN_OR_RETURN(int64_t last, store_->LastAttempt());
   dispatcher_.SetNextAttempt(AttemptId{last + 1});
   HEDDLE_ASSIGN_OR_RETURN(auto fences, store_->Fences());

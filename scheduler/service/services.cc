@@ -236,13 +236,13 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
     response->mutable_task()->mutable_info()->set_workload(records->front().workload());
   }
   if (*report) *response->mutable_search() = **std::move(report);
-  const auto models = store_->AllOthersModels();
+  const auto models = store_->AllTransferModels();
   if (!models.ok()) return ToGrpc(models.status());
   const auto model = models->find({response->target(), response->device_key(),
                                    StrategyOrDefault(snapshot->job->spec().strategy())});
   if (model != models->end()) {
-    *response->mutable_others_model() = model->second;
-    response->mutable_others_model()->clear_model();
+    *response->mutable_transfer_model() = model->second;
+    response->mutable_transfer_model()->clear_model();
   }
   return grpc::Status::OK;
 }

@@ -18,8 +18,8 @@ bool MayTell(v1::Outcome outcome) {
 }
 
 constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
-constexpr size_t kMaxExperienceBytes = 64 << 10;
-constexpr size_t kMaxOthersModelBytes = 512 << 10;
+constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
+constexpr size_t kMaxTransferModelBytes = 512 << 10;
 constexpr int kMaxFeatures = 16;  // of the SearchReport message's contract
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
 // A message of gRPC is at most 4 MiB; the rest is for lease and framing.
@@ -55,8 +55,8 @@ struct StageRunner::Results {
   std::optional<v1::CandidateList> proposed;
   ChunkJoiner state{"state", kMaxStateBytes};
   v1::SearchReport report;
-  v1::Experience experience;
-  std::optional<v1::OthersModel> others_model;
+  v1::TransferSamples transfer_samples;
+  std::optional<v1::TransferModel> transfer_model;
   std::vector<std::string> warnings;  // besides the worker's
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
@@ -118,16 +118,17 @@ void StageRunner::Run() {
   }
   if (end.fault.kind == v1::FAULT_NONE) {
     std::optional<FittedModel> fitted;
-    if (results.others_model && !results.others_model->model().empty() && order_.others_model) {
-      fitted = {order_.others_model->id, order_.others_model->model};
-      fitted->model.set_model(std::move(*results.others_model->mutable_model()));
-      fitted->model.set_version(results.others_model->version());
-      fitted->model.set_tasks(results.others_model->tasks());
-      fitted->model.set_samples(results.others_model->samples());
+    if (results.transfer_model && !results.transfer_model->model().empty() &&
+        order_.transfer_model) {
+      fitted = {order_.transfer_model->id, order_.transfer_model->model};
+      fitted->model.set_model(std::move(*results.transfer_model->mutable_model()));
+      fitted->model.set_version(results.transfer_model->version());
+      fitted->model.set_tasks(results.transfer_model->tasks());
+      fitted->model.set_samples(results.transfer_model->samples());
     }
     if (order_.start.kind() == v1::STAGE_UPDATE) {
       end.result = Updated{*results.state.Take(), std::move(results.report),
-                           std::move(results.experience), std::move(fitted)};
+                           std::move(results.transfer_samples), std::move(fitted)};
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.module_digest};
     } else if (results.imported) {
@@ -288,21 +289,21 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       if (auto* features = results->report.mutable_features(); features->size() > kMaxFeatures)
         features->DeleteSubrange(kMaxFeatures, features->size() - kMaxFeatures);
       break;
-    case v1::StageEvent::kExperience:
-      if (event.experience().samples().size() <= kMaxExperienceBytes) {
-        results->experience = event.experience();
+    case v1::StageEvent::kTransferSamples:
+      if (event.transfer_samples().samples().size() <= kMaxTransferSamplesBytes) {
+        results->transfer_samples = event.transfer_samples();
       } else {
-        results->warnings.push_back(absl::StrCat("the experience that a worker made is over ",
-                                                 kMaxExperienceBytes,
-                                                 " bytes: other tasks do not learn from it"));
+        results->warnings.push_back(
+            absl::StrCat("the transfer samples that a worker made are over ",
+                         kMaxTransferSamplesBytes, " bytes: other tasks do not learn from it"));
       }
       break;
-    case v1::StageEvent::kOthersModel:
-      if (event.others_model().model().size() <= kMaxOthersModelBytes) {
-        results->others_model = event.others_model();
+    case v1::StageEvent::kTransferModel:
+      if (event.transfer_model().model().size() <= kMaxTransferModelBytes) {
+        results->transfer_model = event.transfer_model();
       } else {
         results->warnings.push_back(absl::StrCat("the model of other tasks that a worker made is ",
-                                                 "over ", kMaxOthersModelBytes,
+                                                 "over ", kMaxTransferModelBytes,
                                                  " bytes: every new task fits its own"));
       }
       break;

@@ -165,12 +165,12 @@ class MemoryRecordStore : public RecordStore {
     return std::optional<v1::SearchReport>(found->second);
   }
 
-  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
-                                                           int64_t limit) override {
+  absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
+                                                                  int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::pair<int64_t, Experience>> found;  // when it was made, and it
-    for (const auto& [workload, made] : tables_.experience) {
-      if (KinshipOf(workload, id) != Kinship::kNone)
+    std::vector<std::pair<int64_t, TransferSamples>> found;  // when it was made, and it
+    for (const auto& [workload, made] : tables_.transfer_samples) {
+      if (RelatednessOf(workload, id) != Relatedness::kNone)
         found.push_back({made.first, {workload, made.second}});
     }
     std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
@@ -178,14 +178,14 @@ class MemoryRecordStore : public RecordStore {
       return Nearer(x, y, id) || (!Nearer(y, x, id) && a.first > b.first);
     });
     if (static_cast<int64_t>(found.size()) > limit) found.resize(static_cast<size_t>(limit));
-    std::vector<Experience> experiences;
-    for (auto& one : found) experiences.push_back(std::move(one.second));
-    return experiences;
+    std::vector<TransferSamples> transfer_samples;
+    for (auto& one : found) transfer_samples.push_back(std::move(one.second));
+    return transfer_samples;
   }
 
-  absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() override {
+  absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() override {
     absl::MutexLock lock(&mutex_);
-    return tables_.others_models.all();
+    return tables_.transfer_models.all();
   }
 
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {

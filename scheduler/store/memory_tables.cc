@@ -32,17 +32,18 @@ absl::Status MemoryWriter::operator()(const PutSearchState& change) {
 absl::Status MemoryWriter::operator()(const PutLearned& change) {
   const auto key = std::make_pair(change.job, change.task);
   if (t_.tasks.count(key)) (void)Put(&t_.reports, key, change.report);
-  ChangeModels([&](OthersModels& m) { m.Count(change.workload.device_key, change.results); });
+  ChangeModels([&](TransferModels& m) { m.Count(change.workload.device_key, change.results); });
   if (!t_.workloads.count(change.workload.key)) return absl::OkStatus();
-  const auto old = t_.experience.find(change.workload);
-  const bool replaces = Replaces(
-      change.experience, old == t_.experience.end() ? v1::Experience() : old->second.second);
+  const auto old = t_.transfer_samples.find(change.workload);
+  const bool replaces =
+      Replaces(change.transfer_samples,
+               old == t_.transfer_samples.end() ? v1::TransferSamples() : old->second.second);
   if (!replaces) return absl::OkStatus();
-  return Put(&t_.experience, change.workload, {change.made_unix_ns, change.experience});
+  return Put(&t_.transfer_samples, change.workload, {change.made_unix_ns, change.transfer_samples});
 }
 
-absl::Status MemoryWriter::operator()(const PutOthersModel& change) {
-  ChangeModels([&](OthersModels& models) { models.Put(change.id, change.model); });
+absl::Status MemoryWriter::operator()(const PutTransferModel& change) {
+  ChangeModels([&](TransferModels& models) { models.Put(change.id, change.model); });
   return absl::OkStatus();
 }
 
@@ -106,9 +107,9 @@ void MemoryWriter::Undo() {
   for (auto step = undo_.rbegin(); step != undo_.rend(); ++step) (*step)();
 }
 
-void MemoryWriter::ChangeModels(const std::function<void(OthersModels&)>& change) {
-  undo_.push_back([this, before = t_.others_models] { t_.others_models = before; });
-  change(t_.others_models);
+void MemoryWriter::ChangeModels(const std::function<void(TransferModels&)>& change) {
+  undo_.push_back([this, before = t_.transfer_models] { t_.transfer_models = before; });
+  change(t_.transfer_models);
 }
 
 void MemoryWriter::AddWorkload(const std::string& key, MemoryTables::Workload workload) {

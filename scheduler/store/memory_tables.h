@@ -27,8 +27,9 @@ struct MemoryTables {
   std::map<std::pair<int64_t, int32_t>, TaskRow> tasks;
   std::map<std::pair<int64_t, int32_t>, std::string> states;
   std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
-  std::map<WorkloadId, std::pair<int64_t, v1::Experience>> experience;  // when it was made, and it
-  OthersModels others_models;
+  std::map<WorkloadId, std::pair<int64_t, v1::TransferSamples>>
+      transfer_samples;  // when it was made, and it
+  TransferModels transfer_models;
   std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
@@ -48,7 +49,7 @@ class MemoryWriter {
   absl::Status operator()(const CheckFence& change);
   absl::Status operator()(const PutSearchState& change);
   absl::Status operator()(const PutLearned& change);
-  absl::Status operator()(const PutOthersModel& change);
+  absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const InsertCandidate& change);
   absl::Status operator()(const PutAttempts& change);
   absl::Status operator()(const LearnTask& change);
@@ -58,7 +59,7 @@ class MemoryWriter {
   void Undo();
 
  private:
-  void ChangeModels(const std::function<void(OthersModels&)>& change);
+  void ChangeModels(const std::function<void(TransferModels&)>& change);
 
   template <typename Map>
   absl::Status Put(Map* map, typename Map::key_type key, typename Map::mapped_type value) {

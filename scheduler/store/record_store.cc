@@ -26,22 +26,22 @@ int64_t QueryLimit(const v1::RecordQuery& query) {
   return query.limit() <= 0 ? kDefault : std::min(query.limit(), kMaxQueryLimit);
 }
 
-bool Replaces(const v1::Experience& made, const v1::Experience& old) {
+bool Replaces(const v1::TransferSamples& made, const v1::TransferSamples& old) {
   if (made.samples().empty()) return false;
   if (made.version() < old.version()) return made.measured() > old.measured();
   return made.version() > old.version() || made.measured() >= old.measured();
 }
 
-Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search) {
-  if (KindOf(experience.target) != KindOf(search.target)) return Kinship::kNone;
-  if (experience.device_key != search.device_key) return Kinship::kTarget;
-  if (experience.target != search.target) return Kinship::kDevice;
-  return experience.key == search.key ? Kinship::kNone : Kinship::kSame;
+Relatedness RelatednessOf(const WorkloadId& transfer_samples, const WorkloadId& search) {
+  if (KindOf(transfer_samples.target) != KindOf(search.target)) return Relatedness::kNone;
+  if (transfer_samples.device_key != search.device_key) return Relatedness::kTarget;
+  if (transfer_samples.target != search.target) return Relatedness::kDevice;
+  return transfer_samples.key == search.key ? Relatedness::kNone : Relatedness::kSame;
 }
 
 bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search) {
   const auto nearness = [&](const WorkloadId& id) {
-    return std::make_pair(id.key == search.key, KinshipOf(id, search));
+    return std::make_pair(id.key == search.key, RelatednessOf(id, search));
   };
   return nearness(a) > nearness(b);
 }

@@ -71,21 +71,21 @@ struct WorkloadId {
 };
 
 // What a search of the workload learned (cost_model/transfer/transfer_samples.h).
-struct Experience {
+struct TransferSamples {
   WorkloadId workload;
-  v1::Experience learned;
+  v1::TransferSamples learned;
 };
 
-// What experience may be worth to a search.
-enum class Kinship {
+// What transfer samples may be worth to a search.
+enum class Relatedness {
   kNone,    // it is its own, or of another kind of target
   kTarget,  // of the same kind of target on another device key
   kDevice,  // on the same device key, but another target: another number of threads, say
   kSame,    // of another workload on the same target and device key
 };
-Kinship KinshipOf(const WorkloadId& experience, const WorkloadId& search);
-// Whether a search begins with experience of `a` rather than of `b`: that of its own workload
-// first, then by kinship. (Of one network's other tasks alone there are more than a search is
+Relatedness RelatednessOf(const WorkloadId& transfer_samples, const WorkloadId& search);
+// Whether a search begins with transfer samples of `a` rather than of `b`: that of its own workload
+// first, then by relatedness. (Of one network's other tasks alone there are more than a search is
 // told.)
 bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search);
 
@@ -106,21 +106,22 @@ struct PutSearchState {
   int32_t task;
   std::string state;
 };
-// What an update stage gave besides its state. The experience is that of the workload, whichever
+// What an update stage gave besides its state. The transfer samples are those of the workload, whichever
 // job made it; one that does not replace what is there leaves it.
 struct PutLearned {
   int64_t job;
   int32_t task;
   v1::SearchReport report;
   WorkloadId workload;
-  v1::Experience experience;
+  v1::TransferSamples transfer_samples;
   int64_t made_unix_ns;
-  int32_t results = 0;  // that it learned of: OthersModel.since of the device key grows by so many
+  int32_t results =
+      0;  // that it learned of: TransferModel.since of the device key grows by so many
 };
-// As OthersModels::Put (learned.h).
-struct PutOthersModel {
-  OthersModelId id;
-  v1::OthersModel model;
+// As TransferModels::Put (learned.h).
+struct PutTransferModel {
+  TransferModelId id;
+  v1::TransferModel model;
 };
 struct InsertCandidate {
   CandidateRow row;
@@ -148,7 +149,7 @@ struct PutStage {
   StageRow row;
 };  // inserts or replaces, by attempt id
 using StoreChange =
-    std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutOthersModel,
+    std::variant<PutJob, PutTask, CheckFence, PutSearchState, PutLearned, PutTransferModel,
                  InsertCandidate, PutAttempts, LearnTask, InsertRecord, PutStage>;
 using Batch = std::vector<StoreChange>;
 
@@ -191,11 +192,11 @@ class RecordStore {
   virtual absl::StatusOr<KnownRecords> Known(const WorkloadId& id) = 0;
   // What the latest update stage of the task reported; nothing if there was none.
   virtual absl::StatusOr<std::optional<v1::SearchReport>> Report(int64_t job, int32_t task) = 0;
-  // Experience that is kin to a search of the workload: the nearest first, as Nearer says, and of
+  // Transfer samples that are related to a search of the workload: the nearest first (Nearer), and of
   // those alike the latest, until there are `limit` of them.
-  virtual absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
-                                                                   int64_t limit) = 0;
-  virtual absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() = 0;
+  virtual absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
+                                                                          int64_t limit) = 0;
+  virtual absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() = 0;
   // Device keys with records for the target, most records first.
   virtual absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) = 0;
 };
@@ -208,9 +209,9 @@ int64_t QueryLimit(const v1::RecordQuery& query);
 std::string JobName(int64_t id);
 int64_t ParseJobName(const std::string& name);
 
-// Whether experience of a workload takes the place of what there is of it: a later search that was
+// Whether transfer samples of a workload replace the stored ones: a later search that was
 // shorter must not, nor one of an older version that was no longer.
-bool Replaces(const v1::Experience& made, const v1::Experience& old);
+bool Replaces(const v1::TransferSamples& made, const v1::TransferSamples& old);
 
 // The first word of a target, "llvm" or "cuda".
 std::string KindOf(const std::string& target);

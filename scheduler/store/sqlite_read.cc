@@ -259,8 +259,8 @@ absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t 
   return std::optional<v1::SearchReport>(std::move(report));
 }
 
-absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
-                                                             int64_t limit) {
+absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,
+                                                                int64_t limit) {
   Statement rows(
       db,
       // `own` and `near` order as Nearer does; the samples of those alone are read that are given.
@@ -276,9 +276,9 @@ absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const 
       "JOIN experience e USING(workload, target, device) "
       "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
   rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
-  std::vector<Experience> found;
+  std::vector<TransferSamples> found;
   while (rows.Step()) {
-    Experience& one = found.emplace_back();
+    TransferSamples& one = found.emplace_back();
     one.workload = {rows.Text(0), rows.Text(1), rows.Text(2)};
     one.learned.set_samples(rows.Text(3));
     one.learned.set_measured(static_cast<int32_t>(rows.Int(4)));
@@ -288,13 +288,13 @@ absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const 
   return found;
 }
 
-absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite3* db) {
+absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(sqlite3* db) {
   Statement rows(db,
                  "SELECT t.text, d.key, m.strategy, m.since, m.model FROM others_models m "
                  "JOIN targets t ON t.id=m.target JOIN devices d ON d.id=m.device");
-  std::map<OthersModelId, v1::OthersModel> models;
+  std::map<TransferModelId, v1::TransferModel> models;
   while (rows.Step()) {
-    v1::OthersModel model;
+    v1::TransferModel model;
     if (!model.ParseFromString(rows.Text(4))) {  // the next search fits another one
       spdlog::warn("a kept model of other tasks, of {}, is not readable", rows.Text(0));
       continue;

@@ -20,9 +20,9 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query);
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id);
 absl::StatusOr<std::optional<v1::SearchReport>> ReadReport(sqlite3* db, int64_t job, int32_t task);
-absl::StatusOr<std::vector<Experience>> ReadOthersExperience(sqlite3* db, const WorkloadId& id,
-                                                             int64_t limit);
-absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> ReadOthersModels(sqlite3* db);
+absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, const WorkloadId& id,
+                                                                int64_t limit);
+absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> ReadTransferModels(sqlite3* db);
 absl::StatusOr<std::vector<std::string>> ReadDeviceKeys(sqlite3* db, const std::string& target);
 
 }  // namespace heddle::scheduler

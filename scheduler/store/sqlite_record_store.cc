@@ -92,14 +92,14 @@ class SqliteRecordStore : public RecordStore {
     absl::MutexLock lock(&read_mutex_);
     return ReadReport(read_db_.get(), job, task);
   }
-  absl::StatusOr<std::vector<Experience>> OthersExperience(const WorkloadId& id,
-                                                           int64_t limit) override {
+  absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
+                                                                  int64_t limit) override {
     absl::MutexLock lock(&read_mutex_);
-    return ReadOthersExperience(read_db_.get(), id, limit);
+    return ReadRelatedSamples(read_db_.get(), id, limit);
   }
-  absl::StatusOr<std::map<OthersModelId, v1::OthersModel>> AllOthersModels() override {
+  absl::StatusOr<std::map<TransferModelId, v1::TransferModel>> AllTransferModels() override {
     absl::MutexLock lock(&read_mutex_);
-    return ReadOthersModels(read_db_.get());
+    return ReadTransferModels(read_db_.get());
   }
   absl::StatusOr<std::vector<std::string>> DeviceKeys(const std::string& target) override {
     absl::MutexLock lock(&read_mutex_);

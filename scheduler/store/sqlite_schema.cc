@@ -84,7 +84,7 @@ ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE others_models(
   target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),
   strategy TEXT NOT NULL, made_ns INTEGER NOT NULL, since INTEGER NOT NULL,
-  model BLOB NOT NULL,  -- an OthersModel message, whose `since` is that of the column
+  model BLOB NOT NULL,  -- a TransferModel message, whose `since` is that of the column
   PRIMARY KEY(target, device, strategy));
 )sql"};
 

@@ -81,7 +81,7 @@ absl::Status SqliteWriter::operator()(const PutLearned& change) {
                "key=?)")
           .Bind(change.results, change.workload.device_key)
           .Run());
-  if (change.experience.samples().empty()) return absl::OkStatus();
+  if (change.transfer_samples.samples().empty()) return absl::OkStatus();
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.workload.target));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.workload.device_key));
   return Prepared(  // as Replaces says
@@ -90,12 +90,13 @@ absl::Status SqliteWriter::operator()(const PutLearned& change) {
              "measured=excluded.measured, version=excluded.version "
              "WHERE excluded.version>version "
              "OR excluded.measured>=measured+(excluded.version<version)")
-      .Bind(target, device, change.made_unix_ns, Blob{change.experience.samples()},
-            change.experience.measured(), change.experience.version(), change.workload.key)
+      .Bind(target, device, change.made_unix_ns, Blob{change.transfer_samples.samples()},
+            change.transfer_samples.measured(), change.transfer_samples.version(),
+            change.workload.key)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutOthersModel& change) {
+absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.id.target));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.id.device_key));
   HEDDLE_RETURN_IF_ERROR(
@@ -111,7 +112,7 @@ absl::Status SqliteWriter::operator()(const PutOthersModel& change) {
   return Prepared(
              "DELETE FROM others_models WHERE rowid NOT IN "
              "(SELECT rowid FROM others_models ORDER BY made_ns DESC, rowid DESC LIMIT ?)")
-      .Bind(OthersModels::kMost)
+      .Bind(TransferModels::kMost)
       .Run();
 }
 

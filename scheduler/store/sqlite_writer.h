@@ -20,7 +20,7 @@ class SqliteWriter {
   absl::Status operator()(const CheckFence& change);
   absl::Status operator()(const PutSearchState& change);
   absl::Status operator()(const PutLearned& change);
-  absl::Status operator()(const PutOthersModel& change);
+  absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const InsertCandidate& change);
   absl::Status operator()(const PutAttempts& change);
   absl::Status operator()(const LearnTask& change);

@@ -9,24 +9,25 @@ constexpr int64_t kLeastRefresh = 16;  // a batch
 
 }  // namespace
 
-void RecentExperience::Keep(const WorkloadId& id, const v1::Experience& learned) {
-  const auto old = std::find_if(experience_.begin(), experience_.end(),
+void RecentTransferSamples::Keep(const WorkloadId& id, const v1::TransferSamples& learned) {
+  const auto old = std::find_if(transfer_samples_.begin(), transfer_samples_.end(),
                                 [&](const auto& known) { return known.first == id; });
-  if (!Replaces(learned, old == experience_.end() ? v1::Experience() : old->second)) return;
-  if (old != experience_.end()) experience_.erase(old);
-  experience_.emplace_front(id, learned);
-  if (experience_.size() > kMost) experience_.pop_back();
+  if (!Replaces(learned, old == transfer_samples_.end() ? v1::TransferSamples() : old->second))
+    return;
+  if (old != transfer_samples_.end()) transfer_samples_.erase(old);
+  transfer_samples_.emplace_front(id, learned);
+  if (transfer_samples_.size() > kMost) transfer_samples_.pop_back();
 }
 
-std::vector<Experience> RecentExperience::Of(const WorkloadId& id) const {
-  std::vector<Experience> others;
-  for (const auto& [workload, learned] : experience_) {
-    if (KinshipOf(workload, id) != Kinship::kNone) others.push_back({workload, learned});
+std::vector<TransferSamples> RecentTransferSamples::Of(const WorkloadId& id) const {
+  std::vector<TransferSamples> others;
+  for (const auto& [workload, learned] : transfer_samples_) {
+    if (RelatednessOf(workload, id) != Relatedness::kNone) others.push_back({workload, learned});
   }
   return others;
 }
 
-void OthersModels::Put(const OthersModelId& id, const v1::OthersModel& model) {
+void TransferModels::Put(const TransferModelId& id, const v1::TransferModel& model) {
   models_.erase(id);
   if (model.model().empty()) return;
   models_.emplace(id, model);
@@ -36,37 +37,38 @@ void OthersModels::Put(const OthersModelId& id, const v1::OthersModel& model) {
   }));
 }
 
-void OthersModels::Count(const std::string& device_key, int64_t trials) {
+void TransferModels::Count(const std::string& device_key, int64_t trials) {
   counted_[device_key] += trials;
   for (auto& [id, model] : models_) {
     if (id.device_key == device_key) model.set_since(model.since() + trials);
   }
 }
 
-int64_t OthersModels::counted(const std::string& device_key) const {
+int64_t TransferModels::counted(const std::string& device_key) const {
   const auto found = counted_.find(device_key);
   return found == counted_.end() ? 0 : found->second;
 }
 
-const v1::OthersModel* OthersModels::Find(const OthersModelId& id) const {
+const v1::TransferModel* TransferModels::Find(const TransferModelId& id) const {
   const auto found = models_.find(id);
   return found == models_.end() ? nullptr : &found->second;
 }
 
-bool IsStale(const v1::OthersModel& model) {
+bool IsStale(const v1::TransferModel& model) {
   int64_t measured = 0;
   for (const auto& teacher : model.teachers()) measured += teacher.measured();
   return model.since() >= std::clamp(measured / 4, kLeastRefresh, kRefresh);
 }
 
-bool Taught(const v1::OthersModel& model, const WorkloadId& id) {
+bool Taught(const v1::TransferModel& model, const WorkloadId& id) {
   return std::any_of(model.teachers().begin(), model.teachers().end(), [&](const auto& teacher) {
     return teacher.workload_key() == id.key && teacher.target() == id.target &&
            teacher.device_key() == id.device_key;
   });
 }
 
-bool Suits(const v1::OthersModel& model, const WorkloadId& search, const Experience* nearest) {
+bool Suits(const v1::TransferModel& model, const WorkloadId& search,
+           const TransferSamples* nearest) {
   if (Taught(model, search)) return false;
   return nearest == nullptr || nearest->workload.key != search.key ||
          Taught(model, nearest->workload);

@@ -106,9 +106,9 @@ TEST(AnnealingSearch, AnEmptyListOfOthersIsNone) {
 TEST(AnnealingSearch, KeepsWhatOthersTaughtInItsState) {
   const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
   ASSERT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
-  const std::vector<OtherExperience> experience = {{teacher->Experience(), 0.5}};
+  const std::vector<RelatedSamples> transfer_samples = {{teacher->TransferSamples(), 0.5}};
   Task task = MatmulTask({});
-  task.others = std::make_shared<const OtherTasks>(JoinExperiences(experience));
+  task.others = std::make_shared<const OtherTasks>(JoinTransferSamples(transfer_samples));
   const auto search = MakeAnnealing(std::move(task), 2);
   const std::vector<Candidate> first = *search->Propose(16);
   EXPECT_EQ(first[1].origin, "others") << "the first batch comes from what the others taught";
@@ -129,7 +129,7 @@ TEST(AnnealingSearch, KeepsWhatOthersTaughtInItsState) {
 
 TEST(AnnealingSearch, ReportsAndPredicts) {
   const auto search = MakeAnnealing(MatmulTask({}), 2);
-  EXPECT_EQ(search->Experience(), "");
+  EXPECT_EQ(search->TransferSamples(), "");
   EXPECT_TRUE(search->Report().features.empty());
   const std::vector<Candidate> first = *search->Propose(32);
   for (const Candidate& c : first) EXPECT_FALSE(c.prediction.has_value()) << "there is no model";
@@ -172,23 +172,23 @@ TEST(SampleSet, CountsWhatItForgets) {
   EXPECT_EQ(copy.learned(), 2100);
 }
 
-TEST(Experience, KeepsSamplesSpreadOverAllOfThem) {
+TEST(TransferSamples, KeepsSamplesSpreadOverAllOfThem) {
   std::vector<Sample> samples = *MakeOthers(1000);
-  const std::string packed = PackExperience(samples);
+  const std::string packed = PackTransferSamples(samples);
   EXPECT_LE(packed.size(), size_t{64} << 10);
-  const std::string two = PackExperience(*MakeOthers(2));
-  const std::vector<OtherExperience> both = {
+  const std::string two = PackTransferSamples(*MakeOthers(2));
+  const std::vector<RelatedSamples> both = {
       {packed}, {"damaged"}, {packed, 0}, {packed, 2}, {packed, std::nan("")}, {two, 0.25}};
-  const OtherTasks joined = JoinExperiences(both);
-  ASSERT_EQ(joined.size(), kMaxExperience + 2);
+  const OtherTasks joined = JoinTransferSamples(both);
+  ASSERT_EQ(joined.size(), kMaxTransferSamples + 2);
   EXPECT_EQ(joined[0].features, samples[0].features);
   EXPECT_EQ(joined[0].score, samples[0].score);
-  EXPECT_EQ(joined[kMaxExperience - 1].features, samples[999].features);
+  EXPECT_EQ(joined[kMaxTransferSamples - 1].features, samples[999].features);
   EXPECT_EQ(joined[0].group, 1);
   EXPECT_EQ(joined[0].weight, 1);
-  EXPECT_EQ(joined[kMaxExperience].group, 2) << "what is damaged takes no group";
-  EXPECT_EQ(joined[kMaxExperience].weight, 0.25);
-  EXPECT_EQ(PackExperience(*MakeOthers(1)), "");
+  EXPECT_EQ(joined[kMaxTransferSamples].group, 2) << "what is damaged takes no group";
+  EXPECT_EQ(joined[kMaxTransferSamples].weight, 0.25);
+  EXPECT_EQ(PackTransferSamples(*MakeOthers(1)), "");
 }
 
 TEST(Transfer, TakesNoMoreThanItMayAndNoTaskOfOneSample) {

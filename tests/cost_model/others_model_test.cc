@@ -25,20 +25,20 @@ std::unique_ptr<Search> MakeAnnealing(Task task, uint64_t seed) {
 Task TaughtTask() {
   const auto teacher = MakeAnnealing(MatmulTask({.tiles = 2}), 1);
   EXPECT_TRUE(teacher->Update(Measure(*teacher->Propose(48))).ok());
-  EXPECT_EQ(teacher->OthersModel(), "") << "it knew no others";
-  const std::vector<OtherExperience> experience = {{teacher->Experience(), 0.5}};
+  EXPECT_EQ(teacher->TransferModel(), "") << "it knew no others";
+  const std::vector<RelatedSamples> transfer_samples = {{teacher->TransferSamples(), 0.5}};
   Task task = MatmulTask({});
-  task.others = std::make_shared<const OtherTasks>(JoinExperiences(experience));
+  task.others = std::make_shared<const OtherTasks>(JoinTransferSamples(transfer_samples));
   return task;
 }
 
 // What one search fitted to others serves the next one as if it had fitted it itself.
-TEST(OthersModel, ServesTheNextSearch) {
+TEST(TransferModel, ServesTheNextSearch) {
   const auto fitting = MakeAnnealing(TaughtTask(), 2);
-  const std::string model = fitting->OthersModel();
+  const std::string model = fitting->TransferModel();
   const auto given = MakeAnnealing(MatmulTask({}), 2);
   ASSERT_TRUE(given->BeginWith(model).ok());
-  EXPECT_EQ(given->OthersModel(), "") << "not its own work";
+  EXPECT_EQ(given->TransferModel(), "") << "not its own work";
   EXPECT_EQ(given->Report().other_tasks, 1);
   EXPECT_EQ(given->Report().other_samples, 48);
   const std::vector<Candidate> first = *fitting->Propose(16);
@@ -46,7 +46,7 @@ TEST(OthersModel, ServesTheNextSearch) {
   EXPECT_EQ(given->Save(), fitting->Save());
   const auto resumed = MakeAnnealing(MatmulTask({}), 2);
   ASSERT_TRUE(resumed->Restore(fitting->Save()).ok());
-  EXPECT_EQ(resumed->OthersModel(), "") << "who fitted it is long past";
+  EXPECT_EQ(resumed->TransferModel(), "") << "who fitted it is long past";
 
   // What is slow is said to be fast: for this task the others mislead, for the next they need not.
   std::vector<Result> lies = Measure(first);
@@ -54,14 +54,14 @@ TEST(OthersModel, ServesTheNextSearch) {
   ASSERT_TRUE(fitting->Update(lies).ok());
   ASSERT_TRUE(fitting->Report().others_mislead);
   const auto next = MakeAnnealing(MatmulTask({.tiles = 3}), 5);
-  ASSERT_TRUE(next->BeginWith(fitting->OthersModel()).ok());
+  ASSERT_TRUE(next->BeginWith(fitting->TransferModel()).ok());
   EXPECT_FALSE(next->Report().others_mislead);
   EXPECT_EQ(next->Report().other_weight, 1);
   EXPECT_TRUE(next->Propose(8)->at(1).prediction.has_value());
 }
 
-TEST(OthersModel, OfAnotherKindIsRefused) {
-  const std::string model = MakeAnnealing(TaughtTask(), 2)->OthersModel();
+TEST(TransferModel, OfAnotherKindIsRefused) {
+  const std::string model = MakeAnnealing(TaughtTask(), 2)->TransferModel();
   ASSERT_NE(model, "");
   const auto refused = [](Search& search, const std::string& blob) {
     const std::string before = search.Save();
@@ -80,7 +80,7 @@ TEST(OthersModel, OfAnotherKindIsRefused) {
   refused(*MakeModelSearch(MatmulTask({}), other_features, 2), model);
   const auto random = MakeRandomSearch(MatmulTask({}), 2);
   EXPECT_TRUE(random->BeginWith(model).ok());
-  EXPECT_EQ(random->OthersModel(), "");
+  EXPECT_EQ(random->TransferModel(), "");
 }
 
 }  // namespace

@@ -167,25 +167,25 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   ASSERT_EQ(RunStage(update, updating), absl::OkStatus());
   EXPECT_TRUE(updating.warnings.empty());
   v1::SearchReport report;
-  std::string experience;
+  std::string transfer_samples;
   for (const v1::StageEvent& event : updating.events) {
     if (event.has_report()) report = event.report();
-    if (event.has_experience()) experience = event.experience().samples();
+    if (event.has_transfer_samples()) transfer_samples = event.transfer_samples().samples();
   }
   EXPECT_EQ(report.samples(), list.candidates_size());
   EXPECT_GT(report.features_size(), 0);
   EXPECT_EQ(report.other_tasks(), 0);
-  EXPECT_NE(experience, "");
+  EXPECT_NE(transfer_samples, "");
 
-  // A search that begins with another's experience has a model for its first batch, and hands it
+  // A search that begins with another's transfer samples has a model for its first batch, and hands it
   // on.
   v1::StageStart begin = propose;
-  v1::OtherExperience* other = begin.mutable_propose()->mutable_search()->add_others();
-  other->set_samples(experience);
+  v1::RelatedSamples* other = begin.mutable_propose()->mutable_search()->add_others();
+  other->set_samples(transfer_samples);
   other->set_weight(0.5);
   FakeIo began;
   ASSERT_EQ(RunStage(begin, began), absl::OkStatus());
-  const v1::OthersModel& made = began.events[0].others_model();
+  const v1::TransferModel& made = began.events[0].transfer_model();
   EXPECT_NE(made.model(), "");
   EXPECT_LT(made.model().size(), 512u << 10);
   EXPECT_EQ(made.tasks(), 1);
@@ -207,13 +207,13 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
 
   // The next one begins with that model and proposes as if it had fitted it itself.
   v1::StageStart given = propose;
-  given.mutable_propose()->mutable_search()->set_others_model(made.model());
+  given.mutable_propose()->mutable_search()->set_transfer_model(made.model());
   FakeIo next;
   ASSERT_EQ(RunStage(given, next), absl::OkStatus());
   ASSERT_TRUE(next.events[0].has_candidates()) << "it fitted nothing";
   EXPECT_EQ(next.events[0].candidates().SerializeAsString(), first.SerializeAsString());
-  // Where it cannot be used, the experience beside it serves, and gives one that can be.
-  given.mutable_propose()->mutable_search()->set_others_model("no model at all");
+  // Where it cannot be used, the transfer samples beside it serve, and give one that can be.
+  given.mutable_propose()->mutable_search()->set_transfer_model("no model at all");
   FakeIo without;
   ASSERT_EQ(RunStage(given, without), absl::OkStatus());
   EXPECT_THAT(without.warnings, ::testing::ElementsAre(HasSubstr("is not used")));
@@ -222,7 +222,7 @@ TEST(Stages, ProposeBuildProfileUpdateHandOn) {
   *given.mutable_propose()->mutable_search()->mutable_others() = begin.propose().search().others();
   FakeIo fallen_back;
   ASSERT_EQ(RunStage(given, fallen_back), absl::OkStatus());
-  EXPECT_EQ(fallen_back.events[0].others_model().model(), made.model());
+  EXPECT_EQ(fallen_back.events[0].transfer_model().model(), made.model());
   EXPECT_EQ(fallen_back.events[1].candidates().SerializeAsString(), first.SerializeAsString());
 
   for (const v1::Candidate& candidate : list.candidates())

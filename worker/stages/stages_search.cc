@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
   cost_model::SearchOptions options{.strategy = spec.strategy(), .seed = spec.seed()};
   if (with_others) {
-    for (const v1::OtherExperience& other : spec.others())
+    for (const v1::RelatedSamples& other : spec.others())
       options.others.push_back({other.samples(), other.weight()});
   }
   return cost_model::MakeSearch(spec.workload(), info, options);
@@ -33,10 +33,10 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
 absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageStart& start,
                                                                 const v1::SearchSpec& spec,
                                                                 StageIo& io) {
-  if (!spec.others_model().empty()) {
+  if (!spec.transfer_model().empty()) {
     HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
                             MakeSearch(start, spec, /*with_others=*/false));
-    const absl::Status taken = search->BeginWith(spec.others_model());
+    const absl::Status taken = search->BeginWith(spec.transfer_model());
     if (taken.ok()) return search;
     if (!absl::IsDataLoss(taken)) return taken;
     io.Warn(absl::StrCat("the model of other tasks that the service keeps is not used: ",
@@ -45,10 +45,10 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageS
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<cost_model::Search> search,
                           MakeSearch(start, spec, /*with_others=*/true));
   v1::StageEvent event;
-  v1::OthersModel& others = *event.mutable_others_model();
-  others.set_model(search->OthersModel());
+  v1::TransferModel& others = *event.mutable_transfer_model();
+  others.set_model(search->TransferModel());
   if (others.model().empty()) return search;
-  others.set_version(cost_model::ExperienceVersion());
+  others.set_version(cost_model::TransferSamplesVersion());
   others.set_tasks(search->Report().other_tasks);
   others.set_samples(search->Report().other_samples);
   io.Write(event);
@@ -122,10 +122,10 @@ absl::Status RunUpdate(const v1::StageStart& start, StageIo& io) {
   v1::StageEvent event;
   *event.mutable_report() = ToProto(search->Report());
   io.Write(event);
-  v1::Experience* experience = event.mutable_experience();
-  experience->set_samples(search->Experience());
-  experience->set_measured(search->Report().samples);
-  experience->set_version(cost_model::ExperienceVersion());
+  v1::TransferSamples* transfer_samples = event.mutable_transfer_samples();
+  transfer_samples->set_samples(search->TransferSamples());
+  transfer_samples->set_measured(search->Report().samples);
+  transfer_samples->set_version(cost_model::TransferSamplesVersion());
   io.Write(event);
   WriteChunks(io, "state", search->Save());
   return absl::OkStatus();

@@ -93,13 +93,13 @@ TEST_F(HeldRecordsTest, AreMadeAgainAfterARestart) {
   EXPECT_THAT(restored.tasks[0].open, SizeIs(2));
 }
 
-TEST_F(HeldRecordsTest, NeitherIsExperienceOfNoDeviceKept) {
+TEST_F(HeldRecordsTest, NeitherAreTransferSamplesOfNoDeviceKept) {
   FailTwo();
   Updated learned{"state"};
-  learned.experience.set_samples("of two that do not build");
+  learned.transfer_samples.set_samples("of two that do not build");
   Finish(v1::STAGE_UPDATE, learned);
   EXPECT_TRUE(store_->Report(1, 0)->has_value());
-  EXPECT_THAT(*store_->OthersExperience({"another", kGpu, ""}, 9), IsEmpty());
+  EXPECT_THAT(*store_->FindRelatedSamples({"another", kGpu, ""}, 9), IsEmpty());
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
   EXPECT_THAT(Warnings(), ElementsAre());
 }
 
-class ExperienceTest : public DispatcherTest {
+class TransferSamplesTest : public DispatcherTest {
  protected:
   void Feed(const Event& event) {
     ledger_.Absorb(dispatcher_, event, Step(event).changes, now_, now_);
@@ -147,14 +147,14 @@ class ExperienceTest : public DispatcherTest {
   }
   void Learn(const std::string& samples) {
     Updated learned{state_};
-    learned.experience = Of(samples, 2);
+    learned.transfer_samples = Of(samples, 2);
     Finish(v1::STAGE_UPDATE, learned);
   }
-  static v1::Experience Of(const std::string& samples, int measured) {
-    v1::Experience experience;
-    experience.set_samples(samples);
-    experience.set_measured(measured);
-    return experience;
+  static v1::TransferSamples Of(const std::string& samples, int measured) {
+    v1::TransferSamples transfer_samples;
+    transfer_samples.set_samples(samples);
+    transfer_samples.set_measured(measured);
+    return transfer_samples;
   }
   StageOrder Order(int task) {
     StartStage start = Live(v1::STAGE_PROPOSE);
@@ -167,7 +167,7 @@ class ExperienceTest : public DispatcherTest {
   std::vector<std::string> Others(int task) {
     const StageOrder order = Order(task);
     std::vector<std::string> told;
-    for (const v1::OtherExperience& other : order.start.propose().search().others())
+    for (const v1::RelatedSamples& other : order.start.propose().search().others())
       told.push_back(absl::StrCat(other.samples(), ", ", other.weight()));
     return told;
   }
@@ -176,7 +176,7 @@ class ExperienceTest : public DispatcherTest {
   std::unique_ptr<RecordStore> store_ = MakeMemoryRecordStore();
 };
 
-TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
+TEST_F(TransferSamplesTest, IsToldBeforeTheStoreHasIt) {
   TuneOne();
   EXPECT_THAT(Others(1), ElementsAre());
   Learn("newest of a");
@@ -218,7 +218,7 @@ TEST_F(ExperienceTest, IsToldBeforeTheStoreHasIt) {
 }
 
 // Who goes on with a state has what it needs.
-TEST_F(ExperienceTest, IsToldToThoseWhoBegin) {
+TEST_F(TransferSamplesTest, IsToldToThoseWhoBegin) {
   state_ = "state";
   TuneOne();
   Learn("of a");
@@ -235,7 +235,7 @@ TEST_F(ExperienceTest, IsToldToThoseWhoBegin) {
 }
 
 // An answer that was made under an old lease is refused as a whole.
-TEST_F(ExperienceTest, IsCommittedUnderItsLease) {
+TEST_F(TransferSamplesTest, IsCommittedUnderItsLease) {
   TuneOne();
   const StartStage update = First(v1::STAGE_UPDATE);
   StageFinished end{update.attempt, {}, true, Updated{"older state"}};
@@ -248,20 +248,20 @@ TEST_F(ExperienceTest, IsCommittedUnderItsLease) {
 }
 
 // The model that one search fitted serves the others until a good part of what is known is new.
-TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
+TEST_F(TransferSamplesTest, IsFittedOnceForManySearches) {
   TuneOne();
   Learn("newest of a");
   StageOrder order = Order(1);
-  ASSERT_TRUE(order.others_model.has_value());
-  const OthersModelId id{kTarget, "key", "annealing"};
-  EXPECT_EQ(order.others_model->id, id);
-  ASSERT_EQ(order.others_model->model.teachers_size(), 1);
-  EXPECT_EQ(order.others_model->model.teachers(0).workload_key(), "a");
-  EXPECT_EQ(order.others_model->model.teachers(0).measured(), 2);
+  ASSERT_TRUE(order.transfer_model.has_value());
+  const TransferModelId id{kTarget, "key", "annealing"};
+  EXPECT_EQ(order.transfer_model->id, id);
+  ASSERT_EQ(order.transfer_model->model.teachers_size(), 1);
+  EXPECT_EQ(order.transfer_model->model.teachers(0).workload_key(), "a");
+  EXPECT_EQ(order.transfer_model->model.teachers(0).measured(), 2);
   const auto finish = [&](const std::string& model, int64_t since) {
-    FittedModel fitted{order.others_model->id, order.others_model->model};
+    FittedModel fitted{order.transfer_model->id, order.transfer_model->model};
     fitted.model.set_model(model);
-    fitted.model.set_since(order.others_model->model.since() - since);
+    fitted.model.set_since(order.transfer_model->model.since() - since);
     Proposed proposed;
     proposed.fitted = fitted;
     const StageFinished end{AttemptId{999}, {}, true, proposed};
@@ -269,24 +269,25 @@ TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
   };
   const Batch batch = finish("fitted", 0);
   ASSERT_EQ(batch.size(), 1u);
-  const v1::OthersModel& put = std::get<PutOthersModel>(batch[0]).model;
+  const v1::TransferModel& put = std::get<PutTransferModel>(batch[0]).model;
   EXPECT_EQ(put.model(), "fitted");
   EXPECT_EQ(put.made_unix_ns(), absl::ToUnixNanos(now_));
   EXPECT_EQ(put.since(), 0);
   EXPECT_THAT(finish("of less", 3), ::testing::IsEmpty()) << "it was ordered before the other";
 
-  const auto told = [&](int task) { return Order(task).start.propose().search().others_model(); };
+  const auto told = [&](int task) { return Order(task).start.propose().search().transfer_model(); };
   EXPECT_EQ(told(1), "fitted");
   EXPECT_THAT(Others(1), ElementsAre("newest of a, 1")) << "for a worker that cannot use the model";
-  EXPECT_TRUE(Order(1).others_model.has_value()) << "which hands on another one";
+  EXPECT_TRUE(Order(1).transfer_model.has_value()) << "which hands on another one";
   EXPECT_EQ(told(0), "") << "it was taught by itself";
-  EXPECT_FALSE(Order(0).others_model.has_value()) << "what it fits without itself is for it alone";
+  EXPECT_FALSE(Order(0).transfer_model.has_value())
+      << "what it fits without itself is for it alone";
 
   // After a restart.
   ASSERT_TRUE(store_->Apply({batch}).ok());
   JobLedger restarted;
-  restarted.LoadOthersModels(*store_->AllOthersModels());
-  EXPECT_EQ(restarted.others_models().Find(id)->model(), "fitted");
+  restarted.LoadTransferModels(*store_->AllTransferModels());
+  EXPECT_EQ(restarted.transfer_models().Find(id)->model(), "fitted");
 
   // Fifteen trials change nothing, the sixteenth one does.
   finish("older", -1);
@@ -296,7 +297,7 @@ TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
     Round();
     Learn("still newer of a");
   }
-  EXPECT_EQ(ledger_.others_models().Find(id)->since(), 14);
+  EXPECT_EQ(ledger_.transfer_models().Find(id)->since(), 14);
   Round();
   Learn("the newest of a");
   Round();
@@ -304,7 +305,7 @@ TEST_F(ExperienceTest, IsFittedOnceForManySearches) {
   EXPECT_EQ(told(1), "");
   EXPECT_THAT(Others(1), ElementsAre("the very newest of a, 1"));
   order = Order(1);
-  ASSERT_TRUE(order.others_model.has_value());
+  ASSERT_TRUE(order.transfer_model.has_value());
   finish("new", 0);
   EXPECT_EQ(told(1), "new");
 }

@@ -35,15 +35,15 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
                           int32_t at, int32_t version = 1) {
     PutLearned put{1, task, {}, {Key(task), target, "dev"}, {}, at};
     put.report.set_samples(at);
-    put.experience.set_samples(samples);
-    put.experience.set_measured(at);
-    put.experience.set_version(version);
+    put.transfer_samples.set_samples(samples);
+    put.transfer_samples.set_measured(at);
+    put.transfer_samples.set_version(version);
     return put;
   };
   const auto others = [&](int task, int64_t limit) {
     std::vector<std::string> samples;
-    const auto found = store_->OthersExperience({Key(task), "t", "dev"}, limit);
-    for (const Experience& other : found.value()) {
+    const auto found = store_->FindRelatedSamples({Key(task), "t", "dev"}, limit);
+    for (const TransferSamples& other : found.value()) {
       EXPECT_EQ(other.workload.key, Key(other.learned.samples() == "one" ? 1 : 2));
       samples.push_back(other.learned.samples());
     }
@@ -64,7 +64,7 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
   shorter.made_unix_ns = 9;
   ASSERT_TRUE(Apply({shorter}).ok());
   EXPECT_THAT(others(0, 9), ElementsAre("more of two", "one")) << "a short search knows less";
-  EXPECT_EQ(store_->OthersExperience({Key(0), "t", "dev"}, 9)->front().learned.measured(), 5);
+  EXPECT_EQ(store_->FindRelatedSamples({Key(0), "t", "dev"}, 9)->front().learned.measured(), 5);
   ASSERT_TRUE(Apply({learned(2, "t", "another form of two", 4, 2)}).ok());
   EXPECT_THAT(others(0, 9), ElementsAre("another form of two", "one")) << "the old one is no use";
   ASSERT_TRUE(Apply({learned(2, "t", "the old form", 4, 1)}).ok());
@@ -80,7 +80,7 @@ TEST_P(LearnedTest, KeepsWhatSearchesLearned) {
 PutLearned Learned(int task, const std::string& target, const std::string& device,
                    const std::string& samples, int64_t at) {
   PutLearned put{1, task, {}, {Key(task), target, device}, {}, at};
-  put.experience.set_samples(samples);
+  put.transfer_samples.set_samples(samples);
   return put;
 }
 
@@ -95,8 +95,8 @@ TEST_P(LearnedTest, TellsWhatIsNearerFirst) {
           .ok());
   const auto others = [&](int64_t limit) {
     std::vector<std::string> samples;
-    const auto found = store_->OthersExperience({Key(0), "t", "dev"}, limit);
-    for (const Experience& other : found.value()) samples.push_back(other.learned.samples());
+    const auto found = store_->FindRelatedSamples({Key(0), "t", "dev"}, limit);
+    for (const TransferSamples& other : found.value()) samples.push_back(other.learned.samples());
     return samples;
   };
   EXPECT_THAT(others(9), ElementsAre("itself with two", "same", "two", "another device"));
@@ -112,13 +112,13 @@ TEST_P(LearnedTest, TellsOfTheWorkloadItselfBeforeManyOthers) {
   for (int task = 1; task < 8; ++task) batch.push_back(Learned(task, "t", "dev", "other", 10));
   ASSERT_TRUE(Apply(batch).ok());
   std::vector<std::string> told;
-  const auto found = store_->OthersExperience({Key(0), "t", "dev"}, 5);
-  for (const Experience& e : found.value()) told.push_back(e.learned.samples());
+  const auto found = store_->FindRelatedSamples({Key(0), "t", "dev"}, 5);
+  for (const TransferSamples& e : found.value()) told.push_back(e.learned.samples());
   EXPECT_THAT(told, ElementsAre("four", "two", "elsewhere", "other", "other"));
 }
 
-v1::OthersModel Model(const std::string& bytes, int64_t made) {
-  v1::OthersModel model;
+v1::TransferModel Model(const std::string& bytes, int64_t made) {
+  v1::TransferModel model;
   model.set_model(bytes);
   model.set_samples(7);
   model.set_made_unix_ns(made);
@@ -129,7 +129,7 @@ TEST_P(LearnedTest, KeepsTheModelsThatSearchesBeginWith) {
   AddJob(1, 2, 0);
   const auto models = [&] {
     std::vector<std::string> found;
-    const auto all = store_->AllOthersModels();
+    const auto all = store_->AllTransferModels();
     for (const auto& [id, model] : all.value()) {
       found.push_back(absl::StrCat(id.target, " ", id.device_key, " ", id.strategy, ": ",
                                    model.model(), " ", model.samples(), " ", model.made_unix_ns(),
@@ -138,32 +138,32 @@ TEST_P(LearnedTest, KeepsTheModelsThatSearchesBeginWith) {
     return found;
   };
   EXPECT_THAT(models(), ElementsAre());
-  const OthersModelId id{"t", "dev", "annealing"};
-  ASSERT_TRUE(Apply({PutOthersModel{id, Model("a", 5)},
-                     PutOthersModel{{"t", "dev2", "annealing"}, Model("b", 6)},
-                     PutOthersModel{{"t", "dev", "regression"}, Model("c", 7)}})
+  const TransferModelId id{"t", "dev", "annealing"};
+  ASSERT_TRUE(Apply({PutTransferModel{id, Model("a", 5)},
+                     PutTransferModel{{"t", "dev2", "annealing"}, Model("b", 6)},
+                     PutTransferModel{{"t", "dev", "regression"}, Model("c", 7)}})
                   .ok());
   PutLearned learned = Learned(1, "t -threads=2", "dev", "samples", 9);
   learned.results = 15;
   ASSERT_TRUE(Apply({learned}).ok());
-  learned.experience.clear_samples();
+  learned.transfer_samples.clear_samples();
   learned.results = 1;
   ASSERT_TRUE(Apply({learned}).ok());
   EXPECT_THAT(models(), ElementsAre("t dev annealing: a 7 5 16", "t dev regression: c 7 7 16",
                                     "t dev2 annealing: b 7 6 0"))
       << "what was measured on a device counts for its models";
-  ASSERT_TRUE(Apply({PutOthersModel{id, Model("newer", 8)}}).ok());
-  ASSERT_TRUE(Apply({PutOthersModel{{"t", "dev", "regression"}, {}}}).ok());
+  ASSERT_TRUE(Apply({PutTransferModel{id, Model("newer", 8)}}).ok());
+  ASSERT_TRUE(Apply({PutTransferModel{{"t", "dev", "regression"}, {}}}).ok());
   EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
-  const Batch refused = {PutOthersModel{id, Model("never", 9)},
+  const Batch refused = {PutTransferModel{id, Model("never", 9)},
                          InsertCandidate{MakeCandidate(9, 1, 0, "no such job")}};
   EXPECT_FALSE(Apply(refused).ok());
   EXPECT_THAT(models(), ElementsAre("t dev annealing: newer 7 8 0", "t dev2 annealing: b 7 6 0"));
-  for (size_t i = 0; i < OthersModels::kMost - 1; ++i) {
-    const OthersModelId more{"t", absl::StrCat("dev1", i), "annealing"};
-    ASSERT_TRUE(Apply({PutOthersModel{more, Model("m", 20 + static_cast<int64_t>(i))}}).ok());
+  for (size_t i = 0; i < TransferModels::kMost - 1; ++i) {
+    const TransferModelId more{"t", absl::StrCat("dev1", i), "annealing"};
+    ASSERT_TRUE(Apply({PutTransferModel{more, Model("m", 20 + static_cast<int64_t>(i))}}).ok());
   }
-  EXPECT_THAT(models(), SizeIs(OthersModels::kMost));
+  EXPECT_THAT(models(), SizeIs(TransferModels::kMost));
   EXPECT_THAT(models(), ::testing::Not(::testing::Contains("t dev2 annealing: b 7 6 0")))
       << "the oldest one goes";
 }
@@ -173,8 +173,8 @@ TEST(LearnedModels, OneThatIsNotReadableIsLeftOut) {
   const std::string path = TempDirectory() + "/damaged.db";
   const auto opened = OpenSqliteRecordStore(path);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  const Batch batch = {PutOthersModel{{"t", "dev", "annealing"}, Model("a", 5)},
-                       PutOthersModel{{"t", "dev", "regression"}, Model("b", 6)}};
+  const Batch batch = {PutTransferModel{{"t", "dev", "annealing"}, Model("a", 5)},
+                       PutTransferModel{{"t", "dev", "regression"}, Model("b", 6)}};
   const auto applied = (*opened)->Apply({batch});
   ASSERT_TRUE(applied.ok() && applied->front().ok());
   sqlite3* db = nullptr;
@@ -182,14 +182,14 @@ TEST(LearnedModels, OneThatIsNotReadableIsLeftOut) {
   constexpr char kDamage[] = "UPDATE others_models SET model=x'ff' WHERE strategy='annealing'";
   ASSERT_EQ(sqlite3_exec(db, kDamage, nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
-  const auto models = (*opened)->AllOthersModels();
+  const auto models = (*opened)->AllTransferModels();
   ASSERT_TRUE(models.ok()) << models.status();
   ASSERT_THAT(*models, SizeIs(1));
   EXPECT_EQ(models->begin()->second.model(), "b");
 }
 
-TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
-  v1::OthersModel model = Model("m", 1);
+TEST(TransferModels, AreStaleOnceAQuarterIsNew) {
+  v1::TransferModel model = Model("m", 1);
   const auto stale_at = [&] {
     for (int64_t since = 0;; ++since) {
       model.set_since(since);
@@ -197,7 +197,7 @@ TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
     }
   };
   EXPECT_EQ(stale_at(), 16);
-  v1::OthersModel::Teacher& one = *model.add_teachers();
+  v1::TransferModel::Teacher& one = *model.add_teachers();
   one.set_measured(100);
   model.add_teachers()->set_measured(300);
   EXPECT_EQ(stale_at(), 100);
@@ -205,9 +205,9 @@ TEST(OthersModels, AreStaleOnceAQuarterIsNew) {
   EXPECT_EQ(stale_at(), kRefresh);
 }
 
-TEST(OthersModels, CountWhatTheirDeviceKeyLearned) {
-  OthersModels models;
-  v1::OthersModel model;
+TEST(TransferModels, CountWhatTheirDeviceKeyLearned) {
+  TransferModels models;
+  v1::TransferModel model;
   model.set_model("m");
   models.Put({"t", "dev", "annealing"}, model);
   models.Put({"t", "other", "annealing"}, model);
@@ -220,10 +220,10 @@ TEST(OthersModels, CountWhatTheirDeviceKeyLearned) {
   EXPECT_EQ(models.Find({"t", "dev", "annealing"})->since(), 19);
 }
 
-TEST(OthersModels, SuitWhomTheirTeachersDo) {
-  v1::OthersModel model = Model("m", 1);
+TEST(TransferModels, SuitWhomTheirTeachersDo) {
+  v1::TransferModel model = Model("m", 1);
   const auto taught = [&](const WorkloadId& id) {
-    v1::OthersModel::Teacher& teacher = *model.add_teachers();
+    v1::TransferModel::Teacher& teacher = *model.add_teachers();
     teacher.set_workload_key(id.key);
     teacher.set_target(id.target);
     teacher.set_device_key(id.device_key);
@@ -232,7 +232,7 @@ TEST(OthersModels, SuitWhomTheirTeachersDo) {
   taught({"b", "t -threads=2", "dev"});
   EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, nullptr));
   EXPECT_FALSE(Suits(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
-  const Experience a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
+  const TransferSamples a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
       elsewhere{{"c", "t", "dev2"}, {}};
   EXPECT_TRUE(Suits(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
   EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, &a));
@@ -241,7 +241,7 @@ TEST(OthersModels, SuitWhomTheirTeachersDo) {
 }
 
 // Its rows say neither of how many measurements they are nor of which version.
-TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsExperience) {
+TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsTransferSamples) {
   const std::string path = TempDirectory() + "/old.db";
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
@@ -262,8 +262,8 @@ TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsExperience) {
   RecordStore& store = **opened;
   const auto others = [&] {
     std::vector<std::string> found;
-    const auto experiences = store.OthersExperience({Key(0), "t", "dev"}, 9);
-    for (const Experience& e : experiences.value()) {
+    const auto transfer_samples = store.FindRelatedSamples({Key(0), "t", "dev"}, 9);
+    for (const TransferSamples& e : transfer_samples.value()) {
       found.push_back(
           absl::StrCat(e.learned.samples(), " ", e.learned.measured(), " ", e.learned.version()));
     }
@@ -272,9 +272,9 @@ TEST(LearnedMigration, ADatabaseOfVersionThreeKeepsItsExperience) {
   EXPECT_THAT(others(), ElementsAre("two 0 0", "one 0 0"));
   Batch batch = {PutJob{MakeJob(1)}, PutTask{MakeTask(1, 1)}};
   PutLearned put{1, 1, {}, {Key(1), "t", "dev"}, {}, 9};
-  put.experience.set_samples("newer");
-  put.experience.set_measured(16);
-  put.experience.set_version(1);
+  put.transfer_samples.set_samples("newer");
+  put.transfer_samples.set_measured(16);
+  put.transfer_samples.set_version(1);
   batch.push_back(put);
   const auto applied = store.Apply({batch});
   ASSERT_TRUE(applied.ok() && applied->front().ok());
