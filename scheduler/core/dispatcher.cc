@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/core/ready_stages.h"
-#include "scheduler/core/trial_budget.h"
+#include "scheduler/core/machines/ready_stages.h"
+#include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
 

@@ -28,19 +28,19 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "scheduler/core/candidate_flow.h"
-#include "scheduler/core/deadlines.h"
-#include "scheduler/core/effects.h"
 #include "scheduler/core/events.h"
-#include "scheduler/core/fetches.h"
 #include "scheduler/core/forecast.h"
 #include "scheduler/core/job_state.h"
-#include "scheduler/core/placement.h"
+#include "scheduler/core/machines/candidate_flow.h"
+#include "scheduler/core/machines/deadlines.h"
+#include "scheduler/core/machines/effects.h"
+#include "scheduler/core/machines/fetches.h"
+#include "scheduler/core/machines/placement.h"
+#include "scheduler/core/machines/retry.h"
+#include "scheduler/core/machines/rounds.h"
+#include "scheduler/core/machines/sharing.h"
+#include "scheduler/core/machines/stage_ends.h"
 #include "scheduler/core/policy.h"
-#include "scheduler/core/retry.h"
-#include "scheduler/core/rounds.h"
-#include "scheduler/core/sharing.h"
-#include "scheduler/core/stage_ends.h"
 
 namespace heddle::scheduler {
 

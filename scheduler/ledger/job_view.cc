@@ -1,7 +1,7 @@
 // A job as users see it.
 #include <algorithm>
 
-#include "scheduler/core/trial_budget.h"
+#include "scheduler/core/machines/trial_budget.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/ledger/why_waiting.h"
 

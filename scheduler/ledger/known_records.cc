@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "scheduler/core/trial_budget.h"
+#include "scheduler/core/machines/trial_budget.h"
 
 namespace heddle::scheduler {
 

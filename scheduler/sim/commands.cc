@@ -13,11 +13,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "scheduler/sim/deadlines.h"
-#include "scheduler/sim/fuzz.h"
 #include "scheduler/sim/plot.h"
 #include "scheduler/sim/recorded.h"
 #include "scheduler/sim/report.h"
 #include "scheduler/sim/thesis.h"
+#include "scheduler/sim/world/fuzz.h"
 
 namespace heddle::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "scheduler/sim/world.h"
+#include "scheduler/sim/world/world.h"
 
 namespace heddle::sim {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/sim/world.h"
+#include "scheduler/sim/world/world.h"
 
 namespace heddle::sim {
 

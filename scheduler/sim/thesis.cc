@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "scheduler/sim/report.h"
-#include "scheduler/sim/world.h"
+#include "scheduler/sim/world/world.h"
 
 namespace heddle::sim {
 namespace {

@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "scheduler/sim/fuzz.h"
+#include "scheduler/sim/world/fuzz.h"
 #include "tests/fingerprint/fingerprint.h"
 
 namespace heddle::fingerprint {

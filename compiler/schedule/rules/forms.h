@@ -54,7 +54,7 @@ bool MatchesDirect(const FormSite& site);
 std::unique_ptr<FormRule> MakeDirect(const FormSite& site);
 int RankDirect(const FormSite& site);
 
-// Products on tensor cores wherever they fit (gpu_tensor_rule.cc).
+// Products on tensor cores wherever they fit (gpu/tensor_rule.cc).
 bool MatchesTensorCores(const FormSite& site);
 std::unique_ptr<FormRule> MakeTensorCores(const FormSite& site);
 int RankTensorCores(const FormSite& site);

@@ -1,12 +1,12 @@
 // The machines of the dispatcher, each by itself: no dispatcher, no policy, no other machine.
-#include "scheduler/core/candidate_flow.h"
-#include "scheduler/core/deadlines.h"
-#include "scheduler/core/fetches.h"
-#include "scheduler/core/placement.h"
-#include "scheduler/core/ready_stages.h"
-#include "scheduler/core/rounds.h"
-#include "scheduler/core/sharing.h"
-#include "scheduler/core/trial_budget.h"
+#include "scheduler/core/machines/candidate_flow.h"
+#include "scheduler/core/machines/deadlines.h"
+#include "scheduler/core/machines/fetches.h"
+#include "scheduler/core/machines/placement.h"
+#include "scheduler/core/machines/ready_stages.h"
+#include "scheduler/core/machines/rounds.h"
+#include "scheduler/core/machines/sharing.h"
+#include "scheduler/core/machines/trial_budget.h"
 #include "tests/scheduler/core/dispatcher_fixture.h"
 
 namespace heddle::scheduler {

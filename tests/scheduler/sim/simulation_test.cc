@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "scheduler/sim/fuzz.h"
+#include "scheduler/sim/world/fuzz.h"
 
 namespace heddle::sim {
 namespace {

@@ -1,0 +1,347 @@
+// GPU reductions whose operands are used several times: products and convolutions.
+//
+// Loops, from outside: blocks (outer spatial loops, fused) | steps of the reduction | threads
+// (fused) | the reduction within a step | virtual threads | register tile. A step's operands are
+// fetched into shared memory by all threads. Neighbouring threads hold neighbouring register tiles;
+// virtual threads repeat that pattern at a distance, so that their accesses stay close together.
+// Where results are few and sums long, the sums may be made in parts.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "compiler/schedule/rules/gpu/fetch.h"
+#include "compiler/schedule/rules/gpu/parts.h"
+#include "compiler/schedule/rules/rules.h"
+#include "compiler/schedule/rules/shared_steps.h"
+
+namespace heddle::schedule {
+
+namespace {
+
+constexpr int64_t kMinTiled = 256;  // results: fewer have no tiles to speak of
+constexpr int64_t kMaxThreadsPerAxis = 64;
+constexpr int64_t kMaxTile = 8;
+constexpr int64_t kMaxStep = 64;
+constexpr int64_t kMaxAccumulators = 128;  // of a thread; operands and addresses need the rest
+constexpr int64_t kMinThreads = 32;
+constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a step
+
+// Factors to split an extent by: its divisors, and powers of two, which may leave a tail.
+std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
+  std::set<int64_t> values;
+  for (int64_t d : Divisors(extent)) {
+    if (d <= limit) values.insert(d);
+  }
+  for (int64_t p = 1; p <= limit && p <= extent; p *= 2) values.insert(p);
+  return {values.begin(), values.end()};
+}
+
+// The largest of the values that divides `extent` and is at most `limit`.
+int64_t BestSplit(const std::vector<int64_t>& values, int64_t extent, int64_t limit) {
+  int64_t best = 1;
+  for (int64_t v : values) {
+    if (v <= limit && extent % v == 0) best = v;
+  }
+  return best;
+}
+
+struct SpatialSplit {
+  int64_t threads = 1, virtual_threads = 1, tile = 1;
+  int64_t Inside() const { return threads * virtual_threads * tile; }
+};
+
+class GpuTiledRule : public Rule {
+ public:
+  GpuTiledRule(const Stage& stage, const machine::TargetInfo& target, Knobs& knobs)
+      : stage_(stage), target_(target), operands_(OperandsOf(*stage.block)) {
+    AddSpatialKnobs(knobs);
+    AddReduceKnobs(knobs);
+    for (const GpuOperand& operand : operands_) {
+      shared_.push_back(
+          knobs.Add(absl::StrCat("share ", operand.buffer, " of ", Name()), {0, 1}, 1));
+    }
+    unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
+    vectors_ = knobs.Add(absl::StrCat("fetch width of ", Name()), {1, 2, 4}, 4);
+    AddPartsKnob(knobs);
+  }
+
+  absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
+  absl::Status Check(const Knobs& knobs, const Point& point) const override;
+
+ private:
+  struct Loops {
+    std::vector<Loop> blocks, steps, threads, inner, virtual_threads, tile;
+  };
+
+  const std::string& Name() const { return stage_.view.block; }
+  const std::vector<Axis>& spatial() const { return stage_.view.spatial; }
+  const std::vector<Axis>& reduce() const { return stage_.view.reduce; }
+
+  void AddSpatialKnobs(Knobs& knobs);
+  void AddReduceKnobs(Knobs& knobs);
+  void AddPartsKnob(Knobs& knobs);
+  int64_t PartsAt(const Knobs& knobs, const Point& point) const {
+    return parts_ < 0 ? 1 : knobs.Value(point, parts_);
+  }
+  absl::Status ApplyInParts(const Knobs& knobs, const Point& point, Recorder& out) const;
+  std::vector<SpatialSplit> PreferredSplits() const;
+  std::vector<SpatialSplit> Pattern(int64_t tile, int64_t threads, int64_t row_tile,
+                                    int64_t row_threads) const;
+  std::vector<SpatialSplit> SplitsAt(const Knobs& knobs, const Point& point) const;
+  absl::StatusOr<Loops> SplitAll(const std::vector<SpatialSplit>& splits, const Knobs& knobs,
+                                 const Point& point, Recorder& out) const;
+  absl::Status Finish(const Loops& loops, const std::vector<Loop>& copy, Recorder& out) const;
+
+  Stage stage_;
+  machine::TargetInfo target_;
+  std::vector<GpuOperand> operands_;
+  std::vector<int> thread_knobs_, virtual_knobs_, tile_knobs_;  // by spatial axis; -1: extent one
+  std::vector<int> step_knobs_;                                 // by reduce axis
+  std::vector<int> shared_;                                     // by operand
+  int unroll_ = -1, vectors_ = -1;
+  int parts_ = -1;         // -1: sums are not cut
+  size_t parts_axis_ = 0;  // the reduce axis that is cut
+};
+
+// Threads and tiles that keep the whole GPU busy: much arithmetic for what is read, enough threads
+// in a block, a block for each multiprocessor. Compares some patterns, each with one width along
+// the axis that moves fastest through the result and another along the axes before it.
+std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
+  std::vector<SpatialSplit> best(spatial().size());
+  double best_score = -1;
+  const auto results = static_cast<double>(ElementsOf(spatial()));
+  for (const int64_t tile : {4, 2, 1}) {
+    for (const int64_t threads : {16, 8, 32, 64}) {
+      for (const int64_t row_tile : {8, 4, 2, 1}) {
+        for (const int64_t row_threads : {16, 8, 4, 2, 32, 64}) {
+          std::vector<SpatialSplit> splits = Pattern(tile, threads, row_tile, row_threads);
+          double block = 1, sums = 1;
+          for (const SpatialSplit& split : splits) {
+            block *= static_cast<double>(split.threads);
+            sums *= static_cast<double>(split.tile);
+          }
+          if (block > 512 || block < kMinThreads || sums > kMaxAccumulators) continue;
+          const double waves = results / (block * sums * target_.multiprocessors);
+          const double score =
+              sums / (sums + 8) * std::min(1.0, waves) * std::min(1.0, block / 256);
+          if (score <= best_score * 1.001) continue;
+          best_score = score;
+          best = std::move(splits);
+        }
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<SpatialSplit> GpuTiledRule::Pattern(int64_t tile, int64_t threads, int64_t row_tile,
+                                                int64_t row_threads) const {
+  std::vector<SpatialSplit> splits(spatial().size());
+  bool fastest = true;
+  for (size_t k = spatial().size(); k-- > 0;) {
+    const int64_t extent = spatial()[k].extent;
+    if (extent == 1) continue;
+    SpatialSplit& split = splits[k];
+    const std::vector<int64_t> values = SplitsOf(extent, kMaxThreadsPerAxis);
+    split.tile = BestSplit(SplitsOf(extent, kMaxTile), extent, fastest ? tile : row_tile);
+    split.threads = BestSplit(values, extent / split.tile, fastest ? threads : row_threads);
+    if (!fastest) {
+      row_tile = std::max<int64_t>(1, row_tile / split.tile);
+      row_threads = std::max<int64_t>(1, row_threads / split.threads);
+    }
+    fastest = false;
+  }
+  return splits;
+}
+
+void GpuTiledRule::AddSpatialKnobs(Knobs& knobs) {
+  const std::vector<SpatialSplit> preferred = PreferredSplits();
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    const Axis& axis = spatial()[k];
+    const bool one = axis.extent == 1;
+    const auto add = [&](const char* what, std::vector<int64_t> values, int64_t wanted) {
+      return one ? -1 : knobs.Add(absl::StrCat(what, " ", axis.loop), std::move(values), wanted);
+    };
+    thread_knobs_.push_back(
+        add("threads", SplitsOf(axis.extent, kMaxThreadsPerAxis), preferred[k].threads));
+    virtual_knobs_.push_back(add("virtual threads", {1, 2, 4}, 1));
+    tile_knobs_.push_back(add("tile", SplitsOf(axis.extent, kMaxTile), preferred[k].tile));
+  }
+}
+
+// Steps of about 16 terms, from the innermost reduce axis outwards.
+void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
+  int64_t wanted = 16;
+  step_knobs_.resize(reduce().size(), -1);
+  for (size_t k = reduce().size(); k-- > 0;) {
+    std::vector<int64_t> values;
+    for (int64_t d : Divisors(reduce()[k].extent)) {
+      if (d <= kMaxStep) values.push_back(d);
+    }
+    const int64_t preferred = LargestDivisorUpTo(reduce()[k].extent, wanted);
+    wanted = std::max<int64_t>(1, wanted / preferred);
+    step_knobs_[k] =
+        knobs.Add(absl::StrCat("step ", reduce()[k].loop), std::move(values), preferred);
+  }
+}
+
+void GpuTiledRule::AddPartsKnob(Knobs& knobs) {
+  for (size_t k = 0; k < reduce().size(); ++k) {
+    if (reduce()[k].extent > reduce()[parts_axis_].extent) parts_axis_ = k;
+  }
+  std::vector<int64_t> values = PartsOf(stage_, reduce()[parts_axis_].extent, target_);
+  if (values.size() > 1)
+    parts_ = knobs.Add(absl::StrCat("parts of the sums of ", Name()), std::move(values), 1);
+}
+
+std::vector<SpatialSplit> GpuTiledRule::SplitsAt(const Knobs& knobs, const Point& point) const {
+  std::vector<SpatialSplit> splits(spatial().size());
+  for (size_t k = 0; k < splits.size(); ++k) {
+    if (thread_knobs_[k] < 0) continue;
+    splits[k] = {knobs.Value(point, thread_knobs_[k]), knobs.Value(point, virtual_knobs_[k]),
+                 knobs.Value(point, tile_knobs_[k])};
+  }
+  return splits;
+}
+
+absl::Status GpuTiledRule::Check(const Knobs& knobs, const Point& point) const {
+  const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
+  const int64_t cut = reduce()[parts_axis_].extent / PartsAt(knobs, point);
+  if (cut % knobs.Value(point, step_knobs_[parts_axis_]) != 0)
+    return absl::FailedPreconditionError("steps do not divide the parts of the sums");
+  int64_t threads = 1, accumulators = 1;
+  for (size_t k = 0; k < splits.size(); ++k) {
+    const SpatialSplit& split = splits[k];
+    if (split.Inside() > 2 * spatial()[k].extent) {
+      return absl::FailedPreconditionError(absl::StrCat("a block covers more than twice loop ",
+                                                        spatial()[k].loop, " of extent ",
+                                                        spatial()[k].extent));
+    }
+    threads *= split.threads;
+    accumulators *= split.virtual_threads * split.tile;
+  }
+  if (threads > target_.max_threads_per_block) {
+    return absl::ResourceExhaustedError(absl::StrCat("exceeds the limits of ", target_.target.cpu,
+                                                     ": ", threads, " threads in a block"));
+  }
+  if (threads < kMinThreads) {
+    return absl::FailedPreconditionError(absl::StrCat(threads, " threads are less than a warp"));
+  }
+  if (accumulators > kMaxAccumulators || accumulators * threads > target_.registers_per_block) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("exceeds the limits of ", target_.target.cpu, ": ", accumulators,
+                     " accumulators in each of ", threads, " threads"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GpuTiledRule::Loops> GpuTiledRule::SplitAll(const std::vector<SpatialSplit>& splits,
+                                                           const Knobs& knobs, const Point& point,
+                                                           Recorder& out) const {
+  Loops loops;
+  for (size_t k = 0; k < spatial().size(); ++k) {
+    const Axis& axis = spatial()[k];
+    if (thread_knobs_[k] < 0) {
+      loops.blocks.push_back(LoopOf(axis));
+      continue;
+    }
+    const SpatialSplit& s = splits[k];
+    const int64_t blocks = (axis.extent + s.Inside() - 1) / s.Inside();
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Loop> parts,
+        out.Split(LoopOf(axis), {blocks, s.virtual_threads, s.threads, s.tile}));
+    loops.blocks.push_back(parts[0]);
+    loops.virtual_threads.push_back(parts[1]);
+    loops.threads.push_back(parts[2]);
+    loops.tile.push_back(parts[3]);
+  }
+  for (size_t k = 0; k < reduce().size(); ++k) {
+    const Axis& axis = reduce()[k];
+    const int64_t step = knobs.Value(point, step_knobs_[k]);
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> parts,
+                            out.Split(LoopOf(axis), {axis.extent / step, step}));
+    loops.steps.push_back(parts[0]);
+    loops.inner.push_back(parts[1]);
+  }
+  HEDDLE_RETURN_IF_ERROR(out.Reorder(Concat(
+      {loops.blocks, loops.steps, loops.threads, loops.inner, loops.virtual_threads, loops.tile})));
+  return loops;
+}
+
+absl::Status GpuTiledRule::ApplyInParts(const Knobs& knobs, const Point& point,
+                                        Recorder& out) const {
+  GpuTiledRule part = *this;
+  part.parts_ = -1;
+  HEDDLE_ASSIGN_OR_RETURN(part.stage_, CutSums(stage_, parts_axis_, PartsAt(knobs, point), out));
+  for (std::vector<int>* own : {&part.thread_knobs_, &part.virtual_knobs_, &part.tile_knobs_})
+    own->push_back(-1);
+  HEDDLE_RETURN_IF_ERROR(part.Apply(knobs, point, out));
+  return AddUpParts(stage_, target_, out);
+}
+
+absl::Status GpuTiledRule::Apply(const Knobs& knobs, const Point& point, Recorder& out) const {
+  HEDDLE_RETURN_IF_ERROR(Check(knobs, point));
+  if (PartsAt(knobs, point) > 1) return ApplyInParts(knobs, point, out);
+  const std::vector<SpatialSplit> splits = SplitsAt(knobs, point);
+  int64_t threads = 1, accumulators = 1;
+  for (const SpatialSplit& split : splits) {
+    threads *= split.threads;
+    accumulators *= split.virtual_threads * split.tile;
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const std::string epilogue, Accumulate(stage_, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loops loops, SplitAll(splits, knobs, point, out));
+  HEDDLE_ASSIGN_OR_RETURN(const Loop thread, out.Fuse(loops.threads));
+  HEDDLE_ASSIGN_OR_RETURN(const Loop block, out.Fuse(loops.blocks));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Loop> copy, out.ReverseComputeAt(epilogue, block));
+  int64_t shared_bytes = 0;
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    HEDDLE_RETURN_IF_ERROR(FetchOperand(stage_, operands_[i], knobs.Value(point, shared_[i]) != 0,
+                                        loops.steps.back(), threads, knobs.Value(point, vectors_),
+                                        &shared_bytes, out));
+  }
+  HEDDLE_RETURN_IF_ERROR(CheckShared(shared_bytes, target_));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(block, ir::LoopKind::kBlockX));
+  HEDDLE_RETURN_IF_ERROR(out.Bind(thread, ir::LoopKind::kThreadX));
+  HEDDLE_RETURN_IF_ERROR(Finish(loops, copy, out));
+  int64_t terms = accumulators;
+  for (size_t k = loops.inner.size(); k-- > 0 && knobs.Value(point, unroll_) != 0;) {
+    terms *= loops.inner[k].extent;
+    if (terms > kMaxUnrolledTerms) break;
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(loops.inner[k]));
+  }
+  return out.DecomposeReduction(Name(), loops.steps[0]);
+}
+
+// `copy`: the loops of the block that takes the tile out, which repeat the spatial ones inside:
+// threads, virtual threads, tile.
+absl::Status GpuTiledRule::Finish(const Loops& loops, const std::vector<Loop>& copy,
+                                  Recorder& out) const {
+  HEDDLE_RETURN_IF_ERROR(out.Bind(copy[0], ir::LoopKind::kThreadX));
+  size_t next = 1;
+  for (const Loop& loop : loops.virtual_threads) {
+    HEDDLE_RETURN_IF_ERROR(out.Bind(loop, ir::LoopKind::kVThread));
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(copy[next++]));
+  }
+  for (const Loop& loop : loops.tile) {
+    HEDDLE_RETURN_IF_ERROR(out.Unroll(loop));
+    const Loop& own = copy[next++];
+    const bool lanes = loop == loops.tile.back() && (loop.extent == 2 || loop.extent == 4);
+    HEDDLE_RETURN_IF_ERROR(lanes ? out.Vectorize(own) : out.Unroll(own));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool MatchesGpuTiled(const StageSite& site) {
+  const StageView& view = site.stage.view;
+  return site.target.execution == machine::Execution::kGrid && !view.reduce.empty() &&
+         HasReuse(*site.stage.block) && ElementsOf(view.spatial) >= kMinTiled;
+}
+
+std::unique_ptr<Rule> MakeGpuTiled(const StageSite& site, Knobs& knobs) {
+  return std::make_unique<GpuTiledRule>(site.stage, site.target, knobs);
+}
+
+}  // namespace heddle::schedule

@@ -1,0 +1,64 @@
+// How the candidates of a round flow from builds to measurements, one by one.
+//
+// A built candidate goes to a running profile stage of its task with a short queue; else a further
+// slot may start a profile stage with it; else it goes to the shortest queue. A profile stage takes
+// no candidates of rounds that were proposed after it had started. Its input is closed as soon as
+// no candidate of its task is being built, so no running stage ever waits for one that has not
+// started; that is why slots that share cores cannot deadlock.
+#pragma once
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "scheduler/core/job_state.h"
+#include "scheduler/core/machines/effects.h"
+
+namespace heddle::scheduler {
+
+class CandidateFlow {
+ public:
+  // All outlive this.
+  CandidateFlow(Jobs* jobs, LiveStages* live, Effects* effects)
+      : jobs_(jobs), live_(live), effects_(effects) {}
+
+  // The builds or the profile stages of the task have changed.
+  void Note(JobId job, TaskIndex task) { changed_.insert({job, task}); }
+  // Before slots are given out: feeds the queues that would soon run dry.
+  void FeedShortQueues();
+  // After slots were given out: feeds what found no slot, and closes the inputs that nothing will
+  // follow. Returns the jobs whose candidates were fed.
+  std::vector<JobId> FeedAndClose();
+
+ private:
+  // Feeds queues shorter than `depth`; false: nothing was fed.
+  bool Feed(Job& job, TaskIndex task, size_t depth);
+
+  Jobs* const jobs_;
+  LiveStages* const live_;
+  Effects* const effects_;
+  std::set<std::pair<JobId, TaskIndex>> changed_;  // within the running step
+};
+
+// How many candidates of the task are in that state.
+template <typename State>
+int CountWhere(const Task& task) {
+  int count = 0;
+  for (const auto& [id, candidate] : task.open) count += Is<State>(candidate.where);
+  return count;
+}
+
+// The first `count` candidates in state From; they are in state To of the attempt from now on.
+template <typename From, typename To>
+std::vector<CandidateId> Take(Task& task, size_t count, AttemptId attempt) {
+  std::vector<CandidateId> taken;
+  for (auto& [id, candidate] : task.open) {
+    if (taken.size() == count) break;
+    if (!Is<From>(candidate.where)) continue;
+    candidate.where = To{attempt};
+    taken.push_back(id);
+  }
+  return taken;
+}
+
+}  // namespace heddle::scheduler

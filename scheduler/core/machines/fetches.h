@@ -1,0 +1,40 @@
+// Modules that users ask for: each is compiled on demand, beside the job's own course, and lives as
+// long as the call.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "scheduler/core/job_state.h"
+#include "scheduler/core/machines/effects.h"
+#include "scheduler/core/machines/retry.h"
+
+namespace heddle::scheduler {
+
+struct Fetch {
+  FetchId id;
+  JobId job;
+  std::optional<AttemptId> live;
+  int failures = 0;  // infrastructure faults in a row
+  absl::Time not_before = absl::InfinitePast();
+};
+
+class Fetches {
+ public:
+  // `job` is null where there is none; a job that has failed or is not imported has no module.
+  void Request(const FetchRequested& event, const Job* job, Effects* effects);
+  // The stage that has to be cancelled, if one runs.
+  std::optional<AttemptId> Abandon(FetchId id);
+  void Started(FetchId id, AttemptId attempt) { fetches_.at(id).live = attempt; }
+  void StageEnded(FetchId id, const StageFinished& event, const DispatcherOptions& options,
+                  Effects* effects);
+
+  std::optional<JobId> JobOf(FetchId id) const;
+  const std::map<FetchId, Fetch>& all() const { return fetches_; }
+
+ private:
+  std::map<FetchId, Fetch> fetches_;
+};
+
+}  // namespace heddle::scheduler

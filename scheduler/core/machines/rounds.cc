@@ -1,0 +1,362 @@
+#include "scheduler/core/machines/rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/machines/trial_budget.h"
+
+namespace heddle::scheduler {
+
+void DropRounds(Task* task, CandidateId before) {
+  while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
+}
+
+// ---- trials and rounds end ----
+
+void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
+                         v1::Outcome outcome, const std::string& message, double median_ns) {
+  Task& task = job.tasks[index.value];
+  const int attempt = std::min(task.open.at(id).attempts + 1, options_->max_attempts);
+  const bool valid = outcome == v1::OUTCOME_OK;
+  task.open.erase(id);
+  task.results[id] = valid ? median_ns : 0;
+  ++task.trials;
+  if (!valid) {
+    ++task.failed;
+    if (task.first_error.empty()) task.first_error = message;
+  }
+  effects_->Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
+  sharing_->ShareTrial(job, index, valid, median_ns);
+  auto round = std::find_if(task.rounds.begin(), task.rounds.end(),
+                            [&](const Round& one) { return id < one.end; });
+  --round->open;
+  Settle(job, index);
+}
+
+bool Rounds::Over(const Job& job, const Task& task) const {
+  const bool hopeless =
+      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_->hopeless_after;
+  return hopeless || NothingLeft(job, task) || Plateaued(job.params, task) || !job.stop.empty();
+}
+
+void Rounds::Settle(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  const std::optional<CandidateId> before = MeasuredBefore(task);
+  if (!before || Is<Proposing>(task.phase) || Is<Updating>(task.phase)) return;
+  const bool granted = WillPropose(task.phase);
+  FoldResults(&task, before);
+  task.unlearned.own = true;
+  if (job.params.time_limit != absl::InfiniteDuration())
+    effects_->Emit(JobChanged{job.id});  // so that a restart knows the time used so far
+  if (Over(job, task)) return Drain(job, index);
+  if (!granted && IsGradient(job) && PoolLeft(job) <= 0) {  // nothing to learn for
+    DropRounds(&task, *before);
+    if (task.rounds.empty()) Requeue(job, index);
+    return;
+  }
+  if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // that comes first
+  if (Is<WantsUpdate>(task.phase)) return;                        // since an earlier trial
+  task.phase = WantsUpdate{granted};
+  effects_->Emit(TaskChanged{job.id, index});
+}
+
+void Rounds::Drain(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (task.open.empty()) return FinishTask(job, index);
+  DropRounds(&task, MeasuredBefore(task).value_or(CandidateId{}));
+  task.phase = Measuring{};
+  if (IsGradient(job)) task.budget = Allowance(job, task);  // what was granted and not proposed
+  effects_->Emit(TaskChanged{job.id, index});
+}
+
+void Rounds::FinishTask(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  task.phase = Finished{};
+  task.rounds.clear();
+  if (IsGradient(job)) task.budget = task.trials;  // the rest goes to the other tasks
+  std::erase(job.in_flight, index);
+  std::erase(job.queue, index);
+  sharing_->Leave(job, index);
+  effects_->Emit(TaskChanged{job.id, index});
+  EndTuningIfDone(job);
+}
+
+void Rounds::Requeue(Job& job, TaskIndex index) {
+  job.tasks[index.value].phase = Waiting{};
+  std::erase(job.in_flight, index);
+  job.queue.push_back(index);
+  sharing_->TouchPartners(job, index);
+  effects_->Emit(TaskChanged{job.id, index});
+}
+
+// ---- rounds begin ----
+
+void Rounds::GoOn(Job& job) {
+  if (!Is<Tuning>(job.phase)) return;
+  EndTuningIfDone(job);
+  BeginRounds(job);
+  if (job.params.pipeline_depth <= 1) return;
+  for (TaskIndex index : std::vector<TaskIndex>(job.in_flight)) {
+    if (Is<Measuring>(job.tasks[index.value].phase)) Settle(job, index);
+  }
+}
+
+void Rounds::GoOnAfterSharedTrial(Job& job) {
+  EndTuningIfDone(job);
+  if (Is<Tuning>(job.phase) && !job.paused) FinishIdle(job);
+}
+
+bool Rounds::MoreDepth(const Job& job) const {
+  return RoundsInFlight(job) < PipelineDepth(job.params, slots_->Usable(job.lane));
+}
+
+// Tasks begin rounds while the pipeline has room and there is a device to measure on. The first
+// device that the job finds pins its device key, as soon as it is known what is on record for that
+// (RecordsFound): records are comparable within one device key only. For GPUs (which ask for no
+// threads) the first rounds are built before there is a device: workers without a GPU have nothing
+// else to do for such a job, and whoever brings one finds code to run.
+void Rounds::BeginRounds(Job& job) {
+  if (!Is<Tuning>(job.phase) || job.paused) return;
+  FinishIdle(job);
+  if (!Is<Tuning>(job.phase)) return;
+  const bool ahead = job.params.pipeline_depth > 1;
+  const bool room = (ahead || !job.queue.empty()) && MoreDepth(job);
+  const bool begun_without_device = job.params.device_key.empty() && !job.in_flight.empty();
+  if (!room && !begun_without_device) return;
+  const SlotInfo* device = slots_->First(job.lane);
+  if (device == nullptr && job.params.threads != 0) return;
+  if (job.params.device_key.empty() && device != nullptr && !device->device_key.empty()) {
+    if (!std::exchange(job.finding, true)) effects_->Emit(FindRecords{job.id, device->device_key});
+    return;
+  }
+  while (Is<Tuning>(job.phase) && MoreDepth(job)) {
+    std::optional<TaskIndex> next;
+    if (!job.queue.empty()) next = NextTask(job, false);
+    if (!next && ahead) next = NextTask(job, true);
+    if (!next) return;
+    BeginRound(job, *next);
+  }
+}
+
+void Rounds::FinishIdle(Job& job) {
+  std::vector<TaskIndex> idle;
+  for (TaskIndex index : job.queue) {
+    if (NothingLeft(job, job.tasks[index.value])) idle.push_back(index);
+  }
+  for (TaskIndex index : job.in_flight) {
+    const Task& task = job.tasks[index.value];
+    const bool wants = Is<WantsPropose>(task.phase) || Is<WantsUpdate>(task.phase);
+    if (wants && NothingLeft(job, task)) idle.push_back(index);
+  }
+  if (IsGradient(job) && job.in_flight.empty() && PoolLeft(job) <= 0)
+    idle.assign(job.queue.begin(), job.queue.end());
+  for (TaskIndex index : idle) Drain(job, index);
+}
+
+// A round ahead lacks only results of rounds in flight, so that these bound how stale the model is.
+bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
+  const Task& task = job.tasks[index.value];
+  const bool may =
+      ahead ? Is<Measuring>(task.phase) && !task.unlearned.any() : Is<Waiting>(task.phase);
+  if (!may) return false;
+  if (ahead && (Over(job, task) || (!IsGradient(job) && task.unproposed() <= 0))) return false;
+  return !sharing_->PartnerInFlight(job, index);
+}
+
+std::vector<bool> Rounds::Followed(const Job& job) const {
+  std::vector<bool> followed(job.tasks.size());
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    followed[i] = Is<Waiting>(job.tasks[i].phase) &&
+                  sharing_->PartnerInFlight(job, TaskIndex{static_cast<int>(i)});
+  }
+  return followed;
+}
+
+std::optional<TaskIndex> Rounds::NextTask(const Job& job, bool ahead) const {
+  if (IsGradient(job)) return NextByGain(job, ahead);
+  if (!ahead) {
+    for (TaskIndex index : job.queue) {
+      if (MayBegin(job, index, false)) return index;
+    }
+    return std::nullopt;
+  }
+  std::optional<TaskIndex> next;  // the one with the fewest rounds
+  auto rounds = [&](TaskIndex index) { return job.tasks[index.value].rounds.size(); };
+  for (TaskIndex index : job.in_flight) {
+    if ((!next || rounds(*next) > rounds(index)) && MayBegin(job, index, true)) next = index;
+  }
+  return next;
+}
+
+std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
+  const std::vector<bool> followed = Followed(job);
+  const int floor = TrialFloor(job), left = PoolLeft(job);
+  std::vector<ChoiceTask> choices;
+  choices.reserve(job.tasks.size());
+  int given = 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    const int counted = task.known + task.trials;
+    const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
+    choices.push_back({may, static_cast<double>(task.weight), task.flops, counted, task.curve,
+                       task.trials > 0 ? task.device_ns / task.trials : 0});
+    given += task.budget;
+  }
+  const std::optional<size_t> chosen =
+      ChooseTask(choices, {job.params.batch, floor, given / std::max(1, job.params.batch)});
+  if (!chosen) return std::nullopt;
+  return TaskIndex{static_cast<int>(*chosen)};
+}
+
+void Rounds::BeginRound(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (IsGradient(job))
+    task.budget += GrantFor(job, index, TrialFloor(job), PoolLeft(job), Followed(job));
+  if (InFlight(task)) {
+    task.phase = WantsPropose{};
+    return;
+  }
+  sharing_->CatchUp(job, index);
+  std::erase(job.queue, index);
+  job.in_flight.push_back(index);
+  // Results may have been left unlearned: after faults, or because nothing was left to learn for.
+  if (task.unlearned.known || task.unlearned.own) {
+    task.phase = WantsUpdate{true};
+  } else {
+    task.phase = WantsPropose{};
+  }
+}
+
+// ---- tuning ends ----
+
+void Rounds::CheckStops(Job& job) {
+  const JobParams& params = job.params;
+  const absl::Time now = effects_->now();
+  if (!job.paused && !job.tuning_since) {
+    job.tuning_since = now;
+    if (params.time_limit != absl::InfiniteDuration())
+      effects_->WakeAt(job.id, now + (params.time_limit - job.tuned));
+  }
+  if (!job.stop.empty()) return;
+  if (Tuned(job, now) >= params.time_limit) {
+    return StopTuning(
+        job, absl::StrCat("the time limit of ", absl::FormatDuration(params.time_limit), " is up"));
+  }
+  if (params.target_latency_ns <= 0 || job.tasks.empty()) return;
+  double sum = 0;
+  for (const Task& task : job.tasks) {
+    if (task.best_ns <= 0) return;
+    sum += task.best_ns * task.weight;
+  }
+  if (sum <= params.target_latency_ns) {
+    auto text = [](double ns) { return absl::FormatDuration(absl::Nanoseconds(std::ceil(ns))); };
+    StopTuning(job, absl::StrCat("the target latency of ", text(params.target_latency_ns),
+                                 " is reached: ", text(sum)));
+  }
+}
+
+void Rounds::StopTuning(Job& job, std::string reason) {
+  job.stop = std::move(reason);
+  effects_->Emit(JobChanged{job.id});
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const TaskPhase& phase = job.tasks[i].phase;
+    if (Is<Waiting>(phase) || Is<WantsPropose>(phase) || Is<WantsUpdate>(phase))
+      Drain(job, TaskIndex{static_cast<int>(i)});
+  }
+}
+
+void Rounds::EndTuningIfDone(Job& job) {
+  if (!Is<Tuning>(job.phase)) return;
+  CheckStops(job);
+  if (!Is<Tuning>(job.phase)) return;
+  bool any_valid = job.tasks.empty();
+  int trials = 0, plateaus = 0;
+  std::string error;
+  for (const Task& task : job.tasks) {
+    if (!Is<Finished>(task.phase)) return;
+    any_valid |= task.valid() > 0 || task.known_valid > 0;
+    trials += task.trials;
+    plateaus += Plateaued(job.params, task) && !NothingLeft(job, task);
+    if (error.empty()) error = task.first_error;
+  }
+  const bool stopped_first = !job.stop.empty() && trials == 0;  // default schedules are left
+  if (!any_valid && !stopped_first) {
+    FaultInfo fault{v1::FAULT_CANDIDATE,
+                    absl::StrCat("no candidate of any task gave a valid measurement; the first "
+                                 "error: ",
+                                 error.empty() ? "the search proposed nothing" : error)};
+    return EndJob(job, Failed{std::move(fault)});
+  }
+  if (job.stop.empty() && plateaus > 0 && (!IsGradient(job) || PoolLeft(job) > 0)) {
+    job.stop = absl::StrCat("plateau: ", plateaus, " of ", job.tasks.size(),
+                            " tasks gained no 1 % in ", job.params.plateau, " trials");
+  }
+  StopClock(&job, effects_->now());
+  job.phase = Compiling{};
+  job.stage_failures = 0;
+  effects_->Emit(JobChanged{job.id});
+}
+
+void Rounds::EndJob(Job& job, JobPhase phase) {
+  StopClock(&job, effects_->now());
+  job.phase = std::move(phase);
+  job.paused = false;
+  sharing_->Leave(job);
+  for (auto& [id, stage] : *live_) {
+    if (stage.job != job.id || stage.fetch || stage.cancelled) continue;
+    stage.cancelled = true;
+    effects_->Emit(CancelStage{id});
+  }
+  effects_->Emit(JobChanged{job.id});
+}
+
+// ---- restart ----
+
+void Rounds::RestoreTask(Job& job, TaskIndex index) {
+  Task& task = job.tasks[index.value];
+  if (Is<Finished>(task.phase)) return;
+  const int open = static_cast<int>(task.open.size());
+  if (task.rounds.empty() && open > 0)
+    task.rounds.push_back(
+        {task.open.begin()->first, CandidateId{task.open.rbegin()->first.value + 1}, open, open});
+  task.budget = Allowance(job, task);
+  const bool over = NothingLeft(job, task) || !job.stop.empty();
+  if (open == 0 && over) {
+    task.phase = Finished{};
+    task.rounds.clear();
+  } else if (Is<Measuring>(task.phase) && open == 0) {
+    task.phase = WantsUpdate{};
+  } else if (Is<WantsUpdate>(task.phase) && over) {
+    task.phase = Measuring{};
+  }
+  if (open > 0) job.in_flight.push_back(index);
+}
+
+void Rounds::Restore(Job& job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) RestoreTask(job, TaskIndex{static_cast<int>(i)});
+  // A task whose update was left out after faults waits, but looks as if it wanted that update:
+  // beyond the depth it waits again. So does one whose job has nothing left to grant. Slots are not
+  // known yet: where these decide about the depth, every update is made.
+  const int depth =
+      job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
+  const bool spent = IsGradient(job) && PoolLeft(job) <= 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    if (Is<WantsUpdate>(task.phase) && task.open.empty()) {
+      if (RoundsInFlight(job) < depth && !spent) {
+        job.in_flight.push_back(index);
+      } else {
+        task.phase = Waiting{};
+        task.rounds.clear();
+      }
+    }
+    if (Is<Waiting>(task.phase)) job.queue.push_back(index);
+  }
+}
+
+}  // namespace heddle::scheduler

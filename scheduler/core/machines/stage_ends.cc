@@ -1,0 +1,156 @@
+#include "scheduler/core/machines/stage_ends.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/core/machines/trial_budget.h"
+
+namespace heddle::scheduler {
+
+void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& event) {
+  if (event.fault.kind != v1::FAULT_NONE) {
+    job.last_fault = absl::StrCat(StageName(stage.kind), " on ", stage.slot.worker, "/",
+                                  stage.slot.slot, ": ", event.fault.message);
+  }
+  if (event.fault.kind == v1::FAULT_USER) return rounds_->EndJob(job, Failed{event.fault});
+  switch (stage.kind) {
+    case v1::STAGE_IMPORT:
+      return EndImport(job, event);
+    case v1::STAGE_PROPOSE:
+      return EndPropose(job, *stage.task, event);
+    case v1::STAGE_BUILD:
+    case v1::STAGE_PROFILE:
+      return EndMeasuring(job, stage, event);
+    case v1::STAGE_UPDATE:
+      return EndUpdate(job, stage, event);
+    case v1::STAGE_COMPILE:
+      return EndCompile(job, event);
+    default:
+      return;
+  }
+}
+
+void StageEnds::EndImport(Job& job, const StageFinished& event) {
+  const Imported* imported = std::get_if<Imported>(&event.result);
+  if (event.fault.kind != v1::FAULT_NONE || imported == nullptr) {
+    // For as long as it takes: the machinery is at fault, not the job, and its reason says which.
+    (void)TryAgain(event, &job);
+    return;
+  }
+  job.stage_failures = 0;
+  job.phase = Tuning{};
+  if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
+  for (const TaskPlan& plan : imported->tasks) {
+    Task task;
+    task.known = plan.known;
+    task.known_valid = plan.known_valid;
+    task.key = plan.key;
+    task.weight = plan.weight;
+    task.flops = plan.flops;
+    task.best_ns = task.known_best_ns = plan.known_best_ns;
+    job.tasks.push_back(std::move(task));
+  }
+  sharing_->Join(job);
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    Task& task = job.tasks[i];
+    const TaskIndex index{static_cast<int>(i)};
+    task.unlearned.known = task.known > 0;
+    if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+    task.budget = Allowance(job, task);
+    job.queue.push_back(index);
+    effects_->Emit(TaskChanged{job.id, index});
+  }
+  rounds_->FinishIdle(job);
+  effects_->Emit(JobChanged{job.id});
+}
+
+void StageEnds::EndPropose(Job& job, TaskIndex index, const StageFinished& event) {
+  Task& task = job.tasks[index.value];
+  if (!job.stop.empty()) return rounds_->Drain(job, index);
+  const Proposed* proposed = std::get_if<Proposed>(&event.result);
+  if (event.fault.kind != v1::FAULT_NONE || proposed == nullptr) {
+    task.phase = WantsPropose{};
+    (void)TryAgain(event, &task);
+    return rounds_->Settle(job, index);
+  }
+  task.stage_failures = 0;
+  task.exhausted = proposed->exhausted || proposed->count == 0;
+  const int count = std::min(proposed->count, task.unproposed());
+  if (count <= 0) return rounds_->Drain(job, index);
+  const CandidateId first{job.next_candidate};
+  for (int i = 0; i < count; ++i) task.open[CandidateId{job.next_candidate++}] = {0, Unbuilt{}};
+  task.rounds.push_back({first, CandidateId{job.next_candidate}, count, count});
+  task.budget = Allowance(job, task);
+  task.phase = Measuring{};
+  effects_->Emit(AddCandidates{job.id, index, first, count});
+  effects_->Emit(TaskChanged{job.id, index});
+  rounds_->Settle(job, index);
+}
+
+void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event) {
+  const TaskIndex index = *stage.task;
+  Task& task = job.tasks[index.value];
+  std::vector<CandidateId> used_up;
+  // Whoever was being worked on is suspected; where nobody was, all are. Attempts are counted only
+  // for those.
+  const std::set<CandidateId>& suspects =
+      stage.in_progress.empty() ? stage.candidates : stage.in_progress;
+  for (CandidateId id : stage.candidates) {
+    Candidate& candidate = task.open.at(id);
+    if (stage.kind == v1::STAGE_BUILD) {
+      candidate.where = Unbuilt{};
+    } else {
+      candidate.where = Built{};
+    }
+    if (Blameless(event) || stage.cancelled || !suspects.count(id)) continue;
+    ++candidate.attempts;
+    effects_->Emit(SetAttempts{job.id, id, candidate.attempts});
+    if (candidate.attempts >= options_->max_attempts) used_up.push_back(id);
+  }
+  if (!stage.candidates.empty()) (void)TryAgain(event, &task);
+  const std::string why =
+      event.fault.message.empty() ? "the stage ended without an answer" : event.fault.message;
+  for (CandidateId id : used_up) {
+    rounds_->FinishTrial(job, index, id, stage.id, v1::OUTCOME_LOST,
+                         absl::StrCat("lost ", options_->max_attempts, " times: ", why), 0);
+    if (job.final()) return;
+  }
+  flow_->Note(job.id, index);
+}
+
+void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event) {
+  const TaskIndex index = *stage.task;
+  Task& task = job.tasks[index.value];
+  if (!job.stop.empty()) return rounds_->Drain(job, index);
+  const bool then_propose = WillPropose(task.phase);
+  if (event.fault.kind != v1::FAULT_NONE) {
+    task.phase = WantsUpdate{then_propose};
+    if (TryAgain(event, &task)) return;
+    // A search that has not learned still proposes; the next update brings these results again.
+    task.unlearned.own = true;
+  } else {
+    task.unlearned.own = false;
+    effects_->Emit(MarkLearned{job.id, index, stage.before});
+  }
+  task.stage_failures = 0;
+  task.unlearned.known = false;
+  DropRounds(&task, stage.before);
+  if (then_propose && task.unproposed() > 0) {
+    task.phase = WantsPropose{};
+  } else if (task.rounds.empty()) {
+    return rounds_->Requeue(job, index);
+  } else {
+    task.phase = Measuring{};
+  }
+  effects_->Emit(TaskChanged{job.id, index});
+  // With nothing left to measure a further round begins first, if it may: see Rounds::GoOn.
+  if (!task.open.empty()) rounds_->Settle(job, index);
+}
+
+void StageEnds::EndCompile(Job& job, const StageFinished& event) {
+  if (event.fault.kind == v1::FAULT_NONE) return rounds_->EndJob(job, Done{});
+  (void)TryAgain(event, &job);
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,43 @@
+// What the end of a stage means for its job: results are taken in, faults are counted, and what was
+// not done is queued again.
+#pragma once
+
+#include "scheduler/core/job_state.h"
+#include "scheduler/core/machines/candidate_flow.h"
+#include "scheduler/core/machines/effects.h"
+#include "scheduler/core/machines/retry.h"
+#include "scheduler/core/machines/rounds.h"
+#include "scheduler/core/machines/sharing.h"
+
+namespace heddle::scheduler {
+
+class StageEnds {
+ public:
+  // All outlive this.
+  StageEnds(const DispatcherOptions* options, Rounds* rounds, Sharing* sharing, CandidateFlow* flow,
+            Effects* effects)
+      : options_(options), rounds_(rounds), sharing_(sharing), flow_(flow), effects_(effects) {}
+
+  // `stage` was made for the job's own course, and is no longer live. The job is not final.
+  void Take(Job& job, const LiveStage& stage, const StageFinished& event);
+
+ private:
+  void EndImport(Job& job, const StageFinished& event);
+  void EndPropose(Job& job, TaskIndex task, const StageFinished& event);
+  void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
+  void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);
+  void EndCompile(Job& job, const StageFinished& event);
+  // As Retry in retry.h, of the job or of one of its tasks.
+  template <typename Of>
+  bool TryAgain(const StageFinished& event, Of* of) {
+    return Retry(*options_, event, effects_->now(), &of->stage_failures, &of->not_before);
+  }
+
+  const DispatcherOptions* const options_;
+  Rounds* const rounds_;
+  Sharing* const sharing_;
+  CandidateFlow* const flow_;
+  Effects* const effects_;
+};
+
+}  // namespace heddle::scheduler

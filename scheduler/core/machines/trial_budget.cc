@@ -1,0 +1,70 @@
+#include "scheduler/core/machines/trial_budget.h"
+
+#include <algorithm>
+
+namespace heddle::scheduler {
+namespace {
+
+int Reused(const JobParams& params, const Task& task) { return params.force ? 0 : task.known; }
+
+GradientBudget BudgetOf(const Job& job) {
+  std::vector<int> known;
+  known.reserve(job.tasks.size());
+  for (const Task& task : job.tasks) known.push_back(Reused(job.params, task));
+  return MakeGradientBudget(job.params.trials_per_task, job.params.batch, known);
+}
+
+}  // namespace
+
+int TrialBudget(const JobParams& params, absl::Span<const int> known) {
+  if (params.allocation == Allocation::kGradient)
+    return MakeGradientBudget(params.trials_per_task, params.batch, known).total;
+  int sum = 0;
+  for (int records : known) sum += std::max(0, params.trials_per_task - records);
+  return sum;
+}
+
+int TrialBudget(const Job& job) {
+  if (IsGradient(job)) return BudgetOf(job).total;
+  int sum = 0;
+  for (const Task& task : job.tasks) sum += task.budget;
+  return sum;
+}
+
+int Allowance(const Job& job, const Task& task) {
+  const int begun = task.trials + static_cast<int>(task.open.size());
+  if (IsGradient(job)) return begun;
+  return std::max(begun, job.params.trials_per_task - Reused(job.params, task));
+}
+
+bool NothingLeft(const Job& job, const Task& task) {
+  if (task.exhausted) return true;
+  const int counted = Reused(job.params, task) + task.trials + static_cast<int>(task.open.size());
+  const int each = job.params.trials_per_task;
+  return counted >= (IsGradient(job) ? GradientCap(each) : each);
+}
+
+int PoolLeft(const Job& job) {
+  int left = BudgetOf(job).total;
+  for (const Task& task : job.tasks) left -= task.budget;
+  return left;
+}
+
+int TrialFloor(const Job& job) { return BudgetOf(job).floor; }
+
+int GrantFor(const Job& job, TaskIndex index, int floor, int left,
+             const std::vector<bool>& followed) {
+  const Task& task = job.tasks[index.value];
+  auto owed = [&](const Task& other, int up_to) {
+    return std::max(0, up_to - Reused(job.params, other) - other.budget);
+  };
+  int kept = 0;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    if (static_cast<int>(i) == index.value || Is<Finished>(job.tasks[i].phase)) continue;
+    kept += owed(job.tasks[i], followed[i] ? job.params.trials_per_task : floor);
+  }
+  const int free = std::max(left - kept, std::min(left, owed(task, floor)));
+  return std::min({job.params.batch, free, owed(task, GradientCap(job.params.trials_per_task))});
+}
+
+}  // namespace heddle::scheduler

@@ -1,0 +1,192 @@
+#include "scheduler/sim/world/budget_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace heddle::scheduler;  // NOLINT: as world.h
+
+constexpr int kCap = 8;  // uniform shares; GradientCap
+
+int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known; }
+
+bool Wants(const Task& task) {
+  return std::holds_alternative<WantsPropose>(task.phase) ||
+         std::holds_alternative<Proposing>(task.phase);
+}
+
+bool Tunes(const Job& job) { return std::holds_alternative<Tuning>(job.phase); }
+
+bool Uniform(const Job& job) { return job.params.allocation == Allocation::kUniform; }
+
+std::string Name(const Job& job, size_t task) {
+  return absl::StrCat("j", job.id.value, " task ", task, ": ");
+}
+
+// Trials a gradient job may measure: what is not known yet, and in any case the floor of the tasks
+// of which nothing is.
+int Pool(const Job& job) {
+  const int each = job.params.trials_per_task;
+  const int floor = std::min(each, std::max(job.params.batch, each / 8));
+  int left = 0, owed = 0;
+  for (const Task& task : job.tasks) {
+    left += each - std::min(Reused(job, task), kCap * each);
+    if (Reused(job, task) == 0) owed += floor;
+  }
+  return std::max(left, owed);
+}
+
+int Granted(const Job& job) {
+  int sum = 0;
+  for (const Task& task : job.tasks) sum += task.budget;
+  return sum;
+}
+
+}  // namespace
+
+// Trials of the one are known records to the other.
+bool BudgetCheck::Shares(const Seen& a, const Seen& b) {
+  return !a.what.empty() && a.what == b.what && !a.device_key.empty() &&
+         a.device_key == b.device_key;
+}
+
+void BudgetCheck::Before(const Dispatcher& dispatcher) {
+  before_.clear();
+  granted_.clear();
+  stopped_.clear();
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    if (job.paused) paused_.insert(id);
+    if (!job.stop.empty()) stopped_.insert(id);
+    if (!Uniform(job)) granted_[id] = Granted(job);
+    if (!Tunes(job)) continue;
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      const Task& task = job.tasks[i];
+      if (std::holds_alternative<Finished>(task.phase)) continue;
+      Seen seen;
+      if (!job.params.force)
+        seen.what = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target);
+      seen.device_key = job.params.device_key;
+      seen.known = task.known;
+      seen.trials = task.trials;
+      seen.budget = task.budget;
+      seen.granted = !Uniform(job) && Wants(task);
+      seen.measuring = std::holds_alternative<Measuring>(task.phase) ||
+                       std::holds_alternative<Proposing>(task.phase);
+      before_[{id, TaskIndex{static_cast<int>(i)}}] = seen;
+    }
+  }
+}
+
+std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<Change>& changes,
+                               const Event& event) {
+  // A job that has got its device knows what is on record for that, or what partners know.
+  if (const auto* found = std::get_if<RecordsFound>(&event)) {
+    const Job& job = *dispatcher.FindJob(found->job);
+    for (auto& [key, seen] : before_) {
+      if (key.first != job.id || !seen.device_key.empty() || job.params.device_key.empty())
+        continue;
+      const size_t index = static_cast<size_t>(key.second.value);
+      int known = seen.known, twins = 0;
+      if (!job.params.force && index < found->tasks.size())
+        known = std::max(known, found->tasks[index].known);
+      for (const auto& [other, its] : before_) {
+        if (other == key || seen.what.empty() || its.what != seen.what) continue;
+        if (other.first == job.id) twins += its.trials;
+        if (other.first != job.id && its.device_key == job.params.device_key)
+          known = std::max(known, its.known + its.trials);
+      }
+      if (job.tasks[index].known != known + twins)
+        return absl::StrCat(Name(job, index), "knows ", job.tasks[index].known,
+                            " records once it has a device, there are ", known + twins);
+    }
+  }
+  // Every trial of a partner, and nothing else, is a known record more; those that a job made
+  // before it had a device, once it has.
+  for (const auto& [key, seen] : before_) {
+    const std::string& now = dispatcher.FindJob(key.first)->params.device_key;
+    if (seen.what.empty() || !seen.device_key.empty() || now.empty()) continue;
+    for (auto& [other, its] : before_) {
+      if (its.what == seen.what && its.device_key == now) its.known += seen.trials;
+    }
+  }
+  for (const Change& change : changes) {
+    if (const auto* done = std::get_if<FinishCandidate>(&change)) {
+      const auto own = before_.find({done->job, done->task});
+      if (own == before_.end()) continue;
+      for (auto& [key, seen] : before_) {
+        if (key != own->first && Shares(seen, own->second)) ++seen.known;
+      }
+    } else if (const auto* add = std::get_if<AddCandidates>(&change)) {
+      if (stopped_.count(add->job)) return "a round began after the stop";
+      const auto own = before_.find({add->job, add->task});
+      if (own == before_.end() || own->second.what.empty() || paused_.count(add->job)) continue;
+      for (const auto& [key, seen] : before_) {
+        // A job that has no device yet may get the other's.
+        const bool one = seen.what == own->second.what &&
+                         (Shares(seen, own->second) || seen.device_key.empty() ||
+                          own->second.device_key.empty());
+        if (key != own->first && one && seen.measuring && !paused_.count(key.first))
+          return absl::StrCat("j", add->job.value, " and j", key.first.value,
+                              " measure one task at a time");
+      }
+    }
+  }
+  for (const auto& [key, seen] : before_) {
+    const Job& job = *dispatcher.FindJob(key.first);
+    const Task& task = job.tasks[static_cast<size_t>(key.second.value)];
+    const int known = task.known;
+    const int most = kCap * job.params.trials_per_task - Reused(job, task);
+    if (seen.granted && Wants(task) && job.stop.empty() && Tunes(job) &&
+        task.budget < std::min(seen.budget, most))
+      return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)),
+                          "lost what it was granted, ", seen.budget, " trials, now ", task.budget);
+    if (!seen.what.empty() && !seen.device_key.empty() && known != seen.known)
+      return absl::StrCat(Name(job, static_cast<size_t>(key.second.value)), "knows ", known,
+                          " records, there are ", seen.known);
+  }
+  for (const auto& [id, job] : dispatcher.jobs()) {
+    size_t devices = 0;
+    for (size_t i = 0; i < job.tasks.size(); ++i) {
+      const Task& task = job.tasks[i];
+      if (Plateaued(job.params, task)) plateaued_.insert({id, TaskIndex{static_cast<int>(i)}});
+      const int begun = task.trials + static_cast<int>(task.open.size());
+      const int allowed = Uniform(job)
+                              ? std::max(begun, job.params.trials_per_task - Reused(job, task))
+                              : std::max(begun, kCap * job.params.trials_per_task);
+      if (begun > task.budget || task.budget > allowed)
+        return absl::StrCat(Name(job, i), begun, " trials of ", task.budget, ", allowed ", allowed);
+      devices += task.profiles.size();
+    }
+    if (job.params.max_devices > 0 && devices > static_cast<size_t>(job.params.max_devices))
+      return absl::StrCat("j", id.value, " holds ", devices, " devices");
+    if (!Tunes(job) || Uniform(job)) continue;
+    const auto before = granted_.find(id);
+    const int granted = Granted(job);
+    if (before != granted_.end() && granted > before->second && granted > Pool(job))
+      return absl::StrCat("j", id.value, " was granted ", granted, " trials of ", Pool(job));
+  }
+  return "";
+}
+
+std::string BudgetCheck::End(const Job& job) const {
+  if (!job.stop.empty()) return "";
+  bool all_ended = true;
+  for (size_t i = 0; i < job.tasks.size(); ++i) {
+    const Task& task = job.tasks[i];
+    const bool given_up = task.valid() == 0 && task.trials >= 16;
+    const int counted = Reused(job, task) + task.trials;
+    const bool full = counted >= (Uniform(job) ? 1 : kCap) * job.params.trials_per_task;
+    const bool ended = full || task.exhausted || given_up ||
+                       plateaued_.count({job.id, TaskIndex{static_cast<int>(i)}});
+    if (Uniform(job) && !ended) return Name(job, i) + "a budget is not used up";
+    all_ended &= ended;
+  }
+  if (!Uniform(job) && !all_ended && Granted(job) < Pool(job))
+    return absl::StrCat("j", job.id.value, " used ", Granted(job), " trials of ", Pool(job));
+  return "";
+}
+
+}  // namespace heddle::sim
