@@ -5,10 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "proto/job_states.h"
 #include "scheduler/ledger/known_records.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/ledger/why_waiting.h"
@@ -20,16 +22,25 @@ constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
 constexpr absl::Duration kFindAgain = absl::Seconds(1);     // after a read that failed
 
+// A read that may be a little old is better than none.
+constexpr absl::Duration kFlushLimit = absl::Seconds(2);
+// Then a client is told that the store does not take the job.
+constexpr absl::Duration kDurableLimit = absl::Seconds(30);
+
+const char* StateName(v1::JobState state) {
+  return state == v1::JOB_DONE ? "done" : state == v1::JOB_FAILED ? "failed" : "cancelled";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SchedulerLoop>> SchedulerLoop::Load(Options options,
                                                                    RecordStore* store,
                                                                    BlobStore* blobs) {
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy, MakePolicy(options.policy));
-  std::unique_ptr<SchedulerLoop> executive(
+  std::unique_ptr<SchedulerLoop> loop(
       new SchedulerLoop(std::move(options), store, blobs, std::move(policy)));
-  HEDDLE_RETURN_IF_ERROR(executive->LoadJobs());
-  return executive;
+  HEDDLE_RETURN_IF_ERROR(loop->LoadJobs());
+  return loop;
 }
 
 void SchedulerLoop::Begin() {
@@ -83,7 +94,7 @@ absl::Status SchedulerLoop::LoadJobs() {
   for (const StoredJob& stored : jobs) {
     dispatcher_.Restore(ledger_.Load(stored, now, absl::Now()));
     next_job_ = std::max(next_job_.load(), stored.row.id + 1);
-    MarkDirty(JobId{stored.row.id});
+    Mark(JobId{stored.row.id});
   }
   HEDDLE_ASSIGN_OR_RETURN(const auto models, store_->AllTransferModels());
   ledger_.LoadTransferModels(models);
@@ -110,7 +121,7 @@ absl::Status SchedulerLoop::LoadJobs() {
   return absl::OkStatus();
 }
 
-// ---- the core thread ----
+// ---- The core thread ---------------------------------------------------------------------------
 
 bool SchedulerLoop::Post(Input input) {
   auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -132,7 +143,8 @@ void SchedulerLoop::Run() {
       absl::Duration sleep = std::min(kLongestSleep, dispatcher_.NextWake(now) - now);
       if (!finds_.empty() && !finding_)
         sleep = std::min(sleep, std::max(absl::ZeroDuration(), find_after_ - now));
-      if (ToPublish()) sleep = std::min(sleep, std::max(absl::ZeroDuration(), next_publish_ - now));
+      if (!to_publish_.empty())
+        sleep = std::min(sleep, std::max(absl::ZeroDuration(), to_publish_.next() - now));
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !inbox_.empty() || !leased_.empty() || !ended_.empty() || found_ || store_problem_ ||
                stop_;
@@ -187,11 +199,8 @@ void SchedulerLoop::NoteEnd(const Event& event) {
   if (stage == dispatcher_.live().end()) return;
   ledger_.AddWarnings(stage->second.job, end->warnings);
   const auto* compiled = std::get_if<Compiled>(&end->result);
-  if (stage->second.fetch && compiled != nullptr) {
-    absl::MutexLock lock(&view_mutex_);
-    auto fetch = fetches_.find(*stage->second.fetch);
-    if (fetch != fetches_.end()) fetch->second.digest = compiled->module_digest;
-  }
+  if (stage->second.fetch && compiled != nullptr)
+    modules_.SetDigest(*stage->second.fetch, compiled->module_digest);
 }
 
 // The key of a device that the job's candidates can be measured on, one that is free to use if
@@ -277,24 +286,13 @@ void SchedulerLoop::Perform(const Order& order) {
   } else if (const auto* cancel = std::get_if<CancelStage>(&order)) {
     if (StageRunner* runner = Runner(cancel->attempt)) runner->Cancel();
   } else if (const auto* fetch = std::get_if<EndFetch>(&order)) {
-    absl::MutexLock lock(&view_mutex_);
-    auto it = fetches_.find(fetch->fetch);
-    if (it == fetches_.end()) return;
-    it->second.ended = true;
-    it->second.fault = fetch->fault;
-    const bool lasting = it->second.choice != v1::SCHEDULE_BEST;  // the best may get better
-    if (lasting && !it->second.digest.empty())
-      modules_[{it->second.job, it->second.choice}] = it->second.digest;
+    modules_.End(fetch->fetch, fetch->fault);
   }
 }
 
 void SchedulerLoop::PerformStart(const StartStage& start) {
-  v1::ScheduleChoice choice = v1::SCHEDULE_BEST;
-  if (start.fetch) {
-    absl::MutexLock lock(&view_mutex_);
-    auto fetch = fetches_.find(*start.fetch);
-    if (fetch != fetches_.end()) choice = fetch->second.choice;
-  }
+  const v1::ScheduleChoice choice =
+      start.fetch ? modules_.ChoiceOf(*start.fetch) : v1::SCHEDULE_BEST;
   StageOrder order = MakeOrder(dispatcher_, ledger_, start, choice);
   StageRow row;
   row.span.set_job(JobName(start.job.value));
@@ -366,5 +364,153 @@ void SchedulerLoop::ReapRunners() {
   }
   for (AttemptId attempt : ended) runners_.erase(attempt);
 }
+
+// ---- What is shown -----------------------------------------------------------------------------
+
+// The job that the event is about, before it is taken in.
+std::optional<JobId> SchedulerLoop::SubjectOf(const Event& event) const {
+  return std::visit(
+      [this](const auto& e) -> std::optional<JobId> {
+        if constexpr (requires { e.attempt; }) {
+          const auto stage = dispatcher_.live().find(e.attempt);
+          if (stage != dispatcher_.live().end()) return stage->second.job;
+        } else if constexpr (requires { e.job; }) {
+          return e.job;
+        }
+        return std::nullopt;
+      },
+      event);
+}
+
+void SchedulerLoop::Mark(JobId id) {
+  const Job* job = dispatcher_.FindJob(id);
+  to_publish_.Mark(id, job == nullptr || job->final());
+}
+
+void SchedulerLoop::NoteChanges(const Event& event, std::optional<JobId> subject,
+                                const Decisions& decisions) {
+  const auto& [changes, orders] = decisions;
+  if (std::holds_alternative<Tick>(event) && changes.empty() && orders.empty()) return;
+  const absl::Time now = MonotonicNow();
+  auto count = [&](JobId job, int by) {
+    const int running = running_[job] += by;
+    ledger_.CountBusy(job, running > 0, now);
+    if (running == 0) running_.erase(job);
+  };
+  if (subject) {
+    Mark(*subject);
+    if (std::holds_alternative<StageFinished>(event)) count(*subject, -1);
+  }
+  auto mark = [this](const auto& decision) {
+    if constexpr (requires { decision.job; }) Mark(decision.job);
+  };
+  for (const Change& change : changes) std::visit(mark, change);
+  for (const Order& order : orders) {
+    if (const auto* start = std::get_if<StartStage>(&order)) count(start->job, 1);
+    std::visit(mark, order);
+  }
+  to_publish_.MarkOthers();
+}
+
+void SchedulerLoop::Publish(bool at_once) {
+  const absl::Time now = MonotonicNow();
+  JobSnapshots::Views views;
+  for (JobId id : to_publish_.Take(now, at_once)) {
+    if (ledger_.Has(id))
+      views.emplace_back(id, std::make_shared<const v1::Job>(ledger_.View(dispatcher_, id, now)));
+  }
+  if (!views.empty()) snapshots_.Put(std::move(views));
+}
+
+// ---- What users ask, on the threads of the gRPC server ------------------------------------------
+
+// Durable, and visible too: who asks for the job next must find it so.
+absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what) {
+  auto durable = std::make_shared<absl::Notification>();
+  input.durable = [durable] { durable->Notify(); };
+  auto visible = std::make_shared<absl::Notification>();
+  input.done = [visible] { visible->Notify(); };
+  if (!Post(std::move(input))) return absl::UnavailableError("the scheduler is shutting down");
+  if (visible->WaitForNotificationWithTimeout(kDurableLimit) &&
+      durable->WaitForNotificationWithTimeout(kDurableLimit)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the database does not take writes now; ", what, " (heddle jobs tells)"));
+}
+
+absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
+                                                  const std::string& model_digest) {
+  HEDDLE_ASSIGN_OR_RETURN(JobParams params,
+                          JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()));
+  const JobId id{next_job_++};
+  JobSubmitted submitted{id, params};
+  submitted.description.set_id(JobName(id.value));
+  *submitted.description.mutable_spec() = spec;
+  submitted.description.set_state(v1::JOB_IMPORTING);
+  submitted.description.set_model_digest(model_digest);
+  submitted.description.set_created_unix_ns(absl::GetCurrentTimeNanos());
+  HEDDLE_RETURN_IF_ERROR(
+      CallAndWait({std::move(submitted), {}, {}},
+                  absl::StrCat("job ", JobName(id.value), " may or may not be there")));
+  return JobName(id.value);
+}
+
+absl::StatusOr<std::shared_ptr<const v1::Job>> SchedulerLoop::Act(Action action,
+                                                                  const std::string& job,
+                                                                  const std::string& reason) {
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
+  const v1::JobState state = snapshot.job->state();
+  const bool again = action == Action::kCancel && state == v1::JOB_CANCELLED;
+  if (IsFinal(state) && !again) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job, " is over already (", StateName(state), ")"));
+  }
+  const JobId id{ParseJobName(job)};
+  Event event = PauseRequested{id, reason};
+  if (action == Action::kResume) event = ResumeRequested{id};
+  if (action == Action::kCancel) event = CancelRequested{id, reason};
+  HEDDLE_RETURN_IF_ERROR(CallAndWait({std::move(event), {}, {}},
+                                     absl::StrCat("job ", job, " may forget this at a restart")));
+  HEDDLE_ASSIGN_OR_RETURN(snapshot, snapshots_.Get(job));
+  return snapshot.job;
+}
+
+absl::StatusOr<std::string> SchedulerLoop::Module(const std::string& job, v1::ScheduleChoice choice,
+                                                  const std::function<bool()>& gone) {
+  HEDDLE_ASSIGN_OR_RETURN(JobSnapshots::Snapshot snapshot, snapshots_.Get(job));
+  if (choice == v1::SCHEDULE_BEST && !snapshot.job->module_digest().empty())
+    return snapshot.job->module_digest();
+  if (snapshot.job->state() == v1::JOB_FAILED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job, " has failed: ", snapshot.job->reason()));
+  }
+  if (snapshot.job->inputs().empty())
+    return absl::FailedPreconditionError(absl::StrCat("job ", job, " is not imported yet"));
+  const JobId id{ParseJobName(job)};
+  const FetchId fetch{next_fetch_++};
+  if (const auto made = modules_.Begin(fetch, id, choice)) return *made;
+  std::optional<ModuleRequests::Result> result;
+  bool posted = Post({FetchRequested{fetch, id}, {}, {}});
+  while (posted && !result && !gone()) {
+    result = modules_.Wait(fetch, absl::Milliseconds(200));
+    absl::MutexLock lock(&mutex_);
+    if (stop_ && !result) posted = false;
+  }
+  modules_.Forget(fetch);
+  if (!posted) return absl::UnavailableError("the scheduler is shutting down");
+  if (!result) {
+    Post({FetchAbandoned{fetch}, {}, {}});
+    return absl::CancelledError("the caller left");
+  }
+  if (result->fault.kind == v1::FAULT_USER)
+    return absl::FailedPreconditionError(result->fault.message);
+  if (result->digest.empty())
+    return absl::UnavailableError(
+        absl::StrCat("compiling the module failed: ", result->fault.message));
+  return result->digest;
+}
+
+void SchedulerLoop::Flush() { writer_->Flush(kFlushLimit); }
 
 }  // namespace heddle::scheduler

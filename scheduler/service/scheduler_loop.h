@@ -1,6 +1,6 @@
-// Performs what the dispatcher decides. One thread owns dispatcher and job book and takes events
-// from an inbox; everything slow (streams, leases, disk) happens elsewhere and comes back as an
-// event. What users see are snapshots, so that no client, however slow, holds anything up.
+// Performs what the dispatcher decides. One thread owns dispatcher and job ledger and takes events
+// from an inbox. Everything slow (streams, leases, disk) happens elsewhere and comes back as an
+// event. Users see snapshots, so that no slow client delays a decision.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,10 @@
 #include "absl/synchronization/mutex.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
+#include "scheduler/service/job_snapshots.h"
 #include "scheduler/service/lease_keeper.h"
+#include "scheduler/service/module_requests.h"
+#include "scheduler/service/publish_queue.h"
 #include "scheduler/service/record_reader.h"
 #include "scheduler/service/stage_runner.h"
 #include "scheduler/service/tracker_watch.h"
@@ -48,15 +51,7 @@ class SchedulerLoop {
   // takes no writes).
   absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const std::string& model_digest);
 
-  struct Snapshot {
-    int64_t version = 0;  // grows with every change of the job
-    std::shared_ptr<const v1::Job> job;
-  };
-  absl::StatusOr<Snapshot> Get(const std::string& job) const;  // NotFound
-  // As soon as the version is another one, or after `timeout` what there is.
-  absl::StatusOr<Snapshot> WaitForChange(const std::string& job, int64_t version,
-                                         absl::Duration timeout) const;
-  std::vector<std::shared_ptr<const v1::Job>> List(bool finished_too) const;
+  const JobSnapshots& jobs() const { return snapshots_; }
 
   enum class Action { kPause, kResume, kCancel };
   absl::StatusOr<std::shared_ptr<const v1::Job>> Act(Action action, const std::string& job,
@@ -67,13 +62,11 @@ class SchedulerLoop {
   absl::StatusOr<std::string> Module(const std::string& job, v1::ScheduleChoice choice,
                                      const std::function<bool()>& gone);
 
-  // Writes imported records, in groups; the answer is per record, as RecordStore::Apply gives it.
-  absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records);
-
   // Waits until all that users have been shown is on disk, but not for long: the store may take no
   // writes just now.
   void Flush();
 
+  StoreWriter* writer() { return writer_.get(); }
   v1::TrackerService::StubInterface* tracker() { return tracker_.get(); }
   const std::string& policy() const { return options_.policy; }
 
@@ -89,14 +82,6 @@ class SchedulerLoop {
     RecordsFound records;
     absl::Status status;
   };
-  struct FetchState {
-    JobId job;
-    v1::ScheduleChoice choice = v1::SCHEDULE_BEST;
-    bool ended = false;
-    FaultInfo fault;
-    std::string digest;
-  };
-
   SchedulerLoop(Options options, RecordStore* store, BlobStore* blobs,
                 std::unique_ptr<Policy> policy);
   absl::Status LoadJobs();
@@ -113,11 +98,9 @@ class SchedulerLoop {
   void PerformStart(const StartStage& start);
   void EndSpan(const StageFinished& end, Batch* batch);
   void OnLeased(AttemptId attempt, const v1::Lease& lease);
-  // What is shown (scheduler_loop_views.cc).
   std::optional<JobId> SubjectOf(const Event& event) const;
-  void MarkDirty(JobId job);
+  void Mark(JobId job);
   void NoteChanges(const Event& event, std::optional<JobId> subject, const Decisions& decisions);
-  bool ToPublish() const;
   void Publish(bool at_once);
   absl::Status CallAndWait(Input input, const std::string& what);
   StageRunner* Runner(AttemptId attempt);
@@ -138,13 +121,7 @@ class SchedulerLoop {
   absl::Time find_after_ = absl::InfinitePast();
   std::deque<FindRecords> finds_;  // to be answered, in turn
   bool finding_ = false;           // the first of them is being looked up
-  std::set<JobId> dirty_;          // to be shown anew: something happened to them
-  // What one job does may be what another waits for: unfinished ones are shown anew in turn, the
-  // latest of them, and how many are still to come.
-  std::set<JobId> unfinished_;
-  JobId shown_;
-  size_t others_due_ = 0;
-  absl::Time next_publish_ = absl::InfinitePast();
+  PublishQueue to_publish_;
 
   mutable absl::Mutex mutex_;
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
@@ -157,10 +134,8 @@ class SchedulerLoop {
   std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
-  mutable absl::Mutex view_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
-  std::map<JobId, Snapshot> snapshots_ ABSL_GUARDED_BY(view_mutex_);
-  std::map<FetchId, FetchState> fetches_ ABSL_GUARDED_BY(view_mutex_);
-  std::map<std::pair<JobId, v1::ScheduleChoice>, std::string> modules_ ABSL_GUARDED_BY(view_mutex_);
+  JobSnapshots snapshots_;
+  ModuleRequests modules_;
 
   // Before the threads that use them; ended in the reverse order.
   std::unique_ptr<LeaseKeeper> leases_;

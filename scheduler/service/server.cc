@@ -112,11 +112,11 @@ absl::Status RunServer(const ServerOptions& options) {
   };
   forget_port();
   std::unique_ptr<EmbeddedCluster> cluster;
-  SchedulerLoop::Options executive_options;
-  executive_options.tracker_address = options.tracker_address;
-  executive_options.holder = HolderName(options.data_directory);
-  executive_options.fatal = EndAtOnce;
-  executive_options.policy = options.policy;
+  SchedulerLoop::Options loop_options;
+  loop_options.tracker_address = options.tracker_address;
+  loop_options.holder = HolderName(options.data_directory);
+  loop_options.fatal = EndAtOnce;
+  loop_options.policy = options.policy;
   if (options.embedded) {
     const std::vector<int> cores = AvailableCores();
     ConfineToCpuSlots(cores);
@@ -125,15 +125,15 @@ absl::Status RunServer(const ServerOptions& options) {
         EmbeddedCluster::Start({options.binary_directory, options.data_directory, options.verbose,
                                 cores, options.unguarded}));
     cluster = std::move(started);
-    executive_options.tracker_address = cluster->tracker_address();
+    loop_options.tracker_address = cluster->tracker_address();
   }
-  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<SchedulerLoop> executive,
-                          SchedulerLoop::Load(executive_options, store.get(), blobs.get()));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<SchedulerLoop> loop,
+                          SchedulerLoop::Load(loop_options, store.get(), blobs.get()));
 
   ServiceLimits limits;
   limits.max_model_bytes = options.max_model_mib << 20;
-  JobServiceImpl jobs(executive.get(), store.get(), blobs.get(), limits);
-  RecordServiceImpl records(executive.get(), store.get());
+  JobServiceImpl jobs(loop.get(), store.get(), blobs.get(), limits);
+  RecordServiceImpl records(loop.get(), store.get());
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -149,7 +149,7 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
-  executive->Begin();  // no job goes on in a scheduler that nobody can reach
+  loop->Begin();  // no job goes on in a scheduler that nobody can reach
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));
   }

@@ -1,4 +1,4 @@
-// The running scheduler: stores, executive and gRPC server put together.
+// The running scheduler: stores, scheduler loop and gRPC server put together.
 #pragma once
 
 #include <memory>

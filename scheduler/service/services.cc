@@ -18,6 +18,8 @@ constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // what the database n
 constexpr int64_t kMaxSpans = 20'000;  // of one timeline answer: under the 4 MiB of a message
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 constexpr size_t kImportGroup = 500;  // records of one transaction
+// A group that takes longer is refused; the client imports it again.
+constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
 // Counts what is going on and refuses what is over the limit.
 class Place {
@@ -100,7 +102,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
-  absl::StatusOr<std::string> job = executive_->Submit(spec, *digest);
+  absl::StatusOr<std::string> job = loop_->Submit(spec, *digest);
   if (!job.ok()) return ToGrpc(job.status());
   response->set_job(*job);
   return grpc::Status::OK;
@@ -110,7 +112,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
                                       v1::ListJobsResponse* response) {
   // Newest jobs first to be kept, should the answer come near the size a message may have.
   constexpr size_t kMaxBytes = 3 << 20;
-  std::vector<std::shared_ptr<const v1::Job>> jobs = executive_->List(request->all());
+  std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
   size_t bytes = 0, first = jobs.size();
   while (first > 0 && bytes + jobs[first - 1]->ByteSizeLong() <= kMaxBytes)
     bytes += jobs[--first]->ByteSizeLong();
@@ -120,7 +122,7 @@ grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRe
 
 grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                     v1::Job* response) {
-  absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   *response = *snapshot->job;
   return grpc::Status::OK;
@@ -137,8 +139,8 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
   while (!context->IsCancelled()) {
     if (stopping_)
       return {grpc::StatusCode::UNAVAILABLE, "the scheduler is shutting down; watch again"};
-    absl::StatusOr<SchedulerLoop::Snapshot> snapshot =
-        executive_->WaitForChange(request->job(), version, kWatchInterval * 2);
+    absl::StatusOr<JobSnapshots::Snapshot> snapshot =
+        loop_->jobs().WaitForChange(request->job(), version, kWatchInterval * 2);
     if (!snapshot.ok()) return ToGrpc(snapshot.status());
     if (snapshot->version == version) continue;
     version = snapshot->version;
@@ -152,7 +154,7 @@ grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
 grpc::Status JobServiceImpl::Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                                  v1::Job* response) {
   absl::StatusOr<std::shared_ptr<const v1::Job>> job =
-      executive_->Act(action, request.job(), request.reason());
+      loop_->Act(action, request.job(), request.reason());
   if (!job.ok()) return ToGrpc(job.status());
   *response = **job;
   return grpc::Status::OK;
@@ -177,7 +179,7 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
   Place place(&watchers_, limits_.max_watchers);
   if (!place.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
-  absl::StatusOr<std::string> digest = executive_->Module(request->job(), request->choice(), [&] {
+  absl::StatusOr<std::string> digest = loop_->Module(request->job(), request->choice(), [&] {
     return context->IsCancelled() || stopping_.load();
   });
   if (!digest.ok()) return ToGrpc(digest.status());
@@ -190,27 +192,27 @@ grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobRequest* request,
                                          v1::Timeline* response) {
-  if (absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+  if (absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
       !snapshot.ok()) {
     return ToGrpc(snapshot.status());
   }
-  executive_->Flush();  // an answer that lags behind what the caller has seen would confuse him
+  loop_->Flush();  // an answer that lags behind what the caller has seen would confuse him
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
   for (v1::StageSpan& span : *spans) *response->add_spans() = std::move(span);
-  response->set_policy(executive_->policy());
+  response->set_policy(loop_->policy());
   return grpc::Status::OK;
 }
 
 grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
                                          const v1::ExplainTaskRequest* request,
                                          v1::TaskExplanation* response) {
-  absl::StatusOr<SchedulerLoop::Snapshot> snapshot = executive_->Get(request->job());
+  absl::StatusOr<JobSnapshots::Snapshot> snapshot = loop_->jobs().Get(request->job());
   if (!snapshot.ok()) return ToGrpc(snapshot.status());
   absl::StatusOr<int> index = FindTask(*snapshot->job, request->task());
   if (!index.ok()) return ToGrpc(index.status());
-  executive_->Flush();
+  loop_->Flush();
   absl::StatusOr<std::optional<v1::SearchReport>> report =
       store_->Report(ParseJobName(request->job()), *index);
   if (!report.ok()) return ToGrpc(report.status());
@@ -252,12 +254,12 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
                                          v1::ListWorkersResponse* response) {
   grpc::ClientContext context;
   SetDeadline(&context, absl::Seconds(5));
-  return executive_->tracker()->ListWorkers(&context, *request, response);
+  return loop_->tracker()->ListWorkers(&context, *request, response);
 }
 
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
-  executive_->Flush();  // what a job counts as measured can be asked for
+  loop_->Flush();  // what a job counts as measured can be asked for
   absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
   if (!records.ok()) return ToGrpc(records.status());
   for (const v1::Record& record : *records) {
@@ -275,7 +277,8 @@ grpc::Status RecordServiceImpl::ImportRecords(grpc::ServerContext*,
   };
   std::vector<v1::Record> group;
   auto write = [&]() -> absl::Status {
-    HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results, executive_->Import(group));
+    HEDDLE_ASSIGN_OR_RETURN(std::vector<absl::Status> results,
+                            loop_->writer()->Import(group, kImportLimit));
     for (const absl::Status& result : results) {
       if (result.ok()) {
         response->set_imported(response->imported() + 1);

@@ -22,9 +22,8 @@ struct ServiceLimits {
 // stop before it is shut down.
 class JobServiceImpl final : public v1::JobService::Service {
  public:
-  JobServiceImpl(SchedulerLoop* executive, RecordStore* store, BlobStore* blobs,
-                 ServiceLimits limits)
-      : executive_(executive), store_(store), blobs_(blobs), limits_(limits) {}
+  JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits)
+      : loop_(loop), store_(store), blobs_(blobs), limits_(limits) {}
   // Ends the calls that last.
   void Stop() { stopping_ = true; }
 
@@ -55,7 +54,7 @@ class JobServiceImpl final : public v1::JobService::Service {
   grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                    v1::Job* response);
 
-  SchedulerLoop* const executive_;
+  SchedulerLoop* const loop_;
   RecordStore* const store_;
   BlobStore* const blobs_;
   const ServiceLimits limits_;
@@ -66,15 +65,14 @@ class JobServiceImpl final : public v1::JobService::Service {
 
 class RecordServiceImpl final : public v1::RecordService::Service {
  public:
-  RecordServiceImpl(SchedulerLoop* executive, RecordStore* store)
-      : executive_(executive), store_(store) {}
+  RecordServiceImpl(SchedulerLoop* loop, RecordStore* store) : loop_(loop), store_(store) {}
   grpc::Status QueryRecords(grpc::ServerContext* context, const v1::RecordQuery* request,
                             grpc::ServerWriter<v1::Record>* writer) override;
   grpc::Status ImportRecords(grpc::ServerContext* context, grpc::ServerReader<v1::Record>* reader,
                              v1::ImportRecordsResponse* response) override;
 
  private:
-  SchedulerLoop* const executive_;
+  SchedulerLoop* const loop_;
   RecordStore* const store_;
 };
 

@@ -136,4 +136,33 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
   }
 }
 
+absl::StatusOr<std::vector<absl::Status>> StoreWriter::Import(
+    const std::vector<v1::Record>& records, absl::Duration limit) {
+  struct Answers {
+    absl::Mutex mutex;
+    std::vector<absl::Status> answers ABSL_GUARDED_BY(mutex);
+    size_t open ABSL_GUARDED_BY(mutex);
+  };
+  auto state = std::make_shared<Answers>();
+  {
+    absl::MutexLock lock(&state->mutex);
+    state->answers.resize(records.size());
+    state->open = records.size();
+  }
+  for (size_t i = 0; i < records.size(); ++i) {
+    WriteAnswered({InsertRecord{records[i], 0, true}}, [state, i](const absl::Status& s) {
+      absl::MutexLock lock(&state->mutex);
+      state->answers[i] = s;
+      --state->open;
+    });
+  }
+  absl::MutexLock lock(&state->mutex);
+  auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->open == 0; };
+  if (!state->mutex.AwaitWithTimeout(absl::Condition(&all), limit)) {
+    return absl::UnavailableError(
+        "the database does not take writes now; import again later, what is there is skipped");
+  }
+  return state->answers;
+}
+
 }  // namespace heddle::scheduler

@@ -6,8 +6,10 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "scheduler/store/record_store.h"
@@ -39,6 +41,10 @@ class StoreWriter {
   // The same for changes that the store may refuse: `answer` gets its verdict, on the writer's
   // thread; Unavailable if the process ends before.
   void WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer);
+  // Writes imported records and waits for the store's verdict on each, as RecordStore::Apply gives
+  // it. Unavailable if that takes longer than `limit`; what was written until then stays.
+  absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records,
+                                                   absl::Duration limit);
   // Waits until everything written before is durable, or `limit` has passed (the store may take no
   // writes for long).
   void Flush(absl::Duration limit);

@@ -336,7 +336,7 @@ TEST(MakeSearch, SaysWhatIsWrong) {
   const machine::TargetInfo target = testing::TestTarget();
   const absl::Status unknown = MakeSearch(testing::kMatmul, target, {"magic", 1}).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; there are: annealing, "));
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("'magic'; it must be annealing, "));
   for (const char* workload :
        {"", "nonsense", "program p(A: f32[4]) -> (B: f32[4]) { B[0] = A[9] }"}) {
     EXPECT_EQ(MakeSearch(workload, target, {}).status().code(), absl::StatusCode::kInvalidArgument);

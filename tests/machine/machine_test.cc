@@ -62,7 +62,8 @@ TEST(Machine, LayoutCostsScaleWithTheCore) {
     graph::GraphBuilder b;
     const graph::ValueId x = b.Input("x", {dtype, {1, 24, 14, 14}});
     const graph::ValueId w = b.Constant("w", graph::RandomTensor(rng, {dtype, {40, 24, 3, 3}}));
-    const graph::Graph graph = *b.Build({{"y", *b.Add(graph::OpKind::kConv2d, {x, w}, {}, "conv")}});
+    const graph::Graph graph =
+        *b.Build({{"y", *b.Add(graph::OpKind::kConv2d, {x, w}, {}, "conv")}});
     TargetInfo slow, fast;
     fast.graph_core.peak_gflops *= 2;
     fast.graph_core.bytes_per_ns *= 2;

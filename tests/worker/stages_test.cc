@@ -81,7 +81,7 @@ TEST(Stages, AnUnknownStrategyIsAUsersFault) {
   FakeIo io;
   const v1::Fault fault = ToFault(RunStage(start, io));
   EXPECT_EQ(fault.kind(), v1::FAULT_USER);
-  EXPECT_THAT(fault.message(), HasSubstr("'magic'; there are: annealing, "));
+  EXPECT_THAT(fault.message(), HasSubstr("'magic'; it must be annealing, "));
 }
 
 TEST(Stages, ProposeBuildProfileUpdateHandOn) {

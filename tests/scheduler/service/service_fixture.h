@@ -43,15 +43,15 @@ class ServiceTest : public ::testing::Test {
     SchedulerLoop::Options options;
     options.tracker_address = cluster_.tracker_address();
     options.fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
-    auto executive = SchedulerLoop::Load(options, store_.get(), blobs_.get());
-    ASSERT_TRUE(executive.ok()) << executive.status();
-    executive_ = *std::move(executive);
-    executive_->Begin();
+    auto loop = SchedulerLoop::Load(options, store_.get(), blobs_.get());
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = *std::move(loop);
+    loop_->Begin();
     ServiceLimits limits;
     limits.max_model_bytes = 2 << 20;
     jobs_service_ =
-        std::make_unique<JobServiceImpl>(executive_.get(), store_.get(), blobs_.get(), limits);
-    records_service_ = std::make_unique<RecordServiceImpl>(executive_.get(), store_.get());
+        std::make_unique<JobServiceImpl>(loop_.get(), store_.get(), blobs_.get(), limits);
+    records_service_ = std::make_unique<RecordServiceImpl>(loop_.get(), store_.get());
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -68,7 +68,7 @@ class ServiceTest : public ::testing::Test {
     jobs_service_->Stop();
     server_->Shutdown(std::chrono::system_clock::now());
     server_.reset();
-    executive_.reset();
+    loop_.reset();
     blobs_.reset();
     store_.reset();
   }
@@ -173,7 +173,7 @@ class ServiceTest : public ::testing::Test {
   std::string directory_;
   std::unique_ptr<RecordStore> store_;
   std::unique_ptr<BlobStore> blobs_;
-  std::unique_ptr<SchedulerLoop> executive_;
+  std::unique_ptr<SchedulerLoop> loop_;
   std::unique_ptr<JobServiceImpl> jobs_service_;
   std::unique_ptr<RecordServiceImpl> records_service_;
   std::unique_ptr<grpc::Server> server_;

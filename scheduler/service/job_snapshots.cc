@@ -1,0 +1,54 @@
+#include "scheduler/service/job_snapshots.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/store/record_store.h"
+
+namespace heddle::scheduler {
+
+void JobSnapshots::Put(Views views) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, view] : views) {
+    Snapshot& snapshot = snapshots_[id];
+    const bool same = snapshot.job != nullptr &&
+                      google::protobuf::util::MessageDifferencer::Equals(*snapshot.job, *view);
+    if (same) continue;
+    ++snapshot.version;
+    snapshot.job = std::move(view);
+  }
+}
+
+absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::Get(const std::string& job) const {
+  absl::MutexLock lock(&mutex_);
+  auto it = snapshots_.find(JobId{ParseJobName(job)});
+  if (it == snapshots_.end())
+    return absl::NotFoundError(absl::StrCat("no job \"", job, "\" (heddle jobs --all lists them)"));
+  return it->second;
+}
+
+absl::StatusOr<JobSnapshots::Snapshot> JobSnapshots::WaitForChange(const std::string& job,
+                                                                   int64_t version,
+                                                                   absl::Duration timeout) const {
+  const JobId id{ParseJobName(job)};
+  auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto it = snapshots_.find(id);
+    return it == snapshots_.end() || it->second.version != version;
+  };
+  {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(&changed), timeout);
+  }
+  return Get(job);
+}
+
+std::vector<std::shared_ptr<const v1::Job>> JobSnapshots::List(bool finished_too) const {
+  std::vector<std::shared_ptr<const v1::Job>> jobs;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, snapshot] : snapshots_) {
+    if (finished_too || snapshot.job->finished_unix_ns() == 0) jobs.push_back(snapshot.job);
+  }
+  return jobs;
+}
+
+}  // namespace heddle::scheduler
