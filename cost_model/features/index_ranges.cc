@@ -38,9 +38,9 @@ ir::Interval IndexRanges::IteratorRange(const Entry& e) const {
 }
 
 std::optional<ir::Interval> IndexRanges::RangeOf(const ir::Expr& index) const {
-  return ir::QuickBounds(index, [this](const ir::Var* var) {
+  return ir::QuickBounds(index, [this](const ir::Var* var) -> const ir::Interval* {
     const Entry* entry = Find(var);
-    return entry == nullptr ? std::nullopt : std::optional(entry->range);
+    return entry == nullptr ? nullptr : &entry->range;
   });
 }
 

@@ -52,7 +52,7 @@ struct CandidateBuilt {
   // For the ledger.
   std::shared_ptr<const v1::Artifact> artifact{};  // when OK
   int64_t build_ns = 0;
-  Measured measured{};  // when not OK
+  std::shared_ptr<const Measured> measured{};  // when not OK
 };
 struct CandidateProfiled {
   AttemptId attempt;
@@ -62,7 +62,7 @@ struct CandidateProfiled {
   double median_ns = 0;  // when OK
   double device_ns = 0;  // how long the measurement took on its slot; 0: unknown
   // For the ledger.
-  Measured measured{};
+  std::shared_ptr<const Measured> measured{};
 };
 // A task as the import found it, with what the database knows of it.
 struct TaskPlan {

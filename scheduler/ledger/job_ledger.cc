@@ -42,7 +42,7 @@ const Result* ResultOf(const Event& event) {
 const Measured* MeasuredOf(const Event& event) {
   return std::visit(
       [](const auto& e) -> const Measured* {
-        if constexpr (requires { e.measured; }) return &e.measured;
+        if constexpr (requires { e.measured; }) return e.measured.get();
         return nullptr;
       },
       event);

@@ -269,9 +269,9 @@ void StageRunner::WriteAll(Stream* stream) {
 
 void StageRunner::Take(const v1::StageEvent& event, Results* results) {
   auto measured = [&](const v1::Measurement& measurement) {
-    Measured made{measurement, fencing_token_};
-    made.measurement.mutable_evidence()->set_worker(order_.slot.worker);
-    made.measurement.mutable_evidence()->set_slot(order_.slot.slot);
+    auto made = std::make_shared<Measured>(Measured{measurement, fencing_token_});
+    made->measurement.mutable_evidence()->set_worker(order_.slot.worker);
+    made->measurement.mutable_evidence()->set_slot(order_.slot.slot);
     return made;
   };
   switch (event.event_case()) {

@@ -17,7 +17,16 @@ int64_t Clamp(Wide v) {
 int64_t ScaleEnd(int64_t v, int64_t factor) {
   if (factor == 0) return 0;
   if (!IsFinite(v)) return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
-  return Clamp(Wide{v} * factor);
+  int64_t product;
+  if (!__builtin_mul_overflow(v, factor, &product)) return product;
+  return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
+}
+
+// Of finite ends.
+int64_t AddEnds(int64_t a, int64_t b) {
+  int64_t sum;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a > 0 ? kInfinity : kMinusInfinity;
 }
 
 Interval Multiply(Interval a, Interval b) {
@@ -70,8 +79,8 @@ Interval Scale(Interval i, int64_t factor) {
 
 Interval Add(Interval a, Interval b) {
   Interval sum = kEverything;
-  if (IsFinite(a.min) && IsFinite(b.min)) sum.min = Clamp(Wide{a.min} + b.min);
-  if (IsFinite(a.max) && IsFinite(b.max)) sum.max = Clamp(Wide{a.max} + b.max);
+  if (IsFinite(a.min) && IsFinite(b.min)) sum.min = AddEnds(a.min, b.min);
+  if (IsFinite(a.max) && IsFinite(b.max)) sum.max = AddEnds(a.max, b.max);
   return sum;
 }
 
@@ -112,27 +121,49 @@ Interval OpInterval(Op op, Interval a, Interval b) {
   }
 }
 
-std::optional<Interval> QuickBounds(
-    const Expr& e, absl::FunctionRef<std::optional<Interval>(const Var*)> range_of) {
-  switch (e->kind) {
+namespace {
+
+// QuickBounds, into `out`. A search evaluates millions of expressions: sums and products of finite
+// intervals, which are most of them, take the short way here; OpInterval knows all operators.
+bool Evaluate(const ExprNode& e, absl::FunctionRef<const Interval*(const Var*)> range_of,
+              Interval& out) {
+  switch (e.kind) {
     case ExprKind::kInt:
-      return Interval{e->int_value, e->int_value};
-    case ExprKind::kVar:
-      return range_of(e->var.get());
+      out = {e.int_value, e.int_value};
+      return true;
+    case ExprKind::kVar: {
+      const Interval* range = range_of(e.var.get());
+      if (range != nullptr) out = *range;
+      return range != nullptr;
+    }
     case ExprKind::kCast:
-      return QuickBounds(e->args[0], range_of);
+      return Evaluate(*e.args[0], range_of, out);
     case ExprKind::kFloat:
     case ExprKind::kLoad:
-      return std::nullopt;
+      return false;
     case ExprKind::kOp:
       break;
   }
-  if (e->args.size() < 2) return std::nullopt;
-  const std::optional<Interval> a = QuickBounds(e->args[e->args.size() - 2], range_of);
-  const std::optional<Interval> b = QuickBounds(e->args[e->args.size() - 1], range_of);
-  if (!a || !b) return std::nullopt;
-  const Interval bounds = e->op == Op::kSelect ? Hull(*a, *b) : OpInterval(e->op, *a, *b);
-  return IsFinite(bounds) ? std::optional(bounds) : std::nullopt;
+  const size_t n = e.args.size();
+  Interval b;
+  if (n < 2 || !Evaluate(*e.args[n - 2], range_of, out) || !Evaluate(*e.args[n - 1], range_of, b))
+    return false;
+  if (e.op == Op::kAdd) {
+    out = {AddEnds(out.min, b.min), AddEnds(out.max, b.max)};
+  } else if (e.op == Op::kMul && b.min == b.max) {
+    out = Scale(out, b.min);
+  } else {
+    out = e.op == Op::kSelect ? Hull(out, b) : OpInterval(e.op, out, b);
+  }
+  return IsFinite(out);
+}
+
+}  // namespace
+
+std::optional<Interval> QuickBounds(const Expr& e,
+                                    absl::FunctionRef<const Interval*(const Var*)> range_of) {
+  Interval bounds;
+  return Evaluate(*e, range_of, bounds) ? std::optional(bounds) : std::nullopt;
 }
 
 }  // namespace heddle::ir

@@ -76,7 +76,8 @@ void Promises::CheckRecord(const FinishCandidate& done, const Event& event) {
   const auto stage = stages_.find(done.stage);
   const uint64_t token = std::visit(
       [](const auto& e) -> uint64_t {
-        if constexpr (requires { e.measured; }) return e.measured.fencing_token;
+        if constexpr (requires { e.measured; })
+          return e.measured == nullptr ? 0 : e.measured->fencing_token;
         return 0;
       },
       event);

@@ -119,11 +119,12 @@ void World::LeaveGhost(AttemptId id) {
                                             std::make_shared<v1::Artifact>()});
       }
       CandidateProfiled profiled{attempt, candidate, v1::OUTCOME_OK, "", 1};
-      profiled.measured.fencing_token = token;
-      v1::Measurement& measurement = profiled.measured.measurement;
-      measurement.mutable_evidence()->set_worker(start.slot.worker);
-      measurement.mutable_evidence()->set_slot(start.slot.slot);
-      measurement.add_samples_ns(1);
+      auto measured = std::make_shared<Measured>();
+      measured->fencing_token = token;
+      measured->measurement.mutable_evidence()->set_worker(start.slot.worker);
+      measured->measurement.mutable_evidence()->set_slot(start.slot.slot);
+      measured->measurement.add_samples_ns(1);
+      profiled.measured = std::move(measured);
       Feed(process, profiled);
     });
   }

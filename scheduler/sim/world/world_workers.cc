@@ -326,11 +326,11 @@ void World::Answer(AttemptId id, CandidateId candidate) {
                             static_cast<uint64_t>(task), static_cast<uint64_t>(ordinal), 99});
   const bool bad = Unit(key) < failures;
   const bool bad_build = bad && (key & 1) != 0;
-  Measured measured;
-  measured.fencing_token = stage.token;
+  auto measured = std::make_shared<Measured>();
+  measured->fencing_token = stage.token;
   if (options_.durable) {
-    measured.measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
-    measured.measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
+    measured->measurement.mutable_evidence()->set_worker(stage.start.slot.worker);
+    measured->measurement.mutable_evidence()->set_slot(stage.start.slot.slot);
   }
   Event event;
   if (build) {
@@ -358,7 +358,7 @@ void World::Answer(AttemptId id, CandidateId candidate) {
         });
       }
     }
-    if (options_.durable && !bad) measured.measurement.add_samples_ns(median);
+    if (options_.durable && !bad) measured->measurement.add_samples_ns(median);
     ++result_.measurements;
     result_.disturbed += stage.disturbed_piece;
     event = CandidateProfiled{id,

@@ -36,10 +36,10 @@ class HeldRecordsTest : public DispatcherTest {
     imported.model.add_tasks()->set_key("0123456789abcdef");
     Finish(v1::STAGE_IMPORT, imported);
     Finish(v1::STAGE_PROPOSE, Proposed{2, false, std::vector<v1::Candidate>(2), "state"});
-    Measured failed;
-    failed.measurement.mutable_evidence()->set_worker("w");
-    failed.measurement.mutable_evidence()->set_slot("cpu0");
-    failed.fencing_token = 5;
+    auto failed = std::make_shared<Measured>();
+    failed->measurement.mutable_evidence()->set_worker("w");
+    failed->measurement.mutable_evidence()->set_slot("cpu0");
+    failed->fencing_token = 5;
     const StartStage build = Live(v1::STAGE_BUILD);
     for (CandidateId id : build.candidates)
       Feed(CandidateBuilt{build.attempt, id, v1::OUTCOME_BUILD_ERROR, "no", nullptr, 0, failed});

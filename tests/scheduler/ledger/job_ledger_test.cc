@@ -139,8 +139,8 @@ class TransferSamplesTest : public DispatcherTest {
     const AttemptId build = First(v1::STAGE_BUILD).attempt;
     Feed(CandidateBuilt{build, candidate, v1::OUTCOME_OK, ""});
     Feed(StageFinished{build, {}, true, {}});
-    Measured measured;
-    measured.measurement.add_samples_ns(100);
+    auto measured = std::make_shared<Measured>();
+    measured->measurement.add_samples_ns(100);
     Feed(CandidateProfiled{First(v1::STAGE_PROFILE).attempt, candidate, v1::OUTCOME_OK, "", 100, 0,
                            measured});
     Finish(v1::STAGE_PROFILE, {});
