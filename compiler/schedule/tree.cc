@@ -312,6 +312,7 @@ Stmt Nest(const std::vector<FreshLoop>& loops, Stmt body) {
 
 std::vector<Loop> CursorsOf(const std::vector<FreshLoop>& loops) {
   std::vector<Loop> cursors;
+  cursors.reserve(loops.size());
   for (const FreshLoop& loop : loops) cursors.push_back({loop.var->name, loop.extent});
   return cursors;
 }

@@ -28,10 +28,17 @@ class IndexRanges {
   void Truncate(size_t size) { entries_.resize(size); }
   size_t size() const { return entries_.size(); }
 
+  // All loops, as a mask.
+  static constexpr uint64_t kAll = ~uint64_t{0};
+
   // Sets the range of every loop to range_of(entry), and that of every iterator to what follows.
+  // `changed`: the loops that have another range than in the previous call; kAll in the first one.
   template <typename F>
-  void SetLoops(const F& range_of) {
-    for (Entry& e : entries_) e.range = e.binding == nullptr ? range_of(e) : IteratorRange(e);
+  void SetLoops(uint64_t changed, const F& range_of) {
+    for (Entry& e : entries_) {
+      if (changed != kAll && (e.mask & changed) == 0) continue;
+      e.range = e.binding == nullptr ? range_of(e) : IteratorRange(e);
+    }
   }
 
   // The values of an index (ir::QuickBounds). nullopt for what cannot be bounded, such as an index

@@ -141,6 +141,7 @@ class Collector {
     const ir::Buffer* buffer;
     const std::vector<Expr>* indices;
     bool is_store;
+    uint64_t mask = 0;  // the loops that its address depends on
   };
 
   static bool SameAccess(const ir::ExprNode& load, const Source& s) {
@@ -157,14 +158,26 @@ class Collector {
       a.elements.resize(num_loops + 1);
       a.line_bytes.resize(num_loops + 1);
     }
+    for (Source& source : sources_) {
+      source.mask = 0;
+      for (const Expr& index : *source.indices) source.mask |= ranges_.Mask(index);
+    }
     for (size_t level = 0; level <= num_loops; ++level) {
       const uint64_t running = level >= 64 ? 0 : ~uint64_t{0} << level;
-      ranges_.SetLoops([&](const IndexRanges::Entry& e) {
+      // From level to level one more loop stands still.
+      const uint64_t changed = level == 0 ? IndexRanges::kAll : uint64_t{1} << (level - 1);
+      ranges_.SetLoops(changed, [&](const IndexRanges::Entry& e) {
         if ((e.mask & running) == 0) return ir::Interval{0, 0};
         return ir::Interval{0, loops_[static_cast<size_t>(__builtin_ctzll(e.mask))].extent - 1};
       });
       for (size_t i = 0; i < st.accesses.size(); ++i) {
-        Footprint(sources_[i], running, level, st.accesses[i]);
+        Access& access = st.accesses[i];
+        if (level > 0 && (sources_[i].mask & changed) == 0) {
+          access.elements[level] = access.elements[level - 1];
+          access.line_bytes[level] = access.line_bytes[level - 1];
+        } else {
+          Footprint(sources_[i], running, level, access);
+        }
       }
     }
   }
@@ -215,16 +228,17 @@ class Collector {
     std::vector<int64_t> origin(st.accesses.size());
     for (size_t k = 0; k <= loops_.size(); ++k) {
       const uint64_t moved = k == 0 ? 0 : uint64_t{1} << (k - 1);
-      ranges_.SetLoops([&](const IndexRanges::Entry& e) {
+      // The loop that moved before goes back.
+      const uint64_t changed = k == 0 ? IndexRanges::kAll : moved | moved >> 1;
+      ranges_.SetLoops(changed, [&](const IndexRanges::Entry& e) {
         const int64_t at = (e.mask & moved) != 0 ? 1 : 0;
         return ir::Interval{at, at};
       });
       for (size_t i = 0; i < st.accesses.size(); ++i) {
-        const int64_t address = Address(sources_[i]);
         if (k == 0) {
-          origin[i] = address;
-        } else {
-          st.accesses[i].stride[k - 1] = address - origin[i];
+          origin[i] = Address(sources_[i]);
+        } else if ((sources_[i].mask & moved) != 0) {
+          st.accesses[i].stride[k - 1] = Address(sources_[i]) - origin[i];
         }
       }
     }

@@ -123,47 +123,56 @@ Interval OpInterval(Op op, Interval a, Interval b) {
 
 namespace {
 
-// QuickBounds, into `out`. A search evaluates millions of expressions: sums and products of finite
-// intervals, which are most of them, take the short way here; OpInterval knows all operators.
-bool Evaluate(const ExprNode& e, absl::FunctionRef<const Interval*(const Var*)> range_of,
-              Interval& out) {
+// Neither end of a bounded interval is infinite.
+bool IsUnknown(Interval i) { return i.min == kMinusInfinity; }
+
+// QuickBounds, with kEverything for nullopt: an interval fits into registers. A search evaluates
+// millions of expressions; sums of bounded intervals and their products by constants, which are
+// most of them, take the short way here. OpInterval knows all operators.
+Interval Evaluate(const ExprNode& e, absl::FunctionRef<const Interval*(const Var*)> range_of) {
   switch (e.kind) {
     case ExprKind::kInt:
-      out = {e.int_value, e.int_value};
-      return true;
+      return {e.int_value, e.int_value};
     case ExprKind::kVar: {
       const Interval* range = range_of(e.var.get());
-      if (range != nullptr) out = *range;
-      return range != nullptr;
+      return range == nullptr ? kEverything : *range;
     }
     case ExprKind::kCast:
-      return Evaluate(*e.args[0], range_of, out);
+      return Evaluate(*e.args[0], range_of);
     case ExprKind::kFloat:
     case ExprKind::kLoad:
-      return false;
+      return kEverything;
     case ExprKind::kOp:
       break;
   }
   const size_t n = e.args.size();
-  Interval b;
-  if (n < 2 || !Evaluate(*e.args[n - 2], range_of, out) || !Evaluate(*e.args[n - 1], range_of, b))
-    return false;
-  if (e.op == Op::kAdd) {
-    out = {AddEnds(out.min, b.min), AddEnds(out.max, b.max)};
-  } else if (e.op == Op::kMul && b.min == b.max) {
-    out = Scale(out, b.min);
-  } else {
-    out = e.op == Op::kSelect ? Hull(out, b) : OpInterval(e.op, out, b);
-  }
-  return IsFinite(out);
+  if (n < 2) return kEverything;
+  const auto operand = [&](const ExprNode& arg) {
+    return arg.kind == ExprKind::kInt ? Interval{arg.int_value, arg.int_value}
+                                      : Evaluate(arg, range_of);
+  };
+  const Interval a = operand(*e.args[n - 2]);
+  if (IsUnknown(a)) return kEverything;
+  const Interval b = operand(*e.args[n - 1]);
+  if (IsUnknown(b)) return kEverything;
+  Interval sum, product;
+  if (e.op == Op::kMul && b.min == b.max && b.min > 0 &&
+      !__builtin_mul_overflow(a.min, b.min, &product.min) &&
+      !__builtin_mul_overflow(a.max, b.min, &product.max))
+    return product;
+  if (e.op == Op::kAdd && !__builtin_add_overflow(a.min, b.min, &sum.min) &&
+      !__builtin_add_overflow(a.max, b.max, &sum.max))
+    return sum;
+  const Interval bounds = e.op == Op::kSelect ? Hull(a, b) : OpInterval(e.op, a, b);
+  return IsFinite(bounds) ? bounds : kEverything;
 }
 
 }  // namespace
 
 std::optional<Interval> QuickBounds(const Expr& e,
                                     absl::FunctionRef<const Interval*(const Var*)> range_of) {
-  Interval bounds;
-  return Evaluate(*e, range_of, bounds) ? std::optional(bounds) : std::nullopt;
+  const Interval bounds = Evaluate(*e, range_of);
+  return IsFinite(bounds) ? std::optional(bounds) : std::nullopt;
 }
 
 }  // namespace heddle::ir

@@ -201,6 +201,8 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
 
   std::vector<FreshLoop> loops;
   std::vector<std::string> names;
+  loops.reserve(factors.size());
+  names.reserve(factors.size());
   Expr value = ir::Int(0);
   for (size_t k = 0; k < factors.size(); ++k) {
     names.push_back(absl::StrCat(loop_name, ".", k));

@@ -90,9 +90,12 @@ absl::Status UnrollTile(const std::vector<Loop>& tile, const Loop& lanes,
   return VectorizeLanes(copy[tile.size()], out);
 }
 
-std::vector<Loop> Concat(const std::vector<std::vector<Loop>>& parts) {
+std::vector<Loop> Concat(std::initializer_list<absl::Span<const Loop>> parts) {
+  size_t size = 0;
+  for (const absl::Span<const Loop> part : parts) size += part.size();
   std::vector<Loop> all;
-  for (const std::vector<Loop>& part : parts) all.insert(all.end(), part.begin(), part.end());
+  all.reserve(size);
+  for (const absl::Span<const Loop> part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

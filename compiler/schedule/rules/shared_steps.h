@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "compiler/machine/target_info.h"
 #include "compiler/schedule/rules/recorder.h"
 #include "compiler/schedule/rules/stage.h"
@@ -42,7 +44,7 @@ absl::Status VectorizeLanes(const Loop& loop, Recorder& out);
 absl::Status UnrollTile(const std::vector<Loop>& tile, const Loop& lanes,
                         const std::vector<Loop>& copy, Recorder& out);
 
-// The vectors in order, one after another.
-std::vector<Loop> Concat(const std::vector<std::vector<Loop>>& parts);
+// The loops of all parts, one part after another.
+std::vector<Loop> Concat(std::initializer_list<absl::Span<const Loop>> parts);
 
 }  // namespace heddle::schedule
