@@ -12,7 +12,8 @@
 namespace heddle {
 namespace {
 
-constexpr int kMaxThreads = 256;        // a larger number is a typing error
+constexpr int kMaxThreads = 256;  // a larger number is a typing error
+constexpr char kThreads[] = "-threads";
 constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
 
 absl::Status Bad(const std::string& message) {
@@ -120,7 +121,7 @@ const std::vector<Grammar>& Grammars() {
            return absl::OkStatus();
          },
          [](const Target& target) { return target.triple; }},
-        {"-threads",
+        {kThreads,
          [](const std::string& value, Target& target) {
            HEDDLE_ASSIGN_OR_RETURN(target.threads, ParseThreads(value));
            return absl::OkStatus();
@@ -157,6 +158,11 @@ const std::vector<Grammar>& Grammars() {
   return grammars;
 }
 
+const Grammar& GrammarOf(TargetKind kind) {
+  return *std::find_if(Grammars().begin(), Grammars().end(),
+                       [kind](const Grammar& grammar) { return grammar.kind == kind; });
+}
+
 absl::Status ReadOption(const Grammar& grammar, const std::string& word, Target& target) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) return Bad("option '" + word + "' wants a value: -name=value");
@@ -191,14 +197,11 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
 }
 
 std::string ToText(const Target& target) {
-  std::string text;
-  for (const Grammar& grammar : Grammars()) {
-    if (grammar.kind != target.kind) continue;
-    text = grammar.name;
-    for (const Option& option : grammar.options) {
-      const std::string value = option.write(target);
-      if (!value.empty()) text += " " + option.name + "=" + value;
-    }
+  const Grammar& grammar = GrammarOf(target.kind);
+  std::string text = grammar.name;
+  for (const Option& option : grammar.options) {
+    const std::string value = option.write(target);
+    if (!value.empty()) text += " " + option.name + "=" + value;
   }
   return text;
 }
@@ -208,7 +211,10 @@ DeviceNeeds NeedsOf(const Target& target) {
   device.threads = 1;
   device.winograd = true;
   device.tf32 = false;
-  return {ToText(device), target.kind == TargetKind::kCuda ? 0 : target.threads};
+  const std::vector<Option>& options = GrammarOf(target.kind).options;
+  const bool counts_threads = std::any_of(options.begin(), options.end(),
+                                          [](const Option& o) { return o.name == kThreads; });
+  return {ToText(device), counts_threads ? target.threads : 0};
 }
 
 }  // namespace heddle

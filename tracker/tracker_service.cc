@@ -1,8 +1,8 @@
 #include "tracker/tracker_service.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "proto/grpc_util.h"
 
 namespace heddle::tracker {
 namespace {
@@ -11,16 +11,6 @@ namespace {
 constexpr int kMaxWatches = 64;
 // At most ten answers a second to a watch; also how late an expiry may be noticed.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-
-// The monotonic clock as absl::Time: leases do not move when the wall clock does.
-absl::Time MonotonicNow() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-}
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
 
 SlotSpec FromProto(const v1::Slot& slot) {
   return {.name = slot.name(),

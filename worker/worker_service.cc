@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/grpc_util.h"
 #include "worker/stage_call.h"
 
 namespace heddle::worker {
@@ -16,11 +17,6 @@ namespace {
 // milliseconds.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
 constexpr int64_t kMaxLimitMs = int64_t{24} * 3600 * 1000;
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
 
 absl::Status CheckStart(const v1::StageStart& start) {
   bool fits = false;

@@ -214,6 +214,7 @@ enum class LoopKind : uint8_t {
 };
 std::string_view Name(LoopKind kind);  // "" for kSerial
 std::optional<LoopKind> LoopKindFromName(std::string_view name);
+bool IsGpu(LoopKind kind);  // launched on a GPU, or spread over its threads
 bool IsGpuBlock(LoopKind kind);
 bool IsGpuThread(LoopKind kind);
 

@@ -61,8 +61,8 @@ bool HasReuse(const ir::Block& block);
 // Whether the value contains exp, tanh or the like, which are worth computing only once.
 bool IsExpensive(const ir::Block& block);
 
-// Divisors in ascending order.
-std::vector<int64_t> Divisors(int64_t n);
+// Divisors of `n` that are at most `limit`, in ascending order.
+std::vector<int64_t> Divisors(int64_t n, int64_t limit = INT64_MAX);
 int64_t LargestDivisorUpTo(int64_t n, int64_t limit);
 // Largest power of two that divides n and is at most limit.
 int64_t PowerOfTwoDivisor(int64_t n, int64_t limit);

@@ -8,8 +8,6 @@ namespace {
 
 constexpr int64_t kMaxThreads = 1024;  // of one axis of a GPU block, on every GPU there is
 
-bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
-
 }  // namespace
 
 bool ClaimsIndependence(LoopKind kind) {

@@ -45,30 +45,12 @@ Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
     Stmt body = alloc->body;
     old = std::move(body);
   }
-  Stmt result = s;
-  if (const auto* loop = As<For>(s)) {
-    Stmt body = Wrap(loop->body, places, allocs);
-    if (body == As<For>(old)->body) {
-      result = old;
-    } else if (body != loop->body) {
-      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
-    }
-  } else if (const auto* guard = As<ir::If>(s)) {
-    Stmt body = Wrap(guard->body, places, allocs);
-    if (body == As<ir::If>(old)->body) {
-      result = old;
-    } else if (body != guard->body) {
-      result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
-    }
-  } else if (const auto* seq = As<ir::Seq>(s)) {
-    std::vector<Stmt> stmts;
-    for (const Stmt& child : seq->stmts) stmts.push_back(Wrap(child, places, allocs));
-    if (const auto* was = As<ir::Seq>(old); was != nullptr && stmts == was->stmts) {
-      result = old;
-    } else if (stmts != seq->stmts) {
-      result = ir::MakeSeq(std::move(stmts));
-    }
-  }
+  std::vector<Stmt> children;
+  Stmt result = ir::MapChildren(
+      s, [&](const Stmt& child) { return children.emplace_back(Wrap(child, places, allocs)); });
+  std::vector<Stmt> old_children;
+  ir::ForEachChild(old, [&](const Stmt& child) { old_children.push_back(child); });
+  if (!children.empty() && children == old_children) result = old;
   const auto here = places.find(s.get());
   const std::vector<BufferRef> wanted =
       here == places.end() ? std::vector<BufferRef>() : here->second;
@@ -241,7 +223,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
   CollectInside(loop.body, allocated, blocks, loops);
   ir::RunningLoops inner;
   for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
-  const bool gpu = kind >= LoopKind::kBlockX;
+  const bool gpu = ir::IsGpu(kind);
   auto refuse = [&](const Block& block, std::string_view why) {
     return absl::FailedPreconditionError(
         absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",

@@ -24,8 +24,6 @@ namespace {
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
 
-bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
-
 absl::string_view Word(LoopKind kind) {
   std::string_view name = ir::Name(kind);
   return kind == LoopKind::kSerial ? "serial" : absl::string_view(name.data(), name.size());
@@ -101,7 +99,7 @@ absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>
 
 absl::StatusOr<Program> SetKind(const Program& p, const Path& path, LoopKind kind) {
   const For& loop = path.loop();
-  if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
+  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
   Stmt changed = ir::MakeStmt(For{loop.var, loop.extent, kind, loop.body});
   Program result = WithBody(p, ReplaceTarget(path, changed));
   HEDDLE_RETURN_IF_ERROR(CheckKind(result.body, changed));
@@ -189,7 +187,7 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
-  if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
+  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
   if (loop.kind == LoopKind::kVectorized) return Illegal(loop, "is vectorized and cannot be split");
   if (product > loop.extent) {
     if (const Block* block = DividesVariable(loop)) {
@@ -319,7 +317,7 @@ absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop) {
 }
 
 absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop_name, LoopKind axis) {
-  if (!IsGpu(axis) || axis == LoopKind::kTensor) {
+  if (!ir::IsGpu(axis) || axis == LoopKind::kTensor) {
     return absl::InvalidArgumentError(absl::StrCat("`", Word(axis), "` is not a GPU axis"));
   }
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));

@@ -14,6 +14,7 @@ namespace heddle::schedule {
 
 namespace {
 
+constexpr int64_t kMaxRows = 16;       // of a tile
 constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
 
 class LaneRule : public Rule {
@@ -30,12 +31,9 @@ class LaneRule : public Rule {
     lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", axis_.loop), lanes, lanes[0]);
     if (!stage.view.spatial.empty()) {
       const Axis& last = stage.view.spatial.back();
-      std::vector<int64_t> rows;
-      for (int64_t d : Divisors(last.extent)) {
-        if (d <= 16) rows.push_back(d);
-      }
-      rows_knob_ = knobs.Add(absl::StrCat("rows at once of ", last.loop), rows,
-                             LargestDivisorUpTo(last.extent, kPreferredRows));
+      rows_knob_ =
+          knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRows),
+                    LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
         const int64_t work = ElementsOf(stage.view.spatial) * ElementsOf(stage.view.reduce);
         parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},

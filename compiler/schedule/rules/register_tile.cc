@@ -14,10 +14,7 @@ constexpr double kSmallImage = 8;  // times smaller than the weights
 }  // namespace
 
 std::vector<int64_t> TileSizes(int64_t extent) {
-  std::vector<int64_t> sizes;
-  for (int64_t d : Divisors(extent)) {
-    if (d <= kMaxRows) sizes.push_back(d);
-  }
+  std::vector<int64_t> sizes = Divisors(extent, kMaxRows);
   // Sizes whose last tile is nearly full: no smaller size gives as few tiles.
   for (int64_t size = 2; size <= std::min(kMaxRows, extent - 1) && extent >= 5; ++size) {
     const int64_t tiles = (extent + size - 1) / size;

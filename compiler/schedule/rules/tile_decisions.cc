@@ -228,12 +228,9 @@ int64_t TileDecisions::PreferredPlace() const {
 
 void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
   for (size_t k = 0; k < reduce().size(); ++k) {
-    std::vector<int64_t> inner;
-    for (int64_t d : Divisors(reduce()[k].extent)) {
-      if (d <= kMaxInnerReduce) inner.push_back(d);
-    }
     reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
-                                      inner, PreferredInner(k)));
+                                      Divisors(reduce()[k].extent, kMaxInnerReduce),
+                                      PreferredInner(k)));
   }
   const machine::TileFit& fit = target_.code.tile;
   std::vector<int64_t> blocks{kWhole};

@@ -29,13 +29,6 @@ constexpr int64_t kMaxHeld = 200;     // sums and operands of a thread; addresse
 constexpr int64_t kMaxPreferredThreads = 256;
 constexpr int64_t kFetchBytes = 16;  // the longest copy of one thread
 
-// Divisors of `extent` up to `limit`.
-std::vector<int64_t> DivisorsUpTo(int64_t extent, int64_t limit) {
-  std::vector<int64_t> values = Divisors(extent);
-  while (values.back() > limit) values.pop_back();
-  return values;
-}
-
 // The load in f32(load) of a half, or a load of an f32; null if the factor is neither.
 ir::Expr LoadOf(const ir::Expr& factor) {
   if (factor->kind == ir::ExprKind::kLoad && factor->dtype == ir::DType::kF32) return factor;
@@ -112,14 +105,13 @@ class GpuTensorRule : public Rule {
     const auto [m, n] = Preferred();
     const auto add = [&](const Axis& axis, int64_t tiles, const WarpSplit& wanted, int* warps,
                          int* own) {
-      *warps = knobs.Add(absl::StrCat("warps ", axis.loop), DivisorsUpTo(tiles, kMaxWarps),
-                         wanted.warps);
-      *own = knobs.Add(absl::StrCat("tiles ", axis.loop), DivisorsUpTo(tiles, kMaxTiles),
-                       wanted.tiles);
+      *warps =
+          knobs.Add(absl::StrCat("warps ", axis.loop), Divisors(tiles, kMaxWarps), wanted.warps);
+      *own = knobs.Add(absl::StrCat("tiles ", axis.loop), Divisors(tiles, kMaxTiles), wanted.tiles);
     };
     add(rows(), RowTiles(), m, &row_warps_, &row_tiles_);
     add(columns(), ColumnTiles(), n, &column_warps_, &column_tiles_);
-    const std::vector<int64_t> steps = DivisorsUpTo(terms().extent / terms_, kMaxStepTiles);
+    const std::vector<int64_t> steps = Divisors(terms().extent / terms_, kMaxStepTiles);
     step_ = knobs.Add(absl::StrCat("step ", terms().loop), steps,
                       LargestDivisorUpTo(terms().extent / terms_, 2));
     unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
@@ -203,10 +195,10 @@ std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   std::pair<WarpSplit, WarpSplit> best;
   double best_score = -1;
   const auto results = static_cast<double>(ElementsOf(stage_.view.spatial));
-  for (const int64_t row_tiles : DivisorsUpTo(RowTiles(), kMaxTiles)) {
-    for (const int64_t row_warps : DivisorsUpTo(RowTiles() / row_tiles, kMaxWarps)) {
-      for (const int64_t column_tiles : DivisorsUpTo(ColumnTiles(), kMaxTiles)) {
-        for (const int64_t column_warps : DivisorsUpTo(ColumnTiles() / column_tiles, kMaxWarps)) {
+  for (const int64_t row_tiles : Divisors(RowTiles(), kMaxTiles)) {
+    for (const int64_t row_warps : Divisors(RowTiles() / row_tiles, kMaxWarps)) {
+      for (const int64_t column_tiles : Divisors(ColumnTiles(), kMaxTiles)) {
+        for (const int64_t column_warps : Divisors(ColumnTiles() / column_tiles, kMaxWarps)) {
           const WarpSplit m{row_warps, row_tiles}, n{column_warps, column_tiles};
           const int64_t threads = m.warps * n.warps * ir::kWarpThreads;
           if (!CheckLimits(m, n).ok() || threads > kMaxPreferredThreads) continue;

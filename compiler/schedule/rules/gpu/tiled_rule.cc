@@ -29,10 +29,8 @@ constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a
 
 // Factors to split an extent by: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
-  std::set<int64_t> values;
-  for (int64_t d : Divisors(extent)) {
-    if (d <= limit) values.insert(d);
-  }
+  const std::vector<int64_t> divisors = Divisors(extent, limit);
+  std::set<int64_t> values(divisors.begin(), divisors.end());
   for (int64_t p = 1; p <= limit && p <= extent; p *= 2) values.insert(p);
   return {values.begin(), values.end()};
 }
@@ -175,14 +173,10 @@ void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
   int64_t wanted = 16;
   step_knobs_.resize(reduce().size(), -1);
   for (size_t k = reduce().size(); k-- > 0;) {
-    std::vector<int64_t> values;
-    for (int64_t d : Divisors(reduce()[k].extent)) {
-      if (d <= kMaxStep) values.push_back(d);
-    }
     const int64_t preferred = LargestDivisorUpTo(reduce()[k].extent, wanted);
     wanted = std::max<int64_t>(1, wanted / preferred);
-    step_knobs_[k] =
-        knobs.Add(absl::StrCat("step ", reduce()[k].loop), std::move(values), preferred);
+    step_knobs_[k] = knobs.Add(absl::StrCat("step ", reduce()[k].loop),
+                               Divisors(reduce()[k].extent, kMaxStep), preferred);
   }
 }
 
