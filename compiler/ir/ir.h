@@ -64,9 +64,10 @@
 //     what no loop of that axis encloses. Thread loops may stand beside each other; what one of
 //     them writes to shared or global memory, others may touch only beyond a `barrier`. Schedules
 //     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
-//   * What is stored to shared memory may come late. A condition or thread loop that stores there,
-//     and that no other encloses, is a fetch. After `barrier n` all fetches but the last n have
-//     come (n is 0 if not said); what has not come must not be touched.
+//   * Stores to shared memory may be asynchronous. A condition or thread loop that stores to shared
+//     memory, and that no other encloses, is a fetch. After `barrier n` all fetches but the last n
+//     are complete (n is 0 if it is not given). A program must not touch what an incomplete fetch
+//     stores.
 //   * A `tensor` loop is a product that the 32 threads of a warp make together on tensor cores.
 //     Each thread t = 0..31 of a warp makes four sums, in rows t // 4 and t // 4 + 8 and columns
 //     2 * (t % 4) and 2 * (t % 4) + 1 of a tile of 16 x 8:

@@ -68,7 +68,7 @@ using Substitution = std::unordered_map<const Var*, Expr>;
 Expr Substitute(const Expr& e, const Substitution& map);
 Stmt Substitute(const Stmt& s, const Substitution& map);
 
-// Where a load or store goes.
+// The element that a load or store accesses.
 struct Element {
   BufferRef buffer;
   std::vector<Expr> indices;
