@@ -194,7 +194,7 @@ bool IsConstInt(const Expr& e, int64_t* value = nullptr);
 // Same structure, same variables and buffers (by identity).
 bool StructuralEqual(const Expr& a, const Expr& b);
 
-// ---- Statements ---------------------------------------------------------------------------------
+// ---- Statements ----
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;  // never null inside a program
@@ -273,11 +273,11 @@ struct Alloc {
 };
 
 struct Barrier {
-  int late = 0;  // fetches that may come after it
+  int late = 0;  // fetches that may still be incomplete after it
 };
 
-// Says that the cache line of an element is wanted soon. Only the row-major address counts: indices
-// may exceed their dimension and the buffer.
+// A hint that the cache line of an element is needed soon. Only the row-major address counts:
+// indices may exceed their dimension and the buffer.
 struct Prefetch {
   Expr element;  // a load
 };

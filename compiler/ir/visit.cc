@@ -184,7 +184,7 @@ Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn) {
       s->AsVariant());
 }
 
-// ---- Whole trees --------------------------------------------------------------------------------
+// ---- Whole trees ----
 
 void VisitExpr(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
   fn(e);
@@ -262,7 +262,7 @@ Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
   return result ? stmt_fn(result) : nullptr;
 }
 
-// ---- Common rewrites ----------------------------------------------------------------------------
+// ---- Common rewrites ----
 
 Expr Substitute(const Expr& e, const Substitution& map) {
   Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
@@ -331,7 +331,7 @@ Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
   });
 }
 
-// ---- Common questions ---------------------------------------------------------------------------
+// ---- Common questions ----
 
 const Buffer* WrittenBuffer(const Stmt& s) {
   if (const Store* store = As<Store>(s)) return store->buffer.get();

@@ -35,8 +35,8 @@ class Space {
   // FailedPrecondition or ResourceExhausted: the point is infeasible (a register tile too large, a
   // primitive that refuses). InvalidArgument: it is no point of this space.
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
-  // The same with a replayer of the space's naive program. It remembers what the steps make, so
-  // that points that differ little cost little.
+  // Like Expand, with a replayer of the space's naive program. The replayer remembers the result of
+  // each step, so that points that differ little cost little.
   virtual absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& /*known*/) const {
     return Expand(point);
   }

@@ -20,7 +20,7 @@ struct CycleEstimate {
   // for which there is no register are loaded and stored at each step.
   double moves = 0;
   double issue =
-      0;  // instructions; fewer a cycle if the tile does not fit where decoded ones are kept
+      0;  // instructions; a core issues fewer in a cycle if the tile is too long to be kept decoded
   double fill = 0;  // bytes from beyond the first-level cache, or the second-level one
 
   double Longest() const;

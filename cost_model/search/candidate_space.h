@@ -135,7 +135,7 @@ class CandidateSpace {
   };
   std::unordered_map<std::string, Seen> seen_;
   std::unordered_map<uint64_t, std::optional<Evaluated>>
-      evaluated_;  // by hash: points share traces
+      evaluated_;  // by hash of the trace, which several points may share
   uint64_t round_ = 1;
   int fresh_ = 0;
 };

@@ -39,10 +39,9 @@ std::span<const Method> Methods() {
     methods->push_back(attention);
     // AutoTVM as published: its constants, and those of our features that correspond to its context
     // features (loops, accesses, counts of operations). Differences from the original:
-    // features (loops, accesses, counts of operations). Differences from the original:
-    //  - features of accesses are those of the main statement: one set each for the store and two
-    //    loads, and one for the sum of the others, instead of one for each loop and buffer; loops are
-    //    counted from the innermost;
+    //  - access features describe the store and two loads of the main statement one by one, and
+    //    sum up its other loads, instead of describing each loop and buffer;
+    //  - our loops are counted from the innermost;
     //  - rounds are fixed to 100; the original stops when its recall has not improved for 20;
     //  - XGBoost works on histograms of 64 bins and draws 4 pairs for each sample;
     //  - mutations are those of our space, and points that expand to one trace are one candidate;

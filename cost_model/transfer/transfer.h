@@ -22,8 +22,8 @@ double PairsInOrder(const std::vector<Sample>& samples, const std::vector<float>
 
 class Transfer {
  public:
-  // Most samples that one fit uses. Each task contributes an equal number, spread evenly over its
-  // samples in their order. A task with one sample has no pair to learn from and is left out.
+  // Most samples that one fit uses. Each task contributes at most an equal part, spread evenly over
+  // its samples in their order. A task with one sample has no pair to learn from and is left out.
   static constexpr size_t kMaxSamples = 4096;
   // The weight of the transfer model halves with every kHalving samples of the search's own. A
   // weight below kLeastTrust counts as 0. (AutoTVM's numbers.)

@@ -379,7 +379,7 @@ class Verifier {
   std::string where_;
   std::unordered_set<std::string> names_;
   std::unordered_map<const Buffer*, size_t>
-      buffers_;  // visible ones: how many loops enclose the declaration
+      buffers_;  // the visible ones, each with the number of loops around its declaration
   std::unordered_set<const Var*> visible_;
   std::unordered_set<const Buffer*> inputs_, written_;
   std::vector<const For*> loops_;

@@ -1,8 +1,8 @@
 // Reductions whose only contiguous axis is reduced: a row sum, or a product with both operands
 // stored along the sum.
 //
-// The axis is split by the lanes of a vector register. Each lane keeps a partial result of its own;
-// the lanes are merged at the end of each tile of rows.
+// The axis is split by the lanes of a vector register. Each vector lane keeps a partial result of
+// its own; the lanes are merged at the end of each tile of rows.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,8 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
+// independent accumulators, which hide the latency of each other
+constexpr int64_t kPreferredRows = 4;
 
 class LaneRule : public Rule {
  public:
@@ -66,7 +67,7 @@ class LaneRule : public Rule {
   }
 
  private:
-  // Everything is summed into one element: the partial results stay in the old loops.
+  // For a sum of everything into one element: the partial results stay in the old loops.
   absl::Status ApplyWithoutRows(const Recorder::Factored& sums, const std::vector<Loop>& parts,
                                 Recorder& out) const {
     std::vector<Loop> order;

@@ -55,8 +55,8 @@ struct ProductAxes {
   ir::DType operand = ir::DType::kF32;
 };
 
-// The longest axis that moves `own`, does not move `other`, and is divided by tiles; of equals the
-// last.
+// The longest axis that moves `own`, does not move `other`, and is a multiple of `tile`; of equals
+// the last.
 int AxisOf(const std::vector<Axis>& axes, const ir::Expr& own, const ir::Expr& other,
            int64_t tile) {
   int best = -1;

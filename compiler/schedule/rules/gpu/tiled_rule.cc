@@ -19,7 +19,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMinTiled = 256;  // results: fewer have no tiles to speak of
+constexpr int64_t kMinTiled = 256;  // results: with fewer, tiles are hardly possible
 constexpr int64_t kMaxThreadsPerAxis = 64;
 constexpr int64_t kMaxTile = 8;
 constexpr int64_t kMaxStep = 64;
