@@ -58,12 +58,13 @@
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
 //     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
 //     Reading an unwritten element is an error (the interpreter catches it). A `local` buffer
-//     around thread loops is spread over the threads: only one of them touches an element.
-//   * An outermost nest of `blockIdx` loops is one launch. It has as many threads on an axis as its
-//     largest loop of that axis. The rest sit out a smaller loop. The first thread of an axis runs
-//     what no loop of that axis encloses. Thread loops may stand beside each other; what one of
-//     them writes to shared or global memory, others may touch only beyond a `barrier`. Schedules
-//     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
+//     around thread loops is spread over the threads: each element is touched by only one of them.
+//   * An outermost nest of `blockIdx` loops is one launch. On each axis it has as many threads as
+//     the largest loop of that axis. In a smaller loop the other threads do nothing. Statements
+//     that no loop of an axis encloses are run by the first thread of that axis. Thread loops may
+//     stand beside each other; what one of them writes to shared or global memory, others may
+//     touch only beyond a `barrier`. Schedules have no barriers: lowering adds them
+//     (pass/insert_barriers.h), outside of thread loops.
 //   * Stores to shared memory may be asynchronous. A condition or thread loop that stores to shared
 //     memory, and that no other encloses, is a fetch. After `barrier n` all fetches but the last n
 //     are complete (n is 0 if it is not given). A program must not touch what an incomplete fetch

@@ -25,7 +25,7 @@ struct TargetInfo {
   Target target;
   Execution execution = Execution::kThreads;
 
-  // ---- A core of a CPU; the defaults suit any ----
+  // ---- A core of a CPU; the defaults are safe for any ----
 
   // The widest vector register worth using; on a GPU the longest access of a thread.
   int vector_bytes = 16;
@@ -41,7 +41,7 @@ struct TargetInfo {
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
   int max_registers_per_thread = 255;         // 32-bit ones
-  int registers_per_block = 64 << 10;         // likewise
+  int registers_per_block = 64 << 10;         // 32-bit ones, too
   int multiprocessors = 1;                    // of the usual device of the architecture
   bool tensor_cores = false;                  // for f16, bf16 and tf32 (sm_80 and later)
 

@@ -36,7 +36,7 @@ int64_t IterationsOfALine(const Stmt& s, const VarRef& var, int64_t line_bytes) 
   int64_t iterations = INT64_MAX;
   VisitStmtExprs(s, [&](const Expr& element) {
     const Linear linear = LinearIndex(*element->buffer, element->args, {});
-    int64_t bytes = line_bytes;  // unless the address is linear in the variable
+    int64_t bytes = line_bytes;  // unless the address grows linearly with the variable
     for (const auto& [term, stride] : linear.terms) {
       if (term->kind == ExprKind::kVar && term->var == var && stride > 0)
         bytes = stride * SizeOf(element->dtype);

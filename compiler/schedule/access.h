@@ -41,8 +41,8 @@ int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
 // The loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 
-// How many positions along the axis the windows of `size` neighbours touch together, judged by the
-// first index that contains both the axis and a reduce axis. `size` if there is none.
+// How many positions along the axis the windows of `size` neighbours touch together, according to
+// the first index that contains both the axis and a reduce axis. `size` if there is none.
 int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
                   int64_t size);
 

@@ -65,8 +65,8 @@ class AttentionModel final : public Model {
   }
 
   bool trained() const override { return network_ != nullptr; }
-  // The importance of a feature is the effect of one standard deviation, judged by the weights of
-  // the first layer.
+  // The importance of a feature is the effect of one standard deviation, according to the weights
+  // of the first layer.
   std::vector<double> Importance() const override {
     if (!trained()) return {};
     const AttentionNetwork::Shape shape = NetworkShape();

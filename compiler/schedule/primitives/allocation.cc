@@ -133,7 +133,8 @@ bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   return ir::WritesApart(indices, *block.store.buffer, loops);
 }
 
-// Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
+// Whether a local buffer around a loop of this kind is spread over the iterations, so that each
+// element belongs to one of them.
 bool SpreadsLocals(LoopKind kind) {
   return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
 }

@@ -38,8 +38,8 @@ absl::Status CheckIndependent(const ir::Stmt& loop, ir::LoopKind kind);
 // inside a parallel one.
 //
 // Nodes of `before` were found independent when their kind was set or their blocks moved. Split,
-// fuse and reorder of serial loops inside of them rebuild them without asking again; their
-// iterations stay what they were, even where CheckIndependent, which ignores guards, can no longer
+// fuse and reorder of serial loops inside of them rebuild them without a new check. Their
+// iterations remain independent, even if CheckIndependent, which ignores guards, can no longer
 // tell.
 absl::Status CheckConcurrency(const ir::Stmt& root, const ir::Stmt& before);
 // The same where only the kind of one loop changed: independence does not depend on the kinds of

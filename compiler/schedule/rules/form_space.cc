@@ -48,7 +48,8 @@ class FormSpace : public Space {
     return With(form, forms_[form].space->Random(rng));
   }
   Point Mutate(const Point& point, Rng& rng) const override {
-    // one mutation in so many changes the form, or in as many as the form has decisions
+    // One mutation in kSeldom, or in the number of the form's decisions if that is more, changes
+    // the form.
     constexpr int kSeldom = 16;
     const Space& space = *forms_[point[0]].space;
     const int others = std::max(space.NumDecisions(), kSeldom) - 1;
