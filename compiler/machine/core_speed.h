@@ -36,7 +36,7 @@ struct CoreSpeed {
   // slower. Fitted with TileFit (code_speed.h). Read by the tile cost.
   double unasked_factor = 2;
   // Bytes in a cycle that fill the first-level cache, and the second-level one. Rough figures for
-  // current CPUs, other than the measured rates above. Read by the prior.
+  // current CPUs; they are not the measured rates above. Read by the prior.
   double l1_fill_bytes_per_cycle = 32;
   double l2_fill_bytes_per_cycle = 8;
 

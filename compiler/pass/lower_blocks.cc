@@ -129,7 +129,7 @@ class Lowering {
 
   FreshNames names_;
   std::vector<const Stmt*> path_;  // enclosing statements
-  // initialisations to put before a loop
+  // Initialisations to put before a loop.
   std::unordered_map<const StmtNode*, std::vector<Stmt>> inits_;
 };
 

@@ -129,7 +129,7 @@ class Planner {
       progress = Make(Op::kFloorMod, {next.value->args[0], Int(next.divisor)});
     }
     for (size_t d = 0; d <= next.depth; ++d) {
-      // each lane would have its own address
+      // Each vector lane would have its own address.
       if (loops_[d]->kind == LoopKind::kVectorized) return true;
     }
     const For* place = nullptr;

@@ -1,5 +1,5 @@
-// What the cost model sees of a candidate: features of the lowered loop program, never the
-// decisions that made it, so that a model can transfer between workloads.
+// What the cost model sees of a candidate: features of its loop program, never the decisions that
+// made it, so that a model can transfer between workloads.
 #pragma once
 
 #include <span>

@@ -22,7 +22,7 @@ constexpr uint32_t kVersion = 1;
 constexpr size_t kPairs = 32;   // pairs, or samples in a regression, of one step
 constexpr float kRate = 4e-3f;  // learning rate of the first step
 constexpr float kLeastDeviation = 0.05f;
-// even with few samples, because the first steps only find the scale
+// Even with few samples, because the first steps only find the scale.
 constexpr size_t kLeastSteps = 200;
 constexpr size_t kMostSteps = 6000;
 
@@ -177,7 +177,7 @@ class AttentionModel final : public Model {
   }
 
   std::vector<float> Input(const std::vector<float>& features) const {
-    // standard deviations at which features are clipped to the range that was learned
+    // Standard deviations at which features are clipped to the range that was learned.
     constexpr float kFar = 4;
     std::vector<float> input;
     input.reserve(order_.size());

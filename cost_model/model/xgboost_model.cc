@@ -125,7 +125,7 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   const bool rank = spec_.objective == Objective::kRank;
   for (const auto& [group, members] : groups) {
     sizes.push_back(static_cast<uint32_t>(members.size()));
-    // for ranking, XGBoost wants one weight for each group
+    // For ranking, XGBoost wants one weight for each group.
     if (rank) weights.push_back(members[0]->weight);
     for (const Sample* s : members) {
       if (!rank) weights.push_back(s->weight);

@@ -70,8 +70,8 @@ struct Method {
   double hedge = 0.25;
   // Trees of the transfer model (transfer.h). It is fitted only once, so it may take longer.
   ModelSpec others = {.rounds = 100};
-  // Features are differences to the task's default schedule. The effect of a change carries over to
-  // more operators than the effect of a number of bytes.
+  // Features are differences from the task's default schedule. The effect of a change carries over
+  // to more operators than the effect of a number of bytes.
   bool relative = true;
   // Feature groups that the model does not see. Reuse curves ("relation") were meant for transfer,
   // but differences from the default schedule serve it better, and best without the curves

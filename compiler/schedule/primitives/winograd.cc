@@ -278,7 +278,7 @@ absl::StatusOr<Rewritten> Winograd(const Program& p, const std::string& block_na
   Stages stages(block_name, c->out->dtype);
   AddStages(*c, block_name, m, stages);
   const Stmt without = ReplaceAt(path, place, ir::MakeSeq(stages.stmts));
-  // The last stage takes over the name of the block, so that one name is not free.
+  // The last stage takes over the name of the block, so this one name need not be free.
   std::vector<std::string> fresh;
   for (const BufferRef& buffer : stages.buffers) fresh.push_back(buffer->name);
   for (const std::string& name : stages.names) {

@@ -14,7 +14,7 @@ namespace heddle::schedule {
 
 namespace {
 
-// independent accumulators, which hide the latency of each other
+// Rows that are summed at once: independent accumulators hide each other's latency.
 constexpr int64_t kPreferredRows = 4;
 
 class LaneRule : public Rule {

@@ -10,7 +10,7 @@ namespace heddle::schedule {
 
 namespace {
 
-// most chunks of a parallel loop: enough to even out, cheap to start
+// Most chunks of a parallel loop: enough to even out, cheap to start.
 constexpr int64_t kMaxChunks = 64;
 
 struct PlainChoice {

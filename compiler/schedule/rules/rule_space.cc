@@ -64,7 +64,7 @@ class RuleSpace : public Space {
   }
 
  private:
-  // most draws of a random point; cheap, as nothing is scheduled
+  // Most draws of a random point. They are cheap, because nothing is scheduled.
   static constexpr int kMaxDraws = 1000;
 
   RuleSpace(const ir::Program& naive, const machine::TargetInfo& target, std::string_view form)

@@ -11,7 +11,7 @@
 
 namespace heddle::schedule {
 
-// A rule on one stage. The order of the table is their priority: a stage goes to the first rule
+// A rule on one stage. Rules come in the order of their priority: a stage goes to the first rule
 // that matches and whose preferred decisions work.
 struct StageRule {
   std::string_view name;
