@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxThreads = 256;  // a larger number is a typing error
 constexpr char kThreads[] = "-threads";
-constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
+constexpr size_t kMaxTextBytes = 4096;  // enough for the longest list of features
 
 absl::Status Bad(const std::string& message) {
   return absl::InvalidArgumentError("target: " + message);
@@ -41,7 +41,8 @@ bool IsPlainName(const std::string& s) {
   });
 }
 
-// Sorted by name, the last mention of a feature wins: equal feature sets get equal text.
+// Sorts the features by name; the last mention of a feature wins. Equal feature sets get equal
+// text.
 absl::StatusOr<std::string> CanonicalAttrs(const std::string& text) {
   std::map<std::string, char> features;
   for (size_t begin = 0; begin <= text.size();) {
@@ -81,7 +82,7 @@ absl::StatusOr<bool> ParseSwitch(const std::string& name, const std::string& val
 struct Option {
   std::string name;
   absl::Status (*read)(const std::string& value, Target& target);
-  // The value in canonical text; nothing if the option is left out there.
+  // The value as canonical text; empty if canonical text omits the option.
   std::string (*write)(const Target& target);
 };
 
@@ -89,7 +90,7 @@ struct Option {
 struct Grammar {
   TargetKind kind;
   std::string name;
-  std::string default_cpu;  // empty: `needs` says what has to be given
+  std::string default_cpu;  // empty if the option is required; `needs` then names it
   std::string needs;
   std::vector<Option> options;
 };

@@ -28,17 +28,17 @@ namespace {
 struct Access {
   size_t first = 0;        // index of the first block that uses it
   size_t last = SIZE_MAX;  // of the last one so far
-  size_t depth = 0;        // statements its users share
+  size_t depth = 0;        // number of enclosing statements that its users share
   int users = 0;
 };
 
 using Places = std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>;
 
-// The statement with the allocations of `places` around it and what is inside of it.
+// The statement, and those inside of it, with the allocations that `places` puts around them.
 Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
   const auto found = allocs.originals.find(s.get());
   const Stmt& original = found == allocs.originals.end() ? s : found->second.second;
-  Stmt old = original;  // without what was allocated around it
+  Stmt old = original;  // without the allocations around it
   std::vector<BufferRef> around;
   while (const auto* alloc = As<ir::Alloc>(old)) {
     around.push_back(alloc->buffer);
@@ -71,8 +71,8 @@ void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocat
   });
 }
 
-// Whether the first two iterations store to the same elements: the loop was fused with one that the
-// block does not use, or counts several times per element for another reason.
+// Whether the first two iterations store to the same elements. This happens if the loop was fused
+// with one that the block does not use, for example.
 bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
   for (const ir::Expr& index : indices) {
     const ir::Expr first = ir::Simplify(ir::Substitute(index, {{var, ir::Int(0)}}), {});
@@ -104,8 +104,8 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoo
   return only_fused && !RepeatsElements(indices, var);
 }
 
-// The same for GPU loops, whose stores are also apart if they differ within a period of what other
-// loops add.
+// The same for GPU loops. Their stores are also apart if they differ within a period of the terms
+// that other loops add.
 bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   ir::Substitution bindings;
   for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
@@ -115,7 +115,8 @@ bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   return ir::WritesApart(indices, *block.store.buffer, loops);
 }
 
-// Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
+// Whether a local buffer around a loop of this kind is spread over the iterations, so that each
+// element belongs to one of them.
 bool SpreadsLocals(LoopKind kind) {
   return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
 }

@@ -20,7 +20,7 @@ using ir::Stmt;
 
 namespace {
 
-// More lanes and copies than these only cost code size.
+// More vector lanes and copies than these only cost code size.
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
 
@@ -37,7 +37,7 @@ Program WithBody(const Program& p, Stmt body) {
   return Program{p.name, p.inputs, p.outputs, std::move(body)};
 }
 
-// Replaces a loop variable in every block, and guards the blocks it concerns.
+// Replaces loop variables in every block, and adds the guard, if there is one.
 Stmt Rebind(const Stmt& body, const ir::Substitution& map, const Expr& guard) {
   return MapBlocks(body, [&](const Stmt& s) -> Stmt {
     Block block = *As<Block>(s);
@@ -117,8 +117,9 @@ std::vector<const Block*> ReductionsIn(const Stmt& s) {
   return reductions;
 }
 
-// Fused loops lose which part is which, and a later split and reorder could run updates of one
-// element before its initialisation.
+// FailedPrecondition if the loops have different roles in a reduction. A fused loop does not show
+// which part is which, and a later split and reorder could run updates of an element before its
+// initialisation.
 absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
   for (const Block* block : ReductionsIn(chain.back()->body)) {
     const For* first = nullptr;
@@ -134,8 +135,8 @@ absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
   return absl::OkStatus();
 }
 
-// A loop that computes a reduction again must stay outside its reduce loops: else the updates of
-// one element would run twice after one initialisation.
+// A loop that repeats a reduction must stay outside the reduce loops. Otherwise the updates of one
+// element would run twice after one initialisation.
 absl::Status CheckRepeatsOutside(const std::vector<const For*>& order, const Stmt& body) {
   for (const Block* block : ReductionsIn(body)) {
     const For* reduce = nullptr;

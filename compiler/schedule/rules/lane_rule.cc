@@ -1,8 +1,8 @@
 // Reductions whose only contiguous axis is reduced: a row sum, or a product with both operands
 // stored along the sum.
 //
-// The axis is split by the lanes of a vector register. Each lane keeps a partial result of its own;
-// the lanes are merged at the end of each tile of rows.
+// The axis is split by the lanes of a vector register. Each vector lane keeps a partial result of
+// its own; the lanes are merged at the end of each tile of rows.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +14,9 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxRows = 16;       // of a tile
-constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
+// Rows that are summed at once: independent accumulators hide each other's latency.
+constexpr int64_t kMaxRows = 16;
+constexpr int64_t kPreferredRows = 4;
 
 class LaneRule : public Rule {
  public:
@@ -64,7 +65,7 @@ class LaneRule : public Rule {
   }
 
  private:
-  // Everything is summed into one element: the partial results stay in the old loops.
+  // For a sum of everything into one element: the partial results stay in the old loops.
   absl::Status ApplyWithoutRows(const Recorder::Factored& sums, const std::vector<Loop>& parts,
                                 Recorder& out) const {
     std::vector<Loop> order;

@@ -8,8 +8,8 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxRows = 16;   // of one axis in the register tile
-constexpr double kSmallImage = 8;  // times smaller than the weights
+constexpr int64_t kMaxRows = 16;   // most rows of one axis in the register tile
+constexpr double kSmallImage = 8;  // a small image is this many times smaller than the weights
 
 }  // namespace
 
@@ -170,7 +170,7 @@ double TileModel::scalar_bytes_used() const {
 }
 
 double TileModel::ScalarsTouched(const RegisterTile& tile) const {
-  auto steps = static_cast<double>(reduce_steps_);  // at one place of its window
+  auto steps = static_cast<double>(reduce_steps_);  // reduce steps at one position of the window
   double places = 1;
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
     const bool moves = std::any_of(loads_.begin(), loads_.end(), [&](const LoadShape& load) {

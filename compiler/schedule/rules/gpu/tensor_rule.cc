@@ -21,10 +21,10 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWarps = 8;      // along one axis
-constexpr int64_t kMaxTiles = 8;      // likewise, of one warp
-constexpr int64_t kMaxStepTiles = 4;  // products along the terms of a step
-constexpr int64_t kMaxSums = 128;     // of a thread
+constexpr int64_t kMaxWarps = 8;      // most warps along one axis
+constexpr int64_t kMaxTiles = 8;      // most tiles of one warp along one axis
+constexpr int64_t kMaxStepTiles = 4;  // most products along the terms of a step
+constexpr int64_t kMaxSums = 128;     // most sums of a thread
 constexpr int64_t kMaxHeld = 200;     // sums and operands of a thread; addresses need the rest
 constexpr int64_t kMaxPreferredThreads = 256;
 constexpr int64_t kFetchBytes = 16;  // the longest copy of one thread
@@ -48,8 +48,8 @@ struct ProductAxes {
   ir::DType operand = ir::DType::kF32;
 };
 
-// The longest axis that moves `own`, does not move `other`, and is divided by tiles; of equals the
-// last.
+// The longest axis that moves `own`, does not move `other`, and is a multiple of `tile`; of equals
+// the last.
 int AxisOf(const std::vector<Axis>& axes, const ir::Expr& own, const ir::Expr& other,
            int64_t tile) {
   int best = -1;
@@ -190,7 +190,8 @@ absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) 
   return absl::OkStatus();
 }
 
-// Prefers much arithmetic for what is fetched, a block for each multiprocessor, some warps in each.
+// Prefers much arithmetic for each fetched byte, a block for each multiprocessor, and several warps
+// in each block.
 std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   std::pair<WarpSplit, WarpSplit> best;
   double best_score = -1;

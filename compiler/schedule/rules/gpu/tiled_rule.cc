@@ -19,7 +19,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMinTiled = 256;  // results: fewer have no tiles to speak of
+constexpr int64_t kMinTiled = 256;  // results: with fewer, tiles are hardly possible
 constexpr int64_t kMaxThreadsPerAxis = 64;
 constexpr int64_t kMaxTile = 8;
 constexpr int64_t kMaxStep = 64;
@@ -102,9 +102,9 @@ class GpuTiledRule : public Rule {
   size_t parts_axis_ = 0;  // the reduce axis that is cut
 };
 
-// Threads and tiles that keep the whole GPU busy: much arithmetic for what is read, enough threads
-// in a block, a block for each multiprocessor. Compares some patterns, each with one width along
-// the axis that moves fastest through the result and another along the axes before it.
+// Threads and tiles that keep the whole GPU busy: much arithmetic for each value read, enough
+// threads in a block, a block for each multiprocessor. Compares some patterns, each with one width
+// along the axis that moves fastest through the result and another along the axes before it.
 std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
   std::vector<SpatialSplit> best(spatial().size());
   double best_score = -1;
