@@ -237,7 +237,7 @@ void Dispatcher::On(const RecordsFound& event) {
   JobParams pinned = job->params;
   pinned.device_key = event.device_key;
   const int lane = placement_.slot_index().DeviceLane(pinned);
-  // the device has left: the next one is asked about
+  // The device has left; the job asks about the next one.
   if (placement_.slot_index().Count(lane) == 0) return;
   job->params.device_key = event.device_key;
   job->lane = lane;

@@ -28,7 +28,7 @@ DurationModel::Where At(const Job& job, v1::StageKind kind, std::optional<TaskIn
 // Lavenberg 1980).
 double Closed(double serial, double busy, int beside) {
   const double elsewhere = std::max(0.0, serial - busy);
-  // mean queue length and utilization of the bottleneck
+  // Mean queue length and utilization of the bottleneck.
   double queue = 0, served = 0, span = serial;
   for (int n = 1; n <= beside && span > 0; ++n) {
     // A part that arrives finds the one in service half done, because service times vary little.

@@ -20,7 +20,7 @@ class Forecast {
     double device_s = 0;  // slot-seconds still needed on the device lane
     double joint_s = 0;   // cpu_s plus the CPU slot-seconds that its device stages block
     double span_s = 0;    // time to completion if it had all slots to itself
-    // of span_s, the busy time of the lane that is busiest; the rest is idle time
+    // Of span_s, the time during which the job's busiest lane works; the rest it idles.
     double share_s = 0;
     absl::Time deadline = absl::InfiniteFuture();
     int most_ready = 0;     // most candidates that it can have waiting at the same time

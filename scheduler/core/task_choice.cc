@@ -6,13 +6,13 @@
 namespace heddle::scheduler {
 namespace {
 
-// weight of the backward term of the gain; the rest is the forward term
+// Weight of the backward term of the gain; the rest is the forward term.
 constexpr double kBackward = 0.5;
 constexpr int kWindowRounds = 3;  // rounds that the backward term covers
 constexpr double kSimilar = 4;    // tasks are similar if their FLOP differ by at most this factor
 constexpr double kHope = 1.5;  // a task may reach this multiple of the best FLOP/s of similar tasks
-constexpr int64_t kExploreEvery =
-    16;  // every so many rounds, one goes to the task with the fewest trials
+// One round in so many goes to the task with the fewest trials.
+constexpr int64_t kExploreEvery = 16;
 constexpr double kPlateauGain = 1.01;
 constexpr int kCapTasks = 8;    // cap of a task, as a multiple of its uniform share
 constexpr int kFloorShare = 8;  // floor of a task: this part of its uniform share

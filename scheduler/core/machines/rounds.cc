@@ -68,7 +68,7 @@ void Rounds::Drain(Job& job, TaskIndex index) {
   if (task.open.empty()) return FinishTask(job, index);
   DropRounds(&task, MeasuredBefore(task).value_or(CandidateId{}));
   task.phase = Measuring{};
-  // gives back what was granted but not proposed
+  // Gives back what was granted but not proposed.
   if (IsGradient(job)) task.budget = Allowance(job, task);
   effects_->Emit(TaskChanged{job.id, index});
 }
@@ -285,7 +285,7 @@ void Rounds::EndTuningIfDone(Job& job) {
     plateaus += Plateaued(job.params, task) && !NothingLeft(job, task);
     if (error.empty()) error = task.first_error;
   }
-  // the default schedules can still be compiled
+  // The default schedules can still be compiled.
   const bool stopped_first = !job.stop.empty() && trials == 0;
   if (!any_valid && !stopped_first) {
     FaultInfo fault{v1::FAULT_CANDIDATE,
