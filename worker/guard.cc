@@ -44,8 +44,9 @@ std::string ReadAll(const char* path) {
   return text.str();
 }
 
-// One round: sixteen chains of multiply-adds that fill the pipelines, then dependent updates all
-// over 256 KiB, which is more than a first-level cache and less than a second-level one.
+// One round of the canary: sixteen chains of multiply-adds that fill the pipelines, then dependent
+// updates spread over 256 KiB, which is more than a first-level cache and less than a second-level
+// one.
 double CanaryRound(std::vector<uint32_t>& memory) {
   constexpr int kLanes = 16;
   constexpr int kSteps = 30000;

@@ -22,7 +22,7 @@ constexpr double kLeastNs = 1e3;
 constexpr double kMostNs = 1e10;
 constexpr size_t kMaxReasonBytes = 200;
 constexpr double kMostOfALimit =
-    1e6;  // GFLOP/s or GB/s of a slot; more is nonsense, and would stay
+    1e6;  // GFLOP/s or GB/s of a slot; a larger value is implausible, and would be kept as the best
 
 }  // namespace
 

@@ -89,8 +89,8 @@ class Policy {
   virtual void Changed(const Job& /*job*/) {}
   virtual void Started(const WorkItem& /*work*/, const Job& /*job*/, const LiveStage& /*stage*/) {}
   virtual void Ended(const LiveStage& /*stage*/, const Job& /*job*/, absl::Time /*now*/) {}
-  // Returns each job whose ranks have changed although nothing happened to it, once. Called once
-  // per Step, after all notifications of that step.
+  // Returns the jobs whose ranks have changed although nothing happened to them, each once. Called
+  // once per Step, after all notifications of that step.
   virtual std::vector<JobId> TakeStale(absl::Time /*now*/) { return {}; }
   // Whether jobs with earlier deadlines go first; estimates of completion times use this.
   virtual bool HonoursDeadlines() const { return false; }

@@ -1,7 +1,7 @@
 // Finds free slots without looking at all of them. It is updated with every stage that starts or
-// ends. Slots of the same shape (kind, target, device key, number of cores) form a class. A lane is
-// all work with the same slot needs; several classes may serve it. Lane 0 is the CPU lane. Lane 1
-// is for work that needs a CPU slot with a compiler for cuda targets.
+// ends. Slots of the same shape (kind, target, device key, number of cores, cuda compiler) form a
+// class. A lane is all work with the same slot needs; several classes may serve it. Lane 0 is the
+// CPU lane. Lane 1 is for work that needs a CPU slot with a compiler for cuda targets.
 #pragma once
 
 #include <map>
@@ -23,15 +23,15 @@ class SlotIndex {
   // valid until a slot is held or released.
   struct Reserved {
     std::vector<bool> cores;  // by their numbers in this index
-    // by class: all slots of `partly` before this one are reserved
+    // By class: all slots of `partly` before this one are reserved.
     std::vector<std::set<int>::const_iterator> at;
   };
 
   SlotIndex();
 
-  // The lane of a job's stages of a kind that runs on CPU slots.
+  // The lane of a job's stages of this kind, which must be one that runs on CPU slots.
   static int CpuLane(v1::StageKind kind, const JobParams& needs);
-  // Whether `slot` is of use to a job's stages of this kind.
+  // Whether `slot` can run a job's stages of this kind.
   static bool Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs);
 
   // Takes a new list, sorted by id. `slots` must stay where it is until the next Reset. Slots that

@@ -35,7 +35,7 @@ struct ChoiceTask {
   double flops = 0;      // of one execution; 0: unknown
   int trials = 0;        // records known at the start included
   absl::Span<const CurvePoint> curve;
-  // device time of one trial; 0: unknown, then the mean of the other tasks is used
+  // Device time of one trial; 0: unknown, then the mean of the other tasks is used.
   double device_ns = 0;
 };
 

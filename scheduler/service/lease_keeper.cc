@@ -12,7 +12,7 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(60);
-// Two more tries before the lease expires.
+// This leaves two more tries before the lease expires.
 constexpr absl::Duration kRenewEvery = absl::Seconds(20);
 constexpr absl::Duration kRetryRenew = absl::Seconds(2);
 constexpr absl::Duration kRpcLimit = absl::Seconds(5);

@@ -100,7 +100,7 @@ absl::Status RunServer(const ServerOptions& options) {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   setenv("GRPC_VERBOSITY", "NONE",
-         0);  // what fails is said here, in one line; asked for, gRPC still tells more
+         0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,

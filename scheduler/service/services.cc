@@ -15,7 +15,7 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
-// In one timeline answer, to stay under the 4 MiB of a message.
+// Most spans in one timeline answer, which must stay under the 4 MiB of a message.
 constexpr int64_t kMaxSpans = 20'000;
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 constexpr size_t kImportGroup = 500;  // records in one transaction

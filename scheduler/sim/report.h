@@ -24,8 +24,8 @@ struct Report {
   std::vector<double> busy;  // per slot
 };
 
-// Fairness: users that have work at the same time should be served alike. It is Jain's index (sum
-// x)^2 / (n sum x^2), where x is the slot-seconds that a user got per second with an unfinished
+// Fairness: users that have work at the same time should be served alike. It is Jain's index
+// (sum x)^2 / (n sum x^2), where x is the slot-seconds that a user got per second with an unfinished
 // job. With a single user, x is per job. 1: all alike; 1/n: one has everything.
 Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result);
 

@@ -39,8 +39,8 @@ struct StageTime {
 inline constexpr int kStageKinds = 7;  // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
-// Measured times of a task's candidates. The n-th has median (floor + (start - floor) * exp(-n /
-// trials)) * lognormal(1, noise) nanoseconds.
+// Measured times of a task's candidates. The median of the n-th is
+// (floor + (start - floor) * exp(-n / trials)) * lognormal(1, noise) nanoseconds.
 struct Curve {
   double start_ns = 1e6;
   double floor_ns = 3e5;

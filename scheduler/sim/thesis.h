@@ -1,6 +1,6 @@
-// The figures by which the scheduler is judged: ResNet-18 with the stage times of the thesis that
-// Heddle grew from. These are build 8.3 s, profile 39.5 s, update and propose 44.0 s per batch; 13
-// tasks of 2000 trials; 46 candidates per batch give the 14.5 h that it took.
+// The figures by which the scheduler is evaluated: ResNet-18 with the stage times of the thesis
+// that Heddle grew from. These are build 8.3 s, profile 39.5 s, update and propose 44.0 s per
+// batch; 13 tasks of 2000 trials; 46 candidates per batch give the 14.5 h that it took.
 #pragma once
 
 #include <string>

@@ -177,9 +177,9 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 }
 
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
-  // Empty fields match everything. best_only drops a record if there is a faster valid one, or one
-  // that is as fast and older. The index makes this one lookup per group instead of a comparison of
-  // all records.
+  // Empty fields match everything. best_only keeps the fastest valid record per workload, target
+  // and device key; of equally fast ones, the first that was stored. One index lookup per group
+  // finds it, so records are not compared with each other.
   constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
        r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from

@@ -53,8 +53,8 @@ class TransferModels {
 
 // Whether the model is stale, so that a new search should fit its own. It is stale once searches on
 // the device key have learned a quarter as many trials as the model knew, but at least a batch and
-// at most kRefresh. The threshold grows with the model because a larger model takes longer to fit,
-// and a further quarter then teaches as much.
+// at most kRefresh. The threshold grows with what the model knew: fitting then takes longer, and it
+// takes a further quarter to teach as much.
 inline constexpr int64_t kRefresh = 512;
 bool IsStale(const v1::TransferModel& model);
 

@@ -22,8 +22,8 @@ namespace {
 
 // An event with an artifact must fit into a message; kernels have some tens of KB.
 constexpr size_t kMaxArtifactBytes = 3 << 20;
-// Repetitions of disturbed measurements may use this part of a candidate's time limit, and of the
-// stage's; the rest is for the remaining candidates.
+// Repetitions of disturbed measurements may use 1 / kRepeatPart of a candidate's time limit, and of
+// the stage's; the rest is for the remaining candidates.
 constexpr int kRepeatPart = 3;
 constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // if StageStart gives none
 

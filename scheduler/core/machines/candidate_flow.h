@@ -1,10 +1,10 @@
 // How the candidates of a round flow from builds to measurements, one by one.
 //
-// A built candidate goes to a running profile stage of its task with a short queue; else a further
-// slot may start a profile stage with it; else it goes to the shortest queue. A profile stage takes
-// no candidates of rounds that were proposed after it had started. Its input is closed as soon as
-// no candidate of its task is being built, so no running stage ever waits for one that has not
-// started; that is why slots that share cores cannot deadlock.
+// A built candidate goes to a running profile stage of its task that has a short queue. If there is
+// none, another slot may start a profile stage with it. Failing that, it goes to the shortest
+// queue. A profile stage takes no candidates of rounds that were proposed after it started. Its
+// input is closed as soon as no candidate that it may take is being built. No running stage thus
+// ever waits for one that has not started, so slots that share cores cannot deadlock.
 #pragma once
 
 #include <set>

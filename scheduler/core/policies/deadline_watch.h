@@ -26,7 +26,7 @@ struct PlannedJob {
   bool turn = false;                     // its turn on the CPU has begun and is not over
   bool shared = false;                   // its latest urgency was kShared
   const Forecast::Load* load = nullptr;  // null unless the job runs
-  // Set only for jobs with a deadline.
+  // Used only for jobs with a deadline.
   JobParams params;
   bool measured = false;
   int lane = 0;

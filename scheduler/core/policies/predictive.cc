@@ -5,9 +5,9 @@
 // The rules apply in this order. A later rule decides only among items that the earlier rules rank
 // equal.
 //
-//  1. No starvation. An item goes first once kPatience + kPatiencePerJob x running jobs other stages
-//     have started from its lane while it was ready. Of several such items, the one that has waited
-//     longest goes first.
+//  1. No starvation. An item goes first once its patience is used up: when kPatience, plus
+//     kPatiencePerJob for each running job, stages have started from its lane while it was ready. Of
+//     several such items, the one that has waited longest goes first.
 //  2. Fair shares. The tenant that was served least goes first. Service is measured in slot-seconds
 //     divided by the slots of the lane. A tenant that arrives or returns starts level with the
 //     least served one, so absence earns no credit. A tenant's service never exceeds that of the
@@ -20,11 +20,11 @@
 //       are never interrupted. Other work of its tenant, unless it has higher priority or an
 //       earlier deadline, therefore does not start on the last slots that the tight job could use.
 //     - Turns on the CPU that have begun (see round_robin.cc).
-//     - Critical jobs: those that would prolong the makespan if they waited any longer. The lower
+//     - Critical jobs: those that would prolong the makespan if they waited any longer. A lower
 //       bound on the makespan is the horizon: the time in which the busiest lane finishes all its
 //       work without idling (Forecast::Horizon). A job is critical if its own span (its time with
 //       all slots to itself, idle gaps included) comes close to the horizon. Least slack first.
-//     - Jobs that would be critical if faults delayed them. They get a share of the slots.
+//     - Jobs that would be critical if faults delayed them (kTrouble). They get a share of the slots.
 //     - All other jobs.
 //  5. Among the other jobs, supply of the bottleneck. If CPU slots are the bottleneck and are about
 //     to run out of work, devices prefer jobs that need the CPU more than the device. If a device
@@ -65,10 +65,10 @@ constexpr double kAmple = 10;
 // it; its own stages may also take longer than predicted.
 constexpr double kGaps = 1.1;
 // A fault delays a job that runs alone, because no other job can use the time until the retry. The
-// predicted span of such a job therefore grows by kTrouble x the share of slot-seconds that was
-// lost, but by no more than a factor of 1 + kMostTrouble. Slot-seconds are lost when a build or
-// profile stage ends with unanswered candidates. Jobs that are critical only by this longer span
-// share the slots with the shorter jobs: if they went first, they would delay these too much.
+// predicted span of a job is therefore multiplied by 1 + min(kMostTrouble, kTrouble x the lost
+// share). The lost share is the share of slot-seconds spent in build and profile stages that ended
+// with unanswered candidates. Jobs that are critical only by this longer span share the slots with
+// the shorter jobs: if they went first, they would delay these too much.
 constexpr double kTrouble = 40, kMostTrouble = 1;
 // Such jobs get a share of a lane's slot-seconds equal to their share of the running jobs, but at
 // most kMostShared. What they got above or below that is carried over, up to kMostOwed seconds.
@@ -77,9 +77,9 @@ constexpr double kMostShared = 0.9, kMostOwed = 60;
 // kNoTrouble seconds without a fault. Jobs are ranked again only when the factor on the span has
 // changed by kTroubleStep.
 constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 1.1;
-// Levels of ordinary CPU stages, smallest first: imports and compiles (0); stages that feed the
-// hungry device lane with the most work, by their Path; stages that feed other hungry lanes, from
-// kOtherLane on, by their Path; all others (kNotHungry).
+// Levels of ordinary CPU stages, smallest first: imports and compiles (0); stages for the hungry
+// device lane with the most work, by their Path; stages for other hungry lanes, from kOtherLane on,
+// by their Path; all others (kNotHungry). A lane is hungry if it is about to run out of work.
 constexpr int64_t kOtherLane = 4, kNotHungry = 8, kLevels = 16;
 static_assert(kUpdate < kOtherLane && kOtherLane + kUpdate < kNotHungry && kNotHungry < kLevels);
 // Shortest time for which a profile stage is held back.
@@ -268,8 +268,8 @@ class Predictive : public Policy {
       return false;
     const bool device = group.path >= kCpuHeavy;
     if (device && group.lane != tight.lane) return false;
-    // The tight job needs a slot for each candidate it may have ready. On the CPU it needs at least
-    // one, since it also compiles and updates there.
+    // The slots that the tight job can use: at most one per round of its pipeline depth, and one
+    // per candidate that it may have ready. It always needs a CPU slot, to compile and update.
     int needs = std::min(PipelineDepth(tight.params, view_.slots->Count(tight.lane)),
                          std::max(device ? 0 : 1, load->most_ready));
     if (device && tight.params.max_devices > 0) needs = std::min(needs, tight.params.max_devices);
@@ -320,8 +320,8 @@ class Predictive : public Policy {
       group->urgency = kCriticalPath;
     } else {
       if (shared <= now) group->urgency = kShared;
-      // Ranks are not asked for again at once: if nothing happens, the horizon moves along with
-      // `now`.
+      // Ask again after kAgain at the earliest. Unless something happens, the end of the horizon
+      // moves on with `now`, so the job does not come closer to being critical.
       *until = std::min(*until, std::max(shared <= now ? critical : shared, now + kAgain));
     }
     return end - absl::Seconds(span);
