@@ -90,7 +90,7 @@ bool StageCall::Write(const v1::StageEvent& event) {
   const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !writing_; };
   const absl::Time give_up = MonotonicNow() + kWriteLimit;
   absl::Time stopped_at = absl::InfiniteFuture();
-  // gRPC uses the event until the write is done, so this waits for that in any case.
+  // gRPC uses the event until the write is done, so this waits for that even after giving up.
   while (!mutex_.AwaitWithTimeout(absl::Condition(&written), absl::Milliseconds(100))) {
     const absl::Time now = MonotonicNow();
     if (session_.stopped()) stopped_at = std::min(stopped_at, now);

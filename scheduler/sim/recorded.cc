@@ -90,7 +90,8 @@ void TakeOutWaiting(const Json& measured, Spans* spans) {
         worked.seconds += static_cast<double>(record.at("profile_ns").get<int64_t>()) / 1e9;
         ++records;
       }
-      if (records == 0 || records != span.candidates) continue;  // some records are missing
+      // Its records are not those of its candidates.
+      if (records == 0 || records != span.candidates) continue;
       const std::vector<Span>& builds = (*spans)[{of.first, v1::STAGE_BUILD}];
       const bool overlaps = std::any_of(builds.begin(), builds.end(), [&](const Span& build) {
         return build.begin < EndOf(span) && EndOf(build) > span.begin;

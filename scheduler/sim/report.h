@@ -25,8 +25,8 @@ struct Report {
 };
 
 // Fairness: users that have work at the same time should be served alike. It is Jain's index
-// (sum x)^2 / (n sum x^2), where x is the slot-seconds that a user got per second with an unfinished
-// job. With a single user, x is per job. 1: all alike; 1/n: one has everything.
+// (sum x)^2 / (n sum x^2), where x is the slot-seconds that a user got per second with an
+// unfinished job. With a single user, x is per job. 1: all alike; 1/n: one has everything.
 Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result);
 
 // A table with a row per figure and a column per policy.

@@ -5,8 +5,8 @@
 // The rules apply in this order. A later rule decides only among items that the earlier rules rank
 // equal.
 //
-//  1. No starvation. An item goes first once its patience is used up: when kPatience, plus
-//     kPatiencePerJob for each running job, stages have started from its lane while it was ready. Of
+//  1. No starvation. An item goes first once its patience is used up: after kPatience stages, plus
+//     kPatiencePerJob for each running job, have started from its lane while it was ready. Of
 //     several such items, the one that has waited longest goes first.
 //  2. Fair shares. The tenant that was served least goes first. Service is measured in slot-seconds
 //     divided by the slots of the lane. A tenant that arrives or returns starts level with the
@@ -24,7 +24,8 @@
 //       bound on the makespan is the horizon: the time in which the busiest lane finishes all its
 //       work without idling (Forecast::Horizon). A job is critical if its own span (its time with
 //       all slots to itself, idle gaps included) comes close to the horizon. Least slack first.
-//     - Jobs that would be critical if faults delayed them (kTrouble). They get a share of the slots.
+//     - Jobs that would be critical if faults delayed them (kTrouble). They get a share of the
+//       slots.
 //     - All other jobs.
 //  5. Among the other jobs, supply of the bottleneck. If CPU slots are the bottleneck and are about
 //     to run out of work, devices prefer jobs that need the CPU more than the device. If a device

@@ -1,9 +1,9 @@
 // The baseline with dedicated machines: one job after the other, in start order. No stage of a job
 // runs beside a stage of another, so the time that slots idle here is what another policy can win.
-// If a job is paused, the next one goes on as soon as the paused job's stages have ended; the
-// paused job goes on when that one is over. The same holds for a job whose open tasks are all in
-// flight in other jobs. A module that is fetched on demand is not part of tuning, and its compile
-// starts at once.
+// If a job is paused, the next job goes on as soon as the stages of the paused one have ended, and
+// the paused one goes on when that next job is over. The same holds for a job whose open tasks are
+// all in flight in other jobs. A module that is fetched on demand is not part of tuning, and its
+// compile starts at once.
 #include <map>
 #include <set>
 
