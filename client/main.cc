@@ -1,4 +1,4 @@
-// heddle: the command line. Turns flags into options and calls the command; nothing else.
+// heddle: the command line. Turns flags into options and calls the command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -7,9 +7,9 @@
 namespace heddle::tracker {
 namespace {
 
-// A watch holds a server thread; schedulers and a few people watch, not crowds.
+// Each watch uses a server thread. Only schedulers and a few people watch.
 constexpr int kMaxWatches = 64;
-// At most ten answers a second to a watch; also how late an expiry may be noticed.
+// A watch gets at most ten answers a second; an expiry may be noticed this late.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 
 SlotSpec FromProto(const v1::Slot& slot) {
@@ -178,7 +178,7 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
       changed = first || pool_.version() != seen;
       if (changed) {
         FillList(&response);
-        seen = pool_.version();  // after the list: listing expires leases
+        seen = pool_.version();  // read after List, which may expire leases
       }
     }
     first = false;
