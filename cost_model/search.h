@@ -51,7 +51,7 @@ struct SearchReport {
   // Weight of the transfer model now, relative to its weight at the start; 0 means it is ignored.
   double other_weight = 0;
   // The transfer model turned out to mislead the search and is no longer used.
-  bool others_mislead = false;
+  bool transfer_misleads = false;
 };
 
 class Search {

@@ -246,7 +246,7 @@ void EmitSlot(std::string_view prefix, const SlotSums& s, FeatureSink& out) {
 }
 
 void EmitReuseCurves(std::string_view prefix, const ReuseCurves& r, FeatureSink& out) {
-  out.Begin("relation", prefix);
+  out.Begin("reuse", prefix);
   for (size_t t = 0; t < kBytesThresholds; ++t) {
     const std::string at = "2^" + std::to_string(6 + 2 * t);
     out.Magnitude("reuse_" + at, "executions",

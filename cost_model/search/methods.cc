@@ -59,7 +59,7 @@ std::span<const Method> Methods() {
     published.relative_temperature = false;
     published.score_levels = 0;
     published.smallest_batch = published.largest_batch;
-    published.without = {"program", "side", "main", "traffic", "estimate", "relation"};
+    published.without = {"program", "side", "main", "traffic", "estimate", "reuse"};
     methods->push_back(published);
     return methods;
   }();

@@ -73,10 +73,10 @@ struct Method {
   // Features are differences from the task's default schedule. The effect of a change carries over
   // to more operators than the effect of a number of bytes.
   bool relative = true;
-  // Feature groups that the model does not see. Reuse curves ("relation") were meant for transfer,
+  // Feature groups that the model does not see. Reuse curves ("reuse") were meant for transfer,
   // but differences from the default schedule serve it better, and best without the curves
   // (bench/run.sh search --transfer).
-  std::vector<std::string> without = {"relation"};
+  std::vector<std::string> without = {"reuse"};
   // Recommended batch sizes; the caller of Propose decides. Batches are small at first, when the
   // model learns most from each, and larger later, when fitting again costs more and changes less.
   int smallest_batch = 16;

@@ -26,8 +26,8 @@ using schedule::Rng;
 constexpr size_t kReported = 16;   // most features in a report
 constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 
-constexpr std::string_view kOthersMagic = "HDLOTHERS";
-constexpr uint32_t kOthersVersion = 1;
+constexpr std::string_view kTransferMagic = "HDLOTHERS";
+constexpr uint32_t kTransferVersion = 1;
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
@@ -82,7 +82,7 @@ class ModelSearch final : public StrategySearch {
   // The transfer model's scores, times its weight. `seen`: features as the model sees them.
   absl::StatusOr<std::vector<float>> Priors(const std::vector<std::vector<float>>& seen) const;
   // Predictions: the model's scores plus the priors. `seen`: features as the model sees them.
-  absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
+  absl::StatusOr<std::vector<Estimate>> ScoresOf(const std::vector<std::vector<float>>& seen) const;
   // The number of candidates that the estimate picks in a batch of n.
   int Drafts(double n) const;
   // The columns that the model sees, minus origin_.
@@ -212,7 +212,7 @@ ModelSearch::Scores ModelSearch::Score(const std::vector<Point>& points) {
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
   for (const Point& p : points) features.push_back(Seen(candidates().Evaluate(p)->features));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, ScoresOf(features));
   std::vector<float> scores;
   scores.reserve(estimates.size());
   for (const Estimate& e : estimates) scores.push_back(Acquire(e));
@@ -237,7 +237,7 @@ absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
     HEDDLE_ASSIGN_OR_RETURN(const Evaluated evaluated, candidates().EvaluateTrace(c.trace));
     features.push_back(Seen(evaluated.features));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, ScoresOf(features));
   for (size_t i = 0; i < batch.size(); ++i) {
     batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.learned())};
   }
@@ -291,7 +291,7 @@ absl::StatusOr<std::vector<float>> ModelSearch::Priors(
   return priors;
 }
 
-absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
+absl::StatusOr<std::vector<Estimate>> ModelSearch::ScoresOf(
     const std::vector<std::vector<float>>& seen) const {
   HEDDLE_ASSIGN_OR_RETURN(std::vector<Estimate> estimates, model_->Predict(seen));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> priors, Priors(seen));
@@ -306,7 +306,7 @@ int ModelSearch::Drafts(double n) const {
 
 absl::Status ModelSearch::Fit() {
   std::vector<Sample> training = Training();
-  HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training));
+  HEDDLE_RETURN_IF_ERROR(transfer_.Validate(training));
   if (training.size() < kMinSamples || !samples_.Rankable()) return absl::OkStatus();
   std::vector<std::vector<float>> seen;
   for (const Sample& s : training) seen.push_back(s.features);
@@ -330,7 +330,7 @@ SearchReport ModelSearch::Report() const {
   report.other_tasks = transfer_.tasks();
   report.other_samples = transfer_.samples();
   report.other_weight = transfer_.TrustAt(samples_.all().size());
-  report.others_mislead = transfer_.misleads();
+  report.transfer_misleads = transfer_.misleads();
   return report;
 }
 
@@ -348,12 +348,12 @@ std::string ModelSearch::TransferModel() const {
   w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
   w.Fixed64(HashOf(columns_));
   transfer_.Save(w);
-  return Seal(kOthersMagic, kOthersVersion, std::move(w).Take());
+  return Seal(kTransferMagic, kTransferVersion, std::move(w).Take());
 }
 
 absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
-                          Unseal(kOthersMagic, kOthersVersion, transfer_model));
+                          Unseal(kTransferMagic, kTransferVersion, transfer_model));
   BlobReader r(payload);
   const uint64_t features = r.Unsigned();
   if (features != static_cast<uint64_t>(kFeatureVersion) || r.Fixed64() != HashOf(columns_)) {
@@ -362,7 +362,7 @@ absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   Transfer transfer(method_.others, candidates().seed());
   HEDDLE_RETURN_IF_ERROR(transfer.Load(r));
   if (!r.AtEnd()) return absl::DataLossError("model of others: malformed");
-  transfer.ForgetJudgement();
+  transfer.ForgetValidation();
   transfer_ = std::move(transfer);
   fitted_others_ = false;
   return absl::OkStatus();

@@ -32,7 +32,7 @@ class Transfer {
   // The numbers of own samples at which the transfer model is validated. It must order more than
   // kLeastPairs of the pairs as they were measured. The threshold was chosen on only two
   // development tables.
-  static constexpr size_t kJudged[] = {16, 32, 64};
+  static constexpr size_t kValidatedAt[] = {16, 32, 64};
   static constexpr double kLeastPairs = 0.7;
 
   // Chooses the samples that a fit uses. Features are those of the whole table.
@@ -54,13 +54,13 @@ class Transfer {
   absl::StatusOr<std::vector<float>> Predict(std::span<const std::vector<float>> features) const;
   std::vector<double> Importance() const { return model_->Importance(); }
 
-  // Validates the transfer model when `own` has reached the next number in kJudged: its scores plus
+  // Validates the transfer model when `own` has reached the next number in kValidatedAt: its scores plus
   // the priors of `own` must put the samples into the right order. Waits while all scores are
   // equal. A model that was found to mislead stays switched off.
-  absl::Status Judge(const std::vector<Sample>& own);
+  absl::Status Validate(const std::vector<Sample>& own);
 
   // Forgets the validation, before the model is used for another task.
-  void ForgetJudgement() { judged_ = 0, misleads_ = false; }
+  void ForgetValidation() { validated_ = 0, misleads_ = false; }
 
   void Save(BlobWriter& writer) const;
   // DataLoss if it is malformed or of another kind of model; changes nothing then.
@@ -72,7 +72,7 @@ class Transfer {
   std::unique_ptr<Model> model_;
   int tasks_ = 0;
   int samples_ = 0;
-  size_t judged_ = 0;  // the number in kJudged of the last validation; 0 before the first
+  size_t validated_ = 0;  // the number in kValidatedAt of the last validation; 0 before the first
   bool misleads_ = false;
 };
 

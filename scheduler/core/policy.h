@@ -5,7 +5,7 @@
 // that job, when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
 // TakeStale. Nothing else is sorted again, so a rank must not depend on anything that changes
 // without one of these. What does change all the time, such as a tenant's share, belongs in
-// RankOfGroup, which is asked for whenever a slot is assigned. Items with the same Rank::group form
+// RankOfTier, which is asked for whenever a slot is assigned. Items with the same Rank::tier form
 // a tier; keep the tiers few.
 //
 // To add a policy, write one file in policies/ and one line in policies/registry.cc. Policies are
@@ -46,11 +46,11 @@ struct WorkItem {
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
-// The order of an item: first by the RankOfGroup of its tier, then by `key`, both smaller first.
+// The order of an item: first by the RankOfTier of its tier, then by `key`, both smaller first.
 // Ties go by job, then by the order in which a job's own stages should run (profile, build, update,
 // propose).
 struct Rank {
-  int64_t group = 0;
+  int64_t tier = 0;
   std::array<double, 2> key{};
   bool waits = false;  // it must not start before it is ranked again
   // The rank expires at `until`, or when `patience` stages have started from the item's lane since
@@ -63,9 +63,9 @@ struct Wait {
   absl::Time since, now;
   int64_t passed = 0;  // stages started from its lane since then
 };
-using GroupRank = std::array<double, 3>;
+using TierRank = std::array<double, 3>;
 // Rank of a tier that may not start now. Only an event may lift it.
-inline constexpr GroupRank kHeldBack = {std::numeric_limits<double>::infinity(), 0, 0};
+inline constexpr TierRank kHeldBack = {std::numeric_limits<double>::infinity(), 0, 0};
 
 // What a policy may look at. All of it outlives the policy.
 struct PolicyView {
@@ -81,7 +81,7 @@ class Policy {
   virtual void Attach(const PolicyView& view) { view_ = view; }
 
   virtual Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) = 0;
-  virtual GroupRank RankOfGroup(int64_t /*group*/) const { return {}; }
+  virtual TierRank RankOfTier(int64_t /*tier*/) const { return {}; }
 
   // Notifications, which come before ranks are asked for. Changed: something happened to the job,
   // for example it was submitted, restored, resumed, paused or ended. Ended: a stage has ended, and

@@ -36,16 +36,16 @@ class ReadyIndex {
     Cursor(const ReadyIndex& index, const Policy& policy, int lane);
     bool done() const { return best_ < 0; }
     const Node& node() const { return *heads_[static_cast<size_t>(best_)].at; }
-    const GroupRank& group() const { return heads_[static_cast<size_t>(best_)].rank; }
+    const TierRank& tier() const { return heads_[static_cast<size_t>(best_)].rank; }
     void Next();
     // Whether this one's item comes before the other's; neither is done.
     bool Before(const Cursor& other) const {
-      return group() != other.group() ? group() < other.group() : node() < other.node();
+      return tier() != other.tier() ? tier() < other.tier() : node() < other.node();
     }
 
    private:
     struct Head {
-      GroupRank rank;
+      TierRank rank;
       std::set<Node>::const_iterator at, end;
     };
     void Choose();
@@ -83,7 +83,7 @@ class ReadyIndex {
     int64_t from = 0;  // Lane::starts when it became ready
     int64_t patient_until = kForEver;
     bool ranked = false;  // false: the policy lets it wait
-    int64_t group = 0;
+    int64_t tier = 0;
     Node node;
   };
   struct Owner {
@@ -95,7 +95,7 @@ class ReadyIndex {
     int count = 0;
     int64_t starts = 0;
     std::set<std::pair<int64_t, JobId>> patience;  // by the value of `starts` at which it ends
-    std::map<int64_t, std::set<Node>> groups;      // never empty
+    std::map<int64_t, std::set<Node>> tiers;       // never empty
   };
 
   void Insert(const Entry& entry);

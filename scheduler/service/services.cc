@@ -23,10 +23,10 @@ constexpr size_t kImportGroup = 500;  // records in one transaction
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
 // Counts the calls in progress and refuses those over the limit.
-class Place {
+class Permit {
  public:
-  Place(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
-  ~Place() { --*count_; }
+  Permit(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
+  ~Permit() { --*count_; }
   bool free() const { return free_; }
 
  private:
@@ -63,8 +63,8 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
                                     grpc::ServerReader<v1::SubmitRequest>* reader,
                                     v1::SubmitResponse* response) {
-  Place place(&uploads_, limits_.max_uploads);
-  if (!place.free())
+  Permit permit(&uploads_, limits_.max_uploads);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
   v1::SubmitRequest request;
   if (!reader->Read(&request) || !request.has_spec()) {
@@ -133,8 +133,8 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::GetJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
-  Place place(&watchers_, limits_.max_watchers);
-  if (!place.free())
+  Permit permit(&watchers_, limits_.max_watchers);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             "too many watchers; ask with GetJob now and then"};
   int64_t version = -1;
@@ -178,8 +178,8 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobAction
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
-  Place place(&watchers_, limits_.max_watchers);
-  if (!place.free())
+  Permit permit(&watchers_, limits_.max_watchers);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
   absl::StatusOr<std::string> digest = loop_->Module(request->job(), request->choice(), [&] {
     return context->IsCancelled() || stopping_.load();

@@ -66,7 +66,7 @@ bool Taught(const v1::TransferModel& model, const WorkloadId& id);
 // records twice, and could not use them to validate the model. Second, if `nearest`, the transfer
 // samples nearest to the search (null if there are none), are of the same workload but unknown to
 // the model: they are worth more than other workloads' samples.
-bool Suits(const v1::TransferModel& model, const WorkloadId& search,
-           const TransferSamples* nearest);
+bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search,
+                  const TransferSamples* nearest);
 
 }  // namespace heddle::scheduler

@@ -83,7 +83,7 @@ v1::SearchReport ToProto(const cost_model::SearchReport& report) {
   proto.set_other_tasks(report.other_tasks);
   proto.set_other_samples(report.other_samples);
   proto.set_other_weight(report.other_weight);
-  proto.set_others_mislead(report.others_mislead);
+  proto.set_transfer_misleads(report.transfer_misleads);
   return proto;
 }
 

@@ -35,7 +35,7 @@ constexpr int64_t kMaxPlaces = 64;
 
 // The order of the loops over blocks of vectors, rows and columns.
 enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
-enum Place : int64_t { kAtRoot, kAtPatches, kInlined };
+enum WindowPlace : int64_t { kAtRoot, kAtPatches, kInlined };
 
 bool UsesReduce(const ir::Expr& e, const StageView& view) {
   return std::any_of(view.reduce.begin(), view.reduce.end(),

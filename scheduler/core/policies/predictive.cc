@@ -45,7 +45,7 @@
 #include "scheduler/core/forecast.h"
 #include "scheduler/core/job_state.h"
 #include "scheduler/core/policies/deadline_watch.h"
-#include "scheduler/core/policies/predictive_group.h"
+#include "scheduler/core/policies/predictive_tier.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/core/ready_index.h"
 #include "scheduler/core/slot_index.h"
@@ -94,12 +94,12 @@ class Predictive : public Policy {
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
     const PlannedJob& known = jobs_[job.id.value];
     const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
-    Group group{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
-                PathOf(work.kind, known.load)};
+    Tier tier{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
+              PathOf(work.kind, known.load)};
     if (wait.passed >= patience) {
-      group.tenant = group.priority = group.lane = group.path = 0;
-      group.urgency = kOverdue;
-      return Rank{group.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
+      tier.tenant = tier.priority = tier.lane = tier.path = 0;
+      tier.urgency = kOverdue;
+      return Rank{tier.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
     }
     Rank rank;
     if (work.device && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
@@ -111,43 +111,43 @@ class Predictive : public Policy {
     rank.patience = patience;
     const Forecast::Load* load = known.load;
     const absl::Time latest_start =
-        Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &group, &rank.until);
+        Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &tier, &rank.until);
     // A turn that has begun goes on; see round_robin.cc.
     const bool turn =
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
-    PutShared(group.urgency == kShared, &jobs_[job.id.value]);
-    if (turn && group.urgency >= kShared) group.urgency = kCriticalPath;
-    rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
-    if (group.urgency != kOrdinary) {
+    PutShared(tier.urgency == kShared, &jobs_[job.id.value]);
+    if (turn && tier.urgency >= kShared) tier.urgency = kCriticalPath;
+    rank.key[0] = turn && tier.urgency > kLaterDeadline ? 0 : 1;
+    if (tier.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
-      if (!work.device) group.lane = group.path = 0;
+      if (!work.device) tier.lane = tier.path = 0;
     } else {
       rank.key[1] = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
     }
-    rank.group = group.Pack();
+    rank.tier = tier.Pack();
     return rank;
   }
 
-  GroupRank RankOfGroup(int64_t packed) const override {
-    const Group group = Group::Unpack(packed);
-    if (group.urgency == kOverdue) return {-1, 0, 0};
-    if (InTheWay(group)) return kHeldBack;
-    const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
-    double urgency = static_cast<double>(group.urgency * kLevels);
-    if (group.urgency == kShared) {
-      const auto owed = owed_.find(static_cast<int>(group.lane));
+  TierRank RankOfTier(int64_t packed) const override {
+    const Tier tier = Tier::Unpack(packed);
+    if (tier.urgency == kOverdue) return {-1, 0, 0};
+    if (InTheWay(tier)) return kHeldBack;
+    const double served = tenants_.at(static_cast<size_t>(tier.tenant)).served;
+    double urgency = static_cast<double>(tier.urgency * kLevels);
+    if (tier.urgency == kShared) {
+      const auto owed = owed_.find(static_cast<int>(tier.lane));
       if (owed != owed_.end() && owed->second < 0) urgency = (kOrdinary + 1) * kLevels;
     }
-    if (group.urgency == kOrdinary) {
-      const int lane = static_cast<int>(group.lane);
-      if (group.path >= kCpuHeavy) {
-        urgency += CpuHungry(lane) ? static_cast<double>(group.path) : 0;
-      } else if (group.path != kUser) {
-        const int64_t level = Longest(lane) ? group.path : kOtherLane + group.path;
+    if (tier.urgency == kOrdinary) {
+      const int lane = static_cast<int>(tier.lane);
+      if (tier.path >= kCpuHeavy) {
+        urgency += CpuHungry(lane) ? static_cast<double>(tier.path) : 0;
+      } else if (tier.path != kUser) {
+        const int64_t level = Longest(lane) ? tier.path : kOtherLane + tier.path;
         urgency += static_cast<double>(Hungry(lane) ? level : kNotHungry);
       }
     }
-    return {std::max(0.0, served), static_cast<double>(group.priority), urgency};
+    return {std::max(0.0, served), static_cast<double>(tier.priority), urgency};
   }
 
   void Changed(const Job& job) override {
@@ -260,15 +260,15 @@ class Predictive : public Policy {
 
   // Whether work of this tier would take the last slots from the tight job. True only while the
   // tight job has running stages: their end is an event, so held-back work is looked at again.
-  bool InTheWay(const Group& group) const {
-    if (!deadlines_.tight() || group.urgency <= kDeadline) return false;
+  bool InTheWay(const Tier& tier) const {
+    if (!deadlines_.tight() || tier.urgency <= kDeadline) return false;
     const PlannedJob& tight = deadlines_.tight_job();
     const Forecast::Load* load = tight.load;
-    if (load == nullptr || tight.live == 0 || group.tenant != tight.tenant ||
-        group.priority < tight.priority)
+    if (load == nullptr || tight.live == 0 || tier.tenant != tight.tenant ||
+        tier.priority < tight.priority)
       return false;
-    const bool device = group.path >= kCpuHeavy;
-    if (device && group.lane != tight.lane) return false;
+    const bool device = tier.path >= kCpuHeavy;
+    if (device && tier.lane != tight.lane) return false;
     // The slots that the tight job can use: at most one per round of its pipeline depth, and one
     // per candidate that it may have ready. It always needs a CPU slot, to compile and update.
     int needs = std::min(PipelineDepth(tight.params, view_.slots->Count(tight.lane)),
@@ -294,7 +294,7 @@ class Predictive : public Policy {
 
   // Sets the urgency of the tier and the time until which it holds. Returns the time by which the
   // job must go on.
-  absl::Time Urgent(const Job& job, const Forecast::Load& load, absl::Time now, Group* group,
+  absl::Time Urgent(const Job& job, const Forecast::Load& load, absl::Time now, Tier* tier,
                     absl::Time* until) const {
     const double span = load.span_s;
     const absl::Time deadline = job.params.deadline;
@@ -309,7 +309,7 @@ class Predictive : public Policy {
         // The tight job stays urgent until another job is tight, because the others make way for it
         // until then.
         *until = now < lost ? lost : absl::InfiniteFuture();
-        group->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
+        tier->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
         return deadline;
       }
     }
@@ -318,9 +318,9 @@ class Predictive : public Policy {
     const absl::Time critical = end - absl::Seconds(span + gaps);
     const absl::Time shared = end - absl::Seconds(alone_ * span + gaps);
     if (critical <= now) {
-      group->urgency = kCriticalPath;
+      tier->urgency = kCriticalPath;
     } else {
-      if (shared <= now) group->urgency = kShared;
+      if (shared <= now) tier->urgency = kShared;
       // Ask again after kAgain at the earliest. Unless something happens, the end of the horizon
       // moves on with `now`, so the job does not come closer to being critical.
       *until = std::min(*until, std::max(shared <= now ? critical : shared, now + kAgain));
