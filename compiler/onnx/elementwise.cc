@@ -14,7 +14,7 @@ struct Simple {
   const char* onnx;
   OpKind kind;
   std::vector<std::pair<const char*, double>> floats =
-      {};  // attributes with the value of an absent one
+      {};  // attributes, each with its default value
 };
 
 const std::vector<Simple>& SimpleOps() {
