@@ -10,9 +10,9 @@
 
 namespace heddle::graph {
 
-// Every operator: its enumerator, and its name in text (Print, labels, names of kernels). What an
-// operator means is said by its definition (operator.h). An operator of windows has one kind for
-// each number of spatial dimensions.
+// All operators, each with its enumerator and its name in text (Print, labels, names of kernels).
+// The meaning of an operator is given by its definition (operator.h). An operator over windows has
+// one kind for each number of spatial dimensions.
 #define HEDDLE_OPERATORS(X)                                                        \
   /* Of one operand, element by element. */                                        \
   X(kNeg, "neg")                                                                   \
@@ -153,7 +153,7 @@ inline constexpr size_t kNumOpKinds = HEDDLE_OPERATORS(HEDDLE_COUNT);
 const std::string& NameOf(OpKind kind);
 std::optional<OpKind> OpKindFromName(std::string_view name);
 
-// Kinds of one operator by its number of spatial dimensions, 1 to 3: kConvolutions[n - 1].
+// The kinds of one operator by its number of spatial dimensions, 1 to 3: kConvolutions[n - 1].
 using OpKindsByRank = std::array<OpKind, 3>;
 inline constexpr OpKindsByRank kConvolutions = {OpKind::kConv1d, OpKind::kConv2d, OpKind::kConv3d};
 inline constexpr OpKindsByRank kDepthwiseConvolutions = {

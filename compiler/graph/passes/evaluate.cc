@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
   }
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program loops, tensor::LowerToLoops(program));
   std::vector<interpreter::TensorRef> buffers;
-  // The interpreter writes outputs only, so an input's bytes stay as they are.
+  // The interpreter writes only outputs, so the bytes of inputs do not change.
   for (const TensorData& t : inputs)
     buffers.push_back({t.type.dtype, t.type.shape, const_cast<char*>(t.bytes->data())});
   std::vector<std::string> results;

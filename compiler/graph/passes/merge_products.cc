@@ -15,8 +15,8 @@
 namespace heddle::graph {
 namespace {
 
-// Limit on all rows x columns computed, in times of those asked for: a merged product also computes
-// rows that no single product has.
+// Limit on rows x columns computed, relative to those needed. A merged product also computes rows
+// that no original product has.
 constexpr double kMostWork = 2;
 
 // A product of rows [begin, begin + rows) of `root` with a constant matrix.
@@ -25,12 +25,12 @@ struct Product {
   int64_t begin = 0, rows = 0;
 };
 
-// Products of one root, to be computed at once.
+// Products of one root that will be computed as one.
 struct Family {
   std::vector<ValueId> matrices;  // distinct, in order of first use
   double work = 0;                // rows x columns of all products
   int products = 0;
-  ValueId merged = -1;  // in the new graph, once it is made
+  ValueId merged = -1;  // value of the new graph, once it is made
 };
 
 class Merger {
@@ -54,7 +54,8 @@ class Merger {
 
   absl::StatusOr<std::optional<ValueId>> operator()(GraphBuilder& out, const Node& node) {
     const size_t index = next_++;
-    // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
+    // Families are keyed by ids of the old graph. Merge finds the root in the new graph by the node
+    // that reads it.
     if (!products_[index]) return std::nullopt;
     const Product& product = *products_[index];
     const auto found = families_.find(product.root);
@@ -94,12 +95,12 @@ class Merger {
     return product;
   }
 
-  // The root times all matrices side by side.
+  // The product of the root and all matrices side by side.
   absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, const Product& product,
                                 const Family& family) {
     ValueId root = node.inputs[0];
     if (graph_.nodes[next_ - 1].inputs[0] != product.root) {
-      root = out.ProducerOf(root)->inputs[0];  // the slice's
+      root = out.ProducerOf(root)->inputs[0];  // the input of the slice
     }
     ValueId matrix = node.inputs[1];
     if (family.matrices.size() > 1) {
@@ -127,7 +128,7 @@ class Merger {
     return all;
   }
 
-  // The rows that a product takes are data, so that all its readers are the same kernel.
+  // The numbers of the rows are data and not attributes, so that all readers are the same kernel.
   absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const Product& product,
                                const Family& family) const {
     ValueId part = family.merged;
@@ -153,7 +154,7 @@ class Merger {
   std::vector<int> producers_;
   std::vector<std::optional<Product>> products_;          // by node
   std::map<ValueId, Family> families_;                    // by root
-  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // in the new graph, by matrices
+  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // values of the new graph, by matrices
   size_t next_ = 0;
 };
 
