@@ -1,4 +1,4 @@
-// The reference result of a model: one operator at a time, by the interpreter.
+// The reference result of a model: the interpreter runs one operator at a time.
 #include <algorithm>
 #include <map>
 
@@ -27,7 +27,8 @@ absl::StatusOr<ir::Program> LoopsOf(const graph::Graph& graph, const graph::Node
   }
   HEDDLE_ASSIGN_OR_RETURN(tensor::Tensor out,
                           graph::Express(node.kind, builder, inputs, node.attrs));
-  // An operator that has nothing to do hands its operand through; an output has to be a stage's.
+  // An operator that has nothing to do returns its operand, but an output must be the result of a
+  // stage.
   const bool is_operand = std::any_of(inputs.begin(), inputs.end(), [&](const tensor::Tensor& in) {
     return in.buffer() == out.buffer();
   });
@@ -83,7 +84,7 @@ class ModelInterpreter {
       buffers.push_back(Ref(v));
     }
     interpreter::InterpreterOptions options;
-    options.check_uninitialized = false;  // operators' own tests check that; here speed counts
+    options.check_uninitialized = false;  // the tests of operators check that; here speed counts
     const absl::Status status = interpreter::Interpret(program, buffers, options);
     if (!status.ok()) {
       return absl::Status(status.code(),
@@ -99,7 +100,7 @@ class ModelInterpreter {
   }
 
  private:
-  // The interpreter writes only outputs: the bytes of a constant do not change.
+  // The interpreter writes only outputs, so the bytes of a constant do not change.
   interpreter::TensorRef Ref(ValueId v) {
     const graph::TensorType& type = graph_.values[v].type;
     const auto constant = graph_.constants.find(v);

@@ -77,7 +77,7 @@ void IntegerRange(NodeImport& n, DType dtype) {
   const uint64_t span = up ? distance(start[0], limit[0]) : distance(limit[0], start[0]);
   const uint64_t by = static_cast<uint64_t>(delta[0]), step = up ? by : 0 - by;
   const uint64_t count = span / step + (span % step != 0);
-  // far more than CanMake allows, and within int64_t
+  // Far more than CanMake allows, and within int64_t.
   constexpr uint64_t kLongest = uint64_t{1} << 40;
   if (count > kLongest) return n.Unsupported("a range of that length");
   if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;

@@ -234,7 +234,7 @@ class Importer {
     if (model_.graph().sparse_initializer_size() != 0)
       return absl::UnimplementedError("sparse initializers are not supported");
     for (const auto& input : model_.graph().input()) {
-      // an initializer that is also declared as an input
+      // Skips initializers that are also declared as inputs.
       if (values_.count(input.name())) continue;
       const auto& type = input.type().tensor_type();
       auto dtype = FromOnnxType(type.elem_type());

@@ -264,7 +264,7 @@ void OneHot(NodeImport& n) {
 
 void DepthToSpace(NodeImport& n) {
   const ValueId x = n.In(0);
-  // keeps the product of its square and a dimension in range
+  // Keeps the product of its square and a dimension in range.
   constexpr int64_t kLargestBlock = 1 << 15;
   const int64_t b = n.Int("blocksize", 0);
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[1] % (b * b) != 0)
@@ -282,7 +282,7 @@ void DepthToSpace(NodeImport& n) {
 
 void SpaceToDepth(NodeImport& n) {
   const ValueId x = n.In(0);
-  // keeps the product of its square and a dimension in range
+  // Keeps the product of its square and a dimension in range.
   constexpr int64_t kLargestBlock = 1 << 15;
   const int64_t b = n.Int("blocksize", 0);
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[2] % b != 0 ||

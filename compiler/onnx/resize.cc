@@ -13,7 +13,7 @@ namespace {
 // How output positions along one axis map to input positions.
 struct AxisMap {
   int64_t in = 1, out = 1;
-  // out / in; exactly as given if the model gives scales, so that out = floor(in * scale)
+  // out / in, or exactly the model's scale if it gives one; then out = floor(in * scale).
   double scale = 1;
   double begin = 0, end = 1;  // tf_crop_and_resize: the part of the axis that is resized
 };

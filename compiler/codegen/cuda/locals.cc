@@ -38,14 +38,14 @@ int64_t Below(const Reaches& reaches, int64_t stride) {
 // One dimension of a buffer that is spread over the threads.
 struct Dimension {
   bool known = false;
-  // the part of the index that depends on the thread, in the canonical thread variables
+  // The part of the index that depends on the thread, in the canonical thread variables.
   Linear thread;
   std::vector<Part> parts;  // by ascending stride
   bool dense = true;        // every access has these parts and this constant
   int64_t constant = 0;
   int64_t lo = 0, hi = 0;  // bounds of the part of the index that is the same in every thread
   Reaches threads;         // reaches of `thread`
-  // for each access, reaches of the part that is the same in every thread
+  // For each access, the reaches of the part that is the same in every thread.
   std::vector<Reaches> rests;
   Interval starts;  // range of the smallest thread-independent index of each access
 };

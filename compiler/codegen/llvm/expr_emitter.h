@@ -30,7 +30,7 @@ class ExprEmitter {
   struct Address {
     llvm::Value* pointer = nullptr;  // address of lane 0; null if the lanes have no constant stride
     int64_t stride = 0;              // in elements, from lane to lane
-    // without a constant stride: element index of each lane, from `base`
+    // Without a constant stride: the element index of each lane, relative to `base`.
     llvm::Value* offsets = nullptr;
     llvm::Value* base = nullptr;
     llvm::Align alignment;  // of lane 0

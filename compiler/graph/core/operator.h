@@ -66,7 +66,7 @@ struct LayoutRule {
     Layout layout = Layout::kChannelsLast;
     int64_t block = 0;  // channels
     int64_t lanes = 1;  // elements in a vector of the target
-    // whether the first operand or the result is blocked
+    // Whether the first operand or the result is blocked.
     bool in_blocks = false, out_blocks = false;
   };
   std::function<absl::StatusOr<Node>(GraphBuilder& out, Node node, const Change& change)> form =

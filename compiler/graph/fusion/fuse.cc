@@ -110,7 +110,7 @@ class Fuser {
     if (above >= 0 && below >= 0) return false;
     if (Class(u) == FusionClass::kOpaque || Class(v) == FusionClass::kOpaque) return false;
     if (above >= 0) {
-      // v's group joins the output of an anchor.
+      // The group of v joins the output of an anchor.
       return Class(above) == FusionClass::kComplexOutFusable &&
              AllElementwise(group_[v], OutType(above).shape);
     }
@@ -198,7 +198,7 @@ std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
 // end if the text is too long.
 std::string OperatorsText(const std::vector<std::string>& ops) {
   constexpr size_t kLongest = 40;  // characters, the width of a table's column
-  // operators; longer patterns are rare and fill the line alone
+  // In operators. Longer patterns are rare and fill the line alone.
   constexpr size_t kLongestPattern = 4;
   std::string text;
   for (size_t i = 0; i < ops.size();) {

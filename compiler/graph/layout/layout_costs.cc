@@ -9,7 +9,7 @@
 namespace heddle::graph {
 namespace {
 
-// images with so few channels stay channels last, and only the result is blocked
+// Images with so few channels stay channels last, and only the result is blocked.
 constexpr int64_t kFewInputs = 4;
 
 // How well `extent` elements use the lanes of a vector: the share of lanes that do work, times the

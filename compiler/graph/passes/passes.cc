@@ -55,8 +55,7 @@ constexpr Pass kPasses[] = {
     {"sink-concat", Plain<SinkConcat>},
     {"layout", Layouts},
     {"fold-flatten", Plain<FoldFlatten>},  // folds transposes that layout put before products
-    // folds transposes of weights that layout made
-    {"fold-layout-constants", Plain<FoldConstants>},
+    {"fold-layout-constants", Plain<FoldConstants>},  // folds weight transposes that layout made
     {"simplify-layout", Plain<SimplifyGraph>},  // joins layout's transposes with the model's own
     {"dead-code", Cleaned},
 };
