@@ -1,11 +1,11 @@
 // A tensor expression says what each element of a result is, and nothing about loops.
 //
-//    tensor::Builder b("dense");
-//    auto x = b.Input("x", DType::kF32, {1, 512});
-//    auto w = b.Input("w", DType::kF32, {1000, 512});
-//    auto y = b.Reduce("y", {1, 1000}, {512}, ReduceOp::kSum,
-//                      [&](Iters s, Iters r) { return x(s[0], r[0]) * w(s[1], r[0]); });
-//    ASSIGN_OR_RETURN(TensorProgram p, b.Build({y}));
+//   tensor::Builder b("dense");
+//   auto x = b.Input("x", DType::kF32, {1, 512});
+//   auto w = b.Input("w", DType::kF32, {1000, 512});
+//   auto y = b.Reduce("y", {1, 1000}, {512}, ReduceOp::kSum,
+//                     [&](Iters s, Iters r) { return x(s[0], r[0]) * w(s[1], r[0]); });
+//   ASSIGN_OR_RETURN(TensorProgram p, b.Build({y}));
 #pragma once
 
 #include <functional>

@@ -19,8 +19,8 @@ struct CudaKernel {
 };
 
 // The launches of a program (cuda_backend.h). Each is a function named `symbol` and a number.
-// Unimplemented: a launch inside a loop or condition, or a local buffer whose parts per thread
-// differ.
+// Unimplemented: a launch inside a loop or condition, or a local buffer that cannot be spread over
+// the threads (locals.h).
 absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol);
 
 }  // namespace heddle::codegen

@@ -2,8 +2,8 @@
 // mma.m16n8k16 and mma.m16n8k8), with group = warp lane / 4, quad = warp lane % 4, and P elements
 // in a register of a product over K terms:
 //
-//    a, register r = 0..3: row group + 8 * (r % 2), P terms from (r / 2) * K/2 + quad * P
-//    b, register r = 0..1: column group, P terms from r * K/2 + quad * P
+//   a, register r = 0..3: row group + 8 * (r % 2), P terms from (r / 2) * K/2 + quad * P
+//   b, register r = 0..1: column group, P terms from r * K/2 + quad * P
 //
 // The program gives the address of an element as a function of its row, column and term. So the
 // address of an operand is that of its load, with other values for the thread and the loop

@@ -19,10 +19,10 @@ struct CpuLimits {
 
 // Adds the functions of a program to `module`. The exported one has the program's name and the
 // signature heddle_kernel; it fetches the addresses of the buffers and calls an internal function
-// that holds the loops. That one takes each buffer as a `noalias` parameter, except outputs and the
-// inputs whose memory they may take (pass/overwrite.h). Each parallel loop gets one more function.
-// Unimplemented: GPU loops, barriers or shared memory. FailedPrecondition: blocks; lower the
-// program first.
+// that holds the loops. That one takes each buffer as a `noalias` parameter, except outputs that
+// may take the memory of an input, and these inputs (pass/overwrite.h). Each parallel loop gets one
+// more function. Unimplemented: GPU loops, barriers or shared memory. FailedPrecondition: blocks;
+// lower the program first.
 absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module);
 

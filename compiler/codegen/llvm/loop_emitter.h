@@ -17,7 +17,8 @@ struct Kernel {
   const WorkspacePlan& plan;
   CpuLimits cpu;
   llvm::Module& module;
-  std::set<const ir::Buffer*> overlapping = {};  // outputs, and inputs whose memory they may take
+  // outputs that may take the memory of inputs, and these inputs
+  std::set<const ir::Buffer*> overlapping = {};
   int parallel_loops = 0;
 };
 

@@ -41,9 +41,9 @@ struct OpUse {
   OpAttrs attrs;
 };
 
-// The forms of an operator in other layouts than channels first, the layout of imported graphs. A
-// use whose result or operands have fewer than three dimensions has no other form. The attributes
-// of a form follow from their roles.
+// The forms of an operator in other layouts than channels first, the layout of imported graphs.
+// There is no other form if neither the first operand nor the result has three dimensions. The
+// attributes of a form follow from their roles.
 struct LayoutRule {
   // Which operands have the node's layout. The others stay in the model's layout.
   enum class Operands {

@@ -83,9 +83,10 @@ Layout LayoutOf(int who, const std::vector<Layout>& layouts) {
 
 // The cheapest choice in which each operator keeps its layout or changes to `to`. It is a minimum
 // cut between `keeps` and `takes`. Each value adds one network node for `to`, and one for each
-// other layout that its maker or a reader has now. The cut passes through such a node, and so pays
-// for a transpose, if the value is needed in that layout and in another one. Ties go to the choice
-// with the most operators channels last, or with the fewest in the other layouts.
+// other layout that its maker or a reader has now. A node is cut, at the cost of one transpose, if
+// the maker or a reader has that layout after the choice. That is one transpose too many for each
+// value, whatever the choice. Ties go to the choice with the most operators channels last, or with
+// the fewest in the other layouts.
 std::vector<Layout> Expanded(const LayoutProblem& problem, std::vector<Layout> layouts, Layout to) {
   const int operators = static_cast<int>(problem.operators.size());
   const int values = static_cast<int>(problem.values.size());

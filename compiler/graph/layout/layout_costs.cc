@@ -27,9 +27,9 @@ int64_t Bytes(const TensorType& type) {
 
 int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e14))); }
 
-// The time of a convolution with one group in the blocked layout, relative to channels last. Both
-// times are those of the direct form. `inputs`: channels of the image. `single`: it computes in
-// f32.
+// The time of a convolution with one group in the blocked layout, relative to the estimate with
+// channels last, which assumes the direct form. `inputs`: channels of the image. `single`: it
+// computes in f32.
 double TimesOfLast(int64_t inputs, const Shape& kernel, const OpAttrs& attrs,
                    const machine::TargetInfo& target, bool single) {
   const machine::LayoutFit& fit = target.code.layout;

@@ -41,7 +41,8 @@ struct LayoutPlan {
 };
 
 // The plan that ChooseLayouts finds. If `all` is set, it is the layout of every operator that has
-// it. `block`: channels in a block, 0 for no blocks.
+// it, and other operators with a choice have channels last. `block`: channels in a block, 0 for no
+// blocks.
 LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
                        std::optional<Layout> all = std::nullopt);
 

@@ -67,7 +67,7 @@ TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged
   TensorData out{weights.type, nullptr};
   const int64_t outputs = weights.type.shape[0], group_outputs = outputs / groups;
   out.type.shape[1] *= merged;
-  // bytes of one output's weights
+  // The bytes of one output's weights.
   const size_t row = weights.bytes->size() / static_cast<size_t>(outputs);
   std::string bytes(weights.bytes->size() * static_cast<size_t>(merged), '\0');
   for (int64_t o = 0; o < outputs; ++o) {

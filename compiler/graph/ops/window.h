@@ -20,7 +20,7 @@ struct Window {
   bool channels_last = false, channels_blocked = false;
   Shape kernel, strides, dilations, begin, end;
 
-  // that of the blocks in the blocked layout
+  // The axis of the channels; in the blocked layout, the axis of the blocks.
   int ChannelAxis() const { return channels_last ? n + 1 : 1; }
   int SpatialAxis(int i) const { return channels_last ? 1 + i : 2 + i; }
   // The extent of the kernel, including its holes.
