@@ -48,8 +48,8 @@ inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
 // Products of f32 rounded to tf32. Rounding to 11 bits changes a factor by at most 2^-11, about
 // 2^-11 / 3 in the root mean square, and a product by about 2.5e-4 of its size. For inputs in
-// [-1, 1] the size of a product is 1/3, so a sum of K terms is off by 8e-5 sqrt(K). The worst of ten
-// million elements is off by five times that, and a margin is added: 3e-2 for the longest sums
+// [-1, 1] the size of a product is 1/3, so a sum of K terms is off by 8e-5 sqrt(K). The worst of
+// ten million elements is off by five times that, and a margin is added: 3e-2 for the longest sums
 // here, 4608 terms, whose results reach 100.
 inline Tolerance Tf32Tolerance(int64_t sum_terms) {
   return {1e-3, 4.5e-4 * std::sqrt(static_cast<double>(sum_terms))};
