@@ -49,7 +49,7 @@ bool OneTask(const ReplayProblem& a, const ReplayProblem& b) {
   return x.workload == y.workload && ToText(x.target.target) == ToText(y.target.target);
 }
 
-// The weight of a sample of another table, as in scheduler/service/stage_orders.cc.
+// The weight of a sample of another table, as in scheduler/ledger/stage_order.cc.
 float WeightOf(const ReplayHeader& source, const ReplayHeader& target) {
   if (source.device_key != target.device_key) return 0.25f;
   return ToText(source.target.target) == ToText(target.target.target) ? 1 : 0.5f;

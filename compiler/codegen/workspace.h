@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "base/alignment.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::codegen {
 
-inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector register
-
-// Limits on one stack buffer and on all of them; further allocations go to the workspace. Threads
-// have stacks of at least 512 KiB, and a kernel takes at most half.
+// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB, of which a
+// kernel takes at most half.
 inline constexpr int64_t kMaxStackBuffer = 32 << 10;
 inline constexpr int64_t kMaxStackTotal = 256 << 10;
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <utility>
 
-namespace heddle::runtime {
+#include "base/alignment.h"
 
-inline constexpr int64_t kBufferAlignment = 64;  // one cache line, one AVX-512 register
+namespace heddle::runtime {
 
 // Movable, not copyable. Large blocks ask for huge pages, so that the rows of a tensor need few TLB
 // entries.

@@ -31,7 +31,7 @@ std::vector<Sample> Transfer::Choose(const OtherTasks& others) {
   while (groups.size() > kMaxSamples / 2) groups.erase(std::prev(groups.end()));
   std::vector<Sample> chosen;
   for (const auto& [group, samples] : groups) {
-    // Evenly over the search: late ones are of the candidates that it found to be good.
+    // Spread evenly over the search, because its later samples are mostly good candidates.
     const size_t count = std::min(samples.size(), kMaxSamples / groups.size());
     for (size_t i = 0; i < count; ++i) {
       chosen.push_back(*samples[i * (samples.size() - 1) / (count - 1)]);

@@ -5,7 +5,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int64_t kLeastRefresh = 16;  // a batch
+constexpr int64_t kLeastRefresh = 16;  // one batch
 
 }  // namespace
 

@@ -1,18 +1,20 @@
-// The groups of the predictive policy (see the head of predictive.cc), packed into one number.
+// The tiers of the predictive policy (see the head of predictive.cc), each packed into one number.
 #pragma once
 
 #include <cstdint>
 
 namespace heddle::scheduler {
 
-// What kind of urgency a group of items has.
+// How urgent a tier is, most urgent first.
 enum Urgency : int64_t { kOverdue, kDeadline, kLaterDeadline, kCriticalPath, kShared, kOrdinary };
-// How soon a stage gives its device work.
+// How a stage affects the supply of the CPU slots and devices: see rule 5 of predictive.cc. kUser
+// is an import or compile; the last two are profile stages of jobs that need more CPU time or more
+// device time.
 enum Path : int64_t { kUser, kBuild, kPropose, kUpdate, kCpuHeavy, kDeviceHeavy };
 
 struct Group {
   int64_t tenant, priority, urgency, lane, path;
-  // 24 bits tenant, 6 priority (0 first), 3 urgency, 20 lane, 3 path
+  // Tenant, then 6 bits of priority (0 is highest), 3 of urgency, 20 of lane and 3 of path.
   int64_t Pack() const {
     return (((tenant * 64 + priority) * 8 + urgency) << 20 | lane) << 3 | path;
   }
