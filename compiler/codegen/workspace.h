@@ -9,8 +9,8 @@
 
 namespace heddle::codegen {
 
-// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB, of which a
-// kernel takes at most half.
+// Limits on one stack buffer and on all of them; further allocations go to the workspace. Threads
+// have stacks of at least 512 KiB, and a kernel takes at most half.
 inline constexpr int64_t kMaxStackBuffer = 32 << 10;
 inline constexpr int64_t kMaxStackTotal = 256 << 10;
 

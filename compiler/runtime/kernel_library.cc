@@ -38,8 +38,8 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_view shared_object) {
-  // dlopen maps and reads what the headers name. A header that points beyond the file would give a
-  // SIGBUS instead of an error.
+  // dlopen maps and reads the ranges that the headers name. A header that points beyond the file
+  // would cause a SIGBUS instead of an error.
   HEDDLE_RETURN_IF_ERROR(CheckElf(shared_object, kMachine, ET_DYN));
   const int fd = memfd_create("heddle-kernels", MFD_CLOEXEC);
   if (fd < 0) {

@@ -38,12 +38,12 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 //   m = 4       8.2e-6         7.6e-6      8.7e-6      9.1e-6
 //   m = 6       1.0e-5         1.1e-5      2.0e-5      2.0e-5
 //
-// The relative part is an order of magnitude above the direct form's. The absolute part is for
-// elements that cancel: results reach 5 sqrt(K) / 3, which is 113 for C12; 2e-5 of that is 2.3e-3,
-// and twice as much is allowed. Infinities and NaNs spread: the transform of a tile mixes its
-// inputs, so one of them makes a whole tile NaN, and an intermediate sum that overflows leaves no
-// result. The zeros between groups that are merged into one product (graph/ops/convolution_weights.h) do the
-// same: zero times infinity is NaN.
+// The relative part is an order of magnitude above that of the direct form. The absolute part is
+// for elements that cancel: results reach 5 sqrt(K) / 3, which is 113 for C12; 2e-5 of that is
+// 2.3e-3, and twice as much is allowed. Infinities and NaNs spread: the transform of a tile mixes
+// its inputs, so one of them makes a whole tile NaN, and an intermediate sum that overflows leaves
+// no result. If groups of a convolution are merged (graph/ops/convolution_weights.h), the zero
+// weights between them do the same, because zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 
 // Products of f32 rounded to tf32. Rounding to 11 bits changes a factor by at most 2^-11, about

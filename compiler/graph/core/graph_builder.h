@@ -43,10 +43,10 @@ class GraphBuilder {
   std::map<ValueId, size_t> producers_;  // value -> index of its node
 };
 
-// Copies `graph` node by node into a new one. `rewrite` gets each node twice: with the inputs that
-// it has in the new graph, and as it is in `graph`. It returns the value that replaces the node's
-// result, or nullopt to keep the node. RewriteGraph copies the constants, keeps the names of
-// outputs, and removes what is dead at the end.
+// Copies `graph` node by node into a new one. `rewrite` gets each node twice: with its inputs in
+// the new graph, and as it is in `graph`. It returns the value that replaces the node's result, or
+// nullopt to keep the node. RewriteGraph copies the constants, keeps the names of outputs, and
+// finally removes dead nodes.
 using Replacement = absl::StatusOr<std::optional<ValueId>>;
 using Rewriter =
     absl::FunctionRef<Replacement(GraphBuilder& out, const Node& node, const Node& original)>;

@@ -159,7 +159,7 @@ class Alternator {
   std::vector<int> producers_;
   std::map<ValueId, Shared> shared_;                                          // by matrix
   std::map<const Shared*, std::vector<std::pair<int64_t, int64_t>>> slices_;  // begin, end
-  std::map<ValueId, std::map<int64_t, ValueId>> products_;  // of parts, by first column
+  std::map<ValueId, std::map<int64_t, ValueId>> products_;  // product -> its parts by first column
 };
 
 }  // namespace

@@ -23,9 +23,9 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
 absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs);
 
-// Every output of a graph, computed node by node; a value is freed after its last use. `inputs` are
+// All outputs of a graph, computed node by node. A value is freed after its last use. `inputs` are
 // in the graph's order. `progress` is called before each node, and once after the last.
-// InvalidArgument: other inputs than the graph has.
+// InvalidArgument: the inputs do not match those of the graph.
 absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
     const Graph& graph, std::span<const TensorData> inputs,
     const std::function<void(int done, int total)>& progress = nullptr);

@@ -53,7 +53,8 @@ class Merger {
   }
 
   Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
-    // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
+    // Families are keyed by ids of the old graph. Merge finds the root in the new graph by the node
+    // that reads it.
     const std::optional<Product> product = AsProduct(original);
     if (!product) return std::nullopt;
     const auto found = families_.find(product->root);
@@ -94,7 +95,8 @@ class Merger {
     return product;
   }
 
-  // The root times all matrices side by side. The node reads the root, or a slice of it.
+  // The product of the root and all matrices side by side. The node reads the root or a slice of
+  // it.
   absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, bool reads_root,
                                 const Family& family) {
     const ValueId root = reads_root ? node.inputs[0] : out.ProducerOf(node.inputs[0])->inputs[0];
@@ -149,7 +151,7 @@ class Merger {
   const Graph& graph_;
   std::vector<int> producers_;
   std::map<ValueId, Family> families_;                    // by root
-  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // in the new graph, by matrices
+  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // values of the new graph, by matrices
 };
 
 }  // namespace

@@ -238,7 +238,7 @@ absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
-  // The driver reads sizes from the image itself.
+  // This check is needed because the driver trusts the sizes in the image.
   HEDDLE_RETURN_IF_ERROR(CheckElf(image, kElfMachineCuda, /*type=*/0));
   CuModule module = nullptr;
   HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, image.data()), "load code"));
