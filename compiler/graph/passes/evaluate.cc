@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
     values[graph.inputs[i]] = inputs[i];
   }
   const size_t total = graph.nodes.size();
-  // index of the last node that reads it; `total` for outputs of the graph
+  // Index of the last node that reads it; `total` for outputs of the graph.
   std::map<ValueId, size_t> last_use;
   for (size_t i = 0; i < total; ++i) {
     for (ValueId v : graph.nodes[i].inputs) last_use[v] = i;
