@@ -287,6 +287,9 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.lost += result->lost;
       totals.done_jobs += result->done_jobs;
       totals.stale += result->stale_answers;
+      totals.orders += result->orders;
+      totals.warm_orders += result->warm_orders;
+      totals.transfer_orders += result->transfer_orders;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

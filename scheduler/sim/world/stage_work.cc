@@ -66,8 +66,9 @@ void AddFetched(const StageOrder& order, StageWork* work) {
   const v1::SearchSpec& search =
       start.has_update() ? start.update().search() : start.propose().search();
   work->search = SearchState::Parse(order.search_state);
-  if (const uint64_t told = HashOfTransfer(search); order.search_state.empty() && told != 0)
-    work->search.hash = Mix({work->search.hash, told});
+  const uint64_t told = HashOfTransfer(search);
+  work->transferred = order.search_state.empty() && told != 0;
+  if (work->transferred) work->search.hash = Mix({work->search.hash, told});
   work->results.assign(start.update().results().begin(), start.update().results().end());
   work->best.assign(start.compile().best().begin(), start.compile().best().end());
   // Without samples there is nothing to fit a model to.

@@ -51,6 +51,7 @@ struct StageWork {
   std::deque<CandidateWork> inputs;       // build, profile: what it has not begun yet
   int count = 0;                          // propose
   SearchState search;                     // propose, update: the state it begins in
+  bool transferred = false;               // the search begins with what other tasks learned
   std::vector<v1::SearchResult> results;  // update
   std::vector<v1::BestTrace> best;        // compile
   // Propose, update: where the model belongs that the stage fits to the samples it was told of.

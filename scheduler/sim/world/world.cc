@@ -46,6 +46,7 @@ class World {
   void Note(int process, const Event& event, const Change& change);
   void Perform(int process, const Order& order);
   void Start(int process, const StartStage& start);
+  void FetchWork(int process, const StageOrder& made, StageWork* work);
   void PlanTick(int process);
   void AnswerFind(int process, const FindRecords& find);
   int ProcessOf(JobId job) const { return processes_.size() > 1 ? IndexOf(job) : 0; }
@@ -261,12 +262,19 @@ void World::Start(int index, const StartStage& start) {
   order.inputs.clear();
   workers_.Begin(index, start, std::move(work),
                  [this, index, order = std::move(order)](StageWork* fetched) {
-                   StageOrder completed = order;
-                   At(index).CompleteOrder(&completed);
-                   plant_.MutateCompleted(order.reads, &completed);
-                   if (options_.checks) promises_.CheckCompleted(order, completed, store_.get());
-                   AddFetched(completed, fetched);
+                   FetchWork(index, order, fetched);
                  });
+}
+
+void World::FetchWork(int index, const StageOrder& made, StageWork* work) {
+  StageOrder completed = made;
+  At(index).CompleteOrder(&completed);
+  plant_.MutateCompleted(made.reads, &completed);
+  if (options_.checks) promises_.CheckCompleted(made, completed, store_.get());
+  AddFetched(completed, work);
+  ++result_.orders;
+  result_.warm_orders += made.reads.warm.has_value();
+  result_.transfer_orders += work->transferred;
 }
 
 void World::PlanTick(int index) {

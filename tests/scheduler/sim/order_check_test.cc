@@ -46,7 +46,11 @@ class OrderCheckTest : public ::testing::Test {
     return restored_;
   }
   static StartStage StartOf(v1::StageKind kind) {
-    StartStage start{AttemptId{3}, kJob, kind, kTask, std::nullopt, {}};
+    StartStage start;
+    start.attempt = AttemptId{3};
+    start.job = kJob;
+    start.kind = kind;
+    start.task = kTask;
     start.before = CandidateId{4};
     return start;
   }
