@@ -90,7 +90,8 @@ void JobLedger::SetDeadlineWarning(JobId id, const std::string& warning) {
   if (!warning.empty()) AddWarnings(id, {warning});
 }
 
-// One that learned from less than the model that is there is dropped.
+// Of a stage whose result is taken. One that learned from less than the model that is there is
+// dropped.
 void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
   PutTransferModel put{fitted.id, fitted.model};
   put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
@@ -110,8 +111,6 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   const auto* proposed = ResultOf<Proposed>(event);
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
-  if (proposed != nullptr && proposed->fitted) KeepFitted(*proposed->fitted, wall, &batch);
-  if (updated != nullptr && updated->fitted) KeepFitted(*updated->fitted, wall, &batch);
   auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
     jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = state;
     batch.push_back(PutSearchState{job.value, task.value, state});
@@ -119,6 +118,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   for (const Change& change : changes) {
     if (const auto* add = std::get_if<AddCandidates>(&change)) {
       JobData& job = jobs_.at(add->job);
+      if (proposed->fitted) KeepFitted(*proposed->fitted, wall, &batch);
       for (int i = 0; i < add->count; ++i) {
         const v1::Candidate& candidate = proposed->candidates[static_cast<size_t>(i)];
         const CandidateId id{add->first.value + i};
@@ -161,6 +161,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       }
       batch.push_back(LearnTask{learned->job.value, learned->task.value, learned->before.value});
       if (updated == nullptr) continue;  // the update was left out
+      if (updated->fitted) KeepFitted(*updated->fitted, wall, &batch);
       put_state(learned->job, learned->task, updated->search_state);
       const JobData& job = jobs_.at(learned->job);
       const WorkloadId workload{job.tasks[static_cast<size_t>(learned->task.value)].info.key(),

@@ -3,7 +3,8 @@
 // An order is made in three steps. MakeOrder takes what the stage needs from dispatcher and ledger
 // and says what the store has to add; FetchInputs reads that, on any thread; CompleteOrder joins
 // the two. MakeOrder and CompleteOrder are pure, so that whoever drives the dispatcher never waits
-// for the store.
+// for the store. The simulator makes its orders by the same functions
+// (scheduler/sim/world/scheduler_process.h).
 #pragma once
 
 #include <optional>

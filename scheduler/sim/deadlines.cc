@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/sim/chance.h"
 #include "scheduler/sim/report.h"
 
 namespace heddle::sim {

@@ -67,7 +67,8 @@ struct SimJob {
   int plateau = 0;
   bool gradient = true;
   bool force = false;
-  int trials = 64;  // per task
+  bool transfer = true;  // searches learn from other tasks; matters only to durable worlds' records
+  int trials = 64;       // per task
   int batch = 16;
   int pipeline_depth = 2;
   int max_devices = 0;

@@ -9,7 +9,7 @@ namespace {
 
 using namespace heddle::scheduler;  // NOLINT: as world.h
 
-constexpr int kCap = 8;  // uniform shares; GradientCap
+constexpr int kCap = 8;  // the most a task may get, in uniform shares (GradientCap)
 
 int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known; }
 
@@ -26,8 +26,8 @@ std::string Name(const Job& job, size_t task) {
   return absl::StrCat("j", job.id.value, " task ", task, ": ");
 }
 
-// Trials a gradient job may measure: what is not known yet, and in any case the floor of the tasks
-// of which nothing is.
+// Trials that a gradient job may measure: those whose results are not known yet, and at least the
+// floor of every task without known records.
 int Pool(const Job& job) {
   const int each = job.params.trials_per_task;
   const int floor = std::min(each, std::max(job.params.batch, each / 8));
@@ -47,7 +47,7 @@ int Granted(const Job& job) {
 
 }  // namespace
 
-// Trials of the one are known records to the other.
+// Whether trials of one task are known records of the other.
 bool BudgetCheck::Shares(const Seen& a, const Seen& b) {
   return !a.what.empty() && a.what == b.what && !a.device_key.empty() &&
          a.device_key == b.device_key;
@@ -82,7 +82,8 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
 
 std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<Change>& changes,
                                const Event& event) {
-  // A job that has got its device knows what is on record for that, or what partners know.
+  // A job that now has a device knows the records for that device, or what its partners know if that
+  // is more.
   if (const auto* found = std::get_if<RecordsFound>(&event)) {
     const Job& job = *dispatcher.FindJob(found->job);
     for (auto& [key, seen] : before_) {
@@ -103,8 +104,8 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
                             " records once it has a device, there are ", known + twins);
     }
   }
-  // Every trial of a partner, and nothing else, is a known record more; those that a job made
-  // before it had a device, once it has.
+  // Each trial of a partner adds one known record, and nothing else does. Trials that a job made
+  // before it had a device count once it has one.
   for (const auto& [key, seen] : before_) {
     const std::string& now = dispatcher.FindJob(key.first)->params.device_key;
     if (seen.what.empty() || !seen.device_key.empty() || now.empty()) continue;
@@ -124,7 +125,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
       const auto own = before_.find({add->job, add->task});
       if (own == before_.end() || own->second.what.empty() || paused_.count(add->job)) continue;
       for (const auto& [key, seen] : before_) {
-        // A job that has no device yet may get the other's.
+        // A job without a device may still get the device of the other.
         const bool one = seen.what == own->second.what &&
                          (Shares(seen, own->second) || seen.device_key.empty() ||
                           own->second.device_key.empty());

@@ -1,6 +1,6 @@
-// Whether trials are counted as promised, whatever goes wrong: budgets of uniform and gradient
-// jobs, tasks that jobs share, stops, devices held. Looks at a dispatcher before and after each
-// step and counts for itself.
+// Whether trials are counted as promised, whatever goes wrong: budgets of uniform and of gradient
+// jobs, tasks that jobs share, stops, and the number of devices that a job holds. This looks at a
+// dispatcher before and after each step and counts for itself.
 #pragma once
 
 #include <map>
@@ -15,31 +15,32 @@ namespace heddle::sim {
 
 class BudgetCheck {
  public:
-  // What the job's tasks truly are, whatever the dispatcher was told.
+  // The keys of the tasks that an import found, even if the dispatcher was told something else.
   void Imported(scheduler::JobId job, std::vector<std::string> keys) {
     keys_[job] = std::move(keys);
   }
   void Before(const scheduler::Dispatcher& dispatcher);
-  // Empty, or what was violated.
+  // Both return the violation, or nothing.
   std::string After(const scheduler::Dispatcher& dispatcher,
                     const std::vector<scheduler::Change>& changes, const scheduler::Event& event);
-  // Of a job that is done.
+  // For a job that is done.
   std::string End(const scheduler::Job& job) const;
 
  private:
   using Key = std::pair<scheduler::JobId, scheduler::TaskIndex>;
   struct Seen {
-    std::string what, device_key;  // workload and target, empty: shared with nobody
+    std::string what;  // workload and target; empty: no other job shares the task
+    std::string device_key;
     int known = 0, trials = 0, budget = 0;
-    bool granted = false;    // by the gradient, and not proposed yet
-    bool measuring = false;  // a round is in flight, in a job that runs
+    bool granted = false;    // has trials that the gradient granted and that are not proposed yet
+    bool measuring = false;  // proposes, or a round is in flight
   };
   static bool Shares(const Seen& a, const Seen& b);
   std::map<Key, Seen> before_;
   std::map<scheduler::JobId, std::vector<std::string>> keys_;
-  std::map<scheduler::JobId, int> granted_;  // of gradient jobs
+  std::map<scheduler::JobId, int> granted_;  // trials, of gradient jobs
   std::set<scheduler::JobId> stopped_, paused_;
-  // Tasks seen on a plateau: a partner's later record may lift them off it again.
+  // Tasks that were on a plateau once. A later record of a partner may end the plateau.
   std::set<Key> plateaued_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "scheduler/sim/chance.h"
 
 namespace heddle::sim {
 namespace {
@@ -21,7 +22,7 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
   const std::string worker = absl::StrCat("w", host), name = absl::StrCat("h", host);
   const int shape = dice->Below(6);
   const bool gpu = shape == 5;
-  const bool compiler = gpu || dice->Likely(0.5);  // for GPUs
+  const bool compiler = gpu || dice->Likely(0.5);  // its CPU slots can build for GPUs
   const std::string target = gpu ? kGpuTarget : kTargets[host == 0 ? 0 : dice->Below(2)];
   const double speed = dice->Likely(0.3) ? dice->Between(0.5, 2) : 1;
   auto slot = [&](const std::string& id, bool device, std::vector<int> cores) {
@@ -37,21 +38,21 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
     scenario->slots.push_back(std::move(made));
   };
   switch (shape) {
-    case 0:  // one core
+    case 0:  // one core for both slots
       slot("cpu0", false, {0});
       slot("profile0", true, {0});
       break;
-    case 1:  // two
+    case 1:  // two cores, and a device slot on both
       slot("cpu0", false, {0});
       slot("profile1", true, {1});
       slot("profile0-1", true, {0, 1});
       break;
-    case 2:  // two devices of their own
+    case 2:  // two devices with cores of their own
       slot("cpu0", false, {0});
       slot("profile1", true, {1});
       slot("profile2", true, {2});
       break;
-    case 3:  // two devices, or both cores of them for one
+    case 3:  // two devices, and one on the cores of both
       slot("cpu0", false, {0});
       slot("profile1", true, {1});
       slot("profile2", true, {2});
@@ -94,7 +95,7 @@ SimJob RandomJob(int index, bool faults, Dice* dice, const Scenario& scenario) {
   job.gradient = dice->Likely(0.6);
   if (dice->Likely(0.2)) job.plateau = 1 + dice->Below(20);
   if (dice->Likely(0.2)) job.time_limit = dice->Between(0.1, 400);
-  job.failures = dice->Likely(0.15) ? 1 : 0.1;  // a job whose candidates all fail
+  job.failures = dice->Likely(0.15) ? 1 : 0.1;  // 1: every candidate fails
   job.user_error = faults && dice->Likely(0.03);
   StageTime simple{Uniform(0.05, 8), false, 1};
   job.times.fill(simple);
@@ -158,14 +159,16 @@ absl::StatusOr<WorldResult> FuzzSeed(uint64_t seed, const std::string& policy, b
 
 namespace {
 
-// A world at random where nothing that is measured hangs on which job was first or fast.
+// A random world in which what is measured does not depend on the timing of jobs.
 Scenario Steady(uint64_t seed) {
   Scenario scenario = RandomScenario(seed, false);
   for (SimJob& job : scenario.jobs) {
     job.time_limit = 0;
-    // What the database knows at a job's start hangs on who was first: every task is its own.
+    // What the database knows at a job's start depends on which job was first, and so does what
+    // other tasks have taught by then. So every task is its own.
     for (SimTask& task : job.tasks) task.key = "";
     job.device_key = "";
+    job.transfer = false;
   }
   return scenario;
 }
@@ -174,7 +177,7 @@ struct Resumed {
   WorldResult plain, killed;
 };
 
-// Runs it undisturbed, and with the scheduler's process killed again and again.
+// Runs the world undisturbed, and with its scheduler killed again and again.
 absl::StatusOr<Resumed> RunBoth(Scenario scenario, const std::string& policy) {
   WorldOptions options;
   options.durable = true;
@@ -188,7 +191,7 @@ absl::StatusOr<Resumed> RunBoth(Scenario scenario, const std::string& policy) {
   return Resumed{plain, killed};
 }
 
-// Of each job, how many records it has.
+// The number of records, by job.
 std::map<std::string, int> Counts(const WorldResult& result) {
   std::map<std::string, int> counts;
   for (const std::string& record : result.records) ++counts[record.substr(0, record.find(' '))];
@@ -200,8 +203,8 @@ std::map<std::string, int> Counts(const WorldResult& result) {
 absl::StatusOr<std::string> CheckResume(uint64_t seed, const std::string& policy) {
   Scenario scenario = Steady(seed);
   for (SimJob& job : scenario.jobs) {
-    // Which task gets the trials must not hang on the order in which several are measured, nor what
-    // a model knows on how fast it is.
+    // With several rounds in flight, timing would decide which task gets the next trials and what a
+    // model knows when its task proposes.
     if (job.gradient) job.pipeline_depth = 1;
     if (job.pipeline_depth > 1) job.pipeline_depth = 0;
   }
@@ -225,7 +228,7 @@ absl::StatusOr<std::string> CheckPipelinedResume(uint64_t seed, const std::strin
   Scenario scenario = Steady(seed);
   for (SimJob& job : scenario.jobs) {
     job.pipeline_depth = std::max(2, job.pipeline_depth);
-    // When these end a task early hangs on what was measured.
+    // With these, what was measured decides when a task ends early.
     job.plateau = 0;
     job.failures = std::min(job.failures, 0.1);
   }
@@ -253,7 +256,8 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
   FuzzTotals totals;
   absl::Status status;
   int running = threads;
-  // In a world where messages are lost anyway, a lost decision is healed like one of them.
+  // Worlds with faults also heal the loss of a decision, as they heal a lost message. So most bugs are
+  // planted in worlds without faults.
   const bool faults = planted == Planted::kNone || planted == Planted::kSkipFencing;
   std::atomic<uint64_t> next{first};
   std::atomic<bool> stop{false};
@@ -283,6 +287,9 @@ absl::StatusOr<FuzzTotals> Fuzz(uint64_t first, uint64_t count, const std::strin
       totals.lost += result->lost;
       totals.done_jobs += result->done_jobs;
       totals.stale += result->stale_answers;
+      totals.orders += result->orders;
+      totals.warm_orders += result->warm_orders;
+      totals.transfer_orders += result->transfer_orders;
       if (!violation.empty() && (totals.violation.empty() || seed < totals.seed)) {
         totals.violation = violation;
         totals.seed = seed;

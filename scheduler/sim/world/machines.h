@@ -15,26 +15,29 @@ class Machines {
  public:
   explicit Machines(const Scenario& scenario);
 
-  // What the tracker reports.
+  // The event that the tracker sends: slots of dead workers are missing.
   scheduler::SlotsChanged Report() const;
-  // Whether no stage can begin there: the tracker, the worker or another user's lease prevents it.
+  // Whether no stage can begin on the slot: the tracker is down, its worker is dead, or another user
+  // holds it.
   bool Refuses(const scheduler::SlotId& slot) const;
   int IndexOf(const scheduler::SlotId& slot) const { return index_.at(slot); }
   const scheduler::SlotInfo& info(int slot) const {
     return scenario_.slots[static_cast<size_t>(slot)].info;
   }
-  // Slots that share a core with this one, itself too; sorted.
+  // Indices of the slots that share a core with this one, itself included, in order.
   const std::vector<int>& NeighboursOf(int slot) const {
     return neighbours_[static_cast<size_t>(slot)];
   }
-  // Whether the two slots are one or have a core in common.
+  // Whether the two are the same slot or have a core in common.
   static bool Share(const scheduler::SlotInfo& a, const scheduler::SlotInfo& b);
-  // Nothing is wrong any more.
+  // Ends everything that is wrong.
   void Heal();
 
-  std::set<std::string> dead;                               // workers
-  std::set<scheduler::SlotId> foreign, quarantined, lying;  // lying: measures too little time
-  std::map<scheduler::SlotId, int> lies;                    // measurements of these so far
+  std::set<std::string> dead;               // workers
+  std::set<scheduler::SlotId> foreign;      // held by another user
+  std::set<scheduler::SlotId> quarantined;  // by the tracker
+  std::set<scheduler::SlotId> lying;        // devices that measure far too little time
+  std::map<scheduler::SlotId, int> lies;    // measurements of lying devices so far
   bool tracker_down = false;
 
  private:

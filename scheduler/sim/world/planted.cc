@@ -1,6 +1,8 @@
 #include "scheduler/sim/world/planted.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "scheduler/core/job_state.h"
@@ -13,8 +15,11 @@ constexpr std::pair<Planted, const char*> kPlanted[] = {
     {Planted::kRecordTwice, "record-twice"}, {Planted::kWrongSlot, "wrong-slot"},
     {Planted::kStartTwice, "start-twice"},   {Planted::kForgetLease, "forget-lease"},
     {Planted::kSkipFencing, "skip-fencing"}, {Planted::kStarve, "starve"},
-    {Planted::kSkipUpdate, "skip-update"},   {Planted::kLearnEarly, "learn-early"},
-    {Planted::kForgetFind, "forget-find"},   {Planted::kOverrun, "overrun"}};
+    {Planted::kSkipUpdate, "skip-update"},   {Planted::kForgetFind, "forget-find"},
+    {Planted::kOverrun, "overrun"},          {Planted::kLearnEarly, "learn-early"},
+    {Planted::kLearnTwice, "learn-twice"},   {Planted::kForgetArtifact, "forget-artifact"},
+    {Planted::kSwapTrace, "swap-trace"},     {Planted::kForgetWarm, "forget-warm"},
+    {Planted::kForgetBest, "forget-best"}};
 
 class Starving : public Policy {
  public:
@@ -61,7 +66,7 @@ std::string PlantedName(Planted planted) {
   return "none";
 }
 
-void Plant::Mutate(const RunningStages& stages, const std::function<void(AttemptId)>& end_early,
+void Plant::Mutate(const RunningStages& running, const std::function<void(AttemptId)>& end_early,
                    Decisions* decisions) {
   auto& [changes, orders] = *decisions;
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -81,8 +86,8 @@ void Plant::Mutate(const RunningStages& stages, const std::function<void(Attempt
     }
     const bool twice = planted_ == Planted::kStartTwice && start != nullptr;
     if (twice && Nth(5)) return orders.push_back(Order(order));
-    if (planted_ == Planted::kWrongSlot && start != nullptr && !stages.empty()) {
-      for (const auto& [id, stage] : stages) {
+    if (planted_ == Planted::kWrongSlot && start != nullptr && !running.empty()) {
+      for (const auto& [id, stage] : running) {
         if (stage.start.slot == start->slot) continue;
         StartStage wrong = *start;
         wrong.slot = stage.start.slot;
@@ -96,6 +101,62 @@ void Plant::Mutate(const RunningStages& stages, const std::function<void(Attempt
       return;
     }
   }
+}
+
+void Plant::Mutate(Event* event) {
+  auto* end = std::get_if<StageFinished>(event);
+  if (planted_ == Planted::kSkipUpdate && end != nullptr &&
+      std::holds_alternative<Updated>(end->result) && Nth(2))
+    end->result = {};
+}
+
+void Plant::MutateLate(const Dispatcher& dispatcher, const RunningStages& running,
+                       const StartStage& start, Event* event) const {
+  if (planted_ != Planted::kSkipFencing) return;
+  std::visit(
+      [&](auto& answer) {
+        if constexpr (requires { answer.attempt, answer.candidate; }) {
+          for (const auto& [id, stage] : dispatcher.live()) {
+            if (running.count(id) && stage.job == start.job && stage.kind == start.kind &&
+                stage.candidates.count(answer.candidate))
+              answer.attempt = id;
+          }
+        }
+      },
+      *event);
+}
+
+void Plant::MutateStart(StartStage* start) const {
+  if (planted_ == Planted::kLearnEarly)
+    start->before = CandidateId{std::numeric_limits<int64_t>::max()};
+}
+
+void Plant::MutateOrder(const StartStage& start, StageOrder* order) {
+  if (start.kind == v1::STAGE_PROFILE) {
+    for (v1::StageInput& input : order->inputs) MutateInput(&input);
+  } else if (planted_ == Planted::kSwapTrace && order->inputs.size() > 1) {
+    std::swap(*order->inputs[0].mutable_build()->mutable_candidate()->mutable_trace(),
+              *order->inputs[1].mutable_build()->mutable_candidate()->mutable_trace());
+  } else if (planted_ == Planted::kLearnTwice && start.kind == v1::STAGE_UPDATE) {
+    v1::UpdateSpec& update = *order->start.mutable_update();
+    if (update.results().empty()) return;
+    v1::SearchResult& before = taught_[{start.job, *start.task}];
+    const v1::SearchResult latest = *update.results().rbegin();
+    if (!before.trace().empty()) *update.add_results() = before;
+    before = latest;
+  }
+}
+
+void Plant::MutateInput(v1::StageInput* input) {
+  if (planted_ == Planted::kForgetArtifact && Nth(3)) input->mutable_profile()->clear_artifact();
+}
+
+void Plant::MutateCompleted(const OrderReads& reads, StageOrder* order) const {
+  v1::StageStart& start = order->start;
+  if (planted_ == Planted::kForgetBest && start.compile().best_size() > 0)
+    start.mutable_compile()->mutable_best()->RemoveLast();
+  if (planted_ == Planted::kForgetWarm && reads.warm && start.update().results_size() > 0)
+    start.mutable_update()->mutable_results()->RemoveLast();
 }
 
 }  // namespace heddle::sim

@@ -8,7 +8,7 @@
 namespace heddle::sim {
 namespace {
 
-// A dispatcher leaves a slot alone for no longer than its max_backoff.
+// A little more than the longest backoff of a dispatcher (its max_backoff).
 constexpr absl::Duration kLongestBackoff = absl::Seconds(11);
 
 }  // namespace
@@ -17,14 +17,22 @@ void Promises::BeginLife() {
   recorded_.clear();
   blocked_.clear();
   passed_over_.clear();
+  orders_.BeginLife();
+}
+
+void Promises::Loaded(const StoredJob& job) {
+  for (const CandidateRow& candidate : job.candidates) {
+    if (candidate.outcome) recorded_.insert({job.row.id, candidate.id});
+  }
+  orders_.Loaded(job);
 }
 
 void Promises::Refused(const SlotId& slot) { blocked_[slot] = now() + kLongestBackoff; }
 
 void Promises::AfterStep(const Dispatcher& dispatcher, const std::vector<Change>& changes,
                          const Event& event) {
-  const std::string wrong = budgets_.After(dispatcher, changes, event);
-  if (!wrong.empty()) Violation(wrong);
+  ViolationIf(budgets_.After(dispatcher, changes, event));
+  orders_.AfterStep(event, changes);
 }
 
 bool Promises::Held(const SlotId& id) const {
@@ -35,18 +43,11 @@ bool Promises::Held(const SlotId& id) const {
 bool Promises::Free(const Dispatcher& dispatcher, const SlotInfo& slot) const {
   auto blocked = blocked_.find(slot.id);
   if (blocked != blocked_.end() && blocked->second > now()) return false;
-  for (const auto& [id, stage] : stages_) {
-    if (Machines::Share(machines_.info(stage.slot), slot)) return false;
-  }
-  const std::vector<SlotInfo>& slots = dispatcher.slots();
-  return std::none_of(slots.begin(), slots.end(), [&](const SlotInfo& other) {
-    return other.foreign && Machines::Share(other, slot);
-  });
+  return CoresFree(dispatcher, slot);
 }
 
-// One live lease per slot, and per core.
-void Promises::CheckStart(const Dispatcher& dispatcher, const JobLedger& book,
-                          const StartStage& start) {
+// A slot and a core have at most one live stage.
+void Promises::CheckStart(const Dispatcher& dispatcher, const StartStage& start) {
   const SlotInfo& slot = machines_.info(machines_.IndexOf(start.slot));
   if (slot.device != (start.kind == v1::STAGE_PROFILE))
     Violation("a stage on a slot of the wrong kind");
@@ -54,21 +55,32 @@ void Promises::CheckStart(const Dispatcher& dispatcher, const JobLedger& book,
   for (const auto& [id, stage] : stages_) {
     if (Machines::Share(machines_.info(stage.slot), slot)) Violation("two live stages on one core");
   }
+  CountPassedOver(dispatcher, start, slot);
   if (start.kind != v1::STAGE_PROFILE) return;
   const Job& job = *dispatcher.FindJob(start.job);
   if (slot.target != job.params.target ||
       (job.params.threads != 0 && static_cast<int>(slot.cores.size()) != job.params.threads)) {
     Violation("profile on a device that does not suit");
   }
-  for (CandidateId id : start.candidates) CheckArtifact(book, start.job, id);
 }
 
-void Promises::CheckArtifact(const JobLedger& book, JobId job, CandidateId candidate) {
-  if (book.data(job).candidates.at(candidate).artifact == nullptr)
-    Violation("profile of a candidate that is not built");
+void Promises::CheckOrder(const Dispatcher& dispatcher, const StartStage& start,
+                          const StageOrder& order) {
+  ViolationIf(orders_.Made(dispatcher, start, order));
+  if (start.kind == v1::STAGE_PROPOSE)
+    CheckLearned(dispatcher, start, SearchState::Parse(order.search_state).learned);
 }
 
-// One final record a candidate, made under the lease that holds the slot now.
+void Promises::CheckCompleted(const StageOrder& made, const StageOrder& completed,
+                              RecordStore* store) {
+  ViolationIf(orders_.Completed(made, completed, store));
+}
+
+void Promises::CheckFed(const FeedProfile& feed, const v1::StageInput& input) {
+  ViolationIf(orders_.Fed(feed.job, feed.candidate, input));
+}
+
+// A candidate gets one final record, and that under the lease that holds the slot now.
 void Promises::CheckRecord(const FinishCandidate& done, const Event& event) {
   if (!recorded_.insert({done.job.value, done.candidate.value}).second)
     Violation("a candidate got a second final record");
@@ -104,7 +116,7 @@ void Promises::CheckStep(const Dispatcher& dispatcher) {
   CheckNobodyStarves(dispatcher);
 }
 
-// Whether the dispatcher leaves the slot alone for a while. It may do so only after a refusal.
+// Whether the dispatcher avoids the slot for now. It may do so only after a refusal.
 bool Promises::BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot) {
   const absl::Time until = dispatcher.BacksOffUntil(slot.id);
   if (until <= now()) return false;
@@ -115,7 +127,7 @@ bool Promises::BacksOff(const Dispatcher& dispatcher, const SlotInfo& slot) {
   return true;
 }
 
-// Nobody holds any of its cores.
+// Whether nobody holds the slot or any of its cores.
 bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) const {
   for (const auto& [id, stage] : stages_) {
     if (Machines::Share(machines_.info(stage.slot), slot)) return false;
@@ -126,9 +138,9 @@ bool Promises::CoresFree(const Dispatcher& dispatcher, const SlotInfo& slot) con
   });
 }
 
-// A free slot means that no work that suits it waits. Only work whose turn comes first, and whose
-// slot nobody holds but for some of its cores, keeps cores from the work after it: those of one
-// slot, the first by its id.
+// If a slot is free, no work that suits it waits. There is one exception. Work may wait for a slot
+// that nobody holds, but some of whose cores are in use. Such work reserves one slot, the first that
+// suits it, and work after it must not take that slot's cores.
 void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
   if (machines_.tracker_down) return;
   std::vector<const SlotInfo*> kept;
@@ -152,8 +164,9 @@ void Promises::CheckNoIdleSlot(const Dispatcher& dispatcher) {
   CheckHeldBack(dispatcher);
 }
 
-// Whether a job with a deadline may keep work of this one off device slots: it runs, of the same
-// tenant, no lower in priority, and could use all slots of its own that are free.
+// Whether another job with a deadline may keep this job's work off device slots. The other job has
+// to be running, of the same tenant and of no lower priority, and able to use every free slot that
+// suits it.
 bool Promises::MayGiveWay(const Dispatcher& dispatcher, const Job& job) const {
   for (const auto& [id, stage] : dispatcher.live()) {
     const Job& first = *dispatcher.FindJob(stage.job);
@@ -174,15 +187,14 @@ bool Promises::MayGiveWay(const Dispatcher& dispatcher, const Job& job) const {
   return false;
 }
 
-// A policy may keep a profile stage from starting only while a build stage of its task runs;
-// `predictive`, too, where it would be in the way of a deadline; `sequential`, whatever is not the
-// job's whose turn it is.
+// A policy may hold a profile stage back only while a build stage of its task runs. `predictive` may
+// also do so for a job with a deadline, and `sequential` while it is another job's turn.
 void Promises::CheckHeldBack(const Dispatcher& dispatcher) {
   if (policy_ == "sequential" || !dispatcher.store_problem().empty()) return;
   const std::vector<WorkItem> ready = dispatcher.ReadyWork();
   for (const auto& [id, job] : dispatcher.jobs()) {
     if (job.paused || job.final() || !std::holds_alternative<Tuning>(job.phase)) continue;
-    if (job.finding) continue;  // held back until what is on record is known
+    if (job.finding) continue;  // waits for RecordsFound
     size_t held = 0;
     for (const Task& task : job.tasks) held += task.profiles.size();
     if (job.params.max_devices > 0 && held >= static_cast<size_t>(job.params.max_devices)) continue;
@@ -203,20 +215,18 @@ void Promises::CheckHeldBack(const Dispatcher& dispatcher) {
   }
 }
 
-// What a task proposes by knows each of its results once, but for the rounds that are measured
-// meanwhile, of which there are less than the pipeline's depth. Where an update was given up after
-// faults, some may be missing until the next one; what other jobs' results count for is not known
-// here.
+// When a search proposes, it has learned each result of its task once, except those of rounds in
+// flight. There are fewer of these than the pipeline is deep. If an update was given up after faults,
+// its results may be missing until the next one. Tasks with known records are not checked: what their
+// searches learn also comes from other jobs.
 void Promises::CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned) {
   const Job& job = *dispatcher.FindJob(start.job);
   const Task& task = job.tasks[static_cast<size_t>(start.task->value)];
-  if (job.final()) return;  // a job that is over has forgotten its states
   if (task.rounds.size() > static_cast<size_t>(std::max(0, job.params.pipeline_depth - 1)))
     Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value, " proposes ",
                            task.rounds.size(), " rounds ahead of its model"));
   if (task.known > 0) return;
-  int learnable = task.trials;
-  for (const Round& round : task.rounds) learnable -= round.size - round.open;
+  const int learnable = orders_.Learnable(job, *start.task);
   if (learned > learnable) Violation("a result was learned twice, or before its round");
   if (learned < learnable && !unlucky_.count(start.job))
     Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value,
@@ -234,16 +244,16 @@ void Promises::CountPassedOver(const Dispatcher& dispatcher, const StartStage& s
   }
 }
 
-// Work that is ready is not passed over for ever while slots that suit it serve others.
+// Ready work is not passed over for ever while slots that suit it serve other jobs.
 void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
-  if (policy_ == "sequential") return;  // one job after another is what it promises
+  if (policy_ == "sequential") return;  // passes jobs over by design
   const int jobs = static_cast<int>(scenario_.jobs.size());
-  // In turns: of each job an update, a propose, builds and what somebody waits for (an import, a
-  // module); 12 more for builds on several slots at once, and for what faults make run again. The
+  // round_robin: in one turn each job may start an update, a propose, builds, and an import or a
+  // module. 12 more are for builds on several slots at once and for stages that faults repeat. The
   // most seen: 17 with 2 jobs, 16 with 3, in 4,000 seeds.
-  // By predictions: a stage is overdue once 40, and 6 a job, have passed it (predictive.cc); then
-  // those that have waited for longer come first, and of these there are more where jobs are more.
-  // The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.
+  // predictive: a stage is overdue once 40 stages, and 6 for each job, have passed it
+  // (predictive.cc). Then overdue stages that have waited for longer come first, and with more jobs
+  // there are more of these. The most seen: 42 with 2 jobs, 58 with 3, 69 with 4, in 2,000 seeds.
   const int patience = policy_ == "round_robin" ? 12 + 4 * jobs : 60 + 12 * jobs;
   std::map<std::pair<JobId, bool>, int> waiting;
   for (const WorkItem& work : dispatcher.ReadyWork()) {
@@ -259,7 +269,7 @@ void Promises::CheckNobodyStarves(const Dispatcher& dispatcher) {
   passed_over_ = std::move(waiting);
 }
 
-// No trial lost, none counted twice, everything came to an end.
+// No trial is lost or counted twice, and every job has ended.
 void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
   std::set<int64_t> there;
   auto jobs = store->LoadJobs();
@@ -280,8 +290,7 @@ void Promises::CheckEnd(const Dispatcher& dispatcher, RecordStore* store) {
     for (size_t i = 0; i < job.tasks.size(); ++i) {
       if (live.tasks[i].trials != trials[i]) Violation("a trial is counted twice");
     }
-    const std::string unused = budgets_.End(live);
-    if (!unused.empty()) Violation(unused);
+    ViolationIf(budgets_.End(live));
   }
   for (int64_t id : acknowledged_) {
     if (!there.count(id)) Violation("an acknowledged job is lost");

@@ -1,5 +1,5 @@
-// What the scheduler promises: must hold after every event, whatever goes wrong. Counts for itself
-// what it compares the dispatcher with.
+// What the scheduler promises. Every promise must hold after every event, whatever goes wrong. This
+// counts for itself what it compares the scheduler with.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "scheduler/core/dispatcher.h"
-#include "scheduler/ledger/job_ledger.h"
+#include "scheduler/ledger/stage_order.h"
 #include "scheduler/sim/scenario.h"
 #include "scheduler/sim/world/agenda.h"
 #include "scheduler/sim/world/budget_check.h"
 #include "scheduler/sim/world/machines.h"
+#include "scheduler/sim/world/order_check.h"
 #include "scheduler/sim/world/running_stage.h"
 #include "scheduler/store/record_store.h"
 
@@ -24,7 +25,7 @@ namespace heddle::sim {
 class Promises {
  public:
   using Report = std::function<void(const std::string& violation)>;
-  // All outlive this.
+  // References outlive this. `report` is called with each violation.
   Promises(const Scenario& scenario, std::string policy, const Agenda& agenda,
            const Machines& machines, const RunningStages& stages, Report report)
       : scenario_(scenario),
@@ -35,42 +36,48 @@ class Promises {
         report_(std::move(report)) {}
 
   // ---- what happens ----
-  // A scheduler's process begins its life. What the store has of a candidate is final.
+  // A scheduler's process begins its life; then, what the store has.
   void BeginLife();
-  void HasRecord(int64_t job, int64_t candidate) { recorded_.insert({job, candidate}); }
-  // The user was told that the job is taken.
-  void Acknowledged(int64_t job) { acknowledged_.insert(job); }
-  // What the job's tasks truly are.
+  void Loaded(const StoredJob& job);
+  // The user was told that the job is accepted.
+  void Acknowledged(JobId job) { acknowledged_.insert(job.value); }
+  // The keys of the tasks that an import found.
   void HasTasks(JobId job, std::vector<std::string> keys) {
     budgets_.Imported(job, std::move(keys));
   }
-  // A stage did not run on the slot: the dispatcher may leave it alone for a while.
+  // A stage did not run on the slot, which the dispatcher may avoid for a while now.
   void Refused(const SlotId& slot);
-  // An update of the job was struck by a fault, and may be left out.
+  // An update of the job failed by a fault, and the dispatcher may give it up.
   void UpdateFailed(JobId job) { unlucky_.insert(job); }
 
   // ---- what must hold ----
   void BeforeStep(const Dispatcher& dispatcher) { budgets_.Before(dispatcher); }
   void AfterStep(const Dispatcher& dispatcher, const std::vector<Change>& changes,
                  const Event& event);
-  // After its orders were performed.
+  // After the orders of a step were performed.
   void CheckStep(const Dispatcher& dispatcher);
-  void CheckStart(const Dispatcher& dispatcher, const JobLedger& book, const StartStage& start);
-  void CountPassedOver(const Dispatcher& dispatcher, const StartStage& start, const SlotInfo& slot);
-  void CheckArtifact(const JobLedger& book, JobId job, CandidateId candidate);
+  // A stage, before it begins on its slot.
+  void CheckStart(const Dispatcher& dispatcher, const StartStage& start);
   void CheckRecord(const FinishCandidate& done, const Event& event);
-  // `learned`: results that the search has been told of when it proposes.
-  void CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned);
-  // Once nothing is left to happen.
+  // An order when it is made, and when it is complete (order_check.h).
+  void CheckOrder(const Dispatcher& dispatcher, const StartStage& start, const StageOrder& order);
+  void CheckCompleted(const StageOrder& made, const StageOrder& completed, RecordStore* store);
+  void CheckFed(const FeedProfile& feed, const v1::StageInput& input);
+  // When nothing is left to happen.
   void CheckEnd(const Dispatcher& dispatcher, RecordStore* store);
 
-  // Whether a stage could begin on the slot as far as the dispatcher may know.
+  // Whether a stage could begin on the slot, as far as the dispatcher can know.
   bool Free(const Dispatcher& dispatcher, const SlotInfo& slot) const;
-  bool Held(const SlotId& id) const;
 
  private:
   absl::Time now() const { return agenda_.now(); }
   void Violation(const std::string& what) { report_(what); }
+  void ViolationIf(const std::string& what) {
+    if (!what.empty()) report_(what);
+  }
+  bool Held(const SlotId& id) const;
+  void CountPassedOver(const Dispatcher& dispatcher, const StartStage& start, const SlotInfo& slot);
+  void CheckLearned(const Dispatcher& dispatcher, const StartStage& start, int learned);
   void CheckNoIdleSlot(const Dispatcher& dispatcher);
   bool MayGiveWay(const Dispatcher& dispatcher, const Job& job) const;
   void CheckHeldBack(const Dispatcher& dispatcher);
@@ -85,11 +92,13 @@ class Promises {
   const RunningStages& stages_;
   const Report report_;
   BudgetCheck budgets_;
+  OrderCheck orders_;
   std::set<int64_t> acknowledged_;
   std::set<std::pair<int64_t, int64_t>> recorded_;  // (job, candidate) with a final record
-  std::map<SlotId, absl::Time> blocked_;            // may be left alone until then
-  std::set<JobId> unlucky_;
-  std::map<std::pair<JobId, bool>, int> passed_over_;  // (job, device) -> stages of others since
+  std::map<SlotId, absl::Time> blocked_;            // until when a slot may be avoided
+  std::set<JobId> unlucky_;                         // with an update that failed
+  // Stages of other jobs that began while ready work of this job, for a device or not, waited.
+  std::map<std::pair<JobId, bool>, int> passed_over_;
 };
 
 }  // namespace heddle::sim

@@ -2,39 +2,42 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "scheduler/core/events.h"
+#include "scheduler/sim/world/stage_work.h"
 
 namespace heddle::sim {
 
-using namespace heddle::scheduler;  // NOLINT: the simulator is the scheduler's own
-
 struct RunningStage {
   StartStage start;
-  int process = 0;
-  int slot = 0;
-  uint64_t token = 0;
+  StageWork work;
+  int process = 0;     // the scheduler's process that started it
+  int slot = 0;        // index in scenario.slots
+  uint64_t token = 0;  // fencing token of its lease
   bool taken = false;  // the worker has answered
   bool input_closed = false;
   bool hung = false;
-  std::deque<CandidateId> inputs;
-  std::vector<CandidateId> working;  // now
-  double factor = 1;                 // seconds of this stage: of a batch, or of one candidate
+  bool cancelled = false;  // the scheduler asked for its end
+  // Durable worlds: its job has ended. What is left of its work counts for nothing, and takes the
+  // time of the task's first candidate.
+  bool job_over = false;
+  std::vector<CandidateWork> working;  // candidates of the piece at hand
+  double factor = 1;                   // seconds of the stage, or of its batch
   absl::Time began;
-  int candidates = 0;
-  // The piece of work at hand. Stages that overlap on a machine share it.
+  int candidates = 0;  // proposed, or answered for
+
+  // The piece of work at hand. Stages that overlap on cores share these.
   bool busy = false;
-  double left = 0;  // seconds at full rate
-  double rate = 1;
+  double left = 0;     // seconds at full rate
+  double rate = 1;     // progress per second
   double sharers = 1;  // stages at work on these cores
-  absl::Time since;
-  int64_t piece = 0;
+  absl::Time since;    // when `left` and `rate` were set
+  int64_t piece = 0;   // grows whenever the end of a piece is planned anew
   bool disturbed_piece = false;
-  double stretched = 0, alone = 0;  // seconds of the piece as it ran, and undisturbed
+  double stretched = 0, alone = 0;  // seconds of the piece as it ran, and if it had run alone
   bool disturbed = false;
 };
 using RunningStages = std::map<AttemptId, RunningStage>;

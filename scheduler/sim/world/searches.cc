@@ -3,150 +3,97 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
-#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/workload_key.h"
-#include "scheduler/ledger/known_records.h"
-#include "scheduler/ledger/stage_order.h"
+#include "scheduler/sim/decision_text.h"
 
 namespace heddle::sim {
+namespace {
 
-TaskPlan Searches::Plan(JobId id, size_t index, const std::string& device_key,
-                        const JobLedger& book) const {
-  const SimJob& job = JobOf(id);
-  const SimTask& task = job.tasks[index];
-  TaskPlan plan;
-  plan.key =
-      !task.key.empty() ? task.key : WorkloadKey(absl::StrCat("job ", id.value, " task ", index));
-  plan.weight = task.weight;
-  plan.flops = task.flops;
-  if (store_ != nullptr && !job.force) {
-    (void)AddKnown(store_, book.data(id).row.job.spec().target(), device_key,
-                   absl::MakeSpan(&plan, 1));
-  }
-  return plan;
+// The model that a stage fits to the samples it was told of.
+std::optional<FittedModel> Fit(const StageWork& work) {
+  if (!work.fits) return std::nullopt;
+  FittedModel fitted{work.fits->id, work.fits->model};
+  fitted.model.set_model(absl::StrCat("model ", work.search.hash));
+  fitted.model.set_version(1);
+  fitted.model.set_tasks(fitted.model.teachers_size());
+  return fitted;
 }
 
-Imported Searches::Import(JobId id, const JobLedger& book) const {
+}  // namespace
+
+v1::ImportResult Searches::Import(JobId id) const {
   const SimJob& job = JobOf(id);
-  Imported imported;
+  v1::ImportResult model;
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    imported.tasks.push_back(Plan(id, i, job.device_key, book));
-    v1::TaskInfo& info = *imported.model.add_tasks();
-    info.set_key(imported.tasks.back().key);
+    const SimTask& task = job.tasks[i];
+    v1::TaskInfo& info = *model.add_tasks();
+    info.set_key(!task.key.empty() ? task.key
+                                   : WorkloadKey(absl::StrCat("job ", id.value, " task ", i)));
     info.set_workload("w");
-    info.set_weight(job.tasks[i].weight);
-    info.set_flops(job.tasks[i].flops);
-    if (plant_->Is(Planted::kOverrun)) imported.tasks.back().key.clear();
+    info.set_weight(task.weight);
+    info.set_flops(task.flops);
   }
-  imported.model.add_inputs("x: f32[1]");
-  return imported;
+  model.add_inputs("x: f32[1]");
+  return model;
 }
 
-RecordsFound Searches::Find(const FindRecords& find, const JobLedger& book) const {
-  RecordsFound found{find.job, find.device_key, {}};
-  for (size_t i = 0; i < JobOf(find.job).tasks.size(); ++i)
-    found.tasks.push_back(Plan(find.job, i, find.device_key, book));
-  return found;
-}
-
-std::string Searches::State::ToText() const { return absl::StrCat(next, " ", learned, " ", hash); }
-
-Searches::State Searches::StateOf(const StartStage& start, const JobLedger& book) const {
-  State state;
-  const std::string& text =
-      book.data(start.job).tasks[static_cast<size_t>(start.task->value)].search_state;
-  const std::vector<std::string> parts = absl::StrSplit(text, ' ');
-  if (parts.size() != 3) return state;
-  (void)absl::SimpleAtoi(parts[0], &state.next);
-  (void)absl::SimpleAtoi(parts[1], &state.learned);
-  (void)absl::SimpleAtoi(parts[2], &state.hash);
-  return state;
-}
-
-Proposed Searches::Propose(const StartStage& start, const JobLedger& book) {
+Proposed Searches::Propose(JobId job, TaskIndex task, const StageWork& work) {
   Proposed out;
-  State state;
-  if (store_ != nullptr) {
-    state = StateOf(start, book);
-  } else {
-    state.next = proposed_[{start.job.value, start.task->value}];
-  }
-  const int found = JobOf(start.job).tasks[static_cast<size_t>(start.task->value)].candidates;
-  out.count = Broken() ? dice_->Below(start.count + 1) : start.count;
+  SearchState state = work.search;
+  const int found = TaskOf(job, task).candidates;
+  out.count = Broken() ? dice_->Below(work.count + 1) : work.count;
   if (found > 0) out.count = std::min(out.count, std::max(0, found - state.next));
-  for (int i = 0; i < out.count && store_ != nullptr; ++i) {
-    out.candidates.emplace_back().set_trace(
-        absl::StrCat("t", start.task->value, ".", state.next + i, ".", state.hash));
-  }
+  for (int i = 0; i < out.count && durable_; ++i)
+    out.candidates.emplace_back().set_trace(TraceOf(task, state, i));
   state.next += out.count;
+  out.exhausted = out.count < work.count || (found > 0 && state.next >= found) || Broken();
+  if (!durable_) return out;
   out.search_state = state.ToText();
-  out.exhausted = out.count < start.count || (found > 0 && state.next >= found) || Broken();
+  out.fitted = Fit(work);
   return out;
 }
 
-// Everything known if the task's first update is due, else the results that a worker is sent.
-decltype(StageFinished::result) Searches::Learn(const StartStage& start, const Task& task,
-                                                const JobLedger& book) {
-  if (store_ == nullptr) return {};
-  if (plant_->Is(Planted::kSkipUpdate) && plant_->Nth(2)) return {};
-  State state = StateOf(start, book);
-  if (task.unlearned.known) {
-    state.learned = task.known + task.trials;
-    state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
-  } else {
-    const bool early = plant_->Is(Planted::kLearnEarly);
-    const CandidateId before =
-        early ? CandidateId{std::numeric_limits<int64_t>::max()} : start.before;
-    const JobLedger::JobData& data = book.data(start.job);
-    for (CandidateId id : ResultsToLearn(data, *start.task, before)) {
-      const JobLedger::CandidateData& candidate = data.candidates.at(id);
-      ++state.learned;
-      state.hash = Mix({state.hash, static_cast<uint64_t>(Ordinal(start.job, id, book)),
-                        static_cast<uint64_t>(*candidate.outcome),
-                        std::bit_cast<uint64_t>(candidate.median_ns)});
-    }
+Updated Searches::Learn(const StageWork& work) const {
+  if (!durable_) return {};
+  SearchState state = work.search;
+  for (const v1::SearchResult& result : work.results) {
+    ++state.learned;
+    state.hash = Mix({state.hash, HashText(result.trace(), 0), result.valid(),
+                      std::bit_cast<uint64_t>(result.median_ns())});
   }
-  return Updated{state.ToText()};
+  Updated out{state.ToText()};
+  out.report.set_samples(state.learned);
+  out.transfer_samples.set_samples(absl::StrCat("samples ", state.hash));
+  out.transfer_samples.set_measured(state.learned);
+  out.transfer_samples.set_version(1);
+  out.fitted = Fit(work);
+  return out;
 }
 
-void Searches::Added(const AddCandidates& add) {
-  if (store_ != nullptr) return;
-  int& next = proposed_[{add.job.value, add.task.value}];
-  for (int i = 0; i < add.count; ++i) ordinals_[{add.job.value, add.first.value + i}] = next++;
+Compiled Searches::Compile(const StageWork& work) const {
+  uint64_t hash = 0;
+  for (const v1::BestTrace& best : work.best) hash = HashText(best.trace(), hash);
+  return {absl::StrCat("digest ", hash)};
 }
 
-void Searches::Finished(const FinishCandidate& done) {
-  ordinals_.erase({done.job.value, done.candidate.value});
-}
-
-int Searches::Ordinal(JobId job, CandidateId candidate, const JobLedger& book) const {
-  if (store_ == nullptr) {
-    auto it = ordinals_.find({job.value, candidate.value});
-    return it == ordinals_.end() ? 0 : it->second;
-  }
-  const auto& candidates = book.data(job).candidates;
-  auto it = candidates.find(candidate);
-  if (it == candidates.end()) return 0;
-  const std::vector<std::string> parts = absl::StrSplit(it->second.trace, '.');
-  int ordinal = 0;
-  (void)absl::SimpleAtoi(parts.at(1), &ordinal);
-  return ordinal;
-}
-
-double Searches::TrueMedian(JobId job, int task, int ordinal) const {
-  const Curve& curve = JobOf(job).tasks[static_cast<size_t>(task)].curve;
+double Searches::TrueMedian(JobId job, TaskIndex task, int ordinal) const {
+  const Curve& curve = TaskOf(job, task).curve;
   const double typical =
       curve.floor_ns + (curve.start_ns - curve.floor_ns) * std::exp(-ordinal / curve.trials);
-  const uint64_t key =
-      Mix({scenario_.seed, static_cast<uint64_t>(job.value), static_cast<uint64_t>(task), 77});
+  const uint64_t key = Mix(
+      {scenario_.seed, static_cast<uint64_t>(job.value), static_cast<uint64_t>(task.value), 77});
   return curve.noise <= 0 ? typical
                           : Distribution{Distribution::kLognormal, typical, curve.noise, {}}.Draw(
                                 key, static_cast<uint64_t>(ordinal));
+}
+
+Searches::Flaw Searches::FlawOf(JobId job, TaskIndex task, int ordinal) const {
+  const uint64_t key = Mix({scenario_.seed, static_cast<uint64_t>(job.value),
+                            static_cast<uint64_t>(task.value), static_cast<uint64_t>(ordinal), 99});
+  if (Unit(key) >= JobOf(job).failures) return Flaw::kNone;
+  return (key & 1) != 0 ? Flaw::kBuild : Flaw::kRun;
 }
 
 }  // namespace heddle::sim

@@ -1,185 +1,299 @@
 #include "scheduler/sim/world/world.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/sim/chance.h"
 #include "scheduler/sim/decision_text.h"
+#include "scheduler/sim/world/agenda.h"
+#include "scheduler/sim/world/chaos.h"
+#include "scheduler/sim/world/machines.h"
+#include "scheduler/sim/world/promises.h"
+#include "scheduler/sim/world/scheduler_process.h"
+#include "scheduler/sim/world/searches.h"
+#include "scheduler/sim/world/stage_work.h"
+#include "scheduler/sim/world/wait_meter.h"
+#include "scheduler/sim/world/workers.h"
 #include "scheduler/store/memory_record_store.h"
 
 namespace heddle::sim {
 namespace {
 
-// The uncoordinated baseline: attempts of one dispatcher never look like those of another.
+// Without coordination: attempts of different dispatchers have different ids.
 constexpr int64_t kAttemptsPerProcess = 1'000'000'000;
-// A world that goes on for longer is stuck.
+// A world that reaches one of these is stuck.
 constexpr absl::Duration kLimit = absl::Hours(24 * 365);
-constexpr int64_t kMaxStepsChecked = 400'000;
-constexpr int64_t kMaxSteps = 200'000'000;
 constexpr absl::Duration kLimitChecked = absl::Hours(48);
+constexpr int64_t kMaxSteps = 200'000'000;
+constexpr int64_t kMaxStepsChecked = 400'000;
 
-std::unique_ptr<Policy> PolicyOf(const std::string& name) {
-  absl::StatusOr<std::unique_ptr<Policy>> policy =
-      MakePolicy(name == kUncoordinated ? "round_robin" : name);
-  return policy.ok() ? *std::move(policy) : nullptr;
-}
+// Wires the parts, submits the jobs and gathers the result.
+class World {
+ public:
+  World(const Scenario& scenario, const std::string& policy, const WorldOptions& options);
+  WorldResult Run();
 
-}  // namespace
+ private:
+  // ---- the scheduler's processes; only kUncoordinated has more than one ----
+  void Boot();
+  void Restart();
+  void Tell(int process, Event event);
+  void Note(int process, const Event& event, const Change& change);
+  void Perform(int process, const Order& order);
+  void Start(int process, const StartStage& start);
+  void FetchWork(int process, const StageOrder& made, StageWork* work);
+  void PlanTick(int process);
+  void AnswerFind(int process, const FindRecords& find);
+  int ProcessOf(JobId job) const { return processes_.size() > 1 ? IndexOf(job) : 0; }
+  SchedulerProcess& At(int process) { return processes_[static_cast<size_t>(process)]; }
+
+  // ---- users and tracker ----
+  void SubmitJob(int index);
+  void ReportSlots();
+
+  // ---- what is observed ----
+  void Violation(const std::string& what);
+  void CountWaiting();
+  void NoteEnd(const Job& job);
+  void Collect();
+
+  absl::Time now() const { return agenda_.now(); }
+  static int IndexOf(JobId id) { return static_cast<int>(id.value) - 1; }
+  JobOutcome& OutcomeOf(JobId id) { return result_.jobs[static_cast<size_t>(IndexOf(id))]; }
+  Workers::Hooks WorkerHooks();
+  Chaos::Hooks ChaosHooks();
+
+  const Scenario& scenario_;
+  const WorldOptions options_;
+  WorldResult result_;
+  Agenda agenda_;
+  Dice dice_;
+  Plant plant_;
+  Machines machines_;
+  const std::unique_ptr<RecordStore> store_;  // null: the world is not durable
+  Searches searches_;
+  ProposedCounts proposed_;  // used where it is not
+  Workers workers_;
+  Promises promises_;
+  Chaos chaos_;
+  std::vector<SchedulerProcess> processes_;
+  WaitMeter waiting_;
+  std::set<JobId> ended_;
+};
 
 World::World(const Scenario& scenario, const std::string& policy, const WorldOptions& options)
     : scenario_(scenario),
-      policy_(policy),
       options_(options),
       dice_(scenario.seed),
-      fate_(Mix({scenario.seed, 2})),
+      plant_(options.planted),
+      machines_(scenario_),
       store_(options.durable ? MakeMemoryRecordStore() : nullptr),
-      searches_(scenario_, store_.get(), &dice_, &plant_) {
-  const size_t slots = scenario_.slots.size();
-  result_.busy.resize(slots);
-  result_.held.resize(slots);
+      searches_(scenario_, &dice_, options.durable),
+      workers_(scenario_, {policy == kUncoordinated, options.durable, options.spans}, &agenda_,
+               &dice_, machines_, &searches_, &promises_, &result_, WorkerHooks()),
+      promises_(scenario_, policy, agenda_, machines_, workers_.running(),
+                [this](const std::string& what) { Violation(what); }),
+      chaos_(scenario_, &agenda_, &dice_, &machines_, &workers_, ChaosHooks()) {
+  result_.busy.resize(scenario_.slots.size());
+  result_.held.resize(scenario_.slots.size());
   result_.jobs.resize(scenario_.jobs.size());
-  processes_.resize(policy == kUncoordinated ? scenario_.jobs.size() : 1);
-  for (size_t i = 0; i < processes_.size(); ++i)
-    processes_[i].next_attempt = static_cast<int64_t>(i) * kAttemptsPerProcess + 1;
+  const bool alone = policy == kUncoordinated;
+  const size_t processes = alone ? scenario_.jobs.size() : 1;
+  for (size_t i = 0; i < processes; ++i) {
+    processes_.emplace_back(alone ? "round_robin" : policy,
+                            AttemptId{static_cast<int64_t>(i) * kAttemptsPerProcess + 1}, agenda_,
+                            store_.get(), &dice_, &plant_,
+                            [this](const std::string& what) { Violation(what); });
+  }
   Boot();
   for (size_t i = 0; i < scenario_.jobs.size(); ++i) {
     agenda_.At(absl::Seconds(scenario_.jobs[i].arrival),
                [this, i] { SubmitJob(static_cast<int>(i)); });
   }
-  unfinished_ = static_cast<int>(scenario_.jobs.size());
-  if (scenario_.faults.until > 0) agenda_.At(Fate(1, 60), [this] { Chaos(); });
+  chaos_.Begin();
+}
+
+Workers::Hooks World::WorkerHooks() {
+  Workers::Hooks hooks;
+  hooks.tell = [this](int process, Event event) { Tell(process, std::move(event)); };
+  hooks.tell_late = [this](int process, const StartStage& start, Event event) {
+    plant_.MutateLate(At(process).dispatcher(), workers_.running(), start, &event);
+    ++result_.stale_answers;
+    Tell(process, std::move(event));
+  };
+  hooks.lied = [this](const SlotId& slot) { chaos_.Lied(slot); };
+  return hooks;
+}
+
+Chaos::Hooks World::ChaosHooks() {
+  Chaos::Hooks hooks;
+  hooks.tell = [this](JobId job, Event event) { Tell(ProcessOf(job), std::move(event)); };
+  hooks.tell_all = [this](const Event& event) {
+    for (size_t i = 0; i < processes_.size(); ++i) Tell(static_cast<int>(i), event);
+  };
+  hooks.was_submitted = [this](JobId job) {
+    return At(ProcessOf(job)).dispatcher().FindJob(job) != nullptr;
+  };
+  hooks.report_slots = [this] { ReportSlots(); };
+  if (store_ != nullptr) hooks.restart = [this] { Restart(); };
+  return hooks;
 }
 
 WorldResult World::Run() {
   const absl::Duration limit = options_.checks ? kLimitChecked : kLimit;
   const int64_t max_steps = options_.checks ? kMaxStepsChecked : kMaxSteps;
   while (result_.violation.empty() && !agenda_.empty()) {
-    const std::function<void()> action = agenda_.Next();
+    const Agenda::Action action = agenda_.Next();
     if (now() - agenda_.start() > limit || result_.steps > max_steps) break;
     action();
   }
   if (options_.checks && result_.violation.empty()) {
-    for (Process& process : processes_) Flush(&process);
-    promises_.CheckEnd(*processes_.front().dispatcher, store_.get());
+    for (SchedulerProcess& process : processes_) process.Flush();
+    promises_.CheckEnd(processes_.front().dispatcher(), store_.get());
   }
   Collect();
   return std::move(result_);
 }
 
-// An action of this scheduler's life; a restart takes it along.
-void World::Later(absl::Duration after, std::function<void()> action) {
-  agenda_.At(after, [this, epoch = epoch_, action = std::move(action)] {
-    if (epoch == epoch_) action();
-  });
-}
-
-void World::Violation(const std::string& what) {
-  if (!result_.violation.empty()) return;
-  result_.violation =
-      absl::StrCat("seed ", scenario_.seed, " step ", result_.steps,
-                   " t=", absl::FormatDuration(now() - agenda_.start()), ": ", what);
-}
+// ---- the scheduler's processes ----
 
 void World::Boot() {
-  stages_.clear();
   promises_.BeginLife();
-  for (Process& process : processes_) {
-    process.dispatcher = std::make_unique<Dispatcher>(
-        plant_.Is(Planted::kStarve) ? Starve(PolicyOf(policy_)) : PolicyOf(policy_));
-    process.book = JobLedger();
-    process.wake = absl::InfinitePast();
-    if (options_.durable) {
-      auto jobs = store_->LoadJobs();
-      for (const StoredJob& job : *jobs) {
-        for (const CandidateRow& candidate : job.candidates) {
-          if (candidate.outcome) promises_.HasRecord(job.row.id, candidate.id);
-        }
-        process.dispatcher->Restore(process.book.Load(job, now(), now()));
-      }
-    }
-    process.dispatcher->SetNextAttempt(AttemptId{process.next_attempt});
-  }
-  SendSlots();
+  for (SchedulerProcess& process : processes_)
+    process.Boot([this](const StoredJob& job) { promises_.Loaded(job); });
+  ReportSlots();
 }
 
 void World::Restart() {
   ++result_.restarts;
-  // The workers' old runs still speak, but to nobody: the new process does not know them.
-  for (const auto& [id, stage] : stages_) {
-    if (stage.taken && dice_.Likely(0.3)) LeaveGhost(id);
-  }
-  ++epoch_;
-  for (Process& process : processes_) {
-    // Some of what was not durable yet is, some is not; order is kept.
-    const size_t kept =
-        process.pending.empty()
-            ? 0
-            : static_cast<size_t>(dice_.Below(static_cast<int>(process.pending.size()) + 1));
-    process.pending.resize(kept);
-    Flush(&process);
-  }
+  workers_.EndLife();
+  agenda_.BeginLife();
+  for (SchedulerProcess& process : processes_) process.Crash();
   Boot();
 }
 
-void World::Flush(Process* process) {
-  if (process->pending.empty()) return;
-  auto results = store_->Apply(process->pending);
-  for (const absl::Status& status : *results) {
-    if (!status.ok()) Violation(absl::StrCat("the store refused: ", status.message()));
-  }
-  process->pending.clear();
-}
-
-void World::Feed(int index, const Event& event) {
+// One event, as SchedulerLoop::Handle treats it: decide, take it into the ledger, perform.
+void World::Tell(int index, Event event) {
   if (!result_.violation.empty()) return;
   ++result_.steps;
-  Process& process = processes_[static_cast<size_t>(index)];
-  if (options_.checks) promises_.BeforeStep(*process.dispatcher);
-  const auto* found = std::get_if<RecordsFound>(&event);
-  const bool forget = found != nullptr && plant_.Is(Planted::kForgetFind);
-  Decisions decisions = process.dispatcher->Step(
-      forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, now());
-  if (options_.checks) promises_.AfterStep(*process.dispatcher, decisions.changes, event);
+  SchedulerProcess& process = At(index);
+  plant_.Mutate(&event);
+  process.AddKnownRecords(&event);
+  if (options_.checks) promises_.BeforeStep(process.dispatcher());
+  Decisions decisions = process.Step(event);
+  if (options_.checks) promises_.AfterStep(process.dispatcher(), decisions.changes, event);
   result_.fingerprint = HashText(ToText(decisions), result_.fingerprint);
   plant_.Mutate(
-      stages_,
+      workers_.running(),
       [this](AttemptId id) {
-        Later(absl::Milliseconds(200), [this, id] {
-          Feed(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
+        agenda_.AtInThisLife(absl::Milliseconds(200), [this, id] {
+          Tell(0, StageFinished{id, {v1::FAULT_INFRASTRUCTURE, "taken for ended"}, true, {}, true});
         });
       },
       &decisions);
-  if (options_.durable) {
-    Batch batch = process.book.Absorb(*process.dispatcher, event, decisions.changes, now(), now());
-    if (!batch.empty()) process.pending.push_back(std::move(batch));
-    if (process.pending.size() > 64 || dice_.Likely(0.3)) Flush(&process);
-  }
+  process.Keep(event, decisions.changes);
   for (const Change& change : decisions.changes) Note(index, event, change);
   for (const Order& order : decisions.orders) Perform(index, order);
-  if (options_.checks) promises_.CheckStep(*process.dispatcher);
+  if (options_.checks) promises_.CheckStep(process.dispatcher());
   if (options_.waiting) CountWaiting();
-  SetWake(index);
+  PlanTick(index);
   for (const Change& change : decisions.changes) {
-    const auto* find = std::get_if<FindRecords>(&change);
-    if (find == nullptr) continue;
-    if (scenario_.faults.any()) {
-      Later(Between(0, 3), [this, index, find = *find] { AnswerFind(index, find); });
-    } else {
-      AnswerFind(index, *find);
-    }
+    if (const auto* find = std::get_if<FindRecords>(&change)) AnswerFind(index, *find);
   }
 }
 
-void World::SetWake(int index) {
-  Process& process = processes_[static_cast<size_t>(index)];
-  const absl::Time wake = process.dispatcher->NextWake(now());
-  if (wake == absl::InfiniteFuture() || wake == process.wake) return;
-  process.wake = wake;
-  Later(wake - now(), [this, index] { Feed(index, Tick{}); });
+void World::Note(int index, const Event& event, const Change& change) {
+  if (const auto* add = std::get_if<AddCandidates>(&change)) {
+    if (store_ == nullptr) proposed_.Added(*add);
+  } else if (std::holds_alternative<SetAttempts>(change)) {
+    if (!scenario_.faults.any()) Violation("an attempt is counted in a world without faults");
+  } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
+    ++result_.trials;
+    ++OutcomeOf(done->job).trials;
+    result_.lost += done->outcome == v1::OUTCOME_LOST;
+    if (store_ == nullptr) proposed_.Finished(*done);
+    if (options_.checks) promises_.CheckRecord(*done, event);
+  } else if (const auto* changed = std::get_if<JobChanged>(&change)) {
+    const Job& job = *At(index).dispatcher().FindJob(changed->job);
+    if (job.final()) NoteEnd(job);
+  }
 }
 
-void World::SendSlots() {
+void World::Perform(int index, const Order& order) {
+  if (const auto* start = std::get_if<StartStage>(&order)) {
+    Start(index, *start);
+  } else if (const auto* feed = std::get_if<FeedProfile>(&order)) {
+    CandidateWork candidate;
+    if (store_ == nullptr) {
+      candidate = proposed_.WorkOf(feed->job, feed->candidate);
+    } else {
+      v1::StageInput input = At(index).ProfileInput(*feed);
+      plant_.MutateInput(&input);
+      if (options_.checks) promises_.CheckFed(*feed, input);
+      candidate = WorkOf(input);
+    }
+    if (!workers_.Feed(feed->attempt, std::move(candidate)))
+      Violation("fed a profile stage whose input is closed");
+  } else if (const auto* close = std::get_if<CloseProfile>(&order)) {
+    workers_.CloseInput(close->attempt);
+  } else if (const auto* cancel = std::get_if<CancelStage>(&order)) {
+    workers_.Cancel(cancel->attempt);
+  }
+}
+
+// As in production the order is made in the step that starts the stage, and the store is read when
+// the stage's runner comes to it: other batches may have become durable by then.
+void World::Start(int index, const StartStage& start) {
+  const Dispatcher& dispatcher = At(index).dispatcher();
+  if (options_.checks) promises_.CheckStart(dispatcher, start);
+  if (!result_.violation.empty()) return;
+  if (store_ == nullptr) return workers_.Begin(index, start, proposed_.WorkOf(start), nullptr);
+  StartStage planted = start;
+  plant_.MutateStart(&planted);
+  StageOrder order = At(index).BeginOrder(planted);
+  plant_.MutateOrder(start, &order);
+  if (options_.checks) promises_.CheckOrder(dispatcher, start, order);
+  StageWork work = WorkOf(order);
+  order.inputs.clear();
+  workers_.Begin(index, start, std::move(work),
+                 [this, index, order = std::move(order)](StageWork* fetched) {
+                   FetchWork(index, order, fetched);
+                 });
+}
+
+void World::FetchWork(int index, const StageOrder& made, StageWork* work) {
+  StageOrder completed = made;
+  At(index).CompleteOrder(&completed);
+  plant_.MutateCompleted(made.reads, &completed);
+  if (options_.checks) promises_.CheckCompleted(made, completed, store_.get());
+  AddFetched(completed, work);
+  ++result_.orders;
+  result_.warm_orders += made.reads.warm.has_value();
+  result_.transfer_orders += work->transferred;
+}
+
+void World::PlanTick(int index) {
+  const absl::Time wake = At(index).NextWake();
+  if (wake == absl::InfiniteFuture()) return;
+  agenda_.AtInThisLife(wake - now(), [this, index] { Tell(index, Tick{}); });
+}
+
+void World::AnswerFind(int index, const FindRecords& find) {
+  if (!scenario_.faults.any()) return Tell(index, At(index).Find(find));
+  agenda_.AtInThisLife(absl::Seconds(dice_.Between(0, 3)),
+                       [this, index, find] { Tell(index, At(index).Find(find)); });
+}
+
+// ---- users and tracker ----
+
+void World::ReportSlots() {
   const SlotsChanged event = machines_.Report();
-  for (size_t i = 0; i < processes_.size(); ++i) Feed(static_cast<int>(i), event);
+  for (size_t i = 0; i < processes_.size(); ++i) Tell(static_cast<int>(i), event);
 }
 
 void World::SubmitJob(int index) {
@@ -194,6 +308,7 @@ void World::SubmitJob(int index) {
   spec.set_batch(job.batch);
   spec.set_pipeline_depth(job.pipeline_depth);
   spec.set_force(job.force);
+  spec.set_no_transfer(!job.transfer);
   spec.set_user(job.user);
   spec.set_priority(job.priority);
   if (job.deadline > 0)
@@ -205,72 +320,59 @@ void World::SubmitJob(int index) {
   absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, now(), now());
   if (!params.ok())
     return Violation(absl::StrCat("job ", job.name, ": ", params.status().message()));
-  result_.jobs[static_cast<size_t>(index)].arrival = agenda_.Since(now());
+  OutcomeOf(id).arrival = agenda_.Since(now());
   JobSubmitted submitted{id, *params};
   submitted.description.set_id(JobName(id.value));
   submitted.description.set_state(v1::JOB_IMPORTING);
   *submitted.description.mutable_spec() = std::move(spec);
-  const int process = ProcessOf(index);
-  Feed(process, submitted);
-  if (options_.durable)
-    Flush(&processes_[static_cast<size_t>(process)]);  // the user has his answer only now
-  promises_.Acknowledged(id.value);
+  Tell(ProcessOf(id), std::move(submitted));
+  At(ProcessOf(id)).Flush();  // the user gets an answer once the job is durable
+  promises_.Acknowledged(id);
+}
+
+// ---- what is observed ----
+
+void World::Violation(const std::string& what) {
+  if (!result_.violation.empty()) return;
+  result_.violation =
+      absl::StrCat("seed ", scenario_.seed, " step ", result_.steps,
+                   " t=", absl::FormatDuration(now() - agenda_.start()), ": ", what);
 }
 
 void World::CountWaiting() {
-  const double passed = absl::ToDoubleSeconds(now() - waiting_since_);
-  if (waiting_since_ != absl::UnixEpoch()) {
-    result_.waiting.cpu += waiting_now_.cpu * passed;
-    result_.waiting.device += waiting_now_.device * passed;
-    result_.waiting.backoff += waiting_now_.backoff * passed;
-    result_.waiting.depth += waiting_now_.depth * passed;
-  }
-  waiting_since_ = now();
-  waiting_now_ = {};
-  bool cpu_free = false;
+  bool cpu_slot_free = false;
   for (const SimSlot& slot : scenario_.slots)
-    cpu_free |= !slot.info.device && promises_.Free(*processes_.front().dispatcher, slot.info);
-  for (const Process& process : processes_) {
-    std::set<JobId> cpu, device;
-    for (const WorkItem& work : process.dispatcher->ReadyWork())
-      (work.device ? device : cpu).insert(work.job);
-    waiting_now_.cpu += static_cast<double>(cpu.size());
-    waiting_now_.device += static_cast<double>(device.size());
-    for (const auto& [id, job] : process.dispatcher->jobs()) {
-      if (job.final()) continue;
-      bool backoff = job.not_before > now();
-      for (const Task& task : job.tasks) backoff |= task.not_before > now();
-      waiting_now_.backoff += backoff;
-      waiting_now_.depth += cpu_free && !job.queue.empty() && !cpu.count(id);
-    }
-  }
+    cpu_slot_free |=
+        !slot.info.device && promises_.Free(processes_.front().dispatcher(), slot.info);
+  waiting_.Pass(now());
+  for (const SchedulerProcess& process : processes_)
+    waiting_.See(process.dispatcher(), cpu_slot_free, now());
 }
 
-// Jobs that have come to their end.
-void World::NoteEnds(int index) {
-  for (const auto& [id, job] : processes_[static_cast<size_t>(index)].dispatcher->jobs()) {
-    if (!job.final() || !finished_jobs_.insert(id.value).second) continue;
-    JobOutcome& outcome = result_.jobs[static_cast<size_t>(JobIndex(id))];
-    outcome.end = agenda_.Since(now());
-    outcome.done = std::holds_alternative<Done>(job.phase);
-    result_.done_jobs += outcome.done;
-    result_.seconds = std::max(result_.seconds, outcome.end);
-    --unfinished_;
-  }
+// A job may end again if a crash took its first end.
+void World::NoteEnd(const Job& job) {
+  workers_.JobOver(job.id);
+  if (!ended_.insert(job.id).second) return;
+  JobOutcome& outcome = OutcomeOf(job.id);
+  outcome.end = agenda_.Since(now());
+  outcome.done = std::holds_alternative<Done>(job.phase);
+  result_.done_jobs += outcome.done;
+  result_.seconds = std::max(result_.seconds, outcome.end);
 }
 
 void World::Collect() {
+  result_.waiting = waiting_.total();
   for (size_t i = 0; i < result_.jobs.size(); ++i) {
     if (result_.jobs[i].end < 0 && result_.violation.empty() && !options_.checks)
       Violation(absl::StrCat(
           "job ", scenario_.jobs[i].name,
           " never ended: no slot suits it, or the limits of the simulation were reached"));
   }
-  if (!options_.durable) return;
-  for (Process& process : processes_) Flush(&process);
+  if (store_ == nullptr) return;
+  for (SchedulerProcess& process : processes_) process.Flush();
   v1::RecordQuery query;
   query.set_limit(kMaxQueryLimit);
-  auto records = store_->Query(query);
+  const auto records = store_->Query(query);
   for (const v1::Record& record : *records) {
     result_.records.push_back(
         absl::StrCat(record.job(), " ", record.workload_key(), " ", record.trace(), " ",
@@ -278,6 +380,8 @@ void World::Collect() {
   }
   std::sort(result_.records.begin(), result_.records.end());
 }
+
+}  // namespace
 
 absl::StatusOr<WorldResult> RunWorld(const Scenario& scenario, const std::string& policy,
                                      const WorldOptions& options) {
@@ -287,6 +391,8 @@ absl::StatusOr<WorldResult> RunWorld(const Scenario& scenario, const std::string
       return absl::InvalidArgumentError(
           absl::StrCat(made.status().message(), ", ", kUncoordinated));
   }
+  if (options.checks && !options.durable)
+    return absl::InvalidArgumentError("a world is checked only if it is durable");
   WorldResult result = World(scenario, policy, options).Run();
   if (!options.checks && !result.violation.empty())
     return absl::FailedPreconditionError(result.violation);

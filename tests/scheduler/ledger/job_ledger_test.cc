@@ -258,22 +258,26 @@ TEST_F(TransferSamplesTest, IsFittedOnceForManySearches) {
   ASSERT_EQ(order.transfer_model->model.teachers_size(), 1);
   EXPECT_EQ(order.transfer_model->model.teachers(0).workload_key(), "a");
   EXPECT_EQ(order.transfer_model->model.teachers(0).measured(), 2);
-  const auto finish = [&](const std::string& model, int64_t since) {
+  // The ledger's changes if the dispatcher takes the result, or does not: the stage was over.
+  const auto finish = [&](const std::string& model, int64_t since, bool taken = true) {
     FittedModel fitted{order.transfer_model->id, order.transfer_model->model};
     fitted.model.set_model(model);
     fitted.model.set_since(order.transfer_model->model.since() - since);
     Proposed proposed;
     proposed.fitted = fitted;
     const StageFinished end{AttemptId{999}, {}, true, proposed};
-    return ledger_.Absorb(dispatcher_, end, {}, now_, now_);
+    std::vector<Change> changes;
+    if (taken) changes.push_back(AddCandidates{JobId{1}, TaskIndex{1}, CandidateId{1}, 0});
+    return ledger_.Absorb(dispatcher_, end, changes, now_, now_);
   };
+  EXPECT_THAT(finish("late", 0, false), ::testing::IsEmpty());
   const Batch batch = finish("fitted", 0);
-  ASSERT_EQ(batch.size(), 1u);
+  ASSERT_EQ(batch.size(), 2u);  // and the search state
   const v1::TransferModel& put = std::get<PutTransferModel>(batch[0]).model;
   EXPECT_EQ(put.model(), "fitted");
   EXPECT_EQ(put.made_unix_ns(), absl::ToUnixNanos(now_));
   EXPECT_EQ(put.since(), 0);
-  EXPECT_THAT(finish("of less", 3), ::testing::IsEmpty()) << "it was ordered before the other";
+  EXPECT_EQ(finish("of less", 3).size(), 1u) << "it was ordered before the other";
 
   const auto told = [&](int task) { return Order(task).start.propose().search().transfer_model(); };
   EXPECT_EQ(told(1), "fitted");

@@ -1,0 +1,126 @@
+#include "scheduler/sim/world/scheduler_process.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "scheduler/ledger/known_records.h"
+
+namespace heddle::sim {
+namespace {
+
+constexpr size_t kMaxPending = 64;    // batches; then they become durable at once
+constexpr double kFlushChance = 0.3;  // after a step
+
+}  // namespace
+
+SchedulerProcess::SchedulerProcess(std::string policy, AttemptId first_attempt,
+                                   const Agenda& agenda, RecordStore* store, Dice* dice,
+                                   Plant* plant, std::function<void(const std::string&)> violation)
+    : policy_(std::move(policy)),
+      agenda_(agenda),
+      store_(store),
+      dice_(dice),
+      plant_(plant),
+      violation_(std::move(violation)),
+      next_attempt_(first_attempt.value) {}
+
+void SchedulerProcess::Boot(const std::function<void(const StoredJob&)>& loaded) {
+  std::unique_ptr<Policy> policy = *MakePolicy(policy_);
+  if (plant_->Is(Planted::kStarve)) policy = Starve(std::move(policy));
+  dispatcher_ = std::make_unique<Dispatcher>(std::move(policy));
+  ledger_ = JobLedger();
+  wake_ = absl::InfinitePast();
+  if (store_ != nullptr) {
+    const auto jobs = store_->LoadJobs();
+    for (const StoredJob& job : *jobs) {
+      loaded(job);
+      dispatcher_->Restore(ledger_.Load(job, agenda_.now(), agenda_.now()));
+    }
+    ledger_.LoadTransferModels(*store_->AllTransferModels());
+  }
+  dispatcher_->SetNextAttempt(AttemptId{next_attempt_});
+}
+
+void SchedulerProcess::Crash() {
+  if (pending_.empty()) return;
+  pending_.resize(static_cast<size_t>(dice_->Below(static_cast<int>(pending_.size()) + 1)));
+  Flush();
+}
+
+void SchedulerProcess::AddKnownRecords(Event* event) const {
+  auto* end = std::get_if<StageFinished>(event);
+  auto* imported = end == nullptr ? nullptr : std::get_if<Imported>(&end->result);
+  if (imported == nullptr) return;
+  const auto stage = dispatcher_->live().find(end->attempt);
+  if (stage == dispatcher_->live().end()) return;
+  imported->tasks.clear();
+  for (const v1::TaskInfo& task : imported->model.tasks()) imported->tasks.push_back(PlanOf(task));
+  const JobParams& params = dispatcher_->FindJob(stage->second.job)->params;
+  if (store_ != nullptr && !params.force) {
+    (void)AddKnown(store_, params.record_target, params.device_key,
+                   absl::MakeSpan(imported->tasks));
+  }
+  if (!plant_->Is(Planted::kOverrun)) return;
+  for (TaskPlan& task : imported->tasks) task.key.clear();
+}
+
+Decisions SchedulerProcess::Step(const Event& event) {
+  const auto* found = std::get_if<RecordsFound>(&event);
+  const bool forget = found != nullptr && plant_->Is(Planted::kForgetFind);
+  Decisions decisions = dispatcher_->Step(
+      forget ? Event(RecordsFound{found->job, found->device_key, {}}) : event, agenda_.now());
+  for (const Order& order : decisions.orders) {
+    if (const auto* start = std::get_if<StartStage>(&order))
+      next_attempt_ = std::max(next_attempt_, start->attempt.value + 1);
+  }
+  return decisions;
+}
+
+void SchedulerProcess::Keep(const Event& event, const std::vector<Change>& changes) {
+  if (store_ == nullptr) return;
+  Batch batch = ledger_.Absorb(*dispatcher_, event, changes, agenda_.now(), agenda_.now());
+  if (!batch.empty()) pending_.push_back(std::move(batch));
+  if (pending_.size() > kMaxPending || dice_->Likely(kFlushChance)) Flush();
+}
+
+void SchedulerProcess::Flush() {
+  if (pending_.empty()) return;
+  const auto results = store_->Apply(pending_);
+  for (const absl::Status& status : *results) {
+    if (!status.ok()) violation_(absl::StrCat("the store refused: ", status.message()));
+  }
+  pending_.clear();
+}
+
+absl::Time SchedulerProcess::NextWake() {
+  const absl::Time wake = dispatcher_->NextWake(agenda_.now());
+  if (wake == absl::InfiniteFuture() || wake == wake_) return absl::InfiniteFuture();
+  return wake_ = wake;
+}
+
+RecordsFound SchedulerProcess::Find(const FindRecords& find) const {
+  RecordsFound found{find.job, find.device_key, {}};
+  if (store_ == nullptr) return found;
+  const JobLedger::JobData& job = ledger_.data(find.job);
+  const v1::JobSpec& spec = job.row.job.spec();
+  if (spec.force()) return found;
+  for (const JobLedger::TaskData& task : job.tasks) found.tasks.push_back(PlanOf(task.info));
+  (void)AddKnown(store_, spec.target(), find.device_key, absl::MakeSpan(found.tasks));
+  return found;
+}
+
+StageOrder SchedulerProcess::BeginOrder(const StartStage& start) const {
+  return MakeOrder(*dispatcher_, ledger_, start, v1::SCHEDULE_BEST);
+}
+
+void SchedulerProcess::CompleteOrder(StageOrder* order) const {
+  heddle::scheduler::CompleteOrder(FetchInputs(store_, order->reads), order);
+}
+
+v1::StageInput SchedulerProcess::ProfileInput(const FeedProfile& feed) const {
+  return MakeProfileInput(ledger_, feed.job, feed.candidate);
+}
+
+}  // namespace heddle::sim
