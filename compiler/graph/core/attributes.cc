@@ -54,7 +54,8 @@ const Attr& OpAttrs::Get(std::string_view name) const {
   if (found != attrs_.end()) return found->second;
   const AttrSpec* spec = Find(specs_, name);
   if (spec == nullptr) {
-    Fatal(absl::StrCat("an operator reads the attribute '", name,
+    Fatal(absl::StrCat("an operator reads the attribute '",
+                       absl::string_view(name.data(), name.size()),
                        "', which its definition does not declare"));
   }
   return spec->fallback;
