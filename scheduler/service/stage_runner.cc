@@ -132,8 +132,8 @@ void StageRunner::Run() {
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.module_digest};
     } else if (results.imported) {
-      // The plans are filled in by whoever knows the records.
-      end.result = Imported{{}, "", *std::move(results.imported)};
+      // What is known of its tasks is added by whoever reads the records.
+      end.result = Imported{*std::move(results.imported)};
     } else if (results.proposed) {
       v1::CandidateList& proposed = *results.proposed;
       end.result = Proposed{proposed.candidates_size(),

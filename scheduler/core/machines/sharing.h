@@ -37,7 +37,7 @@ class Sharing {
   void Leave(const Job& job);
 
   // Records of the task that are not its own: replaces what was known.
-  void TakeKnown(Job& job, TaskIndex task, const TaskPlan& known);
+  void TakeKnown(Job& job, TaskIndex task, const KnownRecords& known);
   // A trial of the task has ended: it is a known record of the partners.
   void ShareTrial(const Job& job, TaskIndex task, bool valid, double median_ns);
   // The task begins a round: it takes over a partner's search state, or has to learn what is known.

@@ -15,43 +15,40 @@
 
 namespace heddle::sim {
 
-TaskPlan Searches::Plan(JobId id, size_t index, const std::string& device_key,
-                        const JobLedger& book) const {
-  const SimJob& job = JobOf(id);
-  const SimTask& task = job.tasks[index];
-  TaskPlan plan;
-  plan.key =
-      !task.key.empty() ? task.key : WorkloadKey(absl::StrCat("job ", id.value, " task ", index));
-  plan.weight = task.weight;
-  plan.flops = task.flops;
-  if (store_ != nullptr && !job.force) {
-    (void)AddKnown(store_, book.data(id).row.job.spec().target(), device_key,
-                   absl::MakeSpan(&plan, 1));
-  }
-  return plan;
+std::string Searches::KeyOf(JobId id, size_t index) const {
+  const std::string& key = JobOf(id).tasks[index].key;
+  return !key.empty() ? key : WorkloadKey(absl::StrCat("job ", id.value, " task ", index));
+}
+
+std::vector<KnownRecords> Searches::Known(JobId id, const std::string& device_key,
+                                          const JobLedger& book) const {
+  std::vector<KnownRecords> known;
+  if (store_ == nullptr || JobOf(id).force) return known;
+  const std::string& target = book.data(id).row.job.spec().target();
+  std::vector<WorkloadId> tasks;
+  for (size_t i = 0; i < JobOf(id).tasks.size(); ++i)
+    tasks.push_back({KeyOf(id, i), target, device_key});
+  (void)FindKnown(store_, tasks, &known);
+  return known;
 }
 
 Imported Searches::Import(JobId id, const JobLedger& book) const {
   const SimJob& job = JobOf(id);
   Imported imported;
+  imported.known = Known(id, job.device_key, book);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
-    imported.tasks.push_back(Plan(id, i, job.device_key, book));
     v1::TaskInfo& info = *imported.model.add_tasks();
-    info.set_key(imported.tasks.back().key);
+    info.set_key(KeyOf(id, i));
     info.set_workload("w");
     info.set_weight(job.tasks[i].weight);
     info.set_flops(job.tasks[i].flops);
-    if (plant_->Is(Planted::kOverrun)) imported.tasks.back().key.clear();
   }
   imported.model.add_inputs("x: f32[1]");
   return imported;
 }
 
 RecordsFound Searches::Find(const FindRecords& find, const JobLedger& book) const {
-  RecordsFound found{find.job, find.device_key, {}};
-  for (size_t i = 0; i < JobOf(find.job).tasks.size(); ++i)
-    found.tasks.push_back(Plan(find.job, i, find.device_key, book));
-  return found;
+  return {find.job, find.device_key, Known(find.job, find.device_key, book)};
 }
 
 std::string Searches::State::ToText() const { return absl::StrCat(next, " ", learned, " ", hash); }
@@ -96,7 +93,7 @@ decltype(StageFinished::result) Searches::Learn(const StartStage& start, const T
   if (plant_->Is(Planted::kSkipUpdate) && plant_->Nth(2)) return {};
   State state = StateOf(start, book);
   if (task.unlearned.known) {
-    state.learned = task.known + task.trials;
+    state.learned = task.known.total + task.trials;
     state.hash = Mix({state.hash, static_cast<uint64_t>(state.learned)});
   } else {
     const bool early = plant_->Is(Planted::kLearnEarly);
@@ -104,7 +101,7 @@ decltype(StageFinished::result) Searches::Learn(const StartStage& start, const T
         early ? CandidateId{std::numeric_limits<int64_t>::max()} : start.before;
     const JobLedger::JobData& data = book.data(start.job);
     for (CandidateId id : ResultsToLearn(data, *start.task, before)) {
-      const JobLedger::CandidateData& candidate = data.candidates.at(id);
+      const CandidateRow& candidate = data.candidates.at(id);
       ++state.learned;
       state.hash = Mix({state.hash, static_cast<uint64_t>(Ordinal(start.job, id, book)),
                         static_cast<uint64_t>(*candidate.outcome),

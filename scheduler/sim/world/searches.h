@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "scheduler/core/events.h"
@@ -55,7 +56,9 @@ class Searches {
   };
   const SimJob& JobOf(JobId id) const { return scenario_.jobs[static_cast<size_t>(id.value - 1)]; }
   State StateOf(const StartStage& start, const JobLedger& book) const;
-  TaskPlan Plan(JobId job, size_t task, const std::string& device_key, const JobLedger& book) const;
+  std::string KeyOf(JobId job, size_t task) const;
+  std::vector<KnownRecords> Known(JobId job, const std::string& device_key,
+                                  const JobLedger& book) const;
   bool Broken() { return scenario_.faults.broken > 0 && dice_->Likely(scenario_.faults.broken); }
 
   const Scenario& scenario_;

@@ -283,6 +283,9 @@ void World::EndSimple(AttemptId id) {
     std::vector<std::string> keys;
     for (const v1::TaskInfo& task : imported.model.tasks()) keys.push_back(task.key());
     promises_.HasTasks(start.job, std::move(keys));
+    if (plant_.Is(Planted::kOverrun)) {
+      for (v1::TaskInfo& task : *imported.model.mutable_tasks()) task.clear_key();
+    }
     return Finish(id, {}, std::move(imported));
   }
   if (start.kind == v1::STAGE_PROPOSE) {
