@@ -1,4 +1,4 @@
-// The clock for everything that is compared: it does not jump when somebody sets the wall clock.
+// A monotonic clock for durations and timeouts. It does not jump when somebody sets the wall clock.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-// As absl::Time, but of no calendar: only differences mean something. What is stored or shown as a
-// date is absl::Now().
+// Only differences of these times mean something; they are not dates. Use absl::Now() for dates
+// that are stored or shown.
 inline absl::Time MonotonicNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }

@@ -1,4 +1,4 @@
-// SHA-256, of bytes at hand or of a stream.
+// SHA-256 of bytes in memory or of a stream.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void Update(std::string_view bytes);
-  // Ends the hash: one call, of one of the two.
+  // Each of the two ends the hash. Call only one of them, once.
   std::string Raw();  // 32 bytes
   std::string Hex();  // 64 lower-case digits
 

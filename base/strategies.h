@@ -1,4 +1,4 @@
-// The names of the search strategies. cost_model/search.h makes a search of each.
+// The names of the search strategies. MakeSearch in cost_model/search.h makes a search from a name.
 #pragma once
 
 #include <algorithm>

@@ -12,8 +12,9 @@
 namespace heddle {
 namespace {
 
-constexpr int kMaxThreads = 256;        // a larger number is a typing error
-constexpr size_t kMaxTextBytes = 4096;  // lists of features are long, but not longer
+constexpr int kMaxThreads = 256;  // a larger number is a typing error
+constexpr char kThreads[] = "-threads";
+constexpr size_t kMaxTextBytes = 4096;  // enough for the longest list of features
 
 absl::Status Bad(const std::string& message) {
   return absl::InvalidArgumentError("target: " + message);
@@ -40,7 +41,8 @@ bool IsPlainName(const std::string& s) {
   });
 }
 
-// Sorted by name, the last mention of a feature wins: equal feature sets get equal text.
+// Sorts the features by name; the last mention of a feature wins. Equal feature sets get equal
+// text.
 absl::StatusOr<std::string> CanonicalAttrs(const std::string& text) {
   std::map<std::string, char> features;
   for (size_t begin = 0; begin <= text.size();) {
@@ -80,7 +82,7 @@ absl::StatusOr<bool> ParseSwitch(const std::string& name, const std::string& val
 struct Option {
   std::string name;
   absl::Status (*read)(const std::string& value, Target& target);
-  // The value in canonical text; nothing if the option is left out there.
+  // The value as canonical text; empty if canonical text omits the option.
   std::string (*write)(const Target& target);
 };
 
@@ -88,7 +90,7 @@ struct Option {
 struct Grammar {
   TargetKind kind;
   std::string name;
-  std::string default_cpu;  // empty: `needs` says what has to be given
+  std::string default_cpu;  // empty if the option is required; `needs` then names it
   std::string needs;
   std::vector<Option> options;
 };
@@ -120,7 +122,7 @@ const std::vector<Grammar>& Grammars() {
            return absl::OkStatus();
          },
          [](const Target& target) { return target.triple; }},
-        {"-threads",
+        {kThreads,
          [](const std::string& value, Target& target) {
            HEDDLE_ASSIGN_OR_RETURN(target.threads, ParseThreads(value));
            return absl::OkStatus();
@@ -157,6 +159,11 @@ const std::vector<Grammar>& Grammars() {
   return grammars;
 }
 
+const Grammar& GrammarOf(TargetKind kind) {
+  return *std::find_if(Grammars().begin(), Grammars().end(),
+                       [kind](const Grammar& grammar) { return grammar.kind == kind; });
+}
+
 absl::Status ReadOption(const Grammar& grammar, const std::string& word, Target& target) {
   const size_t equals = word.find('=');
   if (equals == std::string::npos) return Bad("option '" + word + "' wants a value: -name=value");
@@ -191,14 +198,11 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
 }
 
 std::string ToText(const Target& target) {
-  std::string text;
-  for (const Grammar& grammar : Grammars()) {
-    if (grammar.kind != target.kind) continue;
-    text = grammar.name;
-    for (const Option& option : grammar.options) {
-      const std::string value = option.write(target);
-      if (!value.empty()) text += " " + option.name + "=" + value;
-    }
+  const Grammar& grammar = GrammarOf(target.kind);
+  std::string text = grammar.name;
+  for (const Option& option : grammar.options) {
+    const std::string value = option.write(target);
+    if (!value.empty()) text += " " + option.name + "=" + value;
   }
   return text;
 }
@@ -208,7 +212,10 @@ DeviceNeeds NeedsOf(const Target& target) {
   device.threads = 1;
   device.winograd = true;
   device.tf32 = false;
-  return {ToText(device), target.kind == TargetKind::kCuda ? 0 : target.threads};
+  const std::vector<Option>& options = GrammarOf(target.kind).options;
+  const bool counts_threads = std::any_of(options.begin(), options.end(),
+                                          [](const Option& o) { return o.name == kThreads; });
+  return {ToText(device), counts_threads ? target.threads : 0};
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// What code is made for. One row of the table in target.cc is the grammar of one kind.
+// The target that code is made for. Each row of the table in target.cc is the grammar of one kind.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ struct Target {
   bool tf32 = false;     // products of f32 rounded to tf32
 };
 
-// InvalidArgument naming the option that is not understood, and those that are.
+// InvalidArgument names the option that is not understood and lists the known ones.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 std::string ToText(const Target& target);
 
-// What a device slot must be to run code of a target.
+// What a device slot must offer to run code of a target.
 struct DeviceNeeds {
   // The target without the options that only say how its device is used: threads, Winograd, tf32.
   std::string target;
-  int cores = 1;  // of the slot; 0: any number (GPUs)
+  int cores = 1;  // cores of the slot; 0 means any number (GPUs)
 };
 DeviceNeeds NeedsOf(const Target& target);
 

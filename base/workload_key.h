@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-// 64-bit XXH3 of the text, as 16 lower-case hexadecimal digits. Databases and modules hold these
-// keys: the function never changes.
+// 64-bit XXH3 of the text, as 16 lower-case hexadecimal digits. The function must never change,
+// because databases and modules hold these keys.
 std::string WorkloadKey(std::string_view workload_text);
 
 }  // namespace heddle

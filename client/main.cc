@@ -1,10 +1,11 @@
-// heddle: the command line. Turns flags into options and calls the command; nothing else.
+// heddle: the command line. Turns flags into options and calls the command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
 
+#include "base/status_macros.h"
 #include "base/strategies.h"
 #include "client/commands/commands.h"
 #include "client/commands/sweep_command.h"
@@ -95,9 +96,9 @@ class SweepFlags {
     for (const auto& [name, flag] : flags_) {
       const auto& text = lists_.at(name);
       if (!text.has_value()) continue;
-      auto parameter = heddle::client::ParseSweepParameter(name, flag, *text);
-      if (!parameter.ok()) return parameter.status();
-      parameters.push_back(*std::move(parameter));
+      HEDDLE_ASSIGN_OR_RETURN(auto parameter,
+                              heddle::client::ParseSweepParameter(name, flag, *text));
+      parameters.push_back(std::move(parameter));
     }
     return parameters;
   }

@@ -1,6 +1,6 @@
-// A compact binary encoding for states that travel between workers: little-endian integers of
-// variable length, floats as their bits, byte strings with their length; sealed by a magic word, a
-// version and a checksum.
+// A compact binary encoding for states that travel between workers. Integers have variable length,
+// low bits first; floats are stored as their bits, byte strings with their length. A magic word, a
+// version and a checksum seal the whole.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class BlobReader {
   double Double();
   float Float();
   std::string_view Bytes();
-  // A number of elements of which each takes at least one byte; fails when the rest is shorter.
+  // A number of elements, each of which takes at least one byte. Fails if fewer bytes are left.
   size_t Count();
 
   bool ok() const { return ok_; }
@@ -58,8 +58,8 @@ class BlobReader {
 uint64_t HashBytes(std::string_view bytes);
 
 std::string Seal(std::string_view magic, uint32_t version, std::string_view payload);
-// The payload, a view into `blob`. DataLoss for other magic, other version, or a checksum that does
-// not match.
+// The payload, as a view into `blob`. DataLoss if the magic word or the version differs, or if the
+// checksum does not match.
 absl::StatusOr<std::string_view> Unseal(std::string_view magic, uint32_t version,
                                         std::string_view blob);
 

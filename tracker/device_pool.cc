@@ -9,8 +9,8 @@
 namespace heddle::tracker {
 namespace {
 
-// Boot ids remembered per worker to recognise a process that was replaced; a handful covers a crash
-// loop.
+// Replaced boot ids that are remembered per worker, to recognise an old process; a few cover a
+// crash loop.
 constexpr size_t kRetiredBoots = 8;
 constexpr size_t kMaxNameBytes = 128;
 constexpr int kMaxCore = 1 << 16;
@@ -25,7 +25,7 @@ absl::Status CheckSlot(const SlotSpec& slot) {
   if (slot.name.empty() || slot.name.size() > kMaxNameBytes) {
     return absl::InvalidArgumentError("a slot's name has 1 to 128 characters");
   }
-  if (slot.cores.empty() && slot.kind != SlotKind::kDevice) {  // a GPU's needs none
+  if (slot.cores.empty() && slot.kind != SlotKind::kDevice) {  // a GPU slot needs none
     return absl::InvalidArgumentError(absl::StrCat("slot ", slot.name, " has no cores"));
   }
   for (int core : slot.cores) {
@@ -114,8 +114,7 @@ absl::StatusOr<std::vector<Lease>> DevicePool::Synchronize(const WorkerReport& r
   }
   worker.report = report;
   worker.last_sync = now;
-  // Slots that changed under a running process are new slots: what was granted on the old ones is
-  // void.
+  // Slots that change while the process runs are new slots: leases on the old ones are void.
   if (rebooted || moved) DropLeasesOf(report.worker);
   std::vector<Lease> leases;
   for (const SlotSpec& slot : report.slots) {

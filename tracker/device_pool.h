@@ -1,14 +1,15 @@
-// Who is there, what is free, who holds the lease: the tracker's decisions without its I/O.
+// The tracker's decisions without its I/O: which workers exist, which slots are free, and who holds
+// which lease.
 //
 // Pure: no clock, thread or network inside. Time is an argument of every call and must not run
-// backwards (it is the caller's monotonic clock, shown as absl::Time). Not thread-safe; the service
-// holds a lock around it.
+// backwards (the caller's monotonic clock as absl::Time). Not thread-safe; the service holds a lock
+// around it.
 //
 // Invariants, after every call:
 //   - two live leases never share a core of one host, and a slot has at most one;
-//   - a live lease's worker is there, under the boot id it had when the lease was granted;
+//   - the worker of a live lease is registered, with the boot id it had when the lease was granted;
 //   - fencing tokens of granted leases grow strictly;
-//   - no lease outlives its expiry, no worker its silence.
+//   - no lease outlives its expiry, and no worker stays registered after worker_expiry of silence.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct SlotSpec {
   bool operator==(const SlotSpec&) const = default;
 };
 
-// What a worker says of itself.
+// What a worker reports about itself.
 struct WorkerReport {
   std::string worker;
   std::string boot_id;
@@ -47,8 +48,7 @@ struct WorkerReport {
   bool draining = false;
   double load_average = 0;
   std::string version;
-  // Slots in quarantine by name, with the reason: the worker's guard distrusts what it measures
-  // there.
+  // Slots in quarantine by name, with the reason: the worker's guard distrusts measurements there.
   std::map<std::string, std::string> troubles;
 };
 
@@ -65,7 +65,7 @@ struct Lease {
 struct AcquireOrder {
   std::string worker;
   std::string slot;
-  std::string holder;   // who asks
+  std::string holder;   // the client that asks
   std::string purpose;  // for people
   absl::Duration duration;
 };
@@ -91,7 +91,7 @@ struct PoolOptions {
   absl::Duration worker_expiry = absl::Seconds(10);  // silence after which a worker is gone
   absl::Duration min_lease = absl::Seconds(1);
   absl::Duration max_lease = absl::Hours(1);
-  // Bounds on what strangers can make the tracker remember; far above any installation in view.
+  // Bounds on what a stranger can make the tracker remember; far above any real installation.
   size_t max_workers = 4096;
   size_t max_slots_per_worker = 1024;
 };
@@ -100,38 +100,39 @@ class DevicePool {
  public:
   explicit DevicePool(const PoolOptions& options = {}) : options_(options) {}
 
-  // Registers the worker or refreshes it. A new boot id ends its leases. A slot among its troubles
-  // gets no new lease until a report leaves it out; a lease that is held goes on. Returns the live
-  // leases of its slots. InvalidArgument: a malformed report. AlreadyExists: the boot id was
-  // replaced by a newer one, so two processes use one id. ResourceExhausted: too many workers or
-  // slots.
+  // Registers the worker or refreshes it, and returns the live leases of its slots. A new boot id
+  // ends its leases. A slot in `troubles` gets no new lease until a report leaves it out; a lease
+  // that is held stays valid. InvalidArgument: a malformed report. AlreadyExists: a newer boot id
+  // has replaced this one, so two processes use one worker id. ResourceExhausted: too many workers
+  // or slots.
   absl::StatusOr<std::vector<Lease>> Synchronize(const WorkerReport& report, absl::Time now);
 
-  // Grants the slot. `token` must be greater than every token before (Internal otherwise).
+  // Grants the slot. `token` must be greater than every earlier token (otherwise Internal).
   // NotFound: no such worker or slot. FailedPrecondition: quarantined or draining.
-  // ResourceExhausted: held, or blocked by a slot that shares a core; says by whom.
-  // InvalidArgument: a duration out of bounds, an order without holder.
+  // ResourceExhausted: held, or blocked by a slot that shares a core; the message says by whom.
+  // InvalidArgument: a duration out of bounds, or no holder.
   absl::StatusOr<Lease> Acquire(const AcquireOrder& order, uint64_t token, absl::Time now);
-  // Extends to now + duration, never shortens. NotFound: expired or released.
+  // Extends the lease to now + duration; never shortens it. NotFound: expired or released.
   absl::StatusOr<Lease> Renew(const std::string& lease_id, absl::Duration duration, absl::Time now);
   // Unknown ids are no error: the lease has expired or was released before.
   void Release(const std::string& lease_id, absl::Time now);
 
-  // Drops leases and workers whose time is up. Every other call does this first.
+  // Drops expired leases and workers that are silent for too long. Every other call does this
+  // first.
   void Expire(absl::Time now);
 
   // Sorted by worker id.
   std::vector<WorkerView> List(absl::Time now);
-  // Where the worker listens; empty if it is not there.
+  // The address at which the worker listens; empty if it is not registered.
   std::string AddressOf(const std::string& worker) const;
-  // Grows with every change that List shows, heartbeats and passing time left aside.
+  // Grows with every change that List shows, except heartbeats and the passing of time.
   uint64_t version() const { return version_; }
 
  private:
   struct Worker {
     WorkerReport report;
     absl::Time last_sync;
-    std::deque<std::string> retired_boots;  // the newest few
+    std::deque<std::string> retired_boots;  // only the newest few
   };
   using SlotKey = std::pair<std::string, std::string>;  // worker, slot
 

@@ -16,7 +16,7 @@
 namespace heddle::tracker {
 namespace {
 
-// One write to disk for this many grants; a restart skips at most as many numbers of 2^64.
+// Grants per write to disk. A restart skips at most this many of the 2^64 tokens.
 constexpr uint64_t kBlock = 4096;
 constexpr char kHeader[] = "heddle-tracker 1 next-token";
 
@@ -80,8 +80,8 @@ absl::StatusOr<std::unique_ptr<FencingTokens>> FencingTokens::Open(const std::st
     close(fd);
     return next.status();
   }
-  // A file that is new, or was lost, starts where a tracker without one would: tokens that such a
-  // tracker gave out before stay the smaller ones.
+  // A new or lost file starts like a tracker without one, so that tokens granted before stay
+  // smaller.
   const uint64_t start = std::max<uint64_t>(*next, absl::ToUnixMicros(absl::Now()));
   std::unique_ptr<FencingTokens> tokens(new FencingTokens(path, start, fd));
   HEDDLE_RETURN_IF_ERROR(tokens->Reserve());

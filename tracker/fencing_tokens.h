@@ -1,9 +1,9 @@
 // Fencing tokens that grow over the tracker's whole life, restarts included.
 //
-// Tokens are reserved in blocks: the end of a block is on disk before its first token is handed
-// out, so a restart, however abrupt, goes on above it. Tokens never start below the wall clock in
-// microseconds, so that a tracker may change between running with a file and without; without one
-// they grow over restarts only as long as the clock does. Not thread-safe.
+// Tokens are reserved in blocks. The end of a block is on disk before its first token is handed
+// out, so a restart, even after a crash, continues above it. Tokens never start below the wall
+// clock in microseconds, so that a tracker may switch between running with a file and without.
+// Without a file, tokens grow over restarts only if the clock does. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace heddle::tracker {
 
 class FencingTokens {
  public:
-  // `path` empty: no file. DataLoss: the file is damaged; FailedPrecondition: another process uses
-  // it; others: it cannot be read or written.
+  // An empty `path` means no file. DataLoss: the file is damaged. FailedPrecondition: another
+  // process uses it. Other errors: it cannot be read or written.
   static absl::StatusOr<std::unique_ptr<FencingTokens>> Open(const std::string& path);
   ~FencingTokens();
   FencingTokens(const FencingTokens&) = delete;
   FencingTokens& operator=(const FencingTokens&) = delete;
 
-  // Greater than every token before. Unavailable: the next block cannot be made durable.
+  // Returns a token greater than all before. Unavailable: the next block cannot be made durable.
   absl::StatusOr<uint64_t> Next();
 
  private:

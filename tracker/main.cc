@@ -18,10 +18,10 @@
 
 namespace {
 
-// For whoever watches the health service to see NOT_SERVING before the stream ends.
+// Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 
-// Whoever waits for the file sees it complete: it appears by a rename.
+// Writes a temporary file and renames it, so that a reader never sees an incomplete file.
 bool WritePortFile(const std::string& path, int port) {
   const std::string draft = path + ".new";
   std::ofstream file(draft);
@@ -33,7 +33,8 @@ bool WritePortFile(const std::string& path, int port) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
+  // This program reports errors itself, in one line.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::string listen = "127.0.0.1:9191";
   std::string port_file;
   std::string state;
@@ -55,14 +56,14 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("heddle-tracker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
 
-  // Blocked before any thread exists, so that only sigwait below takes them.
+  // Block these signals before any thread exists, so that only sigwait below takes them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  // A port of an earlier run must not be taken for this one's.
+  // The port file of an earlier run must not be mistaken for that of this one.
   if (!port_file.empty()) std::remove(port_file.c_str());
   auto tokens = heddle::tracker::FencingTokens::Open(state);
   if (!tokens.ok()) {

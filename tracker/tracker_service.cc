@@ -1,26 +1,16 @@
 #include "tracker/tracker_service.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "proto/grpc_util.h"
 
 namespace heddle::tracker {
 namespace {
 
-// A watch holds a server thread; schedulers and a few people watch, not crowds.
+// Each watch uses a server thread. Only schedulers and a few people watch.
 constexpr int kMaxWatches = 64;
-// At most ten answers a second to a watch; also how late an expiry may be noticed.
+// A watch gets at most ten answers a second; an expiry may be noticed this late.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-
-// The monotonic clock as absl::Time: leases do not move when the wall clock does.
-absl::Time MonotonicNow() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-}
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
 
 SlotSpec FromProto(const v1::Slot& slot) {
   return {.name = slot.name(),
@@ -188,7 +178,7 @@ grpc::Status TrackerServiceImpl::WatchWorkers(grpc::ServerContext* context,
       changed = first || pool_.version() != seen;
       if (changed) {
         FillList(&response);
-        seen = pool_.version();  // after the list: listing expires leases
+        seen = pool_.version();  // read after List, which may expire leases
       }
     }
     first = false;

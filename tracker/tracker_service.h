@@ -1,4 +1,4 @@
-// The tracker's gRPC face: a lock, a clock and message conversion around DevicePool.
+// The tracker's gRPC service: a lock, a clock and message conversion around DevicePool.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace heddle::tracker {
 
 struct ServiceOptions {
   PoolOptions pool;
-  // Short enough that a lost lease stops its stage soon, long enough that a thousand workers are a
-  // thousand calls a second.
+  // Short enough that the stage of a lost lease stops soon, and long enough that a thousand workers
+  // make only a thousand calls a second.
   absl::Duration sync_interval = absl::Seconds(1);
 };
 

@@ -24,7 +24,7 @@ extern char** environ;
 namespace heddle::worker {
 namespace {
 
-// A message needs the last line; a few more help when someone attaches a debugger to the worker.
+// Error messages use only the last line; a few more help when someone debugs the worker.
 constexpr size_t kErrTailBytes = 4096;
 constexpr size_t kMaxLineBytes = 300;
 
@@ -53,8 +53,8 @@ struct Pipe {
   }
 };
 
-// The calling thread's cores become the child's: set before it starts, so that not even its loader
-// runs elsewhere.
+// Confines the calling thread to the child's cores during its start, so that not even the child's
+// loader runs elsewhere.
 class ThreadCores {
  public:
   explicit ThreadCores(const std::vector<int>& cores) {
@@ -76,7 +76,8 @@ class ThreadCores {
   bool ok_ = false;
 };
 
-// Waiting OpenMP threads must not spin on a core that measures, and there are as many as cores.
+// Limits OpenMP to the number of cores, and keeps waiting OpenMP threads from spinning on a core
+// that measures.
 std::vector<std::string> ChildEnvironment(size_t cores) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -203,7 +204,7 @@ int64_t ChildProcess::ResidentBytes() const {
 
 bool ChildProcess::Exited() const {
   siginfo_t info{};
-  // Looked at but not reaped: its process group must not be given to someone else before it is
+  // Checks without reaping: the id of the process group must not be reused before the group is
   // killed.
   return waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
@@ -213,7 +214,7 @@ ChildEnd ChildProcess::End(absl::Duration patience) {
   const absl::Time give_up = MonotonicNow() + patience;
   while (!Exited() && MonotonicNow() < give_up) absl::SleepFor(absl::Milliseconds(2));
   kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);  // in case it did not come as far as having a group
+  kill(pid_, SIGKILL);  // in case it died before it had a group
   ChildEnd end;
   rusage usage{};
   while (wait4(pid_, &end.wait_status, 0, &usage) < 0 && errno == EINTR) {

@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kIdle = 3;
 constexpr size_t kIoWait = 4;
 constexpr size_t kSteal = 7;
-constexpr size_t kFields = 8;  // what follows is guests' time, which the first two contain
+constexpr size_t kFields = 8;  // the later fields are guest time, which the first two include
 
 absl::Duration OwnCpu() {
   timespec spent{};
@@ -44,8 +44,9 @@ std::string ReadAll(const char* path) {
   return text.str();
 }
 
-// One round: sixteen chains of multiply-adds that fill the pipelines, then dependent updates all
-// over 256 KiB, which is more than a first-level cache and less than a second-level one.
+// One round of the canary: sixteen chains of multiply-adds that fill the pipelines, then dependent
+// updates spread over 256 KiB, which is more than a first-level cache and less than a second-level
+// one.
 double CanaryRound(std::vector<uint32_t>& memory) {
   constexpr int kLanes = 16;
   constexpr int kSteps = 30000;
@@ -88,7 +89,7 @@ class ScopedCore {
 
 std::string Percent(double share) { return absl::StrFormat("%.0f %%", share * 100); }
 
-// Not one number to compare, but the more of everything, the worse.
+// Ranks disturbed runs: grows with each kind of disturbance.
 double Badness(const Quietness& q) {
   double off = 0;
   for (double ratio : {q.canary_before, q.canary_after}) {
@@ -97,7 +98,7 @@ double Badness(const Quietness& q) {
   return q.steal_share + q.other_share + off;
 }
 
-// Waits while the disturbance lasts; false if it is not worth measuring again.
+// Waits while the disturbance lasts. False if another measurement is not worthwhile.
 bool WaitForCalm(const GuardOptions& options) {
   Reading before = options.read();
   const int glances = options.resigned ? 1 : kMaxGlances;
@@ -219,7 +220,7 @@ GuardedRun RunGuarded(const GuardOptions& options, const std::function<bool()>& 
       run.kept = index;
     }
     if (conclusive || quiet || !options.repeat || run.times == kMaxTimes) return run;
-    // As long again, and waiting for calm first, must fit.
+    // Another run of the same length, with a wait for calm before it, must fit.
     if (after.at + (after.at - before.at) + kGlance * kMaxGlances > options.repeat_before ||
         !WaitForCalm(options))
       return run;

@@ -29,7 +29,7 @@ using heddle::runtime::DescribeCudaDevice;
 using heddle::runtime::GpuClockLock;
 using heddle::runtime::ParseCudaDevice;
 
-// The supervisor itself keeps off the cores that measure. Returns where it runs then.
+// Keeps the supervisor's own threads off the cores that measure. Returns the cores they run on.
 std::vector<int> ConfineToOwnCores(const std::vector<heddle::worker::SlotConfig>& slots) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -44,7 +44,7 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
 }
 
-// Where this user's caches are.
+// The code cache in this user's cache directory.
 std::string DefaultCodeCache() {
   const char* caches = std::getenv("XDG_CACHE_HOME");
   if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/code";
@@ -52,7 +52,7 @@ std::string DefaultCodeCache() {
   return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/code" : "off";
 }
 
-// Until a signal comes; false when `limit_s` passes first.
+// Waits for a signal; false if `limit_s` passes first.
 bool WaitForSignal(const sigset_t& signals, int limit_s) {
   const timespec limit{.tv_sec = limit_s, .tv_nsec = 0};
   return sigtimedwait(&signals, nullptr, &limit) > 0;
@@ -61,7 +61,8 @@ bool WaitForSignal(const sigset_t& signals, int limit_s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors are ours to tell, in one line
+  // This program reports errors itself, in one line.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   if (argc > 1 && std::strcmp(argv[1], heddle::worker::kStageChildFlag) == 0) {
     return heddle::worker::StageChildMain(argc, argv, heddle::worker::RunStage);
   }
@@ -136,7 +137,7 @@ int main(int argc, char** argv) {
       heddle::codegen::BackendOf({.kind = heddle::TargetKind::kCuda}).FindToolchain();
   if (nvrtc.ok()) {
     options.builds_cuda = true;
-    // For the children, which compile.
+    // Children, which compile, read this variable.
     if (code_cache == "off") code_cache.clear();
     setenv("HEDDLE_CODE_CACHE", code_cache.c_str(), /*overwrite=*/1);
     std::error_code error;
@@ -151,7 +152,7 @@ int main(int argc, char** argv) {
   }
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
-  // Both before any other thread exists, so that all inherit them.
+  // Do both before any other thread exists, so that all threads inherit them.
   options.own_cores = ConfineToOwnCores(options.slots);
   sigset_t signals;
   sigemptyset(&signals);
@@ -159,7 +160,7 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  // A driver has threads.
+  // GPU drivers start threads, so this comes after the above.
   const auto clocks = std::make_shared<std::vector<std::unique_ptr<GpuClockLock>>>();
   for (heddle::worker::SlotConfig& slot : *gpu_slots) {
     const auto gpu = DescribeCudaDevice(ParseCudaDevice(slot.gpu).value_or(-1));
@@ -194,7 +195,7 @@ int main(int argc, char** argv) {
   std::thread second([signals, grace_s, unlock] {
     if (!WaitForSignal(signals, grace_s + 5)) return;
     unlock();
-    _exit(1);  // asked twice: at once; the children go with us
+    _exit(1);  // the second signal ends the process and its children at once
   });
   second.detach();
   (*worker)->Drain(absl::Seconds(grace_s));

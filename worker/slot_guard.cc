@@ -13,16 +13,16 @@
 namespace heddle::worker {
 namespace {
 
-// Canaries that make the usual time: those of 32 measurements, some seconds.
+// Canaries that determine the usual time: those of 32 measurements, a few seconds.
 constexpr size_t kHistory = 64;
-// As many make a reference: those of 8 measurements.
+// Canaries that determine the reference: those of 8 measurements.
 constexpr size_t kForReference = 16;
-// A canary takes about a millisecond; what claims to be far off that is no canary.
+// Plausible canary times; a canary takes about a millisecond.
 constexpr double kLeastNs = 1e3;
 constexpr double kMostNs = 1e10;
 constexpr size_t kMaxReasonBytes = 200;
 constexpr double kMostOfALimit =
-    1e6;  // GFLOP/s or GB/s of a slot; more is nonsense, and would stay
+    1e6;  // GFLOP/s or GB/s of a slot; a larger value is implausible, and would be kept as the best
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void SlotGuard::AddCanary(Slot& slot, double ns) {
   slot.quiet_ns.push_back(ns);
   if (slot.quiet_ns.size() < kForReference) return;
   slot.reference_ns = Median(slot.quiet_ns);
-  slot.canaries_ns = std::exchange(slot.quiet_ns, {});  // disturbed ones are not held against it
+  slot.canaries_ns = std::exchange(slot.quiet_ns, {});  // leaves out disturbed ones
 }
 
 double SlotGuard::Usual(const Slot& slot) { return Median(slot.canaries_ns); }

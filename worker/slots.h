@@ -11,7 +11,8 @@ namespace heddle::worker {
 struct SlotConfig {
   std::string name;  // "cpu0", "profile0-1"
   bool device = false;
-  std::vector<int> cores;  // ascending; empty for a GPU, whose host threads run on our own cores
+  // Ascending; empty for a GPU, whose host threads use the worker's own cores.
+  std::vector<int> cores;
   // For a GPU: "cuda:0" and its description; otherwise empty.
   std::string gpu{};
   std::string device_key{};

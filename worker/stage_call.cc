@@ -5,11 +5,11 @@
 namespace heddle::worker {
 namespace {
 
-// Inputs read ahead; with artifacts of some 100 KB and chunks of 1 MiB this stays small, and gRPC
-// holds back the rest.
+// Inputs that are read ahead. With artifacts of about 100 KB and chunks of 1 MiB they take little
+// memory; gRPC's flow control holds back the rest.
 constexpr size_t kReadAhead = 8;
-// A caller that takes nothing for so long is as good as gone; and it must not keep a stopped
-// stage's slot.
+// A caller that takes nothing for this long counts as gone. After a stop the limit is shorter, so
+// that the caller cannot keep the slot.
 constexpr absl::Duration kWriteLimit = absl::Seconds(60);
 constexpr absl::Duration kStoppedWriteLimit = absl::Seconds(2);
 
@@ -90,8 +90,7 @@ bool StageCall::Write(const v1::StageEvent& event) {
   const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !writing_; };
   const absl::Time give_up = MonotonicNow() + kWriteLimit;
   absl::Time stopped_at = absl::InfiniteFuture();
-  // The event must stay as it is until gRPC is done with it, so this waits for that in the end in
-  // any case.
+  // gRPC uses the event until the write is done, so this waits for that even after giving up.
   while (!mutex_.AwaitWithTimeout(absl::Condition(&written), absl::Milliseconds(100))) {
     const absl::Time now = MonotonicNow();
     if (session_.stopped()) stopped_at = std::min(stopped_at, now);

@@ -17,10 +17,11 @@
 namespace heddle::worker {
 namespace {
 
-// Address space beyond the memory limit: code, stacks and reserved arenas are mapped without being
-// used. The supervisor watches what is really used; this catches what grows faster than it looks.
+// Address space allowed beyond the memory limit: code, stacks and reserved arenas are mapped
+// without being used. The supervisor watches the memory in use; this limit catches growth that is
+// faster than its checks.
 constexpr int64_t kAddressHeadroomBytes = int64_t{2} << 30;
-// No stage writes files of note; bounds what a candidate could fill the disk with.
+// Bounds the disk space that a candidate can fill. No stage writes large files.
 constexpr rlim_t kMaxFileBytes = rlim_t{1} << 30;
 
 void Limit(int resource, rlim_t value) {
@@ -36,12 +37,12 @@ void OutOfMemory() {
 
 bool Confine(int64_t memory_limit_bytes, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) return false;  // it died before the line above
+  if (getppid() != parent) return false;  // the parent died before the call above
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, kMaxFileBytes);
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // these reserve terabytes of addresses
+    !defined(__SANITIZE_THREAD__)  // sanitizers reserve terabytes of addresses
   if (memory_limit_bytes > 0) Limit(RLIMIT_AS, memory_limit_bytes + kAddressHeadroomBytes);
 #endif
   std::set_new_handler(OutOfMemory);
@@ -66,7 +67,7 @@ class PipeIo final : public StageIo {
   v1::StageFinished finished;
 
  private:
-  // The supervisor is gone or out of step: nothing sensible is left to do.
+  // Ends the process: the supervisor is gone or does not follow the protocol.
   [[noreturn]] static void Die(const absl::Status& status) {
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
     _exit(3);
@@ -105,7 +106,7 @@ int StageChildMain(int argc, char** argv, const StageFunction& run) {
     return 2;
   }
   if (!Confine(memory_limit_bytes, parent)) return 3;
-  // Frames get descriptors of their own, so that a library that prints cannot tear them apart.
+  // Frames use separate descriptors, so that a library that prints cannot damage them.
   const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -124,7 +125,8 @@ int StageChildMain(int argc, char** argv, const StageFunction& run) {
   v1::StageEvent last;
   *last.mutable_finished() = io.finished;
   io.Write(last);
-  // Destructors of a process full of foreign code prove nothing; the memory goes back anyway.
+  // Exit without destructors: foreign code may have damaged what they use, and the memory is freed
+  // anyway.
   _exit(0);
 }
 

@@ -14,19 +14,18 @@
 namespace heddle::worker {
 namespace {
 
-// Candidates with the child at a time: the one it works on, and the next, so that it never waits
-// for us.
+// Candidates that the child has at a time: the current one and the next, so that the child never
+// waits for the supervisor.
 constexpr size_t kWindow = 2;
-// Candidates taken from the caller and not answered; flow control holds back the rest.
+// Most candidates taken from the caller without an answer; flow control holds back the rest.
 constexpr size_t kMaxItems = 32;
-// Bytes waiting for the child, beyond which no more input is taken.
+// No more input is taken while this many bytes wait for the child.
 constexpr size_t kMaxOutbox = 1 << 20;
-// How often memory is looked at, and the longest the loop sleeps.
+// How often memory is checked; also the longest sleep of the loop.
 constexpr absl::Duration kTick = absl::Milliseconds(50);
-// A child that has finished needs no longer than this to go; it is killed then, and nothing is
-// lost.
+// A child that has finished and does not exit within this time is killed; nothing is lost.
 constexpr absl::Duration kExitPatience = absl::Seconds(2);
-// A stage whose children die before they begin a candidate is broken in itself.
+// After this many children in a row that fail between candidates, the stage itself is at fault.
 constexpr int kMaxUnexplained = 3;
 
 bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
@@ -50,8 +49,8 @@ bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
   }
 }
 
-// A model that takes the importer or compiler down would do so anywhere; a kill from outside says
-// nothing about it.
+// A model that crashes the importer or compiler would do so on any worker. A kill from outside says
+// nothing about the model.
 v1::FaultKind BlameForCrash(v1::StageKind kind, bool from_outside) {
   const bool models = kind == v1::STAGE_IMPORT || kind == v1::STAGE_COMPILE;
   return models && !from_outside ? v1::FAULT_USER : v1::FAULT_INFRASTRUCTURE;
@@ -61,7 +60,7 @@ absl::Duration LimitOr(int64_t limit_ms, absl::Duration fallback) {
   return limit_ms > 0 ? absl::Milliseconds(limit_ms) : fallback;
 }
 
-// What the child must know of the slot and its past.
+// Adds what the child must know about the slot and its past.
 v1::StageStart WithSlot(v1::StageStart start, const RunnerOptions& options) {
   if (start.kind() != v1::STAGE_PROFILE) return start;
   start.mutable_profile()->set_device(options.gpu);
@@ -112,8 +111,8 @@ void StageRunner::StartChild() {
   absl::StatusOr<std::unique_ptr<ChildProcess>> child =
       ChildProcess::Start({.command = options_.child_command,
                            .cores = options_.cores,
-                           // A GPU's driver reserves as many addresses as there is memory of any
-                           // kind: what is resident counts.
+                           // A GPU driver reserves as many addresses as there is memory of any
+                           // kind, so only resident memory is limited.
                            .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ : 0});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
@@ -149,8 +148,8 @@ void StageRunner::CheckLimits() {
     return ChildFailed(Failure::kCrash, absl::StrCat("used more than its memory limit of ",
                                                      Mebibytes(memory_limit_bytes_)));
   }
-  // Something it started may hold its pipes open, so that they never end: what is in them counts,
-  // the rest is not waited for.
+  // A process that the child started may hold the pipes open, so that they never end. What they
+  // contain is read; nothing more is waited for.
   if (child_->Exited() && !ReadChild() && !over_) HandleExit();
 }
 
@@ -192,7 +191,7 @@ void StageRunner::Feed() {
     } else if (n < 0 && errno == EINTR) {
       continue;
     } else {
-      break;  // full; or broken, which reading will notice
+      break;  // full, or broken, which reading will notice
     }
   }
   if (outbox_.empty() && sent_ == items_.size() && caller_.InputEnded()) child_->CloseIn();
@@ -255,7 +254,7 @@ void StageRunner::HandleEvent(v1::StageEvent& event) {
 }
 
 bool StageRunner::HandleResult(v1::StageEvent& event) {
-  // The child takes candidates in the order it got them.
+  // The child takes candidates in the order in which it gets them.
   const bool has_item = sent_ > 0 && !items_.empty();
   if (event.has_candidate_started()) {
     if (current_.has_value() || !has_item ||
@@ -280,7 +279,7 @@ bool StageRunner::HandleResult(v1::StageEvent& event) {
   if (evidence != nullptr) {
     evidence->set_worker(options_.worker);
     evidence->set_slot(start_.slot());
-    // The guard watches cores; a GPU's clock and temperature are in its own evidence.
+    // The guard watches CPU cores only. The clock and temperature of a GPU are in its own evidence.
     if (options_.guard != nullptr && options_.gpu.empty() && event.has_profiled()) {
       options_.guard->Observe(start_.slot(), *evidence, MonotonicNow());
       options_.guard->KeepLimits(start_.slot(), start_.profile().threads(), evidence);
@@ -315,7 +314,7 @@ void StageRunner::Recover(Failure failure, const std::string& what, bool from_ou
   if (current_.has_value()) {
     const int64_t candidate = *current_;
     const bool alone = answered_here_ == 0;
-    // Its predecessors in this process may have done the damage.
+    // Earlier candidates in this process may have done the damage.
     const bool again =
         failure == Failure::kCrash && !alone && second_chance_.insert(candidate).second;
     if (!again) AnswerFailure(candidate, failure, message);

@@ -49,7 +49,7 @@ absl::Status StageTable::Enter(const v1::StageStart& start, StageSession* sessio
     return absl::ResourceExhaustedError(
         absl::StrCat("slot ", start.slot(), " is still busy with another stage"));
   }
-  // After the wait: much may have happened meanwhile.
+  // Checked after the wait, during which everything may have changed.
   uint64_t& highest = highest_token_[start.slot()];
   if (start.fencing_token() < highest) {
     return absl::FailedPreconditionError(

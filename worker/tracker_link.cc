@@ -11,17 +11,17 @@
 namespace heddle::worker {
 namespace {
 
-// A tracker answers within milliseconds; beyond this it is as good as away.
+// A tracker answers within milliseconds. After this time it counts as unreachable.
 constexpr absl::Duration kCallLimit = absl::Seconds(3);
-// Pauses while the tracker is away: short at first (it restarts in a second), bounded so that the
-// worker is back soon.
+// Pauses while the tracker is unreachable: short at first, since it restarts within a second, and
+// bounded so that the worker soon reconnects.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(5);
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(50);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
-  // gRPC's own backoff must not be longer than ours.
+  // gRPC's own backoff must not be longer than this one.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);

@@ -19,7 +19,7 @@ namespace {
 
 // How late the local expiry of a lease may be noticed.
 constexpr absl::Duration kLeaseTick = absl::Milliseconds(100);
-// For calls to end after their stages did.
+// Time for calls to end after their stages have ended.
 constexpr auto kShutdownLimit = std::chrono::seconds(3);
 
 std::string RandomId() {
@@ -39,7 +39,7 @@ std::string AdvertisedHost(const WorkerOptions& options) {
   return any ? HostName() : host;
 }
 
-// Measuring cores that the daemons cannot be kept off, since the host has no others.
+// Names the cores of the slot that the worker's own threads share because the host has no others.
 std::string NoteOf(const SlotConfig& slot, const std::vector<int>& own_cores) {
   std::vector<int> shared;
   for (int core : slot.cores) {
@@ -74,7 +74,7 @@ v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(const WorkerOptions& options) {
-  signal(SIGPIPE, SIG_IGN);  // a child that died must not take the worker along
+  signal(SIGPIPE, SIG_IGN);  // writing to a dead child must not end the worker
   grpc::EnableDefaultHealthCheckService(true);
   std::unique_ptr<WorkerServer> worker(new WorkerServer(options));
   RunnerOptions runner = options.runner;
@@ -131,7 +131,8 @@ void WorkerServer::WatchQuarantine() {
   const SlotGuardOptions& guard = options_.guard;
   while (!stopping_.WaitForNotificationWithTimeout(guard.check_every)) {
     for (const auto& [name, reason] : guard_.Troubles()) {
-      // Where a slot that overlaps is at work, its cores are busy with us, which proves nothing.
+      // Cores on which this worker runs a stage are busy with that, so their canaries prove
+      // nothing.
       const std::vector<int> cores = table_.IdleCores(*table_.FindSlot(name));
       if (cores.empty()) continue;
       const Reading before = options_.read(cores);

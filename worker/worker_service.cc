@@ -7,20 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "proto/grpc_util.h"
 #include "worker/stage_call.h"
 
 namespace heddle::worker {
 namespace {
 
-// How long a new stage waits for a stopped one on its cores to be gone; killing and reaping takes
+// How long a new stage waits until a stopped one on its cores is gone. Killing and reaping takes
 // milliseconds.
 constexpr absl::Duration kSlotPatience = absl::Seconds(5);
 constexpr int64_t kMaxLimitMs = int64_t{24} * 3600 * 1000;
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
 
 absl::Status CheckStart(const v1::StageStart& start) {
   bool fits = false;
@@ -76,7 +72,7 @@ void WorkerServiceImpl::Launch(StageCall* call, const v1::StageStart& start) {
     absl::MutexLock lock(&mutex_);
     ++threads_;
   }
-  // A thread of its own, as children live no longer than the thread that started them.
+  // Each call has its own thread, because a child dies when the thread that started it ends.
   std::thread([this, call, start] {
     Perform(call, start);
     absl::MutexLock lock(&mutex_);
@@ -86,7 +82,7 @@ void WorkerServiceImpl::Launch(StageCall* call, const v1::StageStart& start) {
 
 absl::Status WorkerServiceImpl::Admit(const v1::StageStart& start, StageSession* session) {
   HEDDLE_RETURN_IF_ERROR(CheckStart(start));
-  // The lease may be younger than the last heartbeat.
+  // The lease may be newer than the last heartbeat.
   if (!table_->Granted(start.lease_id(), start.slot(), start.fencing_token(), MonotonicNow())) {
     if (absl::Status status = link_->SynchronizeNow(); !status.ok()) {
       spdlog::debug("checking lease {}: {}", start.lease_id(), std::string(status.message()));
@@ -111,7 +107,7 @@ void WorkerServiceImpl::Perform(StageCall* call, const v1::StageStart& start) {
                 start.slot());
   v1::StageEvent last;
   *last.mutable_finished() = StageRunner(start, options, *call, call->session()).Run();
-  // The cores are idle again before the caller hears of the end and sends the next stage.
+  // The slot is free before the caller learns of the end and sends the next stage.
   table_->Leave(start.slot());
   const v1::StageFinished& finished = last.finished();
   spdlog::debug("{} of {} ended on {} after {} ms: {}", v1::StageKind_Name(start.kind()),

@@ -104,9 +104,8 @@ std::vector<absl::StatusOr<double>> CandidateRunner::Measure(
       HEDDLE_ASSIGN_OR_RETURN(bench, WorkloadBench::Create(workload_, options));
     }
     const codegen::Artifact artifact = Unpack(*artifacts[i]);
-    const absl::StatusOr<Measurement> found = bench->Run(artifact);
-    if (!found.ok()) return found.status();
-    return absl::StrCat(found->timing.MedianNs());
+    HEDDLE_ASSIGN_OR_RETURN(const Measurement found, bench->Run(artifact));
+    return absl::StrCat(found.timing.MedianNs());
   };
   std::vector<absl::StatusOr<double>> times;
   for (const absl::StatusOr<std::string>& text :

@@ -30,7 +30,7 @@ PARTS += ("annealing:cold_start=0.5", "annealing:without=estimate", "annealing:s
 PARTS += ("regression", "annealing:levels=0", "annealing:diversity=1", "annealing:diversity=4", "ensemble-ei", "ensemble-ucb")
 PARTS += ("annealing:epsilon=0", "annealing:elites=0", "evolutionary", "attention")
 # Models that are fitted to all other operators.
-RANKED = (OURS, "annealing:rounds=100", "annealing:depth=5", "annealing:relative=0", "annealing:with=relation", "attention")
+RANKED = (OURS, "annealing:rounds=100", "annealing:depth=5", "annealing:relative=0", "annealing:with=reuse", "attention")
 RANKED_RECORDS = 4096
 TIMED = (*(f"C{n}" for n in range(1, 13)), "D5", "128x768x768")
 LIVE = ("C2", "C9", "D5", "128x768x768")
@@ -169,12 +169,12 @@ def keep_ranks(result, lines):
     result._save()
 
 
-def judge_ranks(args, result, program):
+def evaluate_ranks(args, result, program):
     """How well models rank candidates that they were not fitted to, with and without each group of features."""
     lines = run_lines([program, "rank", *find_tables(args), "--seeds", str(args.seeds or DEFAULT_SEEDS)])
     sizes = sorted({line["records"] for line in lines})
     for across in sorted({line["across"] for line in lines}):
-        print("fitted to the other operators" if across else "fitted to the operator itself, judged on unseen candidates")
+        print("fitted to the other operators" if across else "fitted to the operator itself, evaluated on unseen candidates")
         print(f"{'model':<24}" + "".join(f"{f'{n} records':>22}" for n in sizes) + "   pairs in order / 64 best among 64, %")
         for model in dict.fromkeys(line["model"] for line in lines):
             cells = ""
@@ -186,7 +186,7 @@ def judge_ranks(args, result, program):
     keep_ranks(result, lines)
 
 
-def judge_others(args, result, program):
+def evaluate_others(args, result, program):
     """How soon models of all other operators find a good candidate."""
     tables, models, seeds = find_tables(args), args.methods or RANKED, args.seeds or 1
     if len(tables) < 2 and args.ablation is None:
@@ -204,7 +204,7 @@ def judge_others(args, result, program):
     keep_ranks(result, lines)
 
 
-def judge_parts(args, result, program):
+def evaluate_parts(args, result, program):
     """Our method against itself with one part changed. Runs are short, since that is where parts differ."""
     tables, seeds = find_tables(args), str(args.seeds or DEFAULT_SEEDS)
     trials = args.trials or trials_of(tables)
@@ -236,7 +236,7 @@ def judge_parts(args, result, program):
 
 # Column titles of the methods beside OURS and KNOWING[0], which change one part of transfer or the features.
 SHORT = {"annealing:beside=1": "scratch, beside", "annealing:hedge=0+others": "no estimate"}
-SHORT |= {"annealing:others_drafts=1+others": "in order", "annealing:with=relation+others": "with relation", "annealing:relative=0+others": "absolute", OURS + "+others+knobs": "knobs"}
+SHORT |= {"annealing:others_drafts=1+others": "in order", "annealing:with=reuse+others": "with reuse", "annealing:relative=0+others": "absolute", OURS + "+others+knobs": "knobs"}
 KNOWING = (OURS + "+others", *SHORT)
 ASKED = 3  # the goal: this many times fewer trials with transfer
 FIRST_BATCH = 16
@@ -382,9 +382,9 @@ def run(args, result):
         elif args.live:
             live(args, result, program)
         elif args.ablate:
-            for part, judge in (("rank", judge_ranks), ("others", judge_others), ("parts", judge_parts)):
+            for part, evaluate in (("rank", evaluate_ranks), ("others", evaluate_others), ("parts", evaluate_parts)):
                 if args.ablation in (None, part):
-                    judge(args, result, program)
+                    evaluate(args, result, program)
         elif args.transfer:
             transfer(args, result, program)
         elif args.time:

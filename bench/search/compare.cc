@@ -49,7 +49,7 @@ bool OneTask(const ReplayProblem& a, const ReplayProblem& b) {
   return x.workload == y.workload && ToText(x.target.target) == ToText(y.target.target);
 }
 
-// The weight of a sample of another table, as in scheduler/service/stage_orders.cc.
+// The weight of a sample of another table, as in scheduler/ledger/stage_order.cc.
 float WeightOf(const ReplayHeader& source, const ReplayHeader& target) {
   if (source.device_key != target.device_key) return 0.25f;
   return ToText(source.target.target) == ToText(target.target.target) ? 1 : 0.5f;
@@ -74,8 +74,8 @@ void AddSamples(const ReplayProblem& problem, const std::vector<size_t>& rows, s
   }
 }
 
-RankQuality Judge(const ReplayProblem& problem, const std::vector<size_t>& rows,
-                  const std::vector<float>& scores) {
+RankQuality QualityOf(const ReplayProblem& problem, const std::vector<size_t>& rows,
+                      const std::vector<float>& scores) {
   const auto speed = [&](size_t i) {
     const double seconds = problem.table().rows[rows[i]].seconds;
     return seconds > 0 ? 1 / seconds : 0;
@@ -113,15 +113,15 @@ RankQuality Judge(const ReplayProblem& problem, const std::vector<size_t>& rows,
   return {all > 0 ? right / all : 1, found / static_cast<double>(top), tried};
 }
 
-absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
-                                       const std::vector<size_t>& rows,
-                                       const std::vector<cost_model::Sample>& samples,
-                                       const std::vector<size_t>& columns,
-                                       const RankOptions& options) {
+absl::StatusOr<RankQuality> EvaluateModel(const ReplayProblem& problem,
+                                          const std::vector<size_t>& rows,
+                                          const std::vector<cost_model::Sample>& samples,
+                                          const std::vector<size_t>& columns,
+                                          const RankOptions& options) {
   std::vector<float> scores;
   if (options.roofline) {
     for (const size_t i : rows) scores.push_back(cost_model::RooflineScore(problem.FeaturesOf(i)));
-    return Judge(problem, rows, scores);
+    return QualityOf(problem, rows, scores);
   }
   cost_model::ModelSpec spec = options.model;
   spec.tokens = cost_model::LoopTokens(columns);
@@ -131,7 +131,7 @@ absl::StatusOr<RankQuality> JudgeModel(const ReplayProblem& problem,
   for (const size_t i : rows) features.push_back(SeenOf(problem, i, columns, options.relative));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<cost_model::Estimate> found, model->Predict(features));
   for (const cost_model::Estimate& e : found) scores.push_back(e.score);
-  return Judge(problem, rows, scores);
+  return QualityOf(problem, rows, scores);
 }
 
 }  // namespace
@@ -274,7 +274,7 @@ absl::StatusOr<RankQuality> RankWithin(const ReplayProblem& problem, const RankO
   std::vector<cost_model::Sample> samples;
   AddSamples(problem, rows, n, 0, options.score_levels, columns, options.relative, samples);
   const std::vector<size_t> others(rows.begin() + static_cast<std::ptrdiff_t>(n), rows.end());
-  return JudgeModel(problem, others, samples, columns, options);
+  return EvaluateModel(problem, others, samples, columns, options);
 }
 
 absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayProblem>>& sources,
@@ -292,7 +292,7 @@ absl::StatusOr<RankQuality> RankAcross(const std::vector<std::unique_ptr<ReplayP
     AddSamples(*others[p], Shuffled(*others[p], options.seed), each, static_cast<int>(p),
                options.score_levels, columns, options.relative, samples);
   }
-  return JudgeModel(problem, Shuffled(problem, options.seed), samples, columns, options);
+  return EvaluateModel(problem, Shuffled(problem, options.seed), samples, columns, options);
 }
 
 }  // namespace heddle::bench

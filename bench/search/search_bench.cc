@@ -330,7 +330,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 100000));
   CompareFlags compare;
   CLI::App* comparing = app.add_subcommand("compare", "run methods on replay tables");
-  CLI::App* ranking = app.add_subcommand("rank", "judge models on replay tables");
+  CLI::App* ranking = app.add_subcommand("rank", "evaluate models on replay tables");
   for (CLI::App* command : {comparing, ranking}) {
     command->add_option("tables", compare.tables, "files")->required();
     command->add_option("--seeds", compare.seeds)->check(CLI::Range(1, 1000));

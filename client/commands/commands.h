@@ -19,7 +19,7 @@ struct GlobalOptions {
   OutputOptions output;
 };
 
-// ---- Jobs (job_commands.cc, submit_command.cc)
+// ---- jobs (job_commands.cc, submit_command.cc) ----
 
 struct SubmitOptions {
   std::string model;  // path of an ONNX file
@@ -70,7 +70,7 @@ int FollowJob(const ServiceClient& client, const std::string& job, const OutputO
               v1::Job* last, const std::function<absl::Status()>& service_alive = nullptr);
 int ExitCodeOf(const v1::Job& job);
 
-// ---- Submit, watch and fetch in one command (tune_command.cc)
+// ---- submit, watch and fetch in one command (tune_command.cc) ----
 
 struct TuneOptions {
   SubmitOptions submit;
@@ -80,14 +80,14 @@ struct TuneOptions {
 // Starts an embedded service for its own duration if none is running.
 int Tune(const GlobalOptions& global, const TuneOptions& options);
 
-// ---- Records (record_commands.cc)
+// ---- records (record_commands.cc) ----
 
 int QueryRecords(const GlobalOptions& global, const v1::RecordQuery& query);
 int ExportRecords(const GlobalOptions& global, const v1::RecordQuery& query,
                   const std::string& output);
 int ImportRecords(const GlobalOptions& global, const std::string& input);
 
-// ---- Modules, without a service (run_command.cc, local_commands.cc)
+// ---- modules, without a service (run_command.cc, local_commands.cc) ----
 
 struct RunOptions {
   std::string module;

@@ -111,7 +111,7 @@ void PrintSearch(const v1::SearchReport& search, bool plain) {
   if (search.other_tasks() > 0) {
     fmt::print("\nfrom other tasks: {} samples of {}, {}\n", search.other_samples(),
                search.other_tasks() == 1 ? "1 task" : fmt::format("{} tasks", search.other_tasks()),
-               search.others_mislead() ? "no longer used: they misled"
+               search.transfer_misleads() ? "no longer used: they misled"
                : search.other_weight() > 0
                    ? fmt::format("their weight is {:.2f} of the initial one", search.other_weight())
                    : "outweighed by its own samples");

@@ -58,13 +58,13 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
       ServiceClient(global.server).ListDevices();
   if (devices.ok()) {
     matching = 0;
-    const std::string needed = NeedsOf(*target).target;
+    const DeviceNeeds needs = NeedsOf(*target);
     for (const v1::WorkerStatus& worker : devices->workers()) {
-      for (const v1::SlotStatus& slot : worker.slots()) {
-        if (slot.slot().kind() != v1::SLOT_DEVICE || slot.slot().cores_size() != target->threads)
-          continue;
-        const absl::StatusOr<Target> offered = ParseTarget(slot.slot().target());
-        if (offered.ok() && ToText(*offered) == needed) ++matching;
+      for (const v1::SlotStatus& status : worker.slots()) {
+        const v1::Slot& slot = status.slot();
+        matching += slot.kind() == v1::SLOT_DEVICE && slot.target() == needs.target &&
+                    (needs.cores == 0 || slot.cores_size() == needs.cores) &&
+                    (spec.device_key().empty() || slot.device_key() == spec.device_key());
       }
     }
   }

@@ -49,7 +49,7 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
       fmt::print(stderr,
                  "stopped; measurements so far are kept, and the same command reuses them.\n");
       (void)client.CancelJob(*job,
-                             "interrupted");  // otherwise it would resume with the next service
+                             "interrupted");  // otherwise the next service would resume the job
     }
     return kInterrupted;
   }

@@ -23,18 +23,19 @@ struct KernelProfile {
   int uses = 0;
   // Totals over all uses.
   double ns = 0;
-  double flops = 0;   // of the direct algorithm
-  int64_t bytes = 0;  // of every buffer that a call takes: inputs, constants and outputs, each
-                      // once, without what it does not read of them
+  double flops = 0;  // of the direct algorithm
+  // Total size of the buffers of its calls (inputs, constants, outputs), less the parts that the
+  // kernel does not touch.
+  int64_t bytes = 0;
 };
 
 // The roofline (Williams, Waterman and Patterson, 2009): a kernel takes at least the time of its
 // operations at the peak and the time of its bytes at the bandwidth, whichever is longer.
 struct Roofline {
   bool memory = false;  // true: bound by memory; false: by arithmetic
-  double share = 0;     // that least time over the time taken; 0 where a limit is unknown. Above 1:
-                        // bytes came from a nearer cache than the bandwidth's, or Winograd's form
-                        // did with fewer operations than are counted
+  // That least time over the time taken; 0 if a limit is unknown. It exceeds 1 if data came from a
+  // nearer cache than the bandwidth's, or if Winograd needs fewer operations than are counted.
+  double share = 0;
 };
 Roofline RooflineOf(const KernelProfile& kernel, const MachineLimits& limits);
 

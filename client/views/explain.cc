@@ -13,12 +13,12 @@ namespace heddle::client {
 namespace {
 
 constexpr double kDiffers = 1.03;
-constexpr size_t kMostJudged = 1024;  // trials of a batch: the largest batch of a job
-constexpr size_t kMostLines = 2000;   // lines of a text that is compared line by line
+constexpr size_t kMostCompared = 1024;  // trials of a batch: the largest batch of a job
+constexpr size_t kMostLines = 2000;     // lines of a text that is compared line by line
 
 double Speed(const v1::Record& trial) { return trial.median_ns() > 0 ? 1 / trial.median_ns() : 0; }
 
-void Judge(const std::vector<const v1::Record*>& batch, BatchAccuracy* out) {
+void Compare(const std::vector<const v1::Record*>& batch, BatchAccuracy* out) {
   double right = 0, all = 0;
   const v1::Record* best = batch[0];
   for (const v1::Record* a : batch) {
@@ -70,9 +70,9 @@ std::vector<BatchAccuracy> RankAccuracy(absl::Span<const v1::Record> trials) {
       found.push_back({trial.job(), samples, 0, std::nullopt, 0});
       batches.emplace_back();
     }
-    if (batches[at->second].size() < kMostJudged) batches[at->second].push_back(&trial);
+    if (batches[at->second].size() < kMostCompared) batches[at->second].push_back(&trial);
   }
-  for (size_t i = 0; i < found.size(); ++i) Judge(batches[i], &found[i]);
+  for (size_t i = 0; i < found.size(); ++i) Compare(batches[i], &found[i]);
   return found;
 }
 

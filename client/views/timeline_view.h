@@ -12,13 +12,12 @@ namespace heddle::client {
 // the slot for most of the cell's time, or '.' where it was idle.
 std::string DrawTimeline(const std::vector<v1::StageSpan>& spans, int width);
 
-// What each kind of stage took: how often it ran, how long its slots were held, its share of all,
-// and beside profile, which no other stage but build should come near. Empty without a stage that
-// ended.
+// A table by kind of stage: how often it ran, how long it held slots, its share of all slot time,
+// and its time relative to profile, which only build should come near. Empty if no stage has ended.
 std::string StageTimes(const std::vector<v1::StageSpan>& spans, bool plain);
 
-// How many candidates of one job were profiled a second, from its first stage of a round to its
-// last; empty while there are none.
+// Candidates of one job profiled per second, from its first stage of a round to its last. Empty
+// while there are none.
 std::string Throughput(const std::vector<v1::StageSpan>& spans);
 
 // One line per stage in order of its start: offset, duration, job, stage, task, slot, outcome.

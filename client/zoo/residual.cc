@@ -4,7 +4,7 @@
 namespace heddle::zoo {
 namespace {
 
-// The first layers of all of them: 7x7 convolution and pooling.
+// The first layers of all models in this file: 7x7 convolution and pooling.
 std::string Stem(ModelWriter& m) {
   const std::string x = m.Input("input", {1, 3, 224, 224});
   return m.MaxPool(m.Relu(m.ConvBn(x, "conv1", 3, 64, 7, 2), "relu1"), "maxpool", 3, 2, 1);

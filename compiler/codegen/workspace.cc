@@ -34,9 +34,7 @@ struct Planner {
 
 }  // namespace
 
-int64_t PaddedSize(const ir::Buffer& buffer) {
-  return (buffer.SizeBytes() + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
+int64_t PaddedSize(const ir::Buffer& buffer) { return AlignUp(buffer.SizeBytes()); }
 
 WorkspacePlan PlanWorkspace(const ir::Program& program, int threads) {
   Planner planner{.plan = {}, .threads = threads};

@@ -4,11 +4,10 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "base/alignment.h"
 #include "compiler/ir/ir.h"
 
 namespace heddle::codegen {
-
-inline constexpr int64_t kBufferAlignment = 64;  // a cache line, and the widest vector register
 
 // Larger allocations go to the workspace. Threads have stacks of at least 512 KiB, of which a
 // kernel takes at most half.

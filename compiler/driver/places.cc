@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/alignment.h"
 #include "base/status_macros.h"
 
 namespace heddle::internal {
@@ -12,8 +13,6 @@ namespace {
 using graph::ValueId;
 using runtime::BufferSlot;
 using runtime::Place;
-
-constexpr size_t kAlignment = 64;  // as abi.h promises to kernels
 
 class Placer {
  public:
@@ -83,7 +82,7 @@ class Placer {
     const auto [it, is_new] = param_offsets_.try_emplace(bytes, 0);
     if (is_new) {
       std::string& params = places_.params;
-      params.resize((params.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+      params.resize(static_cast<size_t>(AlignUp(static_cast<int64_t>(params.size()))), '\0');
       it->second = static_cast<int64_t>(params.size());
       params.append(bytes);
     }

@@ -34,12 +34,13 @@ uint16_t HalfBits(float value, DType dtype) {
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   if (std::isnan(value)) return sign | (dtype == DType::kF16 ? 0x7e00 : 0x7fc0);
   if (dtype == DType::kBF16) return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-  // In units of the last place of the result, nearbyint rounds to even. Subnormals have one unit.
+  // Counts units of the last place of the result, so that nearbyint rounds to even. All subnormals
+  // have the same unit.
   const float magnitude = std::fabs(value);
   if (magnitude >= 65520) return sign | 0x7c00;  // halfway to the number after the largest
   const int exponent = std::max(std::ilogb(magnitude), -14);  // of zero it is INT_MIN
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-  // A carry into the next exponent, or out of the subnormals, comes out right by adding.
+  // Adding the units also carries correctly into the next exponent and out of the subnormals.
   return static_cast<uint16_t>(sign | ((exponent + 14) * 1024 + units));
 }
 
@@ -90,8 +91,8 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
       return a < b ? a : b;
     case Op::kMax:
       return a > b ? a : b;
-    case Op::kPow: {  // repeated squaring, wrapping; negative exponents truncate like integer
-                      // division
+    // Repeated squaring, which wraps. Negative exponents truncate like integer division.
+    case Op::kPow: {
       if (b < 0) {
         return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
       }
@@ -128,8 +129,8 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
 
 namespace {
 
-// Adding half a unit of the 10th bit of the mantissa and cutting the rest rounds ties away from
-// zero; the carry into the exponent is right too.
+// Adds half a unit of the 10th bit of the mantissa and cuts the rest, which rounds ties away from
+// zero. A carry into the exponent gives the right result, too.
 float RoundTf32(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7f800000) == 0x7f800000) return value;  // infinities and NaNs

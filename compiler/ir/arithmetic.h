@@ -1,6 +1,6 @@
 // Arithmetic on constants, with the widths and rounding of the IR's types. The constructors, the
-// simplifier and the interpreter's element-wise oracle all mean the same by an operator because
-// they all ask here.
+// simplifier and the interpreter all use these functions, so that an operator means the same
+// everywhere.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ double RoundFloat(double value, DType dtype);
 uint16_t HalfBits(float value, DType dtype);
 float HalfValue(uint16_t bits, DType dtype);
 
-// Quotient rounded towards minus infinity, and its remainder (of the divisor's sign). divisor != 0;
-// wraps on overflow.
+// Quotient rounded towards minus infinity, and its remainder, which has the divisor's sign. The
+// divisor must not be 0. Wraps on overflow.
 int64_t FloorDivInt(int64_t a, int64_t b);
 int64_t FloorModInt(int64_t a, int64_t b);
 
 // Result of a binary or unary operator on operands of type `dtype`; comparisons give 0 or 1.
-// Division by zero gives 0. nullopt: an operator of floats only.
+// Division by zero gives 0. nullopt for operators that only floats have.
 std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b);
 // Arithmetic and functions of floats, rounded to `dtype`. Not for comparisons.
 std::optional<double> EvalFloat(Op op, DType dtype, double a, double b);

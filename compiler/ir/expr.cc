@@ -196,7 +196,7 @@ Expr Make(Op op, Expr a, Expr b) {
 
 Expr Cast(DType dtype, Expr operand) {
   if (operand->dtype == dtype) return operand;
-  // A 16-bit float that was only read.
+  // The operand is an f32 that was widened from this 16-bit type: the two casts cancel.
   const bool read = operand->kind == ExprKind::kCast && operand->dtype == DType::kF32;
   if (read && IsHalf(dtype) && operand->args[0]->dtype == dtype) return operand->args[0];
   if (operand->kind == ExprKind::kInt) {
@@ -219,7 +219,7 @@ bool StructuralEqual(const Expr& a, const Expr& b) {
     case ExprKind::kInt:
       return a->int_value == b->int_value;
     case ExprKind::kFloat:
-      // Bitwise in effect: NaN equals itself, and the zeros differ.
+      // The same as comparing bits: NaN equals itself, and the zeros differ.
       return (a->float_value == b->float_value &&
               std::signbit(a->float_value) == std::signbit(b->float_value)) ||
              (std::isnan(a->float_value) && std::isnan(b->float_value));

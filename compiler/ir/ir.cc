@@ -92,6 +92,8 @@ std::optional<LoopKind> LoopKindFromName(std::string_view name) {
   return std::nullopt;
 }
 
+bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
+
 bool IsGpuBlock(LoopKind kind) {
   return kind == LoopKind::kBlockX || kind == LoopKind::kBlockY || kind == LoopKind::kBlockZ;
 }

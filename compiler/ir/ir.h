@@ -58,15 +58,17 @@
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and
 //     is meant for registers or stack, `shared` to one GPU block, `global` to the kernel call.
 //     Reading an unwritten element is an error (the interpreter catches it). A `local` buffer
-//     around thread loops is spread over the threads: only one of them touches an element.
-//   * An outermost nest of `blockIdx` loops is one launch. It has as many threads on an axis as its
-//     largest loop of that axis. The rest sit out a smaller loop. The first thread of an axis runs
-//     what no loop of that axis encloses. Thread loops may stand beside each other; what one of
-//     them writes to shared or global memory, others may touch only beyond a `barrier`. Schedules
-//     have no barriers: lowering adds them (pass/insert_barriers.h), outside of thread loops.
-//   * What is stored to shared memory may come late. A condition or thread loop that stores there,
-//     and that no other encloses, is a fetch. After `barrier n` all fetches but the last n have
-//     come (n is 0 if not said); what has not come must not be touched.
+//     around thread loops is spread over the threads: each element is touched by only one of them.
+//   * An outermost nest of `blockIdx` loops is one launch. On each axis it has as many threads as
+//     the largest loop of that axis. In a smaller loop the other threads do nothing. Statements
+//     that no loop of an axis encloses are run by the first thread of that axis. Thread loops may
+//     stand beside each other; what one of them writes to shared or global memory, others may
+//     touch only beyond a `barrier`. Schedules have no barriers: lowering adds them
+//     (pass/insert_barriers.h), outside of thread loops.
+//   * Stores to shared memory may be asynchronous. A condition or thread loop that stores to shared
+//     memory, and that no other encloses, is a fetch. After `barrier n` all fetches but the last n
+//     are complete (n is 0 if it is not given). A program must not touch what an incomplete fetch
+//     stores.
 //   * A `tensor` loop is a product that the 32 threads of a warp make together on tensor cores.
 //     Each thread t = 0..31 of a warp makes four sums, in rows t // 4 and t // 4 + 8 and columns
 //     2 * (t % 4) and 2 * (t % 4) + 1 of a tile of 16 x 8:
@@ -193,7 +195,7 @@ bool IsConstInt(const Expr& e, int64_t* value = nullptr);
 // Same structure, same variables and buffers (by identity).
 bool StructuralEqual(const Expr& a, const Expr& b);
 
-// ---- Statements ---------------------------------------------------------------------------------
+// ---- Statements ----
 
 struct StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;  // never null inside a program
@@ -214,6 +216,7 @@ enum class LoopKind : uint8_t {
 };
 std::string_view Name(LoopKind kind);  // "" for kSerial
 std::optional<LoopKind> LoopKindFromName(std::string_view name);
+bool IsGpu(LoopKind kind);  // launched on a GPU, or spread over its threads
 bool IsGpuBlock(LoopKind kind);
 bool IsGpuThread(LoopKind kind);
 
@@ -272,11 +275,11 @@ struct Alloc {
 };
 
 struct Barrier {
-  int late = 0;  // fetches that may come after it
+  int late = 0;  // fetches that may still be incomplete after it
 };
 
-// Says that the cache line of an element is wanted soon. Only the row-major address counts: indices
-// may exceed their dimension and the buffer.
+// A hint that the cache line of an element is needed soon. Only the row-major address counts:
+// indices may exceed their dimension and the buffer.
 struct Prefetch {
   Expr element;  // a load
 };

@@ -1,4 +1,4 @@
-// Words of the IR's text form. Private to parse.cc.
+// Tokens of the IR's text form. Private to parse.cc.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Numbers as the text form writes them.
+// Number literals of the text form.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@
 
 namespace heddle::ir {
 
-// The number of a token ("3", "3i32", "3.0", "3.0f64"), negated if it stood behind a sign.
-// InvalidArgument in a few words if it has no such type or does not fit.
+// The constant that a token ("3", "3i32", "3.0", "3.0f64") means, negated if it followed a minus
+// sign. InvalidArgument with a short message if its type suffix is wrong or the number does not
+// fit.
 absl::StatusOr<Expr> Literal(std::string_view text, bool negative);
 
 }  // namespace heddle::ir

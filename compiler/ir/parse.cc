@@ -18,12 +18,12 @@ namespace {
 // Text may come from a stranger; recursion deeper than this would threaten the stack, and no
 // program we make comes near it.
 constexpr int kMaxDepth = 1000;
-constexpr int64_t kMaxLate = 64;  // fetches; machines count fewer
+constexpr int64_t kMaxLate = 64;  // fetches; no machine counts more
 
 constexpr std::string_view kReserved[] = {"for",     "alloc", "block", "if",  "barrier", "prefetch",
                                           "program", "true",  "false", "inf", "nan"};
 
-// Makes a name visible while it lives. What the name meant outside comes back afterwards.
+// Makes a name visible during its own lifetime, then restores the previous meaning of the name.
 template <typename T>
 class Scoped {
  public:
@@ -41,7 +41,7 @@ class Scoped {
   T old_;
 };
 
-// Counts one level of recursion while it lives.
+// Counts one level of recursion during its lifetime.
 class Deeper {
  public:
   explicit Deeper(int& depth) : depth_(depth) { ++depth_; }
@@ -261,7 +261,7 @@ class Parser {
     return MakeStmt(std::move(block));
   }
 
-  // What is written in iterators: the initial value and the store.
+  // Parses the parts that are written in iterators: the initial value and the store.
   absl::Status ParseBlockBody(Block& block) {
     if (!At("{")) {
       HEDDLE_ASSIGN_OR_RETURN(block.reducer, ParseReducer());

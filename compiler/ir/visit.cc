@@ -17,7 +17,7 @@ struct Overloaded : F... {
 template <typename... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-// What a statement made of a changed copy of `node` is.
+// A statement made of a copy of `node` that `change` has modified.
 template <typename T, typename Change>
 Stmt Changed(const T& node, const Change& change) {
   T result = node;
@@ -64,7 +64,7 @@ Stmt MapExprsOf(const Stmt& s, const Block& block, ExprFn fn) {
   });
 }
 
-// The statement `s`, which is `node`, with its body mapped.
+// The statement `s` with its body mapped by `fn`. `node` is the content of `s`.
 template <typename T>
 Stmt MapBody(const Stmt& s, const T& node, absl::FunctionRef<Stmt(const Stmt&)> fn) {
   Stmt body = fn(node.body);
@@ -85,15 +85,15 @@ Stmt MapStmts(const Stmt& s, const Seq& seq, absl::FunctionRef<Stmt(const Stmt&)
   return stmts.empty() ? nullptr : MakeSeq(std::move(stmts));
 }
 
-// `e` with other children, by the constructors, which fold constants.
+// `e` with other children. The constructors fold constants.
 Expr WithChildren(const Expr& e, std::vector<Expr> args) {
   if (e->kind == ExprKind::kOp) return Make(e->op, std::move(args));
   if (e->kind == ExprKind::kCast) return Cast(e->dtype, std::move(args[0]));
   return Load(e->buffer, std::move(args));
 }
 
-// `e` with its children mapped by `fn`, which returns null for a child that stays; null if all do.
-// Most of what a rewrite visits stays, and costs nothing then.
+// `e` with its children mapped by `fn`, which returns null for a child that stays; null if all
+// stay. So the parts that a rewrite does not change, which are most, cost nothing.
 template <typename F>
 Expr NewChildren(const Expr& e, const F& fn) {
   const std::vector<Expr>& old = e->args;
@@ -184,7 +184,7 @@ Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn) {
       s->AsVariant());
 }
 
-// ---- Whole trees --------------------------------------------------------------------------------
+// ---- Whole trees ----
 
 void VisitExpr(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
   fn(e);
@@ -262,7 +262,7 @@ Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
   return result ? stmt_fn(result) : nullptr;
 }
 
-// ---- Common rewrites ----------------------------------------------------------------------------
+// ---- Common rewrites ----
 
 Expr Substitute(const Expr& e, const Substitution& map) {
   Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
@@ -331,7 +331,7 @@ Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
   });
 }
 
-// ---- Common questions ---------------------------------------------------------------------------
+// ---- Common questions ----
 
 const Buffer* WrittenBuffer(const Stmt& s) {
   if (const Store* store = As<Store>(s)) return store->buffer.get();

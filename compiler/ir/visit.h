@@ -18,7 +18,7 @@
 
 namespace heddle::ir {
 
-// ---- One level ----------------------------------------------------------------------------------
+// ---- One level ----
 
 // Calls `fn` on each operand of an operator or cast, or each index of a load.
 void ForEachChild(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
@@ -37,7 +37,7 @@ Stmt MapChildren(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> fn);
 // The statement with each expression of ForEachExpr replaced by what `fn` makes of it.
 Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn);
 
-// ---- Whole trees --------------------------------------------------------------------------------
+// ---- Whole trees ----
 
 // Calls `fn` on every node of an expression, parents before children.
 void VisitExpr(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
@@ -62,13 +62,13 @@ Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn);
 Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
                  absl::FunctionRef<Expr(const Expr&)> expr_fn);
 
-// ---- Common rewrites ----------------------------------------------------------------------------
+// ---- Common rewrites ----
 
 using Substitution = std::unordered_map<const Var*, Expr>;
 Expr Substitute(const Expr& e, const Substitution& map);
 Stmt Substitute(const Stmt& s, const Substitution& map);
 
-// Where a load or store goes.
+// The element that a load or store accesses.
 struct Element {
   BufferRef buffer;
   std::vector<Expr> indices;
@@ -84,7 +84,7 @@ using BufferMap = std::unordered_map<const Buffer*, BufferRef>;
 Expr ReplaceBuffers(const Expr& e, const BufferMap& map);
 Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map);
 
-// ---- Common questions ---------------------------------------------------------------------------
+// ---- Common questions ----
 
 // The buffer that a store or a block writes; null for other statements.
 const Buffer* WrittenBuffer(const Stmt& s);

@@ -11,37 +11,38 @@ namespace heddle::machine {
 
 // One core. A cycle is one of the core's clock; a vector fills a register.
 struct CoreSpeed {
-  // Vector operations a cycle; a multiply-add is one. As many vectors are loaded or stored a
-  // cycle. Rough, of current CPUs. Read by the tile cost, the choice of Winograd's form and the
-  // prior.
+  // Vector operations in a cycle; a multiply-add is one. As many vectors can be loaded or stored in
+  // a cycle. A rough figure for current CPUs. Read by the tile cost, the choice of Winograd's form
+  // and the prior.
   double operations_per_cycle = 2;
-  // Cycles from a multiply-add to the next one on the same accumulator. Rough, of current CPUs.
-  // Read by the tile cost and the prior.
+  // Cycles from a multiply-add to the next one on the same accumulator. A rough figure for current
+  // CPUs. Read by the tile cost and the prior.
   double multiply_add_cycles = 4;
-  // A division takes the time of this many operations. Rough. Read by the prior.
+  // A division takes the time of this many operations. A rough figure. Read by the prior.
   double division_operations = 16;
-  // Instructions a cycle: of loops whose body is at most `kept_instructions` long, and of longer
-  // ones, which are decoded anew each time. Rough, of current CPUs. Read by the prior.
+  // Instructions in a cycle: for loops whose body has at most `kept_instructions`, and for longer
+  // ones, which are decoded again in each iteration. Rough figures for current CPUs. Read by the
+  // prior.
   double instructions_per_cycle = 6;
   double decoded_per_cycle = 2;
   double kept_instructions = 4096;
 
-  // Bytes a cycle that a core streams from its second-level cache, and from beyond it (24 GB/s at
-  // 2.8 GHz). Measured on the reference machine. Read by the tile cost and the choice of
+  // Bytes in a cycle that a core streams from its second-level cache, and from beyond it (24 GB/s
+  // at 2.8 GHz). Measured on the reference machine. Read by the tile cost and the choice of
   // Winograd's form.
   double l2_bytes_per_cycle = 24;
   double l3_bytes_per_cycle = 8.5;
-  // Data that no instruction asks for ahead of its use streams from beyond the second-level cache
-  // this many times slower. Fitted with TileFit (code_speed.h). Read by the tile cost.
+  // Data that no instruction prefetches streams from beyond the second-level cache this many times
+  // slower. Fitted with TileFit (code_speed.h). Read by the tile cost.
   double unasked_factor = 2;
-  // Bytes a cycle that fill the first-level cache, and the second-level one. Rough, of current
-  // CPUs: they are not the measured rates above. Read by the prior.
+  // Bytes in a cycle that fill the first-level cache, and the second-level one. Rough figures for
+  // current CPUs; they are not the measured rates above. Read by the prior.
   double l1_fill_bytes_per_cycle = 32;
   double l2_fill_bytes_per_cycle = 8;
 
-  // Less work than this is done before other threads have woken up. Counted in multiply-adds of a
-  // reduction, in elements of an elementwise stage, in tiles of a Winograd transform. Read by the
-  // rules, to prefer a parallel loop.
+  // Less work than this is done before other threads have woken up. It is counted in multiply-adds
+  // of a reduction, in elements of an elementwise stage, in tiles of a Winograd transform. The
+  // rules read it to decide whether to prefer a parallel loop.
   int64_t wake_multiply_adds = 32 << 10;
   int64_t wake_elements = 16 << 10;
   int64_t wake_tiles = 8;
@@ -56,18 +57,18 @@ struct GraphCore {
   // Bytes of a vector register. Read by the layout costs (lanes in use) and to merge groups of
   // convolutions.
   int64_t vector_bytes = 64;
-  // Read by the layout costs: a depthwise convolution of images that fit is bound by
-  // `near_bytes_per_ns`.
+  // Size of the second-level cache. Read by the layout costs: a depthwise convolution whose images
+  // fit is bound by `near_bytes_per_ns`.
   int64_t l2_bytes = 2 << 20;
   // Bytes of one operand that stay in the second-level cache beside other data: seven eighths of
-  // it. A part that fills the cache evicts its own beginning. Read by alternate-products.
+  // it. An operand that fills the cache evicts its own beginning. Read by alternate-products.
   int64_t near_bytes = int64_t{7} << 18;
-  // Bytes a nanosecond, read or written: from beyond the second-level cache, and from within.
+  // Bytes read or written in a nanosecond: from beyond the second-level cache, and from within.
   // Fitted with LayoutFit (code_speed.h). Read by the layout costs.
   double bytes_per_ns = 20;
   double near_bytes_per_ns = 40;
-  // Nanoseconds of a kernel of its own: the call, and the data it moves between caches. Fitted
-  // with LayoutFit. Read by the layout costs, for a transpose.
+  // Nanoseconds that a separate kernel costs: the call, and the data it moves between caches.
+  // Fitted with LayoutFit. Read by the layout costs, for a transpose.
   double call_ns = 1000;
 };
 

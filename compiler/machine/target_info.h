@@ -1,9 +1,9 @@
-// What schedules, layouts, passes and the search know of the machine that a target stands for.
+// What schedules, layouts, passes and the search know about the machine of a target.
 //
-// One value, TargetInfo, made by codegen::DescribeTarget. It has three parts: facts that a
-// compiler, an operating system or a table of architectures states; speeds of the machine
+// There is one value, TargetInfo, which codegen::DescribeTarget makes. It has three parts: facts
+// that a compiler, an operating system or a table of architectures states; speeds of the machine
 // (core_speed.h); speeds of our code on it (code_speed.h). A target without facts of its own keeps
-// the defaults. Figures that are measured on a device belong into DescribeTarget too: nothing else
+// the defaults. Figures that are measured on a device belong into DescribeTarget, too: nothing else
 // makes this value.
 #pragma once
 
@@ -25,7 +25,8 @@ struct TargetInfo {
   Target target;
   Execution execution = Execution::kThreads;
 
-  // ---- A core of a CPU. The defaults suit any.
+  // ---- A core of a CPU; the defaults are safe for any ----
+
   // The widest vector register worth using; on a GPU the longest access of a thread.
   int vector_bytes = 16;
   int vector_registers = 16;
@@ -35,22 +36,25 @@ struct TargetInfo {
   // First-level caches are indexed by the address within a page: lines this far apart share a set.
   int64_t page_bytes = 4096;
 
-  // ---- Execution::kGrid only; by architecture from codegen/cuda/gpu_arch.h.
+  // ---- Execution::kGrid only; by architecture, from codegen/cuda/gpu_arch.h ----
+
   int max_threads_per_block = 1024;
   int64_t shared_bytes_per_block = 48 << 10;  // the most a block may ask for, static and dynamic
   int max_registers_per_thread = 255;         // 32-bit ones
-  int registers_per_block = 64 << 10;         // likewise
+  int registers_per_block = 64 << 10;         // 32-bit ones, too
   int multiprocessors = 1;                    // of the usual device of the architecture
   bool tensor_cores = false;                  // for f16, bf16 and tf32 (sm_80 and later)
 
-  // ---- Speeds.
+  // ---- Speeds ----
+
   CoreSpeed core;
   GraphCore graph_core;
   CodeSpeed code;
 
-  // Ways of the first-level cache: lines of one set that it holds.
+  // Ways of the first-level cache: the lines of one set that it holds.
   int64_t L1Ways() const { return l1_bytes / page_bytes; }
-  // An instruction broadcasts one scalar operand from memory to all lanes (AVX-512).
+  // Whether an instruction can broadcast a scalar operand from memory to all vector lanes
+  // (AVX-512).
   bool BroadcastsOperand() const { return vector_bytes >= 64; }
 };
 

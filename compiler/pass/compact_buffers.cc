@@ -77,8 +77,8 @@ class Compactor {
     for (size_t d = 0; d < tile.size(); ++d) {
       const Reach& reach = tile[d];
       const int64_t extent = reach.hi - reach.lo + 1;
-      // Lanes that a guard keeps from running over the end of a local row get elements of their
-      // own, so that every row fills whole registers.
+      // Vector lanes that a guard keeps from running over the end of a local row get elements of
+      // their own, so that every row fills whole registers.
       const bool widen =
           buffer.scope == Scope::kLocal && d + 1 == tile.size() && extent <= 2 * buffer.shape[d];
       const bool resize = reach.known && !reach.whole && extent != buffer.shape[d] &&
@@ -119,7 +119,8 @@ class Compactor {
     });
   }
 
-  // The body with indices of `from` counted from `corner`, in `to`.
+  // The body with accesses of `from` replaced by accesses of `to`, whose indices count from
+  // `corner`.
   static Stmt Rebased(const Stmt& body, const Buffer* from, const BufferRef& to,
                       const std::vector<Expr>& corner) {
     return MapElements(body, [&](const BufferRef& buffer, const std::vector<Expr>& indices) {

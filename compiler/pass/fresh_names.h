@@ -1,5 +1,5 @@
-// Names that a program does not use yet, and copies of statements under such names. Every name of a
-// program is unique, so a pass that copies code needs new ones.
+// Makes names that a program does not use yet, and copies of statements under such names. Every
+// name of a program is unique, so a pass that copies code needs new ones.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class FreshNames {
  public:
   explicit FreshNames(const ir::Program& program);
 
-  // `base`, or `base` with a numeric suffix. Never returns the same name twice.
+  // `base`, or `base` with a suffix such as ".c0". Never returns the same name twice.
   std::string Make(const std::string& base);
 
   // A copy of `stmt`, which contains no blocks, with new loop variables and allocations.

@@ -120,7 +120,7 @@ Touched Sort(const std::vector<Part>& parts) {
   return touched;
 }
 
-// The largest prepacked buffer if together they are larger than a module may grow, else null.
+// The largest prepacked buffer if all together exceed kMaxPrepackGrowth, else null.
 const Buffer* LargestOfTooMany(const Program& scheduled, const std::vector<BufferRef>& allocated,
                                const Touched& touched) {
   int64_t made = 0, from = 0;
@@ -141,7 +141,7 @@ const Buffer* LargestOfTooMany(const Program& scheduled, const std::vector<Buffe
 
 HoistedProgram HoistConstants(const Program& scheduled) {
   BufferSet constants;
-  BufferSet outputs;  // and other buffers that stay
+  BufferSet outputs;  // and other buffers that the kernel has to compute
   for (const BufferRef& input : scheduled.inputs) {
     if (input->constant) constants.insert(input.get());
   }
@@ -152,7 +152,7 @@ HoistedProgram HoistConstants(const Program& scheduled) {
   std::vector<Part> parts = RootParts(scheduled, &allocated);
   MarkHoisted(constants, outputs, &parts);
   Touched touched = Sort(parts);
-  // The largest is computed late again, until the rest is small enough.
+  // Leaves the largest buffer to the kernel until the rest is small enough.
   while (const Buffer* largest = LargestOfTooMany(scheduled, allocated, touched)) {
     outputs.insert(largest);
     MarkHoisted(constants, outputs, &parts);

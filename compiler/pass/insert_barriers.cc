@@ -21,7 +21,8 @@ struct Access {
 };
 using Accesses = std::vector<Access>;
 
-// More pending accesses than this count as one to all of each buffer: the work is quadratic.
+// With more pending accesses than this, those to one buffer are merged into an access to all of it,
+// because the work is quadratic.
 constexpr size_t kMaxAccesses = 256;
 
 bool IsGpuLoop(const Stmt& s) {
@@ -49,8 +50,8 @@ class Inserter {
   }
 
  private:
-  // The statement with barriers. `pending` holds the accesses since the last barrier: before the
-  // statement, and on return behind it.
+  // The statement with barriers. `pending` holds the accesses since the last barrier; on return it
+  // includes those of the statement.
   Stmt Run(const Stmt& s, Accesses& pending) {
     if (IsBarrier(s)) {
       pending.clear();
@@ -77,7 +78,7 @@ class Inserter {
     Collect(s, own);
     const bool wait = Conflict(pending, own);
     if (wait) pending.clear();
-    // Later accesses meet any thread and iteration of these.
+    // A later access may meet these accesses in any thread and iteration.
     Append(own, OtherValues(s), pending);
     return wait ? MakeSeq({MakeStmt(Barrier{}), s}) : s;
   }
@@ -94,7 +95,7 @@ class Inserter {
     others_.push_back(var);
     return VarExpr(var);
   }
-  // For the variables of all loops in the statement, others of the same ranges.
+  // Maps the variables of all loops in the statement to new variables with the same ranges.
   Substitution OtherValues(const Stmt& s) {
     Substitution map;
     VisitStmt(s, [&](const Stmt& node) {
@@ -135,10 +136,11 @@ class Inserter {
     Stmt once = run();
     // Blocks share nothing but global memory, which no barrier orders between them.
     if (loop.extent == 1 || IsGpuBlock(loop.kind)) return once;
-    // `left` are the accesses that the iteration before leaves pending; without a barrier that
-    // every iteration meets, all iterations before count (`any`). A barrier that an earlier place
-    // needs for them may save a later one, so that an iteration leaves more behind than assumed.
-    // Then the body runs once more with these too. Each round adds an access, so this ends.
+    // `left` holds the accesses that the previous iteration leaves pending. If an iteration may run
+    // without meeting a barrier, those of all previous iterations count (`any`). A barrier that
+    // they require early in the body may make a later one superfluous, so that an iteration leaves
+    // more behind than assumed. Then the body runs once more with these, too. Each round adds an
+    // access, so this ends.
     Accesses left = pending;
     bool any = false;
     while (true) {
@@ -157,7 +159,7 @@ class Inserter {
     }
   }
 
-  // Adds to `all` the accesses of `more` whose load or store it lacks. False if there are none.
+  // Adds the accesses of `more` whose load or store is not in `all` yet. False if there are none.
   static bool Include(const Accesses& more, Accesses& all) {
     const size_t before = all.size();
     for (const Access& access : more) {
@@ -227,7 +229,7 @@ class Inserter {
     }
     return false;
   }
-  // x % m and (x + c) % m, where m does not divide c.
+  // Whether the indices are x % m and (x + c) % m, where m does not divide c.
   bool InTurns(const Expr& a, const Expr& b) {
     int64_t modulus = 0, other = 0, shift = 0;
     const auto is_mod = [](const Expr& e, int64_t* m) {
@@ -245,7 +247,7 @@ class Inserter {
 Stmt EachLaunch(const Stmt& s) {
   const For* loop = As<For>(s);
   if (loop && IsGpuBlock(loop->kind)) return Inserter().Launch(s);
-  // A loop around launches runs each by itself.
+  // Each launch inside a loop is handled by itself.
   if (As<If>(s) || !Any(s, IsGpuLoop)) return s;
   return MapChildren(s, EachLaunch);
 }

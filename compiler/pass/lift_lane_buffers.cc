@@ -8,7 +8,7 @@ using namespace ir;
 
 namespace {
 
-// The body without its allocations; accesses of `widened` have the lane as one more index.
+// The body without its allocations. Accesses of buffers in `widened` get the lane as last index.
 Stmt AddLane(const Stmt& body, const BufferMap& widened, const Expr& lane) {
   const Stmt wide =
       MapElements(body, [&](const BufferRef& buffer, const std::vector<Expr>& indices) {

@@ -44,7 +44,7 @@ struct Pass {
 
 constexpr Pass kPasses[] = {
     {"lower_blocks", Plain<LowerBlocks>, false, Pass::kBoth},
-    // Indices in loop variables show what an allocation inside loops is used for.
+    // After lower_blocks, indices in loop variables show which part of an allocation the loops use.
     {"compact_buffers", Plain<CompactBuffers>, true, Pass::kBoth},
     {"lift_lane_buffers", Plain<LiftLaneBuffers>, true, Pass::kCpu},
     {"simplify", Plain<Simplify>, true, Pass::kBoth},
@@ -54,7 +54,7 @@ constexpr Pass kPasses[] = {
     // Before unrolling, while a guard is still one condition over a loop variable.
     {"partition_loops", Plain<PartitionLoops>, true, Pass::kCpu},
     {"widen_copies", WidenCopies, true, Pass::kCpu},
-    // While what a loop reads of a buffer is still one load in loop variables.
+    // Before unrolling, while the reads of a buffer in a loop are still one load in loop variables.
     {"prefetch_ahead", PrefetchAhead, true, Pass::kCpu},
     {"prefetch_epilogue", PrefetchEpilogue, true, Pass::kCpu},
     {"unroll", Plain<Unroll>, true, Pass::kCpu},

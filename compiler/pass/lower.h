@@ -1,5 +1,5 @@
-// From a scheduled program to what a back end translates: one flat list of passes, read top to
-// bottom in lower.cc.
+// Lowers a scheduled program to one that a back end translates. The passes are one flat list, to be
+// read top to bottom in lower.cc.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 namespace heddle::pass {
 
 struct LowerOptions {
-  // What the code is for: how it executes, the lines of its caches, what a fetch costs. For
-  // Execution::kGrid barriers are added; loops are neither taken apart nor unrolled, and nothing is
-  // fetched ahead.
+  // What the code is for: how it executes, its cache lines, what a fetch costs. For
+  // Execution::kGrid, barriers are added; loops are neither partitioned nor unrolled, and nothing
+  // is prefetched.
   machine::TargetInfo target;
   bool verify_each = true;         // run the verifier after every pass
   std::set<std::string> disabled;  // names of optional passes to skip
@@ -24,7 +24,7 @@ struct LowerOptions {
 };
 
 // A lowered program (ir::Level::kLowered): blocks are statements, decided conditions are gone,
-// unrolled loops of moderate size are copies, loops of extent one are substituted.
+// unrolled loops of moderate size are copies, and loops of extent one are substituted.
 absl::StatusOr<ir::Program> Lower(const ir::Program& scheduled, const LowerOptions& options = {});
 
 }  // namespace heddle::pass

@@ -128,8 +128,9 @@ class Lowering {
   }
 
   FreshNames names_;
-  std::vector<const Stmt*> path_;                                 // enclosing statements
-  std::unordered_map<const StmtNode*, std::vector<Stmt>> inits_;  // to stand before a loop
+  std::vector<const Stmt*> path_;  // enclosing statements
+  // Initialisations to put before a loop.
+  std::unordered_map<const StmtNode*, std::vector<Stmt>> inits_;
 };
 
 }  // namespace

@@ -65,7 +65,8 @@ class Overlapper {
   }
 
  private:
-  // Outside of thread loops. Of nested loops that can be changed only the outermost is.
+  // Rewrites loops outside of thread loops. Of nested loops that can be rewritten, only the
+  // outermost is.
   Stmt Visit(const Stmt& s) {
     if (As<If>(s) || IsThreadLoop(s)) return s;
     if (const For* loop = As<For>(s)) {
@@ -119,7 +120,7 @@ class Overlapper {
     return true;
   }
 
-  // An iteration uses one part while the next parts - 1 iterations' data is on its way.
+  // An iteration uses one part while the data of the next parts - 1 iterations is fetched.
   Stmt Rebuild(const For& loop, const std::vector<BufferRef>& buffers, int64_t parts,
                const std::vector<Stmt>& fetches, const Stmt& rest) {
     std::vector<BufferRef> copies;
@@ -140,7 +141,7 @@ class Overlapper {
     }
     const int late = static_cast<int>((parts - 2) * static_cast<int64_t>(fetches.size()));
     body.push_back(MakeStmt(Barrier{late}));
-    // Each is a fetch of its own where they are counted.
+    // If the barrier counts fetches, each one needs a condition of its own.
     std::vector<Stmt> groups = fetches;
     if (late == 0) groups = {MakeSeq(fetches)};
     for (const Stmt& group : groups) {
@@ -166,8 +167,8 @@ class Overlapper {
   }
 
   FreshNames names_;
-  Buffers written_;           // by the launch
-  int64_t shared_bytes_ = 0;  // of the launch
+  Buffers written_;           // buffers that the launch writes
+  int64_t shared_bytes_ = 0;  // shared memory of the launch
   int64_t limit_ = kMaxDoubledBytes;
 };
 

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kPiece = 16;  // bytes that a thread reads or copies at a time
 
-constexpr int64_t kGroups = 8;  // of threads of a warp
+constexpr int64_t kGroups = 8;  // groups of four threads in a warp
 
-// The buffer with longer rows; null if its rows need no padding. `words`: 32-bit numbers that are
-// contiguous along rows or columns of the product.
+// The buffer with longer rows; null if its rows need no padding. `words`: its elements are 32-bit
+// numbers that are contiguous along rows or columns of the product.
 BufferRef Padded(const Buffer& buffer, bool words) {
   if (buffer.scope != Scope::kShared || buffer.shape.size() < 2) return nullptr;
   const int64_t piece = words ? kGroups : kPiece / SizeOf(buffer.dtype);
@@ -25,8 +25,8 @@ BufferRef Padded(const Buffer& buffer, bool words) {
   return padded;
 }
 
-// Whether successive elements of a row belong to successive rows or columns of the product, and
-// not to successive terms.
+// Whether successive elements of a row belong to successive rows or columns of the product, rather
+// than to successive terms.
 bool TermsApart(const Expr& load, const For& rows) {
   const For* columns = As<For>(rows.body);
   const For* terms = columns == nullptr ? nullptr : As<For>(columns->body);

@@ -175,7 +175,7 @@ class Partitioner {
     if (!IsComparison(condition)) return everywhere;
     Linear difference = ToLinear(condition->args[1] - condition->args[0]);
     int64_t coefficient = 0;
-    // coefficient * of + least >= 0 is what has to hold.
+    // The condition holds if coefficient * of + least >= 0.
     int64_t least = difference.constant - (condition->op == Op::kLt ? 1 : 0);
     for (const auto& [term, c] : difference.terms) {
       if (StructuralEqual(term, of)) {

@@ -15,12 +15,12 @@ namespace {
 
 using namespace ir;
 
-// A term of an address: how far it moves and which loop moves it.
+// A term of an address: how far a loop moves the address, and which loop.
 struct Term {
   Expr value;  // a loop variable, or its quotient or remainder by `divisor` (of fused loops)
   int64_t stride = 0;
   int64_t steps = 1;    // it takes the values 0 .. steps - 1
-  int64_t divisor = 0;  // of a quotient, else 0
+  int64_t divisor = 0;  // of a quotient, otherwise 0
   size_t depth = 0;     // of its loop
 };
 
@@ -44,7 +44,7 @@ class Planner {
     if (loop) loops_.pop_back();
   }
 
-  // Statements to stand at the head of a loop's body.
+  // Statements to put at the head of a loop's body.
   std::unordered_map<const Var*, std::vector<Stmt>> heads;
 
  private:
@@ -55,7 +55,8 @@ class Planner {
     return std::nullopt;
   }
 
-  // The address in elements; terms ascending by stride. Nothing if it is not that simple.
+  // The terms of an address in elements, by ascending stride. nullopt unless each is a loop
+  // variable, or its quotient or remainder by a constant, and has a positive stride.
   std::optional<std::vector<Term>> TermsOf(const Linear& linear) const {
     std::vector<Term> terms;
     for (const auto& [value, stride] : linear.terms) {
@@ -89,8 +90,8 @@ class Planner {
       if (term.stride == panel && panel * SizeOf(load->dtype) >= fit_.min_panel_bytes &&
           IsOutside(*terms, k)) {
         if (panel * SizeOf(load->dtype) > fit_.max_panel_bytes) return;
-        // Too much at a time may be due: a larger panel that is used several times leaves more
-        // time.
+        // Spread fails if too many lines are due at a time. A larger panel that is used several
+        // times leaves more time.
         if (Spread(load, *terms, k, panel)) return;
       }
       if (term.stride > panel) return;  // gaps
@@ -98,8 +99,8 @@ class Planner {
     }
   }
 
-  // The loop of term k runs around those of the terms before it and inside those of the terms
-  // behind it.
+  // Whether the loop of term k is outside those of the terms before it and inside those of the
+  // terms after it.
   static bool IsOutside(const std::vector<Term>& terms, size_t k) {
     for (size_t i = 0; i < terms.size(); ++i) {
       const bool same = terms[i].depth == terms[k].depth;
@@ -110,13 +111,14 @@ class Planner {
     return true;
   }
 
-  // The loop of `outer` is around that of `inner` and takes up where that ends.
+  // Whether the loop of `outer` is outside that of `inner` and moves the address on from where that
+  // one ends.
   static bool Continues(const Term& inner, const Term& outer) {
     return outer.depth < inner.depth && outer.stride == inner.stride * inner.steps;
   }
 
-  // Finds the loop to fetch in: the outermost one in which a line or less is due at a time. False
-  // if too many are due everywhere.
+  // Prefetches in the outermost loop in which at most a line is due in each iteration, or else in
+  // the innermost one. False if too many lines are due there.
   bool Spread(const Expr& load, const std::vector<Term>& terms, size_t k, int64_t panel) {
     const Term& next = terms[k];
     const int64_t line = line_bytes_ / SizeOf(load->dtype);
@@ -127,7 +129,8 @@ class Planner {
       progress = Make(Op::kFloorMod, {next.value->args[0], Int(next.divisor)});
     }
     for (size_t d = 0; d <= next.depth; ++d) {
-      if (loops_[d]->kind == LoopKind::kVectorized) return true;  // an address for each lane
+      // Each vector lane would have its own address.
+      if (loops_[d]->kind == LoopKind::kVectorized) return true;
     }
     const For* place = nullptr;
     Expr at;
@@ -143,7 +146,7 @@ class Planner {
       if (share <= line) break;
     }
     if (place == nullptr || share > fit_.lines_at_once * line) return false;
-    // Where loops around that of the panels go on without a gap, so do the panels.
+    // If loops outside continue the addresses without a gap, the panels continue through them.
     size_t last = k;
     int64_t panels = next.steps;
     Expr number = next.value;

@@ -14,7 +14,7 @@ namespace {
 
 using namespace ir;
 
-// A serial loop around nothing but updates of local buffers.
+// A serial loop that stores to local buffers only.
 bool IsReduction(const Stmt& s) {
   auto* loop = As<For>(s);
   if (loop == nullptr || loop->kind != LoopKind::kSerial) return false;
@@ -31,12 +31,12 @@ int64_t CountRequests(const Stmt& s) {
   return loop ? loop->extent * requests : requests;
 }
 
-// How many iterations over `var` all requests in `s` stay within a line's length.
+// For how many iterations over `var` all requests in `s` stay within the length of a line.
 int64_t IterationsOfALine(const Stmt& s, const VarRef& var, int64_t line_bytes) {
   int64_t iterations = INT64_MAX;
   VisitStmtExprs(s, [&](const Expr& element) {
     const Linear linear = LinearIndex(*element->buffer, element->args, {});
-    int64_t bytes = line_bytes;  // if the variable is within a quotient, say
+    int64_t bytes = line_bytes;  // unless the address grows linearly with the variable
     for (const auto& [term, stride] : linear.terms) {
       if (term->kind == ExprKind::kVar && term->var == var && stride > 0)
         bytes = stride * SizeOf(element->dtype);
@@ -46,8 +46,8 @@ int64_t IterationsOfALine(const Stmt& s, const VarRef& var, int64_t line_bytes) 
   return iterations;
 }
 
-// Turns a nest of unrolled and vectorized loops around stores into one of prefetches, of the first
-// lane; null if it is none, or asks for nothing.
+// Turns a nest of unrolled and vectorized loops around stores into a nest of prefetches for the
+// first vector lane. Null if the statement is no such nest, or if it requests no line or too many.
 class Requests {
  public:
   Requests(const Program& program, const machine::TargetInfo& target, FreshNames& names)
@@ -82,7 +82,7 @@ class Requests {
     return store == nullptr ? nullptr : Requested(*store, lanes);
   }
 
-  // The loop around requests, in steps of a line where its own are shorter.
+  // The loop around the requests. It steps by a line if its own steps are shorter.
   Stmt EveryLine(const For& loop, const Stmt& body) const {
     const int64_t step = std::min(IterationsOfALine(body, loop.var, line_bytes_), loop.extent);
     const Stmt moved =
@@ -108,13 +108,13 @@ class Requests {
     VisitLoads(store.value, [&](const Expr& load) {
       if (!load->buffer->constant && Has(program_.inputs, *load->buffer)) request(load);
     });
-    // Beside what is read, writing waits too: a line is fetched before a part of it is written.
+    // Writes wait, too, because a line is fetched before a part of it is written.
     if (!all.empty() && Has(program_.outputs, *store.buffer))
       request(Load(store.buffer, store.indices));
     return all.empty() ? nullptr : MakeSeq(std::move(all));
   }
 
-  // To ask for such an element would read the index at once, and without the condition around it.
+  // A prefetch of such an element would load its index at once, without the condition around it.
   static bool IndexIsLoaded(const ExprNode& element) {
     return std::any_of(element.args.begin(), element.args.end(), HasLoad);
   }
@@ -124,7 +124,7 @@ class Requests {
                        [&](const BufferRef& b) { return b.get() == &buffer; });
   }
 
-  // All lanes lie in a line or two: they walk the last dimension.
+  // Whether all vector lanes lie in a line or two, because they move along the last dimension only.
   static bool FollowsLanes(const ExprNode& load, const std::set<const Var*>& lanes) {
     for (const Var* lane : lanes) {
       for (size_t d = 0; d + 1 < load.args.size(); ++d) {

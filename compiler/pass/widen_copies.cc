@@ -14,12 +14,13 @@ namespace {
 
 using namespace ir;
 
-// The loops of a nest from outside, the one store inside, and what that reads.
+// The loops of a nest from outside in, the one store inside, and what it reads.
 struct Copy {
   std::vector<const For*> loops;
   const Store* store = nullptr;
-  const ExprNode* load = nullptr;  // none: a constant is stored
-  Expr condition;                  // of the load; a constant elsewhere. Null: always
+  const ExprNode* load = nullptr;  // null: a constant is stored
+  // The condition of the load, with a constant elsewhere. Null: always.
+  Expr condition;
 };
 
 bool IsConstant(const Expr& e) { return e->kind == ExprKind::kInt || e->kind == ExprKind::kFloat; }
@@ -65,7 +66,7 @@ class Widener {
   }
 
  private:
-  // Whether a step of the variable moves the access by so many elements.
+  // Whether a step of the variable moves the access by `elements`.
   bool Moves(const Buffer& buffer, const std::vector<Expr>& indices, const Var* var,
              int64_t elements) const {
     return Stride(LinearIndex(buffer, indices, ranges_), var) == elements;
@@ -103,8 +104,8 @@ class Widener {
     return result;
   }
 
-  // `count` vectors from element `begin` of the loops `flat` on; null if the analysis does not see
-  // their lanes side by side.
+  // `count` vectors that begin at element `begin` of the flattened loops `flat`. Null if the
+  // analysis cannot prove that the lanes of each are contiguous.
   Stmt Vectors(const Copy& copy, const std::vector<const For*>& flat, int64_t begin, int64_t count,
                int64_t lanes) {
     const std::string& name = flat[0]->var->name;
@@ -123,7 +124,7 @@ class Widener {
     }
     Stmt body = Substitute(MakeStmt(*copy.store), at);
     const For one{lane, lanes, LoopKind::kSerial, body};
-    const Copy moved = *AsCopy(one);  // substitution leaves a copy one
+    const Copy moved = *AsCopy(one);  // substitution does not change the form of a copy
     if ((lanes > 1 && !AllMove(moved, lane.get(), 1)) ||
         (count > 1 && !AllMove(moved, vector.get(), lanes)))
       return nullptr;

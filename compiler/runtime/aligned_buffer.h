@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <utility>
 
-namespace heddle::runtime {
+#include "base/alignment.h"
 
-inline constexpr int64_t kBufferAlignment = 64;  // one cache line, one AVX-512 register
+namespace heddle::runtime {
 
 // Moves, never copies. Large blocks ask for huge pages: a tensor's rows then cost few TLB entries.
 class AlignedBuffer {

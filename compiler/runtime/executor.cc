@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cpu_features.h"
 #include "compiler/runtime/executor_backend.h"
@@ -34,11 +35,11 @@ absl::Status CheckCpu(const Manifest& manifest) {
 class CpuBackend final : public ExecutorBackend {
  public:
   absl::Status Prepare(const Module& module, int threads, const std::vector<int>& cpus) {
-    absl::StatusOr<std::unique_ptr<KernelLibrary>> library = KernelLibrary::Load(module.code);
-    if (!library.ok()) return library.status();
-    library_ = *std::move(library);
-    if (absl::Status s = AllocateMemory(module); !s.ok()) return s;
-    if (absl::Status s = Bind(module.manifest); !s.ok()) return s;
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<KernelLibrary> library,
+                            KernelLibrary::Load(module.code));
+    library_ = std::move(library);
+    HEDDLE_RETURN_IF_ERROR(AllocateMemory(module));
+    HEDDLE_RETURN_IF_ERROR(Bind(module.manifest));
     pool_ = std::make_unique<ThreadPool>(threads, cpus);
     return absl::OkStatus();
   }
@@ -73,17 +74,17 @@ class CpuBackend final : public ExecutorBackend {
   static absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
                                       std::vector<AlignedBuffer>* out) {
     for (const TensorSpec& spec : specs) {
-      absl::StatusOr<AlignedBuffer> buffer = Allocate(spec.SizeBytes(), "tensor " + spec.name);
-      if (!buffer.ok()) return buffer.status();
-      out->push_back(*std::move(buffer));
+      HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                              Allocate(spec.SizeBytes(), "tensor " + spec.name));
+      out->push_back(std::move(buffer));
     }
     return absl::OkStatus();
   }
 
   absl::Status AllocateMemory(const Module& module) {
     const Manifest& manifest = module.manifest;
-    if (absl::Status s = AllocateTensors(manifest.inputs, &inputs_); !s.ok()) return s;
-    if (absl::Status s = AllocateTensors(manifest.outputs, &outputs_); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.inputs, &inputs_));
+    HEDDLE_RETURN_IF_ERROR(AllocateTensors(manifest.outputs, &outputs_));
     const struct {
       int64_t bytes;
       const char* what;
@@ -94,9 +95,8 @@ class CpuBackend final : public ExecutorBackend {
         {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
     };
     for (const auto& block : blocks) {
-      absl::StatusOr<AlignedBuffer> buffer = Allocate(block.bytes, block.what);
-      if (!buffer.ok()) return buffer.status();
-      *block.out = *std::move(buffer);
+      HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer, Allocate(block.bytes, block.what));
+      *block.out = std::move(buffer);
     }
     std::memcpy(params_.data(), module.params.data(), module.params.size());
     return absl::OkStatus();
@@ -119,9 +119,8 @@ class CpuBackend final : public ExecutorBackend {
   absl::Status Bind(const Manifest& manifest) {
     std::vector<heddle_kernel> kernels;
     for (const KernelSpec& spec : manifest.kernels) {
-      absl::StatusOr<heddle_kernel> kernel = library_->Find(spec.symbol);
-      if (!kernel.ok()) return kernel.status();
-      kernels.push_back(*kernel);
+      HEDDLE_ASSIGN_OR_RETURN(heddle_kernel kernel, library_->Find(spec.symbol));
+      kernels.push_back(kernel);
     }
     size_t total = 0;
     for (const CallSpec& call : manifest.calls) total += call.buffers.size();
@@ -153,21 +152,20 @@ absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& mo
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", threads, "; it must be between 1 and ", kMaxThreads));
   }
-  if (absl::Status s = CheckCpu(module.manifest); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(CheckCpu(module.manifest));
   auto backend = std::make_unique<CpuBackend>();
-  if (absl::Status s = backend->Prepare(module, threads, options.cpus); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, threads, options.cpus));
   return backend;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const Options& options) {
-  if (absl::Status s = CheckModule(module); !s.ok()) return s;
-  absl::StatusOr<std::unique_ptr<ExecutorBackend>> backend =
-      module.manifest.ForGpu() ? MakeCudaBackend(module, options.gpu)
-                               : MakeCpuBackend(module, options);
-  if (!backend.ok()) return backend.status();
-  return std::unique_ptr<Executor>(new Executor(std::move(module.manifest), *std::move(backend)));
+  HEDDLE_RETURN_IF_ERROR(CheckModule(module));
+  HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorBackend> backend,
+                          module.manifest.ForGpu() ? MakeCudaBackend(module, options.gpu)
+                                                   : MakeCpuBackend(module, options));
+  return std::unique_ptr<Executor>(new Executor(std::move(module.manifest), std::move(backend)));
 }
 
 Executor::Executor(Manifest manifest, std::unique_ptr<ExecutorBackend> backend)

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/elf_check.h"
 
 namespace heddle::runtime {
@@ -39,7 +40,7 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_view shared_object) {
   // dlopen maps and reads what the headers name. A header that points beyond the file would give a
   // SIGBUS instead of an error.
-  if (absl::Status status = CheckElf(shared_object, kMachine, ET_DYN); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(CheckElf(shared_object, kMachine, ET_DYN));
   const int fd = memfd_create("heddle-kernels", MFD_CLOEXEC);
   if (fd < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("memfd_create: ", strerror(errno)));
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_v
   // Owns fd from here on. The descriptor stays open as long as the code is loaded: the path
   // contains its number, and the dynamic linker identifies libraries by path.
   std::unique_ptr<KernelLibrary> library(new KernelLibrary(nullptr, fd));
-  if (absl::Status status = WriteAll(fd, shared_object); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(WriteAll(fd, shared_object));
   const std::string path = absl::StrCat("/proc/self/fd/", fd);
   library->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library->handle_ == nullptr) {

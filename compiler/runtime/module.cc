@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/alignment.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/manifest_json.h"
 #include "compiler/runtime/module_check.h"
 
@@ -17,9 +19,6 @@ namespace {
 
 constexpr std::string_view kMagic = "HEDDLE02";
 constexpr size_t kHeaderBytes = 24;
-constexpr size_t kAlignment = 64;
-
-size_t AlignUp(size_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
 uint64_t Checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
@@ -77,7 +76,7 @@ absl::Status ReadSection(const std::vector<Section>& sections, const std::string
                          std::string_view bytes, size_t start, std::string* out, size_t* end) {
   for (const Section& section : sections) {
     if (section.name != name) continue;
-    if (section.offset < 0 || section.size < 0 || section.offset % kAlignment != 0 ||
+    if (section.offset < 0 || section.size < 0 || section.offset % kBufferAlignment != 0 ||
         section.offset > INT64_MAX / 4 || section.size > INT64_MAX / 4) {
       return absl::InvalidArgumentError(
           absl::StrCat("module manifest is inconsistent: place of section '", name, "'"));
@@ -135,12 +134,11 @@ std::string SerializeModule(const Module& module) {
 }
 
 absl::StatusOr<Module> ParseModule(std::string_view bytes) {
-  absl::StatusOr<std::string_view> text = ManifestOf(bytes);
-  if (!text.ok()) return text.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::string_view text, ManifestOf(bytes));
   Module module;
   std::vector<Section> sections;
-  if (absl::Status s = ParseManifest(*text, &module.manifest, &sections); !s.ok()) return s;
-  const size_t start = AlignUp(kHeaderBytes + text->size());
+  HEDDLE_RETURN_IF_ERROR(ParseManifest(text, &module.manifest, &sections));
+  const size_t start = AlignUp(kHeaderBytes + text.size());
   size_t end = start;
   absl::Status status = ReadSection(sections, "code", bytes, start, &module.code, &end);
   if (status.ok()) status = ReadSection(sections, "params", bytes, start, &module.params, &end);

@@ -1,6 +1,7 @@
 #include "compiler/runtime/module_check.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cuda/kernel.h"
 
@@ -115,18 +116,18 @@ absl::Status CheckModule(const Module& module) {
   if (manifest.threads < 1 || manifest.threads > kMaxThreads) {
     return Bad(absl::StrCat("threads is ", manifest.threads));
   }
-  if (absl::Status s = CheckBytes(manifest.arena_bytes, "arena"); !s.ok()) return s;
-  if (absl::Status s = CheckBytes(manifest.workspace_bytes, "workspace"); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(CheckBytes(manifest.arena_bytes, "arena"));
+  HEDDLE_RETURN_IF_ERROR(CheckBytes(manifest.workspace_bytes, "workspace"));
   for (const auto* tensors : {&manifest.inputs, &manifest.outputs}) {
     for (const TensorSpec& tensor : *tensors) {
-      if (absl::Status s = CheckTensor(tensor); !s.ok()) return s;
+      HEDDLE_RETURN_IF_ERROR(CheckTensor(tensor));
     }
   }
   for (const KernelSpec& kernel : manifest.kernels) {
-    if (absl::Status s = CheckKernel(kernel, manifest); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(CheckKernel(kernel, manifest));
   }
   for (size_t i = 0; i < manifest.calls.size(); ++i) {
-    if (absl::Status s = CheckCall(i, module); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(CheckCall(i, module));
   }
   return absl::OkStatus();
 }

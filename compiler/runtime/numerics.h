@@ -41,7 +41,7 @@ inline constexpr Tolerance kDirectTolerance = {1e-4, 1e-4};
 // elements that cancel: results reach 5 sqrt(K) / 3, which is 113 for C12; 2e-5 of that is 2.3e-3,
 // and twice as much is allowed. Infinities and NaNs spread: the transform of a tile mixes its
 // inputs, so one of them makes a whole tile NaN, and an intermediate sum that overflows leaves no
-// result. The zeros between groups that are merged into one product (graph/merge_products.h) do the
+// result. The zeros between groups that are merged into one product (graph/ops/convolution_weights.h) do the
 // same: zero times infinity is NaN.
 inline constexpr Tolerance kWinogradTolerance = {1e-3, 5e-3};
 

@@ -122,7 +122,7 @@ bool IsExpensive(const ir::Block& block) {
   return expensive;
 }
 
-std::vector<int64_t> Divisors(int64_t n) {
+std::vector<int64_t> Divisors(int64_t n, int64_t limit) {
   std::vector<int64_t> low, high;
   for (int64_t d = 1; d * d <= n; ++d) {
     if (n % d != 0) continue;
@@ -130,6 +130,7 @@ std::vector<int64_t> Divisors(int64_t n) {
     if (d * d != n) high.push_back(n / d);
   }
   low.insert(low.end(), high.rbegin(), high.rend());
+  std::erase_if(low, [limit](int64_t d) { return d > limit; });
   return low;
 }
 

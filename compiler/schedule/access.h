@@ -1,5 +1,5 @@
-// How the iterators of a block move through memory. Rules of search spaces decide by this. Internal
-// to this folder.
+// How the iterators of a block move through memory. The rules of search spaces base decisions on
+// this. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ int64_t SharedBy(const std::vector<ir::Expr>& indices, const ir::Var* iter);
 // The loads of the block's value, each once.
 std::vector<ir::Expr> DistinctLoads(const ir::Block& block);
 
-// How many places along the axis the windows of `size` neighbours touch together, by the first
-// index that holds both the axis and a reduce axis. `size` if there is none.
+// How many positions along the axis the windows of `size` neighbours touch together, according to
+// the first index that contains both the axis and a reduce axis. `size` if there is none.
 int64_t TouchedBy(const ir::Block& block, const std::vector<Axis>& reduce, const Axis& axis,
                   int64_t size);
 
@@ -61,8 +61,8 @@ bool HasReuse(const ir::Block& block);
 // Whether the value contains exp, tanh or the like, which are worth computing only once.
 bool IsExpensive(const ir::Block& block);
 
-// Divisors in ascending order.
-std::vector<int64_t> Divisors(int64_t n);
+// Divisors of `n` that are at most `limit`, in ascending order.
+std::vector<int64_t> Divisors(int64_t n, int64_t limit = INT64_MAX);
 int64_t LargestDivisorUpTo(int64_t n, int64_t limit);
 // Largest power of two that divides n and is at most limit.
 int64_t PowerOfTwoDivisor(int64_t n, int64_t limit);

@@ -1,5 +1,6 @@
-// Replays traces of one program that begin alike, as those of a search do. What a step makes is
-// remembered, so that a trace costs only the steps that no earlier trace had in the same place.
+// Replays traces of one program that begin alike, as those of a search do. It remembers the program
+// after each step, so that a trace costs only the steps that no earlier trace had in the same
+// place.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +16,11 @@ namespace heddle::schedule {
 
 class Replayer {
  public:
-  // What some steps make of the naive program.
+  // The program after some steps.
   struct State {
-    Step step;            // the last of them; empty for the naive program itself
-    absl::Status status;  // why that step cannot be made
-    Rewritten made;       // by it, if it can
+    Step step;            // the last step; empty for the naive program itself
+    absl::Status status;  // why that step cannot be applied, or OK
+    Rewritten made;       // the program after it, if it can
     std::vector<State*> next;
   };
 
@@ -33,9 +34,9 @@ class Replayer {
   // The naive program. Forgets everything if more than kMost steps are remembered; earlier states
   // are invalid then.
   State* Begin();
-  // One step on. Valid until the next Begin.
+  // The state after one more step. Valid until the next Begin.
   State* Next(State* from, const Step& step);
-  // Steps that were applied so far rather than remembered.
+  // Steps that were applied rather than remembered, so far.
   size_t made() const { return made_; }
 
  private:

@@ -14,7 +14,7 @@ using ir::For;
 
 namespace {
 
-// Grows `dim` by what one load reads in one dimension. `whole` is set where that is not understood.
+// Grows `dim` by what one load reads in one dimension. Sets `whole` if that is not understood.
 void AddRead(const Expr& index, const ir::Substitution& bindings, const ir::RunningLoops& running,
              const ir::RunningLoops& iters, bool first_read, RequiredDim* dim, bool* whole) {
   if (!*whole) {
@@ -31,7 +31,8 @@ void AddRead(const Expr& index, const ir::Substitution& bindings, const ir::Runn
   dim->last = first_read ? hi : std::max(dim->last, hi);
 }
 
-// No running loop moves two dimensions: the load visits all combinations of the dimensions' values.
+// Whether no running loop moves two dimensions, so that the load visits all combinations of their
+// values.
 bool IsBox(const std::vector<Expr>& indices, const ir::Substitution& bindings,
            const ir::RunningLoops& running) {
   std::vector<Expr> moving;
@@ -97,9 +98,9 @@ Required RequiredRegion(const ir::Buffer& buffer, const std::vector<Path>& reade
 
 namespace {
 
-// Where nobody reads, nothing is computed: what some reader's guard says of the loops that stand
-// still. Null if a reader always runs. The guard matters, for what the block reads may have been
-// left out by the same one.
+// A guard for loops that stand still: nothing is computed where no reader runs. Null if some reader
+// always runs. The guard is necessary, because what the block reads may have been left out under
+// the same guard.
 Expr StandingGuard(const std::vector<Path>& readers, size_t depth) {
   Expr any;
   for (const Path& reader : readers) {

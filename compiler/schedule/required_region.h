@@ -15,7 +15,8 @@ namespace heddle::schedule {
 
 // What readers load in one dimension.
 struct RequiredDim {
-  // Read while the inner loops run and the outer loops stand still. Never more than the dimension.
+  // The indices read while the inner loops run and the outer ones stand still. Never more than the
+  // dimension.
   ir::SymbolicInterval region;
   // The first and last index ever read, over all loops. Guards of the readers keep reads within.
   int64_t first = 0;

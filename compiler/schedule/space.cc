@@ -1,4 +1,4 @@
-// What every space does with its points.
+// Default implementations of a space's operations on points.
 #include <vector>
 
 #include "compiler/schedule/space.h"

@@ -35,8 +35,8 @@ class Space {
   // FailedPrecondition or ResourceExhausted: the point is infeasible (a register tile too large, a
   // primitive that refuses). InvalidArgument: it is no point of this space.
   virtual absl::StatusOr<Trace> Expand(const Point& point) const = 0;
-  // The same with a replayer of the space's naive program. It remembers what the steps make, so
-  // that points that differ little cost little.
+  // Like Expand, with a replayer of the space's naive program. The replayer remembers the result of
+  // each step, so that points that differ little cost little.
   virtual absl::StatusOr<Trace> ExpandWith(const Point& point, Replayer& /*known*/) const {
     return Expand(point);
   }
@@ -51,7 +51,8 @@ class Space {
   // Redraws one decision that has a choice, or sometimes the form, which then starts from its
   // preferred decisions. The result equals the point only if nothing has a choice.
   virtual Point Mutate(const Point& point, Rng& rng) const;
-  // Takes each decision from one of two points; the first of them if their forms differ.
+  // Takes each decision from one of the two points at random. If their forms differ, gives the
+  // first.
   virtual Point Cross(const Point& a, const Point& b, Rng& rng) const;
   // Advances to the next point: Size() calls visit every point that Random may give. False when
   // the last one was passed and the first is back.

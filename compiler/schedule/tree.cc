@@ -20,27 +20,16 @@ using ir::Stmt;
 
 namespace {
 
-// Calls fn(child) for each direct child until it returns true.
-template <typename F>
-bool AnyChild(const Stmt& s, const F& fn) {
-  if (const auto* loop = As<For>(s)) return fn(loop->body);
-  if (const auto* guard = As<ir::If>(s)) return fn(guard->body);
-  if (const auto* alloc = As<ir::Alloc>(s)) return fn(alloc->body);
-  if (const auto* seq = As<ir::Seq>(s)) {
-    for (const Stmt& child : seq->stmts) {
-      if (fn(child)) return true;
-    }
-  }
-  return false;
-}
-
 template <typename Match>
 bool FindTrail(const Stmt& s, const Match& match, std::vector<const Stmt*>& trail) {
   trail.push_back(&s);
-  if (match(s)) return true;
-  if (AnyChild(s, [&](const Stmt& child) { return FindTrail(child, match, trail); })) return true;
-  trail.pop_back();
-  return false;
+  bool found = match(s);
+  if (!found) {
+    ir::ForEachChild(s,
+                     [&](const Stmt& child) { found = found || FindTrail(child, match, trail); });
+  }
+  if (!found) trail.pop_back();
+  return found;
 }
 
 // Down to the first statement that matches; empty if none does.
@@ -54,59 +43,31 @@ Path FindPath(const Stmt& root, const Match& match) {
   return path;
 }
 
-// `parent` with one child replaced; null if it becomes empty.
-Stmt WithChild(const Stmt& parent, const Stmt& old_child, Stmt child) {
-  if (const auto* seq = As<ir::Seq>(parent)) {
-    std::vector<Stmt> stmts;
-    stmts.reserve(seq->stmts.size());
-    for (const Stmt& s : seq->stmts) {
-      if (s != old_child) {
-        stmts.push_back(s);
-      } else if (child) {
-        stmts.push_back(child);
-      }
-    }
-    return stmts.empty() ? nullptr : ir::MakeSeq(std::move(stmts));
-  }
-  if (!child) return nullptr;
-  if (const auto* loop = As<For>(parent)) {
-    return ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(child)});
-  }
-  if (const auto* guard = As<ir::If>(parent)) {
-    return ir::MakeStmt(ir::If{guard->condition, std::move(child)});
-  }
-  return ir::MakeStmt(ir::Alloc{As<ir::Alloc>(parent)->buffer, std::move(child)});
-}
-
 void CollectBlocks(const Stmt& s, std::vector<Stmt>& nodes, std::vector<Path>& out) {
   nodes.push_back(s);
   if (As<Block>(s)) out.push_back(Path{nodes});
-  AnyChild(s, [&](const Stmt& child) {
-    CollectBlocks(child, nodes, out);
-    return false;
-  });
+  ir::ForEachChild(s, [&](const Stmt& child) { CollectBlocks(child, nodes, out); });
   nodes.pop_back();
 }
 
 // Calls fn(name) for every name below a statement.
 template <typename F>
-void ForEachName(const Stmt& s, const F& fn) {
-  if (const auto* loop = As<For>(s)) fn(loop->var->name);
-  if (const auto* alloc = As<ir::Alloc>(s)) fn(alloc->buffer->name);
-  if (const auto* block = As<Block>(s)) {
-    fn(block->name);
-    for (const ir::BlockIter& iter : block->iters) fn(iter.var->name);
-  }
-  AnyChild(s, [&](const Stmt& child) {
-    ForEachName(child, fn);
-    return false;
+void ForEachName(const Stmt& root, const F& fn) {
+  ir::VisitStmt(root, [&](const Stmt& s) {
+    if (const auto* loop = As<For>(s)) fn(loop->var->name);
+    if (const auto* alloc = As<ir::Alloc>(s)) fn(alloc->buffer->name);
+    if (const auto* block = As<Block>(s)) {
+      fn(block->name);
+      for (const ir::BlockIter& iter : block->iters) fn(iter.var->name);
+    }
+    return true;
   });
 }
 
 bool Loads(const Expr& e, const ir::Buffer* buffer) {
-  if (e->kind == ExprKind::kLoad && e->buffer.get() == buffer) return true;
-  return std::any_of(e->args.begin(), e->args.end(),
-                     [&](const Expr& arg) { return Loads(arg, buffer); });
+  return ir::Any(e, [&](const Expr& part) {
+    return part->kind == ExprKind::kLoad && part->buffer.get() == buffer;
+  });
 }
 
 void AddConjuncts(const Expr& e, std::vector<Expr>& out) {
@@ -119,9 +80,9 @@ void AddConjuncts(const Expr& e, std::vector<Expr>& out) {
 }
 
 bool UsesAny(const Expr& e, const std::unordered_set<const ir::Var*>& vars) {
-  if (e->kind == ExprKind::kVar) return vars.count(e->var.get()) > 0;
-  return std::any_of(e->args.begin(), e->args.end(),
-                     [&](const Expr& arg) { return UsesAny(arg, vars); });
+  return ir::Any(e, [&](const Expr& part) {
+    return part->kind == ExprKind::kVar && vars.count(part->var.get()) > 0;
+  });
 }
 
 }  // namespace
@@ -206,31 +167,16 @@ int RealLoops(const Path& path, size_t depth) {
 Stmt ReplaceAt(const Path& path, size_t depth, Stmt replacement) {
   Stmt current = std::move(replacement);
   for (size_t i = depth; i > 0; --i) {
-    current = WithChild(path.nodes[i - 1], path.nodes[i], std::move(current));
+    current = ir::MapChildren(path.nodes[i - 1], [&](const Stmt& child) {
+      return child == path.nodes[i] ? current : child;
+    });
   }
   return current;
 }
 
 Stmt MapBlocks(const Stmt& s, const std::function<Stmt(const Stmt&)>& fn) {
   if (As<Block>(s)) return fn(s);
-  if (const auto* seq = As<ir::Seq>(s)) {
-    std::vector<Stmt> stmts;
-    bool changed = false;
-    for (const Stmt& child : seq->stmts) {
-      Stmt mapped = MapBlocks(child, fn);
-      changed |= mapped != child;
-      if (mapped) stmts.push_back(std::move(mapped));
-    }
-    if (!changed) return s;
-    return stmts.empty() ? nullptr : ir::MakeSeq(std::move(stmts));
-  }
-  Stmt result = s;
-  AnyChild(s, [&](const Stmt& child) {
-    Stmt mapped = MapBlocks(child, fn);
-    if (mapped != child) result = WithChild(s, child, std::move(mapped));
-    return true;
-  });
-  return result;
+  return ir::MapChildren(s, [&](const Stmt& child) { return MapBlocks(child, fn); });
 }
 
 bool Reads(const Block& block, const ir::Buffer* buffer) {

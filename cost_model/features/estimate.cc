@@ -8,7 +8,7 @@
 namespace heddle::cost_model {
 namespace {
 
-// Loads or stores of one pass of the tile.
+// Loads or stores of one access in one pass of the register tile.
 double Moves(const Statement& st, const Access& a, const machine::TargetInfo& target) {
   const size_t level = RegisterLevel(st);
   for (size_t k = level; k < st.loops.size(); ++k) {

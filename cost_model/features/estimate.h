@@ -1,6 +1,6 @@
-// How long a statement takes on a core of a CPU: an estimate from its loops, its accesses and the
-// target's rates (CoreSpeed, PriorFit). It orders schedules before there is a model, and is a
-// feature of one.
+// Estimates how long a statement takes on a CPU core, from its loops, its accesses and the rates of
+// the target (CoreSpeed, PriorFit). The estimate orders schedules before there is a model, and is a
+// feature of the model.
 #pragma once
 
 #include "compiler/machine/target_info.h"
@@ -8,18 +8,19 @@
 
 namespace heddle::cost_model {
 
-// Cycles of all executions on one core, by what takes them. All four run at the same time.
+// Cycles that all executions take on one core, for each resource. The four resources work in
+// parallel.
 struct CycleEstimate {
-  // Vector operations, a multiplication and an addition as one. A sum is a chain: each step waits
-  // for the one before on the same accumulator, so few accumulators take longer.
+  // Vector operations; a multiplication and an addition count as one. Additions to one accumulator
+  // wait for each other, so a sum with few accumulators takes longer.
   double arithmetic = 0;
-  // Loads and stores. A register tile (RegisterLevel) reads its operands; a vector that is not
-  // contiguous is read element by element. Accumulators are loaded and stored once for all loops
-  // directly outside the tile over which they stand still. Those without a register are loaded and
-  // stored at each step.
+  // Loads and stores. Each pass of the register tile (RegisterLevel) loads its operands; a vector
+  // that is not contiguous is loaded element by element. Accumulators are loaded and stored once
+  // for all iterations of the loops directly outside the tile that do not move them. Accumulators
+  // for which there is no register are loaded and stored at each step.
   double moves = 0;
   double issue =
-      0;  // instructions; fewer a cycle if the tile does not fit where decoded ones are kept
+      0;  // instructions; a core issues fewer in a cycle if the tile is too long to be kept decoded
   double fill = 0;  // bytes from beyond the first-level cache, or the second-level one
 
   double Longest() const;

@@ -1,4 +1,4 @@
-// Where features go. One code path emits names and values, so the table cannot disagree with the
+// Receives features. One code path emits names and values, so the table cannot disagree with the
 // vector.
 #pragma once
 

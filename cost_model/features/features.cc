@@ -16,10 +16,11 @@
 namespace heddle::cost_model {
 namespace {
 
-constexpr size_t kSlots = 3;      // the store and the two largest loads; the other loads are summed
-constexpr size_t kLadder = 8;     // innermost loops that have features of their own
-constexpr int kCapacityMin = 9;   // log2 of the cache sizes whose traffic is a feature: 512 B ..
-constexpr int kCapacityMax = 23;  // .. 8 MiB
+constexpr size_t kSlots = 3;   // the store and the two largest loads; the other loads are summed
+constexpr size_t kLadder = 8;  // innermost loops that have features of their own
+// log2 of the cache sizes whose traffic is a feature: 512 B to 8 MiB.
+constexpr int kCapacityMin = 9;
+constexpr int kCapacityMax = 23;
 constexpr int kCapacityStep = 2;
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -112,7 +113,7 @@ void EmitProgram(const ir::Program& p, const std::vector<Statement>& statements,
                 static_cast<double>(target.l2_bytes));
 }
 
-// Of the statements other than the main one: packing, padding, epilogues.
+// Features of the statements other than the main one: packing, padding, epilogues.
 void EmitSide(const Totals& t, FeatureSink& out) {
   out.Begin("side", "side.");
   out.Magnitude("trips", "executions", "Executions of the statements beside the main one.",
@@ -193,7 +194,7 @@ void EmitMain(const Statement& st, const machine::TargetInfo& target, FeatureSin
   }
 }
 
-// The analytic estimate (estimate.h).
+// Features of the analytic estimate (estimate.h).
 void EmitEstimate(const std::vector<Statement>& statements, const Statement& main,
                   const machine::TargetInfo& target, FeatureSink& out) {
   const CycleEstimate own = EstimateCycles(main, target);
@@ -245,7 +246,7 @@ void EmitSlot(std::string_view prefix, const SlotSums& s, FeatureSink& out) {
 }
 
 void EmitReuseCurves(std::string_view prefix, const ReuseCurves& r, FeatureSink& out) {
-  out.Begin("relation", prefix);
+  out.Begin("reuse", prefix);
   for (size_t t = 0; t < kBytesThresholds; ++t) {
     const std::string at = "2^" + std::to_string(6 + 2 * t);
     out.Magnitude("reuse_" + at, "executions",
@@ -265,8 +266,8 @@ void EmitReuseCurves(std::string_view prefix, const ReuseCurves& r, FeatureSink&
   }
 }
 
-// The store, then loads by footprint (equal footprints by inner stride): an order that names cannot
-// change.
+// The store first, then the loads by footprint, and loads with equal footprints by inner stride. So
+// names do not influence the order.
 void EmitAccesses(const Statement& st, const machine::TargetInfo& target, FeatureSink& out) {
   const auto stride = [&](const Access& a) {
     return a.stride.empty() ? 0.0 : std::abs(static_cast<double>(a.stride.back()));

@@ -1,5 +1,5 @@
-// What the cost model sees of a candidate: features of the lowered loop program, never the
-// decisions that made it, so that a model can transfer between workloads.
+// What the cost model sees of a candidate: features of its loop program, never the decisions that
+// made it, so that a model can transfer between workloads.
 #pragma once
 
 #include <span>
@@ -25,15 +25,16 @@ struct FeatureInfo {
 };
 std::span<const FeatureInfo> FeatureTable();
 
-// One value for each row of FeatureTable(), for every program: the main statement (trip counts,
-// bytes touched and reused at each loop level, strides, arithmetic, annotations), sums over the
-// other statements and over the program, and the reuse curves of the main statement's accesses.
-// Programs with different numbers of buffers compare. Magnitudes are log2(1 + v). Names have no
-// influence.
+// One value for each row of FeatureTable(), for every program. The features describe the main
+// statement (trip counts, bytes touched and reused at each loop level, strides, arithmetic,
+// annotations), sums over the other statements and over the program, and the reuse curves of the
+// main statement's accesses. Programs with different numbers of buffers are comparable. Magnitudes
+// are log2(1 + v). Names have no influence.
 //
-// Takes scheduled and lowered programs. Search passes scheduled ones: there an unrolled tile is one
-// statement in loops, which says more than hundreds of copies, and lowering costs many times what
-// the features do. `known` remembers statements for programs that share them (statements.h).
+// Takes scheduled and lowered programs. A search passes scheduled ones: in them an unrolled tile is
+// one statement in loops, which says more than hundreds of copies would, and lowering costs many
+// times as much as extracting features. `known` remembers statements for programs that share them
+// (statements.h).
 class KnownStatements;
 std::vector<float> ExtractFeatures(const ir::Program& program, const machine::TargetInfo& target,
                                    KnownStatements* known = nullptr);
@@ -43,7 +44,8 @@ std::vector<float> ExtractFeatures(const ir::Program& program, const machine::Ta
 absl::StatusOr<std::vector<size_t>> ColumnsWithout(std::span<const std::string> groups);
 std::vector<std::string> FeatureGroups();  // in the order of the table
 
-// For each loop that has features: where these stand in `columns`. All loops have the same number.
+// For each loop that has features, the positions of these in `columns`. All loops have the same
+// number.
 std::vector<std::vector<size_t>> LoopTokens(const std::vector<size_t>& columns);
 
 // The features of these columns.

@@ -31,8 +31,8 @@ class IndexRanges {
   // All loops, as a mask.
   static constexpr uint64_t kAll = ~uint64_t{0};
 
-  // Sets the range of every loop to range_of(entry), and that of every iterator to what follows.
-  // `changed`: the loops that have another range than in the previous call; kAll in the first one.
+  // Sets the range of each loop to range_of(entry), and computes the ranges of iterators from
+  // those. `changed`: the loops whose range differs from the previous call; kAll in the first call.
   template <typename F>
   void SetLoops(uint64_t changed, const F& range_of) {
     for (Entry& e : entries_) {
@@ -41,8 +41,8 @@ class IndexRanges {
     }
   }
 
-  // The values of an index (ir::QuickBounds). nullopt for what cannot be bounded, such as an index
-  // that is loaded.
+  // The values of an index (ir::QuickBounds). nullopt if the index cannot be bounded, for example
+  // because it is loaded.
   std::optional<ir::Interval> RangeOf(const ir::Expr& index) const;
   // One bit for each loop that an expression depends on.
   uint64_t Mask(const ir::Expr& e) const;

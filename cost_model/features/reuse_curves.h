@@ -19,10 +19,10 @@ constexpr double BytesThreshold(size_t t) { return static_cast<double>(size_t{64
 constexpr double ReuseThreshold(size_t t) { return static_cast<double>(size_t{2} << (2 * t)); }
 
 struct ReuseCurves {
-  // By BytesThreshold, among the loops inside which the access touches at most so many bytes:
+  // By BytesThreshold, among the loops inside which the access touches at most that many bytes:
   std::array<double, kBytesThresholds> reuse{};    // the largest reuse
   std::array<double, kBytesThresholds> entries{};  // the fewest runs of the loops outside
-  // By ReuseThreshold: the most bytes touched among the loops with at most so much reuse.
+  // By ReuseThreshold: the most bytes touched among the loops with at most that much reuse.
   std::array<double, kReuseThresholds> touched{};
 };
 

@@ -24,14 +24,15 @@ double StoreSize(const Statement& st);
 // registers as it fills.
 double InstructionsPerTrip(const Statement& st, const machine::TargetInfo& target);
 
-// Index of the outermost of the innermost loops that are all vectorized or unrolled. What is inside
-// becomes straight-line code on registers.
+// The innermost loops that are all vectorized or unrolled form the register tile: straight-line
+// code on registers. Returns the index of the outermost of them, or the number of loops if there
+// are none.
 size_t RegisterLevel(const Statement& st);
 
 // Vector registers that hold what an access touches in one run of the register tile.
 double Registers(const Statement& st, const Access& access, const machine::TargetInfo& target);
 
-// The statement with the most work; the first of several; null if there is none.
+// The statement with the most work, and the first one of equals; null if there is none.
 const Statement* MainStatement(const std::vector<Statement>& statements);
 
 }  // namespace heddle::cost_model

@@ -69,8 +69,8 @@ class Collector {
   }
 
  private:
-  // A nest of 64 loops of extent two or more runs for centuries. Loops beyond that count as
-  // standing still.
+  // Masks of loops have 64 bits. A nest of more loops of extent two or more would run for
+  // centuries; loops beyond the limit count as standing still.
   static constexpr size_t kMaxLoops = 64;
 
   void VisitFor(const ir::For& loop) {
@@ -164,7 +164,7 @@ class Collector {
     }
     for (size_t level = 0; level <= num_loops; ++level) {
       const uint64_t running = level >= 64 ? 0 : ~uint64_t{0} << level;
-      // From level to level one more loop stands still.
+      // Each level has one more loop that stands still.
       const uint64_t changed = level == 0 ? IndexRanges::kAll : uint64_t{1} << (level - 1);
       ranges_.SetLoops(changed, [&](const IndexRanges::Entry& e) {
         if ((e.mask & running) == 0) return ir::Interval{0, 0};
@@ -228,7 +228,7 @@ class Collector {
     std::vector<int64_t> origin(st.accesses.size());
     for (size_t k = 0; k <= loops_.size(); ++k) {
       const uint64_t moved = k == 0 ? 0 : uint64_t{1} << (k - 1);
-      // The loop that moved before goes back.
+      // The loop that moved before returns to zero.
       const uint64_t changed = k == 0 ? IndexRanges::kAll : moved | moved >> 1;
       ranges_.SetLoops(changed, [&](const IndexRanges::Entry& e) {
         const int64_t at = (e.mask & moved) != 0 ? 1 : 0;

@@ -38,7 +38,7 @@ struct Access {
   bool is_store = false;
   std::vector<double> elements;    // distinct elements touched
   std::vector<double> line_bytes;  // bytes of the 64-byte cache lines these lie in
-  // Per loop: by how many elements its second iteration moves the address.
+  // For each loop: elements by which its second iteration moves the address.
   std::vector<int64_t> stride;
 
   double Bytes(size_t level) const { return elements[level] * ir::SizeOf(buffer->dtype); }
@@ -56,8 +56,8 @@ struct Statement {
   double Trips() const { return Trips(0, loops.size()); }
   double LineBytes(size_t level) const;  // working set: sum over the accesses
   // Bytes of `access` that come from beyond a cache of `capacity` bytes, over all executions. The
-  // outermost level whose working set fits is loaded anew in every iteration of the loops outside
-  // it, except for those directly outside it that do not move the access.
+  // outermost level whose working set fits is loaded again in every iteration of the loops outside
+  // it. Loops directly outside it that do not move the access cause no further loads.
   double Traffic(const Access& access, double capacity) const;
   double Traffic(double capacity) const;
 };

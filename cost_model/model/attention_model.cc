@@ -19,10 +19,11 @@ namespace {
 
 constexpr std::string_view kMagic = "HDLATTEN";
 constexpr uint32_t kVersion = 1;
-constexpr size_t kPairs = 32;   // pairs of one step
+constexpr size_t kPairs = 32;   // pairs, or samples in a regression, of one step
 constexpr float kRate = 4e-3f;  // learning rate of the first step
 constexpr float kLeastDeviation = 0.05f;
-constexpr size_t kLeastSteps = 200;  // with few samples: the first steps only find the scale
+// Even with few samples, because the first steps only find the scale.
+constexpr size_t kLeastSteps = 200;
 constexpr size_t kMostSteps = 6000;
 
 class AttentionModel final : public Model {
@@ -64,7 +65,8 @@ class AttentionModel final : public Model {
   }
 
   bool trained() const override { return network_ != nullptr; }
-  // Importance: the effect of one standard deviation, by the weights of the first layer.
+  // The importance of a feature is the effect of one standard deviation, according to the weights
+  // of the first layer.
   std::vector<double> Importance() const override {
     if (!trained()) return {};
     const AttentionNetwork::Shape shape = NetworkShape();
@@ -175,7 +177,8 @@ class AttentionModel final : public Model {
   }
 
   std::vector<float> Input(const std::vector<float>& features) const {
-    constexpr float kFar = 4;  // deviations; features are clipped to what was learned
+    // Standard deviations at which features are clipped to the range that was learned.
+    constexpr float kFar = 4;
     std::vector<float> input;
     input.reserve(order_.size());
     for (const size_t c : order_) {

@@ -11,7 +11,7 @@ constexpr float kScale = 0.25f;  // 1 / sqrt(kToken)
 constexpr float kDecay = 1e-3f;  // weight decay, times the rate
 
 float Dot(const float* a, const float* b, size_t n) {
-  // Eight separate sums, since the compiler may not reorder one.
+  // Eight separate sums, because the compiler may not reorder a single one.
   float sums[8] = {};
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -112,7 +112,7 @@ void AttentionNetwork::Backward(const float* x, const Pass& pass, float slope,
     AddTo(d + row, own, pass.joined.data(), kHidden + kToken);
     AddTo(joined.data(), own, p + row, kHidden + kToken);
   }
-  const float* z = joined.data() + kHidden;  // the slopes of the pooled tokens
+  const float* z = joined.data() + kHidden;  // gradients of the pooled tokens
   std::vector<float> weights(s_.tokens), q(kToken);
   float mean = 0;
   for (size_t k = 0; k < s_.tokens; ++k) {

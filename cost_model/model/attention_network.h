@@ -12,10 +12,11 @@ class AttentionNetwork {
   static constexpr size_t kHidden = 32;
   static constexpr size_t kToken = 16;  // width of a token's embedding
 
-  // Offsets of the parameters, which lie one after another and depend on the numbers of features.
+  // Offsets of the parameters, which lie one after another. They depend on the numbers of features.
   struct Shape {
-    size_t rest = 0;    // features outside tokens
-    size_t tokens = 0;  // and features of each
+    // The numbers of features outside tokens, of tokens, and of features of each token.
+    size_t rest = 0;
+    size_t tokens = 0;
     size_t each = 0;
     size_t wg = 0, bg = 0, wt = 0, place = 0, wq = 0, bq = 0, wh = 0, bh = 0, w = 0, v = 0;
     size_t size = 0;
@@ -36,9 +37,9 @@ class AttentionNetwork {
   const std::vector<float>& parameters() const { return p_; }
   void Draw(std::mt19937_64& rng);
 
-  // x: the rest, then the tokens.
+  // x: the features outside tokens, then those of each token.
   void Forward(const float* x, Pass& pass) const;
-  // Adds the gradient of `slope` times the score that `pass` of x gave.
+  // Adds the gradient of slope * score to `gradient`. `pass` must be the forward pass of x.
   void Backward(const float* x, const Pass& pass, float slope, std::vector<float>& gradient) const;
 
  private:

@@ -12,9 +12,9 @@
 
 namespace heddle::cost_model {
 
-// Scores (shares of the best throughput) are rounded to this many levels; candidates on one level
-// are not compared. Near the top such a difference is measurement noise, far from it of no
-// interest. The default wherever scores are made.
+// Scores (shares of the best throughput) are rounded to this many levels, and candidates on one
+// level are not compared. A smaller difference is measurement noise near the top, and irrelevant
+// far below it. This is the default wherever scores are made.
 inline constexpr int kScoreLevels = 32;
 
 // One measured candidate. score: throughput relative to the best of its group, in [0, 1]; 0 for a
@@ -22,9 +22,9 @@ inline constexpr int kScoreLevels = 32;
 struct Sample {
   std::vector<float> features;
   float score = 0;
-  int group = 0;     // pairs are compared only within a group (one task)
+  int group = 0;     // pairs are compared only within a group; each task is one group
   float weight = 1;  // the same for all samples of a group
-  float prior = 0;   // the score before the model, which learns the rest
+  float prior = 0;   // the score that the model starts from; the model learns the difference
 };
 
 // The loss: wrongly ordered pairs of a group, or squared errors of the score.
@@ -37,12 +37,12 @@ struct ModelSpec {
   ModelKind kind = ModelKind::kTrees;
   Objective objective = Objective::kRank;
   // A thousand samples are fitted in a fraction of a second on one thread. On the development
-  // tables depths 3 and 6 took equally many trials; 3 is fitted faster.
+  // tables, depths 3 and 6 needed equally many trials; 3 is faster to fit.
   int rounds = 40;
   int depth = 3;
   double min_child_weight = 0.1;
-  // Members of an ensemble. With more than one, each is fitted to as many samples drawn with
-  // replacement; their mean is the score, their standard deviation the uncertainty.
+  // Members of an ensemble. With more than one, each member is fitted to as many samples drawn with
+  // replacement; the mean of their scores is the score, the standard deviation the uncertainty.
   int members = 1;
   // For a network: sets of features, as the model sees them, that describe similar things in the
   // same way, such as loops (LoopTokens in features.h).
@@ -65,12 +65,14 @@ class Model {
   virtual absl::StatusOr<std::vector<Estimate>> Predict(
       std::span<const std::vector<float>> features) const = 0;
   virtual bool trained() const = 0;
-  // The share of each feature in the total gain of all splits; empty before the first Fit.
+  // The importance of each feature, as a share of the sum: total gain of its splits for trees,
+  // effect on the first layer for a network. Empty before the first Fit.
   virtual std::vector<double> Importance() const = 0;
   virtual std::string Serialize() const = 0;
 };
 
-// Gradient-boosted trees by XGBoost, on one thread, which repeats exactly for a fixed seed.
+// The model that `spec` describes. It is fitted on one thread, and the result repeats exactly for a
+// fixed seed.
 std::unique_ptr<Model> MakeModel(const ModelSpec& spec, uint64_t seed);
 // DataLoss for bytes that were not made by Serialize of this version with this spec.
 absl::StatusOr<std::unique_ptr<Model>> ParseModel(std::string_view bytes, const ModelSpec& spec,

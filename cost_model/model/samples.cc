@@ -57,7 +57,7 @@ void SampleSet::Add(Measured m) {
   if (samples_.size() > kMaxBest + kMaxRecent) Trim();
 }
 
-// Drops the oldest sample outside the best.
+// Drops the oldest sample that is not among the kMaxBest best.
 void SampleSet::Trim() {
   std::vector<size_t> order = BestFirst(samples_);
   const auto worst = std::min_element(order.begin() + kMaxBest, order.end());

@@ -19,8 +19,8 @@ struct Measured {
   double seconds = 0;  // 0: it failed
 };
 
-// Codes features as differences to the vector coded before, since candidates of one task agree in
-// most. All vectors of one coder have the same length.
+// Encodes a feature vector as differences from the previous one, because candidates of one task
+// agree in most features. All vectors of one coder have the same length.
 class FeatureCoder {
  public:
   explicit FeatureCoder(size_t features) : last_(features) {}
@@ -38,11 +38,11 @@ class SampleSet {
   static constexpr size_t kMaxBest = 1000;
   static constexpr size_t kMaxRecent = 1000;
 
-  // A second measurement of one trace keeps the better result.
+  // If the trace was measured before, the better result is kept.
   void Add(Measured m);
 
   const std::vector<Measured>& all() const { return samples_; }
-  // Measurements ever added. Distinguishes states of a set that no longer grows.
+  // Measurements ever added. It still changes when the set no longer grows.
   int64_t learned() const { return learned_; }
   // The samples as one group. Scores are best time / own time, rounded to `levels` steps (0: not
   // rounded); 0 for failures. Features are restricted to `columns`.

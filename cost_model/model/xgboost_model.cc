@@ -25,7 +25,7 @@ constexpr uint32_t kVersion = 2;
 constexpr float kBase = 0.5f;  // the prediction with no trees
 
 constexpr std::array<std::pair<const char*, const char*>, 9> kParameters = {{
-    {"base_score", "0.5"},  // kBase; some versions would estimate one
+    {"base_score", "0.5"},  // kBase; some versions would estimate it otherwise
     {"nthread", "1"},       // threads would spin under contention, and change the result
     {"tree_method", "hist"},
     {"max_bin", "64"},
@@ -125,7 +125,8 @@ absl::Status XgboostModel::Fit(std::span<const Sample> samples) {
   const bool rank = spec_.objective == Objective::kRank;
   for (const auto& [group, members] : groups) {
     sizes.push_back(static_cast<uint32_t>(members.size()));
-    if (rank) weights.push_back(members[0]->weight);  // XGBoost wants one for each group then
+    // For ranking, XGBoost wants one weight for each group.
+    if (rank) weights.push_back(members[0]->weight);
     for (const Sample* s : members) {
       if (!rank) weights.push_back(s->weight);
       values.insert(values.end(), s->features.begin(), s->features.end());
@@ -272,7 +273,8 @@ class Ensemble final : public Model {
   absl::StatusOr<std::vector<Estimate>> Predict(
       std::span<const std::vector<float>> features) const override {
     const auto n = static_cast<float>(members_.size());
-    std::vector<Estimate> sums(features.size());  // deviation: of squares, for now
+    // Until the end, `deviation` holds the mean of squares.
+    std::vector<Estimate> sums(features.size());
     for (const auto& member : members_) {
       HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> found, member->Predict(features));
       for (size_t i = 0; i < sums.size(); ++i) {

@@ -19,8 +19,8 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-// Most draws for one random candidate. If one point in a hundred is feasible and new, a full batch
-// is still found nearly always.
+// Most draws for one random candidate. A full batch is nearly always found even if only one point
+// in a hundred is feasible and new.
 constexpr int kDrawsPerCandidate = 64;
 constexpr int kDrawsPerCall = 256;
 // Spaces up to this size are enumerated when redraws find nothing. An expansion takes well under a

@@ -27,8 +27,8 @@ namespace heddle::cost_model {
 // Features of traces that are known beforehand, by the hash of the trace's text.
 using KnownFeatures = std::unordered_map<uint64_t, std::vector<float>>;
 
-// Samples of other tasks, from which transfer learns (transfer.h). Features are those of the whole
-// table, as differences to their default schedules; groups count from 1.
+// Samples of other tasks, to which a transfer model is fitted (transfer.h). Features are those of
+// the whole table, as differences from the default schedule of their task; groups count from 1.
 using OtherTasks = std::vector<Sample>;
 
 // The task of a search.
@@ -81,26 +81,28 @@ class CandidateSpace {
 
   // The default schedule, once, unless a record of it is known.
   std::optional<Candidate> TakeDefault();
-  // nullopt if the space's preferred decisions do not give it.
+  // The point of the default schedule; nullopt if the preferred decisions of the space expand to
+  // another trace.
   std::optional<schedule::Point> DefaultPoint() const;
 
-  // Up to `n` random unvisited points, which become visited. After a bounded number of redraws a
-  // small space is enumerated, so that its last points are found.
+  // Up to `n` random unvisited points, which become visited. If a bounded number of draws finds too
+  // few, a small space is enumerated, so that its last points are found.
   std::vector<Drawn> TakeRandom(int n, schedule::Rng& rng);
-  // The point as a candidate, which becomes visited. nullopt if infeasible or already visited.
+  // The point as a candidate, which becomes visited. nullopt if it is infeasible or already
+  // visited.
   std::optional<Drawn> Take(const schedule::Point& point);
 
   bool Visited(uint64_t hash) const { return state_.visited.contains(hash); }
   void MarkVisited(uint64_t hash) { state_.visited.insert(hash); }
 
-  // Features of the program that the point expands to; null if infeasible. Cached until
-  // ForgetEvaluations, and valid as long.
+  // Features of the program that the point expands to; null if infeasible. The result is cached and
+  // stays valid until ForgetEvaluations.
   const Evaluated* Evaluate(const schedule::Point& point);
-  // Points that were new to Evaluate since the last ForgetEvaluations.
+  // Different points that Evaluate was called with since the last ForgetEvaluations.
   int fresh_evaluations() const { return fresh_; }
   void ForgetEvaluations();
 
-  // As the free function; cached likewise.
+  // Like the free function, but cached.
   absl::StatusOr<Evaluated> EvaluateTrace(std::string_view trace);
 
   // The state that has to be kept between calls.
@@ -128,12 +130,12 @@ class CandidateSpace {
   KnownStatements statements_;
   State state_;
   struct Seen {
-    uint64_t round = 0;  // the last round in which it was asked for
+    uint64_t round = 0;  // the last round in which Evaluate was called with the point
     const Evaluated* evaluated = nullptr;
   };
   std::unordered_map<std::string, Seen> seen_;
   std::unordered_map<uint64_t, std::optional<Evaluated>>
-      evaluated_;  // by hash: points share traces
+      evaluated_;  // by hash of the trace, which several points may share
   uint64_t round_ = 1;
   int fresh_ = 0;
 };

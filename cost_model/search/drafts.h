@@ -1,4 +1,4 @@
-// Drafts: points that do not start from measured ones. First batches are chosen from them, and
+// Drafts: points that are not derived from measured ones. First batches are chosen from them, and
 // chains begin at them.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace heddle::cost_model {
 
-// With probability `beside` one to beside_steps mutations of the default schedule, otherwise a
-// random point.
+// A point that is, with probability `beside`, one to beside_steps mutations away from the default
+// schedule, and otherwise random.
 schedule::Point Draft(const Method& method, const schedule::Space& space, double beside,
                       schedule::Rng& rng);
 
-// The feasible, unvisited points among `each` drafts for each of n candidates; some may repeat. The
-// number of drafts is limited to the method's evaluations, or to n if that is more.
+// Draws n * each drafts, but at most max(method.evaluations, n), and returns those that are
+// feasible and unvisited. A point may occur more than once.
 std::vector<schedule::Point> MakeDrafts(const Method& method, CandidateSpace& candidates, int n,
                                         int each, double beside, schedule::Rng& rng);
 

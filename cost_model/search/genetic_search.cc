@@ -20,7 +20,7 @@ constexpr int kDraws = 64;         // tries for a feasible new child
 
 struct Individual {
   Point point;
-  double fitness = 0;  // results per second; 0 for failures
+  double fitness = 0;  // 1 / seconds; 0 for failures
 };
 
 // Generations of measured candidates: parents are drawn by fitness, children mix them and mutate.
@@ -127,7 +127,7 @@ class GeneticSearch final : public StrategySearch {
   }
 
   PendingPoints pending_;
-  std::vector<Individual> generation_;  // measured since the last one was complete
+  std::vector<Individual> generation_;  // measured since the last generation was complete
   std::vector<Individual> parents_;     // elites, and the last complete generation
 };
 

@@ -10,7 +10,8 @@ namespace {
 constexpr int kStepsPerCandidate = 64;
 constexpr int kStepsPerCall = 256;
 
-// Every point in order, the last decision changing fastest. For spaces that can be measured whole.
+// Proposes every point in order; the last decision changes fastest. For spaces that are small
+// enough to be measured completely.
 class GridSearch final : public StrategySearch {
  public:
   GridSearch(Task task, uint64_t seed)

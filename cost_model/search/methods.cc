@@ -39,12 +39,13 @@ std::span<const Method> Methods() {
     methods->push_back(attention);
     // AutoTVM as published: its constants, and those of our features that correspond to its context
     // features (loops, accesses, counts of operations). Differences from the original:
-    //  - accesses are those of the main statement, the store and two loads apart and the others
-    //    summed up, not per loop and buffer; our loops are counted from the innermost;
+    //  - access features describe the store and two loads of the main statement one by one, and
+    //    sum up its other loads, instead of describing each loop and buffer;
+    //  - our loops are counted from the innermost;
     //  - rounds are fixed to 100; the original stops when its recall has not improved for 20;
     //  - XGBoost works on histograms of 64 bins and draws 4 pairs for each sample;
     //  - mutations are those of our space, and points that expand to one trace are one candidate;
-    //  - the batch has 64 candidates from the first one on, of which the default schedule is one;
+    //  - the first batch already has 64 candidates, one of which is the default schedule;
     //  - samples of other tasks, if given, are used as in our method.
     Method published;
     published.name = "published";
@@ -58,7 +59,7 @@ std::span<const Method> Methods() {
     published.relative_temperature = false;
     published.score_levels = 0;
     published.smallest_batch = published.largest_batch;
-    published.without = {"program", "side", "main", "traffic", "estimate", "relation"};
+    published.without = {"program", "side", "main", "traffic", "estimate", "reuse"};
     methods->push_back(published);
     return methods;
   }();

@@ -41,39 +41,44 @@ struct Method {
   int patience = 10;  // steps without a new candidate on the shortlist before the walk ends
   int evaluations = 1536;
   size_t elites = 4;  // chains that start beside the best measured points
-  // The temperature falls to zero, starting from one standard deviation of the scores, or from 1.
+  // The annealing temperature falls to 0. It starts at one standard deviation of the scores if this
+  // is set, otherwise at 1.
   bool relative_temperature = true;
   double epsilon = 0.05;  // share of a batch that is random
-  // Weight of diversity in Shortlist::DiverseOrder; 0 is best first, which is simplest and as good.
+  // Weight of diversity in Shortlist::DiverseOrder. 0 means best first, which is simplest and as
+  // good.
   double diversity = 0;
-  int shortlist = 2;  // its size, in batches
-  // Levels of the scores; 0: they are not rounded.
+  int shortlist = 2;  // size of the shortlist, in batches
+  // Levels that scores are rounded to (Sample::score); 0 means no rounding.
   int score_levels = kScoreLevels;
-  // Share of a batch before there is a model that the analytic estimate picks, each the best of
-  // `drafts` drafts. CPUs only: there is no estimate for GPUs.
+  // Before there is a model, the analytic estimate picks this share of a batch, each candidate as
+  // the best of `drafts` drafts. CPUs only: there is no estimate for GPUs.
   double cold_start = 0;
   int drafts = 32;
-  // Share of the drafts, and of the chains without a measured start, that are one to beside_steps
-  // mutations of the default schedule.
+  // Share of the drafts that are one to beside_steps mutations away from the default schedule.
+  // Chains without a measured start begin at such drafts, too.
   double beside_default = 0;
   int beside_steps = 3;
-  // While only the transfer model knows anything, it picks each candidate as the best of this many
-  // drafts, this share of them beside the default schedule. A walk by its scores would find its
-  // errors: it has seen only other tasks, mostly beside their default schedules.
+  // Before the task has a model of its own, the transfer model picks each candidate as the best of
+  // others_drafts drafts; others_beside is the share of them beside the default schedule. A walk
+  // guided by the transfer model would find its errors, because it has only seen other tasks, and
+  // mostly candidates beside their default schedules.
   int others_drafts = 12;
   double others_beside = 1;
-  // In such batches the estimate picks this share times cold_start, since transfer may mislead.
+  // In such batches the estimate still picks hedge * cold_start of the candidates, since the
+  // transfer model may mislead.
   double hedge = 0.25;
   // Trees of the transfer model (transfer.h). It is fitted only once, so it may take longer.
   ModelSpec others = {.rounds = 100};
-  // Features are differences to the task's default schedule. The effect of a change carries over to
-  // more operators than the effect of a number of bytes.
+  // Features are differences from the task's default schedule. The effect of a change carries over
+  // to more operators than the effect of a number of bytes.
   bool relative = true;
-  // Feature groups that the model does not see. Relation features were meant for transfer, but
-  // differences serve it better, and best alone (bench/run.sh search --transfer).
-  std::vector<std::string> without = {"relation"};
-  // Recommended batch sizes; the caller of Propose decides. Small batches first, when the model
-  // learns most from each; larger ones later, when fitting again costs more and changes less.
+  // Feature groups that the model does not see. Reuse curves ("reuse") were meant for transfer,
+  // but differences from the default schedule serve it better, and best without the curves
+  // (bench/run.sh search --transfer).
+  std::vector<std::string> without = {"reuse"};
+  // Recommended batch sizes; the caller of Propose decides. Batches are small at first, when the
+  // model learns most from each, and larger later, when fitting again costs more and changes less.
   int smallest_batch = 16;
   int largest_batch = 64;
   double batch_share = 0.125;  // of the number of measurements

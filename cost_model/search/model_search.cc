@@ -23,18 +23,18 @@ namespace {
 using schedule::Point;
 using schedule::Rng;
 
-constexpr size_t kReported = 16;   // features of a report
-constexpr size_t kMinSamples = 8;  // fewer cannot inform about a hundred features
+constexpr size_t kReported = 16;   // most features in a report
+constexpr size_t kMinSamples = 8;  // fewer say nothing about a hundred features
 
-constexpr std::string_view kOthersMagic = "HDLOTHERS";
-constexpr uint32_t kOthersVersion = 1;
+constexpr std::string_view kTransferMagic = "HDLOTHERS";
+constexpr uint32_t kTransferVersion = 1;
 
 uint64_t HashOf(const std::vector<size_t>& columns) {
   return HashBytes(
       {reinterpret_cast<const char*>(columns.data()), columns.size() * sizeof(size_t)});
 }
 
-// The method, restricted to these columns.
+// The method, with the loop tokens of these feature columns.
 Method Settle(Method method, const std::vector<size_t>& columns) {
   method.model.tokens = method.others.tokens = LoopTokens(columns);
   return method;
@@ -70,35 +70,36 @@ class ModelSearch final : public StrategySearch {
   absl::Status ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out);
   absl::Status ProposeByRoofline(int n, Rng& rng, std::vector<Candidate>& out);
   using Scores = absl::StatusOr<std::vector<float>>;
-  // The n best feasible points.
+  // Appends the n candidates among `drafts` with the best `score`, skipping visited ones.
   absl::Status ProposeBest(int n, const std::vector<Point>& drafts, std::string_view origin,
                            const std::function<Scores(const std::vector<Point>&)>& score,
                            std::vector<Candidate>& out);
   Scores Score(const std::vector<Point>& points);
   float Acquire(const Estimate& e) const;
   absl::Status LearnFromOthers();
-  // Whether anything besides the estimate is known.
+  // Whether there is a model of this task, or a transfer model that still has weight.
   bool Knows() const { return model_->trained() || transfer_.TrustAt(samples_.all().size()) > 0; }
-  // The transfer model's scores of candidates.
+  // The transfer model's scores, times its weight. `seen`: features as the model sees them.
   absl::StatusOr<std::vector<float>> Priors(const std::vector<std::vector<float>>& seen) const;
-  // Predictions for candidates with these features, as the model sees them.
-  absl::StatusOr<std::vector<Estimate>> Judge(const std::vector<std::vector<float>>& seen) const;
-  // The number of candidates in a batch of this size that the estimate picks.
+  // Predictions: the model's scores plus the priors. `seen`: features as the model sees them.
+  absl::StatusOr<std::vector<Estimate>> ScoresOf(const std::vector<std::vector<float>>& seen) const;
+  // The number of candidates that the estimate picks in a batch of n.
   int Drafts(double n) const;
-  // The features that the model sees.
+  // The columns that the model sees, minus origin_.
   std::vector<float> Seen(const std::vector<float>& features) const;
   std::vector<Sample> Training() const;
-  // The model's predictions for a batch.
+  // Sets the prediction of each candidate in the batch.
   absl::Status Predict(std::vector<Candidate>& batch);
   // Fits to the measurements, and validates the transfer model.
   absl::Status Fit();
 
   const Method method_;
-  const std::vector<float> origin_;    // the default schedule's features, which are subtracted
-  const std::vector<size_t> columns_;  // of the features that the model sees
+  // Subtracted from all features: the default schedule's features, or zeros.
+  const std::vector<float> origin_;
+  const std::vector<size_t> columns_;  // indices of the features that the model sees
   Transfer transfer_;
-  absl::Status learned_;        // status of the transfer
-  bool fitted_others_ = false;  // this search fitted transfer_'s model itself
+  absl::Status learned_;        // status of fitting the transfer model
+  bool fitted_others_ = false;  // this search fitted the model in transfer_ itself
   std::unique_ptr<Model> model_;
   SampleSet samples_;
   PendingPoints pending_;
@@ -120,7 +121,7 @@ absl::StatusOr<std::vector<Candidate>> ModelSearch::Propose(int n) {
   if (!model_->trained())
     HEDDLE_RETURN_IF_ERROR(Fit());  // the model of a restored state may have been dropped
   if (Knows() && missing > 0) {
-    // A share of a batch, rounded at random so that small batches explore too.
+    // A random share of the batch, rounded at random so that small batches explore too.
     std::uniform_real_distribution<double> uniform(0, 1);
     const int random = static_cast<int>(method_.epsilon * missing + uniform(rng));
     const int drafts = model_->trained() ? 0 : Drafts(method_.hedge * missing);
@@ -162,8 +163,8 @@ absl::Status ModelSearch::ProposeByModel(int n, Rng& rng, std::vector<Candidate>
 
 absl::Status ModelSearch::ProposeByOthers(int n, Rng& rng, std::vector<Candidate>& out) {
   const auto score = [this](const std::vector<Point>& points) { return Score(points); };
-  // Without an estimate some drafts are random. If too few are found beside the default schedule,
-  // more drafts fill the batch.
+  // On a target without an estimate, some drafts are random. If too few are found beside the
+  // default schedule, more drafts fill the batch.
   const double beside = Drafts(1) > 0 ? method_.others_beside : method_.beside_default;
   const size_t whole = out.size() + static_cast<size_t>(std::max(n, 0));
   for (const double share : {beside, method_.beside_default}) {
@@ -206,20 +207,20 @@ absl::Status ModelSearch::ProposeBest(int n, const std::vector<Point>& drafts,
   return absl::OkStatus();
 }
 
-// Features of feasible points.
+// All points must be feasible.
 ModelSearch::Scores ModelSearch::Score(const std::vector<Point>& points) {
   std::vector<std::vector<float>> features;
   features.reserve(points.size());
   for (const Point& p : points) features.push_back(Seen(candidates().Evaluate(p)->features));
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, ScoresOf(features));
   std::vector<float> scores;
   scores.reserve(estimates.size());
   for (const Estimate& e : estimates) scores.push_back(Acquire(e));
   return scores;
 }
 
-// Scores are shares of the best measured throughput, which is therefore 1. (EI of a normal
-// distribution.)
+// Scores are shares of the best measured throughput, so the best measured score is 1. The expected
+// improvement is that of a normal distribution.
 float ModelSearch::Acquire(const Estimate& e) const {
   if (method_.acquisition == Acquisition::kMean) return e.score;
   if (method_.acquisition == Acquisition::kUpperBound) return e.score + e.deviation;
@@ -236,7 +237,7 @@ absl::Status ModelSearch::Predict(std::vector<Candidate>& batch) {
     HEDDLE_ASSIGN_OR_RETURN(const Evaluated evaluated, candidates().EvaluateTrace(c.trace));
     features.push_back(Seen(evaluated.features));
   }
-  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, Judge(features));
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<Estimate> estimates, ScoresOf(features));
   for (size_t i = 0; i < batch.size(); ++i) {
     batch[i].prediction = {estimates[i].score, static_cast<int>(samples_.learned())};
   }
@@ -251,7 +252,7 @@ absl::Status ModelSearch::Update(const std::vector<Result>& results) {
     }
   }
   for (const Result& r : results) {
-    // A record of another version of the schedule language is skipped, without affecting others.
+    // A trace of another version of the schedule language is skipped.
     absl::StatusOr<Evaluated> evaluated = candidates().EvaluateTrace(r.trace);
     if (!evaluated.ok()) continue;
     candidates().MarkVisited(evaluated->hash);
@@ -290,7 +291,7 @@ absl::StatusOr<std::vector<float>> ModelSearch::Priors(
   return priors;
 }
 
-absl::StatusOr<std::vector<Estimate>> ModelSearch::Judge(
+absl::StatusOr<std::vector<Estimate>> ModelSearch::ScoresOf(
     const std::vector<std::vector<float>>& seen) const {
   HEDDLE_ASSIGN_OR_RETURN(std::vector<Estimate> estimates, model_->Predict(seen));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<float> priors, Priors(seen));
@@ -305,7 +306,7 @@ int ModelSearch::Drafts(double n) const {
 
 absl::Status ModelSearch::Fit() {
   std::vector<Sample> training = Training();
-  HEDDLE_RETURN_IF_ERROR(transfer_.Judge(training));
+  HEDDLE_RETURN_IF_ERROR(transfer_.Validate(training));
   if (training.size() < kMinSamples || !samples_.Rankable()) return absl::OkStatus();
   std::vector<std::vector<float>> seen;
   for (const Sample& s : training) seen.push_back(s.features);
@@ -329,7 +330,7 @@ SearchReport ModelSearch::Report() const {
   report.other_tasks = transfer_.tasks();
   report.other_samples = transfer_.samples();
   report.other_weight = transfer_.TrustAt(samples_.all().size());
-  report.others_mislead = transfer_.misleads();
+  report.transfer_misleads = transfer_.misleads();
   return report;
 }
 
@@ -347,12 +348,12 @@ std::string ModelSearch::TransferModel() const {
   w.Unsigned(static_cast<uint64_t>(kFeatureVersion));
   w.Fixed64(HashOf(columns_));
   transfer_.Save(w);
-  return Seal(kOthersMagic, kOthersVersion, std::move(w).Take());
+  return Seal(kTransferMagic, kTransferVersion, std::move(w).Take());
 }
 
 absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string_view payload,
-                          Unseal(kOthersMagic, kOthersVersion, transfer_model));
+                          Unseal(kTransferMagic, kTransferVersion, transfer_model));
   BlobReader r(payload);
   const uint64_t features = r.Unsigned();
   if (features != static_cast<uint64_t>(kFeatureVersion) || r.Fixed64() != HashOf(columns_)) {
@@ -361,7 +362,7 @@ absl::Status ModelSearch::BeginWith(std::string_view transfer_model) {
   Transfer transfer(method_.others, candidates().seed());
   HEDDLE_RETURN_IF_ERROR(transfer.Load(r));
   if (!r.AtEnd()) return absl::DataLossError("model of others: malformed");
-  transfer.ForgetJudgement();
+  transfer.ForgetValidation();
   transfer_ = std::move(transfer);
   fitted_others_ = false;
   return absl::OkStatus();

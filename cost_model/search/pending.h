@@ -1,4 +1,5 @@
-// Points that were proposed and are not measured yet. Results come back as traces without points.
+// Points that were proposed and are not measured yet. Results come back as traces, whose points are
+// looked up here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace heddle::cost_model {
 
 class PendingPoints {
  public:
-  // A forgotten entry only loses its point.
+  // Beyond this number the oldest entries are dropped. The result of a dropped entry has no point.
   static constexpr size_t kMax = 4096;
 
   void Add(const Drawn& drawn);

@@ -9,11 +9,12 @@
 
 namespace heddle::cost_model {
 
-// Standard deviation of scores, never quite zero. It serves as the unit for scores of a rank model,
+// Standard deviation of scores, at least 1e-6. It serves as a unit for the scores of a rank model,
 // which have none.
 double Spread(const std::vector<float>& scores);
 
-// The best candidates seen, one for each trace, best first; of equals the first seen.
+// The best candidates seen, best first, one for each trace. Of equal ones, the first seen is
+// better.
 class Shortlist {
  public:
   explicit Shortlist(size_t capacity) : capacity_(capacity) {}
@@ -29,10 +30,10 @@ class Shortlist {
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // The order in which to measure them, as indices: AutoTVM's greedy submodular choice. Each step
-  // takes the entry with the largest sum of score (in spreads) and `diversity` times the share of
-  // its decisions that no earlier entry has made. So a batch does not consist of neighbours that
-  // teach the model the same.
+  // The order in which to measure the entries, as indices: AutoTVM's greedy submodular choice. Each
+  // step takes the entry with the largest sum of its score (in spreads) and `diversity` times the
+  // share of its decisions that no earlier entry has made. So a batch does not consist of
+  // neighbours that teach the model the same.
   std::vector<size_t> DiverseOrder(double diversity) const;
 
  private:

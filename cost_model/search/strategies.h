@@ -1,4 +1,4 @@
-// The strategies behind search.h. Tests make them for tasks with spaces of their own.
+// The strategies behind search.h. Tests construct them for tasks with their own spaces.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace heddle::cost_model {
 
-// Saving and restoring, alike for every strategy: an envelope, the shared state, and the strategy's
-// own.
+// Saves and restores every strategy in one format: a sealed blob that holds the shared state and
+// then the strategy's own state.
 class StrategySearch : public Search {
  public:
   StrategySearch(std::string_view name, Task task, uint64_t seed)
@@ -38,7 +38,7 @@ class StrategySearch : public Search {
   CandidateSpace candidates_;
 };
 
-// Uniform over the feasible points, each once.
+// Draws uniformly from the feasible points, each once.
 std::unique_ptr<Search> MakeRandomSearch(Task task, uint64_t seed);
 
 // Generations of measured candidates, without a model.
@@ -47,7 +47,7 @@ std::unique_ptr<Search> MakeGeneticSearch(Task task, uint64_t seed);
 // Every point in order.
 std::unique_ptr<Search> MakeGridSearch(Task task, uint64_t seed);
 
-// The methods with a model (methods.h).
+// MakeModelSearch (methods.h) makes the methods with a model.
 
 // Any strategy, by name. InvalidArgument lists the strategies.
 absl::StatusOr<std::unique_ptr<Search>> MakeSearchOf(Task task, std::string_view strategy,

@@ -15,7 +15,7 @@ using schedule::Point;
 
 // Most draws for the start of a chain. The chain is left out if all are infeasible.
 constexpr int kStartDraws = 16;
-// Evolution: share of children that also mutate, and candidates of a generation in populations.
+// Evolution: share of the children that also mutate, and number of contenders for each parent.
 constexpr double kMutation = 0.8;
 constexpr int kTournament = 3;
 
@@ -23,7 +23,8 @@ bool Feasible(const WalkContext& c, const Point& point) {
   return c.candidates.Evaluate(point) != nullptr;
 }
 
-// The starts: beside the best measured points, at the ends of the last walk, and drafts.
+// The points at which chains start: mutations of the best measured points, the ends of the last
+// walk, and drafts.
 std::vector<Point> Starts(const WalkContext& c) {
   std::vector<Point> starts;
   const auto start = [&](const auto& draw) {
@@ -131,7 +132,7 @@ absl::StatusOr<Shortlist> Evolve(const WalkContext& c, size_t capacity) {
       scores.push_back(found[i]);
     }
     idle = changed ? 0 : idle + 1;
-    // The best survive, each once.
+    // The best candidates survive, one for each trace.
     std::vector<size_t> order(population.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),

@@ -16,9 +16,10 @@ struct WalkContext {
   CandidateSpace& candidates;
   // Scores of feasible points, higher is better.
   std::function<absl::StatusOr<std::vector<float>>(const std::vector<schedule::Point>&)> score;
-  std::vector<schedule::Point> best;                     // measured, best first
-  std::function<schedule::Point(schedule::Rng&)> draft;  // a start without a measurement (drafts.h)
-  std::vector<schedule::Point>& chains;                  // the ends of the last walk; updated
+  std::vector<schedule::Point> best;  // measured points, best first
+  // Draws a start that does not come from a measurement (drafts.h).
+  std::function<schedule::Point(schedule::Rng&)> draft;
+  std::vector<schedule::Point>& chains;  // the ends of the last walk; updated
   schedule::Rng& rng;
 };
 

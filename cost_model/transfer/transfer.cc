@@ -31,7 +31,7 @@ std::vector<Sample> Transfer::Choose(const OtherTasks& others) {
   while (groups.size() > kMaxSamples / 2) groups.erase(std::prev(groups.end()));
   std::vector<Sample> chosen;
   for (const auto& [group, samples] : groups) {
-    // Evenly over the search: late ones are of the candidates that it found to be good.
+    // Spread evenly over the search, because its later samples are mostly good candidates.
     const size_t count = std::min(samples.size(), kMaxSamples / groups.size());
     for (size_t i = 0; i < count; ++i) {
       chosen.push_back(*samples[i * (samples.size() - 1) / (count - 1)]);
@@ -67,17 +67,17 @@ absl::StatusOr<std::vector<float>> Transfer::Predict(
   return scores;
 }
 
-absl::Status Transfer::Judge(const std::vector<Sample>& own) {
+absl::Status Transfer::Validate(const std::vector<Sample>& own) {
   size_t due = 0;
-  for (const size_t n : kJudged) due = own.size() >= n ? n : due;
-  if (due <= judged_ || !Active()) return absl::OkStatus();
+  for (const size_t n : kValidatedAt) due = own.size() >= n ? n : due;
+  if (due <= validated_ || !Active()) return absl::OkStatus();
   const auto same = [&](const Sample& s) { return s.score == own[0].score; };
   if (std::all_of(own.begin(), own.end(), same)) return absl::OkStatus();
   std::vector<std::vector<float>> features;
   for (const Sample& s : own) features.push_back(s.features);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<float> thought, Predict(features));
   for (size_t i = 0; i < own.size(); ++i) thought[i] += own[i].prior;
-  judged_ = due;
+  validated_ = due;
   misleads_ = PairsInOrder(own, thought) <= kLeastPairs;
   return absl::OkStatus();
 }
@@ -85,7 +85,7 @@ absl::Status Transfer::Judge(const std::vector<Sample>& own) {
 void Transfer::Save(BlobWriter& w) const {
   w.Unsigned(static_cast<uint64_t>(tasks_));
   w.Unsigned(static_cast<uint64_t>(samples_));
-  w.Unsigned(judged_);
+  w.Unsigned(validated_);
   w.Unsigned(misleads_);
   w.Bytes(model_->trained() ? model_->Serialize() : "");
 }
@@ -94,7 +94,7 @@ absl::Status Transfer::Load(BlobReader& r) {
   Transfer read(spec_, seed_);
   read.tasks_ = static_cast<int>(r.Unsigned());
   read.samples_ = static_cast<int>(r.Unsigned());
-  read.judged_ = r.Unsigned();
+  read.validated_ = r.Unsigned();
   read.misleads_ = r.Unsigned() != 0;
   const std::string_view bytes = r.Bytes();
   if (!r.ok()) return absl::DataLossError("search state: malformed model of others");

@@ -1,7 +1,7 @@
-// What a search learns from other tasks: a model of their samples alone, fitted once, in which
-// nothing is compared across tasks. What it says of a candidate is where the search's own model
-// begins (Sample::prior), which learns what is different here. It counts less the more the search
-// has measured itself, and no more when it proves to mislead.
+// Learning from other tasks. A transfer model is fitted once to samples of other tasks; it compares
+// samples only within a task. Its scores are the priors (Sample::prior) from which the search's own
+// model starts, so that this one learns only the difference. The priors lose weight as the search
+// measures more candidates. They are dropped if the transfer model proves misleading.
 #pragma once
 
 #include <cstdint>
@@ -16,53 +16,54 @@
 
 namespace heddle::cost_model {
 
-// Share of the pairs with different scores that `thought` orders as the samples' scores do; 1 if
-// there is no such pair.
+// Share of the sample pairs with different scores that `thought` puts into the same order; a tie in
+// `thought` counts half. 1 if no pair has different scores.
 double PairsInOrder(const std::vector<Sample>& samples, const std::vector<float>& thought);
 
 class Transfer {
  public:
-  // Samples of others that a fit takes at most: as many of each task as there is room for, evenly
-  // over the order they come in. A task with one sample has no pair to learn from, and is left out.
+  // Most samples that one fit uses. Each task contributes at most an equal part, spread evenly over
+  // its samples in their order. A task with one sample has no pair to learn from and is left out.
   static constexpr size_t kMaxSamples = 4096;
-  // What the others say counts half as much with so many samples of one's own, and nothing when it
-  // would count less than the least. (AutoTVM's numbers.)
+  // The weight of the transfer model halves with every kHalving samples of the search's own. A
+  // weight below kLeastTrust counts as 0. (AutoTVM's numbers.)
   static constexpr double kHalving = 64;
   static constexpr double kLeastTrust = 0.05;
-  // With so many samples of one's own it is judged whether the others mislead: what is known from
-  // them must order more than this share of the pairs. The share was set by two development tables
-  // only.
-  static constexpr size_t kJudged[] = {16, 32, 64};
+  // The numbers of own samples at which the transfer model is validated. It must order more than
+  // kLeastPairs of the pairs as they were measured. The threshold was chosen on only two
+  // development tables.
+  static constexpr size_t kValidatedAt[] = {16, 32, 64};
   static constexpr double kLeastPairs = 0.7;
 
-  // Of `others`, with features of the whole table: those a fit takes.
+  // Chooses the samples that a fit uses. Features are those of the whole table.
   static std::vector<Sample> Choose(const OtherTasks& others);
 
   explicit Transfer(const ModelSpec& spec, uint64_t seed);
-  // Learns from samples as a model sees them, their priors included.
+  // Fits the transfer model to samples with features as a model sees them. Their priors are used.
   absl::Status Learn(const std::vector<Sample>& samples);
 
-  int tasks() const { return tasks_; }      // that it learned from
-  int samples() const { return samples_; }  // of theirs
+  int tasks() const { return tasks_; }      // tasks that it learned from
+  int samples() const { return samples_; }  // samples of these tasks
   bool misleads() const { return misleads_; }
   bool Active() const { return model_->trained() && !misleads_; }
-  // How much the others' scores count for a search with `own` samples; 0: not at all.
+  // Weight of the transfer model's scores in a search with `own` samples; 0 means they are ignored.
   double TrustAt(size_t own) const;
 
-  // What the others' model says of features as it saw them; zeros unless it is active.
+  // The transfer model's scores for features in the form it was fitted to; zeros unless it is
+  // active.
   absl::StatusOr<std::vector<float>> Predict(std::span<const std::vector<float>> features) const;
   std::vector<double> Importance() const { return model_->Importance(); }
 
-  // Looks, at each of kJudged, whether the others mislead about `own` samples: by the others' model
-  // on top of their priors. While no two of `own` differ it waits; what was found to mislead stays
-  // switched off.
-  absl::Status Judge(const std::vector<Sample>& own);
+  // Validates the transfer model when `own` has reached the next number in kValidatedAt: its scores plus
+  // the priors of `own` must put the samples into the right order. Waits while all scores are
+  // equal. A model that was found to mislead stays switched off.
+  absl::Status Validate(const std::vector<Sample>& own);
 
-  // As if it had never been judged: for another task than the one it was judged by.
-  void ForgetJudgement() { judged_ = 0, misleads_ = false; }
+  // Forgets the validation, before the model is used for another task.
+  void ForgetValidation() { validated_ = 0, misleads_ = false; }
 
   void Save(BlobWriter& writer) const;
-  // DataLoss when malformed, or of another kind of model; changes nothing then.
+  // DataLoss if it is malformed or of another kind of model; changes nothing then.
   absl::Status Load(BlobReader& reader);
 
  private:
@@ -71,7 +72,7 @@ class Transfer {
   std::unique_ptr<Model> model_;
   int tasks_ = 0;
   int samples_ = 0;
-  size_t judged_ = 0;  // with so many samples of one's own
+  size_t validated_ = 0;  // the number in kValidatedAt of the last validation; 0 before the first
   bool misleads_ = false;
 };
 

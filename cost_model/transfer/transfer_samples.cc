@@ -12,9 +12,9 @@ namespace heddle::cost_model {
 namespace {
 
 constexpr std::string_view kMagic = "HDLEXPER";
-constexpr uint32_t kVersion = 1;  // at most 1000
+constexpr uint32_t kVersion = 1;  // 1..1000, so that TransferSamplesVersion() is unique
 
-// Empty unless all of it can be used.
+// Empty unless everything in `bytes` is valid.
 OtherTasks Unpack(std::string_view bytes, int group) {
   const absl::StatusOr<std::string_view> payload = Unseal(kMagic, kVersion, bytes);
   if (!payload.ok()) return {};

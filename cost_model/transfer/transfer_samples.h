@@ -1,6 +1,6 @@
-// What a search leaves to searches of other tasks: a bounded number of its samples, sealed with the
-// version of the features. A service keeps the latest of each task, so that a new task's first
-// batch comes from a model of what the device's other tasks taught.
+// Transfer samples: a bounded number of a search's samples, from which searches of other tasks
+// learn. They are sealed with the version of the features. The service keeps the latest ones of
+// each task, so that a transfer model can choose the first batch of a new task.
 #pragma once
 
 #include <span>
@@ -13,18 +13,19 @@
 
 namespace heddle::cost_model {
 
-// Well under 64 KiB.
+// Keeps the packed samples well under 64 KiB.
 inline constexpr size_t kMaxTransferSamples = 128;
 
-// Of samples of one task with features of the whole table and scores in steps of kScoreLevels, in
-// order of arrival: all of them, or so many spread evenly over them. Empty of fewer than two.
+// Packs the samples of one task, given in order of arrival, with features of the whole table and
+// scores in steps of 1 / kScoreLevels. Packs all of them, or kMaxTransferSamples spread evenly over
+// them. Empty if there are fewer than two samples.
 std::string PackTransferSamples(const std::vector<Sample>& samples);
 
-// Of what PackTransferSamples makes; JoinTransferSamples takes no other.
+// The version that PackTransferSamples writes; JoinTransferSamples accepts no other.
 int TransferSamplesVersion();
 
-// One group of samples for each, from 1 on, with its weight. What is damaged, has no proper weight
-// or features of another version is left out.
+// Unpacks the samples of each task, with its weight. Tasks become groups, numbered from 1. Entries
+// that are damaged, have features of another version or a weight outside (0, 1] are skipped.
 OtherTasks JoinTransferSamples(std::span<const RelatedSamples> transfer_samples);
 
 }  // namespace heddle::cost_model

@@ -14,7 +14,7 @@ Dispatcher::Dispatcher(std::unique_ptr<Policy> policy, Options options)
   policy_->Attach({&forecast_, &placement_.ready(), &placement_.slot_index(), &live_});
 }
 
-// ---- one step: the event is taken in, the jobs it touched go on, slots are given out ----
+// ---- one step: process the event, advance the jobs it touched, assign slots ----
 
 Decisions Dispatcher::Step(const Event& event, absl::Time now) {
   effects_.BeginStep(now);
@@ -86,11 +86,11 @@ void Dispatcher::UpdateReady(const Job& job, bool rank_again) {
                          policy_.get(), effects_.now());
 }
 
-// What is fed to a running stage waits for a slot no more, and keeps no cores from others: then
-// slots are given out once more.
+// A candidate that is fed to a running stage no longer waits for a slot and reserves no cores.
+// Slots are therefore assigned once more after feeding.
 void Dispatcher::GiveOutSlots() {
   for (bool fed = true; fed;) {
-    // Nothing may start that cannot be remembered.
+    // Nothing may start that the store cannot remember.
     while (store_problem_.empty()) {
       const std::optional<Placement::Assignment> next = placement_.Next(*policy_);
       if (!next) break;
@@ -217,7 +217,7 @@ void Dispatcher::On(const SlotsChanged& event) {
   for (int lane = 0; lane < slots.lanes(); ++lane)
     forecast_.SetSlots(lane, slots.Count(lane), slots.Displaced(lane));
   for (const auto& [id, job] : jobs_) {
-    // What begins depends on the devices there are, and so does when the job will be done.
+    // The devices decide which rounds may begin and when the job will end.
     const bool tuned_out = Is<Tuning>(job.phase) && job.queue.empty() &&
                            !job.params.device_key.empty() &&
                            job.params.deadline == absl::InfiniteFuture();
@@ -232,7 +232,8 @@ void Dispatcher::On(const RecordsFound& event) {
   JobParams pinned = job->params;
   pinned.device_key = event.device_key;
   const int lane = placement_.slot_index().DeviceLane(pinned);
-  if (placement_.slot_index().Count(lane) == 0) return;  // it has left: the next one is asked about
+  // The device has left; the job asks about the next one.
+  if (placement_.slot_index().Count(lane) == 0) return;
   job->params.device_key = event.device_key;
   job->lane = lane;
   for (size_t i = 0; i < std::min(job->tasks.size(), event.known.size()); ++i) {
@@ -240,7 +241,7 @@ void Dispatcher::On(const RecordsFound& event) {
       sharing_.TakeKnown(*job, TaskIndex{static_cast<int>(i)}, event.known[i]);
   }
   sharing_.Join(*job);
-  sharing_.TouchAll(*job);  // whose partner it has not become waits for it no more
+  sharing_.TouchAll(*job);  // tasks that turn out not to be its partners need not wait for it
   effects_.Emit(JobChanged{job->id});
 }
 
@@ -293,7 +294,8 @@ void Dispatcher::On(const CandidateProfiled& event) {
                       event.message, event.median_ns);
 }
 
-// First what the end means for the job; then the slot is free, and something was learned.
+// Applies the end of the stage to its job first. Then the slot is freed, and the forecast and the
+// policy are told.
 void Dispatcher::On(const StageFinished& event) {
   const auto found = live_.find(event.attempt);
   if (found == live_.end()) return;
@@ -323,7 +325,7 @@ absl::Time Dispatcher::NextWake(absl::Time now) const {
 }
 
 std::vector<WorkItem> Dispatcher::ReadyWork() const {
-  // Nothing may happen that cannot be remembered.
+  // Nothing may start that the store cannot remember.
   return store_problem_.empty() ? placement_.ready().All(*policy_) : std::vector<WorkItem>();
 }
 
@@ -333,14 +335,15 @@ bool Dispatcher::Suits(const SlotInfo& slot, const WorkItem& work) const {
 
 absl::Time Dispatcher::ExpectedEnd(const Job& job, absl::Time now) const {
   if (job.paused) return absl::InfiniteFuture();
-  // A tracker that does not answer says nothing about devices.
+  // While the tracker does not answer, it is unknown whether there is a device.
   const bool no_device = Is<Tuning>(job.phase) && tracker_problem().empty() &&
                          placement_.slot_index().Count(job.lane) == 0;
   if (no_device) return absl::InfiniteFuture();
   const absl::Time measured = forecast_.Finish(job, policy_->HonoursDeadlines(), now);
   const absl::Duration left = job.params.time_limit - Tuned(job, now);
   if (left == absl::InfiniteDuration()) return measured;
-  // What is in flight when the time is up is still built and measured: about as much as now.
+  // Candidates in flight when the time limit is reached are still built and measured. Their number
+  // is assumed to be the same then as now.
   return std::min(measured, now + std::max(absl::ZeroDuration(), left) +
                                 forecast_.InFlight(job, job.lane) +
                                 forecast_.Stage(job, v1::STAGE_COMPILE, std::nullopt, 1));

@@ -1,11 +1,11 @@
-// The decision core of the scheduler: Step(event, now) -> decisions. No clock, thread, I/O or
-// randomness inside: the same events give the same decisions, so the class that runs in production
-// is the one that the simulation tests drive.
+// The decision core of the scheduler: Step(event, now) -> decisions. It has no clock, thread, I/O
+// or randomness inside, so the same events give the same decisions. The simulation tests therefore
+// drive the same class that runs in production.
 //
 // Read job_state.h and events.h first. The caller makes the changes durable, performs the orders
-// and feeds back what happens. What the environment may do: deliver events late, twice or not at
-// all for stages that have ended (ignored), end any stage at any time, make slots come and go. What
-// it must do: end every started stage with exactly one StageFinished.
+// and feeds back what happens. The environment may deliver events of a stage late, twice or not at
+// all (late and repeated ones are ignored), end any stage at any time, and add or remove slots. It
+// must end every started stage with exactly one StageFinished.
 //
 // Flow of a job: import -> per task, rounds of propose, build, profile, update -> compile.
 //
@@ -53,19 +53,19 @@ class Dispatcher {
 
   Decisions Step(const Event& event, absl::Time now);
 
-  // Before the first Step: a job as the store remembers it. No stage of it is live; tasks have
-  // their rounds (what is open is Unbuilt) and phase Measuring, WantsUpdate, Waiting or Finished.
+  // Call before the first Step with each job of the store. None of its stages is live. Its tasks
+  // have their rounds (open candidates are Unbuilt) and are in phase Measuring, WantsUpdate,
+  // Waiting or Finished.
   void Restore(Job job);
   void SetNextAttempt(AttemptId next) { next_attempt_ = next.value; }
 
-  // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for time alone.
+  // When to send a Tick, not before `now`; InfiniteFuture if nothing waits for a time.
   absl::Time NextWake(absl::Time now) const;
 
-  // When the job should be done as things stand: InfiniteFuture while it is paused, or there is no
-  // device for it.
+  // When the job is expected to be done. InfiniteFuture while it is paused or there is no device
+  // for it.
   absl::Time ExpectedEnd(const Job& job, absl::Time now) const;
-  // The same as of the latest look at the job's deadline, without a new look at all jobs; see
-  // deadlines.h.
+  // The same, as last computed for the job's deadline (deadlines.h). It costs no look at all jobs.
   absl::Time EstimatedEnd(JobId job) const { return deadlines_.EstimatedEnd(job); }
 
   const Job* FindJob(JobId id) const;
@@ -75,11 +75,11 @@ class Dispatcher {
   const std::string& tracker_problem() const { return placement_.tracker_problem(); }
   const std::string& store_problem() const { return store_problem_; }
   const Forecast& forecast() const { return forecast_; }
-  // What could run if a slot were free, as of the last Step, in the order of the policy.
+  // Work that could run if a slot were free, as of the last Step, in the order of the policy.
   std::vector<WorkItem> ReadyWork() const;
   // Whether a stage could start on that slot, as of the last Step.
   bool SlotFree(const SlotInfo& slot) const { return placement_.IsFree(slot); }
-  // Whether this slot suits this work at all, free or not.
+  // Whether the slot suits this work, free or not.
   bool Suits(const SlotInfo& slot, const WorkItem& work) const;
   // See placement.h.
   std::string Refusal(const SlotId& slot) const { return placement_.Refusal(slot); }
@@ -101,19 +101,19 @@ class Dispatcher {
   void On(const StoreBlocked& event) { store_problem_ = event.reason; }
   void On(const Tick&) {}
 
-  // What an event is about, as of before it is taken in.
+  // What an event is about. It is determined before the event is processed.
   struct Subject {
     std::optional<JobId> job;
     std::optional<TaskIndex> task;
-    bool streamed = false;  // it is about one candidate
+    bool streamed = false;  // the event is about one candidate of a running stage
   };
   Subject SubjectOf(const Event& event) const;
-  // A job that has not ended; null: there is none.
+  // A job that has not ended, or null.
   Job* FindUnfinished(JobId id);
-  // The live stage that may answer about the candidate; the answer is counted. Null: the answer is
-  // late, or comes again.
+  // Returns the live stage that may answer about the candidate, and counts the answer. Null if the
+  // answer is late or was given before.
   LiveStage* TakeAnswer(AttemptId attempt, v1::StageKind kind, CandidateId candidate);
-  // Lets every touched job go on; what that touches goes on as well.
+  // Advances every touched job, and those that this touches in turn.
   void Proceed(const Subject& subject);
   void UpdateReady(const Job& job, bool rank_again);
   void GiveOutSlots();

@@ -16,7 +16,8 @@ uint64_t Hash(std::string_view text) {
 }  // namespace
 
 uint64_t DurationModel::TaskId(std::string_view workload_key) { return Hash(workload_key) | 1; }
-// Even, so that no workload has it; 2^24 tasks a job are more than a message takes.
+// Even, whereas ids of workloads are odd, so the two never collide. A job has fewer than 2^24
+// tasks, because the import message could not hold more.
 uint64_t DurationModel::TaskId(JobId job, TaskIndex task) {
   return (static_cast<uint64_t>(job.value) << 25) + (static_cast<uint64_t>(task.value) + 1) * 2;
 }

@@ -1,8 +1,8 @@
-// How long stages take, learned from those that ended. Pure.
+// Predicts how long stages take, from those that have ended. Pure.
 //
-// A unit is one candidate for build and profile, the whole stage for the others. Each cell keeps
-// the last few units seen and predicts their median, so that one stage that hung, or a hundred that
-// were cut short, does not move the prediction before half of the window agrees.
+// A unit of work is one candidate for build and profile, and the whole stage otherwise. Each cell
+// keeps the last few observed units and predicts their median. A stage that hung, or many that were
+// cut short, thus cannot move the prediction before they fill half of the window.
 #pragma once
 
 #include <array>
@@ -21,25 +21,25 @@ namespace heddle::scheduler {
 class DurationModel {
  public:
   static constexpr int kWindow = 9;
-  // Cells kept of one level; all of that level are forgotten when there would be more. 10,000 jobs
-  // of 6 tasks with 4 stages each; about 80 bytes a cell.
+  // Limit on the cells of one level; a level that would exceed it is cleared. Enough for 10,000
+  // jobs of 6 tasks with 4 stages each, at about 80 bytes a cell.
   static constexpr size_t kMaxCells = 250'000;
 
   struct Where {
     JobId job;
-    uint64_t task = 0;  // TaskId of the workload, or of job and position; 0: no task
+    uint64_t task = 0;  // TaskId of the workload, or of the job and the index; 0: no task
     v1::StageKind kind = v1::STAGE_UNSPECIFIED;
     uint32_t worker_class = 0;  // ClassId; 0: any
   };
-  // The same number for the same text, for ever.
+  // Ids depend only on the arguments, in every process.
   static uint64_t TaskId(std::string_view workload_key);
   static uint64_t TaskId(JobId job, TaskIndex task);
   static uint32_t ClassId(std::string_view worker_class);
 
-  // Durations that are not finite or not positive are left out.
+  // Ignores durations that are not finite or not positive.
   void Observe(const Where& where, absl::Duration unit);
-  // The closest that was seen: of the task, else the job, else the stage anywhere; each on this
-  // class of workers, else on any; else Prior.
+  // The median of the most specific cell with observations: that of the task, else of the job, else
+  // of the stage kind; each for this class of workers, else for any class. Without any, the Prior.
   absl::Duration Predict(const Where& where) const;
   static absl::Duration Prior(v1::StageKind kind);
   size_t cells() const { return task_.size() + job_.size() + stage_.size(); }
@@ -47,7 +47,7 @@ class DurationModel {
  private:
   struct Window {
     std::array<float, kWindow> seconds{};
-    int count = 0;  // ever
+    int count = 0;  // observations so far
     float median = 0;
     void Add(float value);
   };

@@ -15,21 +15,23 @@ DurationModel::Where At(const Job& job, v1::StageKind kind, std::optional<TaskIn
     where.task =
         task.key.empty() ? DurationModel::TaskId(job.id, *index) : DurationModel::TaskId(task.key);
   }
-  // Candidates of one workload run for as long as the device takes, not the worker's CPU.
+  // How long a candidate runs depends on the device, not on the worker's CPU.
   if (kind == v1::STAGE_PROFILE) {
     where.worker_class = DurationModel::ClassId(job.params.device_key);
   }
   return where;
 }
 
-// Seconds for work that takes `serial` one thing after the other, `busy` of them at the slot that
-// is busiest, with so many things under way at a time: they wait for each other there. Mean value
-// analysis of a closed network of one queue.
+// Time to complete work of `serial` seconds in total, of which `busy` seconds are at the
+// bottleneck, with up to `beside` parts in progress at a time. The parts queue only at the
+// bottleneck. This is mean value analysis of a closed queueing network with one queue (Reiser and
+// Lavenberg 1980).
 double Closed(double serial, double busy, int beside) {
   const double elsewhere = std::max(0.0, serial - busy);
-  double queue = 0, served = 0, span = serial;  // things at that slot, on average
+  // Mean queue length and utilization of the bottleneck.
+  double queue = 0, served = 0, span = serial;
   for (int n = 1; n <= beside && span > 0; ++n) {
-    // What is being served is half done when another comes: service times scatter little.
+    // A part that arrives finds the one in service half done, because service times vary little.
     const double there = busy * (1 + queue - served / 2);
     span = std::max(busy, (elsewhere + there) / n);
     queue = std::min<double>(n, there / span);
@@ -114,8 +116,8 @@ Forecast::TaskLoad Forecast::Estimate(const Job& job, TaskIndex index, int lane,
   TaskLoad load;
   load.cpu_s = around + trials * build;
   load.device_s = trials * profile;
-  // Builds and measurements of a round run side by side, but for the first or the last of them.
-  // A round seldom finds every slot free: other tasks hold some.
+  // Builds and measurements of a round overlap, except for the first build or the last measurement.
+  // A round seldom finds all slots free, because other tasks hold some.
   const double others = 1 + PipelineDepth(job.params, static_cast<int>(Slots(lane))) / 2.0;
   auto spread = [&](int of) {
     return std::clamp(Slots(of) / others, 1.0, static_cast<double>(batch));

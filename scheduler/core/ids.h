@@ -30,13 +30,13 @@ struct SlotId {
   friend auto operator<=>(const SlotId&, const SlotId&) = default;
 };
 
-// Under which lease something was made. Of two leases of a slot the later one has the larger token.
+// The lease under which something was made. A later lease of the same slot has a larger token.
 struct Fence {
   SlotId slot;
   uint64_t token = 0;
 };
 
-// The searches that may begin with one and the same model of other tasks.
+// Identifies a transfer model. All searches with these three values may start from it.
 struct TransferModelId {
   std::string target;
   std::string device_key;

@@ -100,7 +100,8 @@ bool Plateaued(const JobParams& params, const Task& task) {
 }
 
 void AddToCurve(Task* task, int trials, double ns) {
-  constexpr double kPoint = 0.999;  // a smaller gain makes no point of its own: few are kept
+  // A smaller gain changes the last point, to keep the curve short.
+  constexpr double kPoint = 0.999;
   if (ns <= 0 || (!task->curve.empty() && ns >= task->curve.back().best_ns)) return;
   if (!task->curve.empty() && ns > kPoint * task->curve.back().best_ns) {
     task->curve.back().best_ns = ns;

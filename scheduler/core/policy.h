@@ -1,13 +1,15 @@
-// Whose turn it is. The dispatcher knows what could run and where; a policy ranks it.
+// A policy ranks ready work. The dispatcher knows what could run and on which slots; the policy
+// says what goes first.
 //
-// The dispatcher keeps ready work in order and asks for ranks of what has changed only: of a job
-// after an event of its own, when a rank's time is over, and when the policy says so (TakeStale).
-// Nothing else is ever sorted again, so a rank must not depend on anything that changes silently;
-// what does (a tenant's share, a hungry device) belongs in the rank of a group, which is asked for
-// at every choice. Keep the groups few.
+// The dispatcher keeps ready work in order and asks for new ranks of a job only after an event of
+// that job, when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
+// TakeStale. Nothing else is sorted again, so a rank must not depend on anything that changes
+// without one of these. What does change all the time, such as a tenant's share, belongs in
+// RankOfTier, which is asked for whenever a slot is assigned. Items with the same Rank::tier form
+// a tier; keep the tiers few.
 //
-// Adding a policy: one file in policies/ and one line in policies/registry.cc. Policies are as pure
-// as the dispatcher: no clock, thread, I/O or randomness.
+// To add a policy, write one file in policies/ and one line in policies/registry.cc. Policies are
+// as pure as the dispatcher: no clock, thread, I/O or randomness.
 #pragma once
 
 #include <array>
@@ -36,27 +38,28 @@ struct WorkItem : StageWork {
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };
 
-// Where an item stands: groups by GroupRank, then items by `key`, smaller first; then by job, then
-// in the order a job's own stages should run (profile, build, update, propose).
+// The order of an item: first by the RankOfTier of its tier, then by `key`, both smaller first.
+// Ties go by job, then by the order in which a job's own stages should run (profile, build, update,
+// propose).
 struct Rank {
-  int64_t group = 0;
+  int64_t tier = 0;
   std::array<double, 2> key{};
-  bool waits = false;  // it may not start before it is ranked again
-  // When to ask again though nothing happened: at a time, or once so many stages have been started
-  // from the item's lane since it became ready.
+  bool waits = false;  // it must not start before it is ranked again
+  // The rank expires at `until`, or when `patience` stages have started from the item's lane since
+  // it became ready.
   absl::Time until = absl::InfiniteFuture();
   int64_t patience = std::numeric_limits<int64_t>::max();
 };
 // How long an item has been ready.
 struct Wait {
   absl::Time since, now;
-  int64_t passed = 0;  // stages started from its lane meanwhile
+  int64_t passed = 0;  // stages started from its lane since then
 };
-using GroupRank = std::array<double, 3>;
-// Of a group none of whose work may start now; what lifts it must come with an event.
-inline constexpr GroupRank kHeldBack = {std::numeric_limits<double>::infinity(), 0, 0};
+using TierRank = std::array<double, 3>;
+// Rank of a tier that may not start now. Only an event may lift it.
+inline constexpr TierRank kHeldBack = {std::numeric_limits<double>::infinity(), 0, 0};
 
-// What a policy may look at. Outlives the policy.
+// What a policy may look at. All of it outlives the policy.
 struct PolicyView {
   const Forecast* forecast = nullptr;
   const ReadyIndex* ready = nullptr;
@@ -70,28 +73,27 @@ class Policy {
   virtual void Attach(const PolicyView& view) { view_ = view; }
 
   virtual Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) = 0;
-  virtual GroupRank RankOfGroup(int64_t /*group*/) const { return {}; }
+  virtual TierRank RankOfTier(int64_t /*tier*/) const { return {}; }
 
-  // What happens, told before ranks are asked for. Changed: the job was submitted, restored, went
-  // on, was paused or ended. Ended comes after the stage's effects on the job.
+  // Notifications, which come before ranks are asked for. Changed: something happened to the job,
+  // for example it was submitted, restored, resumed, paused or ended. Ended: a stage has ended, and
+  // its effects on the job are complete.
   virtual void Changed(const Job& /*job*/) {}
   virtual void Started(const WorkItem& /*work*/, const Job& /*job*/, const LiveStage& /*stage*/) {}
   virtual void Ended(const LiveStage& /*stage*/, const Job& /*job*/, absl::Time /*now*/) {}
-  // Jobs whose ranks have changed though nothing happened to them; each is told once. Asked once a
-  // Step, when all that it changed was told.
+  // Returns the jobs whose ranks have changed although nothing happened to them, each once. Called
+  // once per Step, after all notifications of that step.
   virtual std::vector<JobId> TakeStale(absl::Time /*now*/) { return {}; }
-  // Whether a job with an earlier deadline goes first, for estimates.
+  // Whether jobs with earlier deadlines go first; estimates of completion times use this.
   virtual bool HonoursDeadlines() const { return false; }
 
  protected:
   PolicyView view_;
 };
 
-// What a scheduler runs by unless it is told otherwise.
 inline constexpr char kDefaultPolicy[] = "predictive";
-// By name; see policies/registry.cc. InvalidArgument names the policies there are.
+// Makes a policy by its name. InvalidArgument lists the known names.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
-// The names, in the order of the registry.
 std::vector<std::string> PolicyNames();
 
 }  // namespace heddle::scheduler

@@ -7,9 +7,9 @@ namespace heddle::scheduler {
 ReadyIndex::Cursor::Cursor(const ReadyIndex& index, const Policy& policy, int lane) {
   if (lane >= index.lanes()) return;
   const Lane& from = index.lanes_[static_cast<size_t>(lane)];
-  heads_.reserve(from.groups.size());
-  for (const auto& [group, nodes] : from.groups) {
-    const GroupRank rank = policy.RankOfGroup(group);
+  heads_.reserve(from.tiers.size());
+  for (const auto& [tier, nodes] : from.tiers) {
+    const TierRank rank = policy.RankOfTier(tier);
     if (rank != kHeldBack) heads_.push_back({rank, nodes.begin(), nodes.end()});
   }
   Choose();
@@ -36,7 +36,7 @@ void ReadyIndex::Cursor::Next() {
 void ReadyIndex::Insert(const Entry& entry) {
   if (!entry.ranked) return;
   Lane& lane = lanes_[static_cast<size_t>(entry.item.lane)];
-  lane.groups[entry.group].insert(entry.node);
+  lane.tiers[entry.tier].insert(entry.node);
   ++lane.count;
   if (entry.patient_until != kForEver) lane.patience.insert({entry.patient_until, entry.node.job});
 }
@@ -44,9 +44,9 @@ void ReadyIndex::Insert(const Entry& entry) {
 void ReadyIndex::Erase(const Entry& entry) {
   if (!entry.ranked) return;
   Lane& lane = lanes_[static_cast<size_t>(entry.item.lane)];
-  auto group = lane.groups.find(entry.group);
-  group->second.erase(entry.node);
-  if (group->second.empty()) lane.groups.erase(group);
+  auto tier = lane.tiers.find(entry.tier);
+  tier->second.erase(entry.node);
+  if (tier->second.empty()) lane.tiers.erase(tier);
   --lane.count;
   lane.patience.erase({entry.patient_until, entry.node.job});
 }
@@ -87,7 +87,7 @@ void ReadyIndex::Set(const Job& job, const std::vector<Item>& items, bool rank_a
     const Rank rank = policy->RankOf(items[i].work, job, wait);
     entry.ranked = !rank.waits;
     if (rank.patience != kForEver) entry.patient_until = entry.from + rank.patience;
-    entry.group = rank.group;
+    entry.tier = rank.tier;
     entry.node = {rank.key, job.id, static_cast<int>(i), items[i].work};
     until = std::min(until, rank.until);
     if (rank.waits) start = std::min(start, rank.until);

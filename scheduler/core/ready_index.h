@@ -1,5 +1,5 @@
-// Ready work in the order of the policy, lane by lane (see slot_index.h), kept up to date job by
-// job: a job's items are put in anew when something happened to it, nothing else is touched.
+// Ready work in the order of the policy, lane by lane (see slot_index.h). When something happens to
+// a job, only that job's items are replaced.
 #pragma once
 
 #include <limits>
@@ -36,16 +36,16 @@ class ReadyIndex {
     Cursor(const ReadyIndex& index, const Policy& policy, int lane);
     bool done() const { return best_ < 0; }
     const Node& node() const { return *heads_[static_cast<size_t>(best_)].at; }
-    const GroupRank& group() const { return heads_[static_cast<size_t>(best_)].rank; }
+    const TierRank& tier() const { return heads_[static_cast<size_t>(best_)].rank; }
     void Next();
     // Whether this one's item comes before the other's; neither is done.
     bool Before(const Cursor& other) const {
-      return group() != other.group() ? group() < other.group() : node() < other.node();
+      return tier() != other.tier() ? tier() < other.tier() : node() < other.node();
     }
 
    private:
     struct Head {
-      GroupRank rank;
+      TierRank rank;
       std::set<Node>::const_iterator at, end;
     };
     void Choose();
@@ -53,16 +53,17 @@ class ReadyIndex {
     int best_ = -1;
   };
 
-  // All that is ready of the job, in its own order. Ranks are asked for where the items are others
-  // than before or `rank_again`.
+  // Sets all ready items of the job, in its own order. Asks the policy for ranks only if the items
+  // differ from before, or if `rank_again`.
   void Set(const Job& job, const std::vector<Item>& items, bool rank_again, Policy* policy,
            absl::Time now);
   // A stage of the lane has begun.
   void CountStart(int lane);
-  // Jobs whose ranks' time or patience is over.
+  // Returns jobs that have an expired rank (Rank::until or Rank::patience).
   std::vector<JobId> TakeExpired(absl::Time now);
-  // When the next rank that lets its work wait is over; InfiniteFuture when there is none. The
-  // others' time matters only once a slot is free, which something has to bring about.
+  // When the next item that must wait (Rank::waits) is ranked again; InfiniteFuture if there is
+  // none. The expiry of other ranks matters only once a slot becomes free, and that comes with an
+  // event.
   absl::Time NextStart() const {
     return starts_.empty() ? absl::InfiniteFuture() : starts_.begin()->first;
   }
@@ -71,7 +72,7 @@ class ReadyIndex {
     return lane < static_cast<int>(lanes_.size()) ? lanes_[static_cast<size_t>(lane)].count : 0;
   }
   int lanes() const { return static_cast<int>(lanes_.size()); }
-  // Everything in order, over all lanes.
+  // All items in order, over all lanes.
   std::vector<WorkItem> All(const Policy& policy) const;
 
  private:
@@ -79,29 +80,29 @@ class ReadyIndex {
   struct Entry {
     Item item;
     absl::Time since;
-    int64_t from = 0;  // the lane's starts before it was ready
+    int64_t from = 0;  // Lane::starts when it became ready
     int64_t patient_until = kForEver;
-    bool ranked = false;  // the policy lets it start
-    int64_t group = 0;
+    bool ranked = false;  // false: the policy lets it wait
+    int64_t tier = 0;
     Node node;
   };
   struct Owner {
     std::vector<Entry> entries;
     absl::Time until = absl::InfiniteFuture();
-    absl::Time start = absl::InfiniteFuture();  // of what waits
+    absl::Time start = absl::InfiniteFuture();  // earliest of the items that must wait
   };
   struct Lane {
     int count = 0;
     int64_t starts = 0;
-    std::set<std::pair<int64_t, JobId>> patience;  // by `starts`
-    std::map<int64_t, std::set<Node>> groups;      // none of them empty
+    std::set<std::pair<int64_t, JobId>> patience;  // by the value of `starts` at which it ends
+    std::map<int64_t, std::set<Node>> tiers;       // never empty
   };
 
   void Insert(const Entry& entry);
   void Erase(const Entry& entry);
 
   std::vector<Lane> lanes_;
-  std::map<JobId, Owner> owners_;  // those with items
+  std::map<JobId, Owner> owners_;  // jobs with items
   std::set<std::pair<absl::Time, JobId>> expiries_;
   std::set<std::pair<absl::Time, JobId>> starts_;
 };

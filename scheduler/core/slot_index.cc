@@ -252,7 +252,7 @@ const SlotInfo* SlotIndex::Choose(int lane, const Reserved& reserved) const {
         best = slot;
         best_cores = cores.size();
       }
-      break;  // the others of this class have as many cores and come later
+      break;  // the other slots of this class have as many cores and larger ids
     }
   }
   return best < 0 ? nullptr : &(*slots_)[static_cast<size_t>(best)];

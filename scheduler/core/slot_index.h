@@ -1,7 +1,7 @@
-// Which slots are free, without looking at all of them: kept up to date with every stage that
-// starts or ends. Slots of one shape (kind, target, device key, number of cores) form a class; work
-// of one kind of need forms a lane, which several classes may serve. Lane 0 is the CPU's; lane 1 is
-// those of its slots that have a compiler for cuda targets.
+// Finds free slots without looking at all of them. It is updated with every stage that starts or
+// ends. Slots of the same shape (kind, target, device key, number of cores, cuda compiler) form a
+// class. A lane is all work with the same slot needs; several classes may serve it. Lane 0 is the
+// CPU lane. Lane 1 is for work that needs a CPU slot with a compiler for cuda targets.
 #pragma once
 
 #include <map>
@@ -19,56 +19,61 @@ class SlotIndex {
  public:
   static constexpr int kCpuLane = 0;
   static constexpr int kCudaBuildLane = 1;
-  // Cores kept for work whose turn comes first; of one pass of placement, valid until a slot is
-  // held or released.
+  // Cores that are kept for work whose turn comes first. Belongs to one pass of placement, and is
+  // valid until a slot is held or released.
   struct Reserved {
-    std::vector<bool> cores;                        // by their numbers in this index
-    std::vector<std::set<int>::const_iterator> at;  // by class: all of `partly` before are reserved
+    std::vector<bool> cores;  // by their numbers in this index
+    // By class: all slots of `partly` before this one are reserved.
+    std::vector<std::set<int>::const_iterator> at;
   };
 
   SlotIndex();
 
-  // The lane of a job's stages of a kind that runs on CPU slots.
+  // The lane of a job's stages of this kind, which must be one that runs on CPU slots.
   static int CpuLane(v1::StageKind kind, const JobParams& needs);
-  // Whether `slot` is of use to a job's stages of this kind.
+  // Whether `slot` can run a job's stages of this kind.
   static bool Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs);
 
-  // A new list, sorted by id; `slots` must stay where it is until the next Reset. What is held or
-  // backs off stays so.
+  // Takes a new list, sorted by id. `slots` must stay where it is until the next Reset. Slots that
+  // are held or back off stay so.
   void Reset(const std::vector<SlotInfo>& slots);
   // Grows with every Reset.
   int64_t version() const { return version_; }
-  // A stage of slot `id` begins or ends; the slot may be gone from the list by then.
+  // A stage begins or ends on slot `id`. The slot may have left the list by then.
   void Hold(const SlotId& id, const std::string& host, const std::vector<int>& cores);
   void Release(const SlotId& id, const std::string& host, const std::vector<int>& cores);
-  // Not to be used before `time`; a time that is over lifts it.
+  // The slot must not be used before `time`. InfinitePast lifts the backoff.
   void BackOff(const SlotId& id, absl::Time time);
-  // Backoffs until `now` are over.
+  // Lifts the backoffs that end by `now`.
   void Advance(absl::Time now);
   // When the next backoff ends; InfiniteFuture when there is none.
   absl::Time NextWake() const;
 
-  // The lane of a job's profile stages. Lanes are never taken back: there are as many as different
-  // needs were seen.
+  // The lane of a job's profile stages. Lanes are never removed: there are as many as different
+  // needs have been seen.
   int DeviceLane(const JobParams& needs);
   int lanes() const { return static_cast<int>(lanes_.size()); }
   int slots() const { return static_cast<int>(states_.size()); }  // of the list
-  // Slots that suit the lane: all, those usable (held or not), those free now, and whether any is
-  // either free or only kept from work by cores others hold.
+  // Number of slots that suit the lane: all of them (Count), those that are usable, held or not
+  // (Usable), and those that are free now (Free). Open: whether any slot is free or would be free
+  // if others did not use some of its cores.
   int Count(int lane) const;
   int Usable(int lane) const;
   int Free(int lane) const;
   bool AnyFree(int lane) const;
   bool Open(int lane) const;
-  // CPU slots that a busy slot of the device lane keeps from work, on average.
+  // Mean number of CPU slots that share a core with a slot of this device lane, and so cannot work
+  // while it is busy.
   double Displaced(int lane) const { return lanes_[static_cast<size_t>(lane)].displaced; }
-  // The first in order of id, free or not, of the usable ones if there are any; null when no slot
-  // suits at all.
+  // The first slot by id that suits, free or not. Usable slots come before others. Null if no slot
+  // suits.
   const SlotInfo* First(int lane) const;
-  // The free slot with the fewest cores, the first of these by id, that needs no reserved core.
+  // The free slot with the fewest cores that needs no reserved core; of several, the first by id.
+  // Null if there is none.
   const SlotInfo* Choose(int lane, const Reserved& reserved) const;
   Reserved NoneReserved() const;
-  // Reserves the cores of the first slot nobody holds but for some of its cores. False: none.
+  // Reserves the cores of the first slot that could start work if some of its cores were not in
+  // use. False if there is none.
   bool Reserve(int lane, Reserved* reserved) const;
   bool IsFree(const SlotInfo& slot) const;
 
@@ -76,13 +81,13 @@ class SlotIndex {
   using Shape = std::tuple<bool, std::string, std::string, size_t, bool>;
   struct Class {
     Shape shape;
-    std::set<int> all, free, partly;  // partly: usable, not held, but some core is taken
+    std::set<int> all, free, partly;  // partly: usable and not held, but some core is in use
     int usable = 0;
   };
   struct State {
     int cls = 0;
-    std::vector<int> cores;  // numbers of cores_
-    int taken = 0;           // of these, by anybody
+    std::vector<int> cores;  // indices into cores_
+    int taken = 0;           // how many of these are in use
     bool held = false;
     bool backs_off = false;
   };
@@ -91,7 +96,7 @@ class SlotIndex {
     std::vector<int> slots;
   };
   struct Lane {
-    v1::StageKind kind = v1::STAGE_PROPOSE;  // one of those it is for
+    v1::StageKind kind = v1::STAGE_PROPOSE;  // an example of its kinds
     JobParams needs;                         // target, device_key, threads
     std::vector<int> classes;
     double displaced = 0;
@@ -99,7 +104,7 @@ class SlotIndex {
 
   int Find(const SlotId& id) const;  // -1: not in the list
   void Take(const std::string& host, const std::vector<int>& cores, int by);
-  void Classify(int slot);  // puts it into the sets of its class
+  void Classify(int slot);  // puts the slot into the sets of its class
   void FillLane(Lane* lane) const;
 
   const std::vector<SlotInfo>* slots_ = nullptr;
@@ -110,7 +115,8 @@ class SlotIndex {
   absl::flat_hash_map<std::pair<std::string, int>, int> core_numbers_;
   std::vector<Lane> lanes_;
   std::map<std::tuple<std::string, std::string, int>, int> lane_numbers_;
-  // Of running stages, listed or not: to find the cores again after a Reset.
+  // Slots and cores of running stages, also of slots that left the list, so that Reset finds them
+  // again.
   std::map<SlotId, std::pair<std::string, std::vector<int>>> held_;
   std::map<SlotId, absl::Time> back_off_;
   std::set<std::pair<absl::Time, SlotId>> wakes_;

@@ -6,14 +6,16 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr double kBackward = 0.5;      // share of what was seen in the gain, the rest is hope
-constexpr int kWindowRounds = 3;       // that looking back spans
-constexpr double kSimilar = 4;         // tasks of up to so many times the FLOP are similar
-constexpr double kHope = 1.5;          // a task may become so much faster than the similar ones
-constexpr int64_t kExploreEvery = 16;  // rounds
+// Weight of the backward term of the gain; the rest is the forward term.
+constexpr double kBackward = 0.5;
+constexpr int kWindowRounds = 3;  // rounds that the backward term covers
+constexpr double kSimilar = 4;    // tasks are similar if their FLOP differ by at most this factor
+constexpr double kHope = 1.5;  // a task may reach this multiple of the best FLOP/s of similar tasks
+// One round in so many goes to the task with the fewest trials.
+constexpr int64_t kExploreEvery = 16;
 constexpr double kPlateauGain = 1.01;
-constexpr int kCapTasks = 8;    // a task takes at most so many tasks' uniform shares
-constexpr int kFloorShare = 8;  // and at least this part of its own
+constexpr int kCapTasks = 8;    // cap of a task, as a multiple of its uniform share
+constexpr int kFloorShare = 8;  // floor of a task: this part of its uniform share
 
 double Best(const ChoiceTask& task) { return task.curve.empty() ? 0 : task.curve.back().best_ns; }
 
@@ -36,7 +38,7 @@ bool OnPlateau(absl::Span<const CurvePoint> curve, int trials, int window) {
 
 double ExpectedGain(const ChoiceTask& task, double bound_ns, int batch) {
   const double best = Best(task);
-  // Nothing valid yet: whatever is found first saves most.
+  // With no valid time yet, the first one saves most.
   if (best <= 0) return std::numeric_limits<double>::max();
   const int window = std::min(task.trials, kWindowRounds * batch);
   const double before = std::max(best, BestAt(task.curve, task.trials - window));
@@ -80,7 +82,7 @@ GradientBudget MakeGradientBudget(int trials_per_task, int batch, absl::Span<con
   GradientBudget budget;
   budget.floor = std::min(trials_per_task, std::max(batch, trials_per_task / kFloorShare));
   int64_t total = static_cast<int64_t>(trials_per_task) * static_cast<int64_t>(known.size());
-  int64_t owed = 0;  // to tasks nobody has measured yet
+  int64_t owed = 0;  // floors of the tasks without any record
   for (int records : known) {
     total -= std::min(records, GradientCap(trials_per_task));
     if (records == 0) owed += budget.floor;

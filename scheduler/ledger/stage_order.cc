@@ -95,7 +95,7 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSa
     std::erase_if(others, [&](const TransferSamples& e) { return e.workload.key == id.key; });
   }
   const bool fresh = plan.kept && !IsStale(*plan.kept);
-  if (fresh && Suits(*plan.kept, id, others.empty() ? nullptr : &others[0])) {
+  if (fresh && MayStartFrom(*plan.kept, id, others.empty() ? nullptr : &others[0])) {
     search->set_transfer_model(plan.kept->model());
     if (order->start.kind() == v1::STAGE_UPDATE) return;
   }

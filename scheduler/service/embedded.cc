@@ -21,7 +21,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kStartLimit = absl::Seconds(20);  // of the tracker, on a busy machine
+constexpr absl::Duration kStartLimit = absl::Seconds(20);  // for the tracker, on a busy machine
 constexpr absl::Duration kEndLimit = absl::Seconds(5);     // from SIGTERM to SIGKILL
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
@@ -37,8 +37,8 @@ cpu_set_t CoreSet(const std::vector<int>& cores) {
 constexpr absl::Duration kHealthy =
     absl::Seconds(30);  // a child that ran this long starts with the first backoff again
 
-// The child ends with this process, however that ends. `cores`: where it may run; empty: where this
-// process may.
+// Starts a child that ends when this process ends, in whatever way. It may run on `cores`, or where
+// this process may if that is empty.
 pid_t Spawn(const std::vector<std::string>& command, const std::vector<int>& cores) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -47,7 +47,7 @@ pid_t Spawn(const std::vector<std::string>& command, const std::vector<int>& cor
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid != 0) return pid;
-  // A Ctrl-C at the terminal is for the scheduler, which ends its children in order.
+  // A Ctrl-C at the terminal must reach only the scheduler, which then ends its children in order.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
@@ -102,8 +102,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(Options 
   HEDDLE_RETURN_IF_ERROR(cluster->StartTracker());
   cluster->StartWorker();
   EmbeddedCluster* self = cluster.get();
-  // PR_SET_PDEATHSIG follows the thread that forked: this one, which outlives the cluster, or the
-  // supervising one, which ends the children before it ends itself.
+  // PR_SET_PDEATHSIG acts when the thread that forked ends. That is this thread, which outlives the
+  // cluster, or the supervising thread, which ends the children before it ends itself.
   self->thread_ = std::thread([self] { self->Supervise(); });
   return cluster;
 }
@@ -138,7 +138,7 @@ absl::Status EmbeddedCluster::StartTracker() {
     return absl::DeadlineExceededError("heddle-tracker did not start");
   }
   tracker_address_ = absl::StrCat("127.0.0.1:", port);
-  // Should it have to be started again, the worker and the scheduler must find it in its place.
+  // After a restart, the worker and the scheduler must find the tracker at the same address.
   tracker.command[2] = tracker_address_;
   children_.push_back(std::move(tracker));
   return absl::OkStatus();
@@ -199,7 +199,7 @@ void EmbeddedCluster::Supervise() {
 }
 
 EmbeddedCluster::~EmbeddedCluster() {
-  if (!thread_.joinable()) return;  // no child is left where the start failed
+  if (!thread_.joinable()) return;  // a start that failed leaves no children
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
@@ -208,7 +208,7 @@ EmbeddedCluster::~EmbeddedCluster() {
 }
 
 void EmbeddedCluster::EndChildren() {
-  // The worker first, so that it can say goodbye to the tracker.
+  // The worker ends first, so that it can sign off at the tracker.
   for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
     if (child->pid <= 0) continue;
     kill(child->pid, SIGTERM);

@@ -1,5 +1,5 @@
-// The one-machine default: a tracker and a worker as processes of their own, next to the scheduler
-// and ended with it.
+// The default for one machine: a tracker and a worker run as separate processes beside the
+// scheduler and end with it.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,16 @@
 
 namespace heddle::scheduler {
 
-// Which cores the worker's slots get. Two cores: one for CPU stages, one to measure on, and both
-// together for kernels of two threads (in turn with the others). One core: both kinds on it, in
-// turn. More: the last one measures, the rest work.
+// The cores of the worker's slots. With more than two cores, the last one measures and the others
+// work. With two cores, one works, one measures, and both together measure kernels of two threads.
+// With one core, both kinds of slot use it. Slots that share a core take turns.
 struct SlotPlan {
   std::vector<std::string> cpu_slots;     // "0"
   std::vector<std::string> device_slots;  // "1", "0-1"
 };
 SlotPlan PlanSlots(const std::vector<int>& cores);
-// Keeps the calling thread, and all that it starts, on the cores of the CPU slots of
-// PlanSlots(cores).
+// Confines the calling thread, and all threads and processes that it starts later, to the cores of
+// the CPU slots of PlanSlots(cores).
 void ConfineToCpuSlots(const std::vector<int>& cores);
 // The cores this process may run on.
 std::vector<int> AvailableCores();
@@ -38,10 +38,10 @@ class EmbeddedCluster {
     std::vector<int> cores;  // to plan slots on; the calling process may be confined to fewer
     bool unguarded = false;  // the worker trusts every measurement
   };
-  // Returns when the tracker listens. NotFound names a binary that is missing; DeadlineExceeded if
+  // Returns when the tracker listens. NotFound names a missing binary; DeadlineExceeded means that
   // the tracker does not come up.
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(Options options);
-  // Ends both (SIGTERM, after a while SIGKILL).
+  // Ends both processes: first with SIGTERM, after a while with SIGKILL.
   ~EmbeddedCluster();
 
   const std::string& tracker_address() const { return tracker_address_; }
@@ -67,7 +67,7 @@ class EmbeddedCluster {
   std::string tracker_address_;
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Child> children_;  // of the supervising thread once it runs
+  std::vector<Child> children_;  // used only by the supervising thread once it runs
   std::thread thread_;
 };
 

@@ -26,11 +26,12 @@ class JobSnapshots {
   };
   using Views = std::vector<std::pair<JobId, std::shared_ptr<const v1::Job>>>;
 
-  // Replaces the snapshots of these jobs, all at once. One that is equal keeps its version.
+  // Replaces the snapshots of these jobs, all at once. A snapshot that is equal keeps its version.
   void Put(Views views);
 
   absl::StatusOr<Snapshot> Get(const std::string& job) const;  // NotFound
-  // Returns as soon as the version is another one, or after `timeout` what there is. NotFound.
+  // Returns as soon as the version differs from `version`, or the current snapshot after `timeout`.
+  // NotFound if there is no such job.
   absl::StatusOr<Snapshot> WaitForChange(const std::string& job, int64_t version,
                                          absl::Duration timeout) const;
   std::vector<std::shared_ptr<const v1::Job>> List(bool finished_too) const;

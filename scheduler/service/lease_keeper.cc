@@ -12,7 +12,8 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(60);
-constexpr absl::Duration kRenewEvery = absl::Seconds(20);  // two more tries before it expires
+// This leaves two more tries before the lease expires.
+constexpr absl::Duration kRenewEvery = absl::Seconds(20);
 constexpr absl::Duration kRetryRenew = absl::Seconds(2);
 constexpr absl::Duration kRpcLimit = absl::Seconds(5);
 constexpr absl::Duration kRememberReleased =
@@ -97,7 +98,7 @@ void LeaseKeeper::ReleaseAgain() {
     for (const auto& [id, until] : unreleased_) ids.push_back(id);
   }
   for (const std::string& id : ids) {
-    if (!SendRelease(id)) return;  // the tracker is away for all of them
+    if (!SendRelease(id)) return;  // the tracker does not answer, so the others would fail too
     absl::MutexLock lock(&mutex_);
     unreleased_.erase(id);
   }
@@ -179,7 +180,7 @@ void LeaseKeeper::Renew(const std::string& lease_id) {
     it->second.expires_at = asked + kLease;
   } else if (status.error_code() == grpc::StatusCode::NOT_FOUND ||
              it->second.expires_at <= MonotonicNow()) {
-    // Under the lock, so that the holder is still there; it only asks for a cancellation.
+    // Called under the lock, so that the holder still exists. It only asks for a cancellation.
     if (it->second.lost) it->second.lost();
     held_.erase(it);
   } else {

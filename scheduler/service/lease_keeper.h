@@ -1,5 +1,5 @@
-// Gets leases from the tracker, renews them, gives them back. Remembers the leases of this process,
-// so that a slot it holds itself is not mistaken for one held by somebody else.
+// Acquires, renews and releases leases of the tracker. It remembers the leases of this process, so
+// that a slot held by this process is not mistaken for one held by somebody else.
 #pragma once
 
 #include <functional>
@@ -20,20 +20,20 @@ namespace heddle::scheduler {
 
 class LeaseKeeper {
  public:
-  // `holder` names this scheduler at the tracker, the same over restarts and nobody else's.
+  // `holder` names this scheduler at the tracker. It is unique, and the same after a restart.
   LeaseKeeper(std::shared_ptr<v1::TrackerService::StubInterface> tracker, std::string holder);
   ~LeaseKeeper();
 
-  // `lost` is called at most once, from another thread, when the lease can no longer be kept; never
-  // after Release returned.
+  // `lost` is called at most once, from another thread, when the lease can no longer be kept. It is
+  // never called after Release has returned.
   absl::StatusOr<v1::Lease> Acquire(const SlotId& slot, const std::string& purpose,
                                     std::function<void()> lost);
   void Release(const std::string& lease_id);
-  // Whether this process holds the lease, or gave it back so recently that the tracker's list may
-  // not show it yet.
+  // Whether this process holds the lease, or released it so recently that the tracker's list may
+  // not show the release yet.
   bool IsOurs(const std::string& lease_id) const;
-  // Gives back what the process before this one held; a kill may fall between a grant and its note
-  // in the record store. Only before the first Acquire.
+  // Releases leases of the previous process. That process may have been killed after a lease was
+  // granted and before the record store knew of it. Call only before the first Acquire.
   void ReleaseFormer(const v1::ListWorkersResponse& list);
 
  private:
@@ -53,9 +53,11 @@ class LeaseKeeper {
   mutable absl::Mutex mutex_;
   std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> released_ ABSL_GUARDED_BY(mutex_);
-  // Releases that had no answer, and until when they are tried again: then they have expired.
+  // Releases that had no answer, with the time until which they are repeated; after that the lease
+  // has expired anyway.
   std::map<std::string, absl::Time> unreleased_ ABSL_GUARDED_BY(mutex_);
-  // Slots whose Acquire had no answer: the tracker may have granted a lease that nobody knows.
+  // Slots whose Acquire had no answer: the tracker may have granted a lease that this process does
+  // not know.
   std::set<SlotId> strays_ ABSL_GUARDED_BY(mutex_);
   std::set<SlotId> acquiring_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

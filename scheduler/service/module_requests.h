@@ -22,17 +22,19 @@ class ModuleRequests {
     std::string digest;  // empty: the compilation failed, as `fault` says
   };
 
-  // The digest of the module if it was compiled before, else nullopt: it is requested as `fetch`.
+  // Returns the digest if the module was compiled before. Otherwise registers the request as
+  // `fetch` and returns nullopt.
   std::optional<std::string> Begin(FetchId fetch, JobId job, v1::ScheduleChoice choice);
-  // Waits for at most `timeout`. Nullopt: not ended yet.
+  // Waits for at most `timeout`. nullopt: the request has not ended yet.
   std::optional<Result> Wait(FetchId fetch, absl::Duration timeout) const;
-  // Nobody waits any more.
+  // Call when nobody waits for the module any more.
   void Forget(FetchId fetch);
 
-  // Which schedules the module takes; the best ones if nobody waits for it.
+  // Which schedules the module uses; the best ones if nobody waits for it.
   v1::ScheduleChoice ChoiceOf(FetchId fetch) const;
   void SetDigest(FetchId fetch, const std::string& digest);
-  // A module is kept for later requests unless it has the best schedules, which may get better.
+  // Ends the request. The digest is kept for later requests, except for the best schedules, which
+  // may still improve.
   void End(FetchId fetch, const FaultInfo& fault);
 
  private:

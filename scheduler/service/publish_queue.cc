@@ -8,8 +8,8 @@ namespace {
 
 // WatchJob promises at most ten updates a second.
 constexpr absl::Duration kPublishEvery = absl::Milliseconds(50);
-// Unfinished jobs that nothing happened to, at a time: an event of one job must not cost a look at
-// thousands.
+// Unfinished jobs per turn that are published although nothing happened to them. The limit keeps an
+// event of one job from costing a look at thousands.
 constexpr size_t kOthersAtATime = 32;
 
 }  // namespace

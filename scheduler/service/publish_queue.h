@@ -1,4 +1,4 @@
-// Which jobs need a new snapshot, and when. Not thread-safe: it belongs to the core thread.
+// Decides which jobs need a new snapshot, and when. Not thread-safe: it belongs to the core thread.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@ namespace heddle::scheduler {
 
 class PublishQueue {
  public:
-  // Something happened to the job. Unfinished jobs are remembered: what one job does may be what
-  // another waits for.
+  // Call when something happened to the job. Unfinished jobs are remembered, because an event of
+  // one job may change what another shows.
   void Mark(JobId job, bool finished);
-  // The unfinished jobs need new snapshots as well, a few at a time, in turn.
+  // All unfinished jobs need new snapshots as well. They get them in turn, a few at a time.
   void MarkOthers() { others_due_ = unfinished_.size(); }
 
   bool empty() const { return marked_.empty() && others_due_ == 0; }
-  // When the next snapshots may be made, unless users wait for them.
+  // The time of the next snapshots, unless users wait for them.
   absl::Time next() const { return next_; }
-  // The jobs to show anew. None before next(), unless `at_once`.
+  // Returns the jobs that need a snapshot. None before next(), unless `at_once`.
   std::set<JobId> Take(absl::Time now, bool at_once);
 
  private:
   std::set<JobId> marked_;
   std::set<JobId> unfinished_;
-  JobId latest_;  // the latest of the unfinished jobs that was taken in turn
+  JobId latest_;  // the last unfinished job that was taken in turn
   size_t others_due_ = 0;
   absl::Time next_ = absl::InfinitePast();
 };

@@ -1,5 +1,5 @@
-// Reads the store for the core thread, which must not wait for a disk: thousands of jobs may wait
-// for what is on record of one device.
+// Reads the store on behalf of the core thread, which must not wait for a disk: thousands of jobs
+// may ask for the records of one device key.
 #pragma once
 
 #include <deque>
@@ -12,11 +12,11 @@
 
 namespace heddle::scheduler {
 
-// Runs lookups one after another on a thread of its own.
+// Runs lookups one after another on its own thread.
 class RecordReader {
  public:
   explicit RecordReader(RecordStore* store);
-  // Ends after the lookup at hand; those behind it are dropped.
+  // Ends after the running lookup; queued ones are dropped.
   ~RecordReader();
   void Read(std::function<void(RecordStore*)> lookup);
 

@@ -19,12 +19,12 @@ namespace heddle::scheduler {
 namespace {
 
 constexpr size_t kMaxInbox = 8192;  // streams wait when the core falls behind
-constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // times shown in reasons stay fresh
-constexpr absl::Duration kFindAgain = absl::Seconds(1);     // after a read that failed
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);  // keeps the times in job reasons fresh
+constexpr absl::Duration kFindAgain = absl::Seconds(1);     // pause after a read that failed
 
-// A read that may be a little old is better than none.
+// After this time a read is answered even if it may be a little old.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
-// Then a client is told that the store does not take the job.
+// After this time a client is told that the store does not take the job.
 constexpr absl::Duration kDurableLimit = absl::Seconds(30);
 
 const char* StateName(v1::JobState state) {
@@ -60,12 +60,12 @@ SchedulerLoop::SchedulerLoop(Options options, RecordStore* store, BlobStore* blo
       dispatcher_(std::move(policy)),
       leases_(std::make_unique<LeaseKeeper>(tracker_, options_.holder)) {
   StoreWriter::Hooks hooks;
-  // Beside the inbox, which may be full just because the core waits for the writer.
+  // This does not go through the inbox, which may be full because the core waits for the writer.
   hooks.blocked = [this](std::string reason) {
     absl::MutexLock lock(&mutex_);
     store_problem_ = std::move(reason);
   };
-  // Stages are not begun with such a token (see PerformStart): this is what remains of a race.
+  // No stage is started with an old token (see PerformStart), so only a race leads here.
   hooks.rejected = [](const std::string& reason) {
     spdlog::warn("a record was refused: {}", reason);
   };
@@ -105,8 +105,7 @@ absl::Status SchedulerLoop::LoadJobs() {
     absl::MutexLock lock(&mutex_);
     fences_ = std::move(fences);
   }
-  // Stages of the process before this one: their slots are free again as soon as the leases are
-  // given back.
+  // Stages of the previous process. Their slots become free when the leases are released.
   HEDDLE_ASSIGN_OR_RETURN(std::vector<StageRow> unfinished, store_->UnfinishedStages());
   Batch batch;
   for (StageRow& row : unfinished) {
@@ -121,7 +120,7 @@ absl::Status SchedulerLoop::LoadJobs() {
   return absl::OkStatus();
 }
 
-// ---- The core thread ---------------------------------------------------------------------------
+// ---- the core thread ----
 
 bool SchedulerLoop::Post(Input input) {
   auto room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -169,7 +168,7 @@ void SchedulerLoop::Run() {
 }
 
 void SchedulerLoop::Handle(Input input) {
-  if (AwaitsRecords(&input)) return;  // it comes again with them
+  if (AwaitsRecords(&input)) return;  // it is posted again with its records
   NoteEnd(input.event);
   const absl::Time now = MonotonicNow();
   const std::optional<JobId> subject = SubjectOf(input.event);
@@ -203,8 +202,8 @@ void SchedulerLoop::NoteEnd(const Event& event) {
     modules_.SetDigest(*stage->second.fetch, compiled->module_digest);
 }
 
-// The key of a device that the job's candidates can be measured on, one that is free to use if
-// there is any; nullopt: there is none.
+// The device key that the job measures on: the pinned one, else that of a slot that suits, usable
+// ones first. nullopt if there is none.
 std::optional<std::string> SchedulerLoop::DeviceKeyFor(JobId id) const {
   const std::string& pinned = dispatcher_.FindJob(id)->params.device_key;
   if (!pinned.empty()) return pinned;
@@ -217,7 +216,8 @@ std::optional<std::string> SchedulerLoop::DeviceKeyFor(JobId id) const {
   return std::nullopt;
 }
 
-// The end of an import waits until it is known what the database has of its tasks.
+// Holds the end of an import back until the known records of its tasks are read. Returns true if it
+// does.
 bool SchedulerLoop::AwaitsRecords(Input* input) {
   const auto* end = std::get_if<StageFinished>(&input->event);
   if (end == nullptr || input->planned || !std::holds_alternative<Imported>(end->result))
@@ -235,8 +235,8 @@ bool SchedulerLoop::AwaitsRecords(Input* input) {
   return true;
 }
 
-// Asks for the records of the next job that waits for them. Not while nothing can be written: what
-// follows could not be remembered.
+// Reads the records for the next job that waits for them. Not while the store takes no writes,
+// since what follows could not be remembered.
 void SchedulerLoop::AskForRecords() {
   while (!finds_.empty() && !finding_) {
     if (!dispatcher_.store_problem().empty()) find_after_ = MonotonicNow() + kFindAgain;
@@ -342,7 +342,7 @@ void SchedulerLoop::EndSpan(const StageFinished& end, Batch* batch) {
   if (it == spans_.end()) return;
   StageRow row = std::move(it->second);
   spans_.erase(it);
-  if (row.lease_id.empty()) return;  // never ran
+  if (row.lease_id.empty()) return;  // the stage never ran
   row.span.set_end_unix_ns(absl::GetCurrentTimeNanos());
   if (end.fault.kind != v1::FAULT_NONE) {
     row.span.mutable_fault()->set_kind(end.fault.kind);
@@ -365,9 +365,9 @@ void SchedulerLoop::ReapRunners() {
   for (AttemptId attempt : ended) runners_.erase(attempt);
 }
 
-// ---- What is shown -----------------------------------------------------------------------------
+// ---- snapshots ----
 
-// The job that the event is about, before it is taken in.
+// The job that the event is about, determined before the event is processed.
 std::optional<JobId> SchedulerLoop::SubjectOf(const Event& event) const {
   return std::visit(
       [this](const auto& e) -> std::optional<JobId> {
@@ -422,9 +422,10 @@ void SchedulerLoop::Publish(bool at_once) {
   if (!views.empty()) snapshots_.Put(std::move(views));
 }
 
-// ---- What users ask, on the threads of the gRPC server ------------------------------------------
+// ---- calls of users, on the threads of the gRPC server ----
 
-// Durable, and visible too: who asks for the job next must find it so.
+// Waits until the event is both durable and visible, so that whoever asks for the job next sees its
+// effect.
 absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what) {
   auto durable = std::make_shared<absl::Notification>();
   input.durable = [durable] { durable->Notify(); };

@@ -1,6 +1,7 @@
-// Performs what the dispatcher decides. One thread owns dispatcher and job ledger and takes events
-// from an inbox. Everything slow (streams, leases, disk) happens elsewhere and comes back as an
-// event. Users see snapshots, so that no slow client delays a decision.
+// Performs the decisions of the dispatcher. One thread, the core thread, owns the dispatcher and
+// the ledger and takes events from an inbox. Everything slow (streams, leases, disk) happens on
+// other threads and comes back as an event. Users see snapshots, so no slow client delays a
+// decision.
 #pragma once
 
 #include <atomic>
@@ -34,21 +35,20 @@ class SchedulerLoop {
  public:
   struct Options {
     std::string tracker_address;
-    std::string holder = "scheduler";  // at the tracker: the same over restarts, and nobody else's
+    std::string holder = "scheduler";  // name at the tracker: unique, and the same after a restart
     std::string policy = kDefaultPolicy;
-    std::function<void(std::string)> fatal;  // the process must end, with this message
+    std::function<void(std::string)> fatal;  // called with a message when the process must end
   };
-  // Loads all jobs; the store must be opened and not be written by anybody else. Answers questions
-  // at once, does nothing before Begin.
+  // Loads all jobs. The store must be open and must not be written by anybody else. Queries work at
+  // once; nothing else happens before Begin.
   static absl::StatusOr<std::unique_ptr<SchedulerLoop>> Load(Options options, RecordStore* store,
                                                              BlobStore* blobs);
   void Begin();
-  // Ends streams and threads; running stages are cancelled, what they had is found again at the
-  // next start.
+  // Ends streams and threads and cancels running stages. The next start finds what these had to do.
   ~SchedulerLoop();
 
-  // The job is durable when this returns. InvalidArgument, Unavailable (shutting down, or the store
-  // takes no writes).
+  // The job is durable when this returns. InvalidArgument, or Unavailable if the scheduler shuts
+  // down or the store takes no writes.
   absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const std::string& model_digest);
 
   const JobSnapshots& jobs() const { return snapshots_; }
@@ -57,13 +57,13 @@ class SchedulerLoop {
   absl::StatusOr<std::shared_ptr<const v1::Job>> Act(Action action, const std::string& job,
                                                      const std::string& reason);
 
-  // Digest of a module with the chosen schedules, compiled now if need be. `gone` tells that the
-  // caller has left.
+  // Returns the digest of a module with the chosen schedules, and compiles it if needed. `gone`
+  // tells whether the caller has left.
   absl::StatusOr<std::string> Module(const std::string& job, v1::ScheduleChoice choice,
                                      const std::function<bool()>& gone);
 
-  // Waits until all that users have been shown is on disk, but not for long: the store may take no
-  // writes just now.
+  // Waits until everything that users have been shown is on disk, but not for long, because the
+  // store may not take writes.
   void Flush();
 
   StoreWriter* writer() { return writer_.get(); }
@@ -73,11 +73,11 @@ class SchedulerLoop {
  private:
   struct Input {
     Event event;
-    std::function<void()> durable;  // once the changes of this event are on disk
-    std::function<void()> done;     // once the event is taken in and the snapshot shows it
-    bool planned = false;           // end of an import: the tasks have their records
+    std::function<void()> durable;  // called once the changes of this event are on disk
+    std::function<void()> done;     // called once the snapshot shows the event's effect
+    bool planned = false;           // end of an import: the known records are filled in
   };
-  // What the reader found for the first of `finds_`.
+  // What the reader found for the first entry of `finds_`.
   struct Found {
     RecordsFound records;
     absl::Status status;
@@ -88,7 +88,7 @@ class SchedulerLoop {
   void Run();
   bool Post(Input input);
   void Handle(Input input);
-  // Takes from the end of a stage what the dispatcher does not hear of.
+  // Takes warnings and module digests from the end of a stage; the dispatcher does not need them.
   void NoteEnd(const Event& event);
   std::optional<std::string> DeviceKeyFor(JobId job) const;
   bool AwaitsRecords(Input* input);
@@ -113,31 +113,32 @@ class SchedulerLoop {
   std::atomic<int64_t> next_job_{1};
   std::atomic<int64_t> next_fetch_{1};
 
-  // Of the core thread alone.
+  // Used only by the core thread.
   Dispatcher dispatcher_;
   JobLedger ledger_;
   std::map<AttemptId, StageRow> spans_;
-  std::map<JobId, int> running_;  // stages
+  std::map<JobId, int> running_;  // running stages
   absl::Time find_after_ = absl::InfinitePast();
-  std::deque<FindRecords> finds_;  // to be answered, in turn
-  bool finding_ = false;           // the first of them is being looked up
+  std::deque<FindRecords> finds_;  // lookups to make, in turn
+  bool finding_ = false;           // the first of finds_ is being looked up
   PublishQueue to_publish_;
 
   mutable absl::Mutex mutex_;
   std::deque<Input> inbox_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<AttemptId, v1::Lease>> leased_ ABSL_GUARDED_BY(mutex_);
-  // The largest fencing token seen of each slot; one that is smaller is not worked with.
+  // The largest fencing token seen for each slot. Leases with a smaller one are not used.
   std::map<SlotId, uint64_t> fences_ ABSL_GUARDED_BY(mutex_);
   std::vector<AttemptId> ended_ ABSL_GUARDED_BY(mutex_);
   std::optional<Found> found_ ABSL_GUARDED_BY(mutex_);
-  // The writer's latest word that the core has not heard yet; empty: writes are taken again.
+  // The latest report of the writer that the core thread has not taken yet. Empty text: the store
+  // takes writes again.
   std::optional<std::string> store_problem_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
   JobSnapshots snapshots_;
   ModuleRequests modules_;
 
-  // Before the threads that use them; ended in the reverse order.
+  // Declared before the threads that use them, and destroyed after those.
   std::unique_ptr<LeaseKeeper> leases_;
   std::unique_ptr<StoreWriter> writer_;
   std::unique_ptr<RecordReader> reader_;

@@ -27,12 +27,12 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress, at the end
-// For whoever watches the health service to see NOT_SERVING before the stream ends.
+constexpr absl::Duration kDrain = absl::Seconds(3);  // for calls in progress at shutdown
+// Time for watchers of the health service to see NOT_SERVING before their stream ends.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
 constexpr int kMaxPollers = 16;
 
-// One scheduler a data directory; the lock goes with the process.
+// Allows one scheduler per data directory. The lock ends with the process.
 absl::Status LockDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -50,7 +50,7 @@ absl::Status LockDirectory(const std::string& directory) {
   return absl::OkStatus();
 }
 
-// Written beside and renamed, so that a reader never sees half a number.
+// Writes a temporary file and renames it, so that a reader never sees half a number.
 absl::Status WritePortFile(const std::string& path, int port) {
   const std::string beside = path + ".new";
   std::ofstream file(beside);
@@ -69,7 +69,8 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
-// At the tracker: which leases were this data directory's. One scheduler has it at a time.
+// The holder name at the tracker, by which leases of this data directory are recognised. Only one
+// scheduler uses the directory at a time.
 std::string HolderName(const std::string& directory) {
   char host[256] = {};
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
@@ -78,8 +79,8 @@ std::string HolderName(const std::string& directory) {
   return absl::StrCat("scheduler of ", host, ":", error ? directory : path.string());
 }
 
-// The store is damaged or the disk fails: what was acknowledged is safe, nothing more may be
-// promised.
+// Ends the process because the store is damaged or the disk fails. What was acknowledged is safe,
+// but nothing more may be promised.
 void EndAtOnce(const std::string& reason) {
   std::fprintf(stderr, "heddle-scheduler: %s; ending, nothing acknowledged is lost\n",
                reason.c_str());
@@ -90,7 +91,8 @@ void EndAtOnce(const std::string& reason) {
 }  // namespace
 
 absl::Status RunServer(const ServerOptions& options) {
-  // Before any thread, so that all of them leave these signals to the wait below.
+  // Block these signals before any thread starts, so that all threads leave them to the sigwait
+  // below.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -98,7 +100,7 @@ absl::Status RunServer(const ServerOptions& options) {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   setenv("GRPC_VERBOSITY", "NONE",
-         0);  // what fails is said here, in one line; asked for, gRPC still tells more
+         0);  // this program reports errors itself, in one line; users may still set the variable
 
   HEDDLE_RETURN_IF_ERROR(LockDirectory(options.data_directory));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<RecordStore> store,
@@ -106,7 +108,7 @@ absl::Status RunServer(const ServerOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<BlobStore> blobs,
                           BlobStore::Open(options.data_directory + "/blobs"));
 
-  // A port of an earlier run must not be taken for this one's.
+  // The port file of an earlier run must not be mistaken for that of this one.
   auto forget_port = [&options] {
     if (!options.port_file.empty()) unlink(options.port_file.c_str());
   };
@@ -149,7 +151,7 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
-  loop->Begin();  // no job goes on in a scheduler that nobody can reach
+  loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));
   }

@@ -1,4 +1,4 @@
-// The running scheduler: stores, scheduler loop and gRPC server put together.
+// Runs the scheduler: wires stores, scheduler loop and gRPC server together.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ struct ServerOptions {
   bool embedded = false;
   bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
-  std::string policy = kDefaultPolicy;  // of MakePolicy
+  std::string policy = kDefaultPolicy;  // a name for MakePolicy
   long long max_model_mib = 1024;
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls.
-// InvalidArgument for what the user can change (address, directory in use), anything else for what
-// he cannot.
+// InvalidArgument for what the user can change (address, directory in use), another code for all
+// else.
 absl::Status RunServer(const ServerOptions& options);
 
 }  // namespace heddle::scheduler

@@ -14,18 +14,19 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // what the database needs to go on
-constexpr int64_t kMaxSpans = 20'000;  // of one timeline answer: under the 4 MiB of a message
+constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
+// Most spans in one timeline answer, which must stay under the 4 MiB of a message.
+constexpr int64_t kMaxSpans = 20'000;
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
-constexpr size_t kImportGroup = 500;  // records of one transaction
+constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
 
-// Counts what is going on and refuses what is over the limit.
-class Place {
+// Counts the calls in progress and refuses those over the limit.
+class Permit {
  public:
-  Place(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
-  ~Place() { --*count_; }
+  Permit(std::atomic<int>* count, int limit) : count_(count), free_(++*count <= limit) {}
+  ~Permit() { --*count_; }
   bool free() const { return free_; }
 
  private:
@@ -33,7 +34,8 @@ class Place {
   bool free_;
 };
 
-// InvalidArgument if several are meant, NotFound if none is; both name what there is.
+// Finds a task by number, key, label, or at least 4 characters that its key begins with.
+// InvalidArgument if several match, NotFound if none does; both list the tasks.
 absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
   std::vector<int> found;
   std::string names;
@@ -61,8 +63,8 @@ absl::StatusOr<int> FindTask(const v1::Job& job, const std::string& wanted) {
 grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
                                     grpc::ServerReader<v1::SubmitRequest>* reader,
                                     v1::SubmitResponse* response) {
-  Place place(&uploads_, limits_.max_uploads);
-  if (!place.free())
+  Permit permit(&uploads_, limits_.max_uploads);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
   v1::SubmitRequest request;
   if (!reader->Read(&request) || !request.has_spec()) {
@@ -110,7 +112,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                       v1::ListJobsResponse* response) {
-  // Newest jobs first to be kept, should the answer come near the size a message may have.
+  // Drops the oldest jobs if the answer would come near the size limit of a message.
   constexpr size_t kMaxBytes = 3 << 20;
   std::vector<std::shared_ptr<const v1::Job>> jobs = loop_->jobs().List(request->all());
   size_t bytes = 0, first = jobs.size();
@@ -131,8 +133,8 @@ grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobReques
 grpc::Status JobServiceImpl::WatchJob(grpc::ServerContext* context,
                                       const v1::GetJobRequest* request,
                                       grpc::ServerWriter<v1::Job>* writer) {
-  Place place(&watchers_, limits_.max_watchers);
-  if (!place.free())
+  Permit permit(&watchers_, limits_.max_watchers);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             "too many watchers; ask with GetJob now and then"};
   int64_t version = -1;
@@ -176,8 +178,8 @@ grpc::Status JobServiceImpl::ResumeJob(grpc::ServerContext*, const v1::JobAction
 grpc::Status JobServiceImpl::FetchModule(grpc::ServerContext* context,
                                          const v1::FetchModuleRequest* request,
                                          grpc::ServerWriter<v1::Chunk>* writer) {
-  Place place(&watchers_, limits_.max_watchers);
-  if (!place.free())
+  Permit permit(&watchers_, limits_.max_watchers);
+  if (!permit.free())
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls at a time; try again"};
   absl::StatusOr<std::string> digest = loop_->Module(request->job(), request->choice(), [&] {
     return context->IsCancelled() || stopping_.load();
@@ -196,7 +198,7 @@ grpc::Status JobServiceImpl::GetTimeline(grpc::ServerContext*, const v1::GetJobR
       !snapshot.ok()) {
     return ToGrpc(snapshot.status());
   }
-  loop_->Flush();  // an answer that lags behind what the caller has seen would confuse him
+  loop_->Flush();  // the timeline must include what the caller has been shown
   absl::StatusOr<std::vector<v1::StageSpan>> spans =
       store_->Timeline(ParseJobName(request->job()), kMaxSpans);
   if (!spans.ok()) return ToGrpc(spans.status());
@@ -219,7 +221,7 @@ grpc::Status JobServiceImpl::ExplainTask(grpc::ServerContext*,
   *response->mutable_task() = snapshot->job->tasks(*index);
   response->set_target(snapshot->job->spec().target());
   response->set_device_key(snapshot->job->spec().device_key());
-  // The job's own records say where it measured; a job that reused all has none.
+  // The job's own records say where it measured. A job that reused all records has none of its own.
   v1::RecordQuery query;
   query.set_workload_key(response->task().info().key());
   query.set_target(response->target());
@@ -259,7 +261,7 @@ grpc::Status JobServiceImpl::ListDevices(grpc::ServerContext*,
 
 grpc::Status RecordServiceImpl::QueryRecords(grpc::ServerContext*, const v1::RecordQuery* request,
                                              grpc::ServerWriter<v1::Record>* writer) {
-  loop_->Flush();  // what a job counts as measured can be asked for
+  loop_->Flush();  // the records that a job counts must be found
   absl::StatusOr<std::vector<v1::Record>> records = store_->Query(*request);
   if (!records.ok()) return ToGrpc(records.status());
   for (const v1::Record& record : *records) {

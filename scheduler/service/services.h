@@ -1,4 +1,4 @@
-// The gRPC face of the scheduler. What the calls promise is in proto/jobs.proto.
+// The gRPC services of the scheduler. proto/jobs.proto documents what the calls promise.
 #pragma once
 
 #include <atomic>
@@ -14,17 +14,17 @@ namespace heddle::scheduler {
 
 struct ServiceLimits {
   int64_t max_model_bytes = int64_t{1} << 30;
-  int max_watchers = 64;  // each holds a thread of the server
-  int max_uploads = 8;    // each holds a thread and a file
+  int max_watchers = 64;  // each uses a thread of the server
+  int max_uploads = 8;    // each uses a thread and a file
 };
 
-// Both services; they live as long as the server that they are registered with, and must be told to
-// stop before it is shut down.
+// Both services live as long as the server they are registered with. Stop must be called before the
+// server is shut down.
 class JobServiceImpl final : public v1::JobService::Service {
  public:
   JobServiceImpl(SchedulerLoop* loop, RecordStore* store, BlobStore* blobs, ServiceLimits limits)
       : loop_(loop), store_(store), blobs_(blobs), limits_(limits) {}
-  // Ends the calls that last.
+  // Ends long-running calls.
   void Stop() { stopping_ = true; }
 
   grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,

@@ -12,20 +12,21 @@
 namespace heddle::scheduler {
 namespace {
 
-// What a worker may say became of a candidate: that it was lost only its absence says.
+// Outcomes that a worker may report. It never reports a candidate as lost: that follows from a
+// missing answer.
 bool MayTell(v1::Outcome outcome) {
   return outcome >= v1::OUTCOME_OK && outcome != v1::OUTCOME_LOST && v1::Outcome_IsValid(outcome);
 }
 
-constexpr size_t kMaxStateBytes = 64 << 20;  // a search state beyond this is no search state
+constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
-constexpr int kMaxFeatures = 16;  // of the SearchReport message's contract
+constexpr int kMaxFeatures = 16;  // limit of the SearchReport message
 constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
-// A message of gRPC is at most 4 MiB; the rest is for lease and framing.
+// A gRPC message has at most 4 MiB; this leaves room for the lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
-// A call that ends with "not now" before the worker did anything costs no attempt; one that ran
-// this long did something.
+// A call that the worker refuses before it did anything costs no attempt. A call that lasted this
+// long did something.
 constexpr absl::Duration kSurelyStarted = absl::Seconds(2);
 constexpr absl::Duration kBeyondTimeLimit =
     absl::Seconds(30);  // the worker ends the stage itself; this is for a hung one
@@ -47,7 +48,7 @@ bool NotTaken(grpc::StatusCode code) {
 
 }  // namespace
 
-// What the stage has given so far; handed over as a whole at its end.
+// What the stage has sent so far. It is handed over as a whole at the end of the stage.
 struct StageRunner::Results {
   bool answered = false;
   std::optional<v1::StageFinished> finished;
@@ -60,8 +61,8 @@ struct StageRunner::Results {
   std::vector<std::string> warnings;  // besides the worker's
   std::unique_ptr<BlobStore::Writer> module;
   std::string module_digest;
-  bool interrupted = false;  // from outside: by the loss of the lease, or the worker's end
-  std::string broken;        // a result that cannot be used, and why
+  bool interrupted = false;  // from outside: the lease was lost or the worker ended
+  std::string broken;        // why a result cannot be used; empty: none is broken
 };
 
 StageRunner::StageRunner(StageOrder order, Environment environment)
@@ -132,7 +133,7 @@ void StageRunner::Run() {
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.module_digest};
     } else if (results.imported) {
-      // What is known of its tasks is added by whoever reads the records.
+      // The scheduler loop adds what the database knows of the tasks.
       end.result = Imported{*std::move(results.imported)};
     } else if (results.proposed) {
       v1::CandidateList& proposed = *results.proposed;
@@ -160,7 +161,7 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
     if (!cancelled_.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled_};
     context_ = &context;
   }
-  // Would be refused by the worker's gRPC as if it were busy, again and again.
+  // The worker's gRPC would refuse the message as if it were busy, and this would repeat for ever.
   if (const size_t bytes = order_.start.ByteSizeLong(); bytes > kMaxStartBytes) {
     *started = true;
     absl::MutexLock lock(&mutex_);
@@ -236,7 +237,7 @@ bool StageRunner::WriteModel(Stream* stream) {
                    : SendChunks(
                          "model", order_.model_digest,
                          [&](size_t limit) { return (*reader)->Next(limit); }, WriteChunk(stream));
-  // The model is gone or damaged; the message is that of a cancelled stage.
+  // The model is missing or damaged. The stage ends with the message of a cancelled one.
   if (!sent.ok() && !absl::IsCancelled(sent)) Cancel();
   return sent.ok();
 }
@@ -323,7 +324,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       } else {
         out.measured = measured(built.failure());
         out.message = built.failure().message();
-        // A failure that calls itself OK would leave the candidate without an artifact to profile.
+        // A failure with outcome OK would leave the candidate without an artifact to profile.
         const v1::Outcome outcome = built.failure().outcome();
         out.outcome =
             MayTell(outcome) && outcome != v1::OUTCOME_OK ? outcome : v1::OUTCOME_BUILD_ERROR;
@@ -336,7 +337,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       const v1::Outcome outcome = measurement.outcome();
       const auto& samples = measurement.samples_ns();
       const bool sane = MayTell(outcome) && (outcome != v1::OUTCOME_OK || !samples.empty());
-      if (!sane) break;  // no answer: the end of the stage counts it as lost
+      if (!sane) break;  // counts as no answer: it is lost when the stage ends
       CandidateProfiled out{order_.attempt,
                             CandidateId{event.profiled().candidate()},
                             outcome,
@@ -349,7 +350,7 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
       break;
     }
     default:
-      break;  // progress: the job's line says the stage runs, which is enough
+      break;  // progress is not shown
   }
 }
 

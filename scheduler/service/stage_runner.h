@@ -1,6 +1,6 @@
-// Performs one started stage: reads what its order lacks, gets the lease, streams to the worker and
-// turns what comes back into events. One thread per running stage (as many as there are slots), a
-// second one while it writes.
+// Performs one started stage: reads what its order lacks, acquires the lease, streams to the worker
+// and turns the answers into events. Each running stage has one thread, and a second one while it
+// writes.
 #pragma once
 
 #include <deque>
@@ -26,15 +26,15 @@ class StageRunner {
     LeaseKeeper* leases;
     RecordStore* store;
     BlobStore* blobs;
-    // Called from the runner's thread; must not block for long.
-    // An error: the lease must not be worked with (its token is stale); it is given back.
+    // Called from the runner's thread; must not block for long. An error means that the lease must
+    // not be used, because its token is stale; it is then released.
     std::function<absl::Status(AttemptId, const v1::Lease&)> leased;
     std::function<void(Event)> post;
     // Called last, after StageFinished was posted.
     std::function<void(AttemptId)> ended;
   };
   StageRunner(StageOrder order, Environment environment);
-  // Waits for the stage's end; Cancel first.
+  // Waits for the end of the stage; call Cancel first.
   ~StageRunner();
 
   void Feed(v1::StageInput input);
@@ -45,7 +45,8 @@ class StageRunner {
   struct Results;
   void Run();
   FaultInfo Perform(const v1::Lease& lease, Results* results, bool* started);
-  // A stage that calls itself done must have brought what it is for; empty, or what is missing.
+  // Says what is missing from the result of a stage that ended without a fault; empty if nothing
+  // is.
   std::string MissingResult(const Results& results) const;
   void WriteAll(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
   bool WriteModel(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
@@ -60,7 +61,7 @@ class StageRunner {
   std::deque<v1::StageInput> queue_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // the stream has ended; nothing more to write
-  std::string cancelled_ ABSL_GUARDED_BY(mutex_);  // why; empty: it is not
+  std::string cancelled_ ABSL_GUARDED_BY(mutex_);  // the reason; empty: not cancelled
   bool lease_lost_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

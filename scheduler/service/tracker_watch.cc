@@ -26,8 +26,8 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
       slot.device_key = status.slot().device_key();
       slot.target = status.slot().target();
       slot.builds_cuda = status.slot().builds_cuda();
-      // Blocked follows from a neighbour that is held, which the dispatcher works out itself; ours
-      // or not is then known.
+      // SLOT_BLOCKED means that a slot with a shared core is held. The dispatcher works this out
+      // itself, since it knows which slots this process holds.
       const bool held = status.state() == v1::SLOT_HELD && !ours(status.lease_id());
       slot.foreign = held;
       slot.usable =
@@ -71,7 +71,7 @@ void TrackerWatch::Loop() {
     auto stream = tracker_->WatchWorkers(&context, v1::ListWorkersRequest());
     v1::ListWorkersResponse list;
     while (stream->Read(&list)) {
-      // No slot is known before, so nothing was acquired yet.
+      // The scheduler knows no slot before the first list, so it has acquired nothing yet.
       if (first) leases_->ReleaseFormer(list);
       first = false;
       last = SlotsFrom(list, [this](const std::string& lease) { return leases_->IsOurs(lease); });

@@ -1,5 +1,5 @@
-// Numbers from seeds. A draw is a function of what it is for, not of when it is asked: two policies
-// that run the same scenario meet the same durations.
+// Random numbers from seeds. A draw depends on what it is for, not on when it is made, so two
+// policies that run the same scenario meet the same durations.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace heddle::sim {
 
-// Finalizer of splitmix64 over each word in turn.
+// Applies the finalizer of splitmix64 to each word in turn.
 inline uint64_t Mix(std::initializer_list<uint64_t> words) {
   uint64_t hash = 0;
   for (uint64_t word : words) {
@@ -22,7 +22,7 @@ inline uint64_t Mix(std::initializer_list<uint64_t> words) {
   return hash;
 }
 
-// In (0, 1).
+// Uniform in (0, 1).
 inline double Unit(uint64_t key) { return (static_cast<double>(key >> 11) + 0.5) * 0x1.0p-53; }
 
 // Standard normal (Box and Muller).
@@ -30,7 +30,8 @@ inline double Normal(uint64_t key) {
   return std::sqrt(-2 * std::log(Unit(key))) * std::cos(2 * std::numbers::pi * Unit(Mix({key, 1})));
 }
 
-// Chance in the order it is asked for: what goes wrong now and then.
+// A sequence of random numbers, for faults that occur now and then. Unlike the functions above, it
+// depends on the order of the draws.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : random_(seed) {}

@@ -1,4 +1,4 @@
-// What heddle-sim does with its flags. Each returns the exit status of docs/simulator.md.
+// The commands of heddle-sim. Each returns an exit status of docs/simulator.md.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 namespace heddle::sim {
 
 struct Flags {
-  std::string scenario;  // or
-  std::string replay;    // a trace of `heddle jobs trace`
+  std::string scenario;  // file; or `replay`
+  std::string replay;    // file: a trace of `heddle jobs trace`
   std::vector<std::string> policies;
   bool json = false;
   std::string plot;            // file
-  std::vector<double> window;  // of the plot: begin and end, seconds
+  std::vector<double> window;  // begin and end of the plot, in seconds
   int depth = 0;               // 0: the scenario's
   bool has_seed = false;
   uint64_t seed = 1;
-  uint64_t fuzz = 0;  // seeds
+  uint64_t fuzz = 0;  // number of seeds
   std::string planted = "none";
-  int threads = 0;  // 0: as many as there are cores
+  int threads = 0;  // 0: one per core
   bool thesis = false;
-  int deadlines = 0;  // instances
+  int deadlines = 0;  // number of instances
 };
 
 int RunScenarios(const Flags& flags);

@@ -60,7 +60,7 @@ absl::StatusOr<Scenario> DeadlineInstance(uint64_t seed, double slack) {
   std::iota(order.begin(), order.end(), 0);
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[static_cast<size_t>(dice.Below(static_cast<int>(i)))]);
-  // One after another: each alone on the machines, from the end of the one before.
+  // Jobs run one after another, each alone on the machines.
   double now = 0;
   for (size_t index : order) {
     Scenario alone = scenario;
@@ -69,7 +69,7 @@ absl::StatusOr<Scenario> DeadlineInstance(uint64_t seed, double slack) {
     HEDDLE_ASSIGN_OR_RETURN(const WorldResult result, RunWorld(alone, "round_robin", {}));
     const double length = result.jobs[index].end;
     SimJob& job = scenario.jobs[index];
-    // Some come at once, others later, but not after that schedule begins them.
+    // Some jobs arrive at once and others later, but no later than this schedule begins them.
     job.arrival = dice.Likely(0.5) ? 0 : dice.Between(0, now);
     now += length;
     if (dice.Likely(0.75)) job.deadline = (now - job.arrival) * (1 + slack);

@@ -1,7 +1,7 @@
-// How many deadlines a policy meets of those that can be met. Instances are made backwards: jobs
-// are run one after another in an order drawn by chance, and each gets the moment it was done then,
-// and a little, as its deadline. So a schedule that meets all of them exists; the policy is told
-// neither the order nor the durations.
+// Measures how many deadlines a policy meets that can be met. An instance is made backwards: jobs
+// run one after another in a random order, and the deadline of each is the time at which it ended,
+// plus a slack. A schedule that meets all deadlines therefore exists, but the policy knows neither
+// the order nor the durations.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 
 namespace heddle::sim {
 
-// `slack`: of the time from arrival to the end in that schedule, on top.
+// `slack` is added to each deadline, as a share of the time from the job's arrival to its end in
+// that schedule.
 absl::StatusOr<Scenario> DeadlineInstance(uint64_t seed, double slack);
 
 struct DeadlineTotals {
-  int jobs = 0;  // with a deadline
+  int jobs = 0;  // jobs with a deadline
   int met = 0;
 };
 absl::StatusOr<DeadlineTotals> MeetDeadlines(const std::string& policy, uint64_t first,

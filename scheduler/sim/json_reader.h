@@ -1,4 +1,4 @@
-// Looks up fields of a JSON file and remembers the first thing that is wrong, with its place.
+// Reads fields of a JSON file and remembers the first error, with its path in the file.
 #pragma once
 
 #include <cmath>
@@ -15,14 +15,14 @@ namespace heddle::sim {
 
 using Json = nlohmann::json;
 
-// What the JSON library says, without its own "[json.exception...] ".
+// The message of the JSON library without its prefix "[json.exception...] ".
 inline std::string Plain(const std::exception& error) {
   const std::string text = error.what();
   const size_t end = text.find("] ");
   return end == std::string::npos ? text : text.substr(end + 2);
 }
 
-// Every reading function leaves `value` as it is where the field is missing or wrong.
+// Every reading function leaves `value` unchanged if the field is missing or wrong.
 class Reader {
  public:
   Reader(std::string file, absl::Status* status) : file_(std::move(file)), status_(status) {}
@@ -32,7 +32,7 @@ class Reader {
   }
   bool ok() const { return status_->ok(); }
 
-  // Fields outside `known` are spelling mistakes.
+  // Fields outside `known` are errors, most likely spelling mistakes.
   void Known(const Json& json, const std::string& path, const std::set<std::string>& known) const {
     if (!json.is_object()) return Wrong(path.empty() ? "the file" : path, "must be an object {..}");
     for (const auto& [key, value] : json.items()) {

@@ -1,4 +1,4 @@
-// heddle-sim: flags, and nothing else.
+// heddle-sim: parses flags and calls a command.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>

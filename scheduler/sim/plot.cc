@@ -12,13 +12,14 @@ namespace heddle::sim {
 namespace {
 
 constexpr double kWidth = 1200, kRight = 40, kCharWidth = 6.6;
-constexpr int kMaxRows = 48;        // slots drawn; more would be thinner than a line
+constexpr int kMaxRows = 48;        // slots drawn; more would be too thin to see
 constexpr int kMaxLegendJobs = 12;  // names; further jobs share their colours
 constexpr double kFinest = 0.6;     // pixels; shorter stages are drawn together
 constexpr const char* kInk = "#24292f";
 constexpr const char* kFaint = "#6e7781";
 constexpr const char* kGrid = "#e4e8ec";
-// Told apart with every kind of colour vision, as far as ten can be.
+// Colours that people with any kind of colour vision can tell apart, as far as that is possible for
+// ten.
 constexpr std::array<const char*, 10> kColours = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
                                                   "#b07aa1", "#2aa5a0", "#d4a017", "#ec7fa9",
                                                   "#8a6248", "#5b6770"};
@@ -59,7 +60,7 @@ std::string Escaped(const std::string& text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// Distance of ticks: about ten of them, at round numbers of the unit people would use.
+// Distance between ticks: about ten ticks, at round numbers of a common unit.
 double TickDistance(double seconds) {
   for (double step : {0.001, 0.002, 0.005, 0.01,  0.02,  0.05,   0.1,    0.2,    0.5,
                       1.,    2.,    5.,    10.,   15.,   30.,    60.,    120.,   300.,
@@ -84,7 +85,7 @@ class Drawing {
       for (const PlotRun& run : runs) window_.end = std::max(window_.end, run.result->seconds);
     }
     window_.end = std::max(window_.end, window_.begin + 1e-3);
-    // Devices below the CPU slots of all workers.
+    // Device slots are drawn below the CPU slots of all workers.
     for (bool device : {false, true}) {
       for (size_t i = 0; i < scenario.slots.size(); ++i) {
         if (useful_[i] && scenario.slots[i].info.device == device)
@@ -158,7 +159,7 @@ class Drawing {
     }
   }
 
-  // Jobs by colour, stages by shade; returns its height.
+  // Draws the legend, with a colour per job and a shade per stage. Returns its height.
   double Legend(double x, double y) {
     double at = x;
     const auto wrap = [&](double width) {
@@ -233,8 +234,8 @@ class Drawing {
     }
   }
 
-  // Stages wider than a fraction of a pixel as they are; runs of shorter ones as what most of them
-  // are.
+  // Draws the stages of one slot. A run of stages shorter than kFinest is drawn as one, in the look
+  // of the job and kind that takes most of it.
   void Row(const PlotRun& run, int slot, double y, double height) {
     std::vector<const RanStage*> stages;
     for (const RanStage& stage : run.result->stages) {
@@ -272,7 +273,7 @@ class Drawing {
     }
   }
 
-  // Share of the slots of a kind that are leased, over time, in steps of some pixels.
+  // The share of the slots of a kind that is leased, over time, in bins of a few pixels.
   std::vector<double> Shares(const PlotRun& run, bool device, int bins) const {
     std::vector<double> sum(static_cast<size_t>(bins));
     const double width = (window_.end - window_.begin) / bins;
@@ -302,7 +303,7 @@ class Drawing {
       const std::vector<double> shares = Shares(run, device, kBins);
       const double step = (kWidth - kRight - left_) / kBins;
       std::string line;
-      double sum = 0;  // over the bins in which the run was not over yet
+      double sum = 0;  // over the bins before the end of the run
       const double until = std::min(window_.end, run.result->seconds);
       const double bins = kBins * (until - window_.begin) / (window_.end - window_.begin);
       for (int b = 0; b < kBins; ++b) {
@@ -329,9 +330,9 @@ class Drawing {
   const Scenario& scenario_;
   const std::vector<PlotRun>& runs_;
   PlotWindow window_;
-  std::vector<bool> useful_;  // slots that are drawn and counted
+  std::vector<bool> useful_;  // which slots are drawn and counted
   std::vector<int> rows_;
-  size_t more_ = 0;  // slots without a row
+  size_t more_ = 0;  // number of slots without a row
   double row_height_ = 24, left_ = 120;
   std::string body_;
 };

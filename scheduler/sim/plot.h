@@ -11,11 +11,11 @@
 namespace heddle::sim {
 
 struct PlotRun {
-  std::string title;  // the policy, and its figures
+  std::string title;  // the policy and its figures
   const WorldResult* result;
 };
 
-// Seconds of the time axis; end 0: until the last run's end.
+// Range of the time axis in seconds. End 0: until the end of the last run.
 struct PlotWindow {
   double begin = 0, end = 0;
 };

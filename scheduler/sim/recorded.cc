@@ -13,7 +13,7 @@
 namespace heddle::sim {
 namespace {
 
-constexpr int kDefaultBatch = 16;  // of the service; a trace leaves defaults out
+constexpr int kDefaultBatch = 16;  // default of the service; a trace leaves defaults out
 
 int KindOf(const std::string& word) {
   for (int kind = 1; kind < kStageKinds; ++kind) {
@@ -32,7 +32,7 @@ struct Span {
   int candidates = 0;
 };
 
-// Of one kind, in order of their begin, as a distribution.
+// The durations of stages of one kind, in order of their begin, as a distribution.
 StageTime TimeOf(int kind, std::vector<Span> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.begin < b.begin; });
@@ -67,16 +67,17 @@ using Spans = std::map<std::pair<std::string, int>, std::vector<Span>>;  // by t
 
 int64_t EndOf(const Span& span) { return span.begin + static_cast<int64_t>(span.seconds * 1e9); }
 
-// Takes from profile stages the time in which they waited for builds of their task: such a stage
-// has its measurements' time and, for each candidate, as much besides (start of a process, checks)
-// as the job's stages that waited for nothing; if there is none, as the one with least.
+// Removes from profile stages the time in which they waited for builds of their task. The corrected
+// time is the sum of the measurements plus an overhead per candidate (process start, checks). The
+// overhead is the median over the stages that did not wait, or, if all waited, the smallest over
+// these.
 void TakeOutWaiting(const Json& measured, Spans* spans) {
   struct Worked {
     Span* span;
-    double seconds = 0;  // in measurements
+    double seconds = 0;  // spent in measurements
   };
   std::vector<Worked> waited;
-  std::vector<double> besides, besides_waited;  // seconds a candidate
+  std::vector<double> besides, besides_waited;  // overhead in seconds per candidate
   for (auto& [of, profiles] : *spans) {
     if (of.second != v1::STAGE_PROFILE) continue;
     for (Span& span : profiles) {
@@ -89,7 +90,8 @@ void TakeOutWaiting(const Json& measured, Spans* spans) {
         worked.seconds += static_cast<double>(record.at("profile_ns").get<int64_t>()) / 1e9;
         ++records;
       }
-      if (records == 0 || records != span.candidates) continue;  // cannot be told
+      // Its records are not those of its candidates.
+      if (records == 0 || records != span.candidates) continue;
       const std::vector<Span>& builds = (*spans)[{of.first, v1::STAGE_BUILD}];
       const bool overlaps = std::any_of(builds.begin(), builds.end(), [&](const Span& build) {
         return build.begin < EndOf(span) && EndOf(build) > span.begin;
@@ -109,9 +111,9 @@ void TakeOutWaiting(const Json& measured, Spans* spans) {
         std::min(worked.span->seconds, worked.seconds + usual * worked.span->candidates);
 }
 
-// Seconds between the end of a stage and the start of the next on its slot when work was waiting:
-// answers, decision, lease. The lower quartile of all such gaps, for in longer ones nothing was
-// ready.
+// Seconds between the end of a stage and the start of the next on its slot if work was waiting
+// (answers, decision, lease). This is the lower quartile of all gaps, since in the longer ones no
+// work was ready.
 double GapOf(const Json& jobs) {
   std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> slots;
   for (const Json& job : jobs) {
@@ -133,7 +135,7 @@ double GapOf(const Json& jobs) {
   return gaps[gaps.size() / 4];
 }
 
-// `gap`: seconds to add to each stage.
+// `gap` is added to each stage, in seconds.
 SimJob MakeJob(const Json& json, int64_t origin, double gap) {
   SimJob job;
   const Json& spec = json.at("spec");
@@ -161,7 +163,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
         {begin, static_cast<double>(end - begin) / 1e9, stage.value("candidates", 0)});
   }
   TakeOutWaiting(json.value("measured", Json::array()), &spans);
-  int round = 0;  // the largest: a small budget makes rounds smaller than the job's batch
+  int round = 0;  // the largest one: a small budget makes rounds smaller than the job's batch
   for (auto& [of, stages] : spans) {
     for (Span& span : stages) {
       if (of.second == v1::STAGE_PROPOSE) round = std::max(round, span.candidates);
@@ -184,7 +186,7 @@ SimJob MakeJob(const Json& json, int64_t origin, double gap) {
     for (int kind : {v1::STAGE_PROPOSE, v1::STAGE_BUILD, v1::STAGE_PROFILE, v1::STAGE_UPDATE})
       task.times[static_cast<size_t>(kind)] = TimeOf(kind, spans[{task.key, kind}]);
     job.trials = std::max(job.trials, trials);
-    task.key.clear();  // what it shared with other jobs shows in its number of trials
+    task.key.clear();  // trials shared with other jobs are already in its number of trials
     job.tasks.push_back(std::move(task));
   }
   return job;
@@ -218,7 +220,8 @@ absl::StatusOr<Recorded> ReadRecorded(const std::string& path) {
     }
     recorded.makespan = static_cast<double>(last - first) / 1e9;
   } catch (
-      const std::exception& error) {  // of the JSON library: what is missing, or of a wrong type
+      // Thrown by the JSON library for a missing field or a wrong type.
+      const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": not a trace of `heddle jobs trace JOB -o FILE`: ", Plain(error),
                      "; a scenario goes without --replay"));

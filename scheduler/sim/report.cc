@@ -10,7 +10,7 @@
 namespace heddle::sim {
 namespace {
 
-// Time during which at least one of the intervals runs.
+// The time during which at least one of the intervals runs.
 double Union(std::vector<std::pair<double, double>> intervals) {
   std::sort(intervals.begin(), intervals.end());
   double sum = 0, reached = 0;
@@ -106,7 +106,7 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
     rows.push_back({name});
     for (const Report& report : reports) rows.back().push_back(value(report));
   };
-  // In the unit of the largest of the row.
+  // All values of a row use the unit of the largest one.
   auto times = [&](const std::string& name, auto value) {
     double most = 0;
     for (const Report& report : reports) most = std::max(most, value(report));
@@ -125,7 +125,7 @@ std::string ReportTable(const Scenario& scenario, const std::vector<Report>& rep
   row("trials", [](const Report& r) { return absl::StrCat(r.trials); });
   row("CPU slots busy", [&](const Report& r) { return percent(r.cpu_busy); });
   row("device slots busy", [&](const Report& r) { return percent(r.device_busy); });
-  // Without a scheduler there are no leases.
+  // Without coordination there are no leases.
   row("device slots leased",
       [&](const Report& r) { return r.policy == kUncoordinated ? "-" : percent(r.device_held); });
   if (scenario.slots.size() <= 8) {

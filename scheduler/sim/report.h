@@ -1,4 +1,4 @@
-// What a simulated run says, for people and for programs.
+// Reports on simulated runs, for people and for programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -24,17 +24,17 @@ struct Report {
   std::vector<double> busy;  // per slot
 };
 
-// Fairness: users with work at the same time should be served alike. Jain's index
-// (sum x)^2 / (n sum x^2), x: seconds of slots a user got for each second it had an unfinished job
-// (a single user: over jobs). 1: all alike; 1/n: one has everything.
+// Fairness: users that have work at the same time should be served alike. It is Jain's index
+// (sum x)^2 / (n sum x^2), where x is the slot-seconds that a user got per second with an
+// unfinished job. With a single user, x is per job. 1: all alike; 1/n: one has everything.
 Report MakeReport(const Scenario& scenario, const std::string& policy, const WorldResult& result);
 
-// Side by side: a row per figure, a column per policy.
+// A table with a row per figure and a column per policy.
 std::string ReportTable(const Scenario& scenario, const std::vector<Report>& reports);
 nlohmann::json ReportJson(const Scenario& scenario, const Report& report,
                           const WorldResult& result);
 
-// "14.34 h"; in the unit of `like` where that is larger.
+// A time such as "14.34 h", in the unit that suits the larger of `seconds` and `like`.
 std::string HumanSeconds(double seconds, double like = 0);
 
 }  // namespace heddle::sim

@@ -1,6 +1,6 @@
-// What heddle-sim simulates: machines, jobs, how long stages take, faults. Read from JSON
-// (docs/simulator.md has every field), made at random for fault seeds (fuzz.h), or taken from a
-// recorded run (recorded.h). Seconds are doubles here; the world turns them into absl::Duration.
+// What heddle-sim simulates: machines, jobs, durations of stages, and faults. A scenario is read
+// from JSON (docs/simulator.md has every field), generated from a fuzz seed (fuzz.h), or taken from
+// a recorded run (recorded.h). Seconds are doubles here; the world converts them to absl::Duration.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@ struct Distribution {
   enum Kind { kConstant, kUniform, kLognormal, kRecorded };
   Kind kind = kConstant;
   double a = 0, b = 0;           // constant: a; uniform: a..b; lognormal: mean a, coefficient b
-  std::vector<double> recorded;  // in turn, from the beginning again when they are used up
+  std::vector<double> recorded;  // used in turn, again and again
 
-  // The draw number `index` of the stream named by `key`.
+  // Draw number `index` of the stream named by `key`.
   double Draw(uint64_t key, uint64_t index) const;
   double Mean() const;
 };
@@ -32,13 +32,14 @@ struct Distribution {
 // How long one stage takes on a worker of speed 1.
 struct StageTime {
   Distribution seconds;
-  bool per_candidate = false;  // else of a whole batch; candidates of it come together at its end
-  double load = 1;  // share of its slot it keeps busy: what others may use without stretching it
+  // False: `seconds` is for the whole batch, whose answers come together at the end.
+  bool per_candidate = false;
+  double load = 1;  // share of its slot that it uses; the rest can serve others without slowing it
 };
 inline constexpr int kStageKinds = 7;  // v1::StageKind
 using StageTimes = std::array<StageTime, kStageKinds>;
 
-// What the candidates of a task measure: the n-th has median
+// Measured times of a task's candidates. The median of the n-th is
 // (floor + (start - floor) * exp(-n / trials)) * lognormal(1, noise) nanoseconds.
 struct Curve {
   double start_ns = 1e6;
@@ -52,8 +53,8 @@ struct SimTask {
   double flops = 1e9;
   Curve curve;
   StageTimes times;
-  int candidates = 0;  // how many the search finds; 0: as many as are asked for
-  std::string key;     // workload hash; tasks with the same are the same workload
+  int candidates = 0;  // candidates that the search finds; 0: as many as it is asked for
+  std::string key;     // workload hash; tasks with the same one share a workload
 };
 
 struct SimJob {
@@ -61,7 +62,7 @@ struct SimJob {
   double arrival = 0;
   std::string user;
   int priority = 0;
-  double deadline = 0;  // from the arrival; 0: none
+  double deadline = 0;  // seconds from the arrival; 0: none
   double time_limit = 0;
   int plateau = 0;
   bool gradient = true;
@@ -75,7 +76,7 @@ struct SimJob {
   std::string device_key;
   StageTimes times;  // of import and compile
   std::vector<SimTask> tasks;
-  double failures = 0;      // share of candidates that are at fault
+  double failures = 0;      // share of candidates that are faulty
   bool user_error = false;  // the import refuses the model
 };
 
@@ -84,19 +85,20 @@ struct SimSlot {
   double speed = 1;
 };
 
-// Faults as data. Probabilities are per occasion; the weights of `chaos` say what happens at
-// moments `every[0]`..`every[1]` seconds apart until `until`, when the world heals.
+// Faults as data. Probabilities are per occasion. Until the time `until`, a random event happens
+// every `every[0]`..`every[1]` seconds; its kind is drawn by the weights in `chaos`. After that the
+// world heals.
 struct Faults {
   double until = 0;
   std::array<double, 2> every = {1, 90};
   std::map<std::string, int> chaos;  // see ChaosKinds()
-  double refused = 0;                // a lease
-  double broken = 0;                 // a stage, at its end or at a candidate
-  double hung = 0;                   // a stage: it ends by its time limit
-  double duplicated = 0;             // a message comes again, up to 10 s later
-  double lost = 0;                   // a message about one candidate
-  int poison = 0;                    // every so many candidates one breaks its worker; 0: none
-  bool slow_messages = false;        // starts and ends take time
+  double refused = 0;                // that a lease is refused
+  double broken = 0;                 // that a stage breaks, at its end or at a candidate
+  double hung = 0;                   // that a stage hangs and ends by its time limit
+  double duplicated = 0;             // that a message comes twice, up to 10 s apart
+  double lost = 0;                   // that a message about one candidate is lost
+  int poison = 0;                    // one candidate in so many breaks its worker; 0: none
+  bool slow_messages = false;        // messages about starts and ends take time
   bool any() const {
     return until > 0 || refused > 0 || broken > 0 || hung > 0 || duplicated > 0 || lost > 0 ||
            poison > 0;
@@ -112,13 +114,13 @@ struct Scenario {
   std::vector<SimSlot> slots;
   std::vector<SimJob> jobs;
   Faults faults;
-  // By slot: whether any stage of any job may ever run there.
+  // For each slot, whether any stage of any job could ever run there.
   std::vector<bool> Useful() const;
 };
 
 // InvalidArgument and NotFound say "FILE: FIELD: what is wrong; what to write instead".
 absl::StatusOr<Scenario> ReadScenario(const std::string& path);
-// `directory` is where `base` is looked for.
+// `base` files are looked for in `directory`.
 absl::StatusOr<Scenario> ParseScenario(const std::string& text, const std::string& file,
                                        const std::string& directory);
 

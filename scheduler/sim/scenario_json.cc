@@ -1,4 +1,4 @@
-// Scenarios from JSON.
+// Reads scenarios from JSON.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxSlots = 20'000;
 constexpr int kMaxJobs = 100'000;
 constexpr int kMaxTasks = 10'000;
-constexpr int kMaxBases = 8;  // of `base` in a row
+constexpr int kMaxBases = 8;  // longest chain of `base` files
 constexpr double kMaxSeconds = 1e9;
 const char* const kDefaultTarget = "llvm -mcpu=any";
 
@@ -127,7 +127,7 @@ void ReadTasks(const Reader& read, const Json& json, const std::string& path, co
   }
 }
 
-// One entry of `jobs`, merged over `defaults`; `count` and `every` make several of it.
+// Reads one entry of `jobs`, merged over `defaults`. `count` and `every` make several jobs of it.
 void ReadJob(const Reader& read, const Json& json, const std::string& path, const StageTimes& times,
              Scenario* scenario) {
   read.Known(

@@ -13,7 +13,7 @@ namespace heddle::sim {
 namespace {
 
 constexpr int kTasks = 13;  // of ResNet-18
-// Seconds. Update and propose together: 44, or 1 when they are fast.
+// Seconds. Update and propose take 44 s together, or 1 s when they are fast.
 constexpr double kBuild = 8.3, kProfile = 39.5;
 constexpr double kSlowUpdate = 43.0, kPropose = 1.0;
 constexpr double kFastUpdate = 0.5, kFastPropose = 0.5;
@@ -22,12 +22,12 @@ constexpr double kClientLoad = 0.6;
 
 struct Setup {
   std::string name;
-  int jobs, clients, depth;  // of the pipeline
+  int jobs, clients, depth;  // depth: of the pipeline
   bool fast;
   std::string policy;
   std::string wanted;
   std::function<bool(const ThesisRow&)> met;
-  int tasks = kTasks;  // that share out the work
+  int tasks = kTasks;  // tasks that the work is divided among
 };
 
 Scenario MakeScenario(const Setup& setup, int trials, int batch) {

@@ -1,5 +1,5 @@
-// Models and modules on disk, named by their SHA-256. A blob is there as a whole or not at all,
-// also after a crash or power cut: it is written beside, synced, and renamed.
+// Stores models and modules on disk, named by their SHA-256. A blob is stored as a whole or not at
+// all, also after a crash or power cut: it is written to a temporary file, synced, and renamed.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@ namespace heddle::scheduler {
 
 class BlobStore {
  public:
-  // Makes the directory where it is missing and clears what an earlier crash left half written.
+  // Creates the directory if it is missing, and removes temporary files that an earlier crash left.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& directory);
 
-  // One blob on its way in. Not thread-safe. Dropped without Commit, it leaves nothing.
+  // Writes one blob. Not thread-safe. Destroyed without Commit, it leaves nothing behind.
   class Writer {
    public:
     ~Writer();
     // ResourceExhausted: the disk is full.
     absl::Status Append(std::string_view data);
-    // The digest; DataLoss if `expected` is not empty and differs. Durable on return.
+    // Returns the digest. DataLoss if `expected` is not empty and differs. The blob is durable on
+    // return.
     absl::StatusOr<std::string> Commit(const std::string& expected);
     int64_t size_bytes() const { return size_bytes_; }
 
@@ -42,8 +43,8 @@ class BlobStore {
   class Reader {
    public:
     ~Reader();
-    // Up to `limit` bytes, empty at the end. DataLoss at the end if the bytes on disk are not the
-    // ones that were written.
+    // The next bytes, at most `limit`; empty at the end. DataLoss at the end if the file does not
+    // have the bytes that were written.
     absl::StatusOr<std::string> Next(size_t limit);
     int64_t size_bytes() const { return size_bytes_; }
 

@@ -167,7 +167,7 @@ class MemoryRecordStore : public RecordStore {
   absl::StatusOr<std::vector<TransferSamples>> FindRelatedSamples(const WorkloadId& id,
                                                                   int64_t limit) override {
     absl::MutexLock lock(&mutex_);
-    std::vector<std::pair<int64_t, TransferSamples>> found;  // when it was made, and it
+    std::vector<std::pair<int64_t, TransferSamples>> found;  // with the time when each was made
     for (const auto& [workload, made] : tables_.transfer_samples) {
       if (RelatednessOf(workload, id) != Relatedness::kNone)
         found.push_back({made.first, {workload, made.second}});

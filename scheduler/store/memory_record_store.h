@@ -1,5 +1,4 @@
-// The record store in memory: for simulations, and as the plain statement of what the SQLite store
-// must do.
+// A record store in memory: for simulations, and as the simple reference for the SQLite store.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What MemoryRecordStore holds, and how changes are applied to it.
+// The tables of MemoryRecordStore, and how changes are applied to them.
 #pragma once
 
 #include <functional>
@@ -28,18 +28,18 @@ struct MemoryTables {
   std::map<std::pair<int64_t, int32_t>, std::string> states;
   std::map<std::pair<int64_t, int32_t>, v1::SearchReport> reports;
   std::map<WorkloadId, std::pair<int64_t, v1::TransferSamples>>
-      transfer_samples;  // when it was made, and it
+      transfer_samples;  // with the time when each was made
   TransferModels transfer_models;
   std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
-  std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // job, candidate
+  std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // by job and candidate
   std::set<std::string> digests;
   std::map<int64_t, StageRow> stages;
   std::map<SlotId, uint64_t> fences;
 };
 
-// Applies the changes of one batch and notes how to take them back.
+// Applies the changes of one batch and notes how to undo them.
 class MemoryWriter {
  public:
   explicit MemoryWriter(MemoryTables* tables) : t_(*tables) {}
@@ -55,7 +55,7 @@ class MemoryWriter {
   absl::Status operator()(const MarkLearned& change);
   absl::Status operator()(const InsertRecord& change);
   absl::Status operator()(const PutStage& change);
-  // Takes back what it applied.
+  // Undoes what it applied.
   void Undo();
 
  private:

@@ -175,8 +175,9 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 }
 
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
-  // Empty fields match everything; best_only keeps a record unless a faster (or as fast and older)
-  // valid one is there: it looks one up per group instead of comparing the records with each other.
+  // Empty fields match everything. best_only keeps the fastest valid record per workload, target
+  // and device key; of equally fast ones, the first that was stored. One index lookup per group
+  // finds it, so records are not compared with each other.
   constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
        r.provenance, r.measurement, c.origin, c.predicted, c.predicted_from
@@ -231,7 +232,7 @@ ORDER BY r.created_ns DESC, r.id DESC LIMIT ?7)sql";
 }
 
 absl::StatusOr<KnownRecords> ReadKnown(sqlite3* db, const WorkloadId& id) {
-  // Lost trials say nothing about the candidate and do not count as known.
+  // A lost trial says nothing about its candidate, so it does not count as known.
   constexpr char kSql[] = R"sql(
 SELECT count(*), coalesce(sum(r.outcome=1),0), coalesce(min(CASE WHEN r.outcome=1 THEN r.median_ns END),0),
        coalesce(min(CASE WHEN r.outcome=1 AND c.origin='default' THEN r.median_ns END),0)
@@ -262,7 +263,8 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
                                                                 int64_t limit) {
   Statement rows(
       db,
-      // `own` and `near` order as Nearer does; the samples of those alone are read that are given.
+      // `own` and `near` give the order of Nearer. Samples are read only for the rows that are
+      // returned.
       "SELECT its_key, its_target, its_device, e.samples, e.measured, e.version FROM "
       "(SELECT e.workload AS workload, e.target AS target, e.device AS device, "
       "w.key AS its_key, t.text AS its_target, d.key AS its_device, w.key=?1 AS own, "

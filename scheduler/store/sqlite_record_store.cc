@@ -42,7 +42,7 @@ class SqliteRecordStore : public RecordStore {
     std::vector<absl::Status> results;
     for (const Batch& batch : batches) {
       absl::Status status = ApplyOne(batch);
-      // A full disk may have rolled the whole transaction back; nothing of this call must remain.
+      // A full disk may have rolled back the whole transaction; nothing of this call may remain.
       const bool fatal = status.code() == absl::StatusCode::kResourceExhausted ||
                          status.code() == absl::StatusCode::kInternal ||
                          status.code() == absl::StatusCode::kDataLoss ||
@@ -141,8 +141,8 @@ absl::StatusOr<std::unique_ptr<RecordStore>> Open(const std::string& path) {
     if (verdict != "ok") return absl::DataLossError(verdict);
   }
   HEDDLE_RETURN_IF_ERROR(Migrate(db));
-  // One connection writes and checkpoints (SQLite 3.40 can damage the WAL when two do); this one
-  // only reads.
+  // Only the other connection writes and checkpoints, because SQLite 3.40 can damage the WAL when
+  // two do. This one only reads.
   HEDDLE_ASSIGN_OR_RETURN(Connection read, Connect(path, SQLITE_OPEN_READONLY));
   HEDDLE_RETURN_IF_ERROR(Execute(read.get(), "PRAGMA wal_autocheckpoint=0"));
   return std::make_unique<SqliteRecordStore>(std::move(write), std::move(read));

@@ -1,5 +1,5 @@
-// The record store in one SQLite file. WAL, synchronous=FULL: what Apply acknowledged survives a
-// power cut.
+// A record store in one SQLite file. With WAL and synchronous=FULL, what Apply acknowledged
+// survives a power cut.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace heddle::scheduler {
 
-// One line that names the file and the way out: Unavailable (another program holds it), DataLoss
-// (corrupt, or no database), ResourceExhausted (disk full), FailedPrecondition (made by a newer
-// version), Internal.
+// Errors are one line that names the file and a remedy: Unavailable (another program holds it),
+// DataLoss (corrupt or no database), ResourceExhausted (disk full), FailedPrecondition (made by a
+// newer version), Internal.
 absl::StatusOr<std::unique_ptr<RecordStore>> OpenSqliteRecordStore(const std::string& path);
 
 }  // namespace heddle::scheduler

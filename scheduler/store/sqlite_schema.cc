@@ -9,8 +9,8 @@
 namespace heddle::scheduler {
 namespace {
 
-// Texts that repeat (workloads, targets, device keys) are stored once. Times are nanoseconds since
-// the Unix epoch.
+// Repeated texts (workloads, targets, device keys) are stored once. Times are nanoseconds since the
+// Unix epoch.
 constexpr std::array<const char*, kSchemaVersion> kMigrations = {
     R"sql(
 CREATE TABLE workloads(
@@ -58,12 +58,11 @@ CREATE INDEX stages_open ON stages(attempt) WHERE end_ns = 0;
 CREATE TABLE fences(
   worker TEXT NOT NULL, slot TEXT NOT NULL, token INTEGER NOT NULL, PRIMARY KEY(worker, slot)) WITHOUT ROWID;
 )sql",
-    // The fastest record of a workload, without
-    // reading the others.
+    // Finds the fastest record of a workload without reading the others.
     R"sql(
 CREATE INDEX records_best ON records(workload, target, device, outcome, median_ns);
 )sql",
-    // What searches predicted, learned, and taught.
+    // Predictions of candidates, search reports, and transfer samples.
     R"sql(
 ALTER TABLE candidates ADD COLUMN predicted REAL;  -- null: there was no model
 ALTER TABLE candidates ADD COLUMN predicted_from INTEGER NOT NULL DEFAULT 0;
@@ -74,12 +73,12 @@ CREATE TABLE experience(
   PRIMARY KEY(workload, target, device)) WITHOUT ROWID;
 CREATE INDEX experience_latest ON experience(target, device, made_ns);
 )sql",
-    // Of how many measurements it is.
+    // The number of measurements that transfer samples cover.
     R"sql(
 ALTER TABLE experience ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE experience ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
 )sql",
-    // The models that searches begin with.
+    // Transfer models.
     R"sql(
 CREATE TABLE others_models(
   target INTEGER NOT NULL REFERENCES targets(id), device INTEGER NOT NULL REFERENCES devices(id),

@@ -1,4 +1,4 @@
-// The little of SQLite's C API the store needs, with RAII and absl::Status.
+// The part of SQLite's C API that the store needs, with RAII and absl::Status.
 #pragma once
 
 #include <sqlite3.h>
@@ -12,8 +12,9 @@
 
 namespace heddle::scheduler {
 
-// ResourceExhausted (disk full), Unavailable (locked by another process), DataLoss (corrupt, or no
-// database), AlreadyExists (a unique index), Internal; the message is SQLite's own.
+// Converts an error code: ResourceExhausted (disk full), Unavailable (locked by another process),
+// DataLoss (corrupt or no database), AlreadyExists (a unique index), otherwise Internal. The
+// message is SQLite's own.
 absl::Status SqliteStatus(sqlite3* db, int code);
 
 struct Blob {
@@ -21,7 +22,7 @@ struct Blob {
 };
 
 // A prepared statement. After a failure its calls do nothing until the next Bind, and status()
-// tells why.
+// gives the error.
 class Statement {
  public:
   Statement(sqlite3* db, const char* sql);
@@ -33,7 +34,7 @@ class Statement {
   Statement& Bind(const Values&... values) {
     sqlite3_reset(statement_);
     if (statement_ != nullptr)
-      status_ = absl::OkStatus();  // an earlier refused row must not spoil this one
+      status_ = absl::OkStatus();  // a row that was refused before must not affect this one
     int index = 0;
     (BindOne(++index, values), ...);
     return *this;

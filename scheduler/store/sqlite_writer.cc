@@ -85,7 +85,7 @@ absl::Status SqliteWriter::operator()(const PutLearned& change) {
   if (change.transfer_samples.samples().empty()) return absl::OkStatus();
   HEDDLE_ASSIGN_OR_RETURN(int64_t target, Target(change.workload.target));
   HEDDLE_ASSIGN_OR_RETURN(int64_t device, Device(change.workload.device_key));
-  return Prepared(  // as Replaces says
+  return Prepared(  // the same condition as in Replaces
              "INSERT INTO experience SELECT id,?,?,?,?,?,? FROM workloads WHERE key=? "
              "ON CONFLICT DO UPDATE SET made_ns=excluded.made_ns, samples=excluded.samples, "
              "measured=excluded.measured, version=excluded.version "

@@ -28,14 +28,14 @@ class SqliteWriter {
   absl::Status operator()(const PutStage& change);
 
  private:
-  // Statements are prepared once for the life of the connection.
+  // Statements are prepared once per connection.
   Statement& Prepared(const char* sql);
   absl::StatusOr<int64_t> Select(const char* sql, const std::string& key);
   absl::StatusOr<int64_t> Intern(const char* insert, const char* select, const std::string& key);
   absl::StatusOr<int64_t> Target(const std::string& text);
   absl::StatusOr<int64_t> Device(const std::string& key);
-  // An imported record may have named a workload without its text; whoever brings the text fills it
-  // in.
+  // Returns the workload's id. An imported record may have a workload without its text; the first
+  // record that has the text fills it in.
   absl::StatusOr<int64_t> Workload(const std::string& key, const std::string& text,
                                    const std::string& label, double flops);
 

@@ -7,7 +7,7 @@ namespace heddle::scheduler {
 
 namespace {
 
-// Whether the batch commits what a propose or update stage made.
+// Whether the batch commits the result of a propose or update stage.
 bool CommitsSearch(const Batch& batch) {
   return !batch.empty() && std::holds_alternative<CheckFence>(batch.front());
 }
@@ -103,9 +103,10 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
         const absl::Status& result = (*results)[i];
         if (entries[i].answer) entries[i].answer(result);
         if (result.ok() || entries[i].answer) continue;
-        // A stale fencing token: somebody else has had the slot since. A record that is refused
-        // costs its measurement, and a restart queues the candidate again. Candidates and search
-        // states that are refused leave this process with jobs that are not those of the store.
+        // The fencing token is stale: somebody else has held the slot since. Refusing a record
+        // costs only its measurement, and a restart queues the candidate again. Refusing candidates
+        // or a search state is fatal: the jobs of this process would differ from those of the
+        // store.
         if (absl::IsFailedPrecondition(result) && !CommitsSearch(entries[i].batch)) {
           hooks_.rejected(std::string(result.message()));
           continue;

@@ -1,5 +1,6 @@
-// The one thread that writes to the record store. Batches are applied in the order they come, as
-// many at a time as have gathered (group commit), so that one sync of the disk serves them all.
+// The only thread that writes to the record store. It applies batches in the order in which they
+// come, and all that have gathered in one transaction (group commit), so that one sync of the disk
+// serves them all.
 #pragma once
 
 #include <deque>
@@ -19,12 +20,13 @@ namespace heddle::scheduler {
 class StoreWriter {
  public:
   struct Hooks {
-    // The store takes no writes for now (disk full, locked); nothing is lost, it is tried again
-    // every second. Empty: it does again.
+    // The store does not take writes for now (disk full, locked). Nothing is lost; the write is
+    // tried again every second. An empty reason means that it takes writes again.
     std::function<void(std::string reason)> blocked;
-    // A record was not taken because its fencing token is older than one seen; the others were.
+    // A record was refused because its fencing token is older than one seen; the other records were
+    // taken.
     std::function<void(std::string reason)> rejected;
-    // The store and the scheduler no longer agree, or the disk fails: the process must end, what
+    // The store and the scheduler no longer agree, or the disk fails. The process must end; what
     // was acknowledged is safe.
     std::function<void(std::string reason)> fatal;
   };
@@ -32,21 +34,23 @@ class StoreWriter {
   // Applies what is queued, then ends.
   ~StoreWriter();
 
-  // From now on nothing is waited for that the store does not take: for the end of the process.
+  // For the end of the process: from now on the writer does not wait for a store that takes no
+  // writes.
   void StopWaiting();
 
-  // `durable`, if set, is called on the writer's thread once the batch is on disk. Blocks while the
-  // queue is full; after StopWaiting the batch is dropped instead, and never durable.
+  // Queues a batch. `durable`, if set, is called on the writer's thread when the batch is on disk.
+  // Blocks while the queue is full. After StopWaiting the batch is dropped instead and never
+  // becomes durable.
   void Write(Batch batch, std::function<void()> durable = nullptr);
-  // The same for changes that the store may refuse: `answer` gets its verdict, on the writer's
-  // thread; Unavailable if the process ends before.
+  // The same for changes that the store may refuse. `answer` gets the store's status on the
+  // writer's thread, or Unavailable if the process ends before.
   void WriteAnswered(Batch batch, std::function<void(const absl::Status&)> answer);
-  // Writes imported records and waits for the store's verdict on each, as RecordStore::Apply gives
-  // it. Unavailable if that takes longer than `limit`; what was written until then stays.
+  // Writes imported records and waits for the store's status of each (see RecordStore::Apply).
+  // Unavailable if that takes longer than `limit`; records written by then stay.
   absl::StatusOr<std::vector<absl::Status>> Import(const std::vector<v1::Record>& records,
                                                    absl::Duration limit);
-  // Waits until everything written before is durable, or `limit` has passed (the store may take no
-  // writes for long).
+  // Waits until everything queued before is durable, or until `limit` has passed, because the store
+  // may not take writes for long.
   void Flush(absl::Duration limit);
 
  private:
@@ -59,7 +63,8 @@ class StoreWriter {
   void Loop();
   bool ApplyAll(const std::deque<Entry>& entries);
 
-  // Entries, not bytes: one is at most a round of candidates or a search state (some MiB).
+  // Counts entries, not bytes. An entry is at most a round of candidates or a search state (a few
+  // MiB).
   static constexpr size_t kMaxQueue = 4096;
   static constexpr size_t kMaxGroup = 512;  // keeps one transaction under a second
 
@@ -69,7 +74,7 @@ class StoreWriter {
   std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // entries ever queued
   int64_t settled_ ABSL_GUARDED_BY(mutex_) =
-      0;  // of these, the ones that are durable, or never will be
+      0;  // of these, entries that are durable or never will be
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool give_up_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -5,7 +5,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int64_t kLeastRefresh = 16;  // a batch
+constexpr int64_t kLeastRefresh = 16;  // one batch
 
 }  // namespace
 
@@ -67,8 +67,8 @@ bool Taught(const v1::TransferModel& model, const WorkloadId& id) {
   });
 }
 
-bool Suits(const v1::TransferModel& model, const WorkloadId& search,
-           const TransferSamples* nearest) {
+bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search,
+                  const TransferSamples* nearest) {
   if (Taught(model, search)) return false;
   return nearest == nullptr || nearest->workload.key != search.key ||
          Taught(model, nearest->workload);

@@ -1,4 +1,5 @@
-// What searches learned that others begin with, bounded. Not thread-safe.
+// Bounded caches of transfer samples and transfer models, from which other searches may start. Not
+// thread-safe.
 #pragma once
 
 #include <compare>
@@ -13,32 +14,33 @@
 
 namespace heddle::scheduler {
 
-// Transfer samples of workloads, the latest of each: a store that writes behind need not have it yet.
+// The latest transfer samples of each workload. They are kept in memory because the store is
+// written with a delay and may not have them yet.
 class RecentTransferSamples {
  public:
-  static constexpr size_t kMost = 32;  // of no more than 64 KiB each
+  static constexpr size_t kMost = 32;  // each has at most 64 KiB
 
-  // One that does not replace what is there of its workload changes nothing; the one kept longest
-  // goes when there are too many.
+  // Keeps the samples if they replace those of the same workload (see Replaces). If there are too
+  // many, the oldest entry is dropped.
   void Keep(const WorkloadId& id, const v1::TransferSamples& learned);
-  // What is related to a search of the workload, the latest first.
+  // The samples that are related to a search of the workload, latest first.
   std::vector<TransferSamples> Of(const WorkloadId& id) const;
 
  private:
-  std::deque<std::pair<WorkloadId, v1::TransferSamples>> transfer_samples_;  // the latest first
+  std::deque<std::pair<WorkloadId, v1::TransferSamples>> transfer_samples_;  // latest first
 };
 
-// The models that new searches begin with (TransferModel in worker.proto).
+// The transfer models from which new searches may start (TransferModel in worker.proto).
 class TransferModels {
  public:
-  static constexpr size_t kMost = 16;  // of no more than 512 KiB each
+  static constexpr size_t kMost = 16;  // each has at most 512 KiB
 
-  // Replaces the one of the same id; an empty one drops it. The oldest goes when there are too
-  // many.
+  // Replaces the model of the same id; an empty model removes it. If there are too many, the oldest
+  // is dropped.
   void Put(const TransferModelId& id, const v1::TransferModel& model);
-  // Searches on the device key learned so many trials.
+  // Searches on the device key have learned this many more trials.
   void Count(const std::string& device_key, int64_t trials);
-  // Trials counted in this process on the device key.
+  // Trials that Count has added for the device key in this process.
   int64_t counted(const std::string& device_key) const;
   // Null if there is none.
   const v1::TransferModel* Find(const TransferModelId& id) const;
@@ -49,21 +51,22 @@ class TransferModels {
   std::map<std::string, int64_t> counted_;  // by device key
 };
 
-// Whether a new search should rather fit one of its own: since it was made a quarter was learned of
-// what it knew, at least a batch and at most kRefresh trials. (Fitting takes longer the more
-// is known, and the next quarter then teaches as much.)
+// Whether the model is stale, so that a new search should fit its own. It is stale once searches on
+// the device key have learned a quarter as many trials as the model knew, but at least a batch and
+// at most kRefresh. The threshold grows with what the model knew: fitting then takes longer, and it
+// takes a further quarter to teach as much.
 inline constexpr int64_t kRefresh = 512;
 bool IsStale(const v1::TransferModel& model);
 
 // Whether the model learned from transfer samples of the workload on the target and device key.
 bool Taught(const v1::TransferModel& model, const WorkloadId& id);
 
-// Whether a search of the workload may begin with the model. Not if the workload itself taught it,
-// on the same target and device key: its records teach the search once more, and a model that has
-// seen them cannot be judged by them. Nor if the workload taught elsewhere and the model does not
-// know: that is worth more than what others taught. `nearest` are the transfer samples nearest to
-// the search, null if there is none.
-bool Suits(const v1::TransferModel& model, const WorkloadId& search,
-           const TransferSamples* nearest);
+// Whether a search of the workload may start from the model. It may not in two cases. First, if the
+// workload itself taught the model on the same target and device key: the search would learn these
+// records twice, and could not use them to validate the model. Second, if `nearest`, the transfer
+// samples nearest to the search (null if there are none), are of the same workload but unknown to
+// the model: they are worth more than other workloads' samples.
+bool MayStartFrom(const v1::TransferModel& model, const WorkloadId& search,
+                  const TransferSamples* nearest);
 
 }  // namespace heddle::scheduler

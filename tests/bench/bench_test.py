@@ -121,7 +121,7 @@ class RunTest(unittest.TestCase):
 
 
 class SearchTest(unittest.TestCase):
-    def test_collects_goes_on_compares_and_judges(self):
+    def test_collects_goes_on_compares_and_evaluates(self):
         with tempfile.TemporaryDirectory() as folder:
             tables, out, plot = f"{folder}/tables", f"{folder}/out.json", f"{folder}/out.svg"
 
@@ -157,7 +157,7 @@ class SearchTest(unittest.TestCase):
             self.assertEqual(pathlib.Path(plot).read_text().count("<polyline"), 3)
             done = run("--ablate", "--seeds", "1")
             self.assertEqual(done.returncode, 0, done.stderr)
-            for row in ("rank without loop", "rank with relation", "regression", "knobs", "annealing:diversity=1", "ensemble-ucb", "annealing:cold_start=0"):
+            for row in ("rank without loop", "rank with reuse", "regression", "knobs", "annealing:diversity=1", "ensemble-ucb", "annealing:cold_start=0"):
                 self.assertIn(f"\n{row} ", done.stdout)
             done = run("--methods", "annealing:diversity=4", "--seeds", "1", "--ablation", "parts", "--ablate")
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -304,7 +304,7 @@ TEST(Variant, ChangesAMethodByName) {
   ASSERT_TRUE(variant.ok()) << variant.status();
   EXPECT_EQ(variant->diversity, 0.5);
   EXPECT_EQ(variant->model.rounds, 7);
-  EXPECT_EQ(variant->without, (std::vector<std::string>{"relation", "loop", "main"}));
+  EXPECT_EQ(variant->without, (std::vector<std::string>{"reuse", "loop", "main"}));
   EXPECT_TRUE(ParseVariant("annealing:with=relation")->without.empty());
   EXPECT_FALSE(ParseVariant("annealing:relative=0")->relative);
   const auto beside = ParseVariant(
@@ -379,7 +379,7 @@ TEST(Transfer, HelpsOrIsSwitchedOff) {
     cost_model::Transfer transfer({}, 1);
     ASSERT_TRUE(transfer.Learn(*taught).ok());
     EXPECT_TRUE(transfer.Active());
-    ASSERT_TRUE(transfer.Judge({others->begin(), others->begin() + 100}).ok());
+    ASSERT_TRUE(transfer.Validate({others->begin(), others->begin() + 100}).ok());
     EXPECT_EQ(transfer.misleads(), misleads);
   }
 }

@@ -185,6 +185,14 @@ class WholeRoad(unittest.TestCase):
         self.assertIn(self.job, self.h("jobs", "--all", check=0).stdout)
         self.h("wait", self.job, "--timeout", 5, check=0)
 
+    def test_a_dry_run_counts_the_devices_that_match(self):
+        def matching(*flags):
+            done = self.h("submit", self.path / "mlp.onnx", "--dry-run", "--json", *flags, check=0)
+            return json.loads(done.stdout)["matching_device_slots"]
+        self.assertEqual(matching(), 1)
+        self.assertEqual(matching("--device", "another"), 0)
+        self.assertEqual(matching("--target", "cuda -arch=sm_90"), 0)
+
     def test_the_search_is_explained(self):
         plot = self.path / "search.svg"
         shown = self.h("explain", self.job, 1, "--plot", plot, check=0).stdout

@@ -345,7 +345,7 @@ v1::Record Trial(double ns, int samples, double score) {
   return record;
 }
 
-TEST(Explain, JudgesEachBatchByItsOwnPredictions) {
+TEST(Explain, ComparesEachBatchWithItsOwnPredictions) {
   std::vector<v1::Record> trials = {
       Trial(100, -1, 0),                                       // no model yet
       Trial(90, 1, 0.9), Trial(50, 1, 0.5), Trial(0, 1, 0.1),  // 90 was predicted to be the fastest

@@ -209,7 +209,7 @@ TEST(Features, ReuseCurvesAreMonotone) {
 TEST(Features, GroupsAreLeftOutByName) {
   const std::vector<std::string> groups = FeatureGroups();
   EXPECT_THAT(groups, ::testing::ElementsAre("program", "side", "counts", "main", "traffic",
-                                             "estimate", "access", "relation", "loop"));
+                                             "estimate", "access", "reuse", "loop"));
   size_t sum = 0;
   for (const std::string& group : groups) {
     const std::vector<size_t> left = *ColumnsWithout({{group}});

@@ -123,7 +123,7 @@ TEST(AnnealingSearch, KeepsWhatOthersTaughtInItsState) {
   EXPECT_EQ(report.samples, 16);
   EXPECT_EQ(report.other_tasks, 1);
   EXPECT_EQ(report.other_samples, 48);
-  const double weight = report.others_mislead ? 0 : std::exp2(-16 / Transfer::kHalving);
+  const double weight = report.transfer_misleads ? 0 : std::exp2(-16 / Transfer::kHalving);
   EXPECT_NEAR(report.other_weight, weight, 1e-9);
 }
 
@@ -226,7 +226,7 @@ TEST(Transfer, TakesSamplesOverAllOfASearch) {
 
 // Lies that come to light with more samples of one's own: what is right about the first 16 may
 // mislead about the next.
-TEST(Transfer, IsJudgedAgain) {
+TEST(Transfer, IsValidatedAgain) {
   const auto others = MakeOthers(64);
   Transfer transfer({}, 1);
   EXPECT_FALSE(transfer.Active()) << "it knows nothing yet";
@@ -235,16 +235,16 @@ TEST(Transfer, IsJudgedAgain) {
   std::vector<Sample> own(others->begin(), others->begin() + 16);
   std::vector<Sample> failures = own;
   for (Sample& s : failures) s.score = 0;
-  ASSERT_TRUE(transfer.Judge(failures).ok());
-  EXPECT_FALSE(transfer.misleads()) << "no pair to judge by";
-  ASSERT_TRUE(transfer.Judge(own).ok());
+  ASSERT_TRUE(transfer.Validate(failures).ok());
+  EXPECT_FALSE(transfer.misleads()) << "no pair to compare";
+  ASSERT_TRUE(transfer.Validate(own).ok());
   EXPECT_FALSE(transfer.misleads());
   std::vector<Sample> lies(others->begin(), others->begin() + 31);
   for (Sample& s : lies) s.score = 1 - s.score;
-  ASSERT_TRUE(transfer.Judge(lies).ok());
-  EXPECT_FALSE(transfer.misleads()) << "not judged between 16 and 32";
+  ASSERT_TRUE(transfer.Validate(lies).ok());
+  EXPECT_FALSE(transfer.misleads()) << "not validated between 16 and 32";
   lies.push_back(own[0]);
-  ASSERT_TRUE(transfer.Judge(lies).ok());
+  ASSERT_TRUE(transfer.Validate(lies).ok());
   EXPECT_TRUE(transfer.misleads());
   EXPECT_FALSE(transfer.Active());
 }

@@ -1,4 +1,4 @@
-// Whether our declarations of the driver's interface (cuda_api.h) are NVIDIA's: built where the
+// Whether our declarations of the driver's interface (compiler/runtime/cuda/api.h) are NVIDIA's: built where the
 // CUDA Toolkit is installed.
 #define __CUDA_API_VERSION_INTERNAL  // every function under its exported name
 #include <cuda.h>

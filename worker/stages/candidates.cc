@@ -27,7 +27,7 @@ void ToProto(const runtime::GpuLaunch& launch, v1::Kernel::Launch* proto) {
   proto->set_local_bytes(launch.local_bytes);
 }
 
-// Extents that are missing become 0, which no launch may have.
+// Missing extents become 0, which no launch may have.
 template <typename Field>
 std::array<int64_t, 3> Extents(const Field& field) {
   std::array<int64_t, 3> extents = {0, 0, 0};

@@ -1,4 +1,4 @@
-// What the stages that take candidates one by one share.
+// Shared by the stages that take candidates one by one.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@
 namespace heddle::worker {
 
 v1::Artifact ArtifactToProto(codegen::Artifact artifact);
-// Nothing in it is to be trusted.
+// The result is untrusted.
 codegen::Artifact ArtifactFromProto(const v1::Artifact& proto);
 
 void TellStarted(StageIo& io, int64_t candidate);
 int64_t NanosSince(std::chrono::steady_clock::time_point begin);
 std::string OneLine(absl::string_view text);
-// What a failed measurement says of its candidate.
+// The outcome of a candidate whose measurement failed with `status`.
 v1::Outcome OutcomeOf(const absl::Status& status);
-// InvalidArgument naming what is out of range.
+// InvalidArgument names a value that is out of range.
 absl::StatusOr<MeasureOptions> OptionsOf(const v1::ProfileSpec& spec);
 
 }  // namespace heddle::worker

@@ -8,7 +8,7 @@
 namespace heddle::worker {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{2} << 30;  // Protobuf, and with it ONNX, ends here too
+constexpr size_t kMaxBytes = size_t{2} << 30;  // the size limit of Protobuf and so of ONNX
 
 }  // namespace
 

@@ -7,8 +7,7 @@
 
 namespace heddle::worker {
 
-// Clock of the first core, the hottest sensor, the load; 0 where the host does not tell. Toolchain,
-// too.
+// The clock of the first core, the hottest sensor, the load (each 0 if unknown), and the toolchain.
 v1::Evidence CollectEvidence(const std::vector<int>& cores);
 
 }  // namespace heddle::worker

@@ -1,6 +1,5 @@
-// What the children do: one function per kind of stage, each a thin layer between messages and the
-// compiler or the search. Runs in a child only (stage_child.h): models and candidates are not to be
-// trusted.
+// One function per kind of stage: a thin layer between messages and the compiler or the search.
+// Runs only in a child (stage_child.h), since models and candidates are untrusted.
 #pragma once
 
 #include "absl/status/status.h"

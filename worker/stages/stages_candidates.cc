@@ -20,12 +20,12 @@
 namespace heddle::worker {
 namespace {
 
-// An event with an artifact has to fit a message; kernels are some ten KB.
+// An event with an artifact must fit into a message; kernels have some tens of KB.
 constexpr size_t kMaxArtifactBytes = 3 << 20;
-// Repeating what was disturbed may use so much of a candidate's time limit, and of the stage's:
-// the rest is for the candidates that are left.
+// Repetitions of disturbed measurements may use 1 / kRepeatPart of a candidate's time limit, and of
+// the stage's; the rest is for the remaining candidates.
 constexpr int kRepeatPart = 3;
-constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // where the start tells none
+constexpr absl::Duration kCandidateLimit = absl::Seconds(30);  // if StageStart gives none
 
 absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const std::string& trace,
                                            const Target& target) {
@@ -39,7 +39,7 @@ absl::StatusOr<codegen::Artifact> BuildOne(const std::string& workload, const st
   return artifact;
 }
 
-// The cores the kernel runs on; their disturbance is what counts.
+// The cores on which the kernel runs, and whose disturbance counts.
 std::vector<int> MeasuringCores(const MeasureOptions& options) {
   const size_t count = std::min(options.cpus.size(), static_cast<size_t>(options.threads));
   return {options.cpus.begin(), options.cpus.begin() + static_cast<std::ptrdiff_t>(count)};
@@ -60,11 +60,11 @@ GuardOptions GuardFor(const v1::StageStart& start, const std::vector<int>& cores
   return guard;
 }
 
-// The first stage on a slot, and some of the others, also say what the slot can do; the worker
-// remembers the best (SlotGuard).
+// Measures the machine limits of the slot, in the first stage on it and in some later ones. The
+// worker remembers the best values (SlotGuard).
 void MeasureLimits(const v1::StageStart& start, int threads, v1::Evidence* evidence) {
   constexpr int64_t kBeyondCaches = int64_t{256} << 20;
-  constexpr int64_t kOneIn = 8;  // stages: it takes some tenths of a second
+  constexpr int64_t kOneIn = 8;  // one stage in so many, since it takes some tenths of a second
   if (start.profile().canary_usual_ns() > 0 && start.attempt_id() % kOneIn != 0) return;
   evidence->set_peak_gflops(runtime::MeasureFmaPeak(threads));
   evidence->set_memory_gbps(runtime::MeasureBandwidth(kBeyondCaches, threads));
@@ -110,7 +110,7 @@ absl::Status RunBuild(const v1::StageStart& start, StageIo& io) {
     const auto begin = std::chrono::steady_clock::now();
     absl::StatusOr<codegen::Artifact> artifact =
         BuildOne(start.build().workload(), candidate.trace(), target);
-    // No compiler here for the target: another worker may have one.
+    // This host has no compiler for the target; another worker may have one.
     if (absl::IsUnavailable(artifact.status())) return artifact.status();
     v1::StageEvent event;
     v1::BuildResult* result = event.mutable_built();

@@ -17,9 +17,9 @@
 namespace heddle::worker {
 namespace {
 
-// The GPU refuses everything more of this process, and what its memory holds nobody knows. A fresh
-// process goes on, and measures this candidate once more if others ran here before: one of those
-// may have done it (stage_runner.h).
+// Ends the process: the GPU refuses further work of it, and the contents of its memory are unknown.
+// A fresh process continues. It measures this candidate again if others ran here before, since one
+// of those may be to blame (stage_runner.h).
 [[noreturn]] void GiveUp(const absl::Status& status) {
   std::fprintf(stderr, "%s\n", OneLine(status.message()).c_str());
   std::fflush(stderr);
@@ -66,7 +66,7 @@ absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
   HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(options.device));
   const absl::StatusOr<runtime::CudaInfo> gpu = runtime::DescribeCudaDevice(ordinal);
-  // It was there when the worker started.
+  // The GPU was present when the worker started.
   if (!gpu.ok()) return absl::UnavailableError(gpu.status().message());
   absl::StatusOr<std::unique_ptr<WorkloadBench>> bench =
       WorkloadBench::Create(start.profile().workload(), options);

@@ -28,8 +28,8 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> MakeSearch(const v1::StageSt
   return cost_model::MakeSearch(spec.workload(), info, options);
 }
 
-// Learns from other tasks, by the model that another search made of them or by one of its own,
-// which it hands on; in a state that is part of it.
+// Begins a search. It learns from other tasks, by the given transfer model or by a model that it
+// fits itself and hands on. That model becomes part of the search state.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageStart& start,
                                                                 const v1::SearchSpec& spec,
                                                                 StageIo& io) {
@@ -55,7 +55,8 @@ absl::StatusOr<std::unique_ptr<cost_model::Search>> BeginSearch(const v1::StageS
   return search;
 }
 
-// With the state that came along. A state that cannot be used costs what was learned, not the job.
+// Continues a search from its state. If the state cannot be used, what was learned is lost, but not
+// the job.
 absl::StatusOr<std::unique_ptr<cost_model::Search>> ResumeSearch(const v1::StageStart& start,
                                                                  const v1::SearchSpec& spec,
                                                                  StageIo& io) {
@@ -82,7 +83,7 @@ v1::SearchReport ToProto(const cost_model::SearchReport& report) {
   proto.set_other_tasks(report.other_tasks);
   proto.set_other_samples(report.other_samples);
   proto.set_other_weight(report.other_weight);
-  proto.set_others_mislead(report.others_mislead);
+  proto.set_transfer_misleads(report.transfer_misleads);
   return proto;
 }
 

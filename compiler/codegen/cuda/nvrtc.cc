@@ -72,7 +72,7 @@ int DriverMajor() {
 }
 
 // Whether the driver, of this major or absent, loads what the library compiles.
-bool Suits(void* library, int driver) {
+bool Matches(void* library, int driver) {
   int (*version)(int*, int*) = nullptr;
   int major = 0, minor = 0;
   return driver == 0 || !Find(library, "nvrtcVersion", &version) || version(&major, &minor) != 0 ||
@@ -89,7 +89,7 @@ void* Open(std::vector<std::string>* tried) {
   for (const std::string& folder : Folders()) {
     for (const char* name : kNames) {
       void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library != nullptr && Suits(library, driver)) return library;
+      if (library != nullptr && Matches(library, driver)) return library;
       if (unsuitable == nullptr) unsuitable = library;
     }
     tried->push_back(folder.empty() ? "LD_LIBRARY_PATH" : folder);

@@ -1,6 +1,7 @@
 #include "compiler/codegen/llvm/kernel_emitter.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/codegen/llvm/kernel_needs.h"
 #include "compiler/codegen/llvm/loop_emitter.h"
 #include "compiler/ir/visit.h"
@@ -44,7 +45,7 @@ void EmitEntry(Kernel& kernel, const Needs& needs, llvm::Function* body) {
 
 absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module) {
-  if (absl::Status status = CheckSupported(program); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(CheckSupported(program));
   if (module.getFunction(program.name)) {
     return absl::InvalidArgumentError(absl::StrCat("two programs are named ", program.name));
   }

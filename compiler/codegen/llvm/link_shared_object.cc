@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/raw_ostream.h"
@@ -34,13 +35,12 @@ absl::StatusOr<std::string> MakePrivateDirectory() {
 }  // namespace
 
 absl::StatusOr<std::string> LinkSharedObject(std::string_view object) {
-  absl::StatusOr<std::string> directory = MakePrivateDirectory();
-  if (!directory.ok()) return directory.status();
+  HEDDLE_ASSIGN_OR_RETURN(std::string directory, MakePrivateDirectory());
   auto remove = absl::MakeCleanup([&] {
     std::error_code ignored;
-    std::filesystem::remove_all(*directory, ignored);
+    std::filesystem::remove_all(directory, ignored);
   });
-  const std::string input = *directory + "/kernel.o", output = *directory + "/kernel.so";
+  const std::string input = directory + "/kernel.o", output = directory + "/kernel.so";
   std::ofstream file(input, std::ios::binary);
   file.write(object.data(), static_cast<std::streamsize>(object.size()));
   file.close();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
@@ -90,9 +91,8 @@ absl::Status CheckTarget(const Target& target) {
     return absl::InvalidArgumentError("not a target of LLVM; use `llvm -mcpu=..`");
   }
   const std::string triple = TripleOf(target);
-  absl::StatusOr<const llvm::Target*> found = FindTarget(triple);
-  if (!found.ok()) return found.status();
-  std::unique_ptr<llvm::MCSubtargetInfo> info((*found)->createMCSubtargetInfo(triple, "", ""));
+  HEDDLE_ASSIGN_OR_RETURN(const llvm::Target* found, FindTarget(triple));
+  std::unique_ptr<llvm::MCSubtargetInfo> info(found->createMCSubtargetInfo(triple, "", ""));
   if (!info)
     return absl::InvalidArgumentError(
         absl::StrCat("LLVM cannot generate code for triple '", triple, "'"));
@@ -120,17 +120,16 @@ absl::Status CheckTarget(const Target& target) {
 
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const Target& target,
                                                                        int opt_level) {
-  if (absl::Status status = CheckTarget(target); !status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(CheckTarget(target));
   const std::string triple = TripleOf(target);
-  absl::StatusOr<const llvm::Target*> found = FindTarget(triple);
-  if (!found.ok()) return found.status();
+  HEDDLE_ASSIGN_OR_RETURN(const llvm::Target* found, FindTarget(triple));
   static constexpr llvm::CodeGenOptLevel kLevels[] = {
       llvm::CodeGenOptLevel::None, llvm::CodeGenOptLevel::Less, llvm::CodeGenOptLevel::Default,
       llvm::CodeGenOptLevel::Aggressive};
   llvm::TargetOptions options;
   std::unique_ptr<llvm::TargetMachine> machine(
-      (*found)->createTargetMachine(triple, target.cpu, target.attrs, options, llvm::Reloc::PIC_,
-                                    std::nullopt, kLevels[std::clamp(opt_level, 0, 3)]));
+      found->createTargetMachine(triple, target.cpu, target.attrs, options, llvm::Reloc::PIC_,
+                                 std::nullopt, kLevels[std::clamp(opt_level, 0, 3)]));
   if (!machine)
     return absl::InvalidArgumentError(
         absl::StrCat("LLVM cannot generate code for triple '", triple, "'"));

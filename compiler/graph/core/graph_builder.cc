@@ -90,7 +90,7 @@ absl::StatusOr<Graph> GraphBuilder::Build(
   return std::move(graph_);
 }
 
-absl::StatusOr<Graph> RewriteGraph(const Graph& graph, const Rewriter& rewrite) {
+absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite) {
   GraphBuilder out;
   std::vector<ValueId> map(graph.values.size(), -1);
   for (ValueId v : graph.inputs) map[v] = out.Input(graph.values[v].name, graph.values[v].type);
@@ -98,7 +98,7 @@ absl::StatusOr<Graph> RewriteGraph(const Graph& graph, const Rewriter& rewrite) 
   for (const Node& node : graph.nodes) {
     Node translated = node;
     for (ValueId& v : translated.inputs) v = map[v];
-    HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> replacement, rewrite(out, translated));
+    HEDDLE_ASSIGN_OR_RETURN(std::optional<ValueId> replacement, rewrite(out, translated, node));
     if (!replacement) {
       HEDDLE_ASSIGN_OR_RETURN(replacement,
                               out.Add(node.kind, translated.inputs, node.attrs, node.name));

@@ -2,12 +2,12 @@
 // are inferred.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph.h"
 
@@ -44,12 +44,14 @@ class GraphBuilder {
   std::map<ValueId, size_t> producers_;  // value -> index of its node
 };
 
-// Copies `graph` node by node into a new one. `rewrite` gets each node with the inputs that it has
-// in the new graph, and returns the value that replaces its result, or nullopt to keep the node.
-// Copies the constants, keeps the names of outputs, and removes what is dead at the end.
+// Copies `graph` node by node into a new one. `rewrite` gets each node twice: with the inputs that
+// it has in the new graph, and as it is in `graph`. It returns the value that replaces the node's
+// result, or nullopt to keep the node. RewriteGraph copies the constants, keeps the names of
+// outputs, and removes what is dead at the end.
+using Replacement = absl::StatusOr<std::optional<ValueId>>;
 using Rewriter =
-    std::function<absl::StatusOr<std::optional<ValueId>>(GraphBuilder& out, const Node& node)>;
-absl::StatusOr<Graph> RewriteGraph(const Graph& graph, const Rewriter& rewrite);
+    absl::FunctionRef<Replacement(GraphBuilder& out, const Node& node, const Node& original)>;
+absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite);
 
 // The graph without the nodes and constants that no output needs; its values are renumbered. Inputs
 // stay, used or not: they are the model's interface.

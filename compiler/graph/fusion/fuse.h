@@ -21,7 +21,7 @@ struct Group {
   ir::Program naive;             // the loop program before any schedule
   std::string workload;          // its canonical text (ir/text.h)
   std::string key;               // WorkloadKey(workload)
-  double flops = 0;              // of the direct algorithm; workloads.md's way of counting
+  double flops = 0;              // of the direct algorithm; a multiply-add counts two
 };
 
 struct FusedGraph {

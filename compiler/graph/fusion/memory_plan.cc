@@ -4,14 +4,14 @@
 #include <optional>
 #include <set>
 
+#include "base/alignment.h"
+
 namespace heddle::graph {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // a cache line, and the widest vector
-
 int64_t Bytes(const Graph& graph, ValueId v) {
   const TensorType& type = graph.values[v].type;
-  return (NumElements(type) * ir::SizeOf(type.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  return AlignUp(NumElements(type) * ir::SizeOf(type.dtype));
 }
 
 // The free ranges of the arena by offset; adjacent ones are joined. Allocation takes the smallest

@@ -31,7 +31,7 @@ class LayoutPass {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
       layout_ = plan_.operators[i].layout;
-      HEDDLE_RETURN_IF_ERROR(layout_ == Layout::kChannelsFirst ? Unmoved(node) : Place(node));
+      HEDDLE_RETURN_IF_ERROR(layout_ == Layout::kChannelsFirst ? Unmoved(node) : Transform(node));
     }
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (ValueId v : graph_.outputs) {
@@ -91,7 +91,7 @@ class LayoutPass {
   }
 
   // A node that does not work channels first.
-  absl::Status Place(const Node& node) {
+  absl::Status Transform(const Node& node) {
     const OpDef& def = Def(node.kind);
     const bool aligned = def.layout.operands == LayoutRule::Operands::kAligned;
     Node placed = node;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle::graph {
@@ -102,9 +103,8 @@ absl::StatusOr<int64_t> NormalizeAxis(int64_t axis, int rank) {
 absl::StatusOr<Shape> NormalizeAxes(const Shape& axes, int rank) {
   Shape out;
   for (int64_t axis : axes) {
-    auto a = NormalizeAxis(axis, rank);
-    if (!a.ok()) return a.status();
-    out.push_back(*a);
+    HEDDLE_ASSIGN_OR_RETURN(auto a, NormalizeAxis(axis, rank));
+    out.push_back(a);
   }
   std::sort(out.begin(), out.end());
   if (std::adjacent_find(out.begin(), out.end()) != out.end()) {

@@ -61,8 +61,7 @@ class Alternator {
       it = Join(it->first, it->second) ? std::next(it) : shared_.erase(it);
   }
 
-  absl::StatusOr<std::optional<ValueId>> operator()(GraphBuilder& out, const Node& node) {
-    const Node& original = graph_.nodes[next_++];
+  Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     if (Shared* shared = MatrixOf(original.outputs[0])) {
       HEDDLE_RETURN_IF_ERROR(Multiply(out, node, original, *shared));
       return std::nullopt;  // read by nobody any more
@@ -143,8 +142,8 @@ class Alternator {
     return absl::OkStatus();
   }
 
-  static absl::StatusOr<std::optional<ValueId>> Slice(GraphBuilder& out, const Node& node,
-                                                      const std::map<int64_t, ValueId>& products) {
+  static Replacement Slice(GraphBuilder& out, const Node& node,
+                           const std::map<int64_t, ValueId>& products) {
     Attrs attrs = node.attrs;
     Shape starts = AttrsOf(node).Ints("starts");
     const auto& [begin, product] = *std::prev(products.upper_bound(starts[1]));
@@ -160,16 +159,13 @@ class Alternator {
   std::map<ValueId, Shared> shared_;                                          // by matrix
   std::map<const Shared*, std::vector<std::pair<int64_t, int64_t>>> slices_;  // begin, end
   std::map<ValueId, std::map<int64_t, ValueId>> products_;  // of parts, by first column
-  size_t next_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> AlternateProducts(const Graph& graph, const machine::GraphCore& core) {
-  auto alternator = std::make_shared<Alternator>(graph, core.near_bytes);
-  return RewriteGraph(graph, [alternator](GraphBuilder& out, const Node& node) {
-    return (*alternator)(out, node);
-  });
+  Alternator alternator(graph, core.near_bytes);
+  return RewriteGraph(graph, alternator);
 }
 
 }  // namespace heddle::graph

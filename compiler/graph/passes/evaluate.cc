@@ -69,17 +69,44 @@ absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
   return results[0];
 }
 
-absl::StatusOr<std::vector<TensorData>> EvaluateGraph(const Graph& graph,
-                                                      std::span<const TensorData> inputs) {
-  if (inputs.size() != graph.inputs.size())
-    return absl::InvalidArgumentError("wrong number of inputs");
+absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
+    const Graph& graph, std::span<const TensorData> inputs,
+    const std::function<void(int done, int total)>& progress) {
+  if (inputs.size() != graph.inputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", graph.inputs.size(),
+                                                   " inputs, ", inputs.size(), " are given"));
+  }
   std::map<ValueId, TensorData> values = graph.constants;
-  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
-  for (const Node& node : graph.nodes) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = graph.values[graph.inputs[i]];
+    if (inputs[i].type != value.type) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input '", value.name, "' is ", ToText(value.type), ", not ", ToText(inputs[i].type)));
+    }
+    values[graph.inputs[i]] = inputs[i];
+  }
+  const size_t total = graph.nodes.size();
+  std::map<ValueId, size_t> last_use;  // index of the node; `total` for what the graph returns
+  for (size_t i = 0; i < total; ++i) {
+    for (ValueId v : graph.nodes[i].inputs) last_use[v] = i;
+  }
+  for (ValueId v : graph.outputs) last_use[v] = total;
+  for (size_t i = 0; i < total; ++i) {
+    const Node& node = graph.nodes[i];
+    if (progress) progress(static_cast<int>(i), static_cast<int>(total));
     std::vector<TensorData> operands;
     for (ValueId v : node.inputs) operands.push_back(values.at(v));
-    HEDDLE_ASSIGN_OR_RETURN(values[node.outputs[0]], EvaluateOp(node.kind, node.attrs, operands));
+    absl::StatusOr<TensorData> result = EvaluateOp(node.kind, node.attrs, operands);
+    if (!result.ok()) {
+      return absl::Status(result.status().code(),
+                          absl::StrCat("node '", node.name, "': ", result.status().message()));
+    }
+    values[node.outputs[0]] = *std::move(result);
+    for (ValueId v : node.inputs) {
+      if (last_use[v] == i) values.erase(v);
+    }
   }
+  if (progress) progress(static_cast<int>(total), static_cast<int>(total));
   std::vector<TensorData> outputs;
   for (ValueId v : graph.outputs) outputs.push_back(values.at(v));
   return outputs;

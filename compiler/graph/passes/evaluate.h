@@ -3,6 +3,7 @@
 // passes.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,9 +23,12 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
 absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs);
 
-// Every output of a graph, computed node by node. `inputs`: in the graph's order.
-absl::StatusOr<std::vector<TensorData>> EvaluateGraph(const Graph& graph,
-                                                      std::span<const TensorData> inputs);
+// Every output of a graph, computed node by node; a value is freed after its last use. `inputs` are
+// in the graph's order. `progress` is called before each node, and once after the last.
+// InvalidArgument: other inputs than the graph has.
+absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
+    const Graph& graph, std::span<const TensorData> inputs,
+    const std::function<void(int done, int total)>& progress = nullptr);
 
 // About how many nodes of expressions an evaluation visits; infinite if the operator refuses.
 double EvaluationCost(OpKind kind, const Attrs& attrs, std::span<const TensorType> inputs);

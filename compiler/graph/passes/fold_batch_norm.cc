@@ -10,8 +10,6 @@
 namespace heddle::graph {
 namespace {
 
-using Replacement = absl::StatusOr<std::optional<ValueId>>;
-
 // y = x * factor + offset, per channel.
 struct Affine {
   std::vector<double> factor, offset;
@@ -56,8 +54,7 @@ class Folder {
   explicit Folder(const Graph& graph)
       : graph_(graph), uses_(UseCounts(graph)), producers_(Producers(graph)) {}
 
-  Replacement operator()(GraphBuilder& out, const Node& node) {
-    const Node& original = graph_.nodes[next_++];
+  Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     if (node.kind != OpKind::kBatchNorm) return std::nullopt;
     std::optional<Affine> affine = Statistics(out, node);
     if (!affine) return std::nullopt;
@@ -133,15 +130,13 @@ class Folder {
 
   const Graph& graph_;
   std::vector<int> uses_, producers_;
-  size_t next_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> FoldBatchNorm(const Graph& graph) {
-  auto folder = std::make_shared<Folder>(graph);
-  return RewriteGraph(
-      graph, [folder](GraphBuilder& out, const Node& node) { return (*folder)(out, node); });
+  Folder folder(graph);
+  return RewriteGraph(graph, folder);
 }
 
 }  // namespace heddle::graph

@@ -20,33 +20,31 @@ constexpr int64_t kAlwaysSmall = int64_t{1}
 }  // namespace
 
 absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
-  auto budget = std::make_shared<ConstantBudget>();
-  return RewriteGraph(
-      graph,
-      [budget](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
-        std::vector<TensorData> operands;
-        std::vector<TensorType> types;
-        int64_t elements = 0;
-        for (ValueId v : node.inputs) {
-          const TensorData* data = out.ConstantData(v);
-          if (data == nullptr) return std::nullopt;
-          operands.push_back(*data);
-          types.push_back(data->type);
-          elements += NumElements(data->type);
-        }
-        HEDDLE_ASSIGN_OR_RETURN(const TensorType result, InferType(node.kind, types, node.attrs));
-        if (NumElements(result) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
-        const double cost = EvaluationCost(node.kind, node.attrs, types);
-        const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
-        if (cost > kMostSteps || !budget->Take(bytes, cost)) return std::nullopt;
-        auto data = EvaluateOp(node.kind, node.attrs, operands);
-        if (!data.ok()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              NameOf(node.kind), " node '", node.name, "', whose operands are constants: ",
-              data.status().message(), " (--disable-pass fold-constants leaves it)"));
-        }
-        return out.Constant(node.name, *std::move(data));
-      });
+  ConstantBudget budget;
+  return RewriteGraph(graph, [&](GraphBuilder& out, const Node& node, const Node&) -> Replacement {
+    std::vector<TensorData> operands;
+    std::vector<TensorType> types;
+    int64_t elements = 0;
+    for (ValueId v : node.inputs) {
+      const TensorData* data = out.ConstantData(v);
+      if (data == nullptr) return std::nullopt;
+      operands.push_back(*data);
+      types.push_back(data->type);
+      elements += NumElements(data->type);
+    }
+    HEDDLE_ASSIGN_OR_RETURN(const TensorType result, InferType(node.kind, types, node.attrs));
+    if (NumElements(result) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
+    const double cost = EvaluationCost(node.kind, node.attrs, types);
+    const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
+    if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
+    auto data = EvaluateOp(node.kind, node.attrs, operands);
+    if (!data.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NameOf(node.kind), " node '", node.name, "', whose operands are constants: ",
+                       data.status().message(), " (--disable-pass fold-constants leaves it)"));
+    }
+    return out.Constant(node.name, *std::move(data));
+  });
 }
 
 }  // namespace heddle::graph

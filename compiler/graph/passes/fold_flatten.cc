@@ -33,7 +33,7 @@ TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape
   return {matrix.type, std::make_shared<const std::string>(std::move(bytes))};
 }
 
-absl::StatusOr<std::optional<ValueId>> Fold(GraphBuilder& out, const Node& node) {
+Replacement Fold(GraphBuilder& out, const Node& node, const Node&) {
   if (node.kind != OpKind::kMatmul) return std::nullopt;
   const ValueId flat = node.inputs[0];
   const TensorData* matrix = out.ConstantData(node.inputs[1]);

@@ -31,17 +31,16 @@ bool IsOrdered(const Attrs& attrs) {
 
 absl::StatusOr<Graph> MergeEqual(const Graph& graph) {
   using Key = std::tuple<OpKind, std::vector<ValueId>, Attrs>;
-  auto seen = std::make_shared<std::map<Key, ValueId>>();
-  return RewriteGraph(
-      graph, [seen](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
-        if (Def(node.kind).OnlyMoves() || !IsOrdered(node.attrs)) return std::nullopt;
-        const Key key{node.kind, node.inputs, node.attrs};
-        if (const auto found = seen->find(key); found != seen->end()) return found->second;
-        HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
-                                out.Add(node.kind, node.inputs, node.attrs, node.name));
-        seen->emplace(key, y);
-        return y;
-      });
+  std::map<Key, ValueId> seen;
+  return RewriteGraph(graph, [&](GraphBuilder& out, const Node& node, const Node&) -> Replacement {
+    if (Def(node.kind).OnlyMoves() || !IsOrdered(node.attrs)) return std::nullopt;
+    const Key key{node.kind, node.inputs, node.attrs};
+    if (const auto found = seen.find(key); found != seen.end()) return found->second;
+    HEDDLE_ASSIGN_OR_RETURN(const ValueId y,
+                            out.Add(node.kind, node.inputs, node.attrs, node.name));
+    seen.emplace(key, y);
+    return y;
+  });
 }
 
 }  // namespace heddle::graph

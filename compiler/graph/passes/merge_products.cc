@@ -36,8 +36,8 @@ struct Family {
 class Merger {
  public:
   explicit Merger(const Graph& graph) : graph_(graph), producers_(Producers(graph)) {
-    for (const Node& node : graph.nodes) products_.push_back(AsProduct(node));
-    for (const auto& product : products_) {
+    for (const Node& node : graph.nodes) {
+      const std::optional<Product> product = AsProduct(node);
       if (!product) continue;
       Family& family = families_[product->root];
       if (!std::count(family.matrices.begin(), family.matrices.end(), product->matrix))
@@ -52,18 +52,18 @@ class Merger {
     });
   }
 
-  absl::StatusOr<std::optional<ValueId>> operator()(GraphBuilder& out, const Node& node) {
-    const size_t index = next_++;
+  Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
-    if (!products_[index]) return std::nullopt;
-    const Product& product = *products_[index];
-    const auto found = families_.find(product.root);
+    const std::optional<Product> product = AsProduct(original);
+    if (!product) return std::nullopt;
+    const auto found = families_.find(product->root);
     if (found == families_.end()) return std::nullopt;
     Family& family = found->second;
     if (family.merged < 0) {
-      HEDDLE_ASSIGN_OR_RETURN(family.merged, Merge(out, node, product, family));
+      HEDDLE_ASSIGN_OR_RETURN(family.merged,
+                              Merge(out, node, original.inputs[0] == product->root, family));
     }
-    return Part(out, node.name, product, family);
+    return Part(out, node.name, *product, family);
   }
 
  private:
@@ -94,13 +94,10 @@ class Merger {
     return product;
   }
 
-  // The root times all matrices side by side.
-  absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, const Product& product,
+  // The root times all matrices side by side. The node reads the root, or a slice of it.
+  absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, bool reads_root,
                                 const Family& family) {
-    ValueId root = node.inputs[0];
-    if (graph_.nodes[next_ - 1].inputs[0] != product.root) {
-      root = out.ProducerOf(root)->inputs[0];  // the slice's
-    }
+    const ValueId root = reads_root ? node.inputs[0] : out.ProducerOf(node.inputs[0])->inputs[0];
     ValueId matrix = node.inputs[1];
     if (family.matrices.size() > 1) {
       const auto [it, fresh] = side_by_side_.try_emplace(family.matrices, -1);
@@ -151,18 +148,15 @@ class Merger {
 
   const Graph& graph_;
   std::vector<int> producers_;
-  std::vector<std::optional<Product>> products_;          // by node
   std::map<ValueId, Family> families_;                    // by root
   std::map<std::vector<ValueId>, ValueId> side_by_side_;  // in the new graph, by matrices
-  size_t next_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> MergeProducts(const Graph& graph) {
-  auto merger = std::make_shared<Merger>(graph);
-  return RewriteGraph(
-      graph, [merger](GraphBuilder& out, const Node& node) { return (*merger)(out, node); });
+  Merger merger(graph);
+  return RewriteGraph(graph, merger);
 }
 
 }  // namespace heddle::graph

@@ -85,13 +85,12 @@ class Matcher {
 }  // namespace
 
 absl::StatusOr<Graph> RecognizeNormalize(const Graph& graph) {
-  return RewriteGraph(
-      graph, [](GraphBuilder& out, const Node& node) -> absl::StatusOr<std::optional<ValueId>> {
-        const auto found = Matcher(out).Normalized(node);
-        if (!found || !ir::IsFloat(out.Type(found->x).dtype)) return std::nullopt;
-        return out.Add(OpKind::kNormalize, {found->x},
-                       {{"axes", found->axes}, {"epsilon", found->epsilon}}, node.name);
-      });
+  return RewriteGraph(graph, [](GraphBuilder& out, const Node& node, const Node&) -> Replacement {
+    const auto found = Matcher(out).Normalized(node);
+    if (!found || !ir::IsFloat(out.Type(found->x).dtype)) return std::nullopt;
+    return out.Add(OpKind::kNormalize, {found->x},
+                   {{"axes", found->axes}, {"epsilon", found->epsilon}}, node.name);
+  });
 }
 
 }  // namespace heddle::graph

@@ -10,8 +10,6 @@
 namespace heddle::graph {
 namespace {
 
-using Replacement = absl::StatusOr<std::optional<ValueId>>;
-
 // Whether a permutation keeps the order of all dimensions that are larger than one.
 bool MovesNothing(const Shape& shape, const Shape& perm) {
   int64_t previous = -1;
@@ -27,8 +25,7 @@ class Simplifier {
  public:
   explicit Simplifier(const Graph& graph) : graph_(graph), uses_(UseCounts(graph)) {}
 
-  Replacement operator()(GraphBuilder& out, const Node& node) {
-    const Node& original = graph_.nodes[next_++];
+  Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     const TensorType& result = graph_.values[original.outputs[0]].type;
     const OpDef& def = Def(node.kind);
     const bool copies = def.laws.copies && def.laws.copies(AttrsOf(node));
@@ -115,16 +112,13 @@ class Simplifier {
 
   const Graph& graph_;
   std::vector<int> uses_;
-  size_t next_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> SimplifyGraph(const Graph& graph) {
-  auto simplifier = std::make_shared<Simplifier>(graph);
-  return RewriteGraph(graph, [simplifier](GraphBuilder& out, const Node& node) {
-    return (*simplifier)(out, node);
-  });
+  Simplifier simplifier(graph);
+  return RewriteGraph(graph, simplifier);
 }
 
 }  // namespace heddle::graph

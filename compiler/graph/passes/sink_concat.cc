@@ -11,8 +11,6 @@
 namespace heddle::graph {
 namespace {
 
-using Replacement = absl::StatusOr<std::optional<ValueId>>;
-
 // Elements [begin, begin + count) of dimension 1 of weights [O, I, k..].
 TensorData InputChannels(const TensorData& weights, int64_t begin, int64_t count) {
   TensorData part{weights.type, nullptr};
@@ -32,8 +30,7 @@ class Sinker {
  public:
   explicit Sinker(const Graph& graph) : graph_(graph), uses_(UseCounts(graph)) {}
 
-  Replacement operator()(GraphBuilder& out, const Node& node) {
-    const Node& original = graph_.nodes[next_++];
+  Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     if (original.inputs.empty() || uses_[original.inputs[0]] != 1) return std::nullopt;
     const ValueId x = node.inputs[0], y = original.outputs[0];
     const Node* concat = out.ProducerOf(x);
@@ -88,15 +85,13 @@ class Sinker {
 
   const Graph& graph_;
   std::vector<int> uses_;
-  size_t next_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> SinkConcat(const Graph& graph) {
-  auto sinker = std::make_shared<Sinker>(graph);
-  return RewriteGraph(
-      graph, [sinker](GraphBuilder& out, const Node& node) { return (*sinker)(out, node); });
+  Sinker sinker(graph);
+  return RewriteGraph(graph, sinker);
 }
 
 }  // namespace heddle::graph

@@ -15,13 +15,13 @@ void Analyzer::Restore(Position position) {
 
 namespace {
 
-// Conjunctions longer than this are taken as they are: the effort is quadratic.
+// Longer conjunctions are not sharpened, because the effort is quadratic.
 constexpr size_t kMaxSharpened = 8;
 
-// Extents are far below; larger ones could overflow a fact's coefficients.
+// Divisors are far smaller in practice. Larger ones could overflow the coefficients of a fact.
 constexpr int64_t kMaxFactDivisor = int64_t{1} << 20;
 
-// The parts that all hold when `condition` is `holds`.
+// Collects the conditions that must all be `holds` if `condition` is `holds`.
 void CollectConjuncts(const Expr& condition, bool holds, std::vector<Expr>* conjuncts) {
   if (condition->kind == ExprKind::kOp && condition->op == (holds ? Op::kAnd : Op::kOr)) {
     CollectConjuncts(condition->args[0], holds, conjuncts);
@@ -37,7 +37,7 @@ void Analyzer::Assume(const Expr& condition, bool holds) {
   const Expr simplified = Simplify(condition);
   std::vector<Expr> conjuncts;
   CollectConjuncts(simplified, holds, &conjuncts);
-  // A conjunct says more once the others are known: x % 2 > 0 is x > 2 where x is 2 or 3.
+  // A conjunct says more once the others are known: for x in 2..3, x % 2 > 0 means x > 2.
   std::vector<Expr> sharper;
   for (size_t i = 0;
        1 < conjuncts.size() && conjuncts.size() <= kMaxSharpened && i < conjuncts.size(); ++i) {
@@ -103,7 +103,7 @@ void Analyzer::AddFact(Linear fact) {
     Interval range = known;
     if (c > 0) range.min = std::max(range.min, -fact.constant);
     if (c < 0) range.max = std::min(range.max, fact.constant);
-    // An impossible guard: what it protects never runs, and any range is as good as another.
+    // The guard is impossible. What it protects never runs, so any range will do.
     if (range.min > range.max) return;
     if (range.min == known.min && range.max == known.max) return;
     Bind(term->var.get(), range);
@@ -114,9 +114,9 @@ void Analyzer::AddFact(Linear fact) {
   facts_.push_back(std::move(fact));
 }
 
-// A narrower range resolves divisions and moduli of the variable; what is known has to be known in
-// that form too. A fact may hold a select whose condition narrows the variable again, so renewing
-// does not nest.
+// With a narrower range, divisions and moduli of the variable simplify, so the known facts are
+// added in the simplified form, too. A fact may contain a select whose condition narrows the
+// variable again; renewing_ keeps this from nesting.
 void Analyzer::RenewFacts(const Var* var) {
   if (renewing_) return;
   renewing_ = true;
@@ -126,13 +126,13 @@ void Analyzer::RenewFacts(const Var* var) {
     if (!UsesVar(before, var)) continue;
     Linear renewed = Lin(before);
     if (renewed.terms.empty() || StructuralEqual(FromLinear(renewed), before)) continue;
-    // Kept as a fact even if it is of one variable: narrowing a range again would not end.
+    // It stays a fact even if it is about one variable: narrowing ranges again might never end.
     facts_.push_back(std::move(renewed));
   }
   renewing_ = false;
 }
 
-// k * (x // k) lies in [x - k + 1, x], so a fact about a quotient is one about its dividend, too.
+// k * (x // k) lies in [x - k + 1, x], so a fact about a quotient is also one about its dividend.
 void Analyzer::AddFactsOfDividends(const Linear& fact) {
   for (const auto& [quotient, c] : fact.terms) {
     int64_t k = 0;
@@ -218,7 +218,7 @@ Expr Analyzer::SimplifyLogic(const Expr& e) {
   const bool is_and = e->op == Op::kAnd;
   Expr a = Simplify(e->args[0]);
   if (IsConstInt(a, &value)) return (value != 0) == is_and ? Simplify(e->args[1]) : a;
-  // The right side matters only where the left one has not decided.
+  // The right side is only evaluated if the left one does not decide the result.
   const Position position = Mark();
   AssumeSimplified(a, is_and);
   Expr b = Simplify(e->args[1]);

@@ -1,6 +1,6 @@
 // Integer reasoning in a context: the ranges of variables, and the facts that enclosing guards
-// establish. What walks a program keeps one Analyzer and pushes and pops its context; simplify.h
-// is the interface for a single question.
+// establish. Code that walks a program keeps one Analyzer and pushes and pops its context;
+// simplify.h is the interface for a single question.
 #pragma once
 
 #include <deque>

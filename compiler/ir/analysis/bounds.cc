@@ -8,8 +8,8 @@
 namespace heddle::ir {
 namespace {
 
-// How deep sharper reasoning nests: two facts combined decide every guard a schedule makes (a lower
-// and an upper tail), and each level multiplies the time.
+// How deep sharper reasoning may nest. Two facts combined (a lower and an upper tail) decide every
+// guard that a schedule makes, and each level multiplies the time.
 constexpr int kMaxEffort = 2;
 
 class Deeper {
@@ -48,7 +48,7 @@ Interval Analyzer::TreeBounds(const Expr& e) {
     }
     case ExprKind::kOp: {
       if (IsFloat(e->dtype)) return kEverything;
-      // What may wrap around in a narrow type is known only to fit the type.
+      // If the result may wrap around in a narrow type, only the range of the type is known.
       const Interval type = OfType(e->dtype), bounds = OpBounds(e);
       return Contains(type, bounds) ? bounds : type;
     }
@@ -57,11 +57,11 @@ Interval Analyzer::TreeBounds(const Expr& e) {
   }
 }
 
-// A guard on a quotient is a fact about its dividend, so the dividend's bounds heed facts.
+// A guard on a quotient is a fact about its dividend, so facts tighten the bounds of dividends.
 Interval Analyzer::DividendBounds(const Expr& e) {
   Interval bounds = TreeBounds(e);
-  // Facts hold quotients of their own, so this recurs; quotients of quotients are as deep as
-  // schedules go.
+  // Facts contain quotients of their own, so this recurses. Two levels suffice for the quotients of
+  // quotients that schedules make.
   if (facts_.empty() || e->dtype != DType::kI64 || dividend_depth_ >= 2) return bounds;
   ++dividend_depth_;
   const Interval linear = LinearBounds(ToLinear(e));
@@ -104,7 +104,7 @@ Interval Analyzer::LinearBounds(const Linear& l) {
   return bounds;
 }
 
-// For a fact f >= 0 and k > 0: l <= l + k*f and l >= l - k*f. Worth trying where a term cancels.
+// For a fact f >= 0 and k > 0: l <= l + k*f and l >= l - k*f. Tries the facts that cancel a term.
 void Analyzer::TightenByFacts(const Linear& l, Interval& bounds) {
   for (size_t n = 0; n < facts_.size(); ++n) {
     const Linear& fact = facts_[n];
@@ -124,8 +124,8 @@ void Analyzer::TightenByFacts(const Linear& l, Interval& bounds) {
   }
 }
 
-// c*w + c*(x // k) is c*((x + k*w) // k): simplification moved multiples of k out of the quotient,
-// but a fact may speak of the whole dividend.
+// c*w + c*(x // k) is c*((x + k*w) // k). Simplification has moved multiples of k out of the
+// quotient, but a fact may be about the whole dividend.
 void Analyzer::TightenByQuotients(const Linear& l, Interval& bounds) {
   if (l.terms.size() < 2) return;
   for (const auto& [quotient, c] : l.terms) {

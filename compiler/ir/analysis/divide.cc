@@ -12,7 +12,7 @@ namespace heddle::ir {
 
 namespace {
 
-// Atoms x//K and x%K with a constant K.
+// Whether `e` is x // K or x % K with a positive constant K.
 bool IsDivMod(const Expr& e, Op op, int64_t* divisor) {
   return IsOp(e, op) && IsConstInt(e->args[1], divisor) && *divisor > 0;
 }
@@ -23,8 +23,8 @@ struct Factored {
   Linear multiple, small;
 };
 
-// By the first factor that a coefficient shares with the divisor and that leaves a small part whose
-// bounds lie inside one multiple of it.
+// Splits by the first factor that a coefficient shares with the divisor and for which the bounds of
+// the small part lie within one multiple of the factor.
 template <typename Bounds>
 std::optional<Factored> ByCommonFactor(const Linear& rest, int64_t divisor,
                                        const Bounds& bounds_of) {

@@ -22,7 +22,7 @@ int64_t ScaleEnd(int64_t v, int64_t factor) {
   return (v > 0) == (factor > 0) ? kInfinity : kMinusInfinity;
 }
 
-// Of finite ends.
+// The sum of two finite ends; overflow gives an infinity.
 int64_t AddEnds(int64_t a, int64_t b) {
   int64_t sum;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;
@@ -123,12 +123,12 @@ Interval OpInterval(Op op, Interval a, Interval b) {
 
 namespace {
 
-// Neither end of a bounded interval is infinite.
+// Intervals in Evaluate are either finite or kEverything, so one end tells which.
 bool IsUnknown(Interval i) { return i.min == kMinusInfinity; }
 
-// QuickBounds, with kEverything for nullopt: an interval fits into registers. A search evaluates
-// millions of expressions; sums of bounded intervals and their products by constants, which are
-// most of them, take the short way here. OpInterval knows all operators.
+// QuickBounds with kEverything instead of nullopt, so that a result fits into registers. A search
+// evaluates millions of expressions, mostly sums of bounded intervals and their products with
+// constants. These are computed here directly; OpInterval handles all other operators.
 Interval Evaluate(const ExprNode& e, absl::FunctionRef<const Interval*(const Var*)> range_of) {
   switch (e.kind) {
     case ExprKind::kInt:

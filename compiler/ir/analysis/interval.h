@@ -18,7 +18,8 @@ struct Interval {
 };
 using Ranges = std::unordered_map<const Var*, Interval>;
 
-// Infinities: the ends of what is not bounded. They absorb, and so does every overflow.
+// The ends of unbounded intervals. Sums with an infinite end are infinite, and overflow gives an
+// infinity.
 inline constexpr int64_t kMinusInfinity = INT64_MIN;
 inline constexpr int64_t kInfinity = INT64_MAX;
 inline constexpr Interval kEverything = {kMinusInfinity, kInfinity};
@@ -39,7 +40,7 @@ Interval Hull(Interval a, Interval b);
 // Quotients by k > 0.
 Interval FloorDiv(Interval a, int64_t k);
 
-// The values of an operator of one or two integers (`b` is ignored for one), if nothing overflows.
+// The values of an operator on one or two integers, if nothing overflows (`b` is ignored for one).
 // kEverything for an operator without a rule.
 Interval OpInterval(Op op, Interval a, Interval b);
 

@@ -5,7 +5,7 @@
 
 namespace heddle::ir {
 
-// += factor * term.
+// terms += factor * term.
 void AddTerm(Terms& terms, const Expr& term, int64_t factor);
 inline void AddTerm(Linear& l, const Expr& term, int64_t factor) { AddTerm(l.terms, term, factor); }
 // l += factor * other.

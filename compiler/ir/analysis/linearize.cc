@@ -1,4 +1,4 @@
-// Expressions to linear forms under what is known of their variables.
+// Converts expressions to linear forms, using what is known about their variables.
 #include "compiler/ir/analysis/analyzer.h"
 #include "compiler/ir/analysis/linear.h"
 
@@ -103,7 +103,7 @@ Linear Analyzer::LinMinMax(const Expr& e) {
   const bool is_min = e->op == Op::kMin;
   if (d.min >= 0) return is_min ? a : b;
   if (d.max <= 0) return is_min ? b : a;
-  // min(min(x, c), b): an operand that the new one makes superfluous goes.
+  // min(min(x, c), b): drops an inner operand that `b` makes superfluous.
   for (int swapped = 0; swapped < 2; ++swapped, std::swap(a, b)) {
     if (!IsAtom(a) || !IsOp(a.terms[0].first, e->op)) continue;
     const Expr inner = a.terms[0].first;

@@ -63,7 +63,7 @@ int64_t CommonDivisor(const SymbolicInterval& value, int64_t c) {
   return g;
 }
 
-// The terms and the multiple of g below lo, as one expression; *offset is what is left of lo.
+// The terms plus the largest multiple of g up to lo, as one expression. *offset is the rest of lo.
 Expr StandingPart(const SymbolicInterval& value, int64_t g, int64_t* offset) {
   *offset = FloorModInt(value.lo, g);
   SymbolicInterval standing = value;
@@ -79,7 +79,7 @@ SymbolicInterval Divide(SymbolicInterval x, int64_t c) {
     result.exact = x.IsDense();
     return result;
   }
-  // The standing part moves in steps of g, which divides c: what is less than a step cannot cross a
+  // The standing part is a multiple of g, which divides c. So an offset below g cannot cross a
   // multiple of c.
   int64_t g = CommonDivisor(x, c);
   int64_t offset = 0;

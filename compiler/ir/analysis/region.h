@@ -32,8 +32,8 @@ struct SymbolicInterval {
 // Extents of the loops that run; every other variable stands still.
 using RunningLoops = std::unordered_map<const Var*, int64_t>;
 
-// What an integer expression reaches while `running` run. nullopt if an operation is not
-// understood. Not always tight.
+// The values that an integer expression takes while the loops in `running` run; not always tight.
+// nullopt if an operation is not understood.
 std::optional<SymbolicInterval> ReachOf(const Expr& e, const RunningLoops& running);
 
 // The smallest interval around both. nullopt if their distance is not a constant.

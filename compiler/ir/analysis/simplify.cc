@@ -28,7 +28,7 @@ class StmtSimplifier {
   // `s` is the loop.
   Stmt VisitFor(const Stmt& s, const For& loop) {
     const auto position = analyzer_.Mark();
-    const bool is_gpu = loop.kind >= LoopKind::kBlockX;  // launches threads even when there is one
+    const bool is_gpu = IsGpu(loop.kind);  // launches threads even when there is one
     const bool drop = loop.extent == 1 && !keep_loops_ && !is_gpu;
     analyzer_.Bind(loop.var.get(), {0, loop.extent - 1});
     Stmt result = VisitChildren(s);

@@ -27,11 +27,11 @@ Expr FromLinear(const Linear& linear);
 
 // An expression of equal value for every assignment within `ranges`, with terms in canonical order.
 // Resolves quotients and remainders of linear forms by constants, and comparisons, where the ranges
-// decide them. Folds constants of floats and nothing else of them.
+// decide them. Of float expressions it only folds constants.
 Expr Simplify(const Expr& e, const Ranges& ranges);
 // Simplifies every expression under the ranges of its loops; removes empty loops, loops of extent
-// one and decided conditions. `keep_loops` keeps loops of extent one, because schedules refer to
-// loops by name.
+// one except GPU loops, and decided conditions. `keep_loops` keeps loops of extent one, because
+// schedules refer to loops by name.
 Stmt Simplify(const Stmt& s, bool keep_loops);
 
 }  // namespace heddle::ir

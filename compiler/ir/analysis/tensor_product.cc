@@ -16,8 +16,8 @@ namespace {
 
 absl::Status No(const std::string& why) { return absl::FailedPreconditionError(why); }
 
-// The store a nest ends in, in loop variables, and the term it adds: of a block or of a lowered
-// update.
+// The store inside a nest, in loop variables, and the term that it adds. The store is that of a
+// block or a lowered update.
 struct Update {
   Store store;
   Expr term;
@@ -57,7 +57,7 @@ Expr LoadOf(const Expr& factor) {
   return factor->args[0];
 }
 
-// A loop directly inside another.
+// The plain loop of this extent directly inside `outer`.
 absl::StatusOr<const For*> Inside(const For& outer, int64_t extent) {
   const For* loop = As<For>(outer.body);
   const bool plain = loop && (loop->kind == LoopKind::kSerial || loop->kind == LoopKind::kUnrolled);
@@ -73,7 +73,7 @@ bool Uses(const std::vector<Expr>& indices, std::initializer_list<const Var*> va
   });
 }
 
-// Whether the place is another one for each of the four values of (i, j), and the same for all k.
+// Whether `place` differs for all four values of (i, j) and does not depend on k.
 bool FourSums(const Linear& place, const Var* i, const Var* j, const Var* k) {
   const auto row = Stride(place, i), column = Stride(place, j), term = Stride(place, k);
   if (!row || !column || term != 0) return false;

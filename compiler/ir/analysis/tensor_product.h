@@ -1,4 +1,4 @@
-// What a `tensor` loop holds (ir.h): one product of tensor cores.
+// Recognises the product of tensor cores in a `tensor` loop (ir.h).
 #pragma once
 
 #include <vector>
@@ -23,15 +23,15 @@ struct TensorProduct {
   DType operand = DType::kF16;  // f16, bf16, or f32 (rounded to tf32)
 };
 
-// The product in a loop that is, or is to become, of kind `tensor`, scheduled or lowered. `a` is
-// the factor that is the same for all columns. `thread` is the threadIdx.x loop around it;
-// `analyzer` knows the ranges of all loops around. FailedPrecondition says which rule of ir.h is
-// broken: "its factors are not ..".
+// Matches the product in a loop of kind `tensor`, or in one that is to become so, scheduled or
+// lowered. The result's `a` is the factor that is the same for all columns. `thread` is the
+// threadIdx.x loop around the loop; `analyzer` knows the ranges of all loops around.
+// FailedPrecondition says which rule of ir.h is broken: "its factors are not ..".
 absl::StatusOr<TensorProduct> MatchTensorProduct(const For& loop, const For& thread,
                                                  Analyzer& analyzer);
 
-// The thread number taken apart: 32 * warp + 4 * group + quad, in new variables whose ranges
-// BindThreadParts tells `analyzer`. InThreadParts writes an index in them.
+// The parts of a thread number: 32 * warp + 4 * group + quad. BindThreadParts makes a variable for
+// each and binds its range in `analyzer`. InThreadParts rewrites an index in these variables.
 struct ThreadParts {
   VarRef warp, group, quad;
 };

@@ -46,7 +46,7 @@ class Verifier {
     return RuleBroken(rule, message, at_ ? Print(at_) : where_);
   }
 
-  // What messages point at: a statement, printed only when needed, or words.
+  // Sets what messages point at: a statement, which is printed only when needed, or words.
   void SetPlace(const Stmt& s) { at_ = s; }
   void SetPlace(std::string words) {
     at_ = nullptr;
@@ -61,7 +61,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Global parameters and allocations. depth: number of loops around the declaration.
+  // Declares a parameter or an allocation, and records how many loops are around it.
   absl::Status Declare(const Buffer& buffer) {
     HEDDLE_RETURN_IF_ERROR(TakeName(buffer.name));
     int64_t elements = 1;
@@ -87,8 +87,8 @@ class Verifier {
 
   // ---- Expressions ----
 
-  // Rules `scope`, `type` and `bounds` of everything inside `e`; guards hold inside what they
-  // guard.
+  // Checks the rules `scope`, `type` and `bounds` of everything inside `e`. Guards are assumed
+  // within what they guard.
   absl::Status CheckExpr(const Expr& e) {
     HEDDLE_RETURN_IF_ERROR(CheckNodeType(e));
     if (e->kind == ExprKind::kVar && !visible_.count(e->var.get())) {
@@ -223,8 +223,8 @@ class Verifier {
     return status;
   }
 
-  // Lowering moves an allocation inwards to its users; shared memory needs one block axis around
-  // all of them.
+  // Lowering moves an allocation inwards to its users. For shared memory, one block axis must be
+  // around all of them.
   bool UsedInOneGpuBlock(const Buffer& buffer) const {
     const auto it = common_.find(&buffer);
     if (it == common_.end()) return true;  // nobody uses it
@@ -248,7 +248,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Indices in loop variables.
+  // `indices` are in loop variables.
   absl::Status CheckRaces(const Buffer& buffer, const std::vector<Expr>& indices) {
     for (size_t at = buffers_.at(&buffer); at < loops_.size(); ++at) {
       if (!ClaimsIndependence(loops_[at]->kind)) continue;
@@ -261,8 +261,8 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Lowering moves an allocation into the loop when everything that uses the buffer is there; then
-  // nothing is shared.
+  // If everything that uses the buffer is inside the loop, lowering moves the allocation there, and
+  // the iterations share nothing.
   bool IsPrivateTo(const Buffer& buffer, const For* loop) const {
     for (const BufferRef& output : program_.outputs) {
       if (output.get() == &buffer) return false;
@@ -379,11 +379,11 @@ class Verifier {
   std::string where_;
   std::unordered_set<std::string> names_;
   std::unordered_map<const Buffer*, size_t>
-      buffers_;  // visible ones: how many loops enclose the declaration
+      buffers_;  // the visible ones, each with the number of loops around its declaration
   std::unordered_set<const Var*> visible_;
   std::unordered_set<const Buffer*> inputs_, written_;
   std::vector<const For*> loops_;
-  int guards_ = 0;  // conditions around the current statement, from its thread loop on
+  int guards_ = 0;  // conditions between the current statement and its innermost thread loop
   CommonLoops common_;
 };
 

@@ -22,7 +22,7 @@ enum class Level {
 //     different elements as far as affine analysis can tell;
 //   * GPU nesting: threads inside blocks, at most 1024 iterations of a thread axis, shared memory
 //     inside blocks only, no barrier inside a thread loop;
-//   * sizes are below 2^40 elements.
+//   * sizes are at most 2^40 elements.
 absl::Status Verify(const Program& program, Level level = Level::kScheduled);
 
 }  // namespace heddle::ir

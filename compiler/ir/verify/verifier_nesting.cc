@@ -6,9 +6,7 @@ namespace heddle::ir {
 
 namespace {
 
-constexpr int64_t kMaxThreads = 1024;  // of one axis of a GPU block, on every GPU there is
-
-bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
+constexpr int64_t kMaxThreads = 1024;  // most iterations on one thread axis of a GPU block
 
 }  // namespace
 

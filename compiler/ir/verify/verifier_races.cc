@@ -40,15 +40,16 @@ class CommonLoopFinder {
 
 enum class Verdict { kDisjoint, kOverlap, kUnknown };
 
-// What a variable or another term adds to an index while a loop stands still: multiples of
+// The part that a variable or another term adds to an index while a loop stands still: multiples of
 // `coefficient`, at most `spread` apart.
 struct Inner {
   int64_t coefficient = 0, spread = 0;
 };
 
-// Whether coefficient * t + the inner terms differs between any two of `count` values of t. Either
-// t moves further than all inner terms together; or it does so within a period of the large ones,
-// as threads with virtual threads around their tile do.
+// Whether coefficient * t + the inner terms differs between any two of `count` values of t. That is
+// so if one step of t is larger than all inner terms together. It is also so if a step is larger
+// than the small inner terms together, and all steps stay within the common period of the large
+// ones, as for threads with virtual threads around their tile.
 bool TellsApart(int64_t coefficient, int64_t count, const std::vector<Inner>& inner) {
   coefficient = std::abs(coefficient);
   int64_t all = 0, small = 0, period = 0, reach = 0;
@@ -92,14 +93,14 @@ Verdict Separates(const Expr& index, const std::vector<const For*>& loops, size_
   }
   if (coefficient == 0) return Verdict::kOverlap;
   if (TellsApart(coefficient, loops[at]->extent, inner)) return Verdict::kDisjoint;
-  // Guards may keep the inner terms closer together than their ranges do one by one.
+  // Guards may keep the sum of the inner terms within a smaller range than the sum of their ranges.
   const auto bounds = analyzer.Bounds(FromLinear(together));
   return bounds && std::abs(coefficient) > bounds->max - bounds->min ? Verdict::kDisjoint
                                                                      : Verdict::kOverlap;
 }
 
-// The verdict on all indices: one by one, and those that depend on the loop as one mixed-radix
-// number, where fused loops come together again.
+// The verdict on all indices. Tries the indices one by one, and then all that depend on the loop
+// joined into one mixed-radix number, in which fused loops become one term again.
 Verdict SeparatesAny(const std::vector<Expr>& indices, const Buffer& buffer,
                      const std::vector<const For*>& loops, size_t at, Analyzer& analyzer) {
   const Var* var = loops[at]->var.get();

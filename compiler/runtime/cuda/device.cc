@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/cuda/driver.h"
 #include "compiler/runtime/elf_check.h"
 
@@ -39,11 +40,10 @@ std::string CudaInfo::DeviceKey() const {
 }
 
 absl::StatusOr<int> CountCudaDevices() {
-  const absl::StatusOr<const CudaApi*> api = CudaDriver();
-  if (!api.ok()) return api.status();
+  HEDDLE_ASSIGN_OR_RETURN(const CudaApi* api, CudaDriver());
   int count = 0;
-  const CuResult result = (*api)->cuDeviceGetCount(&count);
-  if (result != kCuSuccess) return CudaStatus(**api, result, "count the GPUs");
+  const CuResult result = api->cuDeviceGetCount(&count);
+  if (result != kCuSuccess) return CudaStatus(*api, result, "count the GPUs");
   return count;
 }
 
@@ -62,12 +62,11 @@ absl::StatusOr<int> ParseCudaDevice(std::string_view text) {
 }
 
 absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal) {
-  const absl::StatusOr<int> count = CountCudaDevices();
-  if (!count.ok()) return count.status();
-  if (ordinal < 0 || ordinal >= *count) {
+  HEDDLE_ASSIGN_OR_RETURN(const int count, CountCudaDevices());
+  if (ordinal < 0 || ordinal >= count) {
     return absl::FailedPreconditionError(
-        absl::StrCat("there is no cuda:", ordinal, ": the driver shows ", *count,
-                     *count == 1 ? " GPU" : " GPUs", " (CUDA_VISIBLE_DEVICES may hide some)"));
+        absl::StrCat("there is no cuda:", ordinal, ": the driver shows ", count,
+                     count == 1 ? " GPU" : " GPUs", " (CUDA_VISIBLE_DEVICES may hide some)"));
   }
   const CudaApi& api = **CudaDriver();
   CuDevice device = 0;
@@ -147,11 +146,10 @@ absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t s
 // ---- The device
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
-  absl::StatusOr<CudaInfo> info = DescribeCudaDevice(ordinal);
-  if (!info.ok()) return info.status();
+  HEDDLE_ASSIGN_OR_RETURN(CudaInfo info, DescribeCudaDevice(ordinal));
   std::unique_ptr<CudaDevice> device(new CudaDevice(**CudaDriver()));
   const CudaApi& api = device->api_;
-  device->info_ = *std::move(info);
+  device->info_ = std::move(info);
   absl::Status status = device->Check(api.cuDeviceGet(&device->device_, ordinal), "choose a GPU");
   if (status.ok()) {
     status = device->Check(api.cuDevicePrimaryCtxRetain(&device->context_, device->device_),
@@ -196,7 +194,7 @@ absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
   CuPointer address = 0;
   CuResult result = api_.cuMemAlloc_v2(&address, static_cast<size_t>(block));
   if (result == kCuOutOfMemory && !free_.empty()) {
-    if (absl::Status s = Trim(); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(Trim());
     result = api_.cuMemAlloc_v2(&address, static_cast<size_t>(block));
   }
   if (result != kCuSuccess) {
@@ -210,9 +208,9 @@ absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
 void CudaDevice::GiveBack(CuPointer address, int64_t block) { free_.emplace(block, address); }
 
 absl::Status CudaDevice::Trim() {
-  if (absl::Status s = Synchronize(); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(Synchronize());
   for (const auto& [block, address] : free_) {
-    if (absl::Status s = Check(api_.cuMemFree_v2(address), "free memory"); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(Check(api_.cuMemFree_v2(address), "free memory"));
     reserved_ -= block;
   }
   free_.clear();
@@ -241,11 +239,9 @@ absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
   // The driver reads sizes from the image itself.
-  if (absl::Status s = CheckElf(image, kElfMachineCuda, /*type=*/0); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(CheckElf(image, kElfMachineCuda, /*type=*/0));
   CuModule module = nullptr;
-  if (absl::Status s = Check(api_.cuModuleLoadData(&module, image.data()), "load code"); !s.ok()) {
-    return s;
-  }
+  HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, image.data()), "load code"));
   return std::unique_ptr<CudaModule>(new CudaModule(this, module));
 }
 
@@ -280,7 +276,7 @@ absl::Status CudaDevice::Synchronize() {
 absl::Status CudaDevice::Record(size_t index) {
   while (events_.size() <= index) {
     CuEvent event = nullptr;
-    if (absl::Status s = Check(api_.cuEventCreate(&event, 0), "make an event"); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(Check(api_.cuEventCreate(&event, 0), "make an event"));
     events_.push_back(event);
   }
   return Check(api_.cuEventRecord(events_[index], stream_), "record an event");
@@ -288,9 +284,8 @@ absl::Status CudaDevice::Record(size_t index) {
 
 absl::StatusOr<double> CudaDevice::ElapsedNs(size_t begin, size_t end) {
   float milliseconds = 0;
-  const absl::Status status =
-      Check(api_.cuEventElapsedTime(&milliseconds, events_[begin], events_[end]), "read an event");
-  if (!status.ok()) return status;
+  HEDDLE_RETURN_IF_ERROR(
+      Check(api_.cuEventElapsedTime(&milliseconds, events_[begin], events_[end]), "read an event"));
   return static_cast<double>(milliseconds) * 1e6;
 }
 

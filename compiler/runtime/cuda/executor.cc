@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/kernel.h"
 #include "compiler/runtime/executor_backend.h"
@@ -41,9 +42,8 @@ absl::Status CheckArch(const std::string& target, const CudaInfo& gpu) {
 class CudaBackend final : public ExecutorBackend {
  public:
   absl::Status Prepare(const Module& module, int gpu) {
-    absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(gpu);
-    if (!device.ok()) return device.status();
-    device_ = *std::move(device);
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Open(gpu));
+    device_ = std::move(device);
     const Manifest& manifest = module.manifest;
     absl::Status status = CheckArch(manifest.target, device_->info());
     if (status.ok()) status = AllocateTensors(manifest.inputs, &inputs_, &host_inputs_);
@@ -86,29 +86,26 @@ class CudaBackend final : public ExecutorBackend {
     if (status.ok()) status = End();
     if (!status.ok()) return status;
     for (size_t i = 0; i < calls_.size(); ++i) {
-      const absl::StatusOr<double> time = device_->ElapsedNs(i, i + 1);
-      if (!time.ok()) return time.status();
-      ns->push_back(*time);
+      HEDDLE_ASSIGN_OR_RETURN(const double time, device_->ElapsedNs(i, i + 1));
+      ns->push_back(time);
     }
     return absl::OkStatus();
   }
 
  private:
   absl::Status Allocate(int64_t bytes, DeviceMemory* out) {
-    absl::StatusOr<DeviceMemory> memory = device_->Allocate(bytes);
-    if (!memory.ok()) return memory.status();
-    *out = *std::move(memory);
+    HEDDLE_ASSIGN_OR_RETURN(DeviceMemory memory, device_->Allocate(bytes));
+    *out = std::move(memory);
     return absl::OkStatus();
   }
 
   absl::Status AllocateTensors(const std::vector<TensorSpec>& specs,
                                std::vector<DeviceMemory>* there, std::vector<HostMemory>* here) {
     for (const TensorSpec& spec : specs) {
-      if (absl::Status s = Allocate(spec.SizeBytes(), &there->emplace_back()); !s.ok()) return s;
-      absl::StatusOr<HostMemory> host = device_->AllocateHost(spec.SizeBytes());
-      if (!host.ok()) return host.status();
-      std::fill_n(host->data(), host->size(), '\0');
-      here->push_back(*std::move(host));
+      HEDDLE_RETURN_IF_ERROR(Allocate(spec.SizeBytes(), &there->emplace_back()));
+      HEDDLE_ASSIGN_OR_RETURN(HostMemory host, device_->AllocateHost(spec.SizeBytes()));
+      std::fill_n(host.data(), host.size(), '\0');
+      here->push_back(std::move(host));
     }
     return absl::OkStatus();
   }
@@ -129,17 +126,16 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   absl::Status Bind(const Module& module) {
-    absl::StatusOr<std::unique_ptr<CudaModule>> code = device_->Load(module.code);
-    if (!code.ok()) return code.status();
-    code_ = *std::move(code);
+    HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<CudaModule> code, device_->Load(module.code));
+    code_ = std::move(code);
     for (const CallSpec& call : module.manifest.calls) {
       const KernelSpec& spec = module.manifest.kernels[static_cast<size_t>(call.kernel)];
       std::vector<CuPointer> buffers;
       for (const BufferSlot& slot : call.buffers) buffers.push_back(Address(slot));
-      absl::StatusOr<CudaKernel> kernel = CudaKernel::Bind(
-          *code_, spec.launches, buffers, workspace_.address(), spec.workspace_bytes);
-      if (!kernel.ok()) return kernel.status();
-      calls_.push_back(*std::move(kernel));
+      HEDDLE_ASSIGN_OR_RETURN(CudaKernel kernel,
+                              CudaKernel::Bind(*code_, spec.launches, buffers, workspace_.address(),
+                                               spec.workspace_bytes));
+      calls_.push_back(std::move(kernel));
     }
     return absl::OkStatus();
   }
@@ -173,7 +169,7 @@ class CudaBackend final : public ExecutorBackend {
 
 absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu) {
   auto backend = std::make_unique<CudaBackend>();
-  if (absl::Status s = backend->Prepare(module, gpu); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, gpu));
   return backend;
 }
 

@@ -1,6 +1,7 @@
 #include "compiler/runtime/cuda/kernel.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace heddle::runtime {
 namespace {
@@ -66,7 +67,7 @@ absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
                                             const std::vector<GpuLaunch>& launches,
                                             const std::vector<CuPointer>& buffers,
                                             CuPointer workspace, int64_t workspace_bytes) {
-  if (absl::Status s = CheckLaunches(launches, buffers.size(), workspace_bytes); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(CheckLaunches(launches, buffers.size(), workspace_bytes));
   CudaKernel kernel;
   auto values = std::make_shared<Values>();
   for (const GpuLaunch& launch : launches) {
@@ -98,7 +99,7 @@ absl::StatusOr<CudaKernel> CudaKernel::Bind(const CudaModule& module,
 
 absl::Status CudaKernel::Launch(CudaDevice& device) const {
   for (const CudaLaunch& launch : launches_) {
-    if (absl::Status s = device.Launch(launch); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(device.Launch(launch));
   }
   return absl::OkStatus();
 }

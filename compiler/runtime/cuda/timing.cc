@@ -1,4 +1,5 @@
 #include "compiler/runtime/cuda/timing.h"
+#include "base/status_macros.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,9 +31,8 @@ class Sampler {
   absl::Status Prepare(bool cold) {
     const int64_t cache = device_.info().l2_bytes;
     const int64_t flush = cache > 0 ? 2 * cache : kFlushOfUnknown;
-    absl::StatusOr<DeviceMemory> memory = device_.Allocate(cold ? flush : kCoverBytes);
-    if (!memory.ok()) return memory.status();
-    fill_ = *std::move(memory);
+    HEDDLE_ASSIGN_OR_RETURN(DeviceMemory memory, device_.Allocate(cold ? flush : kCoverBytes));
+    fill_ = std::move(memory);
     cold_ = cold;
     return absl::OkStatus();
   }
@@ -44,9 +44,8 @@ class Sampler {
     int64_t done = 0, batch = 1;
     // Flushing before a short kernel takes longer than the kernel.
     while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
-      const absl::StatusOr<double> ns = cold_ ? ColdBatch(batch) : WarmBatch(batch, calls);
-      if (!ns.ok()) return ns.status();
-      sum += *ns;
+      HEDDLE_ASSIGN_OR_RETURN(const double ns, cold_ ? ColdBatch(batch) : WarmBatch(batch, calls));
+      sum += ns;
       done += batch;
       const double per_call = std::max(sum / static_cast<double>(done), 10.0);
       batch = std::clamp<int64_t>(std::llround(std::ceil((min_ns - sum) / per_call)), 1,
@@ -69,12 +68,11 @@ class Sampler {
       if (s.ok()) s = device_.Record(events++);
       if (!s.ok()) return s;
     }
-    if (absl::Status s = device_.Synchronize(); !s.ok()) return s;
+    HEDDLE_RETURN_IF_ERROR(device_.Synchronize());
     double sum = 0;
     for (size_t i = 0; i < events; i += 2) {
-      const absl::StatusOr<double> ns = device_.ElapsedNs(i, i + 1);
-      if (!ns.ok()) return ns.status();
-      sum += *ns;
+      HEDDLE_ASSIGN_OR_RETURN(const double ns, device_.ElapsedNs(i, i + 1));
+      sum += ns;
     }
     return sum;
   }
@@ -96,9 +94,8 @@ class Sampler {
     if (s.ok()) s = device_.Synchronize();
     if (!s.ok()) return s;
     ++*calls;
-    const absl::StatusOr<double> covered = device_.ElapsedNs(0, 1);
-    if (!covered.ok()) return covered.status();
-    fill_ns_ = std::max(*covered / static_cast<double>(covers), kLeastFillNs);
+    HEDDLE_ASSIGN_OR_RETURN(const double covered, device_.ElapsedNs(0, 1));
+    fill_ns_ = std::max(covered / static_cast<double>(covers), kLeastFillNs);
     return device_.ElapsedNs(2, 3);
   }
 
@@ -126,12 +123,11 @@ absl::StatusOr<Timing> TimeOnDevice(CudaDevice& device, const std::function<absl
     ++timing.calls;
   }
   Sampler sampler(device, call);
-  if (absl::Status s = sampler.Prepare(options.flush_bytes > 0); !s.ok()) return s;
+  HEDDLE_RETURN_IF_ERROR(sampler.Prepare(options.flush_bytes > 0));
   for (int i = 0; i < std::max(options.repeats, 1); ++i) {
     if (i > 0 && NsSince(start) > limit_ns) break;
-    const absl::StatusOr<double> sample = sampler.Sample(min_ns, &timing.calls);
-    if (!sample.ok()) return sample.status();
-    timing.samples_ns.push_back(*sample);
+    HEDDLE_ASSIGN_OR_RETURN(const double sample, sampler.Sample(min_ns, &timing.calls));
+    timing.samples_ns.push_back(sample);
   }
   return timing;
 }

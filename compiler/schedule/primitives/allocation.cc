@@ -28,47 +28,29 @@ namespace {
 struct Access {
   size_t first = 0;        // index of the first block that uses it
   size_t last = SIZE_MAX;  // of the last one so far
-  size_t depth = 0;        // statements its users share
+  size_t depth = 0;        // number of enclosing statements that its users share
   int users = 0;
 };
 
 using Places = std::unordered_map<const ir::StmtNode*, std::vector<BufferRef>>;
 
-// The statement with the allocations of `places` around it and what is inside of it.
+// The statement, and those inside of it, with the allocations that `places` puts around them.
 Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
   const auto found = allocs.originals.find(s.get());
   const Stmt& original = found == allocs.originals.end() ? s : found->second.second;
-  Stmt old = original;  // without what was allocated around it
+  Stmt old = original;  // without the allocations around it
   std::vector<BufferRef> around;
   while (const auto* alloc = As<ir::Alloc>(old)) {
     around.push_back(alloc->buffer);
     Stmt body = alloc->body;
     old = std::move(body);
   }
-  Stmt result = s;
-  if (const auto* loop = As<For>(s)) {
-    Stmt body = Wrap(loop->body, places, allocs);
-    if (body == As<For>(old)->body) {
-      result = old;
-    } else if (body != loop->body) {
-      result = ir::MakeStmt(For{loop->var, loop->extent, loop->kind, std::move(body)});
-    }
-  } else if (const auto* guard = As<ir::If>(s)) {
-    Stmt body = Wrap(guard->body, places, allocs);
-    if (body == As<ir::If>(old)->body) {
-      result = old;
-    } else if (body != guard->body) {
-      result = ir::MakeStmt(ir::If{guard->condition, std::move(body)});
-    }
-  } else if (const auto* seq = As<ir::Seq>(s)) {
-    std::vector<Stmt> stmts;
-    for (const Stmt& child : seq->stmts) stmts.push_back(Wrap(child, places, allocs));
-    if (const auto* was = As<ir::Seq>(old); was != nullptr && stmts == was->stmts) {
-      result = old;
-    } else if (stmts != seq->stmts) {
-      result = ir::MakeSeq(std::move(stmts));
-    }
-  }
+  std::vector<Stmt> children;
+  Stmt result = ir::MapChildren(
+      s, [&](const Stmt& child) { return children.emplace_back(Wrap(child, places, allocs)); });
+  std::vector<Stmt> old_children;
+  ir::ForEachChild(old, [&](const Stmt& child) { old_children.push_back(child); });
+  if (!children.empty() && children == old_children) result = old;
   const auto here = places.find(s.get());
   const std::vector<BufferRef> wanted =
       here == places.end() ? std::vector<BufferRef>() : here->second;
@@ -89,8 +71,8 @@ void CollectInside(const Stmt& s, std::unordered_set<const ir::Buffer*>& allocat
   });
 }
 
-// Whether the first two iterations store to the same elements: the loop was fused with one that the
-// block does not use, or counts several times per element for another reason.
+// Whether the first two iterations store to the same elements. This happens if the loop was fused
+// with one that the block does not use, for example.
 bool RepeatsElements(const std::vector<ir::Expr>& indices, const ir::Var* var) {
   for (const ir::Expr& index : indices) {
     const ir::Expr first = ir::Simplify(ir::Substitute(index, {{var, ir::Int(0)}}), {});
@@ -122,8 +104,8 @@ bool WritesDisjoint(const Block& block, const ir::Var* var, const ir::RunningLoo
   return only_fused && !RepeatsElements(indices, var);
 }
 
-// The same for GPU loops, whose stores are also apart if they differ within a period of what other
-// loops add.
+// The same for GPU loops. Their stores are also apart if they differ within a period of the terms
+// that other loops add.
 bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   ir::Substitution bindings;
   for (const ir::BlockIter& iter : block.iters) bindings.emplace(iter.var.get(), iter.binding);
@@ -133,7 +115,8 @@ bool WritesApart(const Block& block, const std::vector<const For*>& loops) {
   return ir::WritesApart(indices, *block.store.buffer, loops);
 }
 
-// Around loops of these kinds a local buffer is spread: an element belongs to one iteration.
+// Whether a local buffer around a loop of this kind is spread over the iterations, so that each
+// element belongs to one of them.
 bool SpreadsLocals(LoopKind kind) {
   return kind == LoopKind::kVectorized || kind == LoopKind::kVThread || ir::IsGpuThread(kind);
 }
@@ -241,7 +224,7 @@ absl::Status CheckIndependent(const Stmt& loop_stmt, LoopKind kind) {
   CollectInside(loop.body, allocated, blocks, loops);
   ir::RunningLoops inner;
   for (size_t i = 1; i < loops.size(); ++i) inner.emplace(loops[i]->var.get(), loops[i]->extent);
-  const bool gpu = kind >= LoopKind::kBlockX;
+  const bool gpu = ir::IsGpu(kind);
   auto refuse = [&](const Block& block, std::string_view why) {
     return absl::FailedPreconditionError(
         absl::StrCat("iterations of loop ", Quoted(loop.var->name), " are not independent: block ",

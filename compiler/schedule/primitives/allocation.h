@@ -1,5 +1,5 @@
-// Where buffers live, and which loops may run their iterations at the same time: what primitives
-// settle when they have moved blocks. Internal to this folder.
+// Places allocations, and checks which loops may run their iterations at the same time. Primitives
+// need both after they have moved blocks. Internal to this folder.
 #pragma once
 
 #include <unordered_map>
@@ -15,7 +15,7 @@ namespace heddle::schedule {
 // Allocations taken out of a statement.
 struct Allocations {
   std::vector<ir::BufferRef> buffers;  // in program order
-  // Rebuilt statement -> itself, and the statement it replaces with the allocations around it.
+  // For each rebuilt statement: itself, and the original with the allocations around it.
   std::unordered_map<const ir::StmtNode*, std::pair<ir::Stmt, ir::Stmt>> originals;
 };
 
@@ -28,9 +28,9 @@ ir::Stmt StripAllocs(const ir::Stmt& s, Allocations* allocs);
 ir::Stmt PlaceAllocs(const ir::Stmt& s, const Allocations& allocs);
 
 // FailedPrecondition unless the iterations of the loop are independent: it feeds no reduce
-// iterator, iterations write different elements of the buffers that outlive one, and (unless it is
-// vectorized) share no `local` buffer. GPU threads may share one where each element is touched by
-// one of them, which the interpreter checks.
+// iterator, iterations write different elements of the buffers that outlive an iteration, and
+// (unless it is vectorized) they share no `local` buffer. GPU threads may share one if each element
+// is touched by only one of them, which the interpreter checks.
 absl::Status CheckIndependent(const ir::Stmt& loop, ir::LoopKind kind);
 
 // CheckIndependent for every parallel, vectorized and GPU loop that is no node of `before`, and a
@@ -38,8 +38,8 @@ absl::Status CheckIndependent(const ir::Stmt& loop, ir::LoopKind kind);
 // inside a parallel one.
 //
 // Nodes of `before` were found independent when their kind was set or their blocks moved. Split,
-// fuse and reorder of serial loops inside of them rebuild them without asking again; their
-// iterations stay what they were, even where CheckIndependent, which ignores guards, can no longer
+// fuse and reorder of serial loops inside of them rebuild them without a new check. Their
+// iterations remain independent, even if CheckIndependent, which ignores guards, can no longer
 // tell.
 absl::Status CheckConcurrency(const ir::Stmt& root, const ir::Stmt& before);
 // The same where only the kind of one loop changed: independence does not depend on the kinds of

@@ -25,8 +25,8 @@ BufferRef NewBuffer(std::string name, const ir::Buffer& like, ir::Scope scope) {
       ir::Buffer{std::move(name), like.dtype, like.shape, scope});
 }
 
-// Number of statements that a reader shares with every writer of the buffer. Below them, a copy
-// finds its source finished.
+// The largest number of statements that the reader shares with a writer of the buffer. Below that
+// depth, a copy finds its source finished.
 size_t DepthOfFinished(const std::vector<Path>& blocks, const Path& reader,
                        const ir::Buffer* buffer) {
   size_t depth = 1;

@@ -87,7 +87,7 @@ bool MeetsProducers(const Scene& scene) {
   return false;
 }
 
-// The loop's body with a statement put before or after what it holds.
+// The loop with `moved` at the head or at the end of its body.
 Stmt Insert(const Path& loop_path, Stmt moved, bool at_head) {
   const For& loop = loop_path.loop();
   std::vector<Stmt> stmts = at_head ? std::vector<Stmt>{std::move(moved), loop.body}
@@ -112,10 +112,10 @@ std::string FreshName(const Scene& scene, size_t k) {
   return absl::StrCat(scene.block.block().name, "@", scene.loop.loop().var->name, ".", k);
 }
 
-// ---- reverse_compute_at ------------------------------------------------------------------------
+// ---- reverse_compute_at ----
 
-// The block under the loop that the consumer reads; the last writer, if an initialisation was split
-// off.
+// The block under the loop that produces what the consumer reads; the last writer, if an
+// initialisation was split off.
 absl::StatusOr<const Path*> FindProducer(const Scene& scene) {
   const Path* found = nullptr;
   for (const Path& path : scene.blocks) {
@@ -260,8 +260,8 @@ absl::StatusOr<Rewritten> ReverseComputeAt(const Program& p, const std::string& 
   if (!shape.exact) return Illegal(source, "does not store exactly at its iterators");
   HEDDLE_ASSIGN_OR_RETURN(std::vector<const ir::BlockIter*> dims, MatchIterators(consumer, source));
 
-  // The consumer visits the points its producer has just finished by the same loops, renamed;
-  // iterators the producer lacks get loops of their own.
+  // The consumer visits the points that its producer has just finished. It does so in the same
+  // loops, renamed; iterators that the producer does not have get their own loops.
   HEDDLE_ASSIGN_OR_RETURN(
       Mirror mirror,
       MirrorSpatial(source, producer->Loops(scene.loop.nodes.size()),

@@ -12,7 +12,8 @@
 namespace heddle::schedule {
 
 struct CopyNest {
-  size_t top;  // depth in the block's path of the nest after which this one belongs
+  // Depth, in the block's path, of the nest that the copy comes after.
+  size_t top;
   std::vector<FreshLoop> loops;    // "<name><infix>.<k>"
   NewIters iters;                  // "<name>.v<k>"
   std::vector<ir::Expr> indices;   // of the block's buffer, in the new iterators

@@ -18,14 +18,14 @@ using ir::Stmt;
 
 namespace {
 
-// A chain y = y * y doubles with every stage that goes into the next. Several activations, with the
-// index arithmetic of a few reshapes, stay below kMaxNodes; beyond, it is cheaper to store a stage
-// than to compute it again, and compilers are slow on such expressions. An expression that is
-// merged without computing anything twice may have kMaxMergedNodes.
+// In a chain y = y * y, the expression doubles with every stage that is merged into the next.
+// Several activations, with the index arithmetic of a few reshapes, stay below kMaxNodes. Beyond
+// that, it is cheaper to store a stage than to compute it again, and compilers are slow on such
+// expressions. A merge that computes nothing twice may reach kMaxMergedNodes.
 constexpr int64_t kMaxNodes = 256;
 constexpr int64_t kMaxMergedNodes = 4096;
 
-// Nodes of the expression, which is a tree; stops counting beyond the limit.
+// Nodes of the expression, counted as a tree. Stops counting beyond the limit.
 int64_t CountNodes(const Expr& e, int64_t limit) {
   int64_t nodes = 1;
   for (const Expr& a : e->args) {
@@ -55,7 +55,7 @@ Expr ReplaceLoads(const Expr& e, const ir::Buffer* buffer,
   });
 }
 
-// What the block computes, as a function of the indices of its buffer.
+// The value that the block stores at `indices` of its buffer.
 Expr ValueAt(const Block& block, const StoreShape& shape, const std::vector<Expr>& indices) {
   ir::Substitution map;
   for (size_t d = 0; d < shape.dims.size(); ++d) {
@@ -77,7 +77,7 @@ std::vector<Path> UsersOf(const std::vector<Path>& blocks, const ir::Buffer* buf
   return users;
 }
 
-// The consumer's value with its producer's folded in, in the producer's iterators.
+// The producer's block with the consumer merged into it. Everything is in the producer's iterators.
 absl::StatusOr<Block> FoldInto(const Block& consumer, const Block& producer) {
   StoreShape shape = StoreShapeOf(producer);
   StoreShape own = StoreShapeOf(consumer);

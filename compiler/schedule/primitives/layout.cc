@@ -79,8 +79,8 @@ absl::StatusOr<Packing> ParsePacking(const ir::Buffer& buffer,
   return packing;
 }
 
-// The copy in its loops, which are put into `loops`: zero where the packed tensor is larger than
-// the tensor.
+// The copy inside new loops, which are added to `loops`. It stores zero where the packed tensor is
+// larger than the tensor.
 Stmt CopyNest(const std::string& name, const BufferRef& source, const BufferRef& packed,
               const Packing& packing, std::vector<FreshLoop>& loops) {
   NewIters iters;

@@ -20,11 +20,9 @@ using ir::Stmt;
 
 namespace {
 
-// More lanes and copies than these only cost code size.
+// More vector lanes and copies than these only cost code size.
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 4096;
-
-bool IsGpu(LoopKind kind) { return kind >= LoopKind::kBlockX; }
 
 absl::string_view Word(LoopKind kind) {
   std::string_view name = ir::Name(kind);
@@ -39,7 +37,7 @@ Program WithBody(const Program& p, Stmt body) {
   return Program{p.name, p.inputs, p.outputs, std::move(body)};
 }
 
-// Replaces a loop variable in every block, and guards the blocks it concerns.
+// Replaces loop variables in every block, and adds the guard, if there is one.
 Stmt Rebind(const Stmt& body, const ir::Substitution& map, const Expr& guard) {
   return MapBlocks(body, [&](const Stmt& s) -> Stmt {
     Block block = *As<Block>(s);
@@ -101,7 +99,7 @@ absl::StatusOr<int64_t> CheckFactors(const For& loop, const std::vector<int64_t>
 
 absl::StatusOr<Program> SetKind(const Program& p, const Path& path, LoopKind kind) {
   const For& loop = path.loop();
-  if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
+  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis");
   Stmt changed = ir::MakeStmt(For{loop.var, loop.extent, kind, loop.body});
   Program result = WithBody(p, ReplaceTarget(path, changed));
   HEDDLE_RETURN_IF_ERROR(CheckKind(result.body, changed));
@@ -119,8 +117,9 @@ std::vector<const Block*> ReductionsIn(const Stmt& s) {
   return reductions;
 }
 
-// Fused loops lose which part is which, and a later split and reorder could run updates of one
-// element before its initialisation.
+// FailedPrecondition if the loops have different roles in a reduction. A fused loop does not show
+// which part is which, and a later split and reorder could run updates of an element before its
+// initialisation.
 absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
   for (const Block* block : ReductionsIn(chain.back()->body)) {
     const For* first = nullptr;
@@ -136,8 +135,8 @@ absl::Status CheckSameRoles(const std::vector<const For*>& chain) {
   return absl::OkStatus();
 }
 
-// A loop that computes a reduction again must stay outside its reduce loops: else the updates of
-// one element would run twice after one initialisation.
+// A loop that repeats a reduction must stay outside the reduce loops. Otherwise the updates of one
+// element would run twice after one initialisation.
 absl::Status CheckRepeatsOutside(const std::vector<const For*>& order, const Stmt& body) {
   for (const Block* block : ReductionsIn(body)) {
     const For* reduce = nullptr;
@@ -189,7 +188,7 @@ absl::StatusOr<Rewritten> Split(const Program& p, const std::string& loop_name,
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));
   const For& loop = path.loop();
   HEDDLE_ASSIGN_OR_RETURN(int64_t product, CheckFactors(loop, factors));
-  if (IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
+  if (ir::IsGpu(loop.kind)) return Illegal(loop, "is bound to a GPU axis and cannot be split");
   if (loop.kind == LoopKind::kVectorized) return Illegal(loop, "is vectorized and cannot be split");
   if (product > loop.extent) {
     if (const Block* block = DividesVariable(loop)) {
@@ -319,7 +318,7 @@ absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop) {
 }
 
 absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop_name, LoopKind axis) {
-  if (!IsGpu(axis) || axis == LoopKind::kTensor) {
+  if (!ir::IsGpu(axis) || axis == LoopKind::kTensor) {
     return absl::InvalidArgumentError(absl::StrCat("`", Word(axis), "` is not a GPU axis"));
   }
   HEDDLE_ASSIGN_OR_RETURN(Path path, FindLoop(p.body, loop_name));

@@ -1,10 +1,10 @@
 // Schedule primitives: pure functions from a program to a program, or to the reason why not.
 //
-// Loops and blocks are named; names are unique in a program. Every primitive keeps the program's
-// meaning. What it refuses, it refuses with FailedPrecondition (a legal request, illegal here),
-// InvalidArgument (a malformed request), or NotFound (no such loop or block). Names of new loops
-// and blocks derive from old ones, so that a trace replays to the same names; each primitive gives
-// back cursors to what it makes (cursor.h), listed under `makes:`.
+// Loops and blocks are named; names are unique in a program. Every primitive keeps the meaning of
+// the program. It refuses a request with FailedPrecondition (legal, but not in this program),
+// InvalidArgument (malformed), or NotFound (no such loop or block). Names of new loops and blocks
+// derive from old ones, so that a trace replays to the same names. Each primitive returns cursors
+// to what it makes (cursor.h), listed under `makes:`.
 //
 // A primitive that moves blocks or changes kinds of loops also refuses whatever would make the
 // iterations of a parallel, vectorized or GPU loop depend on each other (allocation.h).
@@ -21,7 +21,7 @@ namespace heddle::schedule {
 
 using ir::Program;
 
-// ---- Loops -------------------------------------------------------------------------------------
+// ---- Loops ----
 
 // rewrite:  for i in N { S(i) }
 //           ->  for i.0 in f0 { for i.1 in f1 { .. S((i.0*f1 + i.1)*f2 + ..) } }
@@ -48,7 +48,7 @@ absl::StatusOr<Rewritten> Fuse(const Program& p, const std::vector<std::string>&
 //           one initialisation).
 absl::StatusOr<Rewritten> Reorder(const Program& p, const std::vector<std::string>& loops);
 
-// rewrite:  sets the loop's kind. A vectorized loop has as many lanes as iterations.
+// rewrite:  sets the kind of the loop. A vectorized loop has as many vector lanes as iterations.
 // refuses:  parallel or vectorized over a reduce iterator; vectorized loops that contain other
 //           parallel or vectorized loops; extents over 64 for vectorize, over 4096 for unroll (code
 //           size); parallel inside parallel; iterations that write the same elements or share a
@@ -61,7 +61,7 @@ absl::StatusOr<Rewritten> Unroll(const Program& p, const std::string& loop);
 // refuses:  reduce loops; axes already bound on the path; block axes inside thread axes.
 absl::StatusOr<Rewritten> Bind(const Program& p, const std::string& loop, ir::LoopKind axis);
 
-// ---- Where a block is computed -----------------------------------------------------------------
+// ---- Where a block is computed ----
 
 // rewrite:  moves `block` to the head of `loop`'s body, before its consumers, in fresh loops over
 //           the union of what the consumers under `loop` read.
@@ -97,7 +97,7 @@ absl::StatusOr<Rewritten> ComputeInline(const Program& p, const std::string& blo
 //           producer at anything but its own point, that has several producers, or a guard.
 absl::StatusOr<Rewritten> ReverseComputeInline(const Program& p, const std::string& block);
 
-// ---- Where values are kept ---------------------------------------------------------------------
+// ---- Where values are kept ----
 
 // rewrite:  copies `buffer` (an input or an intermediate) into a new buffer "<buffer>.<scope>_buf"
 //           before its reader `block`, which reads the copy. Only the region that the reader needs
@@ -131,7 +131,7 @@ absl::StatusOr<Rewritten> SetScope(const Program& p, const std::string& block, i
 absl::StatusOr<Rewritten> Pack(const Program& p, const std::string& block,
                                const std::string& buffer, const std::vector<int64_t>& numbers);
 
-// ---- Reductions --------------------------------------------------------------------------------
+// ---- Reductions ----
 
 // rewrite:  puts the initialisation of a reduction into a block of its own, right before `loop`, in
 //           copies of the spatial loops from `loop` inwards, of the same kinds.
@@ -172,7 +172,7 @@ absl::StatusOr<Rewritten> Rfactor(const Program& p, const std::string& block,
 //           nest of its own; results smaller than a tile.
 absl::StatusOr<Rewritten> Winograd(const Program& p, const std::string& block, int64_t m);
 
-// ---- Tensor cores ------------------------------------------------------------------------------
+// ---- Tensor cores ----
 
 // rewrite:  x * y in a block that sums products of f32 elements -> tf32(x) * tf32(y), as tensor
 //           cores multiply them. Less exact; numerics.h says how much.

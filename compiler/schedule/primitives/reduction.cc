@@ -167,8 +167,8 @@ absl::StatusOr<Rewritten> Rfactor(const Program& p, const std::string& block_nam
   }
   const For& loop = loop_path.loop();
   Partial partial = MakePartial(block, loop, reduce_loops);
-  // The merging block keeps the old name, so its loops and iterators are named after the partial
-  // one.
+  // The merging block keeps the old name. Its loops and iterators are named after it with the
+  // suffix .merge, because the partial block keeps the old loops.
   HEDDLE_ASSIGN_OR_RETURN(CopyNest nest, MakeCopyNest(path, block_name, ".merge"));
   NewIters iters;
   for (size_t k = 0; k < nest.iters.iters.size(); ++k) {

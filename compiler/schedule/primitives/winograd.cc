@@ -69,10 +69,10 @@ Transforms MakeTransforms(int64_t m) {
   return t;
 }
 
-// The convolution as the block states it.
+// The convolution that a block computes.
 struct Convolution {
   BufferRef x, w, out;
-  int64_t batch, rows, columns, inputs, outputs;  // of the result: n, y, x, o; and the sum's i
+  int64_t batch, rows, columns, inputs, outputs;  // extents of n, y, x, i and o
 };
 
 bool IsVar(const Expr& e, const ir::Var* var) {
@@ -167,8 +167,8 @@ class Stages {
   ir::DType dtype_;
 };
 
-// Row `which` of the matrix times the vector at(0), at(1), ..: `which` is an iterator, so one
-// expression for each row, told apart by selects.
+// Row `which` of the matrix times the vector at(0), at(1), .. Since `which` is an iterator, the
+// result contains an expression for each row, and selects one of them.
 Expr RowTimes(const Matrix& matrix, const Expr& which, ir::DType dtype,
               const std::function<Expr(int64_t)>& at) {
   Expr result;
@@ -278,7 +278,7 @@ absl::StatusOr<Rewritten> Winograd(const Program& p, const std::string& block_na
   Stages stages(block_name, c->out->dtype);
   AddStages(*c, block_name, m, stages);
   const Stmt without = ReplaceAt(path, place, ir::MakeSeq(stages.stmts));
-  // The last stage takes over the name of the block, so that one name is not free.
+  // The last stage takes over the name of the block, so this one name need not be free.
   std::vector<std::string> fresh;
   for (const BufferRef& buffer : stages.buffers) fresh.push_back(buffer->name);
   for (const std::string& name : stages.names) {

@@ -9,8 +9,8 @@ namespace heddle::schedule {
 
 namespace {
 
-// Cycles of a product with so many weights of this type, each read once, on one of the target's
-// threads. Half of the shorter of arithmetic and fetching overlaps with the longer.
+// Cycles of a product with this number of weights, each read once, on one of the target's threads.
+// Half of the shorter of arithmetic and fetching overlaps with the longer.
 double ProductCycles(double weights, double rows, ir::DType dtype,
                      const machine::TargetInfo& target) {
   const machine::CoreSpeed& core = target.core;
@@ -40,7 +40,7 @@ int PreferredWinograd(const ir::Block& block, const machine::TargetInfo& target)
   const double channels = inputs * outputs;
   const auto rows = static_cast<double>(extent(0) * extent(1) * extent(2));
   const double direct = ProductCycles(9 * channels, rows, dtype, target);
-  // The first of F(4) and F(2) that promises enough.
+  // Takes the first of F(4) and F(2) that gains enough by the estimate.
   for (int m : {4, 2}) {
     if (tiles(m) < fit.tiles || (m == 2 && std::min(inputs, outputs) < fit.channels_of_2)) continue;
     const double products = (m + 2) * (m + 2) * channels;

@@ -1,4 +1,4 @@
-// The form of a convolution to prefer before anything is measured. Internal to this folder.
+// Chooses the form of a convolution before anything is measured. Internal to this folder.
 #pragma once
 
 #include "compiler/ir/ir.h"
@@ -6,9 +6,9 @@
 
 namespace heddle::schedule {
 
-// The m of Winograd's F(m x m, 3 x 3), 4 or 2, or 0 for the direct form, by the estimated time on
-// one of the target's threads. `block` reduces as the primitive `winograd` asks for
-// (primitives.h).
+// The m of Winograd's F(m x m, 3 x 3) to prefer, 4 or 2, or 0 for the direct form. It is chosen by
+// the estimated time on one of the target's threads. `block` must be a convolution that the
+// primitive `winograd` accepts (primitives.h).
 int PreferredWinograd(const ir::Block& block, const machine::TargetInfo& target);
 
 }  // namespace heddle::schedule

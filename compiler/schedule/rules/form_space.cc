@@ -48,7 +48,9 @@ class FormSpace : public Space {
     return With(form, forms_[form].space->Random(rng));
   }
   Point Mutate(const Point& point, Rng& rng) const override {
-    constexpr int kSeldom = 16;  // one mutation in so many, or in as many as the form has decisions
+    // One mutation in kSeldom, or in the number of the form's decisions if that is more, changes
+    // the form.
+    constexpr int kSeldom = 16;
     const Space& space = *forms_[point[0]].space;
     const int others = std::max(space.NumDecisions(), kSeldom) - 1;
     if (space.Size() == 1 || std::uniform_int_distribution<int>(0, others)(rng) == 0) {

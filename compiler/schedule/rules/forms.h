@@ -1,5 +1,5 @@
-// Forms: rules on the whole program, each a way to compute its result before anything is said of
-// loops. Internal to this folder; rule_table.cc lists them.
+// Forms: rules on the whole program. A form is a way to compute its result, chosen before any loop
+// is scheduled. Internal to this folder; rule_table.cc lists the forms.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace heddle::schedule {
 
-// Names that one rule asks another about.
+// Names of forms and rules that other rules refer to.
 inline constexpr std::string_view kTensorCoresForm = "tensor cores";
 inline constexpr std::string_view kGpuTensorRule = "gpu tensor";
 inline constexpr std::string_view kPlainRule = "plain";
 
-// What a form may be about: the naive program as it is, or one reduction in it. Forms are looked
-// for at the program, then at its reductions until one has some.
+// What a form applies to: the naive program as a whole, or one reduction in it. Forms are tried on
+// the program, then on its reductions until one of them has forms.
 struct FormSite {
   const Path* reduction;  // null: the program
   const machine::TargetInfo& target;
@@ -33,19 +33,19 @@ class FormRule : public Rule {
  public:
   // Rewrites the naive program.
   virtual absl::Status Rewrite(Recorder& /*out*/) { return absl::OkStatus(); }
-  // Looks at the program that this has come to, with what is injective inlined, and declares
-  // decisions for the stages that no stage rule knows. These get `name` as their owner.
+  // Looks at the rewritten program, in which injective stages are inlined, and declares decisions
+  // for the stages that no stage rule knows. These stages get `name` as their owner.
   virtual absl::Status Declare(const ir::Program& /*program*/,
                                const machine::TargetInfo& /*target*/, std::string_view /*name*/,
                                Knobs& /*knobs*/, Owners& /*owners*/) {
     return absl::OkStatus();
   }
-  // Schedules those stages.
+  // Schedules the stages that Declare has claimed.
   absl::Status Apply(const Knobs& /*knobs*/, const Point& /*point*/,
                      Recorder& /*out*/) const override {
     return absl::OkStatus();
   }
-  // Whether the form has come about, once all stages have owners.
+  // Whether the form is worth having, once all stages have owners.
   virtual bool Holds(const Owners& /*owners*/) const { return true; }
 };
 

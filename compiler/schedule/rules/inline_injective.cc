@@ -10,11 +10,12 @@ namespace heddle::schedule {
 
 namespace {
 
-// Padding asks at every load whether it is inside; asked too often, a padded copy is cheaper.
+// Inlined padding tests at every load whether it is inside. If there are many such loads, a padded
+// copy is cheaper.
 constexpr int kMaxGuardedCopies = 4;
 
-// How often a stage is computed if it goes into its readers: once for each place they load the
-// buffer at. Equal loads of one block share their computation.
+// How often a stage is computed if it is inlined into its readers: once for each place at which
+// they load the buffer. Equal loads of one block share their computation.
 int PlacesRead(const std::vector<const ir::Block*>& readers, const ir::Buffer* buffer) {
   int count = 0;
   for (const ir::Block* reader : readers) {

@@ -1,8 +1,8 @@
 // Reductions whose only contiguous axis is reduced: a row sum, or a product with both operands
 // stored along the sum.
 //
-// The axis is split by the lanes of a vector register. Each lane keeps a partial result of its own;
-// the lanes are merged at the end of each tile of rows.
+// The axis is split by the lanes of a vector register. Each vector lane keeps a partial result of
+// its own; the lanes are merged at the end of each tile of rows.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,9 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kPreferredRows = 4;  // independent accumulators that hide the latency of one
+// Rows that are summed at once: independent accumulators hide each other's latency.
+constexpr int64_t kMaxRows = 16;
+constexpr int64_t kPreferredRows = 4;
 
 class LaneRule : public Rule {
  public:
@@ -30,12 +32,9 @@ class LaneRule : public Rule {
     lanes_knob_ = knobs.Add(absl::StrCat("lanes of ", axis_.loop), lanes, lanes[0]);
     if (!stage.view.spatial.empty()) {
       const Axis& last = stage.view.spatial.back();
-      std::vector<int64_t> rows;
-      for (int64_t d : Divisors(last.extent)) {
-        if (d <= 16) rows.push_back(d);
-      }
-      rows_knob_ = knobs.Add(absl::StrCat("rows at once of ", last.loop), rows,
-                             LargestDivisorUpTo(last.extent, kPreferredRows));
+      rows_knob_ =
+          knobs.Add(absl::StrCat("rows at once of ", last.loop), Divisors(last.extent, kMaxRows),
+                    LargestDivisorUpTo(last.extent, kPreferredRows));
       if (target.target.threads > 1) {
         const int64_t work = ElementsOf(stage.view.spatial) * ElementsOf(stage.view.reduce);
         parallel_knob_ = knobs.Add(absl::StrCat("parallel ", name), {0, 1},
@@ -66,7 +65,7 @@ class LaneRule : public Rule {
   }
 
  private:
-  // Everything is summed into one element: the partial results stay in the old loops.
+  // For a sum of everything into one element: the partial results stay in the old loops.
   absl::Status ApplyWithoutRows(const Recorder::Factored& sums, const std::vector<Loop>& parts,
                                 Recorder& out) const {
     std::vector<Loop> order;

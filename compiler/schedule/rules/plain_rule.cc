@@ -10,7 +10,8 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxChunks = 64;  // of a parallel loop: enough to even out, cheap to start
+// Most chunks of a parallel loop: enough to even out, cheap to start.
+constexpr int64_t kMaxChunks = 64;
 
 struct PlainChoice {
   int64_t vectors = 1;  // vector registers per iteration of the innermost serial loop
@@ -22,7 +23,7 @@ struct Shape {
   int vector_axis = -1;  // index into view.spatial, -1: none
   bool linear = false;   // every access walks memory in the order of the loops
   int64_t lanes = 1;
-  int64_t elements = 1;  // times reduce iterations
+  int64_t elements = 1;  // elements of the result times reduce iterations
   bool reduces = false;
 };
 
@@ -33,7 +34,7 @@ bool UsesPosition(const ir::Expr& e) {
   return std::any_of(e->args.begin(), e->args.end(), UsesPosition);
 }
 
-// Whether every access that moves at all moves through memory like the loops through one flat
+// Whether every access that moves at all walks through memory as if the loops ran over one flat
 // array.
 bool IsLinear(const StageView& view, const ir::Block& block) {
   auto flat = [&](const ir::Buffer& buffer, const std::vector<ir::Expr>& indices) {
@@ -75,17 +76,17 @@ Shape ShapeOf(const StageView& view, const ir::Block& block, const machine::Targ
 }
 
 // The largest power of two up to `wanted` such that the analyser sees steps of that many elements
-// as flat. Such steps do not straddle the end of an innermost dimension: 8 of 56 x 11 elements, not
-// 16.
+// as contiguous. Such steps do not straddle the end of an inner dimension: for 56 x 11 elements
+// they have 8 elements, not 16.
 int64_t FlatStep(const StageView& view, int64_t wanted) {
   int64_t inner = 1;
-  bool whole = false;  // a step takes inner dimensions whole
+  bool whole = false;  // a step covers inner dimensions completely
   for (size_t k = view.spatial.size(); k > 0; --k) {
     inner *= view.spatial[k - 1].extent;
     const auto fits = [&] {
       return inner % wanted == 0 || wanted % inner == 0 || (inner > wanted && !whole);
     };
-    if (k == 1 && inner > wanted) break;  // the end of all
+    if (k == 1 && inner > wanted) break;  // nothing lies beyond the end of the outermost dimension
     while (!fits()) wanted /= 2;
     whole |= inner > 1 && inner < wanted;
   }
@@ -110,14 +111,15 @@ absl::Status ApplyLinear(const Shape& shape, const PlainChoice& choice, Recorder
 
 absl::Status ApplyNested(const Shape& shape, const PlainChoice& choice, Recorder& out) {
   const StageView& view = shape.view;
-  std::vector<Loop> outer, vector;  // vector: groups, vectors, lanes
+  // `vector` holds the loops over groups, vectors and lanes.
+  std::vector<Loop> outer, vector;
   for (size_t k = 0; k < view.spatial.size(); ++k) {
     if (static_cast<int>(k) != shape.vector_axis) outer.push_back(LoopOf(view.spatial[k]));
   }
   if (shape.vector_axis >= 0) {
     const Axis& axis = view.spatial[shape.vector_axis];
     int64_t lanes = PowerOfTwoDivisor(axis.extent, shape.lanes);
-    // A tail is guarded where whole vectors dominate.
+    // If whole vectors dominate, the tail is guarded.
     if (lanes < shape.lanes && axis.extent >= 2 * shape.lanes) lanes = shape.lanes;
     const int64_t groups = (axis.extent + lanes - 1) / lanes;
     const int64_t vectors = LargestDivisorUpTo(groups, choice.vectors);

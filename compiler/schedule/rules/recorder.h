@@ -16,21 +16,21 @@
 namespace heddle::schedule {
 
 // A program and the steps that made it. Each primitive (primitives/primitives.h) is a method that
-// applies it, writes down the step, and gives back what the primitive makes. A step that is refused
-// leaves no mark.
+// applies it, records the step, and returns what the primitive makes. A refused step changes
+// nothing.
 class Recorder {
  public:
   explicit Recorder(ir::Program program) : here_(std::move(program)) {}
-  // Starts at the naive program of `known`, which remembers steps. It must outlive the recorder,
-  // and begin nothing else meanwhile.
+  // Starts at the naive program of `known`, which remembers the results of steps. `known` must
+  // outlive the recorder, and nobody may call its Begin meanwhile.
   explicit Recorder(Replayer& known) : known_(&known), at_(known.Begin()) {}
 
   absl::Status Do(Step step);
 
   absl::StatusOr<std::vector<Loop>> Split(const Loop& loop, std::vector<int64_t> factors);
-  // One loop alone stays as it is. FailedPrecondition where there is none.
+  // A single loop stays as it is. FailedPrecondition if there is no loop.
   absl::StatusOr<Loop> Fuse(const std::vector<Loop>& loops);
-  // Fewer than two loops are in order.
+  // Does nothing for fewer than two loops.
   absl::Status Reorder(const std::vector<Loop>& loops);
   absl::Status Parallel(const Loop& loop) { return Do(Primitive::kParallel, {loop.name}); }
   absl::Status Vectorize(const Loop& loop) { return Do(Primitive::kVectorize, {loop.name}); }
@@ -52,7 +52,7 @@ class Recorder {
   absl::Status DecomposeReduction(const std::string& block, const Loop& loop) {
     return Do(Primitive::kDecomposeReduction, {block, loop.name});
   }
-  // The block that keeps the name adds up what the other one, the partial block, leaves.
+  // The block that keeps the name adds up the results of the other one, the partial block.
   struct Factored {
     std::string partial;
     std::vector<Loop> merge;  // around the block that keeps the name; the last one is reduced
@@ -72,12 +72,12 @@ class Recorder {
                   std::vector<int64_t> ints = {}) {
     return Do(Step{primitive, std::move(names), std::move(ints)});
   }
-  // What the last step gave back.
+  // The result of the last step.
   const Rewritten& last() const { return known_ != nullptr ? at_->made : here_; }
 
   Replayer* known_ = nullptr;
   Replayer::State* at_ = nullptr;
-  Rewritten here_;  // without `known_`
+  Rewritten here_;  // used without `known_`
   Trace trace_;
 };
 

@@ -8,16 +8,13 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxRows = 16;   // of one axis in the register tile
-constexpr double kSmallImage = 8;  // times smaller than the weights
+constexpr int64_t kMaxRows = 16;   // most rows of one axis in the register tile
+constexpr double kSmallImage = 8;  // a small image is this many times smaller than the weights
 
 }  // namespace
 
 std::vector<int64_t> TileSizes(int64_t extent) {
-  std::vector<int64_t> sizes;
-  for (int64_t d : Divisors(extent)) {
-    if (d <= kMaxRows) sizes.push_back(d);
-  }
+  std::vector<int64_t> sizes = Divisors(extent, kMaxRows);
   // Sizes whose last tile is nearly full: no smaller size gives as few tiles.
   for (int64_t size = 2; size <= std::min(kMaxRows, extent - 1) && extent >= 5; ++size) {
     const int64_t tiles = (extent + size - 1) / size;
@@ -173,7 +170,7 @@ double TileModel::scalar_bytes_used() const {
 }
 
 double TileModel::ScalarsTouched(const RegisterTile& tile) const {
-  auto steps = static_cast<double>(reduce_steps_);  // at one place of its window
+  auto steps = static_cast<double>(reduce_steps_);  // reduce steps at one position of the window
   double places = 1;
   for (size_t k = 0; k < tile.sizes.size(); ++k) {
     const bool moves = std::any_of(loads_.begin(), loads_.end(), [&](const LoadShape& load) {

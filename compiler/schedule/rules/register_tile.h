@@ -25,24 +25,24 @@ class TileModel {
  public:
   TileModel(const Stage& stage, int vector_axis, const machine::TargetInfo& target);
 
-  int64_t full_lanes() const { return full_lanes_; }      // of a whole vector register
+  int64_t full_lanes() const { return full_lanes_; }      // elements of a whole vector register
   int64_t work() const { return work_; }                  // multiply-adds
   int64_t reduce_steps() const { return reduce_steps_; }  // for one element
-  // No load is a scalar for many lanes, so memory bandwidth bounds the reduction.
+  // Whether no load is a scalar for many vector lanes. Memory bandwidth then bounds the reduction.
   bool streaming() const { return streaming_; }
 
-  // The reduction reads padding that is not stored: each load has a condition.
+  // Whether each load has a condition, because the reduction reads padding that is not stored.
   bool guarded() const { return guarded_; }
-  // It reads padding, and the steps between two conditions are too few to pay for them: padding is
-  // better stored for a strip of rows at a time.
+  // Whether it is better to store padding for a strip of rows at a time: the reduction reads
+  // padding, and the steps between two conditions are too few to pay for them.
   bool StripsOfPadding() const { return guarded_ && run_ < kMinGuardedRun && row_axis_ >= 0; }
-  // The axis numbers independent products: every load depends on it, and some load is a scalar for
-  // many lanes.
+  // Whether the axis numbers independent products: every load depends on it, and some load is a
+  // scalar for many vector lanes.
   bool Batch(size_t axis) const;
   // The axis that numbers the panels of a constant vector operand, such as blocks of channels; -1
   // if there is none.
   int panel_axis() const { return panel_axis_; }
-  // Neighbours along the axis read some of the same elements.
+  // Whether neighbours along the axis read some of the same elements.
   bool Overlaps(size_t axis) const { return windows_[axis].size > windows_[axis].step; }
   // Bytes of the operands that are loaded as vectors, and as scalars for many lanes.
   double vector_operand_bytes() const { return OperandBytes(true); }
@@ -58,8 +58,8 @@ class TileModel {
 
   // Vector registers that hold the tile.
   int64_t Accumulators(const RegisterTile& tile) const;
-  // Instructions of one reduce step: multiply-adds, loads that are no operand of one, a share of
-  // the loop's own, spills.
+  // Instructions of one reduce step: multiply-adds, loads that no multiply-add contains, a share of
+  // the loop's own instructions, and spills.
   double Instructions(const RegisterTile& tile) const;
   // Distinct elements that a tile reads as scalars in its whole reduction.
   double ScalarsTouched(const RegisterTile& tile) const;
@@ -77,7 +77,7 @@ class TileModel {
     bool constant = false;
     double elements = 0;  // of the buffer
     int64_t element_bytes = 1;
-    double used = 0;  // of these, at most
+    double used = 0;  // elements that are read, at most
   };
 
   // Loads of scalars that `shared` neighbours along the vector axis use: one for each group of
@@ -86,15 +86,15 @@ class TileModel {
   // Distinct vectors or scalars of the load in one step of the tile.
   int64_t CountOf(const LoadShape& load, const RegisterTile& tile) const;
   int64_t OperandRegisters(const RegisterTile& tile) const;
-  int64_t Spilled(const RegisterTile& tile) const;  // values that find no register
+  int64_t Spilled(const RegisterTile& tile) const;  // values for which there is no register
   double CyclesPerElement(const RegisterTile& tile) const;
   double StepCycles(const RegisterTile& tile, double passes) const;
   bool TellsPanels(size_t axis) const;
-  // Addresses of the scalars of one step, in bytes from the first one.
+  // Addresses of the scalars that a load reads in one step, in bytes from the first one.
   std::vector<int64_t> AddressesOf(const LoadShape& load, const RegisterTile& tile) const;
-  // Pages that they lie in.
+  // Number of pages that these addresses lie in.
   int64_t Pages(const LoadShape& load, const RegisterTile& tile) const;
-  // The most lines of them that fall into one set of the first-level cache.
+  // The largest number of their cache lines that fall into one set of the first-level cache.
   int64_t LinesInOneSet(const LoadShape& load, const RegisterTile& tile) const;
 
   double OperandBytes(bool vector) const;

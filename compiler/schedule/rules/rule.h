@@ -1,5 +1,5 @@
-// A rule at work: what it leaves open, and the steps that its decisions come to. Internal to this
-// folder.
+// What a rule is: the decisions that it leaves open, and the steps that follow from them. Internal
+// to this folder.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ class Knobs {
   std::vector<Knob> knobs_;
 };
 
-// Declares its decisions when it is made, and turns decided values into steps.
+// A rule declares its decisions when it is constructed. Apply turns decided values into steps.
 class Rule {
  public:
   virtual ~Rule() = default;
   virtual absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const = 0;
-  // What Apply says of limits that decisions alone show, before any step is made. Random points are
-  // drawn until this is OK.
+  // The error of Apply for limits that the decisions alone exceed, found without making a step.
+  // Random points are drawn until this is OK.
   virtual absl::Status Check(const Knobs& /*knobs*/, const Point& /*point*/) const {
     return absl::OkStatus();
   }

@@ -1,4 +1,4 @@
-// The space that the tables of rules make of a program.
+// Builds the space of a program from the tables of rules.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -17,10 +17,10 @@ namespace heddle::schedule {
 
 namespace {
 
-// One form of the program, whose stages are shared out among the rules.
+// The space of one form of the program, whose stages are distributed among the rules.
 class RuleSpace : public Space {
  public:
-  // Null if the form does not come about.
+  // Null if the form does not apply.
   static std::unique_ptr<RuleSpace> Make(const ir::Program& naive,
                                          const machine::TargetInfo& target, const FormEntry& form,
                                          const FormSite& site) {
@@ -64,7 +64,8 @@ class RuleSpace : public Space {
   }
 
  private:
-  static constexpr int kMaxDraws = 1000;  // of a random point; cheap, as nothing is scheduled
+  // Most draws of a random point. They are cheap, because nothing is scheduled.
+  static constexpr int kMaxDraws = 1000;
 
   RuleSpace(const ir::Program& naive, const machine::TargetInfo& target, std::string_view form)
       : target_(target), form_(form), base_(naive) {}
@@ -77,7 +78,7 @@ class RuleSpace : public Space {
 
   machine::TargetInfo target_;
   std::string_view form_;
-  Recorder base_;                  // the form's program with what is injective inlined
+  Recorder base_;                  // the form's program, with injective stages inlined
   Recorder tried_{ir::Program{}};  // base_ with the preferred decisions of all rules so far
   Knobs knobs_;
   std::vector<std::unique_ptr<Rule>> rules_;
@@ -97,8 +98,8 @@ bool RuleSpace::Build(std::unique_ptr<FormRule> form) {
   return rule.Holds(owners_);
 }
 
-// Keeps the rule if its preferred decisions work on top of those before it. `knobs` are all
-// decisions so far, and the rule's own.
+// Keeps the rule if its preferred decisions work on top of those before it. `knobs`: all decisions
+// so far and the rule's own.
 bool RuleSpace::Keep(std::unique_ptr<Rule> rule, Knobs knobs) {
   Recorder attempt = tried_;
   if (!rule->Apply(knobs, knobs.Preferred(), attempt).ok()) return false;
@@ -108,7 +109,7 @@ bool RuleSpace::Keep(std::unique_ptr<Rule> rule, Knobs knobs) {
   return true;
 }
 
-// Walks the table of rules.
+// Gives the stage to the first rule in the table that matches and can be kept.
 void RuleSpace::Offer(const Stage& stage) {
   const StageSite site{stage, target_, form_};
   for (const StageRule& entry : StageRules()) {
@@ -142,7 +143,7 @@ absl::StatusOr<Trace> RuleSpace::ApplyRules(const Point& point, Recorder out) co
   return std::move(out).TakeTrace();
 }
 
-// Walks the table of forms: at the program, then at its reductions until one of them has forms.
+// Tries the forms in the table on the program, then on its reductions until one of them has forms.
 std::unique_ptr<Space> BuildSpace(const ir::Program& naive, const machine::TargetInfo& target) {
   std::vector<Form> forms;
   int preferred = 0, best = 0;

@@ -10,7 +10,7 @@ constexpr StageRule kStageRules[] = {
     {"window", MatchesWindow, MakeWindow},
     {"tiled", MatchesTiled, MakeTiled},
     {kPlainRule, MatchesPlain, MakePlain},
-    // GPU: likewise; what no rule takes with the stages around it is tried alone.
+    // GPU: the same. A stage that no rule takes with the stages around it is tried alone.
     {kGpuTensorRule, MatchesGpuTensor, MakeGpuTensor},
     {"gpu tiled", MatchesGpuTiled, MakeGpuTiled},
     {"gpu row", MatchesGpuRow, MakeGpuRow},

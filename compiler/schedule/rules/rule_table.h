@@ -11,8 +11,8 @@
 
 namespace heddle::schedule {
 
-// A rule on one stage. Its rank is its place: a stage goes to the first rule that matches and whose
-// preferred decisions work.
+// A rule on one stage. Rules come in the order of their priority: a stage goes to the first rule
+// that matches and whose preferred decisions work.
 struct StageRule {
   std::string_view name;
   bool (*matches)(const StageSite& site);
@@ -20,14 +20,14 @@ struct StageRule {
 };
 absl::Span<const StageRule> StageRules();
 
-// A rule on the whole program. Forms have a table of their own because they do not exclude each
-// other: every one that matches stays, as a choice of the space's first decision, and has its
-// stages shared out anew. The one that ranks highest is preferred; of equals the first.
+// A rule on the whole program. Forms have their own table because they do not exclude each other:
+// every form that matches becomes a choice of the space's first decision, and its stages are
+// assigned to rules separately. The form with the highest rank is preferred, the first of equals.
 struct FormEntry {
-  std::string_view name;  // as decisions are described
+  std::string_view name;  // appears in the descriptions of decisions
   bool (*matches)(const FormSite& site);
   std::unique_ptr<FormRule> (*make)(const FormSite& site);
-  int (*rank)(const FormSite& site);  // without measuring
+  int (*rank)(const FormSite& site);  // known without measuring
 };
 absl::Span<const FormEntry> Forms();
 

@@ -1,7 +1,7 @@
 // The rules on stages, one file each; rule_table.cc lists them. Internal to this folder.
 //
-// A rule is two functions: whether it matches a stage, and what it makes of it, which declares the
-// rule's decisions. Make is called only where Matches is true.
+// A rule consists of two functions. Matches says whether it applies to a stage. Make constructs the
+// rule, which declares its decisions; it is called only if Matches is true.
 #pragma once
 
 #include <memory>
@@ -22,14 +22,15 @@ struct StageSite {
   std::string_view form;
 };
 
-// ---- CPU: one register holds a vector, loops are shared out among threads ----------------------
+// ---- CPU: one register holds a vector, loops are distributed among threads ----
 
-// Reductions whose only contiguous axis is reduced: one partial result per lane along that axis.
+// Reductions whose only contiguous axis is reduced: one partial result per vector lane along it.
 bool MatchesLanes(const StageSite& site);
 std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs);
 
-// A window that slides along rows or columns, one for each lane; neighbouring windows share
-// registers. Every load moves with the lanes, some index with a spatial and a reduce axis.
+// Reductions over a window that slides along rows or columns, one window for each vector lane.
+// Neighbouring windows share registers. Every load is contiguous along the vector axis, and some
+// index moves with both a spatial and a reduce axis.
 bool MatchesWindow(const StageSite& site);
 std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs);
 
@@ -45,7 +46,7 @@ std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs);
 absl::Status ApplyPlain(const StageView& view, const ir::Block& block,
                         const machine::TargetInfo& target, Recorder& out);
 
-// ---- GPU: all threads of a block lie along threadIdx.x, all blocks along blockIdx.x ------------
+// ---- GPU: all threads of a block lie along threadIdx.x, all blocks along blockIdx.x ----
 //
 // Loops are fused, then bound. Thread loops stand inside the loops over the reduction, so that a
 // tile is fetched by all threads, used by all, and fetched again, with the barriers that lowering

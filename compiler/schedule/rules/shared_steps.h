@@ -15,8 +15,8 @@
 
 namespace heddle::schedule {
 
-// Keeps what a reduction accumulates in registers. Returns the block that takes the result out of
-// there: the epilogue, or a copy where there is none.
+// Keeps the accumulators of a reduction in registers. Returns the block that takes the result from
+// there: the epilogue, or a copy if there is none.
 absl::StatusOr<std::string> Accumulate(const Stage& stage, Recorder& out);
 
 // Where a producer is computed.
@@ -26,20 +26,21 @@ struct ProducerPlace {
   Loop loop;  // of kInLoop
 };
 
-// Puts each producer of the stage into its place. At the root it is a plain stage; in a loop it is
-// a copy of what an iteration reads, whose last loop is vectorized as far as that divides it.
+// Puts each producer of the stage into its place. At the root it is a plain stage. In a loop it
+// computes what an iteration reads; its last loop is vectorized by the largest suitable power of
+// two that divides it.
 absl::Status PlaceProducers(const Stage& stage, const std::vector<ProducerPlace>& places,
                             const machine::TargetInfo& target, Recorder& out);
 absl::Status InlineProducers(const Stage& stage, Recorder& out);
 
-// Fuses loops that stand one in the other, and makes the result parallel. None: nothing happens.
+// Fuses directly nested loops and makes the result parallel. Does nothing if there are none.
 absl::Status FuseParallel(const std::vector<Loop>& loops, Recorder& out);
 
 absl::Status UnrollAll(const std::vector<Loop>& loops, Recorder& out);
 // Vectorizes the loop unless it has one iteration.
 absl::Status VectorizeLanes(const Loop& loop, Recorder& out);
 
-// Unrolls the loops of a register tile and vectorizes its lanes, likewise those of the block that
+// Unrolls the loops of a register tile and vectorizes its lanes. Does the same for the block that
 // takes the tile out: `copy` are that block's loops, which repeat `tile` and `lanes`.
 absl::Status UnrollTile(const std::vector<Loop>& tile, const Loop& lanes,
                         const std::vector<Loop>& copy, Recorder& out);

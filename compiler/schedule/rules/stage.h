@@ -26,19 +26,21 @@ struct Stage {
   bool constant = false;               // computed when a module is made: may be slow
   // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none does.
   int vector_axis = -1;
-  bool vectors_scattered = false;  // some access is not contiguous along it
-  // A reduce axis along which all accesses are contiguous, likewise.
+  bool vectors_scattered = false;  // some access along it is neither contiguous nor invariant
+  // A reduce axis along which every access is contiguous or invariant, an index into view.reduce;
+  // -1 if there is none.
   int lane_axis = -1;
 };
 
 // The name of the rule that schedules a block, by block.
 using Owners = std::map<std::string, std::string_view>;
 
-// The reductions of a program that nobody owns, in program order. A reduction takes along the
-// injective stage that alone reads its result, point by point (its epilogue), and the injective
-// stages that only it reads (its producers).
+// The reductions of a program that nobody owns, in program order. If an injective stage is the only
+// reader of a reduction's result, and reads it point by point, it is scheduled with the reduction
+// (its epilogue). So are the injective stages that only the reduction reads (its producers).
 std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners);
-// Every stage that nobody owns, alone, in program order; but for those that make one element.
+// The other stages that nobody owns, each alone, in program order. Stages that make only one
+// element are left out.
 std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners);
 
 // Lanes of one vector register for elements of this type.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMostSpilled = 1;
 constexpr int64_t kMinSpilledSteps = 128;  // in shorter reductions it did not pay
-constexpr int64_t kMaxPanels = 4;          // each is a stream of its own
+constexpr int64_t kMaxPanels = 4;          // each panel is a stream of its own
 constexpr int64_t kStepsPerVisit = 4;      // reduce steps that are unrolled
 
 }  // namespace
@@ -21,8 +21,9 @@ double TileModel::Instructions(const RegisterTile& tile) const {
   bool taken = false;  // an instruction has at most one operand in memory
   for (const LoadShape& load : loads_) {
     const int64_t count = CountOf(load, tile);
-    // An operand that is used once is an operand of its multiply-add: a scalar where instructions
-    // broadcast one. Without that, making vectors such operands is not worth losing their reuse.
+    // An operand that is used once can be read from memory by its multiply-add: a scalar, if
+    // instructions broadcast one. If they do not, reading vectors this way is not worth losing
+    // their reuse.
     if (count >= accumulators && target_.BroadcastsOperand() && !taken) {
       taken = true;
     } else {
@@ -68,7 +69,7 @@ double TileModel::StepCycles(const RegisterTile& tile, double passes) const {
       fetched_ahead &= load.constant;
     }
   }
-  // prefetch_ahead asks for no more lines at a time.
+  // prefetch_ahead requests at most lines_at_once lines at a time.
   const auto unrolled = static_cast<double>(LargestDivisorUpTo(run_, kStepsPerVisit));
   fetched_ahead &=
       streamed * unrolled / passes <= static_cast<double>(target_.code.fetch.lines_at_once) * line;
@@ -185,7 +186,7 @@ RegisterTile TileModel::BestTile() const {
   for (int64_t lanes : lane_choices) {
     int64_t groups = (vector_extent + lanes - 1) / lanes;
     for (int64_t vectors : {1, 2, 3, 4, 5, 6, 8}) {
-      const int64_t even = LargestDivisorUpTo(groups, vectors);  // as TileDecisions::Decide has it
+      const int64_t even = LargestDivisorUpTo(groups, vectors);  // as in TileDecisions::Decide
       for (int64_t panel : panels) {
         for (int64_t a : sizes(0)) {
           for (int64_t b : sizes(1)) {

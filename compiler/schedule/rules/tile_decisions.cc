@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kWhole = DecidedTiles::kWhole;
 constexpr int64_t kMaxInnerReduce = 64;
-constexpr int64_t kMaxMiddle = 64;       // or all
+constexpr int64_t kMaxMiddle = 64;       // or the whole extent
 constexpr int64_t kSmallWindow = 16;     // reductions of so few steps are unrolled whole
 constexpr int64_t kStripsPerThread = 4;  // of padded rows: enough to even out
 
@@ -114,7 +114,8 @@ int64_t TileDecisions::PreferredInner(size_t axis) const {
   return axis + 1 == reduce().size() ? LargestDivisorUpTo(reduce()[axis].extent, 4) : 1;
 }
 
-// Whether blocks of `steps` come out about that long: a prime reduction has none but single steps.
+// Whether blocks of about `steps` steps are possible: a reduction of prime length can only be cut
+// into single steps.
 bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
   std::vector<int64_t> factors;
   for (size_t k = 0; k < reduce().size(); ++k) factors.push_back(PreferredInner(k));
@@ -124,8 +125,8 @@ bool TileDecisions::CutsIntoBlocks(int64_t steps) const {
 }
 
 // A panel of the vector operand that fills more than a quarter of the second-level cache is read
-// again for every tile of rows, from that cache at best. If the sums of all rows fit a third of
-// the first-level cache, the reduction goes in blocks instead, and each element of the panel is
+// again for every tile of rows, from that cache at best. If the sums of all rows fit a third of the
+// first-level cache, the reduction is cut into blocks instead, and each element of the panel is
 // read once. Threads then share nothing but the panels.
 bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
@@ -144,9 +145,9 @@ bool TileDecisions::PrefersReductionBlocks(const RegisterTile& tile) const {
 }
 
 // If weights and rows both exceed the second-level cache, the operand of the inner loop is read
-// again from beyond it. If the whole result fits there, it waits for one block of the reduction
-// after the other instead, and everything is read once. With threads this was slower (bert_base on
-// two: 6 %), as each reads all rows for its share of the panels.
+// again from beyond it. If the whole result fits there, it stays there while one block of the
+// reduction after the other is added, and everything is read once. With threads this was slower
+// (bert_base on two: 6 %), because each thread reads all rows for its share of the panels.
 bool TileDecisions::PrefersWaitingResult() const {
   if (model_.streaming() || model_.StripsOfPadding() || model_.guarded()) return false;
   if (target_.target.threads > 1 || BlocksOfRows() == 1 || reduce().size() != 1) return false;
@@ -162,7 +163,7 @@ bool TileDecisions::PrefersWaitingResult() const {
          model_.vector_operand_bytes() > static_cast<double>(target_.l2_bytes);
 }
 
-// Whether the axis is the innermost one outside the rows' axis.
+// Whether the axis is the innermost one outside the row axis.
 bool TileDecisions::IsAboveRows(size_t axis) const {
   for (int k = model_.row_axis() - 1; k >= 0; --k) {
     if (k != v_ && spatial()[k].extent > 1) return k == static_cast<int>(axis);
@@ -170,9 +171,9 @@ bool TileDecisions::IsAboveRows(size_t axis) const {
   return false;
 }
 
-// The number of tiles, along the axis outside the rows' one, of a strip whose padding is stored at
-// once. Neighbouring strips both store what they share. So a strip is large, but it fits a
-// sixteenth of the second-level cache, and each thread gets several.
+// The number of tiles, along the axis outside the row axis, of a strip whose padding is stored at
+// once. Neighbouring strips both store the rows that they share, so a strip should be large. But it
+// must fit a sixteenth of the second-level cache, and each thread should get several strips.
 int64_t TileDecisions::TilesOfAStrip(size_t axis, const RegisterTile& tile) const {
   const int64_t all = (spatial()[axis].extent + tile.sizes[axis] - 1) / tile.sizes[axis];
   double rows = 1;  // of the result
@@ -228,12 +229,9 @@ int64_t TileDecisions::PreferredPlace() const {
 
 void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
   for (size_t k = 0; k < reduce().size(); ++k) {
-    std::vector<int64_t> inner;
-    for (int64_t d : Divisors(reduce()[k].extent)) {
-      if (d <= kMaxInnerReduce) inner.push_back(d);
-    }
     reduce_knobs_.push_back(knobs.Add(absl::StrCat("inner reduce tile of ", reduce()[k].loop),
-                                      inner, PreferredInner(k)));
+                                      Divisors(reduce()[k].extent, kMaxInnerReduce),
+                                      PreferredInner(k)));
   }
   const machine::TileFit& fit = target_.code.tile;
   std::vector<int64_t> blocks{kWhole};
@@ -245,8 +243,8 @@ void TileDecisions::DeclareReduce(const RegisterTile& tile, Knobs& knobs) {
                                                        : kWhole);
 }
 
-// Constants large enough for their layout to matter, in which the vector axis runs along one
-// dimension and occurs nowhere else.
+// Declares the packing of constants that are large enough for their layout to matter, and in which
+// the vector axis runs along one dimension and occurs nowhere else.
 void TileDecisions::DeclarePacking(Knobs& knobs) {
   const ir::Var* vector = spatial()[v_].iter;
   for (const ir::Expr& load : DistinctLoads(*stage_.block)) {
@@ -267,7 +265,7 @@ void TileDecisions::DeclarePacking(Knobs& knobs) {
         ++walked;
         continue;
       }
-      if (ir::UsesVar(index, vector)) walked = 2;  // not that simple
+      if (ir::UsesVar(index, vector)) walked = 2;  // not a plain dimension, so it is not packed
       const bool reduces = std::any_of(reduce().begin(), reduce().end(), [&](const Axis& axis) {
         return ir::UsesVar(index, axis.iter);
       });
@@ -291,8 +289,8 @@ void TileDecisions::DeclareOthers(const RegisterTile& preferred, Knobs& knobs) {
                                model_.work() >= target_.core.wake_multiply_adds ? above : kSerial);
   }
   for (const std::string& producer : stage_.producers) {
-    // A producer of vectors is cheap to compute where it is used; scalars serve many lanes and
-    // rows.
+    // A producer of vectors is cheap to compute where it is used; scalars serve many vector lanes
+    // and rows.
     producer_knobs_.push_back(knobs.Add(absl::StrCat("place of ", producer),
                                         {kAtRoot, kAtOuter, kAtMiddle, kInline}, PreferredPlace()));
   }
@@ -323,7 +321,7 @@ DecidedTiles TileDecisions::Decide(const Knobs& knobs, const Point& point) const
     decided.packed.push_back(knobs.Value(point, packable.knob) != 0);
   }
   for (int knob : producer_knobs_) decided.producers.push_back(knobs.Value(point, knob));
-  // A single tile has no sums that wait: blocks give the same loops by another trace.
+  // With a single tile no sums wait, and blocks would give the same loops by another trace.
   if (std::all_of(decided.spatial.begin(), decided.spatial.end(),
                   [](const Factors& f) { return f.middle == 1; }))
     decided.reduce_block = kWhole;

@@ -63,8 +63,8 @@ class TileDecisions {
                 Knobs& knobs);
 
   DecidedTiles Decide(const Knobs& knobs, const Point& point) const;
-  // FailedPrecondition: the tile exceeds the registers, the caches or the limit of unrolled code,
-  // or it computes more than twice the results.
+  // FailedPrecondition if the tile exceeds the registers, the caches or the limit of unrolled code,
+  // or if it computes more than twice the results.
   absl::Status Check(const DecidedTiles& decided) const;
 
   const TileModel& model() const { return model_; }

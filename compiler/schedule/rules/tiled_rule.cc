@@ -5,9 +5,9 @@
 // buffer that has the shape of the register tile once lowering has compacted it; the epilogue runs
 // on the finished tile.
 //
-// The reduction may go in blocks. The loops over blocks then stand outside the middle spatial ones,
-// which use a block of the vector operand while it is in the cache; the accumulators are those of
-// all middle tiles, and a tile is in registers for one block.
+// The reduction may be cut into blocks. The loops over blocks then stand outside the middle spatial
+// ones, which use a block of the vector operand while it is in the cache. The accumulators are
+// those of all middle tiles, and a tile stays in registers during one block.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -33,7 +33,7 @@ class TiledRule : public Rule {
   absl::Status Apply(const Knobs& knobs, const Point& point, Recorder& out) const override;
 
  private:
-  // From outside; those of an extent of 1 are among the outer ones.
+  // Groups of loops, from outside. Spatial loops of extent 1 are among the outer ones.
   struct Loops {
     std::vector<Loop> outer;
     std::vector<Loop> blocks;  // of the reduction

@@ -1,5 +1,5 @@
-// Reductions over a window that slides along rows and columns, one window for each lane: depthwise
-// convolution, pooling.
+// Reductions over a window that slides along rows and columns, one window for each vector lane:
+// depthwise convolution, pooling.
 //
 // Nothing is reused across lanes, so a register tile saves loads of neighbouring windows only. A
 // patch of a few rows and columns is computed at a time, its accumulators in registers for the
@@ -26,16 +26,16 @@ constexpr int64_t kMaxWindow = 64;         // steps; larger ones are not unrolle
 constexpr int64_t kUnrolledWindow = 16;    // steps whose operands the registers hold
 constexpr int64_t kMaxPatch = 16;          // accumulators
 constexpr int64_t kMaxUnrolled = 512;      // multiply-adds: each border gets its own copy of them
-constexpr int64_t kBlockBytes = 512;       // one after another of a place: pleases the prefetcher
+constexpr int64_t kBlockBytes = 512;       // contiguous bytes of a place, for hardware prefetching
 constexpr int64_t kStreamBytes = 1 << 10;  // of a row: shorter pieces than this stream badly
-constexpr int64_t kFewColumns = 4;         // of two patches: their windows fit the registers
+constexpr int64_t kFewColumns = 4;         // columns of two patches whose windows fit the registers
 // Places that a patch reads a vector of, one after another. Caches lose track of many more: on
 // 14 x 14 x 512 by steps of two, 45 are 5 % faster than 75 on warm caches, 10 % on cold ones.
 constexpr int64_t kMaxPlaces = 64;
 
 // The order of the loops over blocks of vectors, rows and columns.
 enum Order : int64_t { kBlocksRowsColumns, kBlocksColumnsRows, kRowsBlocksColumns };
-enum Place : int64_t { kAtRoot, kAtPatches, kInlined };
+enum WindowPlace : int64_t { kAtRoot, kAtPatches, kInlined };
 
 bool UsesReduce(const ir::Expr& e, const StageView& view) {
   return std::any_of(view.reduce.begin(), view.reduce.end(),
@@ -142,8 +142,8 @@ void WindowRule::DeclareLanes(Knobs& knobs) {
   if (widest != divisor) lanes.push_back(widest);
   if (divisor < full && extent > full) lanes.push_back(full);
   if (divisor > 2) lanes.push_back(divisor / 2);
-  // Registers that are not quite full (11 channels) cost less than quarters of them. A guarded tail
-  // costs less than another register.
+  // One register that is not quite full (11 channels) costs less than several much smaller ones. A
+  // guarded tail costs less than another register.
   preferred_lanes_ = divisor;
   if (2 * divisor < full)
     preferred_lanes_ = (extent + full - 1) / full < extent / widest ? full : widest;
@@ -171,7 +171,7 @@ bool WindowRule::Beyond2ndLevel() const {
   return bytes > target_.l2_bytes * target_.target.threads;
 }
 
-// Bytes read and written for a strip: so many columns of all rows, of one block of vectors. Columns
+// Bytes read and written for a strip of this many columns: all rows, one block of vectors. Columns
 // that neighbouring strips share count once.
 int64_t WindowRule::StripBytes(int64_t columns) const {
   int64_t read = 0;

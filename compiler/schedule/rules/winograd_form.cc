@@ -1,8 +1,8 @@
 // A convolution in Winograd form (primitives.h), and the transforms around its products.
 //
-// Both run tile by tile, a register of channels at a time: for the input, the rows of B^T d go into
-// registers and the tile's elements of (B^T d) B are stored from there; for the result likewise,
-// with the epilogue on what A gives.
+// Both transforms run tile by tile, a register of channels at a time. For the input, the rows of
+// B^T d go into registers, and the tile's elements of (B^T d) B are computed from there and stored.
+// For the result it is the same, with the epilogue applied to the product with A.
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,7 @@ namespace heddle::schedule {
 
 namespace {
 
-// The one variable of an index, where it is all there is or the left operand of // or %.
+// The variable of an index that is a plain variable, or a variable under // or %; null otherwise.
 const ir::Var* VarOf(const ir::Expr& index) {
   const bool divides = index->kind == ir::ExprKind::kOp &&
                        (index->op == ir::Op::kFloorDiv || index->op == ir::Op::kFloorMod);
@@ -29,8 +29,8 @@ struct Output {
   Axis batch, row, column, channel;
 };
 
-// The block that reads the rows of A^T M: the convolution's own or, if that was inlined, what
-// stands behind it.
+// The block that reads the rows of A^T M: the convolution's own or, if that was inlined, the one
+// that it went into.
 absl::StatusOr<Output> FindOutput(const ir::Program& program, const std::string& rows_block) {
   HEDDLE_ASSIGN_OR_RETURN(const Path rows, FindBlock(program.body, rows_block));
   const ir::Buffer* buffer = rows.block().store.buffer.get();
@@ -95,7 +95,8 @@ class WinogradForm : public FormRule {
     return ApplyOutput(knobs.Value(point, output_lanes_), parallel, out);
   }
 
-  // A product that is but a pass over memory is not worth its transforms.
+  // The form is not worth its transforms if the product is a mere pass over memory (the plain
+  // rule).
   bool Holds(const Owners& owners) const override {
     const auto owner = owners.find(product_);
     return owner != owners.end() && owner->second != kPlainRule;

@@ -6,10 +6,10 @@
 namespace heddle::scheduler {
 namespace {
 
-// A profile stage with so many candidates ahead does not run dry before the next answer.
+// A profile stage with this many candidates queued does not run empty before its next answer.
 constexpr size_t kReadyQueue = 2;
 
-// Whether something is being built that could be fed to the profile stage.
+// Whether a build is running whose candidate the profile stage may take.
 bool AnyBuilding(const Task& task, const LiveStage& profile) {
   return std::any_of(task.open.begin(), task.open.lower_bound(profile.before),
                      [](const auto& entry) { return Is<Building>(entry.second.where); });

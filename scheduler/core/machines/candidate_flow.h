@@ -1,10 +1,10 @@
 // How the candidates of a round flow from builds to measurements, one by one.
 //
-// A built candidate goes to a running profile stage of its task with a short queue; else a further
-// slot may start a profile stage with it; else it goes to the shortest queue. A profile stage takes
-// no candidates of rounds that were proposed after it had started. Its input is closed as soon as
-// no candidate of its task is being built, so no running stage ever waits for one that has not
-// started; that is why slots that share cores cannot deadlock.
+// A built candidate goes to a running profile stage of its task that has a short queue. If there is
+// none, another slot may start a profile stage with it. Failing that, it goes to the shortest
+// queue. A profile stage takes no candidates of rounds that were proposed after it started. Its
+// input is closed as soon as no candidate that it may take is being built. No running stage thus
+// ever waits for one that has not started, so slots that share cores cannot deadlock.
 #pragma once
 
 #include <set>
@@ -22,16 +22,16 @@ class CandidateFlow {
   CandidateFlow(Jobs* jobs, LiveStages* live, Effects* effects)
       : jobs_(jobs), live_(live), effects_(effects) {}
 
-  // The builds or the profile stages of the task have changed.
+  // Call when builds or profile stages of the task have changed.
   void Note(JobId job, TaskIndex task) { changed_.insert({job, task}); }
-  // Before slots are given out: feeds the queues that would soon run dry.
+  // Before slots are assigned: feeds the queues that would soon run empty.
   void FeedShortQueues();
-  // After slots were given out: feeds what found no slot, and closes the inputs that nothing will
-  // follow. Returns the jobs whose candidates were fed.
+  // After slots were assigned: feeds the candidates that found no slot, and closes inputs to which
+  // nothing more can come. Returns the jobs whose candidates were fed.
   std::vector<JobId> FeedAndClose();
 
  private:
-  // Feeds queues shorter than `depth`; false: nothing was fed.
+  // Feeds queues that are shorter than `depth`. False if nothing was fed.
   bool Feed(Job& job, TaskIndex task, size_t depth);
 
   Jobs* const jobs_;
@@ -40,7 +40,7 @@ class CandidateFlow {
   std::set<std::pair<JobId, TaskIndex>> changed_;  // within the running step
 };
 
-// How many candidates of the task are in that state.
+// The number of the task's open candidates in that state.
 template <typename State>
 int CountWhere(const Task& task) {
   int count = 0;
@@ -48,7 +48,7 @@ int CountWhere(const Task& task) {
   return count;
 }
 
-// The first `count` candidates in state From; they are in state To of the attempt from now on.
+// Moves the first `count` candidates in state From to state To of the attempt, and returns them.
 template <typename From, typename To>
 std::vector<CandidateId> Take(Task& task, size_t count, AttemptId attempt) {
   std::vector<CandidateId> taken;

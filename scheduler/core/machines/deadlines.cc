@@ -28,14 +28,14 @@ void Deadlines::Check(const Job& job, const std::function<absl::Time()>& expecte
   if (!over && now < said.next) return effects->WakeAt(job.id, said.next);
   const absl::Time finish = said.latest = expected_end();
   const bool never = finish == absl::InfiniteFuture();
-  // Less than 10 % of what is left is no material change.
+  // A change is material if it is at least 10 % of the time to the estimated end.
   const absl::Duration margin = never ? absl::ZeroDuration() : (finish - now) / 10;
   said.next = now + std::min(kLeastLook, margin / 10);
   const bool late = over || finish > deadline + (said.late ? -margin : margin);
-  // Once the deadline is over, only twice as late is news.
+  // After the deadline, a later end is reported only when the lateness has about doubled.
   const absl::Time said_before = over ? said.finish + (said.finish - deadline) : said.finish;
   const bool farther = late && said.late && finish > said_before + 2 * margin;
-  // The first estimate is always told: what was said before a restart may not hold any more.
+  // The first estimate is always reported: the one from before a restart may no longer hold.
   const bool other = (said.finish == absl::InfiniteFuture()) != never;
   if (said.told && late == said.late && !farther && !other) return;
   said.told = true, said.late = late, said.finish = finish;

@@ -1,8 +1,8 @@
-// Tells when a job's deadline seems out of reach, or within reach again.
+// Reports when a job's deadline seems out of reach, or within reach again.
 //
-// An estimate costs a look at all jobs, so it is made at most every 10 s or 1 % of the time that is
-// left. It is told only when it changes materially, so that one that trembles about the deadline
-// is told once.
+// An estimate looks at all jobs, so there is a pause between two estimates: 1 % of the time to the
+// estimated end, but at most 10 s. An estimate is reported only if it has changed materially, so
+// one that fluctuates around the deadline is reported once.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace heddle::scheduler {
 
 class Deadlines {
  public:
-  // Something about the job may have changed. `expected_end` estimates when it will be done; it is
-  // asked only where the estimate is due.
+  // Call when something about the job may have changed. `expected_end` estimates when the job will
+  // be done; it is called only if an estimate is due.
   void Check(const Job& job, const std::function<absl::Time()>& expected_end, Effects* effects);
   // The latest estimate; InfiniteFuture without a deadline.
   absl::Time EstimatedEnd(JobId job) const;
@@ -25,9 +25,9 @@ class Deadlines {
  private:
   struct Estimate {
     bool told = false, late = false;
-    absl::Time finish;                           // as told
+    absl::Time finish;                           // as reported last
     absl::Time latest = absl::InfiniteFuture();  // as estimated last
-    absl::Time look = absl::InfinitePast();      // the next look though nothing happens
+    absl::Time look = absl::InfinitePast();      // when to look again even if nothing happens
     absl::Time next = absl::InfinitePast();      // no new estimate before this
   };
   std::map<JobId, Estimate> estimates_;  // of unfinished jobs with a deadline

@@ -1,5 +1,5 @@
-// What a step has decided so far, and which jobs it has to look at again. The machines of the
-// dispatcher share one of these; none of them knows another's state.
+// Collects what a step has decided so far, and which jobs it must still look at. The machines of
+// the dispatcher share one of these; none of them knows another's state.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ class Effects {
     decisions_ = {};
   }
   Decisions EndStep() { return std::move(decisions_); }
-  // Of the running step.
+  // The time of the running step.
   absl::Time now() const { return now_; }
   const std::vector<Order>& orders() const { return decisions_.orders; }
 
-  // A change of a task or of a job touches that job.
+  // TaskChanged and JobChanged also touch the job.
   template <typename T>
   void Emit(T decision) {
     if constexpr (std::is_same_v<T, TaskChanged> || std::is_same_v<T, JobChanged>)
@@ -38,25 +38,26 @@ class Effects {
     }
   }
 
-  // The job goes on at the end of this step: its tuning may end, rounds may begin, and its ready
-  // stages are found anew. Whatever changes a job touches it.
+  // Marks the job to be advanced at the end of this step: its tuning may end, rounds may begin, and
+  // its ready stages are determined again. Every change to a job must touch it.
   void Touch(JobId job) { touched_.insert(job); }
   bool IsTouched(JobId job) const { return touched_.count(job) > 0; }
-  // The first touched job, which is touched no longer.
+  // Takes the first touched job out of the set.
   std::optional<JobId> TakeTouched() {
     if (touched_.empty()) return std::nullopt;
     return touched_.extract(touched_.begin()).value();
   }
 
-  // A trial of another job became a known record of a task of this one. That may end its tuning;
-  // nothing else of it is looked at, so that a trial shared by a thousand jobs stays cheap.
+  // Records that a trial of another job has become a known record of a task of this one. This may
+  // end the job's tuning. Nothing else of the job is looked at, so a trial shared by a thousand
+  // jobs stays cheap.
   void EmitShared(TaskChanged change) {
     told_.insert(change.job);
     decisions_.changes.emplace_back(change);
   }
   std::set<JobId> TakeTold() { return std::exchange(told_, {}); }
 
-  // Touches the job at `time`; NextWake comes no later than that.
+  // Touches the job at `time`; NextWake is no later than that.
   void WakeAt(JobId job, absl::Time time) { wakes_.emplace(time, job); }
   void TouchWoken() {
     for (; !wakes_.empty() && wakes_.begin()->first <= now_; wakes_.erase(wakes_.begin()))

@@ -1,5 +1,5 @@
-// Modules that users ask for: each is compiled on demand, beside the job's own course, and lives as
-// long as the call.
+// Modules that users ask for. Each is compiled on demand, independently of the job's own stages,
+// and is kept only until the call ends.
 #pragma once
 
 #include <map>
@@ -22,9 +22,10 @@ struct Fetch {
 
 class Fetches {
  public:
-  // `job` is null where there is none; a job that has failed or is not imported has no module.
+  // `job` is null if there is no such job. The fetch ends with a user fault if the job is missing,
+  // has failed, or is not imported yet.
   void Request(const FetchRequested& event, const Job* job, Effects* effects);
-  // The stage that has to be cancelled, if one runs.
+  // Returns the stage that has to be cancelled, if one runs.
   std::optional<AttemptId> Abandon(FetchId id);
   void Started(FetchId id, AttemptId attempt) { fetches_.at(id).live = attempt; }
   void StageEnded(FetchId id, const StageFinished& event, const DispatcherOptions& options,

@@ -8,7 +8,7 @@
 namespace heddle::scheduler {
 namespace {
 
-// Cores are kept for so many waiting stages at a time; the ones after these wait for their turn.
+// Most waiting stages per pass that get cores reserved.
 constexpr int kMaxReservations = 64;
 
 }  // namespace
@@ -18,7 +18,7 @@ bool Placement::TakeSlots(const SlotsChanged& event, absl::Time now) {
   std::vector<SlotInfo> slots = event.slots;
   auto by_id = [](const SlotInfo& a, const SlotInfo& b) { return a.id < b.id; };
   std::sort(slots.begin(), slots.end(), by_id);
-  // Slots that are gone for good must not be remembered for ever.
+  // Slots that are gone for good are forgotten, to bound the memory.
   std::erase_if(trouble_, [&](const auto& entry) {
     SlotInfo slot;
     slot.id = entry.first;
@@ -33,7 +33,7 @@ bool Placement::TakeSlots(const SlotsChanged& event, absl::Time now) {
 
 std::optional<Placement::Assignment> Placement::Next(const Policy& policy) const {
   if (!tracker_problem_.empty()) return std::nullopt;
-  // Without a slot that is free for something, no order and no reservation changes anything.
+  // If no lane has both ready work and a free slot, nothing can start, whatever the order.
   auto any_free = [this] {
     for (int lane = 0; lane < ready_.lanes(); ++lane) {
       if (ready_.Count(lane) > 0 && slot_index_.AnyFree(lane)) return true;
@@ -73,7 +73,7 @@ std::optional<Placement::Assignment> Placement::Next(const Policy& policy) const
 void Placement::StageStarted(const Assignment& assignment, const Job& job) {
   const SlotInfo& slot = *assignment.slot;
   slot_index_.Hold(slot.id, slot.host, slot.cores);
-  // Work of both CPU lanes is passed over by what takes a slot that would suit it.
+  // The stage passes over the waiting work of each CPU lane that the slot suits.
   ready_.CountStart(assignment.work.device ? job.lane : SlotIndex::kCpuLane);
   if (!assignment.work.device && slot.builds_cuda) ready_.CountStart(SlotIndex::kCudaBuildLane);
 }

@@ -1,5 +1,5 @@
-// Which work goes to which slot: knows the slots, which of them are held or better left alone, and
-// the ready work in the policy's order.
+// Assigns work to slots. It knows the slots, which of them are held or back off, and the ready work
+// in the policy's order.
 #pragma once
 
 #include <map>
@@ -20,25 +20,25 @@ class Placement {
  public:
   struct Assignment {
     WorkItem work;
-    const SlotInfo* slot;  // of slots()
+    const SlotInfo* slot;  // an element of slots()
   };
 
-  // False: it is the same list as before.
+  // Returns false if the list is the same as before.
   bool TakeSlots(const SlotsChanged& event, absl::Time now);
-  // Whoever is first by the policy gets the smallest free slot that suits. Work whose turn it is,
-  // and whose slot nobody holds but for some of its cores, keeps the free cores of that slot from
-  // being taken again; otherwise a slot of several cores would wait for ever while smaller ones come
-  // and go. nullopt: nothing can start.
+  // The next assignment: the first work in the policy's order gets the smallest free slot that
+  // suits. If a slot that suits is not held but some of its cores are in use, its free cores are
+  // reserved for this work. Otherwise a slot of several cores could wait for ever while smaller
+  // ones come and go. nullopt: nothing can start.
   std::optional<Assignment> Next(const Policy& policy) const;
-  // A stage of the job begins on the slot, or ends.
+  // A stage of the job begins or ends on the slot.
   void StageStarted(const Assignment& assignment, const Job& job);
   void StageEnded(const LiveStage& stage, const StageFinished& event,
                   const DispatcherOptions& options, absl::Time now);
 
-  // Candidates that one build stage of the task takes, and one profile stage. Those that are ready
-  // are shared out among the slots that are free right now. Where nothing else of the lane waits to
-  // be built, slots that come free will build for this task as well: then each stage takes its part
-  // of a round among all slots, so that no slow host keeps the round waiting.
+  // How many candidates one build or profile stage of the task takes. In general, the ready
+  // candidates are divided among the free slots. If no other work waits in the build lane, slots
+  // that become free will also build for this task. Then each build stage takes its part of a round
+  // divided among all usable slots, so that no slow host delays the round.
   size_t BuildShare(const Task& task, int lane) const;
   size_t ProfileShare(const Task& task, int lane) const;
 
@@ -47,9 +47,9 @@ class Placement {
   bool IsFree(const SlotInfo& slot) const {
     return tracker_problem_.empty() && slot_index_.IsFree(slot);
   }
-  // Why the latest stage sent to the slot did not run there; empty: it did.
+  // Why the latest stage sent to the slot did not run there; empty if it did.
   std::string Refusal(const SlotId& slot) const;
-  // Until when the slot is left alone after refusals.
+  // Until when the slot is not used after refusals.
   absl::Time BacksOffUntil(const SlotId& slot) const;
 
   SlotIndex& slot_index() { return slot_index_; }
@@ -61,7 +61,7 @@ class Placement {
   struct Trouble {
     int refusals = 0;  // in a row
     absl::Time not_before;
-    std::string why;  // what the latest stage sent there was told; empty: it ran
+    std::string why;  // why the latest stage sent there did not run; empty: it did
   };
   size_t FreeShare(int candidates, int lane) const;
 

@@ -5,24 +5,24 @@
 namespace heddle::scheduler {
 namespace {
 
-// By its device key and max_devices.
+// Whether the job's device key is settled and it holds fewer than max_devices device slots.
 bool MayTakeDevice(const Job& job) {
   if (job.finding) return false;
   if (job.params.max_devices == 0) return true;
   size_t held = 0;
-  // Of finished tasks too: a stage may end after its last answer.
+  // Finished tasks count too: a stage may end after its last answer.
   for (const Task& task : job.tasks) held += task.profiles.size();
   return held < static_cast<size_t>(job.params.max_devices);
 }
 
-// Whether the work has to wait for `not_before`; the job is woken then.
+// Whether the work has to wait for `not_before`. If so, the job is woken at that time.
 bool BacksOff(const Job& job, absl::Time not_before, Effects* effects) {
   if (not_before <= effects->now()) return false;
   effects->WakeAt(job.id, not_before);
   return true;
 }
 
-// Stages that feed the device come first, then what ends a round, then what begins one.
+// First the stages that supply the device, then those that end a round, then those that begin one.
 void AddTuningStages(const Job& job, Effects* effects, std::vector<ReadyIndex::Item>* items) {
   struct Has {
     bool built = false, unbuilt = false;

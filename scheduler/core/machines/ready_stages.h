@@ -1,5 +1,5 @@
-// Which stages of a job could start now if there were slots for them. A pure function of the job's
-// state.
+// The stages of a job that could start now if there were slots for them. A pure function of the
+// job's state.
 #pragma once
 
 #include <map>
@@ -12,8 +12,9 @@
 
 namespace heddle::scheduler {
 
-// In the job's own order: modules that users wait for, then profile, build, update, propose, each
-// in the order the tasks began their rounds. The job is woken when a backoff ends.
+// In the job's own order: first modules that users wait for, then profile, build, update and
+// propose stages. Stages of one kind are in the order in which their tasks began their rounds. If a
+// stage backs off, the job is woken when the backoff ends.
 std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId, Fetch>& fetches,
                                           Effects* effects);
 

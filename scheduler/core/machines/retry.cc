@@ -12,7 +12,7 @@ absl::Duration Backoff(const DispatcherOptions& options, absl::Duration first, i
 
 bool Retry(const DispatcherOptions& options, const StageFinished& event, absl::Time now,
            int* failures, absl::Time* not_before) {
-  if (Blameless(event)) return true;  // the slot backs off, not the job
+  if (Blameless(event)) return true;  // the slot backs off instead of the job
   *not_before = now + Backoff(options, options.retry_backoff, (*failures)++);
   return *failures < options.max_attempts;
 }

@@ -14,7 +14,7 @@ void DropRounds(Task* task, CandidateId before) {
   while (!task->rounds.empty() && task->rounds.front().end <= before) task->rounds.pop_front();
 }
 
-// ---- trials and rounds end ----
+// ---- ends of trials and rounds ----
 
 void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId stage,
                          v1::Outcome outcome, const std::string& message, double median_ns) {
@@ -47,13 +47,13 @@ void Rounds::Settle(Job& job, TaskIndex index) {
   if (job.params.time_limit != absl::InfiniteDuration())
     effects_->Emit(JobChanged{job.id});  // so that a restart knows the time used so far
   if (Over(job, task)) return Drain(job, index);
-  if (!granted && IsGradient(job) && PoolLeft(job) <= 0) {  // nothing to learn for
+  if (!granted && IsGradient(job) && PoolLeft(job) <= 0) {  // no round will use what it would learn
     DropRounds(&task, *before);
     if (task.rounds.empty()) Requeue(job, index);
     return;
   }
-  if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // that comes first
-  if (Is<WantsUpdate>(task.phase)) return;                        // since an earlier trial
+  if (Is<WantsPropose>(task.phase) && task.open.empty()) return;  // the propose comes first
+  if (Is<WantsUpdate>(task.phase)) return;                        // wanted already
   task.phase = WantsUpdate{granted};
   effects_->Emit(TaskChanged{job.id, index});
 }
@@ -63,7 +63,8 @@ void Rounds::Drain(Job& job, TaskIndex index) {
   if (task.open.empty()) return FinishTask(job, index);
   DropRounds(&task, MeasuredBefore(task).value_or(CandidateId{}));
   task.phase = Measuring{};
-  if (IsGradient(job)) task.budget = Allowance(job, task);  // what was granted and not proposed
+  // Gives back what was granted but not proposed.
+  if (IsGradient(job)) task.budget = Allowance(job, task);
   effects_->Emit(TaskChanged{job.id, index});
 }
 
@@ -71,7 +72,7 @@ void Rounds::FinishTask(Job& job, TaskIndex index) {
   Task& task = job.tasks[index.value];
   task.phase = Finished{};
   task.rounds.clear();
-  if (IsGradient(job)) task.budget = task.trials;  // the rest goes to the other tasks
+  if (IsGradient(job)) task.budget = task.trials;  // gives the rest to the other tasks
   std::erase(job.in_flight, index);
   std::erase(job.queue, index);
   sharing_->Leave(job, index);
@@ -87,7 +88,7 @@ void Rounds::Requeue(Job& job, TaskIndex index) {
   effects_->Emit(TaskChanged{job.id, index});
 }
 
-// ---- rounds begin ----
+// ---- beginnings of rounds ----
 
 void Rounds::GoOn(Job& job) {
   if (!Is<Tuning>(job.phase)) return;
@@ -108,11 +109,11 @@ bool Rounds::MoreDepth(const Job& job) const {
   return RoundsInFlight(job) < PipelineDepth(job.params, slots_->Usable(job.lane));
 }
 
-// Tasks begin rounds while the pipeline has room and there is a device to measure on. The first
-// device that the job finds pins its device key, as soon as it is known what is on record for that
-// (RecordsFound): records are comparable within one device key only. For GPUs (which ask for no
-// threads) the first rounds are built before there is a device: workers without a GPU have nothing
-// else to do for such a job, and whoever brings one finds code to run.
+// Tasks begin rounds while the pipeline has room and there is a device to measure on. Records are
+// comparable only within one device key, so the first device that the job finds pins its device
+// key, once the records of that key are known (RecordsFound). GPU jobs ask for no threads; their
+// first rounds are built before there is a device. Workers without a GPU have nothing else to do
+// for such a job, and a device that arrives finds code to run.
 void Rounds::BeginRounds(Job& job) {
   if (!Is<Tuning>(job.phase) || job.paused) return;
   FinishIdle(job);
@@ -151,7 +152,8 @@ void Rounds::FinishIdle(Job& job) {
   for (TaskIndex index : idle) Drain(job, index);
 }
 
-// A round ahead lacks only results of rounds in flight, so that these bound how stale the model is.
+// A task whose search lacks other results as well may not begin a round ahead. The rounds in flight
+// thus bound how stale the model is.
 bool Rounds::MayBegin(const Job& job, TaskIndex index, bool ahead) const {
   const Task& task = job.tasks[index.value];
   const bool may =
@@ -178,7 +180,7 @@ std::optional<TaskIndex> Rounds::NextTask(const Job& job, bool ahead) const {
     }
     return std::nullopt;
   }
-  std::optional<TaskIndex> next;  // the one with the fewest rounds
+  std::optional<TaskIndex> next;  // the task with the fewest rounds
   auto rounds = [&](TaskIndex index) { return job.tasks[index.value].rounds.size(); };
   for (TaskIndex index : job.in_flight) {
     if ((!next || rounds(*next) > rounds(index)) && MayBegin(job, index, true)) next = index;
@@ -218,7 +220,7 @@ void Rounds::BeginRound(Job& job, TaskIndex index) {
   sharing_->CatchUp(job, index);
   std::erase(job.queue, index);
   job.in_flight.push_back(index);
-  // Results may have been left unlearned: after faults, or because nothing was left to learn for.
+  // Earlier results may not be learned yet: after faults, or because no round was to use them.
   if (task.unlearned.known || task.unlearned.own) {
     task.phase = WantsUpdate{true};
   } else {
@@ -226,7 +228,7 @@ void Rounds::BeginRound(Job& job, TaskIndex index) {
   }
 }
 
-// ---- tuning ends ----
+// ---- end of tuning ----
 
 void Rounds::CheckStops(Job& job) {
   const JobParams& params = job.params;
@@ -278,7 +280,8 @@ void Rounds::EndTuningIfDone(Job& job) {
     plateaus += Plateaued(job.params, task) && !NothingLeft(job, task);
     if (error.empty()) error = task.first_error;
   }
-  const bool stopped_first = !job.stop.empty() && trials == 0;  // default schedules are left
+  // The default schedules can still be compiled.
+  const bool stopped_first = !job.stop.empty() && trials == 0;
   if (!any_valid && !stopped_first) {
     FaultInfo fault{v1::FAULT_CANDIDATE,
                     absl::StrCat("no candidate of any task gave a valid measurement; the first "
@@ -333,9 +336,10 @@ void Rounds::RestoreTask(Job& job, TaskIndex index) {
 
 void Rounds::Restore(Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) RestoreTask(job, TaskIndex{static_cast<int>(i)});
-  // A task whose update was left out after faults waits, but looks as if it wanted that update:
-  // beyond the depth it waits again. So does one whose job has nothing left to grant. Slots are not
-  // known yet: where these decide about the depth, every update is made.
+  // A task whose update was skipped after faults was waiting, but cannot be told from one that
+  // wants its update. Such tasks update only within the pipeline depth and while the job has trials
+  // to grant; the others wait. A depth that depends on the number of devices is not known yet,
+  // since slots are not; then all of them update.
   const int depth =
       job.params.pipeline_depth > 0 ? job.params.pipeline_depth : std::numeric_limits<int>::max();
   const bool spent = IsGradient(job) && PoolLeft(job) <= 0;

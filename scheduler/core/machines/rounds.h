@@ -1,17 +1,18 @@
-// What a task does next: trials are counted, rounds end and begin, tuning ends.
+// Decides what a task does next: counts trials, begins and ends rounds, ends tuning.
 //
-// JobParams.pipeline_depth bounds the job's rounds in flight; rounds of different tasks come first.
-// Where no other task may begin one and the depth is set and over 1, a task that is being measured
-// may begin a further round: it proposes by a model that lacks the results of the rounds in flight,
-// that is of at most depth - 1 rounds. Propose and update of a task run one at a time, on one chain
-// of search states. An update learns the oldest rounds as soon as they are measured as a whole, and
-// comes before the next propose, unless nothing of the task would be left to measure meanwhile; so
-// each round is learned once, in order. (The next update makes up for one that was given up after
-// faults.)
+// JobParams.pipeline_depth bounds the rounds of a job in flight. Tasks that wait begin rounds
+// first. If none of them may begin one and the depth is set to more than 1, a task that is being
+// measured may begin a further round. Its model then lacks the results of the rounds in flight, at
+// most depth - 1 rounds.
 //
-// Under gradient allocation ChooseTask names the task of the next round, which takes its trials
-// from the job's pool (trial_budget.h). Tuning ends when nothing may be measured any more, or by a
-// stop (Job.stop): rounds that are being measured are finished, nothing new begins.
+// A task runs one propose or update at a time, on a single chain of search states. An update learns
+// the oldest rounds as soon as they are completely measured. It precedes the next propose, unless
+// the task would have nothing left to measure in the meantime. Each round is thus learned once, in
+// order; if an update is skipped after faults, the next one learns its results too.
+//
+// Under gradient allocation, ChooseTask picks the task of the next round, which takes its trials
+// from the job's pool (trial_budget.h). Tuning ends when nothing more may be measured, or by a stop
+// (Job.stop). After a stop, rounds that are being measured are finished and nothing new begins.
 #pragma once
 
 #include <optional>
@@ -32,38 +33,39 @@ class Rounds {
          LiveStages* live, Effects* effects)
       : options_(options), slots_(slots), sharing_(sharing), live_(live), effects_(effects) {}
 
-  // The candidate has its final outcome, given by `stage`; median_ns counts when it is OK.
+  // The candidate has its final outcome, reported by `stage`. median_ns counts only if it is OK.
   void FinishTrial(Job& job, TaskIndex task, CandidateId id, AttemptId stage, v1::Outcome outcome,
                    const std::string& message, double median_ns);
-  // Where the oldest rounds are measured and no propose or update runs: the task wants an update,
-  // unless nothing would be proposed by it.
+  // If the oldest rounds are completely measured and no propose or update runs, the task asks for
+  // an update. It does not if nothing would be proposed after it.
   void Settle(Job& job, TaskIndex task);
-  // The task proposes nothing more: what is being measured goes on, and the task ends with that.
+  // The task proposes nothing more. It ends when its open candidates are measured.
   void Drain(Job& job, TaskIndex task);
-  // The task waits for its next round.
+  // Puts the task back into the queue, to wait for its next round.
   void Requeue(Job& job, TaskIndex task);
 
-  // Something happened to the job: its tuning may end, and its tasks may begin rounds.
+  // Advances the job after something happened to it: tuning may end, and tasks may begin rounds.
   void GoOn(Job& job);
-  // A partner's trial became known to a task of the job: that may end its tuning.
+  // A partner's trial has become a known record of a task of the job, which may end its tuning.
   void GoOnAfterSharedTrial(Job& job);
-  // Ends waiting tasks that may not measure any more, which others' records may bring about.
+  // Ends waiting tasks that may not measure any more, for instance because of others' records.
   void FinishIdle(Job& job);
-  // The job ends, in a final phase: its running stages are cancelled.
+  // Ends the job in a final phase and cancels its running stages.
   void EndJob(Job& job, JobPhase phase);
 
-  // Brings the tasks of a job that was loaded from a store into phases from which they go on.
+  // Puts the tasks of a job loaded from a store into phases from which they can continue.
   void Restore(Job& job);
 
  private:
   void RestoreTask(Job& job, TaskIndex task);
-  bool Over(const Job& job, const Task& task) const;  // nothing more is proposed
+  bool Over(const Job& job, const Task& task) const;  // whether it proposes nothing more
   void FinishTask(Job& job, TaskIndex task);
 
   // Beginning rounds.
   bool MoreDepth(const Job& job) const;
   void BeginRounds(Job& job);
-  // Whether the task may begin a round: where it waits, or `ahead` of what it measures.
+  // Whether the task may begin a round: a waiting task or, with `ahead`, a further round of a task
+  // that is being measured.
   bool MayBegin(const Job& job, TaskIndex task, bool ahead) const;
   std::vector<bool> Followed(const Job& job) const;  // waiting tasks with a partner in flight
   std::optional<TaskIndex> NextTask(const Job& job, bool ahead) const;
@@ -82,7 +84,7 @@ class Rounds {
   Effects* const effects_;
 };
 
-// The oldest rounds of the task, before `before`, are no longer in flight.
+// Removes the task's rounds that end at or before `before`: they are no longer in flight.
 void DropRounds(Task* task, CandidateId before);
 
 }  // namespace heddle::scheduler

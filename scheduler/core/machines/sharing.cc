@@ -8,19 +8,19 @@
 namespace heddle::scheduler {
 namespace {
 
-// Empty: the task shares with nobody.
+// The key of the task's workload; empty if the task shares with nobody.
 std::string WorkloadOf(const Job& job, const Task& task) {
   const JobParams& params = job.params;
   if (params.force || task.key.empty() || params.record_target.empty()) return "";
   return absl::StrCat(task.key, "\n", params.record_target);
 }
 
-// Whether tasks of one workload are partners in these jobs.
+// Whether tasks of the same workload are partners in these jobs.
 bool ArePartners(const Job& a, const Job& b) {
   return !a.params.device_key.empty() && a.params.device_key == b.params.device_key;
 }
 
-// Whether they are or may become partners: a job without a device key may get any.
+// Whether they are partners or may become partners: a job without a device key may get any.
 bool MayBePartners(const Job& a, const Job& b) {
   return a.params.device_key.empty() || b.params.device_key.empty() ||
          a.params.device_key == b.params.device_key;
@@ -98,7 +98,7 @@ void Sharing::TakeKnown(Job& job, TaskIndex index, const KnownRecords& known) {
   task.unlearned.others = true;
   task.curve.clear();
   AddToCurve(&task, known.total, known.best_ns);
-  // A round may have been granted before there was a device, and may be proposed just now.
+  // The task may have been granted a round before there was a device, and may be proposing it now.
   const int granted =
       IsGradient(job) ? std::min(task.budget, GradientCap(job.params.trials_per_task) - known.total)
                       : 0;
@@ -122,7 +122,7 @@ void Sharing::ShareTrial(const Job& job, TaskIndex index, bool valid, double med
                  median_ns);
     }
     if (!IsGradient(other)) partner.budget = Allowance(other, partner);
-    // The other job's forecast is renewed once a round.
+    // The other job's forecast is updated once a round.
     effects_->EmitShared(TaskChanged{other.id, at});
     if (partner.known.total % std::max(1, other.params.batch) == 0) effects_->Touch(other.id);
   });

@@ -34,7 +34,8 @@ void StageEnds::Take(Job& job, const LiveStage& stage, const StageFinished& even
 void StageEnds::EndImport(Job& job, const StageFinished& event) {
   const Imported* imported = std::get_if<Imported>(&event.result);
   if (event.fault.kind != v1::FAULT_NONE || imported == nullptr) {
-    // For as long as it takes: the machinery is at fault, not the job, and its reason says which.
+    // An import is retried without limit: the infrastructure is at fault, not the job, and the
+    // job's reason names the fault.
     (void)TryAgain(event, &job);
     return;
   }
@@ -83,8 +84,8 @@ void StageEnds::EndMeasuring(Job& job, const LiveStage& stage, const StageFinish
   const TaskIndex index = *stage.task;
   Task& task = job.tasks[index.value];
   std::vector<CandidateId> used_up;
-  // Whoever was being worked on is suspected; where nobody was, all are. Attempts are counted only
-  // for those.
+  // The candidates in progress are suspected of the fault; if there is none, all candidates of the
+  // stage are. Only suspects are charged an attempt.
   const std::set<CandidateId>& suspects =
       stage.in_progress.empty() ? stage.candidates : stage.in_progress;
   for (CandidateId id : stage.candidates) {
@@ -118,7 +119,7 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
   if (event.fault.kind != v1::FAULT_NONE) {
     task.phase = WantsUpdate{then_propose};
     if (TryAgain(event, &task)) return;
-    // A search that has not learned still proposes; the next update brings these results again.
+    // The task proposes without having learned these results; its next update learns them.
     task.unlearned.own = true;
   } else {
     task.unlearned.own = false;
@@ -135,7 +136,7 @@ void StageEnds::EndUpdate(Job& job, const LiveStage& stage, const StageFinished&
     task.phase = Measuring{};
   }
   effects_->Emit(TaskChanged{job.id, index});
-  // With nothing left to measure a further round begins first, if it may: see Rounds::GoOn.
+  // With nothing left to measure, a further round begins first if it may: see Rounds::GoOn.
   if (!task.open.empty()) rounds_->Settle(job, index);
 }
 

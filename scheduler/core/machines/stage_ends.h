@@ -1,5 +1,5 @@
-// What the end of a stage means for its job: results are taken in, faults are counted, and what was
-// not done is queued again.
+// Applies the end of a stage to its job: takes the results in, counts faults, and queues again what
+// was not done.
 #pragma once
 
 #include "scheduler/core/job_state.h"
@@ -18,7 +18,8 @@ class StageEnds {
             Effects* effects)
       : options_(options), rounds_(rounds), sharing_(sharing), flow_(flow), effects_(effects) {}
 
-  // `stage` was made for the job's own course, and is no longer live. The job is not final.
+  // `stage` belongs to the job's own course (it is no fetch) and is no longer live. The job is not
+  // final.
   void Take(Job& job, const LiveStage& stage, const StageFinished& event);
 
  private:
@@ -27,7 +28,7 @@ class StageEnds {
   void EndMeasuring(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndUpdate(Job& job, const LiveStage& stage, const StageFinished& event);
   void EndCompile(Job& job, const StageFinished& event);
-  // As Retry in retry.h, of the job or of one of its tasks.
+  // Calls Retry (retry.h) for the job or for one of its tasks.
   template <typename Of>
   bool TryAgain(const StageFinished& event, Of* of) {
     return Retry(*options_, event, effects_->now(), &of->stage_failures, &of->not_before);

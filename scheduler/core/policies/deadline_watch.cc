@@ -7,16 +7,17 @@
 namespace heddle::scheduler {
 namespace {
 
-// Among others that are not interrupted a job takes so many times what it takes alone; and so many
-// times more while nothing of it has been measured.
+// A job takes kContended times its span when it competes with stages that are not interrupted, and
+// kUnknown times that while none of its candidates has been measured.
 constexpr double kContended = 1.4, kUnknown = 2;
-// Once it was measured, nothing is kept free for it when less than the second is left of its time.
+// A job with measurements cannot meet its deadline when the time left is less than this share of
+// its span.
 constexpr double kLost = 0.8;
-// Once short of time, a job stays so until it has so many times what it needs.
+// A job that is tight stays so until the time left exceeds what it needs by this factor.
 constexpr double kStays = 1.1;
-// Of jobs with deadlines, so many of the earliest are looked at.
+// Only this many of the earliest deadlines are looked at.
 constexpr int kLooks = 100;
-// Times are sums of rounded seconds.
+// Tolerance for times that are computed from rounded seconds.
 constexpr absl::Duration kRounding = absl::Microseconds(1);
 
 }  // namespace
@@ -30,7 +31,7 @@ void DeadlineWatch::Find(const PolicyView& view, absl::Time now, std::vector<Job
     if (time + kRounding >= now) until_ = std::min(until_, time - kRounding);
   };
   const int cpu = SlotIndex::kCpuLane;
-  before_.assign(static_cast<size_t>(view.slots->lanes()), 0);  // slot seconds of earlier ones
+  before_.assign(static_cast<size_t>(view.slots->lanes()), 0);
   auto wait = [&](int lane) {
     return before_[static_cast<size_t>(lane)] / std::max(1, view.slots->Count(lane));
   };
@@ -60,7 +61,7 @@ void DeadlineWatch::Find(const PolicyView& view, absl::Time now, std::vector<Job
   }
   tight_job_ = tight_job;
   if (tight == tight_) return;
-  // Later than one, not later than the other.
+  // Jobs between the old and the new tight job change between kDeadline and kLaterDeadline.
   const Due end(absl::InfiniteFuture(), JobId{});
   const Due is = tight.value_or(end), was = tight_.value_or(end);
   const auto last = jobs_.upper_bound(std::max(is, was));

@@ -1,5 +1,9 @@
-// Which job with a deadline has no time to wait: the first by deadline that may still meet it, and
-// would miss it if others' stages got in its way.
+// Finds the tight job: of the jobs that can still meet their deadline, the earliest that would miss
+// it if stages of other jobs delayed it. The predictive policy keeps slots free for this job.
+//
+// A job is tight if the time left until its deadline is less than what it needs: the time in which
+// the jobs with earlier deadlines finish, plus its own span with a factor for contention. A job
+// that cannot meet its deadline any more is skipped.
 #pragma once
 
 #include <map>
@@ -14,51 +18,52 @@
 
 namespace heddle::scheduler {
 
-// What the predictive policy keeps of a job.
+// What the predictive policy remembers of a job.
 struct PlannedJob {
   bool runs = false;
   int64_t tenant = 0;
-  int live = 0;                          // stages
-  bool turn = false;                     // on the CPU, not over
-  bool shared = false;                   // in the group of kShared
-  const Forecast::Load* load = nullptr;  // as long as it runs
-  // Of jobs with a deadline.
+  int live = 0;                          // live stages
+  bool turn = false;                     // its turn on the CPU has begun and is not over
+  bool shared = false;                   // its latest urgency was kShared
+  const Forecast::Load* load = nullptr;  // null unless the job runs
+  // Used only for jobs with a deadline.
   JobParams params;
   bool measured = false;
   int lane = 0;
   int64_t priority = 0;
 };
 
-// Predictions are off, most of all those of a job that has just begun; it is given up for late
-// only when no more than this share of its time is left.
+// A job is considered unable to meet its deadline only when the time left is less than this share
+// of its predicted span. The share is small because predictions err, most of all for a job that has
+// just begun.
 inline constexpr double kHopeful = 0.2;
 
 class DeadlineWatch {
  public:
   using Due = std::pair<absl::Time, JobId>;
 
-  // A job that runs; it stays where it is until it is removed.
+  // Adds a running job. `job` must stay valid until Remove.
   void Add(Due due, const PlannedJob* job) { jobs_.insert_or_assign(due, job), Look(); }
   void Remove(Due due) {
     if (jobs_.erase(due) > 0) Look();
   }
-  // Something about one of the jobs has changed.
+  // Call when something about one of the jobs has changed: the next Find looks at them again.
   void Look() { until_ = absl::InfinitePast(); }
-  // Adds jobs whose place has changed to `stale`.
+  // Finds the tight job, and appends the jobs whose rank depends on the change to `stale`.
   void Find(const PolicyView& view, absl::Time now, std::vector<JobId>* stale);
 
   const std::optional<Due>& tight() const { return tight_; }
-  // Of tight(), as of the last Find.
+  // Valid while tight() has a value.
   const PlannedJob& tight_job() const { return *tight_job_; }
 
  private:
   std::map<Due, const PlannedJob*> jobs_;
   std::optional<Due> tight_;
   const PlannedJob* tight_job_ = nullptr;
-  // The answer is the same until then if nothing happens to the jobs or to the list of slots.
+  // The answer holds until this time unless the jobs or the list of slots change.
   absl::Time until_ = absl::InfinitePast();
   int64_t slots_ = -1;
-  std::vector<double> before_;  // by lane, in Find
+  std::vector<double> before_;  // slot-seconds of earlier deadlines by lane; used within Find
 };
 
 }  // namespace heddle::scheduler

@@ -1,26 +1,41 @@
-// Chooses by predicted durations (forecast.h). In this order:
+// The default policy. It ranks ready work by predicted durations (forecast.h). Tenants get equal
+// shares and deadlines are met where possible; beyond that it wants a short makespan and a short
+// mean completion time.
 //
-//  1. Nobody starves: what other stages passed more often than kPatience allows goes first, the one
-//     waiting longest before the others.
-//  2. Tenants get equal shares of the slots: the one that was served least (slot seconds over
-//     slots) first. Who comes (again) starts where the least served is, and nobody
-//     falls back by more than kLag for slots that others had no use for.
-//  3. Within a tenant: priority.
-//  4. Jobs that have a deadline and can still meet it, the earliest first, as long as their slack
-//     is not ample. Where the first of them that is short of time has just enough of it when it is
-//     alone, later and other jobs of its tenant start nothing on the last slots it could use: a
-//     stage is never interrupted, and would stand in its way.
-//     Then turns that have begun (see round_robin.cc), then jobs that would make everything end
-//     later if they waited longer (alone they take nearly as long as all that is left takes
-//     together, and cannot keep the slots busy by themselves), least slack first. After faults,
-//     those that would be such if faults held them up get a part of the slots.
-//  5. A profile stage is not started while its builds are so far behind that it would hold its
-//     device idle: as late as it can without ending later.
-//     Where the CPU is the bottleneck and is about to run dry, devices go to jobs that need the CPU
-//     more than the device; where a device is the bottleneck and is about to run dry: the CPU stage
-//     whose end soonest gives it work (build, then propose, then update); of several such lanes,
-//     the one with the most left to do first, which is where lost time makes all end later.
-//  6. The job with the least work left, which is what makes the mean completion short.
+// The rules apply in this order. A later rule decides only among items that the earlier rules rank
+// equal.
+//
+//  1. No starvation. An item goes first once its patience is used up: after kPatience stages, plus
+//     kPatiencePerJob for each running job, have started from its lane while it was ready. Of
+//     several such items, the one that has waited longest goes first.
+//  2. Fair shares. The tenant that was served least goes first. Service is measured in slot-seconds
+//     divided by the slots of the lane. A tenant that arrives or returns starts level with the
+//     least served one, so absence earns no credit. A tenant's service never exceeds that of the
+//     least served one by more than kLag, so using slots that nobody else wanted costs it little.
+//  3. Priority, within a tenant.
+//  4. Urgency:
+//     - Jobs with a deadline, earliest first. A deadline counts only while its slack is not ample
+//       (kAmple) and the job can still meet it (kHopeful). The tight job is the first of them that
+//       is short of time (deadline_watch.h). It has about enough time if it runs alone, and stages
+//       are never interrupted. Other work of its tenant, unless it has higher priority or an
+//       earlier deadline, therefore does not start on the last slots that the tight job could use.
+//     - Turns on the CPU that have begun (see round_robin.cc).
+//     - Critical jobs: those that would prolong the makespan if they waited any longer. A lower
+//       bound on the makespan is the horizon: the time in which the busiest lane finishes all its
+//       work without idling (Forecast::Horizon). A job is critical if its own span (its time with
+//       all slots to itself, idle gaps included) comes close to the horizon. Least slack first.
+//     - Jobs that would be critical if faults delayed them (kTrouble). They get a share of the
+//       slots.
+//     - All other jobs.
+//  5. Among the other jobs, supply of the bottleneck. If CPU slots are the bottleneck and are about
+//     to run out of work, devices prefer jobs that need the CPU more than the device. If a device
+//     lane is the bottleneck and is about to run out of work, CPU slots prefer the stage that
+//     leads to device work soonest: build, then propose, then update. Of several such lanes, the
+//     one with the most work left comes first, because time lost there prolongs the makespan.
+//  6. The job with the least work left, which makes the mean completion time short.
+//
+// Besides, a profile stage starts as late as it can without ending later (StartOf). Started
+// earlier, it would hold its device idle while it waits for builds.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,7 +45,7 @@
 #include "scheduler/core/forecast.h"
 #include "scheduler/core/job_state.h"
 #include "scheduler/core/policies/deadline_watch.h"
-#include "scheduler/core/policies/predictive_group.h"
+#include "scheduler/core/policies/predictive_tier.h"
 #include "scheduler/core/policy.h"
 #include "scheduler/core/ready_index.h"
 #include "scheduler/core/slot_index.h"
@@ -38,36 +53,40 @@
 namespace heddle::scheduler {
 namespace {
 
-// Stages that may pass a waiting one: some, and a few of every job there is.
+// An item's patience: the number of stages that may start from its lane while it waits. It is
+// kPatience, plus kPatiencePerJob for each running job.
 constexpr int64_t kPatience = 40, kPatiencePerJob = 6;
-constexpr double kLag = 300;  // s
+constexpr double kLag = 300;  // seconds
 constexpr absl::Duration kAgain = absl::Seconds(1);
-// A deadline presses when less is left than so many times what the job, and all others with
-// deadlines, would take.
+// A deadline counts as pressing when the time left is less than this many times the sum of what the
+// job and what all jobs with deadlines need.
 constexpr double kAmple = 10;
-// A job that alone would leave the busiest slot idle for some time must not wait once no more is
-// left of the horizon than it takes alone, and so many times that idle time: stages of others that
-// are not interrupted, and stages that take longer than predicted, delay it.
+// Margin for a critical job, as a multiple of the idle time that it would leave on the busiest slot
+// if it ran alone. During these gaps others may start stages, which are not interrupted and delay
+// it; its own stages may also take longer than predicted.
 constexpr double kGaps = 1.1;
-// Faults hold up a job that is alone, where others would go on: it takes longer by so many times
-// the share of slot seconds that builds and measurements had which ended with candidates
-// unanswered, up to twice as long. What would be critical if it took that long shares the slots
-// with the shorter jobs; going before them, it would cost them too much.
+// A fault delays a job that runs alone, because no other job can use the time until the retry. The
+// predicted span of a job is therefore multiplied by 1 + min(kMostTrouble, kTrouble x the lost
+// share). The lost share is the share of slot-seconds spent in build and profile stages that ended
+// with unanswered candidates. Jobs that are critical only by this longer span share the slots with
+// the shorter jobs: if they went first, they would delay these too much.
 constexpr double kTrouble = 40, kMostTrouble = 1;
-// Of such jobs in a lane, the part of its slot seconds that they are of the running jobs, or at
-// most so much; what they got too much or too little is remembered up to so many seconds.
+// Such jobs get a share of a lane's slot-seconds equal to their share of the running jobs, but at
+// most kMostShared. What they got above or below that is carried over, up to kMostOwed seconds.
 constexpr double kMostShared = 0.9, kMostOwed = 60;
-// The share is that of about the latest kMemory seconds of each slot; kNoTrouble seconds of each
-// without a fault are taken to have gone before. Jobs are ranked anew when they are taken to be by
-// so many times longer or shorter.
+// The lost share covers about the last kMemory seconds of each slot, preceded by an assumed
+// kNoTrouble seconds without a fault. Jobs are ranked again only when the factor on the span has
+// changed by kTroubleStep.
 constexpr double kMemory = 250, kNoTrouble = 25, kTroubleStep = 1.1;
-// CPU stages whose urgency is alike: first imports and compiles, then those for the lane with the
-// most to do if it is about to run dry, by their Path, then for other such lanes, then the rest.
+// Levels of ordinary CPU stages, smallest first: imports and compiles (0); stages for the hungry
+// device lane with the most work, by their Path; stages for other hungry lanes, from kOtherLane on,
+// by their Path; all others (kNotHungry). A lane is hungry if it is about to run out of work.
 constexpr int64_t kOtherLane = 4, kNotHungry = 8, kLevels = 16;
 static_assert(kUpdate < kOtherLane && kOtherLane + kUpdate < kNotHungry && kNotHungry < kLevels);
-// Work that is held back is not looked at again sooner.
+// Shortest time for which a profile stage is held back.
 constexpr absl::Duration kLeastHold = absl::Milliseconds(10);
-// Candidates built or being built for every device slot before the lane counts as fed.
+// A lane is about to run out of work if it has fewer ready items than this per slot. For a device
+// lane, the running builds that feed it count as well.
 constexpr int kSupply = 2;
 
 class Predictive : public Policy {
@@ -75,12 +94,12 @@ class Predictive : public Policy {
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
     const PlannedJob& known = jobs_[job.id.value];
     const int64_t patience = kPatience + kPatiencePerJob * static_cast<int64_t>(running_);
-    Group group{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
-                PathOf(work.kind, known.load)};
+    Tier tier{work.fetch ? 0 : known.tenant, PriorityOf(job), kOrdinary, job.lane,
+              PathOf(work.kind, known.load)};
     if (wait.passed >= patience) {
-      group.tenant = group.priority = group.lane = group.path = 0;
-      group.urgency = kOverdue;
-      return Rank{group.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
+      tier.tenant = tier.priority = tier.lane = tier.path = 0;
+      tier.urgency = kOverdue;
+      return Rank{tier.Pack(), {absl::ToDoubleSeconds(wait.since - absl::UnixEpoch()), 0}};
     }
     Rank rank;
     if (work.device && wait.now < (rank.until = StartOf(job, *work.task, wait.now))) {
@@ -92,43 +111,43 @@ class Predictive : public Policy {
     rank.patience = patience;
     const Forecast::Load* load = known.load;
     const absl::Time latest_start =
-        Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &group, &rank.until);
-    // A turn that has begun goes on: see round_robin.cc.
+        Urgent(job, load == nullptr ? Forecast::Load() : *load, wait.now, &tier, &rank.until);
+    // A turn that has begun goes on; see round_robin.cc.
     const bool turn =
         known.turn && (work.kind == v1::STAGE_PROPOSE || work.kind == v1::STAGE_BUILD);
-    PutShared(group.urgency == kShared, &jobs_[job.id.value]);
-    if (turn && group.urgency >= kShared) group.urgency = kCriticalPath;
-    rank.key[0] = turn && group.urgency > kLaterDeadline ? 0 : 1;
-    if (group.urgency != kOrdinary) {
+    PutShared(tier.urgency == kShared, &jobs_[job.id.value]);
+    if (turn && tier.urgency >= kShared) tier.urgency = kCriticalPath;
+    rank.key[0] = turn && tier.urgency > kLaterDeadline ? 0 : 1;
+    if (tier.urgency != kOrdinary) {
       rank.key[1] = absl::ToDoubleSeconds(latest_start - absl::UnixEpoch());
-      if (!work.device) group.lane = group.path = 0;
+      if (!work.device) tier.lane = tier.path = 0;
     } else {
       rank.key[1] = load == nullptr || work.fetch ? 0 : WorkLeft(*load);
     }
-    rank.group = group.Pack();
+    rank.tier = tier.Pack();
     return rank;
   }
 
-  GroupRank RankOfGroup(int64_t packed) const override {
-    const Group group = Group::Unpack(packed);
-    if (group.urgency == kOverdue) return {-1, 0, 0};
-    if (InTheWay(group)) return kHeldBack;
-    const double served = tenants_.at(static_cast<size_t>(group.tenant)).served;
-    double urgency = static_cast<double>(group.urgency * kLevels);
-    if (group.urgency == kShared) {
-      const auto owed = owed_.find(static_cast<int>(group.lane));
+  TierRank RankOfTier(int64_t packed) const override {
+    const Tier tier = Tier::Unpack(packed);
+    if (tier.urgency == kOverdue) return {-1, 0, 0};
+    if (InTheWay(tier)) return kHeldBack;
+    const double served = tenants_.at(static_cast<size_t>(tier.tenant)).served;
+    double urgency = static_cast<double>(tier.urgency * kLevels);
+    if (tier.urgency == kShared) {
+      const auto owed = owed_.find(static_cast<int>(tier.lane));
       if (owed != owed_.end() && owed->second < 0) urgency = (kOrdinary + 1) * kLevels;
     }
-    if (group.urgency == kOrdinary) {
-      const int lane = static_cast<int>(group.lane);
-      if (group.path >= kCpuHeavy) {
-        urgency += CpuHungry(lane) ? static_cast<double>(group.path) : 0;
-      } else if (group.path != kUser) {
-        const int64_t level = Longest(lane) ? group.path : kOtherLane + group.path;
+    if (tier.urgency == kOrdinary) {
+      const int lane = static_cast<int>(tier.lane);
+      if (tier.path >= kCpuHeavy) {
+        urgency += CpuHungry(lane) ? static_cast<double>(tier.path) : 0;
+      } else if (tier.path != kUser) {
+        const int64_t level = Longest(lane) ? tier.path : kOtherLane + tier.path;
         urgency += static_cast<double>(Hungry(lane) ? level : kNotHungry);
       }
     }
-    return {std::max(0.0, served), static_cast<double>(group.priority), urgency};
+    return {std::max(0.0, served), static_cast<double>(tier.priority), urgency};
   }
 
   void Changed(const Job& job) override {
@@ -205,8 +224,8 @@ class Predictive : public Policy {
 
  private:
   struct Tenant {
-    double served = 0;  // seconds of all slots of a lane
-    int running = 0;    // jobs
+    double served = 0;  // slot-seconds divided by the slots of the lane, summed over lanes
+    int running = 0;    // running jobs
   };
 
   void PutShared(bool shared, PlannedJob* job) {
@@ -222,7 +241,7 @@ class Predictive : public Policy {
   }
 
   void CountTrouble(const LiveStage& stage, absl::Time now) {
-    // Candidates without an answer: something broke. What breaks of other stages counts as work.
+    // Unanswered candidates mean that something broke. A fault of any other stage counts as work.
     (stage.candidates.empty() ? worked_ : lost_) += absl::ToDoubleSeconds(now - stage.started);
     const double slots = std::max(1, view_.slots->slots());
     if (worked_ + lost_ > kMemory * slots) worked_ /= 2, lost_ /= 2;
@@ -239,18 +258,19 @@ class Predictive : public Policy {
     return 31 - std::clamp(job.params.priority, -32, 31);
   }
 
-  // Whether the group's work would take the last slots from a job that has no time to wait. Only
-  // while that job runs, which an event ends.
-  bool InTheWay(const Group& group) const {
-    if (!deadlines_.tight() || group.urgency <= kDeadline) return false;
+  // Whether work of this tier would take the last slots from the tight job. True only while the
+  // tight job has running stages: their end is an event, so held-back work is looked at again.
+  bool InTheWay(const Tier& tier) const {
+    if (!deadlines_.tight() || tier.urgency <= kDeadline) return false;
     const PlannedJob& tight = deadlines_.tight_job();
     const Forecast::Load* load = tight.load;
-    if (load == nullptr || tight.live == 0 || group.tenant != tight.tenant ||
-        group.priority < tight.priority)
+    if (load == nullptr || tight.live == 0 || tier.tenant != tight.tenant ||
+        tier.priority < tight.priority)
       return false;
-    const bool device = group.path >= kCpuHeavy;
-    if (device && group.lane != tight.lane) return false;
-    // As many as it has candidates for; the CPU also compiles and learns.
+    const bool device = tier.path >= kCpuHeavy;
+    if (device && tier.lane != tight.lane) return false;
+    // The slots that the tight job can use: at most one per round of its pipeline depth, and one
+    // per candidate that it may have ready. It always needs a CPU slot, to compile and update.
     int needs = std::min(PipelineDepth(tight.params, view_.slots->Count(tight.lane)),
                          std::max(device ? 0 : 1, load->most_ready));
     if (device && tight.params.max_devices > 0) needs = std::min(needs, tight.params.max_devices);
@@ -272,8 +292,9 @@ class Predictive : public Policy {
     }
   }
 
-  // Sets the urgency of the group and until when it holds; returns by when the job must go on.
-  absl::Time Urgent(const Job& job, const Forecast::Load& load, absl::Time now, Group* group,
+  // Sets the urgency of the tier and the time until which it holds. Returns the time by which the
+  // job must go on.
+  absl::Time Urgent(const Job& job, const Forecast::Load& load, absl::Time now, Tier* tier,
                     absl::Time* until) const {
     const double span = load.span_s;
     const absl::Time deadline = job.params.deadline;
@@ -285,9 +306,10 @@ class Predictive : public Policy {
       if (now < presses) {
         *until = presses;
       } else if (now < lost || (tight && tight->second == job.id)) {
-        // The tight one keeps its place until another is: others make way for it as long.
+        // The tight job stays urgent until another job is tight, because the others make way for it
+        // until then.
         *until = now < lost ? lost : absl::InfiniteFuture();
-        group->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
+        tier->urgency = tight && std::pair(deadline, job.id) > *tight ? kLaterDeadline : kDeadline;
         return deadline;
       }
     }
@@ -296,18 +318,19 @@ class Predictive : public Policy {
     const absl::Time critical = end - absl::Seconds(span + gaps);
     const absl::Time shared = end - absl::Seconds(alone_ * span + gaps);
     if (critical <= now) {
-      group->urgency = kCriticalPath;
+      tier->urgency = kCriticalPath;
     } else {
-      if (shared <= now) group->urgency = kShared;
-      // Not at once again: until something happens the horizon keeps its distance.
+      if (shared <= now) tier->urgency = kShared;
+      // Ask again after kAgain at the earliest. Unless something happens, the end of the horizon
+      // moves on with `now`, so the job does not come closer to being critical.
       *until = std::min(*until, std::max(shared <= now ? critical : shared, now + kAgain));
     }
     return end - absl::Seconds(span);
   }
 
-  // When a profile stage of the task should start: with no wait for builds after that, by what is
-  // known of both. At once where nothing is being built. Time passes from when what is being built
-  // was begun, so that the answer is the same until something happens.
+  // When a profile stage of the task should start so that it never waits for a build, as predicted.
+  // Returns `now` if nothing is being built. The estimate counts from the start of the running
+  // builds, so it stays the same until something happens.
   absl::Time StartOf(const Job& job, TaskIndex index, absl::Time now) const {
     std::map<AttemptId, absl::Duration> builds;  // how long the unit at hand has taken
     int unbuilt = 0, all = 0;
@@ -331,7 +354,7 @@ class Predictive : public Policy {
            load.device_s / std::max(1, view_.slots->Count(load.lane));
   }
 
-  // The lane's devices are what everything waits for, and they are about to have nothing to do.
+  // Whether the device lane is the bottleneck and is about to run out of work.
   bool Hungry(int lane) const {
     if (lane == SlotIndex::kCpuLane) return false;
     auto builds = builds_.find(lane);
@@ -341,12 +364,13 @@ class Predictive : public Policy {
                0.9 * view_.forecast->LaneSeconds(SlotIndex::kCpuLane);
   }
 
-  // No lane has more left to do.
+  // Whether no lane has more work left.
   bool Longest(int lane) const {
     return view_.forecast->LaneSeconds(lane) >= view_.forecast->Horizon();
   }
 
-  // The same for the CPU slots, of jobs whose devices are in this lane.
+  // Whether CPU slots are the bottleneck, compared with this device lane, and are about to run out
+  // of work.
   bool CpuHungry(int lane) const {
     const int cpu = SlotIndex::kCpuLane;
     return view_.ready->Count(cpu) < kSupply * view_.slots->Count(cpu) &&
@@ -360,7 +384,7 @@ class Predictive : public Policy {
     return it->second;
   }
 
-  // The least served of the tenants with work.
+  // Service of the least served tenant with running jobs.
   double Floor() const {
     double floor = HUGE_VAL;
     for (const Tenant& tenant : tenants_) {
@@ -370,22 +394,22 @@ class Predictive : public Policy {
   }
 
   void Serve(int64_t number, int lane, double seconds) {
-    if (tenants_.size() < 3) return;  // nobody to share with
+    if (tenants_.size() < 3) return;  // only one tenant besides the one for fetches
     Tenant& tenant = tenants_[static_cast<size_t>(number)];
     tenant.served += seconds / std::max(1, view_.slots->Count(lane));
     tenant.served = std::min(tenant.served, Floor() + kLag);
   }
 
-  absl::node_hash_map<int64_t, PlannedJob> jobs_;  // unfinished, or with running stages
+  absl::node_hash_map<int64_t, PlannedJob> jobs_;  // unfinished, or with live stages
   std::map<std::string, int64_t> tenant_numbers_;
-  std::vector<Tenant> tenants_{1};  // the first: users who wait for a module
-  std::map<int, int> builds_;       // running ones, by the lane they feed
+  std::vector<Tenant> tenants_{1};  // the first one stands for fetches, which go before all others
+  std::map<int, int> builds_;       // running builds, by the device lane they feed
   std::map<AttemptId, std::pair<int, double>> charged_;
   int running_ = 0;
-  int shared_ = 0;                // running jobs in kShared
-  std::map<int, double> owed_;    // to these, by lane, slot seconds
-  double worked_ = 0, lost_ = 0;  // slot seconds: see kTrouble
-  double alone_ = 1;              // by how much faults lengthen what a job takes that is alone
+  int shared_ = 0;              // running jobs of urgency kShared
+  std::map<int, double> owed_;  // slot-seconds still due to kShared jobs, by lane; may be negative
+  double worked_ = 0, lost_ = 0;  // slot-seconds, see kTrouble
+  double alone_ = 1;              // factor by which faults prolong a job that runs alone
   DeadlineWatch deadlines_;       // of running jobs
   std::vector<JobId> stale_;
 };

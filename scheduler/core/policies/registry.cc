@@ -1,4 +1,4 @@
-// Every policy there is, one line each.
+// All policies, one line each.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "scheduler/core/policy.h"

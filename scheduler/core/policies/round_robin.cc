@@ -1,12 +1,12 @@
-// The thesis' algorithm. Jobs take turns: the one whose last turn is the longest ago is first; new
-// jobs in start order. Turns are counted apart for CPU and device slots, so that a job that waits
-// for one loses nothing by using the other.
+// The thesis' algorithm. Jobs take turns: the one whose last turn began longest ago goes first, and
+// new jobs go in start order. Turns are counted separately for CPU and device slots, so a job that
+// waits for one loses nothing by using the other.
 //
-// A turn on the CPU lasts from the update of a round to the builds of the next, back to back: it
-// ends when a build has taken what its round had left. Were it passed on after each stage, jobs
-// that work in strict order would fall into step, all updating, then all building, and leave the
-// device idle until the first build and the CPU idle after the last. Imports and compiles, single
-// stages that somebody waits for, do not wait for the end of a turn.
+// A turn on the CPU lasts from the update of a round to the builds of the next. It ends when a
+// build stage has taken the last unbuilt candidates of the round. If the turn passed on after each
+// stage, jobs that work in strict order would fall into step: all would update, then all would
+// build. The device would idle until the first build, and the CPU after the last. Imports and
+// compiles are single stages that a user waits for, so they do not wait for the end of a turn.
 #include <map>
 
 #include "scheduler/core/job_state.h"
@@ -15,7 +15,8 @@
 namespace heddle::scheduler {
 namespace {
 
-// Jobs whose turn it is come before the others by so much.
+// Subtracted from the order key of work that goes before all turns to come: work of the job whose
+// turn it is, and single stages.
 constexpr double kTurns = 1e15;
 
 class RoundRobin : public Policy {
@@ -44,11 +45,11 @@ class RoundRobin : public Policy {
 
  private:
   struct Turns {
-    double cpu = 0, device = 0;  // when the last one began; exact up to 2^53
-    bool holds = false;          // the one on the CPU is not over
+    double cpu = 0, device = 0;  // number of the last turn; exact up to 2^53
+    bool holds = false;          // the turn on the CPU is not over
   };
 
-  // What ends a turn soonest goes first.
+  // The stage that ends a turn soonest goes first.
   static double Order(v1::StageKind kind) {
     return kind == v1::STAGE_BUILD ? 0 : kind == v1::STAGE_PROPOSE ? 1 : 2;
   }

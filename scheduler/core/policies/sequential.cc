@@ -1,8 +1,9 @@
-// The dedicated baseline: one job after the other in start order. No stage of a job runs beside a
-// stage of another one; what the slots idle meanwhile is what a schedule can win. A paused job lets
-// the next one go on as soon as its own stages have ended, and is taken up again when that one is
-// over. So does a job all of whose open tasks are in flight with others. A module asked for on
-// demand is no part of any job's tuning and starts at once.
+// The baseline with dedicated machines: one job after the other, in start order. No stage of a job
+// runs beside a stage of another, so the time that slots idle here is what another policy can win.
+// If a job is paused, the next job goes on as soon as the stages of the paused one have ended, and
+// the paused one goes on when that next job is over. The same holds for a job whose open tasks are
+// all in flight in other jobs. A module that is fetched on demand is not part of tuning, and its
+// compile starts at once.
 #include <map>
 #include <set>
 
@@ -47,8 +48,8 @@ class Sequential : public Policy {
     if (before && current_ != before) stale_.push_back(*before);
   }
 
-  std::set<JobId> waiting_;    // could go on
-  std::map<JobId, int> live_;  // running stages, where there are any
+  std::set<JobId> waiting_;    // jobs that can go on
+  std::map<JobId, int> live_;  // running stages; jobs without any are left out
   std::optional<JobId> current_;
   std::vector<JobId> stale_;
 };

@@ -22,11 +22,11 @@ class Starving : public Policy {
   void Attach(const PolicyView& view) override { inner_->Attach(view); }
   Rank RankOf(const WorkItem& work, const Job& job, const Wait& wait) override {
     Rank rank = inner_->RankOf(work, job, wait);
-    if (job.id.value == 1) rank.group = kLast;
+    if (job.id.value == 1) rank.tier = kLast;
     return rank;
   }
-  GroupRank RankOfGroup(int64_t group) const override {
-    return group == kLast ? GroupRank{HUGE_VAL} : inner_->RankOfGroup(group);
+  TierRank RankOfTier(int64_t group) const override {
+    return group == kLast ? TierRank{HUGE_VAL} : inner_->RankOfTier(group);
   }
   void Changed(const Job& job) override { inner_->Changed(job); }
   void Started(const WorkItem& work, const Job& job, const LiveStage& stage) override {

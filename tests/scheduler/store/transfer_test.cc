@@ -229,14 +229,15 @@ TEST(TransferModels, SuitWhomTheirTeachersDo) {
   };
   taught({"a", "t", "dev"});
   taught({"b", "t -threads=2", "dev"});
-  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, nullptr));
-  EXPECT_FALSE(Suits(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
+  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, nullptr));
+  EXPECT_FALSE(MayStartFrom(model, {"a", "t", "dev"}, nullptr)) << "it taught itself";
   const TransferSamples a{{"a", "t", "dev"}, {}}, b{{"b", "t -threads=2", "dev"}, {}},
       elsewhere{{"c", "t", "dev2"}, {}};
-  EXPECT_TRUE(Suits(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
-  EXPECT_TRUE(Suits(model, {"c", "t", "dev"}, &a));
-  EXPECT_FALSE(Suits(model, {"c", "t", "dev"}, &elsewhere)) << "the best teacher is not among them";
-  EXPECT_TRUE(Suits(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
+  EXPECT_TRUE(MayStartFrom(model, {"b", "t", "dev"}, &b)) << "what it learned with two threads";
+  EXPECT_TRUE(MayStartFrom(model, {"c", "t", "dev"}, &a));
+  EXPECT_FALSE(MayStartFrom(model, {"c", "t", "dev"}, &elsewhere))
+      << "the best teacher is not among them";
+  EXPECT_TRUE(MayStartFrom(model, {"d", "t", "dev"}, &elsewhere)) << "it is no better than others";
 }
 
 // Its rows say neither of how many measurements they are nor of which version.

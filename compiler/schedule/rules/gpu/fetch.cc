@@ -13,9 +13,9 @@ namespace {
 
 constexpr int64_t kMaxUnrolledSteps = 16;
 
-// Binds a serial nest of one block to the threads of a GPU block: fused, `lanes` neighbours (fewer
-// where they do not divide it) for each of at most `threads` threads; vectorized if `vectorize`,
-// else unrolled.
+// Binds the serial nest of one block to the threads of a GPU block. The loops are fused, and each
+// of at most `threads` threads gets `lanes` neighbours, or fewer if that does not divide the nest.
+// The neighbours are vectorized if `vectorize`, otherwise unrolled.
 absl::Status SpreadOverThreads(const std::vector<Loop>& loops, int64_t threads, int64_t lanes,
                                bool vectorize, Recorder& out) {
   HEDDLE_ASSIGN_OR_RETURN(const Loop fused, out.Fuse(loops));

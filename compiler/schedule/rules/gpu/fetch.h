@@ -12,7 +12,7 @@
 
 namespace heddle::schedule {
 
-// What a reduction loads.
+// A buffer that a reduction loads.
 struct GpuOperand {
   std::string buffer;
   int64_t element_bytes = 4;
@@ -20,10 +20,10 @@ struct GpuOperand {
 };
 std::vector<GpuOperand> OperandsOf(const ir::Block& block);
 
-// Brings what a step (one iteration of loop `step`) reads of the operand into shared memory, by all
-// threads, up to `lanes` neighbours at a time; or, if not `shared`, leaves the reading to each
-// thread. An injective block that makes the operand is computed there. Adds to `bytes` what that
-// takes.
+// Brings the part of the operand that a step (one iteration of loop `step`) reads into shared
+// memory. All threads take part, each with up to `lanes` neighbours at a time. If not `shared`,
+// each thread reads the operand itself. An injective block that makes the operand is computed
+// there. Adds the shared memory that this takes to `bytes`.
 absl::Status FetchOperand(const Stage& stage, const GpuOperand& operand, bool shared,
                           const Loop& step, int64_t threads, int64_t lanes, int64_t* bytes,
                           Recorder& out);

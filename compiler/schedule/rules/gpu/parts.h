@@ -17,8 +17,8 @@ namespace heddle::schedule {
 
 // The numbers of parts to choose from: those that divide `pieces`, 1 first.
 std::vector<int64_t> PartsOf(const Stage& stage, int64_t pieces, const machine::TargetInfo& target);
-// Cuts the sums along a reduce axis, whose extent `parts` divides. Returns the stage of the parts:
-// they are one more spatial axis, the last, and it has no epilogue.
+// Cuts the sums along a reduce axis, whose extent `parts` divides. Returns the stage that makes the
+// parts: it has the parts as one more spatial axis, the last, and no epilogue.
 absl::StatusOr<Stage> CutSums(const Stage& stage, size_t axis, int64_t parts, Recorder& out);
 // Adds up the parts once they are scheduled, in the block that keeps the name and the epilogue.
 absl::Status AddUpParts(const Stage& stage, const machine::TargetInfo& target, Recorder& out);

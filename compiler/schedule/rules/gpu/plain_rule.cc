@@ -18,7 +18,7 @@ class GpuPlainRule : public Rule {
       : stage_(stage) {
     const std::string& block = stage.view.block;
     const int64_t elements = ElementsOf(stage.view.spatial);
-    // As many blocks as there are multiprocessors come first.
+    // A block for each multiprocessor is more important than large blocks.
     int64_t threads = 256;
     while (threads > 64 && elements / threads < target.multiprocessors) threads /= 2;
     threads_ = knobs.Add(absl::StrCat("threads of ", block), {32, 64, 128, 256, 512}, threads);

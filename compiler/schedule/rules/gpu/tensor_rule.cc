@@ -21,20 +21,13 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMaxWarps = 8;      // along one axis
-constexpr int64_t kMaxTiles = 8;      // likewise, of one warp
-constexpr int64_t kMaxStepTiles = 4;  // products along the terms of a step
-constexpr int64_t kMaxSums = 128;     // of a thread
+constexpr int64_t kMaxWarps = 8;      // most warps along one axis
+constexpr int64_t kMaxTiles = 8;      // most tiles of one warp along one axis
+constexpr int64_t kMaxStepTiles = 4;  // most products along the terms of a step
+constexpr int64_t kMaxSums = 128;     // most sums of a thread
 constexpr int64_t kMaxHeld = 200;     // sums and operands of a thread; addresses need the rest
 constexpr int64_t kMaxPreferredThreads = 256;
 constexpr int64_t kFetchBytes = 16;  // the longest copy of one thread
-
-// Divisors of `extent` up to `limit`.
-std::vector<int64_t> DivisorsUpTo(int64_t extent, int64_t limit) {
-  std::vector<int64_t> values = Divisors(extent);
-  while (values.back() > limit) values.pop_back();
-  return values;
-}
 
 // The load in f32(load) of a half, or a load of an f32; null if the factor is neither.
 ir::Expr LoadOf(const ir::Expr& factor) {
@@ -55,8 +48,8 @@ struct ProductAxes {
   ir::DType operand = ir::DType::kF32;
 };
 
-// The longest axis that moves `own`, does not move `other`, and is divided by tiles; of equals the
-// last.
+// The longest axis that moves `own`, does not move `other`, and is a multiple of `tile`; of equals
+// the last.
 int AxisOf(const std::vector<Axis>& axes, const ir::Expr& own, const ir::Expr& other,
            int64_t tile) {
   int best = -1;
@@ -112,14 +105,13 @@ class GpuTensorRule : public Rule {
     const auto [m, n] = Preferred();
     const auto add = [&](const Axis& axis, int64_t tiles, const WarpSplit& wanted, int* warps,
                          int* own) {
-      *warps = knobs.Add(absl::StrCat("warps ", axis.loop), DivisorsUpTo(tiles, kMaxWarps),
-                         wanted.warps);
-      *own = knobs.Add(absl::StrCat("tiles ", axis.loop), DivisorsUpTo(tiles, kMaxTiles),
-                       wanted.tiles);
+      *warps =
+          knobs.Add(absl::StrCat("warps ", axis.loop), Divisors(tiles, kMaxWarps), wanted.warps);
+      *own = knobs.Add(absl::StrCat("tiles ", axis.loop), Divisors(tiles, kMaxTiles), wanted.tiles);
     };
     add(rows(), RowTiles(), m, &row_warps_, &row_tiles_);
     add(columns(), ColumnTiles(), n, &column_warps_, &column_tiles_);
-    const std::vector<int64_t> steps = DivisorsUpTo(terms().extent / terms_, kMaxStepTiles);
+    const std::vector<int64_t> steps = Divisors(terms().extent / terms_, kMaxStepTiles);
     step_ = knobs.Add(absl::StrCat("step ", terms().loop), steps,
                       LargestDivisorUpTo(terms().extent / terms_, 2));
     unroll_ = knobs.Add(absl::StrCat("unroll a step of ", Name()), {0, 1}, 1);
@@ -198,15 +190,16 @@ absl::Status GpuTensorRule::CheckLimits(const WarpSplit& m, const WarpSplit& n) 
   return absl::OkStatus();
 }
 
-// Prefers much arithmetic for what is fetched, a block for each multiprocessor, some warps in each.
+// Prefers much arithmetic for each fetched byte, a block for each multiprocessor, and several warps
+// in each block.
 std::pair<WarpSplit, WarpSplit> GpuTensorRule::Preferred() const {
   std::pair<WarpSplit, WarpSplit> best;
   double best_score = -1;
   const auto results = static_cast<double>(ElementsOf(stage_.view.spatial));
-  for (const int64_t row_tiles : DivisorsUpTo(RowTiles(), kMaxTiles)) {
-    for (const int64_t row_warps : DivisorsUpTo(RowTiles() / row_tiles, kMaxWarps)) {
-      for (const int64_t column_tiles : DivisorsUpTo(ColumnTiles(), kMaxTiles)) {
-        for (const int64_t column_warps : DivisorsUpTo(ColumnTiles() / column_tiles, kMaxWarps)) {
+  for (const int64_t row_tiles : Divisors(RowTiles(), kMaxTiles)) {
+    for (const int64_t row_warps : Divisors(RowTiles() / row_tiles, kMaxWarps)) {
+      for (const int64_t column_tiles : Divisors(ColumnTiles(), kMaxTiles)) {
+        for (const int64_t column_warps : Divisors(ColumnTiles() / column_tiles, kMaxWarps)) {
           const WarpSplit m{row_warps, row_tiles}, n{column_warps, column_tiles};
           const int64_t threads = m.warps * n.warps * ir::kWarpThreads;
           if (!CheckLimits(m, n).ok() || threads > kMaxPreferredThreads) continue;

@@ -19,7 +19,7 @@ namespace heddle::schedule {
 
 namespace {
 
-constexpr int64_t kMinTiled = 256;  // results: fewer have no tiles to speak of
+constexpr int64_t kMinTiled = 256;  // results: with fewer, tiles are hardly possible
 constexpr int64_t kMaxThreadsPerAxis = 64;
 constexpr int64_t kMaxTile = 8;
 constexpr int64_t kMaxStep = 64;
@@ -29,10 +29,8 @@ constexpr int64_t kMaxUnrolledTerms = 1024;  // multiply-adds of one thread in a
 
 // Factors to split an extent by: its divisors, and powers of two, which may leave a tail.
 std::vector<int64_t> SplitsOf(int64_t extent, int64_t limit) {
-  std::set<int64_t> values;
-  for (int64_t d : Divisors(extent)) {
-    if (d <= limit) values.insert(d);
-  }
+  const std::vector<int64_t> divisors = Divisors(extent, limit);
+  std::set<int64_t> values(divisors.begin(), divisors.end());
   for (int64_t p = 1; p <= limit && p <= extent; p *= 2) values.insert(p);
   return {values.begin(), values.end()};
 }
@@ -104,9 +102,9 @@ class GpuTiledRule : public Rule {
   size_t parts_axis_ = 0;  // the reduce axis that is cut
 };
 
-// Threads and tiles that keep the whole GPU busy: much arithmetic for what is read, enough threads
-// in a block, a block for each multiprocessor. Compares some patterns, each with one width along
-// the axis that moves fastest through the result and another along the axes before it.
+// Threads and tiles that keep the whole GPU busy: much arithmetic for each value read, enough
+// threads in a block, a block for each multiprocessor. Compares some patterns, each with one width
+// along the axis that moves fastest through the result and another along the axes before it.
 std::vector<SpatialSplit> GpuTiledRule::PreferredSplits() const {
   std::vector<SpatialSplit> best(spatial().size());
   double best_score = -1;
@@ -175,14 +173,10 @@ void GpuTiledRule::AddReduceKnobs(Knobs& knobs) {
   int64_t wanted = 16;
   step_knobs_.resize(reduce().size(), -1);
   for (size_t k = reduce().size(); k-- > 0;) {
-    std::vector<int64_t> values;
-    for (int64_t d : Divisors(reduce()[k].extent)) {
-      if (d <= kMaxStep) values.push_back(d);
-    }
     const int64_t preferred = LargestDivisorUpTo(reduce()[k].extent, wanted);
     wanted = std::max<int64_t>(1, wanted / preferred);
-    step_knobs_[k] =
-        knobs.Add(absl::StrCat("step ", reduce()[k].loop), std::move(values), preferred);
+    step_knobs_[k] = knobs.Add(absl::StrCat("step ", reduce()[k].loop),
+                               Divisors(reduce()[k].extent, kMaxStep), preferred);
   }
 }
 

@@ -52,10 +52,10 @@ TEST(TransferModel, ServesTheNextSearch) {
   std::vector<Result> lies = Measure(first);
   for (Result& lie : lies) lie.seconds = 1e-6 / lie.seconds;
   ASSERT_TRUE(fitting->Update(lies).ok());
-  ASSERT_TRUE(fitting->Report().others_mislead);
+  ASSERT_TRUE(fitting->Report().transfer_misleads);
   const auto next = MakeAnnealing(MatmulTask({.tiles = 3}), 5);
   ASSERT_TRUE(next->BeginWith(fitting->TransferModel()).ok());
-  EXPECT_FALSE(next->Report().others_mislead);
+  EXPECT_FALSE(next->Report().transfer_misleads);
   EXPECT_EQ(next->Report().other_weight, 1);
   EXPECT_TRUE(next->Propose(8)->at(1).prediction.has_value());
 }
