@@ -50,6 +50,11 @@ class JobLedger {
     absl::Duration busy;      // time with at least one running stage, until busy_since
     std::optional<absl::Time> busy_since;
 
+    // Null: the candidate is not built, or has its final record.
+    const v1::Artifact* ArtifactOf(CandidateId id) const {
+      const auto found = built.find(id);
+      return found == built.end() ? nullptr : found->second.artifact.get();
+    }
     absl::Duration Busy(absl::Time now) const {
       return busy_since ? busy + (now - *busy_since) : busy;
     }

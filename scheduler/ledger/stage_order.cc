@@ -246,14 +246,12 @@ std::vector<CandidateId> ResultsToLearn(const JobLedger::JobData& job, TaskIndex
 v1::StageInput MakeProfileInput(const JobLedger& ledger, JobId job, CandidateId id) {
   const JobLedger::JobData& data = ledger.data(job);
   const CandidateRow& candidate = data.candidates.at(id);
-  const auto built = data.built.find(id);
   v1::StageInput input;
   v1::ProfileItem& item = *input.mutable_profile();
   item.mutable_candidate()->set_id(id.value);
   item.mutable_candidate()->set_trace(candidate.trace);
   item.mutable_candidate()->set_origin(candidate.origin);
-  if (built != data.built.end() && built->second.artifact != nullptr)
-    *item.mutable_artifact() = *built->second.artifact;
+  if (const v1::Artifact* artifact = data.ArtifactOf(id)) *item.mutable_artifact() = *artifact;
   return input;
 }
 

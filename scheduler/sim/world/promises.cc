@@ -64,7 +64,7 @@ void Promises::CheckStart(const Dispatcher& dispatcher, const JobLedger& book,
 }
 
 void Promises::CheckArtifact(const JobLedger& book, JobId job, CandidateId candidate) {
-  if (book.data(job).candidates.at(candidate).artifact == nullptr)
+  if (book.data(job).ArtifactOf(candidate) == nullptr)
     Violation("profile of a candidate that is not built");
 }
 
