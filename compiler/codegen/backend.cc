@@ -5,7 +5,7 @@
 
 namespace heddle::codegen {
 
-// No default: the compiler warns of a kind that has no back end.
+// The switch has no default, so the compiler warns about a kind without a back end.
 const Backend& BackendOf(const Target& target) {
   switch (target.kind) {
     case TargetKind::kCuda:

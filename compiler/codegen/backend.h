@@ -1,11 +1,11 @@
 // What a code generator offers to the rest of the compiler. A back end is a folder below this one
-// and a case in backend.cc. Callers ask the back end of a target; none asks which kind of target it
-// is. Differences that matter to schedules and passes are values in machine::TargetInfo, for
+// and a case in backend.cc. Callers ask the back end of a target and never ask which kind of target
+// it is. Differences that matter to schedules and passes are values in machine::TargetInfo, for
 // instance TargetInfo::execution.
 //
 // The interpreter (compiler/interpreter) is not a back end. It is the oracle that back ends are
-// compared with: it evaluates programs at every level, naive and scheduled ones included, on any
-// host, and has neither a target nor machine code. What runs on it says so by calling it.
+// compared with: it evaluates programs at every level, including naive and scheduled ones, on any
+// host, and has neither a target nor machine code. Callers that want it call it directly.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,23 @@ struct Argument {
 };
 
 // One kernel of an artifact. On a CPU it is one C function, heddle_kernel of runtime/abi.h. On a
-// GPU it is its launches, one after the other in one stream.
+// GPU it is a list of launches that run in order in one stream.
 struct KernelInfo {
   std::string symbol;
-  int64_t workspace_bytes = 0;        // scratch the caller provides, 64-byte aligned (GPU: 256)
+  int64_t workspace_bytes = 0;        // scratch from the caller, aligned to 64 bytes (GPU: 256)
   std::vector<Argument> arguments{};  // inputs, then outputs
   std::vector<runtime::GpuLaunch> launches{};  // GPU only: at least one
 };
 
-// Machine code of some kernels, in the order of the programs they were made from.
+// Machine code of some kernels, in the order of the programs they come from.
 struct Artifact {
-  // llvm: an ELF .so, position independent, that needs nothing but libm. cuda: a cubin.
+  // llvm: a position-independent ELF .so that depends on nothing but libm. cuda: a cubin.
   std::string shared_object;
   std::vector<KernelInfo> kernels;
   runtime::Numerics numerics;  // what the kernels promise; set by the caller of Compile
 };
 
-// The compiler that a back end uses, as this machine has it.
+// The compiler that a back end finds on this machine.
 struct Toolchain {
   std::string version;  // "LLVM 19.1.7", "NVRTC 13.0"
   std::string warning;  // one line if its code may not run on this machine's devices, else empty
@@ -55,8 +55,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // The canonical target: what stands for this machine (`native`) gets its real name. Idempotent.
-  // InvalidArgument naming what does not exist (a CPU, a feature, an architecture) and what does.
+  // The canonical target: `native` becomes the real name of this machine's device. Idempotent.
+  // InvalidArgument: a CPU, feature or architecture does not exist; the message names it and those
+  // that do.
   virtual absl::StatusOr<Target> Resolve(const Target& target) const = 0;
 
   // The numbers that schedules, layouts and search need to know. Errors as Resolve.
@@ -65,19 +66,20 @@ class Backend {
   // Whether kernels for the target can be loaded and called in this process, on its own threads.
   virtual bool RunsHere(const Target& resolved) const = 0;
 
-  // Instruction sets that code for the target may use, sorted; of those that machines report about
-  // themselves. Empty if the target has none or is of another architecture than this machine.
+  // Instruction sets that code for the target may use, sorted; only those that machines report
+  // about themselves. Empty if the target has none or has another architecture than this machine.
   virtual std::vector<std::string> Features(const Target& resolved) const = 0;
 
-  // The compiler behind Compile. Unavailable, with one line that says where it was looked for.
+  // The compiler behind Compile. Unavailable: it is not found; the message says in one line where
+  // it was looked for.
   virtual absl::StatusOr<Toolchain> FindToolchain() const = 0;
 
-  // Compiles lowered programs (pass/lower.h, for the target's TargetInfo::execution); the target
-  // need not be this machine. The k-th kernel's symbol is the k-th program's name.
-  // InvalidArgument: as Resolve. ResourceExhausted: a program exceeds the limits of the target,
-  // found before it is compiled. Unimplemented: a program that the back end has no code for.
+  // Compiles lowered programs (pass/lower.h, for the target's TargetInfo::execution). The target
+  // need not be this machine. The k-th kernel's symbol is the k-th program's name. InvalidArgument:
+  // as Resolve. ResourceExhausted: a program exceeds the limits of the target, which is found
+  // before it is compiled. Unimplemented: the back end has no code for a part of a program.
   // Unavailable: as FindToolchain, or the compiler does not know the target. Internal: the compiler
-  // refuses what the back end made.
+  // refuses the back end's output.
   virtual absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
                                            const Target& resolved) const = 0;
 };

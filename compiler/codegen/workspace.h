@@ -1,4 +1,4 @@
-// Where the allocations of a lowered program live on a CPU.
+// Where the allocations of a lowered program lie on a CPU.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace heddle::codegen {
 
-// Larger allocations go to the workspace. Threads have stacks of at least 512 KiB, of which a
-// kernel takes at most half.
+// Limits on one stack buffer and on all of them; further allocations go to the workspace. Threads
+// have stacks of at least 512 KiB, and a kernel takes at most half.
 inline constexpr int64_t kMaxStackBuffer = 32 << 10;
 inline constexpr int64_t kMaxStackTotal = 256 << 10;
 
 enum class Place {
-  kStack,               // of the function that holds the allocation
+  kStack,               // on the stack of the function that holds the allocation
   kWorkspace,           // workspace + offset
   kWorkspacePerWorker,  // workspace + offset + worker * padded size
 };
@@ -35,7 +35,7 @@ int64_t PaddedSize(const ir::Buffer& buffer);
 
 // Small `local` allocations, and small ones inside parallel loops, go to the stack. Larger ones
 // inside parallel loops get a slice of the workspace for each of `threads` workers. All others get
-// a fixed place in the workspace. Places never overlap, so that code may take every buffer as
+// a fixed place in the workspace. Places never overlap, so code may treat every buffer as
 // `noalias`.
 WorkspacePlan PlanWorkspace(const ir::Program& program, int threads);
 

@@ -1,4 +1,4 @@
-// One candidate: from a workload's text and a trace to machine code.
+// Compiles one candidate: from a workload's text and a trace to machine code.
 #include <vector>
 
 #include "base/status_macros.h"

@@ -1,6 +1,6 @@
-// The compiler as its users see it: the worker's import, build and compile stages and the client's
-// local commands make these calls. All of them work on untrusted bytes and have to run in a
-// disposable process.
+// The compiler's interface for its users: the worker's import, build and compile stages, and the
+// client's local commands. All functions work on untrusted bytes and must run in a disposable
+// process.
 #pragma once
 
 #include <functional>
@@ -25,27 +25,27 @@ struct ModelOptions {
   bool share_memory = true;
 };
 
-// Imports, optimises and fuses a model, in layouts for `target` (by default this machine).
-// Deterministic: equal bytes, options, and width of the target's vectors and threads give equal
-// groups and keys. InvalidArgument: the model, or as ResolveTarget.
+// Imports, optimises and fuses a model, with layouts for `target` (default: this machine).
+// Deterministic: equal bytes, options, vector width and thread count of the target give equal
+// groups and keys. InvalidArgument: the model is bad, or as ResolveTarget.
 absl::StatusOr<graph::FusedGraph> PrepareModel(std::string_view onnx, const ModelOptions& options,
                                                const Target& target = {});
 
-// ---- One candidate
+// ---- One candidate ----
 
-// Which schedule a kernel gets.
+// The schedule of a kernel.
 enum class ScheduleChoice { kNaive, kDefault, kTrace };
 
-// Parses the workload's text, applies the schedule, lowers and compiles. The artifact's first kernel
-// is "kernel"; if the schedule prepacks constants, the second one, "kernel.prepack", makes them.
-// Arguments have the names of the workload's buffers; prepacked ones have names of their own.
+// Parses the workload's text, applies the schedule, lowers and compiles. The artifact's first
+// kernel is "kernel". If the schedule prepacks constants, the second one, "kernel.prepack", makes
+// them. Arguments have the names of the workload's buffers; prepacked ones have their own names.
 // `trace` is used for kTrace only. InvalidArgument: malformed workload or trace, or as
 // ResolveTarget. FailedPrecondition: a step refuses, the program does not verify, or the target
-// forbids an approximation. All else as Backend::Compile.
+// forbids an approximation. Other errors as Backend::Compile.
 absl::StatusOr<codegen::Artifact> BuildCandidate(std::string_view workload, ScheduleChoice choice,
                                                  std::string_view trace, const Target& target);
 
-// ---- Whole models
+// ---- Whole models ----
 
 // The best known schedule of one task.
 struct BestRecord {
@@ -54,25 +54,26 @@ struct BestRecord {
 };
 
 struct CompileOptions {
-  // kTrace: `best` for the tasks that it has, else the default schedule.
+  // With kTrace, tasks in `best` get their trace and others the default schedule.
   ScheduleChoice choice = ScheduleChoice::kTrace;
   std::string model_name;
-  // Called for each distinct kernel, when set.
+  // If set, called for each distinct kernel.
   std::function<void(int done, int total, const std::string& label)> progress;
 };
 
-// The serialised module (runtime/module.h). The default schedule replaces a record whose trace no
-// longer replays, or whose kernel computes something else than its workload says; that is checked at
-// a few elements if the target runs on this machine. `warnings` (optional) receives a line for each.
+// Compiles a model to a serialised module (runtime/module.h). The default schedule replaces a
+// record whose trace no longer replays, or whose kernel does not compute what its workload says.
+// The latter is checked at a few elements if the target runs on this machine. `warnings` (optional)
+// receives a line for each such record.
 absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
                                          const Target& target,
                                          const std::map<std::string, BestRecord>& best,
                                          const CompileOptions& compile,
                                          std::vector<std::string>* warnings = nullptr);
 
-// The reference result: every operator of the imported graph, unoptimised and unfused, interpreted
-// as naive loops. Independent of every optimisation, and slow: a ResNet takes about a minute. Inputs
-// and outputs are dense row-major bytes in the model's order.
+// The reference result: all operators of the imported graph, unoptimised and unfused, are
+// interpreted as naive loops. It does not depend on any optimisation, and is slow: a ResNet takes
+// about a minute. Inputs and outputs are dense row-major bytes in the model's order.
 absl::StatusOr<std::vector<std::string>> InterpretModel(
     std::string_view onnx, const ModelOptions& options, const std::vector<std::string>& inputs,
     const std::function<void(int done, int total)>& progress = nullptr);

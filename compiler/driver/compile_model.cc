@@ -1,4 +1,4 @@
-// From ONNX bytes and records to a module file.
+// Compiles ONNX bytes and records to a module file.
 #include <algorithm>
 #include <set>
 
@@ -26,7 +26,7 @@ using internal::KernelTable;
 using internal::Places;
 using internal::ValueCall;
 
-// A kernel for each group of the model; its index by group.
+// Adds a kernel for each group of the model. Returns the index of the kernel of each group.
 absl::StatusOr<std::vector<int>> AddGroups(const graph::FusedGraph& fused, KernelTable* kernels) {
   std::vector<int> kernel_of;
   for (const graph::Group& group : fused.groups) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<int>> AddGroups(const graph::FusedGraph& fused, Kerne
   return kernel_of;
 }
 
-// Puts prepacked constants into the graph. Returns the groups' calls.
+// Puts prepacked constants into the graph. Returns the calls of the groups.
 absl::StatusOr<std::vector<ValueCall>> Prepack(const KernelTable& kernels,
                                                const std::vector<int>& kernel_of,
                                                const machine::TargetInfo& target,
@@ -77,7 +77,7 @@ std::vector<runtime::CallSpec> GroupCalls(const graph::FusedGraph& fused,
   return calls;
 }
 
-// A kernel that copies a tensor of `type`; its shape does not matter.
+// A kernel that copies a tensor of `type` as one dimension.
 absl::StatusOr<KernelTable::Workload> CopyWorkload(const graph::TensorType& type) {
   tensor::Builder builder("copy");
   const int64_t length = graph::NumElements(type);
@@ -92,7 +92,7 @@ absl::StatusOr<KernelTable::Workload> CopyWorkload(const graph::TensorType& type
   return workload;
 }
 
-// The calls that write outputs no group writes.
+// Adds calls that write the outputs that no group writes.
 absl::Status AddCopies(const graph::Graph& graph, const Places& places, KernelTable* kernels,
                        std::vector<runtime::CallSpec>* calls, std::vector<ValueCall>* value_calls) {
   for (const auto& [from, to] : places.copies) {
@@ -114,7 +114,7 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
   return specs;
 }
 
-// The features of the target that the runtime can look for.
+// The features of the target that the runtime can check for.
 std::vector<std::string> FeaturesOf(const Target& target) {
   std::vector<std::string> features;
   for (std::string& name : codegen::BackendOf(target).Features(target)) {
@@ -123,8 +123,8 @@ std::vector<std::string> FeaturesOf(const Target& target) {
   return features;
 }
 
-// The module with the schedules of `best`. Tasks whose tuned kernel computes something wrong go to
-// *wrong, and then the module is not to be used.
+// Compiles the module with the schedules of `best`. Tasks whose tuned kernel computes a wrong
+// result go to *wrong; if there are any, the module must not be used.
 absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph fused,
                                        const ModelOptions& options,
                                        const machine::TargetInfo& target,
@@ -192,7 +192,8 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
   absl::StatusOr<std::string> module =
       TryCompile(onnx, fused, options, info, best, compile, &found, &wrong);
   if (module.ok() && !wrong.empty()) {
-    // Rare: compile again without these records. The other kernels were right, so once is enough.
+    // This is rare. The second attempt omits the wrong records; the other kernels were right, so
+    // one more attempt is enough.
     std::map<std::string, BestRecord> right = best;
     for (const std::string& task : wrong) right.erase(task);
     wrong.clear();

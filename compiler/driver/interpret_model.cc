@@ -1,4 +1,4 @@
-// The reference result of a model: one operator at a time, by the interpreter.
+// The reference result of a model: the interpreter runs one operator at a time.
 #include <algorithm>
 #include <memory>
 

@@ -1,5 +1,5 @@
-// The kernels of a module: each distinct workload once, in order of first use, from its naive
-// program to machine code. Internal to this folder.
+// The kernels of a module, from naive programs to machine code. Each distinct workload occurs once,
+// in order of first use. Internal to this folder.
 #pragma once
 
 #include <map>
@@ -21,25 +21,25 @@ class KernelTable {
     std::string key;   // WorkloadKey(text)
     std::string text;  // of `naive`
     ir::Program naive;
-    std::string label;  // for people
+    std::string label;  // for people to read
     double flops = 0;   // of the direct algorithm
   };
 
-  // The arguments have to outlive the table. `warnings` may be null.
+  // The arguments must outlive the table. `warnings` may be null.
   KernelTable(const machine::TargetInfo& target, const std::map<std::string, BestRecord>& best,
               const CompileOptions& options, std::vector<std::string>* warnings)
       : target_(target), best_(best), options_(options), warnings_(warnings) {}
 
-  // Index of the kernel for this workload, which is added unless the table has it. Internal: the
+  // The index of the kernel for this workload, which is added if the table lacks it. Internal: the
   // table has another workload with the same key.
   absl::StatusOr<int> Add(Workload workload);
 
-  // Schedules and lowers the kernels that were added since the last call. A kernel gets the best
-  // schedule that works: its record's, the default one, naive loops. Each that does not work is
-  // named in the warnings.
+  // Schedules and lowers the kernels that were added since the last call. Each kernel gets the
+  // first schedule that works: that of its record, the default one, naive loops. The warnings name
+  // each schedule that does not work.
   absl::Status Lower();
 
-  // Lowers what is left, and compiles all kernels into one artifact. From then on specs() are
+  // Lowers the remaining kernels and compiles all into one artifact. After that, specs() are
   // complete.
   absl::StatusOr<codegen::Artifact> Compile();
 
@@ -48,7 +48,7 @@ class KernelTable {
   const std::vector<runtime::KernelSpec>& specs() const { return specs_; }
 
  private:
-  // One step for each kernel, and one for machine code, which is made for all at once.
+  // The number of progress steps: one for each kernel, and one for the machine code of all.
   int Steps() const { return static_cast<int>(specs_.size()) + 1; }
   void Progress(int done, const std::string& label) const;
   absl::StatusOr<LoweredWorkload> Schedule(const ir::Program& naive, runtime::KernelSpec* spec);
@@ -60,7 +60,7 @@ class KernelTable {
   const CompileOptions& options_;
   std::vector<std::string>* warnings_;
   std::map<std::string, int> index_;  // by workload key
-  // By kernel; lowered_ may be shorter.
+  // By kernel. lowered_ may be shorter.
   std::vector<Workload> workloads_;
   std::vector<runtime::KernelSpec> specs_;
   std::vector<LoweredWorkload> lowered_;

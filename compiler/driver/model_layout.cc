@@ -10,11 +10,12 @@ namespace heddle {
 namespace {
 
 struct Timed {
-  std::string key;  // of the kernel
+  std::string key;  // key of the kernel
   double ns = 0;
 };
 
-// The kernels that have a record, by the name of their anchor node. Passes keep these names.
+// The kernels that have a record, by the name of their anchor node. Passes keep the names of
+// anchors.
 absl::StatusOr<std::map<std::string, Timed>> ByAnchor(
     std::string_view onnx, ModelOptions options, const Target& target, graph::Layout layout,
     const std::map<std::string, BestRecord>& best) {
@@ -80,7 +81,8 @@ absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
           op.last_ns = ns;
           last[node] = kernel;
           break;
-        case graph::Layout::kChannelsBlocked:  // what has no such form is channels last there
+        // Nodes without a blocked form have channels last here.
+        case graph::Layout::kChannelsBlocked:
           if (!last.contains(node) || last.at(node).key != kernel.key) op.blocked_ns = ns;
           break;
       }

@@ -1,4 +1,5 @@
-// The layouts of a model: what PrepareModel leaves open and chooses, and costs from records.
+// The layouts of a model: completes the options of PrepareModel for a target, and derives costs
+// from records.
 #pragma once
 
 #include "compiler/driver/compile.h"
@@ -6,19 +7,18 @@
 
 namespace heddle {
 
-// Channels in a block of the blocked layout for a target: as many f32 as a vector holds, but at
-// least half a cache line; 0 on GPUs, which have no such layout. InvalidArgument: as
-// ResolveTarget.
+// The number of channels in a block of the blocked layout: as many f32 as a vector holds, but at
+// least half a cache line. 0 on GPUs, which have no such layout. InvalidArgument: as ResolveTarget.
 absl::StatusOr<int64_t> BlockFor(const Target& target);
 
-// `options` with what they leave open chosen for the target: what is known of its machine, and the
-// channels in a block. Errors as BlockFor.
+// `options` with the missing parts set for the target: the description of its machine, and the
+// number of channels in a block. Errors as BlockFor.
 absl::StatusOr<ModelOptions> ForTarget(ModelOptions options, const Target& target);
 
-// The model is fused three times: with every operator channels first, last, and blocked, where it
-// has that form. An operator's time in a layout is that of the kernel it anchors if `best` has it;
-// all other times are estimated (MeasuredLayoutCosts). InvalidArgument: the model, or as
-// ResolveTarget.
+// Costs of layouts from measured times. The model is fused three times: with all operators channels
+// first, last, and blocked, as far as they have that form. The time of an operator in a layout is
+// that of the kernel it anchors if `best` has it; all other times are estimated
+// (MeasuredLayoutCosts). InvalidArgument: the model is bad, or as ResolveTarget.
 absl::StatusOr<graph::MeasuredLayoutCosts> LayoutCostsFromRecords(
     std::string_view onnx, const ModelOptions& options, const Target& target,
     const std::map<std::string, BestRecord>& best);

@@ -42,7 +42,7 @@ class Placer {
 
   bool IsGiven(ValueId v) const { return input_index_.contains(v) || graph_.constants.contains(v); }
 
-  // Lets the producing kernel write a model's output directly where possible.
+  // Lets the producing kernel write an output of the model directly if possible.
   void PlaceOutputs() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId v = fused_.MemoryOf(graph_.outputs[i]);
@@ -94,7 +94,7 @@ class Placer {
   const std::vector<graph::Group>& groups_;
   const graph::MemoryPlan& plan_;
   std::map<ValueId, int64_t> input_index_;
-  std::map<ValueId, BufferSlot> written_;  // model outputs a kernel writes
+  std::map<ValueId, BufferSlot> written_;  // model outputs that a kernel writes
   std::map<std::string_view, int64_t> param_offsets_;
   Places places_;
 };

@@ -1,4 +1,4 @@
-// Where every value of a fused graph lives in a module. Internal to this folder.
+// Assigns a place in a module to every value of a fused graph. Internal to this folder.
 #pragma once
 
 #include <map>
@@ -14,14 +14,15 @@
 namespace heddle::internal {
 
 struct Places {
-  std::map<graph::ValueId, runtime::BufferSlot> slots;  // of every value a group reads or writes
+  // For every value that a group reads or writes.
+  std::map<graph::ValueId, runtime::BufferSlot> slots;
   std::string params;  // constants, each at a 64-byte boundary; equal ones are stored once
-  // Outputs that no kernel writes (an input, a constant, an output named twice), as {from, to}.
-  // They are copied after the last group.
+  // Outputs that no kernel writes (an input, a constant, an output that is named twice), as {from,
+  // to}. They are copied after the last group.
   std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;
 };
 
-// A view has the place of the value whose memory it is. Internal: the fused graph or the plan
+// A view has the place of the value whose memory it shares. Internal: the fused graph or the plan
 // contradicts itself.
 absl::StatusOr<Places> AssignPlaces(const graph::FusedGraph& fused, const graph::MemoryPlan& plan);
 

@@ -37,7 +37,8 @@ class Prepacker {
     return absl::OkStatus();
   }
 
-  // The inputs of a group's kernel, prepacked constants among them.
+  // Prepacks the constants of one group. Returns the inputs of its kernel, including the prepacked
+  // constants.
   absl::StatusOr<std::vector<ValueId>> Run(const LoweredWorkload& kernel,
                                            const graph::Group& group) {
     MemoryByName memory;
@@ -82,7 +83,7 @@ class Prepacker {
   }
 
  private:
-  // Runs the program on `memory`. Its outputs are allocated and added there.
+  // Runs the program on `memory`. Allocates its outputs and adds them to `memory`.
   static absl::Status Interpret(const ir::Program& program,
                                 std::vector<runtime::AlignedBuffer>* owned, MemoryByName* memory) {
     std::vector<interpreter::TensorRef> tensors;
@@ -98,11 +99,11 @@ class Prepacker {
       }
     }
     interpreter::InterpreterOptions options;
-    options.check_uninitialized = false;  // a third faster; the program was verified
+    options.check_uninitialized = false;  // a third faster; the program is verified
     return interpreter::Interpret(program, tensors, options);
   }
 
-  // The group's input that workloads name p0, p1, ..
+  // The group's input that workloads call p0, p1, ..
   absl::StatusOr<ValueId> GroupInput(const graph::Group& group, const std::string& name) const {
     for (size_t i = 0; i < group.inputs.size(); ++i) {
       if (name == absl::StrCat("p", i)) return group.inputs[i];

@@ -1,4 +1,4 @@
-// Constants in the form that kernels want them. Internal to this folder.
+// Brings constants into the form that kernels read. Internal to this folder.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,12 @@
 
 namespace heddle::internal {
 
-// kernel_of[i] is the kernel of group i. Groups whose kernel has a prepack program get the inputs
-// that kernel takes: constants it no longer reads go, prepacked ones are computed and become
-// constants of the graph. The programs run in this process, whatever the target: as machine code of
-// this machine, or interpreted if they are lowered for a grid, whose loops no CPU code has.
-// Internal if one of them reads what is no constant.
+// kernel_of[i] is the kernel of group i. If a group's kernel has a prepack program, the group gets
+// the inputs that the kernel takes: constants that it no longer reads are removed, and prepacked
+// ones are computed and become constants of the graph. The programs run in this process, whatever
+// the target is: as machine code of this machine, or interpreted if they are lowered for a grid,
+// because no CPU code exists for grid loops. Internal: a program reads an input that is not a
+// constant.
 absl::Status PrepackConstants(const std::vector<const LoweredWorkload*>& kernel_of,
                               const machine::TargetInfo& target, graph::FusedGraph* fused);
 

@@ -1,4 +1,4 @@
-// From a model to its kernels: import, passes, fusion.
+// Turns a model into kernels: import, passes, fusion.
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/model_layout.h"

@@ -14,7 +14,7 @@
 namespace heddle::internal {
 namespace {
 
-// The steps of the chosen schedule; none for naive loops.
+// The steps of the chosen schedule; naive loops have none.
 absl::StatusOr<schedule::Trace> TraceOf(const ir::Program& naive, ScheduleChoice choice,
                                         std::string_view trace, const machine::TargetInfo& target) {
   switch (choice) {
@@ -69,7 +69,8 @@ absl::StatusOr<ir::Program> LowerChecked(const ir::Program& scheduled, const std
                                          const machine::TargetInfo& target) {
   pass::LowerOptions options;
   options.target = target;
-  options.verify_each = false;  // once, at the end: a search lowers thousands of candidates
+  // Verification happens once, at the end, because a search lowers thousands of candidates.
+  options.verify_each = false;
   absl::StatusOr<ir::Program> lowered = pass::Lower(scheduled, options);
   if (!lowered.ok()) return Refused(lowered.status());
   if (absl::Status status = ir::Verify(*lowered, ir::Level::kLowered); !status.ok()) {

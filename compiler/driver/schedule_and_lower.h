@@ -1,5 +1,5 @@
-// From a naive program and a choice of schedule to the programs that a back end compiles. Internal
-// to this folder.
+// Turns a naive program and a choice of schedule into the programs that a back end compiles.
+// Internal to this folder.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,14 @@
 
 namespace heddle::internal {
 
-// A scheduled and lowered workload. Buffers keep the names they have in the naive program.
+// A scheduled and lowered workload. Its buffers have the same names as in the naive program.
 struct LoweredWorkload {
   ir::Program kernel;
-  std::optional<ir::Program> prepack;  // see pass/hoist_constants.h; named `symbol`.prepack
+  std::optional<ir::Program> prepack;  // named `symbol`.prepack; see pass/hoist_constants.h
   runtime::Numerics numerics;          // what the schedule promises
 };
 
-// The naive program under the chosen schedule, lowered, under the name `symbol`. Errors as
-// BuildCandidate.
+// Schedules and lowers the naive program, and names the result `symbol`. Errors as BuildCandidate.
 absl::StatusOr<LoweredWorkload> ScheduleAndLower(const ir::Program& naive, ScheduleChoice choice,
                                                  std::string_view trace,
                                                  const machine::TargetInfo& target,

@@ -8,7 +8,7 @@
 namespace heddle::internal {
 namespace {
 
-// Loads of each buffer, in elements. Both branches of a select count.
+// The number of elements loaded from each buffer. Both branches of a select count.
 using Loads = std::unordered_map<const ir::Buffer*, double>;
 
 void CountLoads(const ir::Stmt& stmt, double times, Loads* loads) {

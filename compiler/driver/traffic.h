@@ -1,4 +1,4 @@
-// How much of its buffers a kernel touches. Internal to this folder.
+// Estimates how much of its buffers a kernel touches. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace heddle::internal {
 
-// Bytes of the inputs that one call certainly does not read, because it has fewer loads than they
-// have elements: rows of a table that are not looked up, elements that a strided slice leaves out.
+// Bytes of the inputs that a call certainly does not read, because it makes fewer loads than they
+// have elements: rows of a table that are not looked up, elements that a strided slice skips.
 int64_t UntouchedBytes(const ir::Program& naive);
 
 }  // namespace heddle::internal

@@ -18,16 +18,16 @@ namespace {
 
 using runtime::AlignedBuffer;
 
-// Elements compared of each output, its corners among them: a wrong schedule is wrong in whole
-// tiles, at their edges, or at the edges of the tensor.
+// The number of elements of each output that are compared. Corners are among them, because a wrong
+// schedule is wrong in whole tiles, at their edges, or at the edges of the tensor.
 constexpr int kPoints = 48;
 
-// The memory of a call's arguments, by their names.
+// The memory of the arguments of a call, by name.
 class Memories {
  public:
   explicit Memories(const graph::Graph& graph) : graph_(graph) {}
 
-  // `buffer` holds the constant `value`, or random elements if that is no constant.
+  // Fills `buffer` with the constant `value`, or with random elements if `value` is not a constant.
   absl::Status AddInput(const ir::Buffer& buffer, graph::ValueId value, SplitMix& random) {
     HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
     const auto constant = graph_.constants.find(value);
@@ -47,7 +47,7 @@ class Memories {
     return Copy(argument.name, *constant->second.bytes);
   }
 
-  // Every byte is 0xff, a NaN, so that an element that is not written is wrong.
+  // Fills the output with bytes 0xff, which form NaNs, so an element that is not written is wrong.
   absl::Status AddOutput(const ir::Buffer& buffer) {
     HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
     std::memset(by_name_.at(buffer.name).data, 0xff, buffer.SizeBytes());
@@ -79,7 +79,7 @@ class Memories {
   std::vector<AlignedBuffer> owned_;
 };
 
-// DataLoss "wrong result: ..".
+// Runs one call and compares its outputs. DataLoss "wrong result: ..".
 absl::Status VerifyCall(const KernelTable& kernels, const ValueCall& call,
                         const graph::Graph& graph, const codegen::KernelInfo& info,
                         const runtime::KernelLibrary& library, const heddle_host* host) {
@@ -108,7 +108,7 @@ absl::Status VerifyCall(const KernelTable& kernels, const ValueCall& call,
   HEDDLE_RETURN_IF_ERROR(checker.Prepare(naive, std::move(inputs), kPoints, random));
   HEDDLE_ASSIGN_OR_RETURN(const LoadedKernel kernel, LoadedKernel::Load(library, info, by_name));
   kernel.Call(host);
-  // The absolute part is stated for operands in [-1, 1]. A model's constants have any size, so
+  // The absolute tolerance is stated for operands in [-1, 1]. A model's constants have any size, so
   // results are compared relative to the largest.
   runtime::Tolerance tolerance = spec.numerics.Allowed();
   tolerance.absolute = tolerance.relative * checker.LargestExpected();

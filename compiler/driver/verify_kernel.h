@@ -1,4 +1,4 @@
-// Whether a module's kernels compute what their workloads say. Internal to this folder.
+// Checks whether the kernels of a module compute what their workloads say. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace heddle::internal {
 
-// One call of a kernel, by the values it works on.
+// One call of a kernel, by the values that it works on.
 struct ValueCall {
   int kernel = 0;
   std::vector<graph::ValueId> given;  // the inputs p0, p1, .. of the workload
-  std::vector<graph::ValueId> taken;  // the inputs of the kernel: `given`, some of them prepacked
+  // The inputs of the kernel: like `given`, with prepacked constants.
+  std::vector<graph::ValueId> taken;
 };
 
 struct WrongKernel {
@@ -23,11 +24,11 @@ struct WrongKernel {
   std::string message;  // "wrong result: .."
 };
 
-// Runs every kernel with a tuned schedule once in this process, on `threads` threads: at its first
-// call, on the constants that the graph holds, prepacked ones included, and random values for all
-// else. Compares a few elements of each output, corners and random ones, with the workload's
-// definition. A record is trusted no further than its schedule: it may come from another machine or
-// an older compiler. Errors mean that the check was not possible.
+// Runs every kernel with a tuned schedule once in this process, on `threads` threads. It runs the
+// kernel's first call, on the constants of the graph, including prepacked ones, and on random
+// values for all other inputs. A few elements of each output, corners and random ones, are compared
+// with the workload's definition. A record is not trusted beyond its schedule, because it may come
+// from another machine or an older compiler. An error means that the check was not possible.
 absl::StatusOr<std::vector<WrongKernel>> FindWrongKernels(const codegen::Artifact& artifact,
                                                           const KernelTable& kernels,
                                                           const std::vector<ValueCall>& calls,

@@ -1,10 +1,10 @@
-// The register machine of the interpreter. compile.cc translates programs to its code, run.cc
+// The register machine of the interpreter. compile.cc translates programs to its code, and run.cc
 // executes it.
 //
-// There is one file of 64-bit registers. A register holds an i64 (also bools and narrower integers,
-// already wrapped), an f64, or in its lower half an f32 (also the value of an f16 or bf16). What an
-// outer loop determines of an index is computed when that loop advances, so that an access in an
-// innermost loop costs one instruction (address = register + register * constant).
+// There is one file of 64-bit registers. A register holds an i64 (also a bool or narrower integer,
+// already wrapped), an f64, or in its lower half an f32 (also the value of an f16 or bf16). The
+// parts of an index that only depend on outer loops are computed when those loops advance, so an
+// access in an innermost loop costs one instruction (address = register + register * constant).
 #pragma once
 
 #include <cstdint>
@@ -49,12 +49,13 @@ enum class Code : uint16_t {
   kLoopBegin,         // register dst = imm
   kLoopUp,            // if ++dst < imm, by a (backwards)
   kLoopDown,          // if --dst >= 0, by a (backwards)
-  // Memory. sub is the buffer; the element is a + b * imm unless the comment says otherwise.
+  // Memory. sub is the buffer. The element is a + b * imm unless a comment says otherwise.
   kCheckIndex,  // fails unless 0 <= a < imm; b is the dimension
-  kForget,      // all elements of the buffer become unwritten
-  kSetAxis,     // the GPU axis sub is at a (races only)
-  kBarrier,     // races only. imm 0: a barrier, after which the last dst fetches may come;
-                // 1: a launch begins or ends; 2: a fetch ends
+  kForget,      // marks all elements of the buffer as unwritten
+  kSetAxis,     // the position on GPU axis sub becomes a (races only)
+  // Races only. imm 0: a barrier after which the last dst fetches may still arrive; 1: a launch
+  // begins or ends; 2: a fetch ends.
+  kBarrier,
   kLoadU8,
   kLoadI8,
   kLoadI32,
@@ -64,7 +65,7 @@ enum class Code : uint16_t {
   kLoadF16,
   kLoadBF16,  // dst = element
   kLoadCheckedF32,
-  kLoadChecked,  // fails where unwritten; dtype of the buffer
+  kLoadChecked,  // fails if unwritten; the element has the buffer's dtype
   kStoreI8,
   kStoreI32,
   kStoreI64,
@@ -109,19 +110,19 @@ struct Instruction {
 
 struct Bytecode {
   std::vector<Instruction> code;
-  std::vector<Register> initial;       // register file at the start: the constants
+  std::vector<Register> initial;       // the registers at the start: the constants
   std::vector<ir::BufferRef> buffers;  // inputs, outputs, then allocations
 };
 
-// `program` must be verified.
+// `program` must have passed verification.
 absl::StatusOr<Bytecode> CompileToBytecode(const ir::Program& program,
                                            const InterpreterOptions& options);
 
-// Runs on the memory of the parameters (inputs, then outputs). Fails as Interpret does.
+// Runs on the memory of the parameters (inputs, then outputs). Errors as Interpret.
 absl::Status RunBytecode(const Bytecode& bytecode, std::span<const TensorRef> parameters,
                          size_t num_inputs, const InterpreterOptions& options);
 
-// A row-major element number as text: "x[3, 5]".
+// An element, given by its row-major index, as text: "x[3, 5]".
 std::string ElementName(const ir::Buffer& buffer, int64_t element);
 
 }  // namespace heddle::interpreter

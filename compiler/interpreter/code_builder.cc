@@ -85,7 +85,7 @@ int CodeBuilder::Pure(Instruction instruction, std::initializer_list<int> operan
 int CodeBuilder::Materialize(Affine affine) {
   if (affine.constant == 0 && affine.terms.size() == 1 && affine.terms[0].second == 1)
     return affine.terms[0].first;
-  // Outer loops first: each prefix is then computed as far out as it can be.
+  // Outer loops come first, so that each prefix of the sum is computed as far out as possible.
   std::sort(affine.terms.begin(), affine.terms.end(), [&](const auto& a, const auto& b) {
     return std::pair(level_of_[a.first], a.first) < std::pair(level_of_[b.first], b.first);
   });

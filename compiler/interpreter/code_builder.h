@@ -1,9 +1,9 @@
 // Builds bytecode: registers, instructions and loops. An integer instruction without effects is
-// placed once, at the outermost loop that knows its operands, so that indices are sums that the
-// outer loops have computed already.
+// placed once, in the outermost loop where its operands are known. So most of an index is a sum
+// that outer loops have already computed.
 //
-// Nothing of ir/analysis is used here, because an oracle must not share the bugs that it is meant
-// to find: these intervals and linear forms are the interpreter's own.
+// This file uses nothing of ir/analysis, because an oracle must not share the bugs that it is meant
+// to find. Its intervals and linear forms are the interpreter's own.
 #pragma once
 
 #include <cstdint>
@@ -40,52 +40,56 @@ struct Address {
 
 class CodeBuilder {
  public:
-  // A register whose value depends on memory. What is computed from it stays where it is used.
+  // A register whose value depends on memory. Values that are computed from it stay where they are
+  // used.
   int NewRegister() { return NewRegister(kHere, kAnything); }
   int Constant(Register value, Range range = kAnything);
   int IntConstant(int64_t value) { return Constant(Register{value}, {value, value}); }
-  // What the integer in a register can be.
+  // The range of the integer in a register.
   Range RangeOf(int reg) const { return range_of_[reg]; }
   Range RangeOf(const Affine& affine) const;
   void SetRange(int reg, Range range) { range_of_[reg] = range; }
 
-  // Appends an instruction; returns its place, for PatchToHere.
+  // Appends an instruction and returns its position, for PatchToHere.
   size_t Emit(Instruction instruction);
-  // Lets the jump at `at` end here.
+  // Makes the next instruction the target of the jump at `at`.
   void PatchToHere(size_t at);
-  // Appends an instruction whose result is a new register; returns that.
+  // Appends an instruction whose result is a new register, and returns that register.
   int Fresh(Instruction instruction);
   // Copies any kind of value: dst = 1 ? source : source.
   void Copy(int dst, int source) { Emit({Code::kSelect, 0, dst, IntConstant(1), source, source}); }
-  // The register of an integer instruction without effects, wherever it is placed.
+  // The result register of an integer instruction without effects. The instruction may be placed in
+  // an outer loop, or exist already.
   int Pure(Instruction instruction, std::initializer_list<int> operands, Range range);
   int Materialize(Affine affine);
-  // Leaves the term of the innermost loop to the instruction that accesses the element.
+  // The address of an element. The term of the innermost loop is left to the instruction that
+  // accesses the element.
   Address ToAddress(Affine affine);
 
-  // What is emitted between the two is the loop's body. Returns the register of the loop variable.
+  // Code emitted between BeginLoop and EndLoop is the loop's body. Returns the register of the loop
+  // variable.
   int BeginLoop(int64_t extent);
   void EndLoop(int var, int64_t extent, bool down);
 
-  // The program so far.
+  // Returns the finished program.
   Bytecode Finish(std::vector<ir::BufferRef> buffers) &&;
 
  private:
-  // Level of a value that depends on memory.
+  // The level of a value that depends on memory.
   static constexpr int kHere = INT32_MAX;
 
   struct Level {
     std::vector<Instruction> prologue;  // runs whenever the loop advances, before its body
-    std::vector<Instruction> outside;   // code of the loops around, up to this one
+    std::vector<Instruction> outside;   // code of the enclosing loops up to this one
   };
 
   int NewRegister(int level, Range range);
 
-  std::vector<Register> initial_;                      // the register file at the start
-  std::vector<Instruction> code_;                      // of the innermost open loop's body
-  std::vector<Level> levels_ = std::vector<Level>(1);  // outside all loops, then the open loops
+  std::vector<Register> initial_;                      // the registers at the start
+  std::vector<Instruction> code_;                      // body of the innermost open loop
+  std::vector<Level> levels_ = std::vector<Level>(1);  // outside of all loops, then the open loops
   std::vector<int> level_of_;                          // by register
-  std::vector<Range> range_of_;                        // by register, of integers
+  std::vector<Range> range_of_;                        // by register, for integers
   std::unordered_map<int64_t, int> constants_;         // by bit pattern
   std::map<std::tuple<int, int, int32_t, int32_t, int64_t>, int> pure_;
 };

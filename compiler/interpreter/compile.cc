@@ -1,4 +1,4 @@
-// From programs to bytecode. Like code_builder.h, it uses nothing that reasons about programs.
+// Translates programs to bytecode. Like code_builder.h, this file uses no analysis of programs.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -21,10 +21,10 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Op;
 
-constexpr size_t kMaxBuffers = UINT16_MAX;  // what an instruction can name
+constexpr size_t kMaxBuffers = UINT16_MAX;  // the most that an instruction can address
 constexpr int kThreadAxis = 3;              // threadIdx.x
 
-// The race detector's number of the loop's axis, or -1.
+// The race detector's number for the axis of the loop, or -1.
 int GpuAxis(ir::LoopKind kind) {
   if (!ir::IsGpuBlock(kind) && !ir::IsGpuThread(kind)) return -1;
   return static_cast<int>(kind) - static_cast<int>(ir::LoopKind::kBlockX);
@@ -47,7 +47,8 @@ class BytecodeCompiler {
 
  private:
   // ---- Values: each function returns the register of a value ----
-  // A node that occurs several times in one expression is computed once where control flow allows.
+  //
+  // A node that occurs several times in an expression is computed once if control flow allows that.
   absl::StatusOr<int> Value(const Expr& e);
   absl::StatusOr<int> NewValue(const Expr& e);
   absl::StatusOr<int> FloatOp(const Expr& e);
@@ -56,8 +57,8 @@ class BytecodeCompiler {
   // ---- Integers ----
   absl::StatusOr<Affine> ToAffine(const Expr& e);
   absl::StatusOr<int> IntRegister(const Expr& e);
-  // Whether this is arithmetic on loop variables that cannot fail. Such arithmetic may be computed
-  // early, or in vain.
+  // Whether this is arithmetic on loop variables that cannot fail. It may be computed early, even
+  // if its value is not used.
   static bool IsPure(const Expr& e);
   static Code IntCode(Op op);
   // An operator on integers or bools whose operands may be evaluated eagerly.
@@ -65,8 +66,8 @@ class BytecodeCompiler {
 
   // ---- Memory ----
   int AddBuffer(const ir::BufferRef& buffer);
-  // Row-major element number. Emits a check of each index that loop ranges alone do not keep within
-  // the shape.
+  // The row-major index of an element. Emits a check for each index that the ranges of loops alone
+  // do not keep within the shape.
   absl::StatusOr<Affine> Element(const ir::Buffer& buffer, const std::vector<Expr>& indices);
   absl::StatusOr<int> LoadValue(const Expr& e);
   int LoadElement(const ir::Buffer& buffer, const Address& address);
@@ -86,10 +87,10 @@ class BytecodeCompiler {
   CodeBuilder build_;
   std::vector<ir::BufferRef> buffers_;  // inputs, outputs, then allocations
   std::unordered_map<const ir::Buffer*, int> buffer_ids_;
-  int gpu_loops_ = 0;       // around the current statement
-  int thread_ = -1;         // register of the threadIdx.x loop around it, -1: none
-  bool in_tensor_ = false;  // a tensor loop is around it
-  bool in_fetch_ = false;   // it is part of a fetch
+  int gpu_loops_ = 0;       // GPU loops around the current statement
+  int thread_ = -1;         // register of the enclosing threadIdx.x loop; -1: none
+  bool in_tensor_ = false;  // inside a tensor loop
+  bool in_fetch_ = false;   // inside a fetch
   std::unordered_map<const ir::Var*, Affine> vars_;  // loop variables and iterators in scope
   std::vector<std::pair<const ir::ExprNode*, int>> computed_;  // nodes of the current expression
 };
@@ -416,7 +417,8 @@ int BytecodeCompiler::LoadElement(const ir::Buffer& buffer, const Address& addre
       break;
   }
   if (checked) code = buffer.dtype == DType::kF32 ? Code::kLoadCheckedF32 : Code::kLoadChecked;
-  // The threads of a warp read each other's elements of a tensor product.
+  // In a tensor product, the threads of a warp read each other's elements, so the load belongs to
+  // no thread in particular.
   const bool others = in_tensor_ && thread_ >= 0 && buffer.scope != ir::Scope::kLocal;
   if (others) build_.Emit({Code::kSetAxis, kThreadAxis, 0, build_.IntConstant(-1)});
   const int reg = build_.Fresh(
@@ -495,7 +497,7 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   vars_[loop.var.get()].terms.emplace_back(var, 1);
   const int axis = options_.check_races ? GpuAxis(loop.kind) : -1;
   const bool launch = axis >= 0 && gpu_loops_++ == 0;
-  // A loop of one thread is as good as none.
+  // A loop of one thread needs no axis.
   const bool sets = axis >= 0 && (axis < 3 || loop.extent > 1);
   if (sets) build_.Emit({Code::kSetAxis, static_cast<uint16_t>(axis), 0, var});
   if (axis == kThreadAxis) thread_ = var;
@@ -506,8 +508,8 @@ absl::Status BytecodeCompiler::VisitFor(const ir::For& loop) {
   vars_.erase(loop.var.get());
   build_.EndLoop(var, loop.extent,
                  options_.reverse_parallel && loop.kind == ir::LoopKind::kParallel);
-  // Code behind a loop of blocks runs in the first block; behind one of threads, in no thread in
-  // particular.
+  // Code after a loop of blocks runs in the first block. Code after a loop of threads runs in no
+  // thread in particular.
   if (sets)
     build_.Emit(
         {Code::kSetAxis, static_cast<uint16_t>(axis), 0, build_.IntConstant(axis < 3 ? 0 : -1)});

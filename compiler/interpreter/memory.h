@@ -1,4 +1,4 @@
-// The memory of the register machine: buffers, and which of their elements were written by whom.
+// The memory of the register machine: the buffers, and a record of who wrote which elements.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace heddle::interpreter {
 // One buffer.
 struct Memory {
   uint8_t* data = nullptr;
-  uint8_t* written = nullptr;  // one byte per element; null when not tracked
+  uint8_t* written = nullptr;  // one byte per element; null if not tracked
   uint64_t elements = 0;
   RaceDetector::Watch* watch = nullptr;  // null if races are not checked
 };
 
-// One element. The caller has checked that it lies within the buffer.
+// Reads one element. The caller has checked that it lies within the buffer.
 template <typename T>
 inline T Read(const Memory& m, uint64_t element) {
   T value;
@@ -63,7 +63,8 @@ inline Register LoadAny(const Memory& m, ir::DType dtype, uint64_t element) {
 inline Register Convert(Register value, ir::DType from, ir::DType to) {
   Register r{0};
   if (!ir::IsFloat(from)) {
-    // Straight to the narrow type: via double, a large integer would be rounded twice.
+    // Converts directly to the narrow type, because via double a large integer would be rounded
+    // twice.
     if (to == ir::DType::kF32) {
       r.f = static_cast<float>(value.i);
     } else if (ir::IsHalf(to)) {

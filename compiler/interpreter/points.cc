@@ -1,4 +1,4 @@
-// The second oracle: evaluates single elements on demand, from definitions and without loops.
+// The second oracle. It evaluates single elements on demand from their definitions, without loops.
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,13 +18,14 @@ using ir::Expr;
 using ir::ExprKind;
 using ir::Op;
 
-// `i` of integers and bools, `d` of floats (an f32 is kept as the double of the same value).
+// A value: `i` for integers and bools, `d` for floats (an f32 is kept as the double of the same
+// value).
 struct Value {
   int64_t i = 0;
   double d = 0;
 };
 
-// Stages nest as deep as a fused chain is long. Deeper nesting means a cycle.
+// Stages nest as deep as a fused chain is long. Deeper nesting means that there is a cycle.
 constexpr int kMaxDepth = 1000;
 
 class PointEvaluator {

@@ -1,7 +1,7 @@
-// The race detector of the interpreter. A race is two threads of a GPU launch that touch one
-// element without a barrier between them, at least one of them writing. A thread also races with
+// The race detector of the interpreter. There is a race if two threads of a GPU launch touch one
+// element without a barrier between them and at least one of them writes. A thread also races with
 // its own fetch, because a GPU may copy asynchronously. The interpreter runs iterations one after
-// the other, so a missing barrier does not show in its results; on a GPU it does.
+// the other, so its results do not show a missing barrier, but a GPU's do.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace heddle::interpreter {
 
 class RaceDetector {
  public:
-  // Says who runs. Axes 0..5 are blockIdx.x, y, z, then threadIdx.x, y, z. -1 on an axis of threads
-  // means no thread in particular: what no loop of the axis encloses may run on any of them.
+  // Sets the position of the running code on one axis. Axes 0..5 are blockIdx.x, y, z, then
+  // threadIdx.x, y, z. On a thread axis, -1 means no thread in particular: code that is in no loop
+  // over the axis may run on any of its threads.
   void SetAxis(int axis, int64_t value) {
     position_[axis] = value;
     if (axis < 3) ++interval_, come_ = fetch_ - 1;  // another block, or another iteration of it
     thread_ = (position_[3] + 1) + ((position_[4] + 1) << 20) + ((position_[5] + 1) << 40);
     block_ = position_[0] + (position_[1] << 32) + (position_[2] << 48);
   }
-  // All fetches but the last `late` have come.
+  // After this barrier, all fetches but the last `late` are complete.
   void Barrier(int late) {
     ++interval_;
     come_ = fetch_ - 1 - late;
@@ -30,9 +31,9 @@ class RaceDetector {
   // A launch begins or ends.
   void NewLaunch() { ++interval_, ++launch_, come_ = fetch_ - 1; }
 
-  // What is known of one buffer. Races in `shared` memory are between the threads of a block from
-  // barrier to barrier, in `global` memory also between the blocks of a launch. An element of a
-  // `local` buffer belongs to one thread.
+  // The accesses to one buffer so far. Races in `shared` memory are between the threads of a block,
+  // from barrier to barrier; in `global` memory they are also between the blocks of a launch. An
+  // element of a `local` buffer belongs to one thread.
   class Watch {
    public:
     Watch(ir::Scope scope, int64_t elements) : scope_(scope), touches_(elements) {}
@@ -43,10 +44,11 @@ class RaceDetector {
 
    private:
     friend class RaceDetector;
-    // The last write, or the last read: when and by whom. Interval and launch 0 are before all.
+    // The last write, or the last read: when it was and who made it. Interval and launch 0 are
+    // before everything.
     struct Side {
       int64_t interval = 0, thread = 0, launch = 0, block = 0;
-      int64_t fetch = 0;  // of a write
+      int64_t fetch = 0;  // number of the fetch that wrote
       bool many_threads = false, many_blocks = false;
     };
     struct Touch {
@@ -72,14 +74,14 @@ class RaceDetector {
   }
 
  private:
-  // Barriers mean nothing to a local buffer, which is allocated anew for each block.
+  // Barriers do not concern a local buffer, which is allocated anew for each block.
   int64_t Interval(const Watch& watch) const {
     return watch.scope_ == ir::Scope::kLocal ? 1 : interval_;
   }
   bool Conflicts(const Watch& watch, const Watch::Side& side) const {
     if (side.interval == Interval(watch) && (side.many_threads || side.thread != thread_))
       return true;
-    // A thread may use what it wrote within the same fetch.
+    // A thread may use what it has written within the same fetch.
     if (watch.scope_ == ir::Scope::kShared && side.fetch > come_ && side.fetch < fetch_)
       return true;
     return watch.scope_ == ir::Scope::kGlobal && side.launch == launch_ &&
@@ -99,7 +101,7 @@ class RaceDetector {
   int64_t position_[6] = {0, 0, 0, -1, -1, -1};
   int64_t thread_ = 0, block_ = 0;
   int64_t interval_ = 1, launch_ = 1;
-  int64_t fetch_ = 1, come_ = 0;  // number of the current fetch; of the last that has come
+  int64_t fetch_ = 1, come_ = 0;  // numbers of the current fetch and of the last complete one
 };
 
 }  // namespace heddle::interpreter

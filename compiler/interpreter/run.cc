@@ -1,4 +1,4 @@
-// The register machine.
+// Executes bytecode: the register machine.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-// What stopped the machine, for the message.
+// Why the machine stopped, for the message.
 enum class Fault { kNone, kOutside, kIndexOutside, kUnwritten, kSteps, kRace };
 
 class Machine {
@@ -107,7 +107,7 @@ class Machine {
     fault_element_ = element;
   }
 
-  // Element number, or false after recording the fault.
+  // Whether the element may be read. If not, records the fault.
   bool CheckRead(const Instruction& at, const Memory& m, uint64_t element) {
     if (element >= m.elements)
       return Fail(Fault::kOutside, at, static_cast<int64_t>(element)), false;
@@ -148,8 +148,8 @@ inline int64_t MulAdd(int64_t a, int64_t b, int64_t k) {
                               static_cast<uint64_t>(b) * static_cast<uint64_t>(k));
 }
 
-// One case per instruction, in the order of the enumeration. One function, because this loop is the
-// interpreter's speed.
+// One case for each instruction, in the order of the enumeration. It is one function, because this
+// loop determines the interpreter's speed.
 void Machine::Execute() {
   Register* const r = registers_.data();
   const Memory* const memory = memory_.data();

@@ -16,13 +16,13 @@ using interpreter::OutputPoint;
 using ir::DType;
 using runtime::Tolerance;
 
-// Elements at which the definition decides between a candidate and the kept outputs, spread over
-// all that differ. Each costs a sum over the reduction's domain.
+// Limit on the elements at which the definition decides between a candidate and the kept outputs.
+// They are spread over all elements that differ. Each costs a sum over the reduction's domain.
 constexpr size_t kMaxDecided = 256;
 
 double ReadElement(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
-    case DType::kBool:  // not normalised: a bool that is neither 0 nor 1 is wrong
+    case DType::kBool:  // not normalised: a bool other than 0 and 1 is wrong
     case DType::kU8:
       return static_cast<const uint8_t*>(data)[i];
     case DType::kI8:
@@ -42,7 +42,7 @@ double ReadElement(DType dtype, const void* data, int64_t i) {
   return 0;
 }
 
-// Elements in which two outputs differ.
+// The elements in which two outputs differ.
 std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const void* b,
                                  const Tolerance& tolerance) {
   std::vector<int64_t> elements;
@@ -63,7 +63,8 @@ std::vector<int64_t> Differences(const ir::Buffer& buffer, const void* a, const 
   return elements;
 }
 
-// For each output `per_output` elements: corners of the index space, at most 16, and random ones.
+// Chooses `per_output` elements of each output: corners of the index space, at most 16, and random
+// elements.
 std::vector<OutputPoint> ChoosePoints(const ir::Program& program, int per_output,
                                       SplitMix& random) {
   std::vector<OutputPoint> points;
@@ -162,7 +163,7 @@ absl::Status ResultChecker::CheckPoints(const std::vector<void*>& outputs, const
 
 absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const std::string& when,
                                        const Tolerance& tolerance) {
-  // Each of the two may be off by its own tolerance.
+  // Each of the two outputs may be off by its own tolerance.
   const Tolerance& wider =
       tolerance.relative < whole_tolerance_.relative ? whole_tolerance_ : tolerance;
   std::vector<OutputPoint> doubtful;
@@ -175,7 +176,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     }
   }
   if (doubtful.empty()) {
-    // The more exact outputs are the better reference.
+    // Keeps the more exact outputs, because they are the better reference.
     return tolerance.relative < whole_tolerance_.relative ? Keep(outputs, tolerance)
                                                           : absl::OkStatus();
   }
@@ -194,7 +195,7 @@ absl::Status ResultChecker::CheckWhole(const std::vector<void*>& outputs, const 
     kept_is_wrong |= !Same(dtype, kept, expected[k], Wider(whole_tolerance_));
   }
   if (!status.ok()) {
-    // Both are wrong. The next candidate that is right at the points gives new outputs to keep.
+    // Both are wrong. The next candidate that is right at the points provides new outputs to keep.
     if (kept_is_wrong) whole_.clear();
     return status;
   }

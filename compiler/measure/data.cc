@@ -15,12 +15,12 @@ namespace {
 
 using ir::DType;
 
-// Quiet NaNs that no arithmetic produces: an output that holds one was not written.
+// Quiet NaNs that no arithmetic produces. An output that holds one was not written.
 constexpr uint32_t kPoison32 = 0x7fe5a5a5;
 constexpr uint64_t kPoison64 = 0x7ffca5a5a5a5a5a5;
-constexpr uint16_t kPoison16 = 0x7fe5;  // likewise, as f16 and as bf16
-// Integers and bools have no such value. They hold another byte in each of two runs, so that an
-// element that is not written is wrong in one of them.
+constexpr uint16_t kPoison16 = 0x7fe5;  // the same, as f16 and as bf16
+// Integers and bools have no such value. Each of two runs fills them with another byte, so an
+// element that is not written is wrong in one of the runs.
 constexpr char kPoisonBytes[] = {'\x5a', '\x33'};
 void Poison(const ir::Buffer& buffer, void* data, int run) {
   if (buffer.dtype == DType::kF32) {

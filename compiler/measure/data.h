@@ -1,5 +1,5 @@
-// The memory of a measured workload, and the check of what candidates compute in it. Internal to
-// this folder.
+// The memory of a measured workload, and the check of candidates' results in it. Internal to this
+// folder.
 #pragma once
 
 #include <functional>
@@ -21,22 +21,22 @@ class MeasureData {
  public:
   // `program` is naive.
   explicit MeasureData(ir::Program program);
-  // Inputs from `seed`; MeasureOptions.check_points reference points.
+  // Makes inputs from `seed`, and reference points for MeasureOptions.check_points.
   absl::Status Prepare(uint64_t seed, int check_points);
 
   const ir::Program& program() const { return program_; }
-  // The host's memory of inputs and outputs, by name.
+  // The host memory of inputs and outputs, by name.
   const MemoryByName& memory() const { return memory_; }
   int references_replaced() const { return checker_.replaced(); }
 
-  // `call` computes the outputs of memory() from its inputs, on any device. It runs twice: in the
-  // first run every output holds NaNs, which shows elements that are not written or read too early;
-  // the second run shows what survives from one call to the next. An integer that is not written
-  // holds different values after the two runs and is wrong in one of them. DataLoss, or an error of
-  // `call`.
+  // `call` computes the outputs of memory() from its inputs, on any device. It runs twice. In the
+  // first run every output holds NaNs, which reveals elements that are not written or are read too
+  // early. The second run reveals state that survives from one call to the next. An integer that is
+  // not written holds different values after the two runs, so it is wrong in one of them. DataLoss:
+  // a result is wrong. Other errors are those of `call`.
   absl::Status Check(const std::function<absl::Status()>& call, const runtime::Tolerance& tolerance,
                      double* max_error);
-  // DataLoss: the times mean more operations a second than `most`.
+  // DataLoss: by these times, the call makes more operations per second than `most`.
   absl::Status CheckPlausible(const runtime::Timing& timing, double most) const;
 
  private:
@@ -48,7 +48,7 @@ class MeasureData {
   ResultChecker checker_;
 };
 
-// A workload's bench on a GPU (options.device), for WorkloadBench::Create. `program` is naive.
+// The bench of a workload on a GPU (options.device), for WorkloadBench::Create. `program` is naive.
 absl::StatusOr<std::unique_ptr<WorkloadBench>> CreateCudaBench(ir::Program program, uint64_t seed,
                                                                const MeasureOptions& options);
 

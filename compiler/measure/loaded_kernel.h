@@ -1,5 +1,4 @@
-// A built kernel with the memory it works on, found by the names of its buffers. Internal to this
-// folder.
+// A built kernel with its memory, found by the names of its buffers. Internal to this folder.
 #pragma once
 
 #include <map>
@@ -20,22 +19,24 @@ struct Memory {
 };
 using MemoryByName = std::map<std::string, Memory>;
 
-// Memory for `what`, 64-byte aligned. ResourceExhausted naming it.
+// Memory for `what`, 64-byte aligned. ResourceExhausted, naming `what`.
 absl::StatusOr<runtime::AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes);
 
-// InvalidArgument unless there is one kernel, or two, of which the second prepacks constants.
+// InvalidArgument unless the artifact has one kernel, or two of which the second prepacks
+// constants.
 absl::Status CheckKernelCount(const codegen::Artifact& artifact);
 
 class LoadedKernel {
  public:
   LoadedKernel() = default;
-  // Finds every argument in `memory` by its name. `library` has to outlive the result.
-  // InvalidArgument: no such kernel, an argument that `memory` lacks, or one of another size.
+  // Finds every argument in `memory` by its name. `library` must outlive the result.
+  // InvalidArgument: there is no such kernel, `memory` lacks an argument, or an argument has
+  // another size.
   static absl::StatusOr<LoadedKernel> Load(const runtime::KernelLibrary& library,
                                            const codegen::KernelInfo& info,
                                            const MemoryByName& memory);
-  // The same for a kernel that prepacks constants. The arguments that *memory lacks are what it
-  // makes: they are allocated, added to *memory, and owned by the result.
+  // Loads a kernel that prepacks constants. The arguments that *memory lacks are its results: they
+  // are allocated, added to *memory, and owned by the returned object.
   static absl::StatusOr<LoadedKernel> LoadPrepack(const runtime::KernelLibrary& library,
                                                   const codegen::KernelInfo& info,
                                                   MemoryByName* memory);

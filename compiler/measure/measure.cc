@@ -18,11 +18,12 @@ namespace {
 
 using runtime::AlignedBuffer;
 
-// Operations a second that no core of a CPU reaches: two 16-lane units at 6 GHz do 0.4e12 in single
-// precision. The rest is room for work that the optimiser rightly moves out of loops.
+// Operations per second that no core of a CPU reaches. Two 16-lane units at 6 GHz reach 0.4e12 in
+// single precision; the rest is a margin for work that the optimiser correctly moves out of loops.
 constexpr double kImpossibleFlops = 4e12;
 
-// Keeps the calling thread, which is worker 0 of the pool, on one core for its lifetime.
+// Pins the calling thread, which is worker 0 of the pool, to one core for the lifetime of the
+// object.
 class ScopedPin {
  public:
   explicit ScopedPin(const std::vector<int>& cpus) {

@@ -1,5 +1,5 @@
 // Measures one built candidate in this process: loads it, checks its results, times it. Candidates
-// crash and hang: callers run this in a disposable child process with limits.
+// may crash or hang, so callers run this in a disposable child process with limits.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@
 
 namespace heddle {
 
-// Bytes touched between two timed calls, to empty the caches. Inside a model other kernels evict a
-// kernel's weights, and the best schedule on warm caches need not be the best there: ResNet-18
-// tuned on warm caches runs in 17.0 ms, tuned on cold ones in 15.7 ms, timed in turns. This size
-// evicts the second-level cache and most of the third.
+// Bytes touched between two timed calls to empty the caches. Inside a model, other kernels evict a
+// kernel's weights, and the best schedule with warm caches need not be the best with cold ones.
+// ResNet-18 runs in 17.0 ms if tuned with warm caches and in 15.7 ms if tuned with cold ones, timed
+// in turns. This size evicts the second-level cache and most of the third.
 inline constexpr int64_t kFlushBytes = int64_t{64} << 20;
 
 inline runtime::TimingOptions ColdTiming() {
@@ -30,10 +30,10 @@ struct MeasureOptions {
   runtime::TimingOptions timing = ColdTiming();
   int threads = 1;
   std::vector<int> cpus;  // the slot's cores
-  std::string device;     // "cuda:0": the GPU that measures; empty: the cores
-  // Elements of each output that are compared with the program's definition: corners and random
-  // ones. The whole outputs of the first candidate that is right there are kept, and all later
-  // candidates are compared with them in full.
+  std::string device;     // "cuda:0": the GPU to measure on; empty: the CPU
+  // The number of elements of each output that are compared with the program's definition: corners
+  // and random ones. The whole outputs of the first candidate that is right there are kept, and all
+  // later candidates are compared with them in full.
   int check_points = 256;
 };
 
@@ -41,23 +41,23 @@ struct Measurement {
   runtime::Timing timing;
   // The largest |found - expected| / max(|found|, |expected|, 1) at the checked points.
   double max_error = 0;
-  int references_replaced = 0;  // how often kept whole outputs were found wrong
+  int references_replaced = 0;  // how often kept outputs were found to be wrong
 };
 
 // The buffers and reference of one workload, reused for all its candidates.
 class WorkloadBench {
  public:
-  // Makes the inputs, random in [-1, 1] (integers: small) and determined by the workload's key, and
-  // computes the reference points (interpreter/interpreter.h: EvaluatePoints). InvalidArgument: as
-  // ir::ParseWorkload.
+  // Makes the inputs and computes the reference points (EvaluatePoints of
+  // interpreter/interpreter.h). The inputs are random in [-1, 1] (integers: small) and are
+  // determined by the workload's key. InvalidArgument: as ir::ParseWorkload.
   static absl::StatusOr<std::unique_ptr<WorkloadBench>> Create(std::string_view workload,
                                                                const MeasureOptions& options);
   virtual ~WorkloadBench() = default;
-  // DataLoss "wrong result: ..." names output, element, expected and found value. Outputs are
-  // poisoned beforehand, so that elements that are not written are found, and results are checked
-  // again after a second run. DataLoss "suspiciously fast: ...": a time that no machine reaches.
-  // InvalidArgument: the code does not load. Aborted, on a GPU: this process cannot use the GPU any
-  // more (runtime/cuda/driver.h), perhaps because of an earlier candidate.
+  // Checks and times a candidate. Outputs are poisoned first, so that elements that are not written
+  // are found, and results are checked again after a second run. DataLoss "wrong result: ..." names
+  // output, element, expected and found value. DataLoss "suspiciously fast: ...": no machine
+  // reaches the time. InvalidArgument: the code does not load. Aborted, on a GPU: this process can
+  // no longer use the GPU (runtime/cuda/driver.h), perhaps because of an earlier candidate.
   virtual absl::StatusOr<Measurement> Run(const codegen::Artifact& artifact) = 0;
 };
 

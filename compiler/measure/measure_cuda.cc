@@ -17,7 +17,7 @@ using runtime::CudaDevice;
 using runtime::CudaKernel;
 using runtime::DeviceMemory;
 
-// Operations a second that no GPU reaches: one of 2024 does 2e15 on 8-bit matrices.
+// Operations per second that no GPU reaches: one of 2024 does 2e15 on 8-bit matrices.
 constexpr double kImpossibleFlops = 20e15;
 
 class CudaBench final : public WorkloadBench {
@@ -40,7 +40,7 @@ class CudaBench final : public WorkloadBench {
     HEDDLE_RETURN_IF_ERROR(device_->Enter());
     HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaModule> module,
                             device_->Load(artifact.shared_object));
-    Blocks made;  // by the kernel that prepacks
+    Blocks made;  // results of the kernel that prepacks
     if (artifact.kernels.size() == 2) {
       for (const codegen::Argument& argument : artifact.kernels[1].arguments) {
         if (blocks_.contains(argument.name)) continue;
@@ -70,7 +70,7 @@ class CudaBench final : public WorkloadBench {
     DeviceMemory workspace;
   };
 
-  // The kernel with the memory that its arguments name, and a workspace full of NaNs.
+  // Binds the kernel to the memory that its arguments name, and to a workspace full of NaNs.
   absl::StatusOr<Bound> Bind(const runtime::CudaModule& module, const codegen::KernelInfo& info,
                              const Blocks& made) {
     std::vector<runtime::CuPointer> buffers;

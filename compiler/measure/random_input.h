@@ -1,4 +1,4 @@
-// The values that kernels are checked on. Internal to this folder.
+// The input values that kernels are checked with. Internal to this folder.
 #pragma once
 
 #include "base/splitmix.h"
@@ -6,7 +6,8 @@
 
 namespace heddle::internal {
 
-// Floats in [-1, 1). Integers from 1 to 4: nothing divides by zero, and indices stay small.
+// Fills a buffer with floats in [-1, 1) or integers from 1 to 4, so that nothing divides by zero
+// and indices stay small.
 void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random);
 
 }  // namespace heddle::internal

@@ -1,4 +1,4 @@
-// ONNX operators that make constants.
+// Translation of the ONNX operators that make constants.
 #include <algorithm>
 #include <cmath>
 
@@ -62,25 +62,27 @@ void EyeLike(NodeImport& n) {
   n.Set(0, n.Constant(FromDoubles(values, like.shape, dtype)));
 }
 
-// Exact where doubles are not: integers beyond 2^53.
+// A range of integers. It is computed in integers because doubles are not exact beyond 2^53.
 void IntegerRange(NodeImport& n, DType dtype) {
   const Shape start = n.ConstantInts(0), limit = n.ConstantInts(1), delta = n.ConstantInts(2);
   if (!n.ok()) return;
   if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
     return n.Fail("needs three scalars");
   const bool up = delta[0] > 0;
-  // The distance between any two, and the size of any step, fit into 64 bits without a sign.
+  // The distance between two int64_t values, like the magnitude of a step, fits into 64 bits
+  // without a sign.
   const auto distance = [](int64_t low, int64_t high) {
     return high <= low ? 0 : static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   };
   const uint64_t span = up ? distance(start[0], limit[0]) : distance(limit[0], start[0]);
   const uint64_t by = static_cast<uint64_t>(delta[0]), step = up ? by : 0 - by;
   const uint64_t count = span / step + (span % step != 0);
-  constexpr uint64_t kLongest = uint64_t{1} << 40;  // what the check of the size can tell apart
+  // Far more than CanMake allows, and within int64_t.
+  constexpr uint64_t kLongest = uint64_t{1} << 40;
   if (count > kLongest) return n.Unsupported("a range of that length");
   if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
   Shape values;
-  // Products wrap on the way; the sums lie between start and limit.
+  // The products may wrap, but each sum lies between start and limit.
   for (uint64_t i = 0; i < count; ++i)
     values.push_back(static_cast<int64_t>(static_cast<uint64_t>(start[0]) + i * by));
   n.Set(0, n.Constant(FromInts(values, dtype)));
@@ -95,7 +97,7 @@ void Range(NodeImport& n) {
   if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || delta[0] == 0)
     return n.Fail("needs three scalars");
   const double count = std::max(std::ceil((limit[0] - start[0]) / delta[0]), 0.0);
-  constexpr double kLongest = 1e12;  // anything the check of the size can tell apart
+  constexpr double kLongest = 1e12;  // far more than CanMake allows, and within int64_t
   if (!(count <= kLongest)) return n.Unsupported("a range of that length");
   if (!n.CanMake({dtype, {static_cast<int64_t>(count)}})) return;
   std::vector<double> values;
@@ -104,8 +106,8 @@ void Range(NodeImport& n) {
   n.Set(0, n.Constant(FromDoubles(values, {static_cast<int64_t>(values.size())}, dtype)));
 }
 
-// Windows of signal processing: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m) with m = size, or size
-// - 1 of a window that is not periodic.
+// Window functions of signal processing: a0 - a1 cos(2 pi i / m) + a2 cos(4 pi i / m). m is the
+// size of a periodic window, and size - 1 of any other.
 void SetWindow(NodeImport& n, double a0, double a1, double a2) {
   const Shape size = n.ConstantInts(0);
   if (!n.ok()) return;

@@ -1,4 +1,4 @@
-// ONNX elementwise operators.
+// Translation of the elementwise ONNX operators.
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
@@ -8,13 +8,13 @@ namespace {
 
 using ir::DType;
 
-// ---- One operand: the names correspond, attributes have defaults ----
+// ---- One operand ----
 
 struct Simple {
   const char* onnx;
   OpKind kind;
   std::vector<std::pair<const char*, double>> floats =
-      {};  // attributes with the value of an absent one
+      {};  // attributes, each with its default value
 };
 
 const std::vector<Simple>& SimpleOps() {
@@ -86,7 +86,7 @@ void Clip(NodeImport& n) {
     }
     return n.Set(0, n.Emit(OpKind::kClip, {x}, attrs));
   }
-  // Bounds that are known become part of the operator; others are operands.
+  // Constant bounds become attributes of the operator; other bounds are operands.
   for (int i = 1; i <= 2; ++i) {
     if (!n.Has(i)) continue;
     const ValueId bound = n.In(i);
@@ -109,7 +109,8 @@ void CastLike(NodeImport& n) { n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype));
 
 // ---- Two operands ----
 
-// Before opset 7, the second operand is broadcast only on demand, and may be aligned by `axis`.
+// The second operand of a binary operator. Before opset 7 it is broadcast only if the node says so,
+// and `axis` may align it.
 ValueId SecondOperand(NodeImport& n) {
   const ValueId a = n.In(0), b = n.In(1);
   if (n.opset() >= 7 || n.Int("broadcast", 0) == 0 || !n.HasAttr("axis") || !n.ok()) return b;
@@ -151,14 +152,14 @@ void TranslatePair(NodeImport& n) {
 void PRelu(NodeImport& n) {
   const ValueId x = n.In(0);
   ValueId slope = n.In(1);
-  // Before opset 7 a slope per channel needs no trailing dimensions.
+  // Before opset 7, a slope per channel has no trailing dimensions.
   if (n.ok() && n.opset() < 7 && n.Rank(slope) == 1 && n.Rank(x) > 2)
     slope = n.AlongAxis(slope, 1, n.Rank(x));
   n.Set(0, n.Emit(OpKind::kPrelu, {x, slope}));
 }
 
-// The result has the type of the base; a float exponent of an integer base computes in floats.
-// The small exponents that exporters write for squares and cubes become products.
+// The result has the type of the base. An integer base with a float exponent is computed in floats.
+// Exporters write squares and cubes as powers; these become products.
 void Pow(NodeImport& n) {
   const ValueId x = n.In(0), y = SecondOperand(n);
   const TensorData* known = n.ConstantData(y);
@@ -182,18 +183,19 @@ void Mod(NodeImport& n) {
   n.Set(0, n.Emit(truncated ? OpKind::kTruncatedMod : OpKind::kFloorMod, {x, y}));
 }
 
-// Shifts are multiplications and divisions by powers of two; unsigned only, as in ONNX.
+// A shift is a multiplication or division by a power of two. ONNX allows unsigned integers only.
 void BitShift(NodeImport& n) {
   const ValueId x = n.In(0);
   const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
-  // A shift by the width or more gives zero: the power wraps to zero, by which one cannot divide.
+  // A shift by the width or more gives zero. The power then wraps to zero, so the division must
+  // avoid it.
   if (n.String("direction", "") == "LEFT") return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
   const ValueId zero = n.ScalarLike(0, x), gone = n.Emit(OpKind::kEqual, {factor, zero});
   const ValueId divisor = n.Emit(OpKind::kWhere, {gone, n.ScalarLike(1, x), factor});
   n.Set(0, n.Emit(OpKind::kWhere, {gone, zero, n.Emit(OpKind::kFloorDiv, {x, divisor})}));
 }
 
-// ---- Any number ----
+// ---- Any number of operands ----
 
 void TranslateVariadic(NodeImport& n) {
   const std::string& type = n.proto().op_type();
@@ -212,7 +214,7 @@ void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n
 
 void Identity(NodeImport& n) { n.Set(0, n.In(0)); }
 
-// Identity at inference; the mask, where somebody wants it, is all ones.
+// Dropout is the identity at inference. Its mask, if something reads it, is all ones.
 void Dropout(NodeImport& n) {
   const ValueId x = n.In(0);
   if (n.Has(2)) {

@@ -17,7 +17,7 @@
 namespace heddle::graph {
 namespace {
 
-// libonnx reports over several lines; ours is one.
+// The message of libonnx, which has several lines, as one line of limited length.
 std::string OneLine(std::string text) {
   constexpr size_t kLongest = 600;
   text = absl::StrReplaceAll(text, {{"\n\n", "; "}, {"\n", " "}, {"\r", " "}});
@@ -41,13 +41,14 @@ absl::StatusOr<onnx::ModelProto> ParseModel(std::string_view bytes) {
   return model;
 }
 
-// ---- Refusals that must come before libonnx looks at the model ----
+// ---- Checks that must run before libonnx reads the model ----
 
 bool IsExternal(const onnx::TensorProto& t) {
   return t.data_location() == onnx::TensorProto::EXTERNAL || t.external_data_size() != 0;
 }
 
-// The name of a tensor that lies outside of the file, wherever it hides; empty if there is none.
+// The name of a tensor stored outside of the file, in the graph or a subgraph of it; empty if there
+// is none.
 std::string FindExternal(const onnx::GraphProto& graph);
 
 std::string FindExternal(const onnx::AttributeProto& a) {
@@ -148,7 +149,8 @@ std::string DeclaredShape(const onnx::ValueInfoProto& input) {
   return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
 }
 
-// Makes every dimension of an input a number: the model's, or the one given for it.
+// Makes every dimension of an input a number. It comes from the options if they give a shape, else
+// from the model.
 absl::Status FixShape(onnx::ValueInfoProto& input, const ImportOptions& options) {
   auto* type = input.mutable_type()->mutable_tensor_type();
   auto given = options.shapes.find(input.name());
@@ -205,7 +207,7 @@ absl::Status FixShapes(onnx::ModelProto& model, const ImportOptions& options,
 
 absl::Status CheckByLibrary(onnx::ModelProto& model, const std::string& what,
                             void (*check)(onnx::ModelProto&)) {
-  // libonnx reports by exceptions.
+  // libonnx reports errors by exceptions.
   try {
     check(model);
   } catch (const std::exception& e) {
@@ -232,7 +234,8 @@ class Importer {
     if (model_.graph().sparse_initializer_size() != 0)
       return absl::UnimplementedError("sparse initializers are not supported");
     for (const auto& input : model_.graph().input()) {
-      if (values_.count(input.name())) continue;  // an initializer with a declared type
+      // Skips initializers that are also declared as inputs.
+      if (values_.count(input.name())) continue;
       const auto& type = input.type().tensor_type();
       auto dtype = FromOnnxType(type.elem_type());
       if (!dtype.ok())
@@ -253,8 +256,8 @@ class Importer {
   }
 
  private:
-  // Unsupported nodes are collected, and what depends on them is skipped, so that all are named at
-  // once.
+  // Unsupported nodes are collected, and nodes that depend on them are skipped, so that one error
+  // message names all of them.
   absl::Status Translate(const onnx::NodeProto& node) {
     for (const std::string& input : node.input()) {
       if (!broken_.count(input)) continue;
@@ -288,7 +291,7 @@ class Importer {
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph graph, builder_.Build(outputs));
     graph = RemoveDead(graph);
-    // Translations check what they emit; what is still wrong here the model brought along.
+    // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {
       return BadInput(absl::StrCat("the model does not make a legal graph (", s.message(),
                                    "); check it with onnx.checker and simplify it"));
@@ -323,8 +326,8 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
   HEDDLE_RETURN_IF_ERROR(FixShapes(model, options, initialized));
   HEDDLE_ASSIGN_OR_RETURN(Graph graph, Importer(model, options).Run());
-  // After our own inference, which has refused what libonnx's would loop over for hours (strides of
-  // zero, huge extents).
+  // This runs after our own shape inference, which refuses strides of zero and huge extents. The
+  // inference of libonnx would loop over them for hours.
   HEDDLE_RETURN_IF_ERROR(
       CheckByLibrary(model, "shapes or types contradict each other: ", [](onnx::ModelProto& m) {
         onnx::shape_inference::InferShapes(m, onnx::OpSchemaRegistry::Instance(),

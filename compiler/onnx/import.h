@@ -13,22 +13,24 @@
 namespace heddle::graph {
 
 struct ImportOptions {
-  // Shapes of inputs with symbolic or missing dimensions, by input name.
+  // Shapes of the inputs whose dimensions are symbolic or missing, by input name.
   std::map<std::string, std::vector<int64_t>> shapes;
-  // Limit on the bytes of all constants made at import together; Unimplemented beyond it.
+  // Limit on the total bytes of constants made at import. A model that needs more is Unimplemented.
   int64_t constant_bytes = ConstantBudget::kBytes;
 };
 
-// Errors, all one line: InvalidArgument for bytes that are not a valid ONNX model (truncated,
-// empty, failing the checker), a dynamic shape without an entry in `shapes` (names the input and
-// the flag), external data (refused: the importer opens no path a model names); Unimplemented
-// listing every unsupported operator at once as "Op (node 'n', opset 13)". The result has
-// inference-time semantics (dropout is identity) and is not optimised.
+// Errors are one line:
+// - InvalidArgument: the bytes are not a valid ONNX model (truncated, empty, refused by the
+//   checker); a dynamic shape has no entry in `shapes` (the message names the input and the flag);
+//   or the model has external data, which is refused because the importer opens no path that a
+//   model names.
+// - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)".
+// The result has the semantics of inference (dropout is the identity) and is not optimised.
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 
-// Names of ONNX operators the importer translates, sorted; for documentation and tests.
+// Names of the ONNX operators that the importer translates, sorted; for documentation and tests.
 std::vector<std::string> SupportedOnnxOps();
-// The same with opsets and limits, as Markdown: the text of docs/onnx-operators.md.
+// The same operators with their opsets and limits, as Markdown: the text of docs/onnx-operators.md.
 std::string OnnxOperatorTable();
 
 }  // namespace heddle::graph

@@ -1,4 +1,4 @@
-// Losses, as in exported training graphs and evaluation scripts.
+// Translation of loss operators, which occur in exported training graphs and evaluation scripts.
 #include <numeric>
 
 #include "compiler/onnx/node.h"
@@ -6,8 +6,8 @@
 namespace heddle::graph {
 namespace {
 
-// -weight[target] * logs[target], reduced as the node says. `logs` is [N, C, d..], the target [N,
-// d..]; inputs 1 and 2 of the node are target and weights.
+// -weight[target] * logs[target], reduced as the node says. `logs` is [N, C, d..] and the target is
+// [N, d..]. Inputs 1 and 2 of the node are the target and the weights.
 ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
   ValueId target = n.In(1);
   if (!n.ok()) return -1;

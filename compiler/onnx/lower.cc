@@ -52,9 +52,9 @@ class Lowering {
     for (NodeProto& node : *graph_.mutable_node()) {
       const std::string& type = node.op_type();
       if (TakesAxesAsOperandSince18(type)) AxesToAttribute(node);
-      if (type == "Split") Drop(node, "num_outputs");  // equal parts, as without
+      if (type == "Split") Drop(node, "num_outputs");  // equal parts are the default
       if (type == "Cast" || type == "CastLike" || type == "QuantizeLinear")
-        Drop(node, "saturate");  // of 8-bit floats, which are refused
+        Drop(node, "saturate");  // matters only for 8-bit floats, which are refused
       if (type == "Resize") {
         DropIfInt(node, "antialias", 0);
         const int policy = AttributeIndex(node, "keep_aspect_ratio_policy");

@@ -1,5 +1,5 @@
-// Rewrites models that are newer than libonnx to the newest standard that it knows. Internal to the
-// importer.
+// Rewrites models that are newer than libonnx to the newest standard that libonnx knows. Internal
+// to the importer.
 #pragma once
 
 #include "onnx/onnx_pb.h"
@@ -9,10 +9,10 @@ namespace heddle::graph {
 // The newest opset that libonnx checks.
 int NewestOpset();
 
-// Rewrites the operators of opset 18 and later that only take a former attribute as an operand, or
-// have a new attribute at its default. Lowers the version of the format: what it has added is
-// either refused by name or does not matter. The checker refuses all other operators of newer
-// opsets.
+// Rewrites those operators of opset 18 and later that only turn an attribute into an operand, or
+// that have a new attribute with its default value. The checker refuses all other operators of
+// newer opsets. Also lowers the version of the file format: its additions are refused by name or do
+// not matter.
 void LowerToCheckedOpset(onnx::ModelProto& model);
 
 }  // namespace heddle::graph

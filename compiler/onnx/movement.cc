@@ -1,4 +1,4 @@
-// ONNX operators that move data and ask for shapes.
+// Translation of the ONNX operators that move data or ask for shapes.
 #include <algorithm>
 #include <numeric>
 
@@ -103,8 +103,8 @@ void Concat(NodeImport& n) {
   std::vector<ValueId> parts;
   for (int i = 0; i < n.NumInputs(); ++i) {
     const ValueId v = n.In(i);
-    // Parts without elements come from arithmetic on shapes; they contribute nothing unless all are
-    // empty.
+    // Empty parts come from arithmetic on shapes and contribute nothing. Empty constants are kept
+    // because all parts may be empty.
     if (NumElements(n.Type(v)) != 0 || n.ConstantData(v) != nullptr) parts.push_back(v);
   }
   if (parts.empty()) return n.Fail("has no inputs");
@@ -170,11 +170,11 @@ void Slice(NodeImport& n) {
       return std::clamp(i < 0 ? i + extent : i, low, high);
     };
     const int64_t start = step > 0 ? bound(starts[k], 0, extent) : bound(starts[k], 0, extent - 1);
-    // ends far below zero mean "before the first element" when walking backwards.
+    // With a negative step, an end far below zero means "before the first element".
     const int64_t end = step > 0 ? bound(ends[k], 0, extent)
                                  : (ends[k] < -extent ? -1 : bound(ends[k], -1, extent - 1));
     const int64_t distance = step > 0 ? end - start : start - end;
-    // The magnitude of the most negative step has no positive counterpart.
+    // The most negative step has no positive counterpart.
     const int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
     from[d] = start;
     by[d] = step;
@@ -264,7 +264,8 @@ void OneHot(NodeImport& n) {
 
 void DepthToSpace(NodeImport& n) {
   const ValueId x = n.In(0);
-  constexpr int64_t kLargestBlock = 1 << 15;  // so that its square times a dimension fits
+  // Keeps the product of its square and a dimension in range.
+  constexpr int64_t kLargestBlock = 1 << 15;
   const int64_t b = n.Int("blocksize", 0);
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[1] % (b * b) != 0)
     return n.Fail("the block size does not fit");
@@ -281,7 +282,8 @@ void DepthToSpace(NodeImport& n) {
 
 void SpaceToDepth(NodeImport& n) {
   const ValueId x = n.In(0);
-  constexpr int64_t kLargestBlock = 1 << 15;  // so that its square times a dimension fits
+  // Keeps the product of its square and a dimension in range.
+  constexpr int64_t kLargestBlock = 1 << 15;
   const int64_t b = n.Int("blocksize", 0);
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[2] % b != 0 ||
       n.ShapeOf(x)[3] % b != 0) {

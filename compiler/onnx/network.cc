@@ -1,4 +1,5 @@
-// ONNX operators of neural networks: convolutions, pools, products, normalisations.
+// Translation of the ONNX operators of neural networks: convolutions, pools, matrix products and
+// normalisations.
 #include <algorithm>
 #include <numeric>
 
@@ -12,7 +13,8 @@ namespace {
 
 // ---- Windows ----
 
-// Strides, dilations, kernels: far above any model's, far below where products overflow.
+// Limit on strides, dilations and kernel extents: far above those of any model, and far below those
+// whose products overflow.
 constexpr int64_t kLimit = int64_t{1} << 20;
 
 bool InRange(const Shape& values, int64_t low) {
@@ -20,7 +22,8 @@ bool InRange(const Shape& values, int64_t low) {
                      [&](int64_t v) { return v >= low && v <= kLimit; });
 }
 
-// strides, dilations and pads of a convolution or pool over `spatial` extents, auto_pad resolved.
+// The strides, dilations and pads of a convolution or pool over `spatial` extents, with auto_pad
+// resolved.
 Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
   const size_t dims = spatial.size();
   const auto list = [&](const char* name, size_t length, int64_t fallback) {
@@ -65,7 +68,7 @@ OpKind OfRank(NodeImport& n, const OpKindsByRank& kinds, ValueId x) {
   return kinds[std::clamp(dims, 1, 3) - 1];
 }
 
-// A convolution, and the addition of a bias per channel if there is one.
+// A convolution, plus a bias per channel if the node has one.
 ValueId WithBias(NodeImport& n, OpKind kind, ValueId x, ValueId w, Attrs attrs) {
   if (!n.Has(2)) return n.Emit(kind, {x, w}, attrs);
   if (ir::IsHalf(n.Type(x).dtype)) attrs[kSingle] = int64_t{1};
@@ -101,7 +104,7 @@ void ConvTranspose(NodeImport& n) {
     if (!InRange(*values, 0))
       return n.Fail("strides, dilations, pads or output shape are out of range");
   }
-  // Some exporters give the whole output shape, batch and channels included.
+  // Some exporters give the whole output shape, including batch and channels.
   if (output.size() == dims + 2) output.erase(output.begin(), output.begin() + 2);
   if (!output.empty() && output.size() != dims)
     return n.Fail("output_shape does not fit the input's rank");
@@ -110,7 +113,7 @@ void ConvTranspose(NodeImport& n) {
     int64_t total =
         strides[i] * (spatial[i] - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted;
     if (total < 0) {
-      // Nothing is cut; the missing elements are added at the end.
+      // Nothing is cropped. The missing elements are added at the end.
       extra[i] -= total;
       total = 0;
     }
@@ -130,7 +133,7 @@ void Pool(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0);
   if (n.Wants(1)) return n.Unsupported("the output Indices");
-  OfRank(n, kConvolutions, x);  // for the ranks it refuses
+  OfRank(n, kConvolutions, x);  // refuses unsupported ranks
   const Shape kernel = n.Ints("kernel_shape");
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
   attrs["kernel"] = kernel;
@@ -159,7 +162,7 @@ void GlobalPool(NodeImport& n) {
   n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", int64_t{1}}}));
 }
 
-// ---- Products of matrices ----
+// ---- Matrix products ----
 
 void Gemm(NodeImport& n) {
   ValueId a = n.In(0), b = n.In(1);
@@ -180,8 +183,8 @@ void Gemm(NodeImport& n) {
   n.Set(0, n.Cast(y, dtype));
 }
 
-// Vectors count as a row on the left and a column on the right, and lose that dimension in the
-// result.
+// A vector on the left counts as a row and one on the right as a column. The result lacks that
+// dimension.
 void MatMul(NodeImport& n) {
   ValueId a = n.In(0), b = n.In(1);
   if (n.ok() && (n.Rank(a) == 0 || n.Rank(b) == 0))
@@ -198,8 +201,8 @@ void MatMul(NodeImport& n) {
   n.Set(0, n.Reshape(y, shape));
 }
 
-// Ellipses become digits, which equations do not use as labels; an implicit result has the labels
-// that occur once, sorted.
+// Replaces ellipses by digits, which equations do not use as labels. An implicit result has the
+// labels that occur once, sorted.
 void Einsum(NodeImport& n) {
   std::string equation;
   for (char c : n.String("equation", "")) {
@@ -226,7 +229,7 @@ void Einsum(NodeImport& n) {
     const int hidden = n.Rank(inputs.back()) - (static_cast<int>(terms[i].size()) - 3);
     constexpr int kMostHidden = 8;
     if (hidden < 0 || hidden > kMostHidden) return n.Fail("the ellipsis does not fit its operand");
-    // Numbered from the right, as broadcasting aligns them.
+    // Labels count from the right, because broadcasting aligns the dimensions there.
     std::string labels;
     for (int k = hidden; k-- > 0;) labels += static_cast<char>('0' + k);
     terms[i].replace(dots, 3, labels);
@@ -287,7 +290,7 @@ void LayerNormalization(NodeImport& n) {
   n.Set(0, y);
   if (!n.Wants(1) && !n.Wants(2)) return;
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
-  // Of 16-bit floats, too, these are f32 (stash_type).
+  // Mean and variance are f32 even if the input has 16-bit floats (stash_type).
   const ValueId single = Single(n, x), mean = n.Emit(OpKind::kReduceMean, {single}, over);
   const ValueId centered = n.Emit(OpKind::kSub, {single, mean});
   const ValueId variance =
@@ -326,8 +329,8 @@ void LpNormalization(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kDiv, {x, norm}));
 }
 
-// Before opset 13 the input counts as a matrix, split at `axis`: the operator works over all
-// dimensions from there.
+// Before opset 13, the input counts as a matrix that is split at `axis`, so the operator works over
+// `axis` and all later dimensions.
 void Softmax(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0);

@@ -17,8 +17,8 @@ static_assert(std::endian::native == std::endian::little, "raw_data of ONNX is l
 
 namespace {
 
-// Evaluation at import is for arithmetic on shapes; the pass fold-constants evaluates heavier
-// nodes.
+// Import evaluates only cheap nodes, such as arithmetic on shapes. The pass fold-constants
+// evaluates heavier ones.
 constexpr double kImportEvaluationLimit = 1e5;  // expression nodes; about a millisecond
 
 template <typename To, typename Field>
@@ -46,7 +46,7 @@ std::string TypedBytes(const TensorProto& t, DType dtype) {
     case DType::kU8:
     case DType::kBool:
       return Packed<uint8_t>(t.int32_data());
-    case DType::kF16:  // their bits
+    case DType::kF16:  // 16-bit floats are stored as their bits
     case DType::kBF16:
       return Packed<uint16_t>(t.int32_data());
   }
@@ -254,7 +254,7 @@ ValueId NodeImport::Fill(const TensorType& type, double value) {
 }
 
 bool NodeImport::CanMake(const TensorType& type) {
-  // So that a tiny file cannot demand all memory.
+  // Limits what a tiny file can make us allocate.
   constexpr int64_t kMostElements = int64_t{1} << 26;
   if (absl::Status size = CheckSize(type); !size.ok()) Fail(std::string(size.message()));
   if (NumElements(type) > kMostElements) Unsupported(absl::StrCat("a constant ", ToText(type)));

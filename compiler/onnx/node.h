@@ -16,14 +16,14 @@
 
 namespace heddle::graph {
 
-// The element type of an ONNX enum value. Unimplemented, naming the type, if there is none.
+// The element type of an ONNX enum value. If we lack the type, Unimplemented with its name.
 absl::StatusOr<ir::DType> FromOnnxType(int type);
-// Unimplemented: a type that we lack. InvalidArgument: the bytes do not match the shape.
+// Unimplemented: we lack the element type. InvalidArgument: the bytes do not match the shape.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
 
-// Errors are sticky: the first one is kept; after it, every call does nothing and returns the value
-// -1, whose type is an f32 scalar. So a translation reads like a formula, and checks ok() only
-// before it looks into a shape that it computed.
+// One ONNX node during its translation. Errors are sticky: the first one is kept, and every later
+// call does nothing and returns the value -1, whose type is an f32 scalar. So a translation reads
+// like a formula. It checks ok() only before it looks into a shape that it computed.
 class NodeImport {
  public:
   NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
@@ -35,9 +35,9 @@ class NodeImport {
   const absl::Status& status() const { return status_; }
   void Fail(const std::string& what);  // InvalidArgument
   void Unsupported(
-      const std::string& what);  // Unimplemented: listed with the unsupported operators
+      const std::string& what);  // Unimplemented; listed with the unsupported operators
 
-  // Operands. Has(i): present and not the empty name.
+  // Operands. Has(i): operand i is present and its name is not empty.
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const { return i < node_.input_size() && !node_.input(i).empty(); }
   ValueId In(int i);
@@ -53,7 +53,7 @@ class NodeImport {
     return v < 0 ? nullptr : builder_.ConstantData(v);
   }
 
-  // The elements of an operand that has to be known at import, such as a shape or axes.
+  // The elements of an operand that must be constant at import, such as a shape or axes.
   Shape ConstantInts(int i);
   std::vector<double> ConstantDoubles(int i);
 
@@ -65,21 +65,21 @@ class NodeImport {
   Shape Ints(std::string_view name) const;
   bool HasAttr(std::string_view name) const { return Find(name) != nullptr; }
 
-  // Emits an operator. Small results of constants are computed at once, so that arithmetic on
-  // shapes ends as constants.
+  // Emits an operator. Small results of constant operands are computed at once, so arithmetic on
+  // shapes becomes constants.
   ValueId Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
-  // Fill makes a constant, every element of which is `value`. CanMake says whether one of that size
-  // may be made at import, and takes it out of the model's budget.
+  // Fill makes a constant whose elements are all `value`. CanMake tells whether import may make a
+  // constant of this type, and subtracts it from the model's budget.
   ValueId Fill(const TensorType& type, double value);
   bool CanMake(const TensorType& type);
   ValueId ScalarLike(double value, ValueId like);  // a rank-0 constant of the same type
 
-  // Shorthands, which add no node if there is nothing to do.
+  // Shorthands. They add no node if there is nothing to do.
   ValueId Reshape(ValueId v, const Shape& shape);
   ValueId Transpose(ValueId v, const Shape& perm);
   ValueId Cast(ValueId v, ir::DType to);
-  // A vector, reshaped to broadcast along dimension `axis` of a tensor of `rank`.
+  // Reshapes a vector so that it broadcasts along dimension `axis` of a tensor of `rank`.
   ValueId AlongAxis(ValueId vector, int axis, int rank);
 
   int64_t Axis(int64_t axis, int rank);
@@ -100,8 +100,8 @@ class NodeImport {
   std::string name_;
 };
 
-// How an operator is imported. `limits` says, for the table of supported operators, which cases of
-// the standard are not supported; empty if all are.
+// How an operator is imported. `limits` is a text for the table of supported operators: the cases
+// of the standard that are not supported. It is empty if all are.
 struct Translation {
   using Run = void (*)(NodeImport& node);
   Translation(Run r = nullptr, const char* l = "")
@@ -110,7 +110,7 @@ struct Translation {
   const char* limits;
 };
 using TranslationTable = std::map<std::string, Translation>;
-const TranslationTable& Translations();  // of every operator, by its ONNX name
+const TranslationTable& Translations();  // of all operators, by ONNX name
 void AddConstantTranslations(TranslationTable& table);
 void AddElementwiseTranslations(TranslationTable& table);
 void AddNetworkTranslations(TranslationTable& table);

@@ -1,4 +1,5 @@
-// ONNX operators on quantised tensors, written out: integers are widened to i32, scales are floats.
+// Translation of the ONNX operators on quantised tensors. They become ordinary operators: integers
+// are widened to i32, and scales are floats.
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 
@@ -7,7 +8,8 @@ namespace {
 
 using ir::DType;
 
-// A scale or zero point: a scalar as it is, a vector along `axis`.
+// Shapes a scale or zero point for broadcasting: one element becomes a scalar, a longer vector lies
+// along `axis`.
 ValueId Spread(NodeImport& n, ValueId v, int64_t axis, int rank) {
   return n.Rank(v) == 1 && n.ShapeOf(v)[0] > 1
              ? n.AlongAxis(v, static_cast<int>(n.Axis(axis, rank)), rank)
@@ -63,7 +65,8 @@ void DynamicQuantizeLinear(NodeImport& n) {
   n.Set(2, zero);
 }
 
-// An operand widened, its zero point (input `zero`, along `axis` where it is a vector) subtracted.
+// Operand `input`, widened to i32, minus its zero point. The zero point is input `zero` of the
+// node; if it is a vector, it lies along `axis`.
 ValueId Widened(NodeImport& n, int input, int zero, int64_t axis) {
   const ValueId x = n.Cast(n.In(input), DType::kI32);
   if (!n.Has(zero)) return x;

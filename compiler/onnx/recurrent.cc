@@ -1,6 +1,6 @@
-// RNN, GRU and LSTM, unrolled over time, because sequences have a fixed length. One product
-// computes the input's part of all steps; each step is the product of the state, and arithmetic on
-// slices of both products, which fuses.
+// Translation of RNN, GRU and LSTM. The recurrence is unrolled over time, because sequences have a
+// fixed length. One matrix product computes the input's part of all steps. Each step multiplies the
+// state by a matrix and then does arithmetic on slices of both products, which fuses.
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +13,7 @@ namespace {
 // Unrolling makes about twenty nodes for each step.
 constexpr int64_t kLongestSequence = 512;
 
-// elements [begin, end) of dimension `axis`
+// Elements [begin, end) of dimension `axis`.
 ValueId Part(NodeImport& n, ValueId v, int axis, int64_t begin, int64_t end) {
   if (!n.ok()) return -1;
   Shape starts(n.Rank(v), 0), sizes = n.ShapeOf(v);
@@ -31,17 +31,18 @@ ValueId At(NodeImport& n, ValueId v, int64_t index) {
   return n.ok() ? n.Reshape(part, Shape(n.ShapeOf(v).begin() + 1, n.ShapeOf(v).end())) : -1;
 }
 
-// One direction. `from_x`: the product of the input of all steps, with every bias that can be added
-// to it, [time * batch, G*H]. `r`: the matrix by which the state is multiplied, [H, G*H]. What a
-// cell does not have is -1.
+// The weights of one direction. `from_x` is the product of the inputs of all steps with their
+// matrix, plus every bias that can be added this early: [time * batch, G*H]. `r` is the matrix that
+// the state is multiplied by: [H, G*H]. Parts that a cell does not have are -1.
 struct Direction {
   ValueId from_x = -1, r = -1;
-  ValueId reset_bias = -1;  // GRU, linear before reset: added to the product that is reset, [H]
-  ValueId peephole = -1;    // LSTM
+  // GRU with linear_before_reset: bias of the product that the reset gate scales, [H]
+  ValueId reset_bias = -1;
+  ValueId peephole = -1;  // LSTM
   bool reverse = false;
 };
 
-// [batch, H]; -1 stands for zeros.
+// The state of a cell, [batch, H] each. -1 stands for zeros.
 struct State {
   ValueId h = -1, c = -1;
 };
@@ -163,25 +164,25 @@ class Recurrence {
                                           {{"axis", static_cast<int64_t>(shape.size()) - 3}});
   }
 
-  // Columns of gate g of [batch, G*H], or of a bias.
+  // The columns of gate g in a [batch, G*H] matrix or a bias.
   ValueId Gate(ValueId v, int g) {
     if (!n_.ok() || v < 0) return -1;
     return Part(n_, v, n_.Rank(v) - 1, g * hidden_, (g + 1) * hidden_);
   }
-  // Gate g of the input's product, at the step whose rows `step` holds. The rows are data, not an
-  // attribute, so that every step is the same kernel. Each gate has a gather of its own, which
-  // fuses into the arithmetic that reads it.
+  // Gate g of the input's product at one step; `step` holds the numbers of its rows. The row
+  // numbers are data and not an attribute, so every step is the same kernel. Each gate has its own
+  // gather, which fuses into the arithmetic that reads it.
   ValueId InputGate(const Direction& p, ValueId step, int g) {
     if (length_ == 1) return Gate(p.from_x, g);
     return Gate(n_.Emit(OpKind::kGather, {p.from_x, step}, {{"axis", int64_t{0}}}), g);
   }
-  // The rows of step t in the input's product.
+  // The numbers of the rows of step t in the input's product.
   ValueId Rows(int64_t t) {
     Shape rows(batch_);
     std::iota(rows.begin(), rows.end(), t * batch_);
     return n_.Constant(FromInts(rows));
   }
-  // With -1 for zeros.
+  // The product of state and matrix, or -1 (zeros) if the state is.
   ValueId Product(ValueId h, ValueId matrix) {
     return h < 0 ? -1 : n_.Emit(OpKind::kMatmul, {h, matrix});
   }
@@ -197,7 +198,7 @@ class Recurrence {
     return gates_ == 3 ? GruStep(p, t, s) : LstmStep(p, t, s);
   }
 
-  // Gates z, r, h.
+  // The gates are z, r, h.
   State GruStep(const Direction& p, ValueId t, const State& s) {
     const bool linear = n_.Int("linear_before_reset", 0) != 0;
     const ValueId matrix = linear ? p.r : n_.ok() ? Part(n_, p.r, 1, 0, 2 * hidden_) : -1;
@@ -211,7 +212,7 @@ class Recurrence {
     return {Add(Mul(kept, candidate), Mul(z, s.h)), -1};
   }
 
-  // Gates i, o, f, c; peepholes i, o, f.
+  // The gates are i, o, f, c; the peepholes are i, o, f.
   State LstmStep(const Direction& p, ValueId t, const State& s) {
     const ValueId from_h = Product(s.h, p.r);
     const auto sum = [&](int g) { return Add(InputGate(p, t, g), Gate(from_h, g)); };

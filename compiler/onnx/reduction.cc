@@ -1,4 +1,4 @@
-// ONNX reductions.
+// Translation of the ONNX reductions.
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,8 @@ constexpr std::pair<const char*, OpKind> kReductions[] = {
     {"ReduceLogSum", OpKind::kReduceLogSum}, {"ReduceLogSumExp", OpKind::kReduceLogSumExp},
 };
 
-// Axes are an attribute in old opsets, an operand in new ones; none means all.
+// The axes are an attribute in old opsets and an operand in new ones. Without axes, all dimensions
+// are reduced.
 void Reduce(NodeImport& n) {
   const ValueId x = n.In(0);
   const int rank = n.Rank(x);
@@ -30,7 +31,7 @@ void Reduce(NodeImport& n) {
   const int64_t keepdims = n.Int("keepdims", 1);
   for (const auto& [onnx, kind] : kReductions) {
     if (n.proto().op_type() != onnx) continue;
-    // A scalar is reduced as a vector of one.
+    // A scalar is reduced as a vector of one element.
     if (rank == 0)
       return n.Set(
           0, n.Emit(kind, {n.Reshape(x, {1})}, {{"axes", Shape{0}}, {"keepdims", int64_t{0}}}));

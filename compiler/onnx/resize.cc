@@ -1,6 +1,6 @@
-// Resize, Upsample, GridSample. Interpolation of the first two is separable: along each resized
-// axis the result is a weighted sum of a few gathers with indices and weights that are known at
-// import (1 tap for nearest, 2 for linear, 4 for cubic).
+// Translation of Resize, Upsample and GridSample. The interpolation of the first two is separable:
+// along each resized axis, the result is a weighted sum of a few gathers. Their indices and weights
+// are known at import (1 tap for nearest, 2 for linear, 4 for cubic).
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +13,9 @@ namespace {
 // How output positions along one axis map to input positions.
 struct AxisMap {
   int64_t in = 1, out = 1;
-  double scale = 1;           // as given; out is rounded down from in * scale
-  double begin = 0, end = 1;  // tf_crop_and_resize: the part of the axis
+  // out / in, or exactly the model's scale if it gives one; then out = floor(in * scale).
+  double scale = 1;
+  double begin = 0, end = 1;  // tf_crop_and_resize: the part of the axis that is resized
 };
 
 struct Interpolation {
@@ -24,7 +25,7 @@ struct Interpolation {
 };
 
 double Coordinate(const Interpolation& how, const AxisMap& a, double o) {
-  const double length = static_cast<double>(a.in) * a.scale;  // not rounded, as the standard has it
+  const double length = static_cast<double>(a.in) * a.scale;  // not rounded, as the standard says
   if (how.coordinates == "align_corners")
     return length > 1 ? o * static_cast<double>(a.in - 1) / (length - 1) : 0;
   if (how.coordinates == "asymmetric") return o / a.scale;
@@ -45,7 +46,7 @@ double Nearest(const std::string& mode, double x) {
   return std::ceil(x - 0.5);  // round_prefer_floor
 }
 
-// The taps around x: first index and weights.
+// The taps around x: the first index, and one weight for each tap.
 std::pair<int64_t, std::vector<double>> Taps(const Interpolation& how, double x) {
   if (how.mode == "nearest") return {static_cast<int64_t>(Nearest(how.nearest, x)), {1}};
   const double base = std::floor(x), t = x - base;
@@ -124,7 +125,7 @@ void ResizeWith(NodeImport& n, const std::vector<double>& scales, const Shape& s
   for (size_t d = 0; d < rank; ++d) {
     AxisMap& a = axes[d];
     a.in = n.ShapeOf(x)[d];
-    constexpr double kLongest = 1 << 24;  // tables of indices are made for every axis
+    constexpr double kLongest = 1 << 24;  // every axis gets tables of indices
     const double length = sizes.empty() ? std::floor(static_cast<double>(a.in) * scales[d])
                                         : static_cast<double>(sizes[d]);
     if (!(length >= 1 && length <= kLongest))

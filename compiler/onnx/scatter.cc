@@ -1,4 +1,4 @@
-// ONNX operators that write by indices, and TopK.
+// Translation of the ONNX operators that write by indices, and of TopK.
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using ir::DType;
 
-// Their kernels compare every element with every update that could concern it.
+// The kernels of these operators compare each element with all updates that may concern it.
 constexpr double kMostComparisons = 1e10;  // some seconds
 bool IsAffordable(NodeImport& n, double elements, double each) {
   if (elements * each > kMostComparisons)

@@ -1,4 +1,4 @@
-// The table of translations of ONNX operators, and its text for people.
+// The table of translations of ONNX operators, and its text for the documentation.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -41,7 +41,7 @@ namespace {
 // The opsets that define an operator, among those that libonnx knows.
 struct Span {
   int first = 0;
-  int removed = 0;  // 0: it still is
+  int removed = 0;  // 0: still defined
 };
 
 std::map<std::string, Span> StandardOps() {

@@ -40,6 +40,10 @@ struct Pass {
   Program (*run)(const Program&, const machine::TargetInfo&);
   bool optional;
   enum { kBoth, kCpu, kGpu } where;
+
+  bool RunsFor(machine::Execution execution) const {
+    return where == kBoth || where == (execution == machine::Execution::kGrid ? kGpu : kCpu);
+  }
 };
 
 constexpr Pass kPasses[] = {
@@ -65,12 +69,15 @@ constexpr Pass kPasses[] = {
 absl::StatusOr<Program> Lower(const Program& scheduled, const LowerOptions& options) {
   Program program = scheduled;
   for (const Pass& pass : kPasses) {
-    if (pass.where ==
-        (options.target.execution == machine::Execution::kGrid ? Pass::kCpu : Pass::kGpu))
-      continue;
+    if (!pass.RunsFor(options.target.execution)) continue;
     if (pass.optional && options.disabled.count(pass.name)) continue;
     auto start = std::chrono::steady_clock::now();
     program = pass.run(program, options.target);
+    if (program.body == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("after pass ", pass.name,
+                       ": the program has no body; an empty one is an empty sequence"));
+    }
     if (options.observer) {
       std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
       options.observer(pass.name, program, elapsed.count());
@@ -82,6 +89,14 @@ absl::StatusOr<Program> Lower(const Program& scheduled, const LowerOptions& opti
     }
   }
   return program;
+}
+
+std::vector<std::string> OptionalPasses(machine::Execution execution) {
+  std::vector<std::string> names;
+  for (const Pass& pass : kPasses) {
+    if (pass.optional && pass.RunsFor(execution)) names.push_back(pass.name);
+  }
+  return names;
 }
 
 }  // namespace heddle::pass

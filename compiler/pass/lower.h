@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
@@ -26,5 +27,8 @@ struct LowerOptions {
 // A lowered program (ir::Level::kLowered): blocks are statements, decided conditions are gone,
 // unrolled loops of moderate size are copies, and loops of extent one are substituted.
 absl::StatusOr<ir::Program> Lower(const ir::Program& scheduled, const LowerOptions& options = {});
+
+// The passes that LowerOptions::disabled may name, in the order in which they run.
+std::vector<std::string> OptionalPasses(machine::Execution execution);
 
 }  // namespace heddle::pass

@@ -7,11 +7,11 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
-// Buffers of at least this size get huge pages, even if they fill none. Small pages lie anywhere in
-// physical memory: a tensor that fits the second-level cache may then evict itself, and a kernel's
-// time differs by half between processes.
+// Buffers of at least this size get huge pages, even if they do not fill one. Small pages lie
+// anywhere in physical memory, so a tensor that fits the second-level cache may evict parts of
+// itself, and a kernel's time may differ by half between processes.
 constexpr int64_t kWorthHuge = 128 << 10;
-// Far beyond any machine; keeps the arithmetic below from overflowing.
+// Far more than any machine has. Keeps the arithmetic below from overflowing.
 constexpr int64_t kLargest = int64_t{1} << 46;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -29,7 +29,7 @@ AlignedBuffer AlignedBuffer::Allocate(int64_t bytes) {
   auto address = reinterpret_cast<int64_t>(base);
   if (huge) {
     address = RoundUp(address, kHugePage);
-    madvise(reinterpret_cast<void*>(address), size, MADV_HUGEPAGE);  // a hint: refusal is fine
+    madvise(reinterpret_cast<void*>(address), size, MADV_HUGEPAGE);  // a hint that may be refused
   }
   buffer.base_ = base;
   buffer.mapped_ = mapped;

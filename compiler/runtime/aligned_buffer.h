@@ -8,11 +8,12 @@
 
 namespace heddle::runtime {
 
-// Moves, never copies. Large blocks ask for huge pages: a tensor's rows then cost few TLB entries.
+// Movable, not copyable. Large blocks ask for huge pages, so that the rows of a tensor need few TLB
+// entries.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // ok() is false when the system refuses the memory. A size of zero gives a valid non-null block.
+  // ok() is false if the system refuses the memory. A size of zero gives a valid non-null block.
   static AlignedBuffer Allocate(int64_t bytes);
   ~AlignedBuffer() { Reset(); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { *this = std::move(other); }

@@ -8,8 +8,8 @@ namespace heddle::runtime {
 namespace {
 
 struct Feature {
-  std::string_view llvm;     // as in -mattr
-  std::string_view cpuinfo;  // as in the flags line of /proc/cpuinfo
+  std::string_view llvm;     // name in -mattr
+  std::string_view cpuinfo;  // name in the flags line of /proc/cpuinfo
 };
 
 constexpr Feature kFeatures[] = {

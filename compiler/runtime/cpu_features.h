@@ -8,12 +8,12 @@
 
 namespace heddle::runtime {
 
-// True for the names this check understands: LLVM's names of x86-64 extensions that bring
-// instructions ("avx512f"). Features that only tune code ("fast-gather") are unknown. A wrong
+// Whether this check knows the feature. It knows LLVM's names of x86-64 extensions that add
+// instructions ("avx512f"), but not features that only tune code ("fast-gather"). A wrong
 // architecture is detected when code is loaded.
 bool IsKnownCpuFeature(std::string_view feature);
 
-// The known ones among `features` that this machine lacks, in their order.
+// The known features among `features` that this machine lacks, in the given order.
 std::vector<std::string> MissingCpuFeatures(const std::vector<std::string>& features);
 
 }  // namespace heddle::runtime

@@ -45,7 +45,7 @@ absl::Status CheckElf(std::string_view bytes, uint16_t machine, uint16_t type) {
     std::memcpy(&segment, bytes.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
     if (!fits(segment.p_offset, segment.p_filesz)) return truncated;
   }
-  if (machine != kElfMachineCuda) return absl::OkStatus();  // dlopen reads segments alone
+  if (machine != kElfMachineCuda) return absl::OkStatus();  // dlopen reads segments only
   if (header.e_shentsize != sizeof(Elf64_Shdr) ||
       !fits(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) {
     return truncated;

@@ -113,7 +113,7 @@ class CpuBackend final : public ExecutorBackend {
       case Place::kArena:
         return arena_.data() + slot.index;
     }
-    return nullptr;  // CheckModule admits no other place
+    return nullptr;  // CheckModule allows no other place
   }
 
   absl::Status Bind(const Manifest& manifest) {
@@ -124,7 +124,7 @@ class CpuBackend final : public ExecutorBackend {
     }
     size_t total = 0;
     for (const CallSpec& call : manifest.calls) total += call.buffers.size();
-    pointers_.reserve(total);  // calls keep addresses of its elements
+    pointers_.reserve(total);  // no reallocation, since calls keep addresses of elements
     for (const CallSpec& call : manifest.calls) {
       calls_.push_back({kernels[call.kernel], pointers_.data() + pointers_.size()});
       for (const BufferSlot& slot : call.buffers) pointers_.push_back(Address(slot));

@@ -1,5 +1,5 @@
-// Runs a module. In steady state it allocates nothing and takes no lock, apart from the barriers of
-// the thread pool.
+// Runs a module. A run in steady state allocates nothing and takes no lock, apart from the barriers
+// of the thread pool.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ class ExecutorBackend;
 class Executor {
  public:
   struct Options {
-    int threads = 0;        // 0: the module's
-    std::vector<int> cpus;  // pinning of the pool's workers
-    int gpu = 0;            // for GPU modules: the device's number
+    int threads = 0;        // 0: the module's number
+    std::vector<int> cpus;  // cores to which the pool's workers are pinned
+    int gpu = 0;            // number of the device, for GPU modules
   };
-  // FailedPrecondition if the code needs CPU features (named in the message) or a GPU that this
+  // FailedPrecondition: the code needs CPU features (named in the message) or a GPU that this
   // machine lacks.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module, const Options& options);
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Module module) {
@@ -32,14 +32,14 @@ class Executor {
   ~Executor();
 
   const Manifest& manifest() const;
-  // Dense row-major host memory, owned by the executor and valid for its lifetime. Write inputs,
-  // call Run, read outputs.
+  // Dense row-major host memory, owned by the executor and valid for its lifetime. Write the
+  // inputs, call Run, then read the outputs.
   void* InputData(int index);
   const void* OutputData(int index) const;
-  // Fails only on a GPU. There it includes the copies of inputs and outputs.
+  // Runs the model. On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
   absl::Status Run();
-  // Per-call times (one entry per manifest().calls), `rounds` runs, medians in nanoseconds. On a
-  // GPU without the copies; empty after a failure.
+  // The median time in nanoseconds of each call (one entry per manifest().calls) over `rounds`
+  // runs. On a GPU, the copies are not included. Empty after a failure.
   std::vector<double> ProfileNs(int rounds);
   // The first failure of any run so far.
   const absl::Status& status() const;

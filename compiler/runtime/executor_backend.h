@@ -12,15 +12,15 @@ namespace heddle::runtime {
 class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
-  // Host memory of a tensor.
+  // The host memory of a tensor.
   virtual void* InputData(int index) = 0;
   virtual const void* OutputData(int index) const = 0;
   virtual absl::Status Run() = 0;
-  // One run; appends the time of every call.
+  // Runs once and appends the time of every call.
   virtual absl::Status Profile(std::vector<double>* ns) = 0;
 };
 
-// `module` was checked. Errors as Executor::Create.
+// `module` must have passed CheckModule. Errors as Executor::Create.
 absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu);
 
 }  // namespace heddle::runtime

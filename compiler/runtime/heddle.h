@@ -37,10 +37,10 @@ HEDDLE_API int heddle_input_info(const heddle_model* model, int32_t index,
                                  heddle_tensor_info* info);
 HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index,
                                   heddle_tensor_info* info);
-/* Copies bytes into input `index`; size must be exactly the tensor's. */
+/* Copies `size` bytes into input `index`; `size` must be the size of the tensor. */
 HEDDLE_API int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
 HEDDLE_API int heddle_run(heddle_model* model);
-/* Copies output `index` out; size must be exactly the tensor's. */
+/* Copies output `index` to `data`; `size` must be the size of the tensor. */
 HEDDLE_API int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size);
 
 #ifdef __cplusplus

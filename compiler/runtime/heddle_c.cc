@@ -1,4 +1,4 @@
-// The C API over Executor. No exception leaves it.
+// The C API on top of Executor. No exception leaves it.
 #include <cstring>
 #include <exception>
 #include <string>
@@ -47,7 +47,7 @@ int Create(absl::StatusOr<Module> module, int32_t threads, heddle_model** model)
   return 0;
 }
 
-// Null if there is no such tensor; the error is then set.
+// The tensor, or null with the error set if there is no such tensor.
 const TensorSpec* Find(const std::vector<TensorSpec>& tensors, const char* what, int32_t index) {
   if (index >= 0 && static_cast<size_t>(index) < tensors.size()) return &tensors[index];
   Fail(absl::StrCat("no ", what, " ", index, ": the model has ", tensors.size()));
@@ -61,7 +61,7 @@ int Describe(const TensorSpec* tensor, heddle_tensor_info* info) {
   return 0;
 }
 
-// Zero if `size` is the tensor's.
+// Zero if `size` is that of the tensor; otherwise sets the error.
 int CheckSize(const TensorSpec* tensor, size_t size) {
   if (tensor == nullptr) return 1;
   const size_t wanted = tensor->SizeBytes();

@@ -38,15 +38,15 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KernelLibrary>> KernelLibrary::Load(std::string_view shared_object) {
-  // dlopen maps and reads what the headers name. A header that points beyond the file would give a
-  // SIGBUS instead of an error.
+  // dlopen maps and reads the ranges that the headers name. A header that points beyond the file
+  // would cause a SIGBUS instead of an error.
   HEDDLE_RETURN_IF_ERROR(CheckElf(shared_object, kMachine, ET_DYN));
   const int fd = memfd_create("heddle-kernels", MFD_CLOEXEC);
   if (fd < 0) {
     return absl::ResourceExhaustedError(absl::StrCat("memfd_create: ", strerror(errno)));
   }
-  // Owns fd from here on. The descriptor stays open as long as the code is loaded: the path
-  // contains its number, and the dynamic linker identifies libraries by path.
+  // `library` owns fd from here on. The descriptor stays open as long as the code is loaded,
+  // because the path contains its number and the dynamic linker identifies libraries by path.
   std::unique_ptr<KernelLibrary> library(new KernelLibrary(nullptr, fd));
   HEDDLE_RETURN_IF_ERROR(WriteAll(fd, shared_object));
   const std::string path = absl::StrCat("/proc/self/fd/", fd);

@@ -10,11 +10,11 @@
 
 namespace heddle::runtime {
 
-// Code stays mapped as long as the object lives. It is loaded from memory (memfd), never from a
+// The code stays mapped as long as the object lives. It is loaded from memory (memfd), never from a
 // path that others could write.
 class KernelLibrary {
  public:
-  // InvalidArgument with the dynamic linker's message if the bytes are not a shared object for this
+  // InvalidArgument with the dynamic linker's message: the bytes are not a shared object for this
   // machine.
   static absl::StatusOr<std::unique_ptr<KernelLibrary>> Load(std::string_view shared_object);
   ~KernelLibrary();

@@ -15,7 +15,7 @@
 namespace heddle::runtime {
 namespace {
 
-// Nanoseconds until all workers of the pool, running at the same time, have done work(worker).
+// The nanoseconds until all workers of the pool, running at the same time, have done work(worker).
 double TimeOnAll(const ThreadPool& pool, const std::function<void(int64_t)>& work) {
   const auto start = std::chrono::steady_clock::now();
   pool.host()->parallel_for(
@@ -30,7 +30,7 @@ double TimeOnAll(const ThreadPool& pool, const std::function<void(int64_t)>& wor
 
 #if defined(__x86_64__)
 
-// Twelve independent chains hide the latency (4 or 5 cycles) of two units a cycle.
+// Twelve independent chains hide the latency (4 or 5 cycles) of two operations per cycle.
 constexpr int kChains = 12;
 
 __attribute__((target("avx512f"))) float Loop512(int64_t rounds) {
@@ -80,7 +80,8 @@ double Gflops(float (*loop)(int64_t), int lanes, int threads) {
 }
 #endif
 
-// The sum of `count` vectors of a cache line each; a compiler splits them for narrower machines.
+// The sum of `count` vectors of one cache line each. The compiler splits them for narrower
+// machines.
 using Line = uint64_t __attribute__((vector_size(64)));
 
 #if defined(__x86_64__)
@@ -113,13 +114,14 @@ double MeasureFmaPeak(int threads) {
 double MeasureBandwidth(int64_t bytes, int threads) {
   constexpr int64_t kSmallest = 1 << 16, kLargest = int64_t{256} << 20;
   constexpr double kLimitNs = 200e6;
-  const int64_t lines = std::clamp(bytes, kSmallest, kLargest) / 64 / threads;  // of each worker
+  const int64_t lines = std::clamp(bytes, kSmallest, kLargest) / 64 / threads;  // for each worker
   const AlignedBuffer memory = AlignedBuffer::Allocate(lines * 64 * threads);
   if (!memory.ok()) return 0;
   const ThreadPool pool(threads);
   const auto* data = reinterpret_cast<const Line*>(memory.data());
   std::memset(memory.data(), 1, static_cast<size_t>(lines * 64 * threads));
-  // Short passes are repeated within one parallel loop, so that starting the workers counts little.
+  // Short passes are repeated within one parallel loop, so that starting the workers matters
+  // little.
   const int64_t repeats = std::max<int64_t>(1, (int64_t{4} << 20) / (lines * 64));
   const auto pass = [&](int64_t worker) {
     uint64_t sum = 0;

@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlaces[] = {"input", "output", "param", "arena"};  // by Place
 
-// JSON has no infinities. The costs of kernels are only for people.
+// JSON has no infinities. These costs are only for people to read.
 double Finite(double value) { return std::isfinite(value) ? value : 0; }
 
 Json TensorsJson(const std::vector<TensorSpec>& tensors) {
@@ -285,7 +285,7 @@ std::string ManifestText(const Manifest& m, const std::vector<Section>& sections
                      {"xxh3", section.xxh3}});
   }
   json["sections"] = std::move(array);
-  // Names come from models and may not be UTF-8. Invalid bytes become U+FFFD.
+  // Names come from models and may not be valid UTF-8. Invalid bytes become U+FFFD.
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -1,4 +1,4 @@
-// The manifest of a module file as text. Private to this folder.
+// Writes and reads the manifest of a module file as text. Private to this folder.
 #pragma once
 
 #include <string>

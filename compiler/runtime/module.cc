@@ -1,4 +1,4 @@
-// The file around the manifest; manifest_json.cc has its text.
+// Writes and reads the file around the manifest. The manifest's text is in manifest_json.cc.
 #include "compiler/runtime/module.h"
 
 #include <cerrno>
@@ -36,14 +36,14 @@ uint64_t ReadU64(std::string_view bytes) {
   return value;
 }
 
-// ---- Reading
+// ---- Reading ----
 
 absl::Status Truncated(uint64_t expected, size_t found) {
   return absl::DataLossError(
       absl::StrCat("module is truncated: ", expected, " bytes expected, ", found, " found"));
 }
 
-// The manifest's text; checks the fixed header.
+// Checks the fixed header and returns the text of the manifest.
 absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
   const std::string_view family = kMagic.substr(0, 6);
   if (bytes.substr(0, family.size()) != family.substr(0, bytes.size()) || bytes.empty()) {
@@ -61,7 +61,7 @@ absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
   }
   const uint64_t length = ReadU64(bytes.substr(8));
   if (length > bytes.size() - kHeaderBytes) {
-    // A damaged length may be anything, so the sum must not wrap.
+    // A damaged length may have any value, so the sum must not wrap.
     return Truncated(length < (uint64_t{1} << 60) ? kHeaderBytes + length : length, bytes.size());
   }
   const std::string_view text = bytes.substr(kHeaderBytes, length);
@@ -71,7 +71,7 @@ absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
   return text;
 }
 
-// Cuts section `name` out of the file. `end` is raised to its end.
+// Copies section `name` out of the file and raises *end to its end.
 absl::Status ReadSection(const std::vector<Section>& sections, const std::string& name,
                          std::string_view bytes, size_t start, std::string* out, size_t* end) {
   for (const Section& section : sections) {
@@ -96,7 +96,7 @@ absl::Status ReadSection(const std::vector<Section>& sections, const std::string
   return absl::InvalidArgumentError(absl::StrCat("module has no section '", name, "'"));
 }
 
-// False with errno set if the file cannot be read whole.
+// Returns false and sets errno if the file cannot be read completely.
 bool ReadFile(const std::string& path, std::string* out) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return false;

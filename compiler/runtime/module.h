@@ -3,14 +3,14 @@
 //   bytes 0..7    "HEDDLE02": the digits are the format version
 //   bytes 8..15   length of the manifest, little endian
 //   bytes 16..23  XXH3 (64 bits) of the manifest, little endian
-//   manifest      JSON (module.cc documents every key): producer, target, model name and digest,
-//                 inputs, outputs, kernels (symbol, task key, label, flops, schedule source),
-//                 calls, arena size, sections with offset, size and XXH3
+//   manifest      JSON (manifest_json.cc documents every key): producer, target, model name and
+//                 digest, inputs, outputs, kernels (symbol, task key, label, flops, schedule
+//                 source), calls, arena size, sections with offset, size and XXH3
 //   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
 //                 aligned offset
 //
-// This folder includes nothing else of ours. Running a module takes libc, libm, threads and
-// Abseil's status library, and for a GPU module the driver's library.
+// This folder includes nothing else of ours. Running a module needs libc, libm, threads and
+// Abseil's status library, and the driver's library for a GPU module.
 #pragma once
 
 #include <cstdint>
@@ -31,25 +31,25 @@ struct TensorSpec {
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
-// Where a buffer of a call lives.
+// Where a buffer of a call lies.
 enum class Place { kInput, kOutput, kParam, kArena };
 struct BufferSlot {
   Place place = Place::kArena;
-  int64_t index = 0;  // kInput, kOutput: which; kParam, kArena: byte offset
+  int64_t index = 0;  // kInput, kOutput: number of the tensor; kParam, kArena: byte offset
   int64_t bytes = 0;
 };
 
 struct KernelSpec {
   std::string symbol;
   std::string task;   // workload key
-  std::string label;  // for people
+  std::string label;  // for people to read
   double flops = 0;
   int64_t workspace_bytes = 0;
-  std::string schedule;         // "tuned", "default" or "naive"
-  double record_ms = 0;         // the record's measured time, 0 if none
-  Numerics numerics;            // the accuracy it promises
-  int64_t untouched_bytes = 0;  // bytes of its inputs that a call does not read, as in a look-up
-  std::vector<GpuLaunch> launches{};  // for GPUs: at least one; else none
+  std::string schedule;               // "tuned", "default" or "naive"
+  double record_ms = 0;               // time measured for the record, 0 if there is none
+  Numerics numerics;                  // the accuracy that the kernel promises
+  int64_t untouched_bytes = 0;        // input bytes that a call does not read, as in a look-up
+  std::vector<GpuLaunch> launches{};  // GPUs: at least one; CPUs: none
 };
 
 struct CallSpec {
@@ -62,7 +62,7 @@ struct Manifest {
   std::string model;                      // name
   std::string model_digest;               // SHA-256 of the submitted bytes, hexadecimal
   std::string target;                     // canonical text
-  std::vector<std::string> cpu_features;  // instruction sets the code needs (cpu_features.h)
+  std::vector<std::string> cpu_features;  // instruction sets that the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
@@ -70,9 +70,9 @@ struct Manifest {
   std::vector<CallSpec> calls;  // execution order
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
-  int64_t workspace_bytes = 0;  // the largest of the kernels'
+  int64_t workspace_bytes = 0;  // the largest of all kernels
 
-  // What its kernels promise together.
+  // What all kernels together promise.
   Numerics AllNumerics() const {
     Numerics all;
     for (const KernelSpec& kernel : kernels) all = all | kernel.numerics;
@@ -89,9 +89,9 @@ struct Module {
 };
 
 std::string SerializeModule(const Module& module);
-// InvalidArgument or DataLoss with one line that names the problem: not a module, a newer format
-// version, truncated (expected and found sizes), a wrong checksum (of which section), or a manifest
-// that contradicts the sections (every offset is checked).
+// InvalidArgument or DataLoss with one line that names the problem: the bytes are not a module,
+// have a newer format version, are truncated (with expected and found sizes), have a wrong checksum
+// (with the section), or the manifest contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 

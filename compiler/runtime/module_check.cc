@@ -8,7 +8,7 @@
 namespace heddle::runtime {
 namespace {
 
-// Bounds that no real model reaches; below them no product or sum of two sizes overflows.
+// Bounds that no real model reaches. Below them, no product or sum of two sizes overflows.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxRank = 32;

@@ -1,4 +1,4 @@
-// The rules between a manifest and the sections beside it.
+// Checks a manifest against the sections of its module.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,8 +6,8 @@
 
 namespace heddle::runtime {
 
-// OK if every index, offset and size of the manifest lies within its target, so that an executor
-// needs no further checks. InvalidArgument names the first one that does not.
+// OK if every index, offset and size in the manifest lies within what it refers to. Then an
+// executor needs no further checks. InvalidArgument names the first one that does not.
 absl::Status CheckModule(const Module& module);
 
 }  // namespace heddle::runtime

@@ -10,16 +10,16 @@
 namespace heddle::runtime {
 namespace {
 
-// About 0.1 ms of waiting: the kernels of a model follow each other within microseconds, so a
-// worker that spins this long rarely sleeps inside a run, and an idle pool soon costs nothing.
+// Spins before a worker sleeps, about 0.1 ms. The kernels of a model follow each other within
+// microseconds, so a worker rarely sleeps during a run, and an idle pool soon costs nothing.
 constexpr int kSpins = 4096;
 
-// Most pieces of a worker's share of a loop. At the end of a loop, workers of equal speed wait for
-// at most one piece. For a worker that the system stops they wait for the pieces it had taken, up
-// to half a share.
+// The maximum number of pieces in a worker's share of a loop. At the end of a loop, workers of
+// equal speed wait for at most one piece. If the system stops a worker, the others wait for the
+// pieces that it had taken, up to half a share.
 constexpr int64_t kPieces = 16;
 
-// With more workers than cores, spinning only delays the others.
+// With more workers than cores, spinning would only delay the others.
 int SpinsFor(int workers) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return kSpins;
@@ -34,7 +34,7 @@ void Pause() {
 #endif
 }
 
-// Returns once `value` is no longer `old`: spins first, then sleeps on the futex behind the atomic.
+// Returns when `value` is no longer `old`. Spins first, then sleeps on the futex behind the atomic.
 void WaitWhile(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
   for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
@@ -49,24 +49,25 @@ void PinThread(pthread_t thread, int cpu) {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   pthread_setaffinity_np(thread, sizeof(set),
-                         &set);  // a core outside the cpuset: the thread runs unpinned
+                         &set);  // if the core is outside of the cpuset, the thread stays unpinned
 }
 
-// The start of part `part` of `parts` of [0, n); the first n % parts are one longer. Without a
-// product of two sizes there is no overflow.
+// The start of part `part` when [0, n) is cut into `parts` parts. The first n % parts parts are one
+// longer. It multiplies no two sizes, so it cannot overflow.
 int64_t Begin(int64_t n, int64_t part, int64_t parts) {
   return n / parts * part + std::min(part, n % parts);
 }
 
 // The pieces [begin, end) of a share that are not taken yet, with the number of their loop. They
-// form one word, so that taking pieces is one exchange, which fails once the loop is over.
+// form one word, so that pieces are taken by one compare-and-exchange, which fails once the loop is
+// over.
 struct Left {
   uint32_t loop = 0;
   uint16_t begin = 0;
   uint16_t end = 0;
 };
 
-// On a cache line of its own.
+// Each share has its own cache line.
 struct alignas(64) Share {
   std::atomic<Left> left{Left{}};
 };
@@ -75,9 +76,9 @@ static_assert(std::atomic<Left>::is_always_lock_free);
 }  // namespace
 
 // A loop is cut into pieces, and consecutive pieces form one share for each worker. A worker takes
-// half of the rest of its own share, from the front, until it is empty; then of the others' shares,
-// from the back. So workers of equal speed stay within their shares, and a slow or stopped worker
-// delays the others only by what it has begun.
+// half of the rest of its own share, from the front, until the share is empty. Then it takes from
+// the back of the others' shares. So workers of equal speed stay within their shares, and a slow or
+// stopped worker delays the others only by the pieces that it has begun.
 struct ThreadPool::Impl {
   explicit Impl(int workers) : shares(workers) { host.num_workers = workers; }
 
@@ -87,19 +88,20 @@ struct ThreadPool::Impl {
   std::vector<Share> shares;         // by worker
   std::atomic<bool> stop{false};
 
-  // The running loop. Written before its shares, and read only by workers that have taken pieces of
-  // it. The caller does not return until these are done, so nobody reads while it changes.
+  // The running loop. These are written before its shares, and read only by workers that have taken
+  // pieces of it. The caller does not return until these pieces are done, so nobody reads while
+  // they change.
   int64_t n = 0;
   int64_t pieces = 0;
   heddle_parallel_body body = nullptr;
   void* closure = nullptr;
 
-  // On separate cache lines, since all workers access them all the time.
+  // On separate cache lines, because all workers access them all the time.
   alignas(64) std::atomic<uint32_t> epoch{0};    // number of the latest loop
   alignas(64) std::atomic<uint32_t> pending{0};  // pieces not yet done
 
-  // Takes and runs pieces of a worker's share until none of loop `number` is left. Returns how
-  // many.
+  // Takes and runs pieces of the share of `owner` until none of loop `number` is left. Returns
+  // their number.
   uint32_t RunShare(uint32_t number, int owner, int worker) {
     std::atomic<Left>& share = shares[owner].left;
     uint32_t done = 0;
@@ -126,7 +128,7 @@ struct ThreadPool::Impl {
     return done;
   }
 
-  // Takes and runs pieces of loop `number` until there are none.
+  // Takes and runs pieces of loop `number` until none is left.
   void RunPieces(uint32_t number, int worker) {
     const int count = host.num_workers;
     uint32_t done = 0;

@@ -1,4 +1,4 @@
-// The fixed thread pool that runs a kernel's parallel loops: workers spin shortly, then sleep.
+// The fixed thread pool that runs a kernel's parallel loops. Idle workers spin briefly, then sleep.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace heddle::runtime {
 
-// One parallel loop at a time; the calling thread takes part as worker 0. Not reentrant.
+// Runs one parallel loop at a time; the calling thread takes part as worker 0. Not reentrant.
 class ThreadPool {
  public:
   // Unless `cpus` is empty, worker k is pinned to cpus[k % size]. The affinity of the calling

@@ -13,16 +13,16 @@ double NsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 
-// Touches every cache line of `memory`, which evicts the earlier contents of the caches. memset may
-// bypass the caches.
+// Touches every cache line of `memory`, which evicts the earlier contents of the caches. memset is
+// not used because it may bypass the caches.
 void Flush(std::vector<char>& memory) {
   constexpr size_t kLine = 64;
   for (size_t i = 0; i < memory.size(); i += kLine) memory[i] = static_cast<char>(memory[i] + 1);
   asm volatile("" : : "r"(memory.data()) : "memory");
 }
 
-// One sample of cold calls, each timed alone, until the calls have taken `min_ns`, or everything
-// three times that: flushing takes longer than a short kernel.
+// One sample of cold calls, each timed alone. It ends when the calls have taken `min_ns`, or when
+// three times that has passed in total, because flushing takes longer than a short kernel.
 double ColdSample(const std::function<void()>& call, double min_ns, std::vector<char>& memory,
                   int64_t* calls) {
   const Clock::time_point begin = Clock::now();
@@ -39,10 +39,10 @@ double ColdSample(const std::function<void()>& call, double min_ns, std::vector<
   return sum / static_cast<double>(done);
 }
 
-// One sample: calls until `min_ns` have passed, in batches, so that reading the clock does not
-// count.
+// One sample of calls until `min_ns` have passed. Calls run in batches, so that the time to read
+// the clock does not matter.
 double Sample(const std::function<void()>& call, double min_ns, int64_t* calls) {
-  // A batch never grows beyond this, so that one wrong estimate cannot run for long.
+  // Limits a batch, so that one wrong estimate cannot run for long.
   constexpr int64_t kLargestBatch = 1 << 16;
   int64_t done = 0;
   int64_t batch = 1;

@@ -14,17 +14,17 @@ struct TimingOptions {
   int repeats = 5;
   absl::Duration min_repeat = absl::Milliseconds(10);
   int warmup_calls = 1;
-  // When not 0: touches this much memory before every call, untimed, so that the call finds its
-  // data as cold as between the other kernels of a model. A sample is then the mean of calls timed
-  // one by one. It also ends after three times `min_repeat`, flushing included.
+  // If not 0, this much memory is touched before every call, untimed, so that the call finds its
+  // data as cold as between the other kernels of a model. A sample is then the mean of calls that
+  // are timed one by one. It also ends after three times `min_repeat`, including the flushing.
   int64_t flush_bytes = 0;
   absl::Duration limit =
       absl::Seconds(10);  // stops taking samples beyond this; at least one is taken
 };
 
 struct Timing {
-  std::vector<double> samples_ns;  // in order taken; one call each (mean)
-  int64_t calls = 0;               // all calls made, warm-up included
+  std::vector<double> samples_ns;  // in the order taken; each is the mean time of a call
+  int64_t calls = 0;               // all calls, including warm-up
   double MinNs() const;
   double MedianNs() const;
   double PercentileNs(double p) const;  // p in [0, 100], nearest rank

@@ -21,6 +21,15 @@ namespace heddle::schedule {
 
 using Rng = std::mt19937_64;
 
+// A stage of the program, and a rule of the table that matched it. OK: the rule schedules the stage.
+// Otherwise its preferred decisions were refused, for this reason, and the next rule was asked.
+// Codes other than FailedPrecondition and ResourceExhausted are bugs of the rule.
+struct Offer {
+  std::string stage;  // its block
+  std::string rule;
+  absl::Status status;
+};
+
 // decisions[k] < Space::Choices(k). Comparable, hashable by its text ("3,0,17,2").
 using Point = std::vector<int32_t>;
 
@@ -43,6 +52,9 @@ class Space {
   // Number of points: the product of the choices. Where decision 0 is the form, the sum of that
   // product over the forms, because decisions of other forms mean nothing.
   virtual double Size() const = 0;
+
+  // Which rules were asked for which stages, in that order.
+  virtual std::vector<Offer> Offers() const = 0;
 
   // Good decisions without any measurement, from the description of the machine.
   virtual Point Preferred() const = 0;

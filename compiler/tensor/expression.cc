@@ -14,8 +14,8 @@ namespace {
 using ir::BufferRef;
 using ir::Expr;
 
-// Anything else than a letter, digit or underscore becomes an underscore: models name tensors as
-// they like, and the punctuation that ir names allow is kept for names derived by schedules.
+// Replaces everything but letters, digits and underscores by underscores. Models choose tensor
+// names freely, and the punctuation that IR names allow is reserved for names derived by schedules.
 std::string CleanName(const std::string& name) {
   std::string clean;
   for (char c : name) clean += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -58,7 +58,7 @@ absl::Status Bad(const std::string& program, const std::string& message) {
   return absl::InvalidArgumentError("tensor program " + program + ": " + message);
 }
 
-// Gives out names and the names derived from them (a stage T also takes T_buf) once.
+// Gives out unique names. A stage T also takes the name T_buf.
 class Names {
  public:
   std::string Take(const std::string& wanted) {
@@ -166,7 +166,7 @@ absl::StatusOr<TensorProgram> Builder::Build(const std::vector<Tensor>& outputs)
 
 namespace {
 
-// Loops "<block>.i0", .., "<block>.r0", .. around one block with iterators "<block>.vi0", ..
+// Makes loops "<block>.i0", .., "<block>.r0", .. around one block with iterators "<block>.vi0", ..
 ir::Stmt LowerStage(const Stage& stage, const BufferRef& out, const ir::BufferMap& buffers) {
   const std::string& name = stage.out->name;
   ir::Block block;

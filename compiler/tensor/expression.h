@@ -1,4 +1,4 @@
-// Tensor expressions say what each element of a result is, and nothing about loops.
+// A tensor expression says what each element of a result is, and nothing about loops.
 //
 //   tensor::Builder b("dense");
 //   auto x = b.Input("x", DType::kF32, {1, 512});
@@ -21,14 +21,14 @@ namespace heddle::tensor {
 
 using Iters = std::span<const ir::Expr>;
 
-// A handle on an input or on the result of a stage. Indexing it makes a load. Elements of 16-bit
-// floats read as f32, because arithmetic is in f32.
+// A handle on an input or on the result of a stage. Indexing it makes a load. Elements that are
+// 16-bit floats are read as f32, because all arithmetic is in f32.
 class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(ir::BufferRef buffer) : buffer_(std::move(buffer)) {}
   const std::vector<int64_t>& shape() const { return buffer_->shape; }
-  // The type of an element that is read.
+  // The type of an element after the load.
   ir::DType dtype() const { return ir::IsHalf(buffer_->dtype) ? ir::DType::kF32 : buffer_->dtype; }
   int rank() const { return static_cast<int>(buffer_->shape.size()); }
   const ir::BufferRef& buffer() const { return buffer_; }
@@ -44,12 +44,12 @@ class Tensor {
   ir::BufferRef buffer_;
 };
 
-// One computed tensor: for every point of `spatial`, element[point] = value, or the reduction of
-// value over `reduce`.
+// One computed tensor. At each point of `spatial`, the element is `value`, or `value` reduced over
+// `reduce`.
 struct Stage {
   ir::BufferRef out;
   std::vector<std::pair<ir::VarRef, int64_t>>
-      spatial;  // variable, extent: one per output dimension
+      spatial;  // variable and extent of each output dimension
   std::vector<std::pair<ir::VarRef, int64_t>> reduce;
   std::optional<ir::ReduceOp> op;  // set if and only if `reduce` is not empty
   ir::Expr value;
@@ -72,18 +72,18 @@ class Builder {
                  const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
-  // The tensor as a 16-bit float if `dtype` is one and the tensor is not one yet.
+  // Rounds the tensor to `dtype` if that is a 16-bit float and the tensor is not one yet.
   Tensor Stored(const Tensor& tensor, ir::DType dtype);
-  // Drops stages that no output needs. Makes names unique by suffix.
+  // Drops stages that no output needs, and makes names unique by suffixes.
   absl::StatusOr<TensorProgram> Build(const std::vector<Tensor>& outputs);
 
  private:
   TensorProgram program_;
 };
 
-// The naive loop program: one block per stage in row-major loops, intermediate results in global
-// allocations. A stage "T" gives the block "T", the buffer "T_buf" and loops "T.<iterator>".
-// Expressions that are equal up to names of variables give equal text, so the text is the workload
+// The naive loop program: each stage is one block in row-major loops, and intermediate results are
+// global allocations. A stage "T" gives the block "T", the buffer "T_buf" and loops "T.<iterator>".
+// Expressions that differ only in names of variables give equal text. So the text is the workload,
 // and WorkloadKey is its hash.
 absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program);
 

@@ -98,7 +98,7 @@ class MemoryRecordStore : public RecordStore {
     absl::MutexLock lock(&mutex_);
     std::vector<size_t> found;
     for (size_t i = 0; i < tables_.records.size(); ++i) {
-      if (Matches(query, tables_.records[i]) && (!query.best_only() || IsBest(i)))
+      if (Matches(query, tables_.records[i]) && (!query.best_only() || IsBest(query, i)))
         found.push_back(i);
     }
     std::stable_sort(found.begin(), found.end(),
@@ -214,14 +214,15 @@ class MemoryRecordStore : public RecordStore {
            (!query.valid_only() || record.measurement().outcome() == v1::OUTCOME_OK);
   }
 
-  bool IsBest(size_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  bool IsBest(const v1::RecordQuery& query, size_t index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const v1::Record& record = tables_.records[index].record;
     if (record.measurement().outcome() != v1::OUTCOME_OK) return false;
     for (size_t i = 0; i < tables_.records.size(); ++i) {
       const v1::Record& other = tables_.records[i].record;
       if (other.workload_key() != record.workload_key() || other.target() != record.target() ||
           other.device_key() != record.device_key() ||
-          other.measurement().outcome() != v1::OUTCOME_OK) {
+          other.measurement().outcome() != v1::OUTCOME_OK || !Matches(query, tables_.records[i])) {
         continue;
       }
       if (other.median_ns() < record.median_ns() ||

@@ -175,8 +175,8 @@ absl::StatusOr<std::vector<v1::StageSpan>> ReadTimeline(sqlite3* db, int64_t job
 }
 
 absl::StatusOr<std::vector<v1::Record>> ReadRecords(sqlite3* db, const v1::RecordQuery& query) {
-  // Empty fields match everything. best_only keeps the fastest valid record per workload, target
-  // and device key; of equally fast ones, the first that was stored. One index lookup per group
+  // Empty fields match everything. best_only keeps, of the records that match, the fastest valid
+  // one per workload, target and device key; of equally fast ones, the first that was stored. One index lookup per group
   // finds it, so records are not compared with each other.
   constexpr char kColumns[] = R"sql(
 SELECT w.key, w.text, w.label, w.flops, t.text, d.key, r.trace, r.median_ns, r.created_ns, r.job, r.candidate, r.attempt,
@@ -185,9 +185,10 @@ FROM )sql";
   constexpr char kBest[] = R"sql((SELECT DISTINCT workload, target, device FROM records
   WHERE (?1='' OR workload=(SELECT id FROM workloads WHERE key=?1))
     AND (?2='' OR target=(SELECT id FROM targets WHERE text=?2))
-    AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))) g
+    AND (?3='' OR device=(SELECT id FROM devices WHERE key=?3))
+    AND (?4='' OR job=?5)) g
 CROSS JOIN records r ON r.id=(SELECT b.id FROM records b WHERE b.workload=g.workload AND b.target=g.target
-                              AND b.device=g.device AND b.outcome=1 ORDER BY b.median_ns, b.id LIMIT 1))sql";
+                              AND b.device=g.device AND b.outcome=1 AND (?4='' OR b.job=?5) ORDER BY b.median_ns, b.id LIMIT 1))sql";
   constexpr char kRest[] = R"sql(
 JOIN workloads w ON w.id=r.workload JOIN targets t ON t.id=r.target JOIN devices d ON d.id=r.device
 LEFT JOIN candidates c ON c.job=r.job AND c.id=r.candidate

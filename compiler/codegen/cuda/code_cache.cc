@@ -16,7 +16,7 @@ namespace {
 
 uint64_t Hash(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
 
-// A file is a header, then key, cubin and log. `sum` is the hash of all that follows the header.
+// A file is a header, then key, cubin and log. `sum` is the hash of everything after the header.
 constexpr char kMagic[8] = {'h', 'e', 'd', 'd', 'l', 'e', 'c', '1'};
 struct Header {
   char magic[8];
@@ -45,13 +45,13 @@ std::string CodeCache::FileOf(const std::string& key) const {
 
 std::optional<CodeCache::Code> CodeCache::Find(const std::string& key) const {
   std::ifstream file(FileOf(key), std::ios::binary | std::ios::ate);
-  const int64_t size = file.tellg();  // of a folder, too
+  const int64_t size = file.tellg();  // a folder has a size, too
   Header header;
   if (size < static_cast<int64_t>(sizeof header) || size > static_cast<int64_t>(kLargestFile))
     return std::nullopt;
   std::string bytes(static_cast<size_t>(size), '\0');
   file.seekg(0);
-  if (!file.read(bytes.data(), size)) return std::nullopt;  // throws nothing
+  if (!file.read(bytes.data(), size)) return std::nullopt;  // fails without an exception
   std::memcpy(&header, bytes.data(), sizeof header);
   const uint64_t rest = bytes.size() - sizeof header;
   const bool fits = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
@@ -71,8 +71,8 @@ void CodeCache::Put(const std::string& key, const Code& code) const {
   if (sizeof(Header) + body.size() > kLargestFile) return;
   Header header{{}, Hash(body), key.size(), code.cubin.size(), code.log.size()};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  // Two writers at once may damage the file, which its sum then shows. A writer that is killed
-  // leaves a file that the next one overwrites.
+  // Two processes that write at once may damage the file; its checksum then shows it. If a process
+  // is killed while it writes, the next one overwrites the incomplete file.
   const std::string name = FileOf(key), fresh = name + ".new";
   std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
   file.write(reinterpret_cast<const char*>(&header), sizeof header);

@@ -1,6 +1,6 @@
-// Compiled code on disk, found by everything it was compiled from: another attempt at a candidate,
-// another schedule that gives the same program, or another job does not compile it again. Private
-// to this folder.
+// A cache of compiled code on disk. The key is everything that the code depends on. It avoids
+// compiling again for another attempt at a candidate, another schedule that gives the same program,
+// or another job. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace heddle::codegen {
 
 class CodeCache {
  public:
-  // The most files, and bytes of a file. Larger code is not kept; new code replaces old code that
-  // has the same file. A process that is killed while it writes may leave one more file for each of
-  // them.
+  // The maximum number of files, and of bytes in a file. Larger code is not kept, and new code
+  // replaces old code that has the same file. A process that is killed while it writes may leave
+  // one more file for each of them.
   static constexpr uint64_t kFiles = 1024;
   static constexpr size_t kLargestFile = size_t{1} << 20;
 
-  // In the folder that HEDDLE_CODE_CACHE names, which is made if needed. Nothing if it names none
-  // or the folder cannot be made.
+  // Opens the cache in the folder that HEDDLE_CODE_CACHE names, and makes the folder if needed.
+  // Nothing if the variable is not set or the folder cannot be made.
   static std::optional<CodeCache> Open();
 
   struct Code {
     std::string cubin;
     std::string log;  // the compiler's report
   };
-  // `key`: everything the code depends on. Nothing if the file is absent, has another key, or is
-  // damaged.
+  // The code stored under `key`. Nothing if the file is absent, has another key, or is damaged.
   std::optional<Code> Find(const std::string& key) const;
-  // Writes the whole file or none, whoever else writes. Errors are ignored.
+  // Writes a new file and renames it, so that readers never see a half-written one. Errors are
+  // ignored. If two processes write the same file at once, it may be damaged, which Find notices.
   void Put(const std::string& key, const Code& code) const;
 
  private:

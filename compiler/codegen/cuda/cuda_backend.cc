@@ -36,8 +36,9 @@ int64_t NumberBefore(const std::string& line, const std::string& word) {
   return absl::SimpleAtoi(line.substr(begin, end - begin), &number) ? number : -1;
 }
 
-// Reads the assembler's report (-v) into the launches: for each function a line that names it, then
-// "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and "Used 32 registers, ..".
+// Reads the assembler's report (-v) into the launches. For each function, the report has a line
+// that names it, then "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and "Used 32
+// registers, ..".
 void ReadReport(const std::string& log, Artifact* artifact) {
   std::istringstream lines(log);
   std::string line;
@@ -55,12 +56,12 @@ void ReadReport(const std::string& log, Artifact* artifact) {
       launch->registers = static_cast<int>(n);
     const int64_t stack = NumberBefore(line, " bytes stack frame");
     const int64_t spilled = NumberBefore(line, " bytes spill stores");
-    // Functions that the launch calls are reported after it.
+    // The functions that a launch calls are reported after it.
     if (stack >= 0) launch->local_bytes = std::max({launch->local_bytes, stack, spilled});
   }
 }
 
-// Compiles, unless the cache has the code.
+// Compiles the source unless the cache has its code.
 absl::StatusOr<Nvrtc::Result> Compiled(const Nvrtc& nvrtc, const std::string& source,
                                        const std::vector<std::string>& options) {
   const std::optional<CodeCache> cache = CodeCache::Open();
@@ -83,7 +84,7 @@ absl::StatusOr<Artifact> CompileCuda(const std::vector<ir::Program>& lowered, co
   std::string source = kCudaPrelude;
   std::set<std::string> symbols;
   for (const ir::Program& program : lowered) {
-    std::string symbol = Symbol(program.name);  // two names may give the same one
+    std::string symbol = Symbol(program.name);  // two names may give the same symbol
     while (!symbols.insert(symbol).second) symbol += '_';
     HEDDLE_ASSIGN_OR_RETURN(CudaKernel code, EmitCuda(program, symbol));
     for (const GpuDemand& demand : code.demands) HEDDLE_RETURN_IF_ERROR(CheckDemand(demand, info));

@@ -29,7 +29,8 @@ bool HasLaunch(const Stmt& s) {
   return found;
 }
 
-// The buffers a launch needs from outside, in order of first appearance; and those it writes.
+// The buffers that a launch needs from outside, in order of first appearance, and those among them
+// that it writes.
 struct Uses {
   std::vector<const Buffer*> buffers;
   std::unordered_set<const Buffer*> written;
@@ -67,7 +68,7 @@ class ProgramEmitter {
     for (const auto* list : {&program.inputs, &program.outputs}) {
       for (const BufferRef& buffer : *list) places_[buffer.get()] = {index++, 0};
     }
-    // Whoever runs the program may lay these over each other.
+    // The caller may give these the same memory.
     for (const pass::Overwrite& pair : pass::FindOverwrites(program)) {
       overlapping_.insert(program.outputs[static_cast<size_t>(pair.output)].get());
       overlapping_.insert(program.inputs[static_cast<size_t>(pair.input)].get());
@@ -122,7 +123,7 @@ class ProgramEmitter {
       launch.AddParameter(*buffer, uses.written.count(buffer) > 0, !overlapping_.count(buffer));
       info.arguments.push_back(places_.at(buffer));
     }
-    // What a single thread allocates lies in the workspace like all global memory.
+    // Allocations of a single thread lie in the workspace, like all global memory.
     if (!HasLaunch(s)) {
       VisitStmt(s, [&](const Stmt& node) {
         const Alloc* alloc = As<Alloc>(node);
@@ -147,8 +148,8 @@ class ProgramEmitter {
   std::string symbol_;
   CudaKernel kernel_;
   std::map<const Buffer*, runtime::GpuArgument> places_;
-  std::unordered_set<const Buffer*> overlapping_;  // inputs and outputs
-  std::vector<Stmt> single_;                       // what one thread runs, until the next launch
+  std::unordered_set<const Buffer*> overlapping_;  // inputs and outputs that may share memory
+  std::vector<Stmt> single_;  // statements for one thread, up to the next launch
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lowered programs as CUDA C++. Private to this folder.
+// Writes lowered programs as CUDA C++. Private to this folder.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@
 namespace heddle::codegen {
 
 struct CudaKernel {
-  std::string source;  // of all launches; prelude.h has to stand before it
+  std::string source;  // of all launches; needs prelude.h before it
   std::vector<runtime::GpuLaunch> launches;
   std::vector<GpuDemand> demands;  // of each launch
   int64_t workspace_bytes = 0;
 };
 
-// The launches of a program (cuda_backend.h), each a function named `symbol` and a number.
-// Unimplemented: launches inside loops or conditions, locals that threads share unevenly.
+// The launches of a program (cuda_backend.h). Each is a function named `symbol` and a number.
+// Unimplemented: a launch inside a loop or condition, or a local buffer that cannot be spread over
+// the threads (locals.h).
 absl::StatusOr<CudaKernel> EmitCuda(const ir::Program& lowered, const std::string& symbol);
 
 }  // namespace heddle::codegen

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kIntMax = (int64_t{1} << 31) - 1;
 
-// The C++ word of functions that CUDA has under one name for doubles, with an f for floats.
+// The C++ name of a function on doubles; CUDA's function on floats has an f at the end.
 const char* MathName(Op op) {
   switch (op) {
     case Op::kPow:
@@ -68,7 +68,7 @@ const char* MathName(Op op) {
   }
 }
 
-// Of the prelude, for integers of any width.
+// The prelude's function for integers of any width.
 const char* IntegerName(Op op) {
   switch (op) {
     case Op::kAdd:
@@ -152,11 +152,11 @@ std::string CudaType(DType dtype) {
 }
 
 std::string CudaExpressions::Declare(const std::string& name) {
-  std::string word = "_";  // never a C++ keyword, never one of the prelude's names
+  std::string word = "_";  // never a C++ keyword or a name of the prelude
   for (char c : name) word += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   const int count = used_[word]++;
-  // Names of the program that differ in such characters only get numbers; two underscores keep
-  // these apart from names that end in a number.
+  // Names that differ only in the replaced characters get numbers. Two underscores keep these apart
+  // from names that end in a number.
   return count == 0 ? word : absl::StrCat(word, "__", count);
 }
 

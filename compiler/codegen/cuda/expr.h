@@ -1,4 +1,4 @@
-// Expressions as CUDA C++. Private to this folder.
+// Writes expressions as CUDA C++. Private to this folder.
 #pragma once
 
 #include <string>
@@ -14,26 +14,26 @@ namespace heddle::codegen {
 std::string CudaType(ir::DType dtype);
 
 // Writes expressions as text. An i64 is computed as an int if every value in the expression
-// provably fits: index arithmetic is a large part of a GPU's work, and 64-bit operations take it
-// two instructions.
+// provably fits. Index arithmetic is a large part of a GPU's work, and a 64-bit operation takes two
+// instructions.
 class CudaExpressions {
  public:
-  // A C++ name for a name of the program, unique in one source.
+  // A C++ name for a name of the program. It is unique in the source.
   std::string Declare(const std::string& name);
   void Bind(const ir::Var* var, std::string name, int64_t extent);
   void Bind(const ir::Buffer* buffer, std::string name) { buffers_[buffer] = std::move(name); }
   bool Knows(const ir::Buffer* buffer) const { return buffers_.count(buffer) > 0; }
   const std::string& NameOf(const ir::Buffer* buffer) const { return buffers_.at(buffer); }
-  // Writes `text`, a register that holds the value already, in place of the load.
+  // Writes `text` in place of the load. `text` is a register that already holds the value.
   void Replace(const ir::ExprNode* load, std::string text) { replaced_[load] = std::move(text); }
   void Unreplace() { replaced_.clear(); }
 
-  // Knows the ranges of variables, and the conditions of the guards around.
+  // Knows the ranges of variables and the conditions of the enclosing guards.
   ir::Analyzer& analyzer() { return analyzer_; }
 
-  // The value. For an i64 it may be an int.
+  // The text of the value. An i64 may be written as an int.
   std::string Value(const ir::Expr& e);
-  // The element number of an access, row-major.
+  // The row-major index of the element that an access reads or writes.
   ir::Expr Element(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
   std::string Access(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices);
 

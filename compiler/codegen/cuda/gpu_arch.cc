@@ -12,7 +12,7 @@ namespace {
 
 struct Architecture {
   const char* name;
-  int multiprocessors;  // of A100, A10, L40S, H100, B200, RTX PRO 6000
+  int multiprocessors;  // those of A100, A10, L40S, H100, B200, RTX PRO 6000
   int shared_kib_per_block;
 };
 
@@ -21,7 +21,7 @@ constexpr Architecture kArchitectures[] = {
     {"sm_90", 132, 227}, {"sm_100", 148, 227}, {"sm_120", 188, 99},
 };
 
-// Largest blocks and grids, by axis.
+// Largest extents of blocks and grids, by axis.
 constexpr int64_t kMaxThreads[3] = {1024, 1024, 64};
 constexpr int64_t kMaxBlocks[3] = {(int64_t{1} << 31) - 1, 65535, 65535};
 

@@ -1,5 +1,5 @@
-// The limits of NVIDIA's architectures, as the table of compute capabilities in the CUDA C++
-// programming guide gives them. No driver and no toolkit is asked. Private to this folder.
+// The limits of NVIDIA's architectures, from the table of compute capabilities in the CUDA C++
+// programming guide. Needs no driver and no toolkit. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace heddle::codegen {
 
-// Backend::Describe of a GPU. InvalidArgument naming the known architectures.
+// Backend::Describe of a GPU. InvalidArgument: the architecture is unknown; the message names the
+// known ones.
 absl::StatusOr<machine::TargetInfo> DescribeGpu(const Target& target);
 
 // What one launch of a lowered program needs, known before it is compiled.
@@ -23,10 +24,11 @@ struct GpuDemand {
   bool tensor_cores = false;
 };
 
-// Whether the architecture can run the launch. ResourceExhausted, for instance "exceeds the limits
-// of sm_90: 2048 threads in a block, 1024 are allowed": such a candidate is not compiled at all, and
-// nothing else in BuildCandidate gives this code. Unimplemented: the launch wants tensor cores for
-// 16-bit floats or tf32, and the architecture has none.
+// Checks whether the architecture can run the launch. ResourceExhausted: it exceeds a limit, for
+// instance "exceeds the limits of sm_90: 2048 threads in a block, 1024 are allowed". Such a
+// candidate is not compiled at all, and nothing else in BuildCandidate gives this code.
+// Unimplemented: the launch needs tensor cores for 16-bit floats or tf32, and the architecture has
+// none.
 absl::Status CheckDemand(const GpuDemand& demand, const machine::TargetInfo& info);
 
 }  // namespace heddle::codegen

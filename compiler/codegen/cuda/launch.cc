@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kAxisNames[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
                                       "threadIdx.x", "threadIdx.y", "threadIdx.z"};
-// More shared memory than this has to be asked for at the launch.
+// A launch must request more shared memory than this explicitly.
 constexpr int64_t kMaxStaticShared = 48 << 10;
 constexpr int64_t kSharedAlignment = 16;
 
@@ -26,7 +26,8 @@ int AxisOf(LoopKind kind) {
   return static_cast<int>(kind) - static_cast<int>(LoopKind::kBlockX);
 }
 
-// Something in it is for all threads together, or for a part of the grid.
+// Whether a statement contains a loop over a GPU axis or a barrier, so that it is not for one
+// thread alone.
 bool HasAxisOrBarrier(const Stmt& s) {
   bool found = false;
   VisitStmt(s, [&](const Stmt& node) {
@@ -37,7 +38,7 @@ bool HasAxisOrBarrier(const Stmt& s) {
   return found;
 }
 
-// Loads that every evaluation of the expression makes.
+// Collects the loads that every evaluation of the expression makes.
 void SureLoads(const Expr& e, std::vector<Expr>* loads) {
   if (e->kind == ExprKind::kLoad) return loads->push_back(e);
   const bool lazy =
@@ -47,8 +48,8 @@ void SureLoads(const Expr& e, std::vector<Expr>* loads) {
   }
 }
 
-// The load that a copy copies, null if the value is none; `*on` is its condition, if it has one:
-// zero where that does not hold.
+// The load whose value a copy stores; null if the value is not a copy. If the copy has a condition,
+// and stores zero where it does not hold, `*on` gets the condition.
 Expr CopiedLoad(const Expr& value, Expr* on) {
   if (value->kind == ExprKind::kLoad) return value;
   if (value->kind != ExprKind::kOp || value->op != Op::kSelect) return nullptr;
@@ -113,7 +114,7 @@ absl::Status CudaLaunch::Measure(const Stmt& s) {
   demand_.threads_per_block = extents_[3] * extents_[4] * extents_[5];
   for (int axis = 0; axis < 3; ++axis) demand_.block[axis] = extents_[3 + axis];
   demand_.shared_bytes = shared_bytes_;
-  // A thread that is alone may keep its buffers in memory.
+  // A launch of a single thread may keep its buffers in memory.
   demand_.register_words = single ? 0 : words + TensorWords(s);
   for (int axis = 0; axis < 3; ++axis) demand_.blocks[axis] = extents_[axis];
   return status;
@@ -288,7 +289,8 @@ absl::Status CudaLaunch::VisitAxis(const For& loop, int axis) {
   exprs_.Bind(loop.var.get(), name, loop.extent);
   Open("");
   Line(absl::StrCat("const int ", name, " = (int)", kAxisNames[axis], ";"));
-  // Nothing in a thread loop waits for other threads; in a block loop all of a block go one way.
+  // A guard is safe here: nothing inside a thread loop waits for other threads, and all threads of
+  // a block have the same block index.
   const bool some = loop.extent < extents_[axis];
   if (some) Open(absl::StrCat("if (", name, " < ", loop.extent, ") "));
   bound_[axis] = true;

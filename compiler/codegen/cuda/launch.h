@@ -1,4 +1,4 @@
-// One launch as a CUDA C++ function. Private to this folder.
+// Writes one launch as a CUDA C++ function. Private to this folder.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ class CudaLaunch {
  public:
   explicit CudaLaunch(std::string symbol) : symbol_(std::move(symbol)) {}
 
-  // `alone`: its memory overlaps with no other parameter's.
+  // `alone`: its memory does not overlap with that of any other parameter.
   void AddParameter(const ir::Buffer& buffer, bool written, bool alone);
-  // Writes the launch, whose locals are spread over the threads already (locals.h). Called once.
-  // Unimplemented: it allocates global memory that is no parameter.
+  // Writes the launch. Its local buffers must be spread over the threads already (locals.h). Called
+  // once. Unimplemented: the launch allocates global memory that is not a parameter.
   absl::Status Emit(const ir::Stmt& s);
 
   const std::string& symbol() const { return symbol_; }
@@ -47,40 +47,41 @@ class CudaLaunch {
   absl::Status VisitAxis(const ir::For& loop, int axis);
   absl::Status VisitAlloc(const ir::Alloc& alloc);
   void VisitStore(const ir::Store& store);
-  // Writes a sum that otherwise one thread makes, by shuffles within the first warp (warp.cc),
-  // which add its terms in another order. False if the loop is no such sum.
+  // Writes a sum, maximum or minimum by shuffles within the first warp (warp.cc) instead of in one
+  // thread. This changes the order of its terms. False if the loop is no such reduction.
   bool WarpReduction(const ir::For& loop);
-  // Writes a nest of unrolled loops around a tensor loop (tensor.cc): loads the operands of all its
+  // Writes a nest of unrolled loops around a tensor loop (tensor.cc). It loads the operands of all
   // products into registers, then makes the products. False if the loop is no such nest.
   absl::StatusOr<bool> TensorNest(const ir::For& loop);
-  // Registers of a thread that the operands of such a nest take.
+  // The number of registers that the operands of such a nest take in each thread.
   static int64_t TensorWords(const ir::Stmt& s);
-  // Writes a loop of lanes around one store with vector loads and stores. False if memory does not
-  // allow that.
+  // Writes a vectorized loop around one store with vector loads and stores. False if the memory
+  // accesses do not allow that.
   bool VectorStore(const ir::For& loop, const ir::Store& store);
-  // Finds the stores that can be asynchronous copies. They copy from global memory that the launch
-  // does not write, into shared memory that nothing else in their thread loop touches, so that a
-  // barrier, which waits for the copies, stands before every use.
+  // Finds the stores that can be asynchronous copies. Such a store reads global memory that the
+  // launch does not write. It writes shared memory that nothing else in its thread loop touches, so
+  // a barrier, which waits for the copies, stands before every use.
   void FindAsync(const ir::Stmt& s);
-  // Writes a store as an asynchronous copy. False if its value is no copy.
+  // Writes a store as an asynchronous copy. False if its value is not a copy.
   bool AsyncStore(const ir::Store& store);
-  // Whether lane 0 of the access is aligned to the whole vector and the lanes follow each other.
+  // Whether the elements of the vector lanes are contiguous and the first is aligned to the whole
+  // vector.
   bool IsVector(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                 const ir::For& loop);
 
   CudaExpressions exprs_;
   std::string symbol_, source_, parameters_, body_;
   int indent_ = 1;
-  int vectors_ = 0;  // names of vector registers
+  int vectors_ = 0;  // number of vector registers named so far
   std::array<int64_t, kAxes> extents_{1, 1, 1, 1, 1, 1};
   std::array<bool, kAxes> bound_{};
-  const ir::For* thread_ = nullptr;  // the threadIdx.x loop around, and its variable's name
+  const ir::For* thread_ = nullptr;  // the enclosing threadIdx.x loop, and its variable's name
   std::string thread_name_;
-  bool staged_ = false;  // some barrier does not wait for the last fetches
+  bool staged_ = false;  // some barrier does not wait for the latest fetches
   bool in_fetch_ = false;
-  int operands_ = 0;      // names of registers for tensor cores
+  int operands_ = 0;      // number of tensor nests whose registers are named
   bool guarded_ = false;  // inside the guard that picks the first thread of unbound axes
-  std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets
+  std::unordered_map<const ir::Buffer*, int64_t> shared_;  // offsets in bytes
   std::unordered_set<const ir::Store*> async_;
   int64_t shared_bytes_ = 0;
   bool dynamic_ = false;

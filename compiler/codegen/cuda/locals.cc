@@ -18,15 +18,15 @@ namespace {
 
 using namespace ir;
 
-// A part of an index that is the same in every thread: a loop variable's share.
+// The part of an index that one loop variable contributes, if it is the same in every thread.
 struct Part {
   int64_t stride = 0;
   int64_t extent = 0;
   bool operator==(const Part&) const = default;
 };
 
-// By stride, how far the terms of that stride reach together: 4 * i + j, i < 3, j < 4 is {1: 3, 4:
-// 8}.
+// Maps each stride to the distance that all terms of this stride cover together. For 4 * i + j with
+// i < 3, j < 4, it is {1: 3, 4: 8}.
 using Reaches = std::map<int64_t, int64_t>;
 
 int64_t Below(const Reaches& reaches, int64_t stride) {
@@ -35,22 +35,24 @@ int64_t Below(const Reaches& reaches, int64_t stride) {
   return sum;
 }
 
-// One dimension of a spread buffer.
+// One dimension of a buffer that is spread over the threads.
 struct Dimension {
   bool known = false;
-  Linear thread;            // in the canonical thread variables
-  std::vector<Part> parts;  // ascending strides
-  bool dense = true;        // every access has these parts and the same constant
+  // The part of the index that depends on the thread, in the canonical thread variables.
+  Linear thread;
+  std::vector<Part> parts;  // by ascending stride
+  bool dense = true;        // every access has these parts and this constant
   int64_t constant = 0;
-  int64_t lo = 0, hi = 0;      // of what is the same in every thread
-  Reaches threads;             // of `thread`
-  std::vector<Reaches> rests;  // of what is the same in every thread, by access
-  Interval starts;             // the least element of each access is within
+  int64_t lo = 0, hi = 0;  // bounds of the part of the index that is the same in every thread
+  Reaches threads;         // reaches of `thread`
+  // For each access, the reaches of the part that is the same in every thread.
+  std::vector<Reaches> rests;
+  Interval starts;  // range of the smallest thread-independent index of each access
 };
 
-// Whether no thread accesses what another does, told by digits: from the threads' least stride
-// upward, every stride exceeds all that those below it reach, so that indices of two threads differ
-// by their highest different digit.
+// Whether different threads access different elements. It compares the indices digit by digit: from
+// the smallest stride of the threads upward, each stride must exceed what all smaller strides reach
+// together. Then the indices of two threads differ by their highest different digit.
 bool ThreadsApart(const Dimension& dim) {
   if (dim.threads.empty()) return true;
   std::set<int64_t> strides;
@@ -113,7 +115,8 @@ class Spreader {
 
   using Indices = std::vector<Expr>;
 
-  // `threads`: how many meet the statement.
+  // Calls `fn` for each access to the buffer. `threads`: the number of threads that execute the
+  // statement.
   static void VisitAccesses(const Stmt& s, const Buffer& buffer, int64_t threads,
                             const std::function<void(const Indices&, int64_t)>& fn) {
     if (const Store* store = As<Store>(s); store && store->buffer.get() == &buffer)
@@ -127,7 +130,7 @@ class Spreader {
     ForEachChild(s, [&](const Stmt& child) { VisitAccesses(child, buffer, threads, fn); });
   }
 
-  // Whether the access may be another one in each of so many threads.
+  // Whether the access may touch a different element in each of `threads` threads.
   bool TellsApart(const Indices& indices, int64_t threads) {
     int64_t different = 1;
     for (const Expr& index : indices) {
@@ -146,7 +149,7 @@ class Spreader {
     return false;
   }
 
-  // Splits an index into what depends on the thread and what does not.
+  // Splits an index into the terms that depend on the thread and the rest.
   void Split(const Expr& index, Linear* thread, Linear* rest) {
     const Linear all = analyzer_.SimplifyToLinear(index);
     rest->constant = all.constant;
@@ -159,7 +162,7 @@ class Spreader {
     }
   }
 
-  // Adds what the terms reach; false if that is not known.
+  // Adds the distances that the terms cover. False if a term has no known bounds.
   bool AddReaches(const Linear& l, Reaches* reaches) {
     for (const auto& [term, factor] : l.terms) {
       const auto range = analyzer_.Bounds(term);
@@ -170,7 +173,7 @@ class Spreader {
     return true;
   }
 
-  // False if the access does not fit those before it.
+  // Adds an access to what is known of the dimension. False if it does not fit the earlier ones.
   bool Include(const Expr& index, Dimension* dim) {
     Linear thread, rest;
     Split(index, &thread, &rest);

@@ -13,7 +13,7 @@
 
 namespace heddle::codegen {
 
-// The part of NVRTC's interface that is used. A program is an opaque pointer, a result 0 for
+// The part of NVRTC's interface that is used. A program is an opaque pointer; a result of 0 means
 // success.
 struct Nvrtc::Api {
   using Program = void*;
@@ -33,8 +33,8 @@ struct Nvrtc::Api {
 
 namespace {
 
-// Newest first: one that knows the newest architectures. Packages without development files have
-// no name without a number.
+// Newest first, because the newest release knows the most architectures. Packages without
+// development files have only the numbered names.
 constexpr const char* kNames[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
 std::vector<std::string> Folders() {
@@ -58,8 +58,8 @@ bool Find(void* library, const char* name, F* function) {
   return *function != nullptr;
 }
 
-// The newest CUDA major that this machine's driver knows, 0 where there is no driver; which is not
-// started for it. Tests name another library (runtime/cuda/driver.h).
+// The newest major version of CUDA that this machine's driver supports, or 0 if there is no driver.
+// The driver is loaded but not initialised. Tests name another library (runtime/cuda/driver.h).
 int DriverMajor() {
   const char* other = std::getenv("HEDDLE_CUDA_DRIVER");
   void* driver =
@@ -71,7 +71,8 @@ int DriverMajor() {
   return found / 1000;
 }
 
-// Whether the driver, of this major or absent, loads what the library compiles.
+// Whether a driver of this major version can load what the library compiles. True if there is no
+// driver (0).
 bool Matches(void* library, int driver) {
   int (*version)(int*, int*) = nullptr;
   int major = 0, minor = 0;

@@ -1,5 +1,5 @@
-// NVRTC, the CUDA run-time compiler, found and loaded with dlopen: nothing of CUDA is included or
-// linked. Private to this folder.
+// NVRTC, the run-time compiler of CUDA. It is found and loaded with dlopen; no part of CUDA is
+// included or linked. Private to this folder.
 #pragma once
 
 #include <string>
@@ -9,30 +9,31 @@
 
 namespace heddle::codegen {
 
-// Looked for in this order: the file that HEDDLE_NVRTC names (then nothing else is tried), the
-// dynamic linker's search (LD_LIBRARY_PATH), CUDA_HOME/lib64, /usr/local/cuda/lib64, and
+// NVRTC is looked for in this order: the file that HEDDLE_NVRTC names (then nothing else is tried),
+// the dynamic linker's search (LD_LIBRARY_PATH), CUDA_HOME/lib64, /usr/local/cuda/lib64, and
 // nvidia/*/lib of the Python packages below VIRTUAL_ENV. A driver loads code of its own and of
-// earlier major versions of CUDA: on a machine with a driver, the first NVRTC that suits it is
-// taken, and another one only if none does.
+// earlier major versions of CUDA. So on a machine with a driver, the first NVRTC whose code the
+// driver can load is taken, and another one only if there is none.
 class Nvrtc {
  public:
-  // Loads it once a process. Unavailable, with one line that says where it was looked for.
+  // Loads NVRTC once per process. Unavailable: it is not found; the message says in one line where
+  // it was looked for.
   static absl::StatusOr<const Nvrtc*> Get();
 
   std::string Version() const;  // "NVRTC 13.0"
-  // Identifies this compiler: its release, and path, size and time of its file. Empty if these are
-  // not known.
+  // Identifies this compiler by its release and by the path, size and time of its file. Empty if
+  // these are not known.
   std::string Identity() const;
-  // One line if this machine's driver does not load what this compiles; else empty.
+  // One line if this machine's driver cannot load the code that this NVRTC makes; else empty.
   std::string Complaint() const;
-  // Architectures it compiles for: 80 for sm_80.
+  // The architectures that it compiles for: 80 for sm_80.
   std::vector<int> Architectures() const;
 
   struct Result {
     std::string cubin;
     std::string log;  // warnings, and the assembler's report of registers and memory
   };
-  // Internal with the first error line of the log: the source does not compile.
+  // Internal: the source does not compile; the message is the first error line of the log.
   absl::StatusOr<Result> Compile(const std::string& source,
                                  const std::vector<std::string>& options) const;
 

@@ -1,5 +1,5 @@
-// What every CUDA source of ours begins with: the IR's operators where C++ means something else.
-// Private to this folder.
+// The text at the start of every CUDA source that we write. It defines the IR's operators for which
+// C++ has another meaning. Private to this folder.
 #pragma once
 
 namespace heddle::codegen {

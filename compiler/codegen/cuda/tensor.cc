@@ -1,9 +1,13 @@
-// Products of tensor cores. A warp's registers hold the operands like this (PTX ISA, mma.m16n8k16
-// and mma.m16n8k8), with group = lane / 4, quad = lane % 4, and P numbers in a register of K terms:
-//   a, register r = 0..3: row group + 8 * (r % 2), terms (r / 2) * K/2 + quad * P and on
-//   b, register r = 0..1: column group, terms r * K/2 + quad * P and on
-// The program says of an element only where it lies for a row, column or term; so an operand's
-// address is its load's, with other values for the thread and the loops' variables.
+// Writes products for tensor cores. The registers of a warp hold the operands as follows (PTX ISA,
+// mma.m16n8k16 and mma.m16n8k8), with group = warp lane / 4, quad = warp lane % 4, and P elements
+// in a register of a product over K terms:
+//
+//   a, register r = 0..3: row group + 8 * (r % 2), P terms from (r / 2) * K/2 + quad * P
+//   b, register r = 0..1: column group, P terms from r * K/2 + quad * P
+//
+// The program gives the address of an element as a function of its row, column and term. So the
+// address of an operand is that of its load, with other values for the thread and the loop
+// variables.
 #include <algorithm>
 #include <numeric>
 
@@ -19,14 +23,15 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kPiece = 16;  // bytes of a row of a matrix that ldmatrix loads
+constexpr int64_t kPiece = 16;  // bytes in one row of a matrix that ldmatrix loads
 
 bool UsesAny(const Expr& load, const Var* var) {
   return std::any_of(load->args.begin(), load->args.end(),
                      [&](const Expr& index) { return UsesVar(index, var); });
 }
 
-// Unrolled loops, each directly in the one before, around a tensor loop; false if it is none.
+// Finds the unrolled loops, each directly inside the previous one, around a tensor loop. False if
+// there is no such nest.
 bool ChainOf(const For& top, std::vector<const For*>* outer, const For** tensor) {
   const For* loop = &top;
   while (loop != nullptr && loop->kind == LoopKind::kUnrolled) {
@@ -48,7 +53,8 @@ std::vector<Expr> LoadsOf(const For& tensor) {
   return loads;
 }
 
-// What moves both operands stays a loop around the whole: its operands need not be there at once.
+// Whether no loop moves both operands. A loop that does stays around the whole nest, because the
+// operands of its iterations need not be in registers together.
 bool MovesOne(const std::vector<const For*>& outer, const std::vector<Expr>& loads) {
   return std::all_of(outer.begin(), outer.end(), [&](const For* loop) {
     return std::count_if(loads.begin(), loads.end(),
@@ -81,16 +87,16 @@ int64_t CudaLaunch::TensorWords(const Stmt& s) {
 
 namespace {
 
-// Where an operand's elements lie: strides of its element number, if that is linear in its place in
-// a fragment.
+// The strides of an operand's element index, if the index is linear in the position in a fragment.
 struct Strides {
   bool linear = true;
-  int64_t major = 0;  // from group to group of a, from column to column of b
+  int64_t major = 0;  // from group to group of a, or from column to column of b
   int64_t half = 0;   // to the other eight rows of a
   int64_t term = 0;
-  int64_t rest = 0;  // a divisor of everything else
+  int64_t rest = 0;  // a divisor of all other strides and of the constant
 
-  // Everything but the terms (the rows or columns) lies at multiples of n.
+  // RowsAt: terms are contiguous, and each run of terms starts at a multiple of n. ColumnsAt: the
+  // same for rows or columns instead of terms.
   bool RowsAt(int64_t n) const {
     return linear && term == 1 && std::gcd(std::gcd(major, half), rest) % n == 0;
   }
@@ -101,7 +107,7 @@ struct Strides {
 
 }  // namespace
 
-// Writes one nest. Operand a is what moves with the rows, b what moves with the columns.
+// Writes one nest. Operand a depends on the row, operand b on the column.
 class TensorNestEmitter {
  public:
   TensorNestEmitter(CudaLaunch& launch, std::vector<const For*> outer, TensorProduct product)
@@ -134,7 +140,7 @@ class TensorNestEmitter {
   }
 
  private:
-  // The loops around that move an operand; all for null.
+  // Whether the loop moves the operand `load`. True for every loop if `load` is null.
   bool Around(const For* loop, const ExprNode* load) const {
     return load == nullptr || std::any_of(load->args.begin(), load->args.end(), [&](const Expr& e) {
              return UsesVar(e, loop->var.get());
@@ -155,7 +161,8 @@ class TensorNestEmitter {
       if (Around(loop, load)) launch_.Close();
     }
   }
-  // How many of the operand the nest holds, and which one it is inside of the loops.
+  // Count: how many fragments of the operand the nest holds. Number: the index of the current one
+  // inside the loops.
   int64_t Count(const Expr& load) const {
     int64_t count = 1;
     for (const For* loop : outer_) count *= Around(loop, load.get()) ? loop->extent : 1;
@@ -170,7 +177,7 @@ class TensorNestEmitter {
     return text;
   }
 
-  // The operand's element for such a thread, row, column and term.
+  // The operand's element for the given thread, row, column and term.
   std::string Element(const Expr& load, const std::string& thread, const std::string& row,
                       const std::string& column, const std::string& term) {
     exprs_.Bind(thread_.var.get(), thread, thread_.extent);
@@ -209,13 +216,13 @@ class TensorNestEmitter {
       }
       if (other) s.rest = std::gcd(s.rest, factor);
     }
-    // A column of b is 2 * quad + column.
+    // The column of b is 2 * quad + column.
     s.linear &= quad == 2 * column;
     if (column != 0) s.major = column;
     return s;
   }
 
-  // A register of the operand, number by number from term `first` on.
+  // One register of the operand, packed from its elements; `first` is the first term.
   std::string Gather(const Expr& load, const Strides& s, const std::string& thread,
                      const std::string& row, const std::string& column, int64_t first) {
     const auto at = [&](int64_t n) {
@@ -296,8 +303,8 @@ class TensorNestEmitter {
   const For& thread_;
   const std::vector<const For*> outer_;
   const TensorProduct p_;
-  const int64_t row_;      // numbers in a row of a matrix that ldmatrix loads
-  const int64_t numbers_;  // in a register
+  const int64_t row_;      // elements in one row of a matrix that ldmatrix loads
+  const int64_t numbers_;  // elements in a register
   const std::string a_, b_;
 };
 
@@ -309,7 +316,8 @@ absl::StatusOr<bool> CudaLaunch::TensorNest(const For& loop) {
     return absl::UnimplementedError("tensor cores beside threads along another axis than x");
   for (const For* around : outer)
     exprs_.analyzer().Bind(around->var.get(), {0, around->extent - 1});
-  // The sums are only a thread's share by now; that they are spread as ir.h says was verified.
+  // By now, the sums buffer holds only one thread's share. An earlier pass has verified that it is
+  // spread over the threads as ir.h says.
   HEDDLE_ASSIGN_OR_RETURN(TensorProduct product,
                           MatchTensorProduct(*tensor, *thread_, exprs_.analyzer()));
   TensorNestEmitter(*this, std::move(outer), std::move(product)).Emit();

@@ -1,4 +1,4 @@
-// Sums that one thread would add up alone, shared by the threads of the first warp.
+// Reductions that one thread would compute alone are shared among the threads of the first warp.
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cuda/launch.h"
 #include "compiler/ir/visit.h"
@@ -10,14 +10,15 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kMinTerms = 16;  // fewer are added as fast by one thread
+constexpr int64_t kMinTerms = 16;  // one thread adds fewer terms as fast
 
 std::string Combine(Op op, const std::string& type, const std::string& a, const std::string& b) {
   if (op == Op::kAdd) return absl::StrCat(a, " + ", b);
   return absl::StrCat(op == Op::kMax ? "h_max<" : "h_min<", type, ">(", a, ", ", b, ")");
 }
 
-// Only the first thread has what it stored in local memory.
+// Whether the expression loads local memory. Only the first thread has the values that it stored
+// there.
 bool LoadsLocal(const Expr& e) {
   bool found = false;
   VisitExpr(e, [&](const Expr& x) {
@@ -28,7 +29,8 @@ bool LoadsLocal(const Expr& e) {
 
 }  // namespace
 
-// for k in n { sum[i] = op(sum[i], value(k)) } outside of thread loops, the sum in registers.
+// Matches for k in n { sum[i] = op(sum[i], value(k)) } outside of thread loops, with the sum in
+// local memory.
 bool CudaLaunch::WarpReduction(const For& loop) {
   const Store* store = As<Store>(loop.body);
   const bool threads = extents_[3] >= kWarp && !bound_[3] && extents_[4] == 1 && extents_[5] == 1;

@@ -30,9 +30,9 @@ std::unique_ptr<llvm::MCSubtargetInfo> Subtarget(const std::string& triple, cons
       target ? target->createMCSubtargetInfo(triple, cpu, attrs) : nullptr);
 }
 
-// False for features that no generated kernel can use: instructions for operating systems, for
-// other kinds of programs, and hints. Hypervisors hide many of them. Two machines that differ in
-// nothing else run the same code equally fast, so they get the same target.
+// False for features that no generated kernel can use: instructions for operating systems or other
+// kinds of programs, and hints. Hypervisors hide many of them. Two machines that differ only in
+// such features run the same code equally fast, so they get the same target.
 bool MattersToKernels(std::string_view feature) {
   static const auto& others = *new std::set<std::string_view>{
       "amx-complex", "cldemote", "clflushopt", "clwb",    "clzero",    "enqcmd",   "fsgsbase",
@@ -44,7 +44,7 @@ bool MattersToKernels(std::string_view feature) {
   return !others.contains(feature);
 }
 
-// The features of this machine, by LLVM's names: present or not.
+// The features of this machine, by LLVM's names, and whether each is present.
 const std::map<std::string, bool>& HostFeatures() {
   static const auto& features = *new std::map<std::string, bool>([] {
     std::map<std::string, bool> result;
@@ -59,7 +59,7 @@ const std::map<std::string, bool>& HostFeatures() {
 
 std::string HostTriple() { return TripleOf(Target{}); }
 
-// The features in which this machine differs from the CPU of that name, as -mattr.
+// The features in which this machine differs from the CPU named `cpu`, in the form of -mattr.
 std::string HostDifferences(const std::string& cpu) {
   auto info = Subtarget(HostTriple(), cpu, "");
   std::vector<std::string> differences;
@@ -71,7 +71,8 @@ std::string HostDifferences(const std::string& cpu) {
   return absl::StrJoin(differences, ",");
 }
 
-// Sorted by name, the last mention of a feature wins: equal sets of features get equal text.
+// Sorts the features by name; the last mention of a feature counts. So equal sets of features have
+// equal text.
 std::string CanonicalAttrs(const std::string& attrs) {
   std::map<std::string, char> signs;
   for (const std::string& attr :
@@ -133,7 +134,7 @@ bool CpuRunsHere(const Target& resolved) {
   if (llvm::Triple(TripleOf(resolved)).getOS() != llvm::Triple(HostTriple()).getOS()) return false;
   auto wanted = Subtarget(TripleOf(resolved), resolved.cpu, resolved.attrs);
   if (!wanted) return false;
-  // LLVM also keeps tuning flags among a CPU's features: only those that hosts report count.
+  // LLVM also lists tuning flags among a CPU's features. Only features that hosts report count.
   for (const auto& [name, present] : HostFeatures()) {
     if (!present && wanted->checkFeatures("+" + name)) return false;
   }

@@ -1,4 +1,4 @@
-// CPU targets beside the machine that this process runs on. Private to this folder.
+// CPU targets, compared with the machine that this process runs on. Private to this folder.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace heddle::codegen {
 
-// Backend's functions of the same meaning. A CPU `native` becomes this machine's CPU name and the
-// features in which the machine differs from what that name stands for. Cache sizes are this
-// machine's if the target is, else defaults.
+// The functions of Backend with the same names. A CPU `native` becomes this machine's CPU name,
+// plus the features in which the machine differs from that name's definition. Cache sizes are this
+// machine's if the target is this machine, else defaults.
 absl::StatusOr<Target> ResolveCpu(const Target& target);
 absl::StatusOr<machine::TargetInfo> DescribeCpu(const Target& resolved);
 bool CpuRunsHere(const Target& resolved);
-// By LLVM's names.
+// Uses LLVM's names.
 std::vector<std::string> CpuFeatures(const Target& resolved);
 
 }  // namespace heddle::codegen

@@ -11,7 +11,7 @@ namespace heddle::codegen {
 
 struct EmitContext {
   explicit EmitContext(llvm::LLVMContext& context) : builder(context) {
-    // A multiply may contract with its add; nothing else of fast-math holds (ir.h).
+    // A multiply may be contracted with an add; no other fast-math rule applies (ir.h).
     llvm::FastMathFlags flags;
     flags.setAllowContract();
     builder.setFastMathFlags(flags);
@@ -24,13 +24,13 @@ struct EmitContext {
       buffers;        // address of element 0, 64-byte aligned
   ir::Ranges ranges;  // of all variables in scope
 
-  // Inside a vectorized loop: its variable, whose value is <0, 1, .., lanes - 1>, and the lanes
-  // that are active (null: all).
+  // Inside a vectorized loop: the loop's variable, whose value is <0, 1, .., lanes - 1>, and the
+  // mask of active vector lanes (null: all are active).
   const ir::Var* lane_var = nullptr;
   int lanes = 1;
   llvm::Value* mask = nullptr;
 
-  bool masked_memory = false;  // the CPU loads and stores under a mask at full speed
+  bool masked_memory = false;  // masked loads and stores run at full speed on this CPU
 };
 
 }  // namespace heddle::codegen

@@ -35,7 +35,7 @@ Type* ExprEmitter::MemoryType(DType dtype) {
       return b_.getFloatTy();
     case DType::kF64:
       return b_.getDoubleTy();
-    case DType::kF16:  // refused before (llvm_backend.cc)
+    case DType::kF16:  // refused by CheckSupported (kernel_needs.h)
     case DType::kBF16:
       return nullptr;
   }
@@ -117,7 +117,7 @@ Value* ExprEmitter::EmitFloatBinary(Op op, Value* x, Value* y) {
       return b_.CreateFMul(x, y);
     case Op::kDiv:
       return b_.CreateFDiv(x, y);
-    // One instruction on x86: a < b ? b : a.
+    // One instruction on x86 computes a < b ? b : a.
     case Op::kMax:
       return b_.CreateSelect(b_.CreateFCmpOLT(x, y), y, x);
     case Op::kMin:
@@ -159,8 +159,8 @@ Value* ExprEmitter::EmitIntDivision(const ExprNode& e, Value* x, Value* y) {
     non_negative = bounds && bounds->min >= 0;
   }
   if (!positive_constant) {
-    // Data: what hardware would trap on has a value. Division by zero gives 0, and remainder 0; by
-    // -1 the negation.
+    // Data may hold operands on which the hardware traps. The IR defines their results: division
+    // and remainder by zero give 0, and division by -1 gives the negation.
     Type* type = x->getType();
     Value* by_zero = b_.CreateICmpEQ(y, llvm::Constant::getNullValue(type));
     Value* trapping = by_zero;
@@ -221,7 +221,7 @@ Value* ExprEmitter::EmitUnary(const ExprNode& e) {
       return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
                               llvm::ConstantFP::getInfinity(x->getType()));
     default:
-      return is_float ? EmitMath(b_, e.op, x) : x;  // integers: floor, ceil and round do nothing
+      return is_float ? EmitMath(b_, e.op, x) : x;  // floor, ceil and round do not change integers
   }
 }
 
@@ -258,8 +258,9 @@ Value* ExprEmitter::EmitCompare(const ExprNode& e) {
   }
 }
 
-// s - lane > 0 or s + lane > 0: one scalar is clamped to [0, lanes] and compared with narrow lane
-// numbers, instead of comparing vectors of i64. Null when the comparison is not of this form.
+// Emits comparisons of the forms s - lane > 0 and s + lane > 0. It clamps one scalar to [0, lanes]
+// and compares it with narrow lane numbers, instead of comparing vectors of i64. Null for other
+// comparisons.
 Value* ExprEmitter::EmitLaneCompare(const ExprNode& e) {
   if (e.op != Op::kLt && e.op != Op::kLe) return nullptr;
   ir::Linear difference = ir::ToLinear(e.args[1] - e.args[0]);
@@ -375,7 +376,7 @@ Value* ExprEmitter::EmitCast(const ExprNode& e) {
   if (ir::IsFloat(from) && ir::IsFloat(to)) return b_.CreateFPCast(x, type);
   if (ir::IsFloat(to)) return from_unsigned ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
   if (ir::IsFloat(from)) {
-    // Saturating, NaN to 0: a value that does not fit has no other meaning.
+    // The conversion saturates, and NaN becomes 0 (ir.h).
     auto id = to == DType::kU8 ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
     return b_.CreateIntrinsic(id, {type, x->getType()}, {x});
   }

@@ -1,4 +1,5 @@
-// Expressions and stores of the loop IR to LLVM IR. Private to this folder: includes LLVM.
+// Translates expressions and stores of the loop IR to LLVM IR. Private to this folder: includes
+// LLVM.
 #pragma once
 
 #include <optional>
@@ -8,28 +9,29 @@
 
 namespace heddle::codegen {
 
-// Inside a vectorized loop every expression is a scalar (it does not depend on the lane) or a
-// vector with one element per lane; results are broadcast where the two meet.
+// Inside a vectorized loop, an expression is a scalar if it does not depend on the vector lane,
+// else a vector with one element for each lane. Scalars are broadcast where they meet vectors.
 class ExprEmitter {
  public:
   explicit ExprEmitter(EmitContext& context) : c_(context), b_(context.builder) {}
 
   llvm::Value* Emit(const ir::Expr& e);
-  // In a vectorized loop the address must depend on the lane.
+  // In a vectorized loop, the address must depend on the vector lane.
   void EmitStore(const ir::Store& store);
-  // Fetches the line into the second-level cache, which holds a whole panel until it is used.
-  // Outside vectorized loops only.
+  // Fetches the cache line into the second-level cache, which holds a whole panel until it is used.
+  // Outside of vectorized loops only.
   void EmitPrefetch(const ir::Prefetch& prefetch);
 
-  // The mask of the lanes that are active and for which `condition` (a vector) holds.
+  // The mask of the vector lanes that are active and for which `condition` (a vector) holds.
   llvm::Value* Restrict(llvm::Value* condition);
 
  private:
-  // Where the lanes of an access lie.
+  // The addresses of the vector lanes of an access.
   struct Address {
-    llvm::Value* pointer = nullptr;  // of lane 0; null if lanes are irregular
-    int64_t stride = 0;              // elements from lane to lane
-    llvm::Value* offsets = nullptr;  // irregular: element index per lane
+    llvm::Value* pointer = nullptr;  // address of lane 0; null if the lanes have no constant stride
+    int64_t stride = 0;              // in elements, from lane to lane
+    // Without a constant stride: the element index of each lane, relative to `base`.
+    llvm::Value* offsets = nullptr;
     llvm::Value* base = nullptr;
     llvm::Align alignment;  // of lane 0
   };
@@ -42,7 +44,7 @@ class ExprEmitter {
   llvm::Value* LaneNumbers(llvm::Type* element);
   llvm::Value* AllLanes();
 
-  // `inside`: all active lanes lie within the buffer.
+  // `inside`: the elements of all active vector lanes lie within the buffer.
   Address MakeAddress(const ir::Buffer& buffer, const ir::Linear& index, bool inside = true);
   llvm::Value* LanePointers(const Address& address, llvm::Type* type);
   bool LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices, int lanes);
@@ -53,8 +55,8 @@ class ExprEmitter {
   llvm::Value* EmitContiguousLoad(const ir::ExprNode& e, const Address& address, llvm::Type* type,
                                   bool safe);
   llvm::Value* EmitLoad(const ir::ExprNode& e);
-  // A load whose lanes read different elements of one aligned vector: where the vector begins, and
-  // which element each lane reads.
+  // A load whose vector lanes read different elements of one aligned vector: the start of the
+  // vector, and the element that each lane reads.
   struct Permutation {
     ir::Linear start;
     std::vector<int> pick;
@@ -82,9 +84,9 @@ class ExprEmitter {
   llvm::Value* EmitCast(const ir::ExprNode& e);
 
   EmitContext& c_;
-  bool in_index_ = false;  // emitting the index of an access
-  // While loads are emitted that may lie outside their buffers unless `guard_` holds: lanes without
-  // it read `instead_`.
+  bool in_index_ = false;  // true while the index of an access is emitted
+  // Set while loads are emitted that may lie outside of their buffers unless `guard_` holds. Vector
+  // lanes for which it does not hold read `instead_`.
   llvm::Value* guard_ = nullptr;
   ir::Expr instead_;
   llvm::IRBuilder<>& b_;

@@ -16,7 +16,7 @@ using llvm::Value;
 
 namespace {
 
-// The exported function: heddle_kernel of runtime/abi.h.
+// Emits the exported function, heddle_kernel of runtime/abi.h.
 void EmitEntry(Kernel& kernel, const Needs& needs, llvm::Function* body) {
   llvm::LLVMContext& context = kernel.module.getContext();
   llvm::IRBuilder<> b(context);

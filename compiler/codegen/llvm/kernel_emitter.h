@@ -1,4 +1,4 @@
-// Lowered programs to LLVM functions. Private to this folder.
+// Translates lowered programs to LLVM functions. Private to this folder.
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,16 +12,17 @@ class Module;
 namespace heddle::codegen {
 
 struct CpuLimits {
-  int threads = 1;             // workers of a parallel loop
-  int vector_bytes = 16;       // of a register
-  bool masked_memory = false;  // loads and stores under a mask at full speed
+  int threads = 1;             // number of workers of a parallel loop
+  int vector_bytes = 16;       // size of a vector register
+  bool masked_memory = false;  // masked loads and stores run at full speed
 };
 
-// Adds to `module`: a function with the program's name and the signature heddle_kernel, which
-// fetches the buffers' addresses and calls an internal function that takes each as a `noalias`
-// parameter (but for outputs and the inputs in whose place they may lie: pass/overwrite.h) and
-// holds the loops; and one function per parallel loop. Unimplemented for GPU loops, barriers and
-// shared memory; FailedPrecondition for blocks (lower first).
+// Adds the functions of a program to `module`. The exported one has the program's name and the
+// signature heddle_kernel; it fetches the addresses of the buffers and calls an internal function
+// that holds the loops. That one takes each buffer as a `noalias` parameter, except outputs that
+// may take the memory of an input, and these inputs (pass/overwrite.h). Each parallel loop gets one
+// more function. Unimplemented: GPU loops, barriers or shared memory. FailedPrecondition: blocks;
+// lower the program first.
 absl::Status EmitKernel(const ir::Program& program, const WorkspacePlan& plan, const CpuLimits& cpu,
                         llvm::Module& module);
 

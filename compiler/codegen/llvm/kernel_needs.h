@@ -1,4 +1,4 @@
-// What the code of a kernel needs, found before any code is written. Includes no LLVM.
+// Finds what the code of a kernel needs, before any code is written. Includes no LLVM.
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ struct Needs {
   std::vector<ir::BufferRef> buffers;
   std::vector<ir::VarRef> vars;
   std::vector<ir::BufferRef>
-      slices;  // allocations inside, one slice of the workspace for every worker
+      slices;  // allocations inside that have one slice of the workspace for each worker
 };
 
-// Of the loops of `s`, in order of first appearance.
+// The needs of the loops of `s`, in order of first appearance.
 Needs CollectNeeds(const ir::Stmt& s, const WorkspacePlan& plan);
 
 // Whether a CPU can run the program. Unimplemented: it has GPU loops, barriers, shared memory or

@@ -19,7 +19,7 @@ namespace heddle::codegen {
 
 namespace {
 
-// Codes from here on stand for signals.
+// Return codes from here on stand for signals.
 constexpr int kSignalled = 128;
 
 absl::StatusOr<std::string> MakePrivateDirectory() {
@@ -61,8 +61,8 @@ absl::StatusOr<std::string> LinkSharedObject(std::string_view object) {
       return absl::UnavailableError(
           "lld: an earlier failure left its state damaged; start the process again");
     }
-    // lld ends the process without a message when it gives up, unless a recovery context catches
-    // that. It does so on the calling thread alone, hence --threads=1.
+    // When lld gives up, it ends the process without a message unless a recovery context catches
+    // that. A recovery context works on the calling thread alone, hence --threads=1.
     llvm::CrashRecoveryContext::Enable();
     const absl::Cleanup disable = [] { llvm::CrashRecoveryContext::Disable(); };
     const lld::Result result = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});

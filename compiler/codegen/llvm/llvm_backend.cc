@@ -33,7 +33,7 @@ absl::Status VerifyModule(const llvm::Module& module) {
       absl::StrCat("the LLVM back end made an invalid module: ", stream.str()));
 }
 
-// Tells every function what it is compiled for: passes read that from functions, not from the
+// Records the target in every function, because passes read it from functions and not from the
 // target machine.
 void SetAttributes(llvm::Module& module, const llvm::TargetMachine& machine) {
   const std::string width = std::to_string(DescribeVectorUnit(machine).bytes * 8);
@@ -41,15 +41,15 @@ void SetAttributes(llvm::Module& module, const llvm::TargetMachine& machine) {
     if (function.isDeclaration()) continue;
     function.addFnAttr("target-cpu", machine.getTargetCPU());
     function.addFnAttr("target-features", machine.getTargetFeatureString());
-    // On some CPUs with 64-byte registers LLVM prefers narrower ones. Here the schedule chooses.
+    // On some CPUs with 64-byte registers LLVM prefers narrower vectors. Here the schedule chooses.
     function.addFnAttr("prefer-vector-width", width);
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
 }
 
-// The passes that make kernels faster. The emitter writes loops in their final order, register
-// tiles unrolled and vectors explicit. What is left is to promote register tiles to registers, to
-// move addresses out of loops, and to vectorize plain loops of unscheduled code. LLVM's own pipeline
+// The passes that make kernels faster. The emitter writes loops in their final order, with register
+// tiles unrolled and vectors explicit. The passes promote register tiles to registers, move address
+// computations out of loops, and vectorize plain loops of unscheduled code. LLVM's own pipeline
 // takes twice the time for code that is no faster.
 std::string Passes(bool vectorizer) {
   constexpr std::string_view kCombine = "instcombine<no-verify-fixpoint>";

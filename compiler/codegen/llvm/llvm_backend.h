@@ -1,4 +1,5 @@
-// Lowered loop programs to machine code by LLVM: one shared object for any number of kernels.
+// Compiles lowered loop programs to machine code by LLVM: one shared object for any number of
+// kernels.
 #pragma once
 
 #include <string>
@@ -11,18 +12,18 @@
 
 namespace heddle::codegen {
 
-// Makes code for every CPU that LLVM knows, if its object format is ELF.
+// The back end for every CPU that LLVM knows and whose object format is ELF.
 const Backend& LlvmBackend();
 
 struct LlvmOptions {
-  int opt_level = 3;                // of code generation, 0 to 3; at 0 no pass runs before it
-  bool vectorizer = true;           // LLVM's own, for loops that no schedule made vectors
+  int opt_level = 3;                // of code generation, 0 to 3; at 0 no IR pass runs
+  bool vectorizer = true;           // LLVM's own, for loops that the schedule does not vectorize
   std::string* llvm_ir = nullptr;   // receives the optimised module as text, when set
   std::string* assembly = nullptr;  // receives the assembly, when set
 };
 
-// Backend::Compile of LlvmBackend with options; the target is resolved here. Unimplemented: a
-// program with GPU loops.
+// Backend::Compile of LlvmBackend with options. It resolves the target. Unimplemented: a program
+// has GPU loops.
 absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, const Target& target,
                                      const LlvmOptions& options = {});
 

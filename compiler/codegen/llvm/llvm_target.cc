@@ -34,7 +34,7 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// "; near names: a, b, c", the nearest first.
+// The text "; near names: a, b, c", with the nearest name first.
 std::string NearNames(const std::string& name, std::vector<std::string> known) {
   std::stable_sort(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
     return EditDistance(a, name) < EditDistance(b, name);

@@ -9,25 +9,25 @@
 
 namespace heddle::codegen {
 
-// Registers LLVM's own back ends, once a process.
+// Registers LLVM's own back ends, once per process.
 void InitializeLlvm();
 
 // The triple of `target`, or this machine's.
 std::string TripleOf(const Target& target);
 
-// InvalidArgument: triple, CPU or a feature does not exist (the message suggests near names), or
-// the object format is not ELF.
+// InvalidArgument: the triple, CPU or a feature does not exist (the message suggests near names),
+// or the object format is not ELF.
 absl::Status CheckTarget(const Target& resolved);
 
 // A code generator for a resolved target. Errors as CheckTarget.
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const Target& resolved,
                                                                        int opt_level);
 
-// Bytes of the widest vector register worth using, and their number.
+// Size in bytes of the widest vector registers worth using, and their number.
 struct VectorUnit {
   int bytes = 16;
   int registers = 16;
-  bool masked_memory = false;  // loads and stores under a mask at full speed
+  bool masked_memory = false;  // masked loads and stores run at full speed
 };
 VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine);
 

@@ -1,4 +1,4 @@
-// Serial and vectorized loops; parallel ones are in parallel_emitter.cc.
+// Emits serial and vectorized loops. Parallel loops are in parallel_emitter.cc.
 #include "compiler/codegen/llvm/loop_emitter.h"
 
 #include <algorithm>
@@ -19,13 +19,14 @@ using llvm::Value;
 
 namespace {
 
-// Lanes beyond this are a plain loop, which LLVM may vectorise by itself.
+// Vectorized loops with more vector lanes than this become plain loops, which LLVM may vectorize by
+// itself.
 constexpr int64_t kMaxLanes = 256;
-// A loop over this many vector statements is a register tile already; LLVM is told not to unroll it
-// further.
+// A loop over at least this many vector statements is a register tile, so LLVM is told not to
+// unroll it further.
 constexpr int kTileStatements = 4;
 
-// How many lanes a mask has that is known to be true for those before all others; 0 if it is not.
+// The number n if the mask is known to be true exactly for its first n lanes, else 0.
 int FirstLanes(Value* mask) {
   auto* known = llvm::dyn_cast<llvm::Constant>(mask);
   if (!known) return 0;
@@ -43,7 +44,7 @@ int FirstLanes(Value* mask) {
   return static_cast<int>(first);
 }
 
-// Bytes of the largest element some store under `s` writes.
+// The size in bytes of the largest element that a store under `s` writes.
 int64_t WidestStore(const Stmt& s) {
   int64_t widest = 1;
   VisitStmt(s, [&](const Stmt& x) {
@@ -100,13 +101,11 @@ LoopEmitter::LoopEmitter(Kernel& kernel, const Needs& needs, const std::string& 
   b_.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", c_.function));
 }
 
-// The body of a kernel.
 void LoopEmitter::EmitBody(const Stmt& body) {
   Emit(body);
   b_.CreateRetVoid();
 }
 
-// Iterations [begin, end) of a parallel loop.
 void LoopEmitter::EmitParallelBody(const ir::For& loop, const ir::Ranges& ranges) {
   c_.ranges = ranges;
   in_parallel_ = true;
@@ -146,7 +145,7 @@ void LoopEmitter::EmitFor(const ir::For& loop) {
   EmitLoop(loop, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(loop.extent)));
 }
 
-// begin < end holds.
+// Precondition: begin < end.
 void LoopEmitter::EmitLoop(const ir::For& loop, Value* begin, Value* end) {
   llvm::LLVMContext& context = k_.module.getContext();
   llvm::BasicBlock* before = b_.GetInsertBlock();
@@ -200,7 +199,7 @@ void LoopEmitter::EmitIf(const ir::If& branch) {
   b_.SetInsertPoint(after);
 }
 
-// A narrower vector instead of a mask: accumulators need no blending then.
+// Emits `s` with a narrower vector instead of a mask, so that accumulators need no blending.
 void LoopEmitter::EmitFirstLanes(int lanes, const Stmt& s) {
   const int all = std::exchange(c_.lanes, lanes);
   const ir::Interval range = std::exchange(c_.ranges[c_.lane_var], {0, lanes - 1});
@@ -218,17 +217,17 @@ void LoopEmitter::EmitAlloc(const ir::Alloc& alloc) {
   llvm::AllocaInst* memory = entry.CreateAlloca(type, nullptr, buffer.name);
   memory->setAlignment(llvm::Align(kBufferAlignment));
   c_.buffers[&buffer] = memory;
-  // The contents are undefined at every entry of the body: so no value travels around an
-  // enclosing loop.
+  // Tells LLVM that the contents are undefined at every entry of the body, so no value is carried
+  // from one iteration of an enclosing loop to the next.
   b_.CreateLifetimeStart(memory, b_.getInt64(static_cast<uint64_t>(PaddedSize(buffer))));
   Emit(alloc.body);
   b_.CreateLifetimeEnd(memory, b_.getInt64(static_cast<uint64_t>(PaddedSize(buffer))));
 }
 
-// ---- Vectorized loops
+// ---- Vectorized loops ----
 
-// Iterations are independent, so each statement of the body may run for all lanes before the next
-// one starts.
+// Iterations are independent, so each statement of the body may run for all vector lanes before the
+// next statement starts.
 void LoopEmitter::EmitVectorized(const ir::For& loop) {
   if (auto* seq = As<ir::Seq>(loop.body)) {
     for (const Stmt& child : seq->stmts) EmitLanes(loop, child);
@@ -237,9 +236,9 @@ void LoopEmitter::EmitVectorized(const ir::For& loop) {
   }
 }
 
-// Lanes beyond one register go register by register, so that all accesses of a buffer in
-// registers have one width. Not around inner loops, which would be repeated: there LLVM splits
-// the vectors, if they fill registers evenly.
+// Splits loops with more vector lanes than a register has, so that all accesses to a buffer in
+// registers have one width. A statement with inner loops is not split if the lanes fill registers
+// evenly, since the inner loops would be repeated; there LLVM splits the vectors.
 void LoopEmitter::EmitLanes(const ir::For& loop, const Stmt& s) {
   c_.ranges[loop.var.get()] = {0, loop.extent - 1};
   if (!CanVectorize(s, loop.var.get())) {
@@ -258,7 +257,7 @@ void LoopEmitter::EmitLanes(const ir::For& loop, const Stmt& s) {
 
 void LoopEmitter::EmitVector(const ir::Var& var, int64_t lanes, const Stmt& s) {
   c_.ranges[&var] = {0, lanes - 1};
-  // One lane is a scalar.
+  // A vector of one lane is a scalar.
   if (lanes == 1) {
     c_.vars[&var] = b_.getInt64(0);
     return Emit(s);
@@ -270,7 +269,8 @@ void LoopEmitter::EmitVector(const ir::Var& var, int64_t lanes, const Stmt& s) {
   c_.lanes = 1;
 }
 
-// Every store writes another element in every lane, and nothing inside needs lanes of its own.
+// True if every store writes a different element in every vector lane, and nothing inside needs
+// memory or a parallel or vectorized loop of its own.
 bool LoopEmitter::CanVectorize(const Stmt& s, const ir::Var* lane) {
   bool can = true;
   VisitStmt(s, [&](const Stmt& x) {

@@ -1,4 +1,4 @@
-// Loops of lowered programs to LLVM functions. Private to this folder: includes LLVM.
+// Translates loops of lowered programs to LLVM functions. Private to this folder: includes LLVM.
 #pragma once
 
 #include <set>
@@ -17,20 +17,21 @@ struct Kernel {
   const WorkspacePlan& plan;
   CpuLimits cpu;
   llvm::Module& module;
-  std::set<const ir::Buffer*> overlapping = {};  // outputs, and inputs that may lie in them
+  // outputs that may take the memory of inputs, and these inputs
+  std::set<const ir::Buffer*> overlapping = {};
   int parallel_loops = 0;
 };
 
-// Writes one function that holds loops. Parameters: needed buffers, slices, variables, workspace,
-// host, begin, end.
+// Writes one function that holds loops. Its parameters are the needed buffers, slices, variables,
+// workspace, host, begin and end.
 class LoopEmitter {
  public:
   LoopEmitter(Kernel& kernel, const Needs& needs, const std::string& name);
 
   llvm::Function* function() { return c_.function; }
-  // The body of a kernel.
+  // Writes the body of a kernel.
   void EmitBody(const ir::Stmt& body);
-  // Iterations [begin, end) of a parallel loop.
+  // Writes iterations [begin, end) of a parallel loop.
   void EmitParallelBody(const ir::For& loop, const ir::Ranges& ranges);
 
  private:

@@ -16,7 +16,7 @@ using ir::Op;
 using llvm::Type;
 using llvm::Value;
 
-// libm's name for double; float's has an f behind.
+// libm's function on doubles; the one on floats has an f at the end.
 const char* LibmName(Op op) {
   switch (op) {
     case Op::kExp:
@@ -71,7 +71,7 @@ llvm::Intrinsic::ID IntrinsicOf(Op op) {
   }
 }
 
-// Calls libm, lane by lane for vectors.
+// Calls libm, once for each lane of a vector.
 Value* CallLibm(llvm::IRBuilder<>& b, Op op, const std::vector<Value*>& args) {
   Type* type = args[0]->getType();
   Type* scalar = type->getScalarType();
@@ -94,9 +94,11 @@ Value* CallLibm(llvm::IRBuilder<>& b, Op op, const std::vector<Value*>& args) {
   return result;
 }
 
-// ---- Single precision without libm, so that vectors stay vectors and plain loops can become
-// vectors. Relative errors are below 3e-7; polynomials are interpolated at Chebyshev nodes of the
-// interval named beside each.
+// ---- Single precision ----
+//
+// These functions do not call libm, so that vectors stay vectors and LLVM can vectorize plain
+// loops. Relative errors are below 3e-7. The polynomials are interpolated at Chebyshev nodes of the
+// interval that is named beside each.
 
 Value* Constant(Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 
@@ -118,8 +120,9 @@ Value* PowerOfTwo(llvm::IRBuilder<>& b, Value* n, Type* type) {
 // e^x = 2^n e^r with n = round(x / ln 2), so |r| <= ln(2) / 2.
 Value* EmitExp(llvm::IRBuilder<>& b, Value* x) {
   Type* type = x->getType();
-  // Beyond these the result is 0 or infinity; a NaN passes both comparisons. What vanishes, as
-  // masked scores of attention do, is not computed: an underflow costs a hundred times a product.
+  // Beyond these limits the result is 0 or infinity; a NaN passes both comparisons. Arguments whose
+  // result is 0, such as masked scores of attention, are replaced, because an underflow costs a
+  // hundred times as much as a product.
   Value* vanishes = b.CreateFCmpOLT(x, Constant(x, -104.0));
   x = b.CreateSelect(vanishes, Constant(x, 0.0), x);
   x = b.CreateSelect(b.CreateFCmpOGT(x, Constant(x, 89.0)), Constant(x, 89.0), x);
@@ -131,15 +134,15 @@ Value* EmitExp(llvm::IRBuilder<>& b, Value* x) {
   Value* n =
       b.CreateSub(b.CreateBitCast(shifted, integer), llvm::ConstantInt::get(integer, 0x4B400000));
   Value* rounded = b.CreateFSub(shifted, Constant(x, kShift));
-  // ln 2 in two parts, the first with so few bits that its product with n is exact.
+  // ln 2 is split in two parts. The first has so few bits that its product with n is exact.
   Value* r = b.CreateFSub(x, b.CreateFMul(rounded, Constant(x, 0.693359375)));
   r = b.CreateFSub(r, b.CreateFMul(rounded, Constant(x, -2.12194440054690583e-4)));
   // (e^r - 1 - r) / r^2 on [-0.35, 0.35].
   Value* p = Polynomial(b, r, {0.5, 0.166665734, 0.0416665501, 0.00836377387, 0.00139269266});
   p = b.CreateFAdd(b.CreateFMul(b.CreateFMul(r, r), p), r);
   p = b.CreateFAdd(p, Constant(x, 1.0));
-  // In two steps: n reaches beyond the exponents of a float where the result is subnormal or
-  // overflows.
+  // The scaling takes two steps, because n exceeds the exponent range of a float where the result
+  // is subnormal or overflows.
   Value* half = b.CreateAShr(n, 1);
   p = b.CreateFMul(p, PowerOfTwo(b, half, type));
   p = b.CreateFMul(p, PowerOfTwo(b, b.CreateSub(n, half), type));
@@ -168,7 +171,8 @@ Value* EmitErf(llvm::IRBuilder<>& b, Value* x) {
   Value* small = b.CreateFMul(x, Polynomial(b, square,
                                             {1.12837917, -0.376126267, 0.112835947, -0.026854212,
                                              0.00518908742, -0.000801686428, 7.87587505e-05}));
-  // Else 1 - e^(-x^2) q(1 / (1 + x / 2)) with q interpolated over |x| in [0, 4]; erf is 1 beyond.
+  // Else 1 - e^(-x^2) q(1 / (1 + x / 2)) with q interpolated over |x| in [0, 4]. For larger |x|,
+  // erf is 1.
   Value* limit = Constant(x, 4.0);
   Value* clamped = b.CreateSelect(b.CreateFCmpOGT(magnitude, limit), limit, magnitude);
   Value* t = b.CreateFDiv(Constant(x, 1.0),
@@ -182,7 +186,7 @@ Value* EmitErf(llvm::IRBuilder<>& b, Value* x) {
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, Constant(x, 1.0)), small, large);
 }
 
-// i64 @heddle.ipow(i64, i64) of the module, made on first use: repeated squaring.
+// The module's function i64 @heddle.ipow(i64, i64), made on first use. It squares repeatedly.
 llvm::Function* IntPowFunction(llvm::Module& module) {
   constexpr char kName[] = "heddle.ipow";
   if (llvm::Function* made = module.getFunction(kName)) return made;

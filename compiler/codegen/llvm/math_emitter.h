@@ -1,4 +1,4 @@
-// Elementary functions in LLVM IR. Private to this folder: includes LLVM.
+// Writes elementary functions in LLVM IR. Private to this folder: includes LLVM.
 #pragma once
 
 #include "compiler/ir/ir.h"
@@ -13,7 +13,8 @@ llvm::Value* EmitMath(llvm::IRBuilder<>& builder, ir::Op op, llvm::Value* x);
 // x to the power y, elementwise.
 llvm::Value* EmitPow(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y);
 
-// Integers to integer powers, wrapping. A negative exponent rounds towards zero, as a division.
+// Integers to integer powers. Results wrap; with a negative exponent, they are rounded towards zero
+// like a division.
 llvm::Value* EmitIntPow(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y,
                         bool is_unsigned);
 

@@ -1,4 +1,4 @@
-// Loads, stores and their addresses.
+// Emits loads, stores and their addresses.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -18,8 +18,8 @@ using llvm::Value;
 
 namespace {
 
-// A sum's term that is a product with the literal zero: a window's place in the padding. It counts
-// as nothing (numerics.h).
+// Whether the store adds a product with the literal zero to a sum, which happens at the positions
+// of a window that lie in the padding. Such a term counts as nothing (numerics.h).
 bool AddsPadding(const ir::Store& store) {
   const ir::Expr& sum = store.value;
   if (sum->kind != ir::ExprKind::kOp || sum->op != ir::Op::kAdd || !ir::IsFloat(sum->dtype))
@@ -43,7 +43,7 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
   Address address;
   int64_t alignment = std::gcd(kBufferAlignment, linear.constant * size);
   Value* offset = nullptr;   // of lane 0, without the constant
-  Value* offsets = nullptr;  // what depends on the lane in other ways than by a constant stride
+  Value* offsets = nullptr;  // the terms that depend on the lane other than by a constant stride
   for (const auto& [term, coefficient] : linear.terms) {
     if (term->kind == ir::ExprKind::kVar && term->var.get() == c_.lane_var) {
       address.stride += coefficient;
@@ -59,7 +59,8 @@ ExprEmitter::Address ExprEmitter::MakeAddress(const ir::Buffer& buffer, const ir
   }
   in_index_ = in_index;
   address.alignment = llvm::Align(static_cast<uint64_t>(alignment));
-  // A masked access may have lanes, the first among them, outside the buffer: then no `inbounds`.
+  // Under a mask, the addresses of some lanes, even of the first, may lie outside of the buffer.
+  // Then `inbounds` would be wrong.
   auto step = [&](Value* pointer, Value* by) {
     return c_.mask || !inside ? b_.CreateGEP(type, pointer, by)
                               : b_.CreateInBoundsGEP(type, pointer, by);
@@ -102,8 +103,8 @@ Value* ExprEmitter::LanePointers(const Address& address, Type* type) {
   return b_.CreateGEP(type, address.pointer, offsets);
 }
 
-// All lanes read one element, which their guard may place outside the buffer: it is read only if
-// some lane wants it.
+// All lanes read one element, whose address may lie outside of the buffer if no lane is active. So
+// it is read only if some lane is.
 Value* ExprEmitter::EmitUniformLoadWhereAnyLane(const Address& address, Type* type) {
   Value* any = b_.CreateOrReduce(c_.mask);
   llvm::BasicBlock* before = b_.GetInsertBlock();
@@ -120,8 +121,8 @@ Value* ExprEmitter::EmitUniformLoadWhereAnyLane(const Address& address, Type* ty
   return phi;
 }
 
-// Elements 0, 2, 4, ..: two loads that end exactly at the last element, and a shuffle; much faster
-// than a gather.
+// Loads elements 0, 2, 4, .. by two loads that end exactly at the last element, and a shuffle. This
+// is much faster than a gather.
 Value* ExprEmitter::EmitEverySecond(const Address& address, Type* type) {
   const int lanes = c_.lanes;
   Value* low = b_.CreateAlignedLoad(Widen(type), address.pointer,
@@ -140,7 +141,7 @@ bool ExprEmitter::IsOnStack(const ir::Buffer& buffer) {
   return llvm::isa<llvm::AllocaInst>(c_.buffers.at(&buffer));
 }
 
-// Whether `lanes` elements from lane 0 on lie within the buffer, whatever the mask says.
+// Whether `lanes` elements from lane 0 on lie within the buffer, regardless of the mask.
 bool ExprEmitter::LanesInside(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                               int lanes) {
   ir::Linear linear = LinearIndex(buffer, indices, c_.ranges);
@@ -150,15 +151,15 @@ bool ExprEmitter::LanesInside(const ir::Buffer& buffer, const std::vector<ir::Ex
   return bounds && bounds->min >= 0 && bounds->max + lanes <= buffer.NumElements();
 }
 
-// Lanes rounded up to a power of two: memory accesses of other widths fall apart into pieces.
-// Buffers in registers are better off with the exact width, and so are CPUs that cannot mask an
-// access.
+// The number of lanes of a memory access, rounded up to a power of two, because accesses of other
+// widths are split. Buffers in registers keep the exact width, and so do CPUs without fast masked
+// accesses.
 int ExprEmitter::MemoryLanes(const ir::Buffer& buffer) {
   const int rounded = static_cast<int>(std::bit_ceil(static_cast<unsigned>(c_.lanes)));
   return c_.masked_memory && !IsOnStack(buffer) ? rounded : c_.lanes;
 }
 
-// `v` with more or fewer lanes; new ones are taken from `fill` (null: anything).
+// `v` with more or fewer lanes. New lanes are taken from `fill`; if it is null, they are undefined.
 Value* ExprEmitter::Resize(Value* v, int lanes, Value* fill) {
   const int have =
       static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
@@ -167,14 +168,14 @@ Value* ExprEmitter::Resize(Value* v, int lanes, Value* fill) {
   return b_.CreateShuffleVector(v, fill ? fill : llvm::PoisonValue::get(v->getType()), pick);
 }
 
-// The active ones of the first c_.lanes of `lanes` lanes.
+// The mask of a vector of `lanes` lanes in which the active ones of the first c_.lanes are set.
 Value* ExprEmitter::WideMask(int lanes) {
   Value* mask = c_.mask ? c_.mask : AllLanes();
   return lanes == c_.lanes ? mask
                            : Resize(mask, lanes, llvm::Constant::getNullValue(mask->getType()));
 }
 
-// Lanes side by side in memory.
+// Loads lanes that are contiguous in memory.
 Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& address, Type* type,
                                        bool safe) {
   const int lanes = MemoryLanes(*e.buffer);
@@ -189,14 +190,15 @@ Value* ExprEmitter::EmitContiguousLoad(const ir::ExprNode& e, const Address& add
   return lanes == c_.lanes ? value : Resize(value, c_.lanes, nullptr);
 }
 
-// One aligned load cannot leave the buffer: it begins at a multiple of the lanes, as many of which
-// make up the buffer, and some lane's element is in it. Under a mask there may be no such lane.
+// The aligned vector load cannot leave the buffer: it starts at a multiple of the lane count, the
+// buffer is a multiple of it long, and at least one lane reads an element of the vector. Under a
+// mask, no lane might, so masked loads are excluded.
 std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buffer& buffer,
                                                                    const ir::Linear& index) {
   if (!c_.lane_var || c_.mask || IsOnStack(buffer)) return std::nullopt;
   if (!std::has_single_bit(static_cast<unsigned>(c_.lanes)) || buffer.NumElements() % c_.lanes != 0)
     return std::nullopt;
-  ir::Linear start, moving;  // without the lane, and with it
+  ir::Linear start, moving;  // without the lane variable, and with it
   for (const auto& term : index.terms)
     (ir::UsesVar(term.first, c_.lane_var) ? moving : start).terms.push_back(term);
   const auto is_var = [](const auto& term) { return term.first->kind == ir::ExprKind::kVar; };
@@ -219,10 +221,11 @@ std::optional<ExprEmitter::Permutation> ExprEmitter::AsPermutation(const ir::Buf
   return result;
 }
 
-// Whether the lanes of a load read one element, elements side by side or, if it is not `masked`,
-// those of one vector, and its index holds no load.
+// Whether the whole load can be redirected to another address. Its lanes must read one element,
+// contiguous elements or, unless `masked`, elements of one vector, and its index must not contain a
+// load.
 bool ExprEmitter::HasOnePlace(const ir::ExprNode& load, bool masked) {
-  bool one = !IsOnStack(*load.buffer);  // whose accesses have to stay plain
+  bool one = !IsOnStack(*load.buffer);  // accesses to stack buffers must stay plain
   for (const ir::Expr& index : load.args) {
     VisitExpr(index, [&](const ir::Expr& x) { one = one && x->kind != ir::ExprKind::kLoad; });
   }
@@ -233,7 +236,7 @@ bool ExprEmitter::HasOnePlace(const ir::ExprNode& load, bool masked) {
   return stride == 0 || stride == 1;
 }
 
-// Where a register's worth of elements of this value lie side by side.
+// The address of a constant array that holds this value once for each lane of a register.
 Value* ExprEmitter::Repeated(const ir::Expr& constant) {
   const auto lanes = std::bit_ceil(static_cast<unsigned>(c_.lanes));
   const std::vector<llvm::Constant*> elements(lanes, llvm::cast<llvm::Constant>(Emit(constant)));
@@ -250,10 +253,11 @@ Value* ExprEmitter::Repeated(const ir::Expr& constant) {
   return made;
 }
 
-// `e` is select(condition, f(x), c), x a load that may lie outside its buffer unless the condition
-// holds, c a constant that f leaves as it is: padding, or padding of a relu. Then it is f(x) with c
-// read in the place of x, and no branch: a tile has dozens of such loads, and its accumulators
-// would not stay in registers across as many branches. Null if it is anything else.
+// Emits select(condition, f(x), c) without a branch. Here x is a load that may lie outside of its
+// buffer unless the condition holds, and f(c) = c, as in padding or in the relu of padding. The
+// result is f(x) with a load of c in place of x where the condition does not hold. A tile has
+// dozens of such loads, and its accumulators would not stay in registers across as many branches.
+// Null if `e` does not have this form.
 Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
   const ir::Expr &value = e.args[1], &constant = e.args[2];
   const bool is_constant =
@@ -262,7 +266,7 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
   const auto outside = [&](const ir::Expr& x) {
     return x->kind == ir::ExprKind::kLoad && !InBounds(*x->buffer, x->args, c_.ranges);
   };
-  bool can = true, masked = false;  // below a condition that differs from lane to lane
+  bool can = true, masked = false;  // masked: some condition inside differs from lane to lane
   VisitExpr(value, [&](const ir::Expr& x) {
     const bool decides =
         x->kind == ir::ExprKind::kOp &&
@@ -326,7 +330,8 @@ void ExprEmitter::EmitStore(const ir::Store& store) {
   value = Broadcast(value);
   if (store.buffer->dtype == ir::DType::kBool) value = b_.CreateZExt(value, Widen(type));
   if (address.pointer && address.stride == 1) {
-    // A buffer that may live in registers is blended, since a masked store would pin it to memory.
+    // A buffer that may live in registers is blended, because a masked store would force it into
+    // memory.
     if (c_.mask && IsOnStack(*store.buffer) &&
         LanesInside(*store.buffer, store.indices, c_.lanes)) {
       Value* old = b_.CreateAlignedLoad(value->getType(), address.pointer, address.alignment);

@@ -1,4 +1,5 @@
-// Parallel loops: a function for the body, one that unpacks what it needs, and the call.
+// Emits parallel loops: a function for the body, one that unpacks what the body needs, and the
+// call.
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/loop_emitter.h"
 #include "llvm/IR/Module.h"
@@ -33,7 +34,7 @@ void LoopEmitter::EmitParallel(const ir::For& loop) {
   EmitParallelCall(body, closure, loop.extent, !needs.slices.empty());
 }
 
-// The heddle_parallel_body that unpacks the closure.
+// The function of type heddle_parallel_body that unpacks the closure.
 llvm::Function* LoopEmitter::EmitTrampoline(const std::string& name, llvm::StructType* type,
                                             const Needs& needs, llvm::Function* loops) {
   llvm::LLVMContext& context = k_.module.getContext();
@@ -65,8 +66,8 @@ llvm::Function* LoopEmitter::EmitTrampoline(const std::string& name, llvm::Struc
   return function;
 }
 
-// host->parallel_for, or a direct call where there is nothing to share out (or no memory for that
-// many workers).
+// Calls host->parallel_for. If there is nothing to share out, or the workspace is too small for so
+// many workers, calls the body directly.
 void LoopEmitter::EmitParallelCall(llvm::Function* body, Value* closure, int64_t extent,
                                    bool uses_slices) {
   llvm::LLVMContext& context = k_.module.getContext();

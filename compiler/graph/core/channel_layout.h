@@ -1,4 +1,4 @@
-// Where channels stand in a tensor of images.
+// Where the channels stand in a tensor of images.
 #pragma once
 
 #include <array>
@@ -8,7 +8,8 @@
 
 namespace heddle::graph {
 
-// N, C, spatial..; N, spatial.., C; or N, C/b, spatial.., b for one block b of a whole graph.
+// The orders N, C, spatial..; N, spatial.., C; and N, C/b, spatial.., b. The whole graph has one
+// block size b.
 enum class Layout { kChannelsFirst, kChannelsLast, kChannelsBlocked };
 inline constexpr std::array kLayouts = {Layout::kChannelsFirst, Layout::kChannelsLast,
                                         Layout::kChannelsBlocked};
@@ -20,8 +21,9 @@ constexpr std::string_view LayoutName(Layout layout) {
   return kLayoutNames[static_cast<size_t>(layout)];
 }
 
-// Whether channels in blocks of `block` are a layout of their own for a channels-first tensor: one
-// whose channels are several whole blocks. All others have their channels last there.
+// Whether a channels-first tensor has a blocked form of its own with blocks of `block` channels.
+// Its channels must be several whole blocks. In the blocked layout, all other tensors have their
+// channels last.
 inline bool Blocks(const TensorType& type, int64_t block) {
   return block > 0 && type.shape.size() >= 3 && type.shape[1] % block == 0 && type.shape[1] > block;
 }

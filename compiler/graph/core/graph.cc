@@ -13,7 +13,8 @@ std::string TypeName(ir::DType dtype) { return std::string(ir::Name(dtype)); }
 
 absl::Status Broken(const std::string& what) { return absl::InternalError("graph: " + what); }
 
-// Which values exist, checked while walking the nodes in order.
+// Checks the invariants of a graph. It walks the nodes in order and tracks which values are
+// defined.
 class Checker {
  public:
   explicit Checker(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}

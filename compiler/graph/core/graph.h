@@ -1,5 +1,5 @@
-// The graph: an imported network as operators over shaped tensors. Immutable once built; a pass
-// takes a graph and returns one. Operators are our own vocabulary (op_kind.h lists it), not ONNX's:
+// The graph: an imported network as operators over shaped tensors. It is immutable once built; a
+// pass takes a graph and returns one. The operators are our own (op_kind.h lists them), not ONNX's:
 // the importer translates and decomposes.
 #pragma once
 
@@ -18,11 +18,12 @@ namespace heddle::graph {
 
 struct TensorType {
   ir::DType dtype = ir::DType::kF32;
-  Shape shape;  // every extent known and positive
+  Shape shape;  // every extent is known and positive
   bool operator==(const TensorType&) const = default;
 };
 int64_t NumElements(const TensorType& type);  // saturates at INT64_MAX
-// InvalidArgument for a negative extent, or more elements than the loop IR allows (2^40).
+// InvalidArgument: an extent is negative, or there are more elements than the loop IR allows
+// (2^40).
 absl::Status CheckSize(const TensorType& type);
 std::string ToText(const TensorType& type);  // "f32[1,3,224,224]"
 
@@ -35,13 +36,13 @@ struct TensorData {
 using ValueId = int32_t;  // index into Graph::values
 
 struct Value {
-  std::string name;  // unique; the model's own name where it has one
+  std::string name;  // unique; the model's own name if it has one
   TensorType type;
 };
 
 struct Node {
   OpKind kind{};
-  std::string name;  // unique; for messages
+  std::string name;  // unique; used in messages
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Attrs attrs;
@@ -57,7 +58,7 @@ struct Graph {
   std::vector<Node> nodes;
 };
 absl::Status CheckGraph(const Graph& graph);
-// One line a node: %3:f32[..] = conv2d(%1, %2) {strides=[2,2]}
+// One line per node: %3:f32[..] = conv2d(%1, %2) {strides=[2,2]}
 std::string Print(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -77,7 +77,7 @@ absl::StatusOr<Graph> GraphBuilder::Build(
     taken.insert(v);
     graph_.outputs.push_back(v);
   }
-  // Give each output its name, moving whoever holds it out of the way.
+  // Gives each output its name. A value that already has this name gets another one.
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value& wanted = graph_.values[graph_.outputs[i]];
     if (wanted.name == outputs[i].first) continue;

@@ -10,11 +10,11 @@
 
 namespace heddle::graph {
 
-// Every operator: its enumerator, and its name in text (Print, labels, names of kernels). What an
-// operator means is said by its definition (operator.h). An operator of windows has one kind for
-// each number of spatial dimensions.
+// All operators, each with its enumerator and its name in text (Print, labels, names of kernels).
+// The meaning of an operator is given by its definition (operator.h). An operator over windows has
+// one kind for each number of spatial dimensions.
 #define HEDDLE_OPERATORS(X)                                                        \
-  /* Of one operand, element by element. */                                        \
+  /* One operand, element by element. */                                           \
   X(kNeg, "neg")                                                                   \
   X(kAbs, "abs")                                                                   \
   X(kSign, "sign")                                                                 \
@@ -55,7 +55,7 @@ namespace heddle::graph {
   X(kThresholdedRelu, "thresholded_relu")                                          \
   X(kShrink, "shrink")                                                             \
   X(kClip, "clip")                                                                 \
-  /* Of two operands, broadcast. */                                                \
+  /* Two operands, broadcast. */                                                   \
   X(kAdd, "add")                                                                   \
   X(kSub, "sub")                                                                   \
   X(kMul, "mul")                                                                   \
@@ -110,16 +110,16 @@ namespace heddle::graph {
   X(kMaxPool, "max_pool")                                                          \
   X(kAvgPool, "avg_pool")                                                          \
   X(kLpPool, "lp_pool")                                                            \
-  /* Products of matrices. */                                                      \
+  /* Matrix products. */                                                           \
   X(kMatmul, "matmul")                                                             \
   X(kEinsum, "einsum")                                                             \
-  /* Relative to neighbours. */                                                    \
+  /* Relative to statistics over neighbours. */                                    \
   X(kSoftmax, "softmax")                                                           \
   X(kLogSoftmax, "log_softmax")                                                    \
   X(kHardmax, "hardmax")                                                           \
   X(kNormalize, "normalize")                                                       \
   X(kLrn, "lrn")                                                                   \
-  /* Movement by known indices. */                                                 \
+  /* Data movement by indices known at compile time. */                            \
   X(kReshape, "reshape")                                                           \
   X(kTranspose, "transpose")                                                       \
   X(kConcat, "concat")                                                             \
@@ -128,7 +128,7 @@ namespace heddle::graph {
   X(kExpand, "expand")                                                             \
   X(kTile, "tile")                                                                 \
   X(kTrilu, "trilu")                                                               \
-  /* Movement by indices that are data. */                                         \
+  /* Data movement by indices that are data. */                                    \
   X(kGather, "gather")                                                             \
   X(kGatherElements, "gather_elements")                                            \
   X(kGatherNd, "gather_nd")                                                        \
@@ -153,7 +153,7 @@ inline constexpr size_t kNumOpKinds = HEDDLE_OPERATORS(HEDDLE_COUNT);
 const std::string& NameOf(OpKind kind);
 std::optional<OpKind> OpKindFromName(std::string_view name);
 
-// Kinds of one operator by its number of spatial dimensions, 1 to 3: kConvolutions[n - 1].
+// The kinds of one operator by its number of spatial dimensions, 1 to 3: kConvolutions[n - 1].
 using OpKindsByRank = std::array<OpKind, 3>;
 inline constexpr OpKindsByRank kConvolutions = {OpKind::kConv1d, OpKind::kConv2d, OpKind::kConv3d};
 inline constexpr OpKindsByRank kDepthwiseConvolutions = {

@@ -1,5 +1,5 @@
-// The definition of an operator: all that passes ask of it. There is no hand-written kernel
-// anywhere: an operator is what its tensor expression says.
+// The definition of an operator: everything that passes need to know about it. No operator has a
+// hand-written kernel; its tensor expression defines it.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ class GraphBuilder;
 using Types = std::span<const TensorType>;
 using Tensors = std::span<const tensor::Tensor>;
 
-// How an operator may fuse (TVM's four classes): injective operators chain; they fuse into a
-// reduction that reads them, and onto the output of a complex-out-fusable one; opaque operators
-// never fuse.
+// How an operator may fuse (TVM's four classes). Injective operators form chains; they fuse into a
+// reduction that reads them, and onto the output of a complex-out-fusable operator. Opaque
+// operators never fuse.
 enum class FusionClass { kInjective, kReduction, kComplexOutFusable, kOpaque };
 
 // Operators that passes treat alike.
@@ -30,8 +30,8 @@ enum class OpFamily {
   kOther,
   kConvolution,            // conv1d..3d
   kTransposedConvolution,  // conv_transpose1d..3d
-  kPool,                   // computes each channel on its own
-  kReduction,              // over "axes", whose dimensions "keepdims" keeps
+  kPool,                   // computes each channel separately
+  kReduction,              // over "axes", whose dimensions stay if "keepdims" is set
 };
 
 // One use of an operator: the types of its operands and of its result, and its attributes.
@@ -41,93 +41,99 @@ struct OpUse {
   OpAttrs attrs;
 };
 
-// The operator's forms in layouts other than channels first, in which graphs are imported. Those
-// whose results or operands have less than three dimensions have no other form. The attributes of a
-// form follow from their roles.
+// The forms of an operator in other layouts than channels first, the layout of imported graphs.
+// There is no other form if neither the first operand nor the result has three dimensions. The
+// attributes of a form follow from their roles.
 struct LayoutRule {
-  // Which operands stand in the node's layout; the others stay as the model has them.
+  // Which operands have the node's layout. The others stay in the model's layout.
   enum class Operands {
     kFirst,    // the first one
-    kAligned,  // all, broadcast to the rank of the result
+    kAligned,  // all, each broadcast to the rank of the result
   };
   Operands operands = Operands::kFirst;
-  // Whether there is a form with channels last; null: never.
+  // Whether there is a form with channels last. Null: never.
   std::function<bool(const OpUse&)> last = nullptr;
-  // Whether, given that, there is one with channels in blocks of so many (as in channel_layout.h,
-  // Blocks); null: never.
+  // Whether there is also a form with channels in blocks of `block` (see Blocks in
+  // channel_layout.h). Null: never.
   std::function<bool(const OpUse&, int64_t block)> blocked = nullptr;
-  // Whether the result has the layout, too; null: always. Else it is the model's either way.
+  // Whether the result has the node's layout, too; else it has the model's layout. Null: always.
   std::function<bool(const OpAttrs&)> result = nullptr;
-  // Gives the node its form where renamed dimensions are not all that differs, such as the order of
-  // weights. `node` has its operands in the graph under construction, where they stand as
-  // `operands` says, and attributes changed by their roles. Null: the node is its own form.
+  // Makes the node's form if it differs by more than the order of dimensions, for instance by the
+  // order of weights. The operands of `node` are values of the graph under construction, in the
+  // layout that `operands` says, and its attributes are changed by their roles. Null: the node
+  // itself is the form.
   struct Change {
     Layout layout = Layout::kChannelsLast;
-    int64_t block = 0;                           // channels
-    int64_t lanes = 1;                           // results in a vector of the target
-    bool in_blocks = false, out_blocks = false;  // whether the first operand, the result are
+    int64_t block = 0;  // channels
+    int64_t lanes = 1;  // elements in a vector of the target
+    // Whether the first operand or the result is blocked.
+    bool in_blocks = false, out_blocks = false;
   };
   std::function<absl::StatusOr<Node>(GraphBuilder& out, Node node, const Change& change)> form =
       nullptr;
 };
 
-// What holds for an operator whatever its operands hold. Substitution rules are to be stated here.
+// Laws that hold for an operator whatever the values of its operands are. Substitution rules belong
+// here.
 struct Laws {
-  // Whether the result is the first operand if their types are equal; null: no.
+  // Whether the result equals the first operand if their types are equal. Null: no.
   std::function<bool(const OpAttrs&)> copies = nullptr;
-  // The dimension of the second operand that runs over the channels (dimension 1) of the result, so
-  // that a factor per channel may be multiplied into that operand instead of the result; -1 or
-  // null: none.
+  // The dimension of the second operand that runs over the channels (dimension 1) of the result. A
+  // factor per channel may then be multiplied into that operand instead of the result. -1 or null:
+  // there is none.
   std::function<int(const OpUse&)> channels_of_weights = nullptr;
 };
 
-// Every operator has exactly one output; what ONNX returns in several (Split) becomes several
-// nodes.
+// The definition of an operator. Every operator has exactly one output; an ONNX operator with
+// several (Split) becomes several nodes.
 struct OpDef {
   OpKind kind{};
   FusionClass fusion = FusionClass::kOpaque;
-  // Injective, and element i of the output needs only element i of every input that has the
-  // output's shape (others are broadcast). Only these fuse onto a complex-out-fusable operator, and
-  // only these may run in place.
+  // Whether the operator is injective and element i of the output needs only element i of every
+  // input that has the output's shape (other inputs are broadcast). Only such operators fuse onto a
+  // complex-out-fusable operator, and only they may run in place.
   bool elementwise = false;
   OpFamily family = OpFamily::kOther;
-  // The result has the elements of the operand in their order, so it may share its memory.
+  // Whether the result has the elements of the operand in the same order, so that it may share its
+  // memory.
   bool relabels = false;
   std::vector<AttrSpec> attrs = {};
-  // The type of the result; InvalidArgument says what is wrong with the operands or attributes.
+  // The type of the result. InvalidArgument: says what is wrong with the operands or attributes.
   std::function<absl::StatusOr<TensorType>(Types, const OpAttrs&)> infer = nullptr;
-  // Adds the operator's stages to the builder and returns its result, which is always a stage's.
+  // Adds the operator's stages to the builder and returns its result, which is always the result of
+  // a stage.
   std::function<absl::StatusOr<tensor::Tensor>(tensor::Builder&, Tensors, const OpAttrs&)> express =
       nullptr;
-  // 2 x multiply-accumulates for operators that have them (padding counted as present taps, as in
-  // the literature), else null: then elements of the output count once.
+  // Twice the number of multiply-accumulates, for operators that have them. Taps on padding count,
+  // as in the literature. Null: each element of the output counts once.
   std::function<double(const OpUse&)> flops = nullptr;
-  // The result of constant operands, where that is much faster than by the expression; null: by
-  // the expression. Of the type that `infer` gives.
+  // The result for constant operands, if it can be computed much faster than by the expression. It
+  // has the type that `infer` gives. Null: use the expression.
   std::function<TensorData(std::span<const TensorData>, const TensorType&, const OpAttrs&)>
       evaluate = nullptr;
   LayoutRule layout = {};
   Laws laws = {};
-  // Adds to `out` the gradients of a loss by each operand of `node`, given that by its result;
-  // -1 for an operand that has none (an index). Null: the operator cannot be trained through. No
-  // operator has one yet.
+  // Adds to `out` the gradients of a loss with respect to each operand of `node`, given
+  // `by_result`, the gradient with respect to its result. The entry is -1 for an operand without a
+  // gradient, such as an index. Null: the operator cannot be trained through. No operator has a
+  // gradient yet.
   std::function<absl::StatusOr<std::vector<ValueId>>(GraphBuilder& out, const Node& node,
                                                      ValueId by_result)>
       gradient = nullptr;
 
-  // Injective, but computes nothing.
+  // Whether the operator moves data and computes nothing.
   bool OnlyMoves() const { return fusion == FusionClass::kInjective && !elementwise; }
 };
 
 const OpDef& Def(OpKind kind);
 
-// Def(kind).infer and Def(kind).express with attributes that have been checked. The result of
-// Express has the type of InferType, save that elements of 16-bit floats may still be f32.
+// Def(kind).infer and Def(kind).express, with attributes that are checked first. The result of
+// Express has the type of InferType, except that elements of 16-bit floats may still be f32.
 absl::StatusOr<TensorType> InferType(OpKind kind, Types inputs, const Attrs& attrs);
 absl::StatusOr<tensor::Tensor> Express(OpKind kind, tensor::Builder& b, Tensors inputs,
                                        const Attrs& attrs);
 
-// Of a node of a checked graph.
+// For a node of a checked graph.
 OpAttrs AttrsOf(const Node& node);
 std::vector<TensorType> InputTypes(const Graph& graph, const Node& node);
 double Flops(const Graph& graph, const Node& node);  // as OpDef::flops; 0 if that is null

@@ -95,7 +95,7 @@ TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
   for (int64_t v : values) {
     if (dtype == DType::kI64)
       Append(bytes, v);
-    else  // what wraps to a narrower type is a double exactly
+    else  // a value wrapped to a narrower type is exact as a double
       AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }
   return {{dtype, {static_cast<int64_t>(values.size())}},

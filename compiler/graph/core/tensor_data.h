@@ -12,11 +12,11 @@ std::vector<int64_t> ToInts(const TensorData& data);
 std::vector<double> ToDoubles(const TensorData& data);
 // The first element of `data` as an attribute: an integer if its type is one, else a float.
 Attr ToAttr(const TensorData& data);
-// A vector of an integer type; values that it cannot hold wrap.
+// A vector of an integer type. Values that do not fit wrap.
 TensorData FromInts(const std::vector<int64_t>& values, ir::DType dtype = ir::DType::kI64);
 // A tensor of `shape` that repeats the single element of `element`.
 TensorData Repeated(const TensorData& element, const Shape& shape);
-// A tensor of any type, every element of which is `value`.
+// A tensor of any type whose elements are all `value`.
 TensorData Filled(TensorType type, double value);
 // A tensor of any type with these elements, rounded to `dtype`.
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, ir::DType dtype);

@@ -17,11 +17,11 @@
 namespace heddle::graph {
 namespace {
 
-// The groups under construction.
+// Builds the groups.
 //
-// No merge closes a cycle between groups. A node joins a group only if all its readers are in one
-// of the two, so only the last node's value leaves a group; and if one group alone reads that
-// value, there is no other path to that group.
+// No merge creates a cycle between groups. A node joins a group only if all its readers are in its
+// own group or that one, so only the last node's value leaves a group. If one other group alone
+// reads that value, there is no other path to that group.
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
@@ -39,11 +39,11 @@ class Fuser {
     }
   }
 
-  // Each node in turn tries to join the groups that make its operands.
+  // Each node in turn tries to merge with the groups that make its operands.
   std::vector<std::vector<int>> Run() {
     for (size_t v = 0; v < graph_.nodes.size(); ++v) {
-      // Repeated, because one operand that joins may let another join: conv * sigmoid(conv) reads
-      // the convolution twice.
+      // This repeats, because one operand that joins may let another join: conv * sigmoid(conv)
+      // reads the convolution twice.
       for (bool changed = true; changed;) {
         changed = false;
         for (ValueId operand : graph_.nodes[v].inputs) {
@@ -78,20 +78,20 @@ class Fuser {
     return -1;
   }
 
-  // Node v takes operand u of another group.
+  // Whether node u, which makes an operand of v and is in another group, may join v's group.
   bool MayJoin(int u, int v) const {
     if (!OnlyReadBy(u, group_[u], group_[v])) return false;
     return ClassesAllow(u, v) && StaysSmall(u, v);
   }
 
-  // Limits how often an expression repeats itself: an operand that is read twice occurs twice in
+  // Limits how often an expression repeats itself. An operand that is read twice occurs twice in
   // the expression into which it is inlined, so a chain of y * y doubles with every link.
   bool StaysSmall(int u, int v) const {
     constexpr double kMostRepeated = 256;  // nodes; schedules inline no more than that
     std::vector<int> all = members_[group_[u]];
     all.insert(all.end(), members_[group_[v]].begin(), members_[group_[v]].end());
     std::sort(all.begin(), all.end());
-    std::map<int, double> tree;  // node -> size of its expression with its operands in it
+    std::map<int, double> tree;  // node -> size of its expression, including its operands
     double once = 0;             // the size if each node of the group occurred once
     for (int n : all) {
       double size = 1;
@@ -110,18 +110,18 @@ class Fuser {
     if (above >= 0 && below >= 0) return false;
     if (Class(u) == FusionClass::kOpaque || Class(v) == FusionClass::kOpaque) return false;
     if (above >= 0) {
-      // Onto the output of a complex operator.
+      // The group of v joins the output of an anchor.
       return Class(above) == FusionClass::kComplexOutFusable &&
              AllElementwise(group_[v], OutType(above).shape);
     }
     if (below >= 0 && Class(below) == FusionClass::kComplexOutFusable) {
-      // A complex operator reads each element many times, so its operands are computed before it;
-      // operands of the elementwise nodes that follow it may join.
+      // A complex operator reads each element many times, so its own operands are computed before
+      // it. Operands of the elementwise nodes that follow it may join.
       return v != below && !Feeds(group_[u], below) &&
              AllElementwise(group_[u], OutType(below).shape);
     }
-    // Arithmetic is not repeated for every element of a larger result; moving data is cheap enough
-    // to be repeated.
+    // Arithmetic must not be repeated for every element of a larger result. Moving data is cheap
+    // enough to be repeated.
     return !DefOf(u).elementwise || NumElements(OutType(v)) <= NumElements(OutType(u)) ||
            Class(v) == FusionClass::kReduction;
   }
@@ -144,7 +144,7 @@ class Fuser {
       if (group_[c] != a && group_[c] != b) return false;
       ++read;
     }
-    return read == uses_[graph_.nodes[u].outputs[0]];  // and it is no output of the graph
+    return read == uses_[graph_.nodes[u].outputs[0]];  // false if u is also an output of the graph
   }
 
   void Merge(int from, int into) {
@@ -158,8 +158,8 @@ class Fuser {
   std::vector<std::vector<int>> members_, consumers_;
 };
 
-// The groups in execution order. Of those whose inputs are computed, the one with the earliest last
-// node is next.
+// The groups in execution order. Among the groups whose inputs are computed, the one whose last
+// node comes first in the graph is next.
 std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
                                              std::vector<std::vector<int>> groups) {
   const std::vector<int> producers = Producers(graph);
@@ -194,10 +194,12 @@ std::vector<std::vector<int>> ExecutionOrder(const Graph& graph,
   return ordered;
 }
 
-// "conv2d+add+relu"; "(concat+reshape)x128" where operators repeat; ".." where the line is full.
+// The operators as text: "conv2d+add+relu"; "(concat+reshape)x128" if operators repeat; ".." at the
+// end if the text is too long.
 std::string OperatorsText(const std::vector<std::string>& ops) {
-  constexpr size_t kLongest = 40;        // characters; a table's column
-  constexpr size_t kLongestPattern = 4;  // operators; longer ones are rare and fill the line alone
+  constexpr size_t kLongest = 40;  // characters, the width of a table's column
+  // In operators. Longer patterns are rare and fill the line alone.
+  constexpr size_t kLongestPattern = 4;
   std::string text;
   for (size_t i = 0; i < ops.size();) {
     size_t pattern = 1, covered = 1;
@@ -225,7 +227,7 @@ bool OnlyRelabels(const Graph& graph, const std::vector<int>& nodes) {
                      [&](int n) { return Def(graph.nodes[n].kind).relabels; });
 }
 
-// The flops, the label, and the values that go in and out of a group.
+// Finds the flops, the label, the inputs and the outputs of a group.
 absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
                                const std::vector<int>& uses) {
   Group group;
@@ -247,7 +249,7 @@ absl::StatusOr<Group> Describe(const Graph& graph, std::vector<int> nodes,
   for (int n : group.nodes) {
     const Node& node = graph.nodes[n];
     const ValueId out = node.outputs[0];
-    // A result that nobody reads (dead code) is an output, too: every kernel has one.
+    // A result that nobody reads (dead code) is an output, too, because every kernel has one.
     if (uses[out] > read_inside[out] || uses[out] == 0) group.outputs.push_back(out);
     ops.push_back(NameOf(node.kind));
     counted += Flops(graph, node);
@@ -315,7 +317,7 @@ absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options) {
     group.workload = ir::Print(loops);
     group.key = WorkloadKey(group.workload);
     group.naive = std::move(loops);
-    // Keys are hashes, and identify tasks, records and kernels.
+    // Keys are hashes that identify tasks, records and kernels, so a collision must be an error.
     if (workloads.emplace(group.key, group.workload).first->second != group.workload) {
       return absl::InternalError(absl::StrCat("two different workloads have the key ", group.key,
                                               ", one is ", group.label));

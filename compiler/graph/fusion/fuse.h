@@ -1,4 +1,4 @@
-// Operator fusion and task extraction: from nodes to kernels.
+// Operator fusion and task extraction: turns nodes into kernels.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace heddle::graph {
 
-// One kernel: some nodes of the graph computed together.
+// One kernel: nodes of the graph that are computed together.
 struct Group {
   std::vector<int> nodes;        // indices into Graph::nodes, topological
   std::vector<ValueId> inputs;   // read from outside (inputs, constants, other groups), in the
@@ -27,8 +27,9 @@ struct Group {
 struct FusedGraph {
   Graph graph;
   std::vector<Group> groups;  // execution order
-  // Views: values that are the memory of another value under another shape (a reshape on its own),
-  // with that other value, which is never a view itself. No group computes a view.
+  // Maps each view to the value whose memory it shares. A view is a value that only gives another
+  // shape to that memory, as a reshape on its own does. The other value is never a view itself. No
+  // group computes a view.
   std::map<ValueId, ValueId> views;
 
   // The value whose memory holds v: v itself unless it is a view.
@@ -43,14 +44,14 @@ struct FuseOptions {
 };
 
 // Groups the nodes by the four fusion classes, greedily in topological order. A group has at most
-// one node that is not injective. A producer joins a group only if all its readers are in it, and
-// if the group's expression does not repeat itself too often. A group of reshapes alone becomes
-// views. Internal: two workloads have the same key.
+// one node that is not injective. A producer joins a group only if all its readers are in it and
+// the group's expression does not repeat itself too often. A group that consists only of reshapes
+// becomes views. Internal: two workloads have the same key.
 absl::StatusOr<FusedGraph> Fuse(Graph graph, const FuseOptions& options = {});
 
 // The tensor expression of one group. Its inputs are p0, p1, .. in the order of Group::inputs, and
-// its stages have the names of their operators. It holds no name of the model, so that equal layers
-// have equal workloads.
+// its stages have the names of their operators. It holds no name of the model, so equal layers have
+// equal workloads.
 absl::StatusOr<tensor::TensorProgram> GroupExpression(const FusedGraph& fused, const Group& group);
 
 // The distinct workloads of a fused graph, heaviest first.

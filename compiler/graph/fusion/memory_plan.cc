@@ -14,8 +14,9 @@ int64_t Bytes(const Graph& graph, ValueId v) {
   return AlignUp(NumElements(type) * ir::SizeOf(type.dtype));
 }
 
-// The free ranges of the arena by offset; adjacent ones are joined. Allocation takes the smallest
-// range that fits. If none does, the arena grows, by what a free range at its end lacks.
+// The free ranges of the arena by offset, with adjacent ranges joined. Allocation takes the
+// smallest range that fits. If none does, the arena grows; a free range at its end is used and only
+// the rest is added.
 class Arena {
  public:
   int64_t Take(int64_t bytes) {
@@ -68,7 +69,7 @@ class Arena {
 
 MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options) {
   const Graph& graph = fused.graph;
-  std::set<ValueId> graph_outputs;  // memory that is the model's
+  std::set<ValueId> graph_outputs;  // their memory belongs to the model, not to the arena
   for (ValueId v : graph.outputs) graph_outputs.insert(fused.MemoryOf(v));
   std::map<ValueId, int> reads_left;
   for (const Group& group : fused.groups) {
@@ -79,7 +80,8 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
   for (size_t g = 0; g < fused.groups.size(); ++g) {
     const Group& group = fused.groups[g];
     std::set<ValueId> overwritten;
-    // The place of an input that `output` may take: it is not read later, nor as another input.
+    // The place of an input that `output` may take over. The input must not be read later, nor as
+    // another input of this group.
     const auto in_place = [&](int output) -> std::optional<int64_t> {
       if (!options.share || options.may_overwrite.empty()) return std::nullopt;
       for (const auto& [written, read] : options.may_overwrite[g]) {
@@ -108,7 +110,7 @@ MemoryPlan PlanMemory(const FusedGraph& fused, const MemoryPlanOptions& options)
       if (auto it = plan.offsets.find(v); it != plan.offsets.end())
         arena.Give(it->second, Bytes(graph, v));
     }
-    // A result that nobody reads keeps its place; dead code does not get this far.
+    // A result that nobody reads keeps its place. Dead code is removed before.
   }
   plan.arena_bytes = arena.size();
   return plan;

@@ -1,8 +1,8 @@
-// Static memory planning. Every intermediate value gets a fixed place in one arena; values that are
-// never alive at the same time share memory (MXNet's linear-time planner: reference counts in
-// execution order, a free list by size). A value lives as long as any view of it. The buffers of a
-// kernel never overlap, unless its code is known to allow it: then a result takes the place of an
-// input that is read there for the last time.
+// Static memory planning. Every intermediate value gets a fixed place in one arena, and values that
+// are never alive at the same time share memory. The algorithm is MXNet's linear-time planner:
+// reference counts in execution order, and a free list by size. A value lives as long as any view
+// of it. The buffers of a kernel do not overlap unless its code is known to allow it; then a result
+// takes the place of an input whose last read is in that kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 namespace heddle::graph {
 
 struct MemoryPlan {
-  // In bytes, 64-byte aligned; of intermediate values that are not views.
+  // Offsets in bytes, aligned to 64, of the intermediate values that are not views.
   std::map<ValueId, int64_t> offsets;
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;  // the size of the arena without sharing
-  int in_place = 0;            // number of results in the place of an input
+  int in_place = 0;            // number of results that take the place of an input
 };
 
 struct MemoryPlanOptions {
   bool share = true;
-  // By group: the pairs {output, input}, as indices into the group's lists, that may have the same
-  // memory. Empty: none in any group.
+  // For each group, the pairs {output, input}, as indices into the group's lists, that may have the
+  // same memory. Empty: no pair in any group.
   std::vector<std::vector<std::pair<int, int>>> may_overwrite = {};
 };
 

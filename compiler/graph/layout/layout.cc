@@ -47,7 +47,7 @@ class LayoutPass {
   int64_t Rank(ValueId v) const { return static_cast<int64_t>(ShapeOf(v).size()); }
 
   bool Blocked() const { return layout_ == Layout::kChannelsBlocked; }
-  // Whether the operator at hand has this value in blocks.
+  // Whether the current operator takes this value in blocks.
   bool InBlocks(ValueId v) const { return Blocked() && Blocks(graph_.values[v].type, plan_.block); }
 
   std::vector<ValueId>& In(Layout layout) { return in_[static_cast<size_t>(layout)]; }
@@ -62,13 +62,13 @@ class LayoutPass {
     return x;
   }
   absl::StatusOr<ValueId> First(ValueId v) { return As(Layout::kChannelsFirst, v); }
-  // The value in the form that it has in the layout of the operator at hand.
+  // The value in the form that the current operator's layout gives it.
   absl::StatusOr<ValueId> Here(ValueId v) {
     return As(InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast, v);
   }
 
-  // An operand that is broadcast to `rank` dimensions (LayoutRule::kAligned), in the layout at
-  // hand.
+  // An operand that is broadcast to `rank` dimensions (LayoutRule::kAligned), in the current
+  // layout.
   absl::StatusOr<ValueId> Aligned(ValueId v, int64_t rank) {
     if (Rank(v) == rank && (InBlocks(v) || !Blocked())) return Here(v);
     if (Rank(v) == rank && ShapeOf(v)[1] == plan_.block) {  // a part of a concat
@@ -90,7 +90,7 @@ class LayoutPass {
     return MoveLayout(out_, x, full, Layout::kChannelsFirst, layout_, plan_.block, name);
   }
 
-  // A node that does not work channels first.
+  // Adds a node in its layout, which is not channels first.
   absl::Status Transform(const Node& node) {
     const OpDef& def = Def(node.kind);
     const bool aligned = def.layout.operands == LayoutRule::Operands::kAligned;
@@ -133,7 +133,7 @@ class LayoutPass {
     return absl::OkStatus();
   }
 
-  // The node's attributes with its dimensions in the order of the layout at hand.
+  // The node's attributes, with its dimensions in the order of the current layout.
   Attrs MovedAttrs(const Node& node) const {
     Attrs attrs = node.attrs;
     const OpAttrs old = AttrsOf(node);
@@ -165,14 +165,14 @@ class LayoutPass {
     return attrs;
   }
 
-  // In blocks, channels and spatial dimensions keep their places.
+  // In the blocked layout, channels and spatial dimensions keep their positions.
   int64_t MovedAxis(int64_t axis, int64_t rank) const {
     const int64_t first = axis < 0 ? axis + rank : axis;
     return Blocked() ? first : LastAxis(first, rank);
   }
 
-  // One number per dimension. In blocks, the number of the channels counts blocks, and a number of
-  // the elements in a block follows at the end.
+  // Reorders one number per dimension. In the blocked layout, the number of the channels counts
+  // blocks, and a number for the elements in a block is appended.
   Shape MovedDimensions(Shape values, AttrRole role) const {
     if (!Blocked()) return ToLastOrder(values);
     if (role != AttrRole::kFactors) values[1] /= plan_.block;
@@ -184,10 +184,10 @@ class LayoutPass {
   const LayoutPlan& plan_;
   const machine::GraphCore& core_;
   GraphBuilder out_;
-  // By layout and old value: the new value that holds it; -1 until an operator needs it.
+  // By layout and old value: the new value that holds it, or -1 until an operator needs it.
   std::array<std::vector<ValueId>, kLayouts.size()> in_;
   std::vector<Layout> made_;                // by old value: the layout in which it is made
-  Layout layout_ = Layout::kChannelsFirst;  // of the operator at hand
+  Layout layout_ = Layout::kChannelsFirst;  // of the current operator
 };
 
 }  // namespace

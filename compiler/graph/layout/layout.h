@@ -11,19 +11,19 @@ namespace heddle::graph {
 
 struct LayoutOptions {
   const LayoutCosts* costs = nullptr;  // estimates if null
-  std::optional<Layout> all{};         // if set, the layout of every operator that has it
-  // Channels in a block, at least 2; 0: no operator is in blocks. If unset, PrepareModel takes what
-  // suits the target, and AssignLayouts takes 0.
+  std::optional<Layout> all{};         // if set, the layout of every operator that supports it
+  // Channels in a block, at least 2. 0: no operator is blocked. If unset, PrepareModel chooses a
+  // number for the target, and AssignLayouts takes 0.
   std::optional<int64_t> block{};
-  LayoutPlan* plan = nullptr;  // receives what was chosen, when set
+  LayoutPlan* plan = nullptr;  // receives what was chosen, if set
 };
 
 // Before: every operator is channels first, as imported. After: each operator has the layout that
-// PlanLayouts chose, of those that its definition offers (LayoutRule). With channels last, the
-// innermost dimension is the one to vectorise; in blocks, neighbours in space are neighbours in
-// memory, too. Values are transposed only where layouts meet, once for each value and layout;
+// PlanLayouts chose among those that its definition offers (LayoutRule). With channels last, the
+// innermost dimension is the one to vectorize; in blocks, neighbours in space are also neighbours
+// in memory. Values are transposed only where layouts meet, once for each value and layout;
 // constant folding computes the transposes of constants. Inputs and outputs of the graph keep the
-// model's layout. InvalidArgument: a block of fewer than two channels.
+// model's layout. InvalidArgument: a block has fewer than two channels.
 absl::StatusOr<Graph> AssignLayouts(const Graph& graph, const LayoutOptions& options = {},
                                     const machine::TargetInfo& target = {});
 

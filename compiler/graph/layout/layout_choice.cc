@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kInfinite = int64_t{1} << 60;
 
-// Maximum flow by Dinic's algorithm: breadth-first levels, then blocking flow along them.
+// Maximum flow by Dinic's algorithm: breadth-first levels, then a blocking flow along them.
 class FlowNetwork {
  public:
   explicit FlowNetwork(int nodes) : edges_of_(nodes) {}
@@ -21,7 +21,8 @@ class FlowNetwork {
     edges_.push_back({from, 0});
   }
 
-  // Whether each node is on the source's side of the minimum cut with the fewest nodes there.
+  // For each node, whether it is on the source's side of a minimum cut. Among the minimum cuts, it
+  // is the one with the fewest nodes on that side.
   std::vector<bool> Cut(int source, int sink) {
     while (Levels(source), level_[sink] >= 0) {
       next_.assign(edges_of_.size(), 0);
@@ -53,7 +54,8 @@ class FlowNetwork {
     }
   }
 
-  // Depth: at most the number of levels, a few per operator along a path of the model.
+  // The recursion depth is at most the number of levels, which is a few for each operator along a
+  // path of the model.
   int64_t Push(int from, int sink, int64_t most) {
     if (from == sink) return most;
     for (size_t& k = next_[from]; k < edges_of_[from].size(); ++k) {
@@ -69,7 +71,7 @@ class FlowNetwork {
     return 0;
   }
 
-  std::vector<Edge> edges_;  // each followed by its reverse
+  std::vector<Edge> edges_;  // each is followed by its reverse
   std::vector<std::vector<int>> edges_of_;
   std::vector<int> level_;
   std::vector<size_t> next_;
@@ -79,16 +81,18 @@ Layout LayoutOf(int who, const std::vector<Layout>& layouts) {
   return who == LayoutProblem::kModel ? Layout::kChannelsFirst : layouts[who];
 }
 
-// The cheapest choice in which each operator keeps its layout or takes `to`: a minimum cut between
-// those that keep and those that take. A value adds a node for each layout but `to`, on the side
-// of those that keep as soon as one that has it now does, and one for `to` on the other side
-// likewise. Of equally good ones that with most operators channels last, or fewest in the others.
+// The cheapest choice in which each operator keeps its layout or changes to `to`. It is a minimum
+// cut between `keeps` and `takes`. Each value adds one network node for `to`, and one for each
+// other layout that its maker or a reader has now. A node is cut, at the cost of one transpose, if
+// the maker or a reader has that layout after the choice. That is one transpose too many for each
+// value, whatever the choice. Ties go to the choice with the most operators channels last, or with
+// the fewest in the other layouts.
 std::vector<Layout> Expanded(const LayoutProblem& problem, std::vector<Layout> layouts, Layout to) {
   const int operators = static_cast<int>(problem.operators.size());
   const int values = static_cast<int>(problem.values.size());
   const int keeps = operators, takes = keeps + 1, layout_count = static_cast<int>(kLayouts.size());
   FlowNetwork network(takes + 1 + layout_count * values);
-  // The cut has the fewest nodes on its source's side.
+  // The cut has the fewest nodes on its source's side, so this decides ties.
   const bool most = to == Layout::kChannelsLast;
   const auto add = [&](int from, int onto, int64_t capacity) {
     most ? network.Add(from, onto, capacity) : network.Add(onto, from, capacity);
@@ -127,7 +131,8 @@ std::vector<Layout> Expanded(const LayoutProblem& problem, std::vector<Layout> l
   return layouts;
 }
 
-// Expansions in turn until none lowers the cost. The first is made even if it only keeps it.
+// Expands the layouts in turn until no expansion lowers the cost. The first expansion is made even
+// if the cost stays the same.
 std::vector<Layout> Descend(const LayoutProblem& problem, Layout from,
                             const std::array<Layout, kLayouts.size()>& order) {
   std::vector<Layout> layouts(problem.operators.size(), from);
@@ -177,7 +182,7 @@ std::vector<Layout> ChooseLayouts(const LayoutProblem& problem) {
   if (two) {
     return Expanded(problem, std::vector<Layout>(problem.operators.size(), kFirst), kLast);
   }
-  // The first expansion of each is the best choice of the two layouts it begins with.
+  // The first expansion of each descent finds the best choice of the two layouts it starts with.
   std::vector<Layout> best = Descend(problem, kFirst, {kLast, kBlocked, kFirst});
   for (const auto& [from, next, other] :
        {std::array{kFirst, kBlocked, kLast}, std::array{kLast, kBlocked, kFirst}}) {

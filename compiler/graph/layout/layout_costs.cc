@@ -9,10 +9,11 @@
 namespace heddle::graph {
 namespace {
 
-constexpr int64_t kFewInputs = 4;  // such images stay channels last: only the result is blocked
+// Images with so few channels stay channels last, and only the result is blocked.
+constexpr int64_t kFewInputs = 4;
 
-// The share of a vector's lanes that do work when `extent` elements lie along them, and how fast
-// these are.
+// How well `extent` elements use the lanes of a vector: the share of lanes that do work, times the
+// speed of masked code if some do not.
 double LaneUse(int64_t extent, int64_t element_bytes, const machine::TargetInfo& target) {
   const auto n = static_cast<double>(extent),
              lanes = static_cast<double>(target.graph_core.vector_bytes / element_bytes);
@@ -26,8 +27,9 @@ int64_t Bytes(const TensorType& type) {
 
 int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(std::min(ns, 1e14))); }
 
-// The time of a convolution in one group in channels blocked over channels last, with times as if
-// it had but its direct form. `inputs`: channels of the image. `single`: in f32.
+// The time of a convolution with one group in the blocked layout, relative to the estimate with
+// channels last, which assumes the direct form. `inputs`: channels of the image. `single`: it
+// computes in f32.
 double TimesOfLast(int64_t inputs, const Shape& kernel, const OpAttrs& attrs,
                    const machine::TargetInfo& target, bool single) {
   const machine::LayoutFit& fit = target.code.layout;
@@ -56,10 +58,10 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
   const int64_t groups = attrs.Int("groups");
   const bool transposed = Def(node.kind).family == OpFamily::kTransposedConvolution;
   machine::LayoutFit::Share share = transposed ? fit.transposed : fit.convolution;
-  // Channels last, a vector lies within a group, unless each group is one channel.
+  // With channels last, a vector lies within a group, unless each group is one channel.
   int64_t channels = out.shape[1] / groups;
-  bool near = false;  // a depthwise one within the second-level cache
-  const bool single = out.dtype == ir::DType::kF32;  // what was measured
+  bool near = false;  // a depthwise convolution whose data fit the second-level cache
+  const bool single = out.dtype == ir::DType::kF32;  // the measurements were made in f32
   double blocked =
       TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), attrs, target, single);
   if (!transposed && groups > 1 && weights[1] == 1) {
@@ -102,7 +104,7 @@ bool LooksTheSame(const TensorType& type) {
 }
 
 int64_t LayoutCosts::MoveNs(const TensorType& type) const {
-  // Nothing moves, but the reshape keeps kernels apart that would fuse.
+  // Nothing moves, but the reshape separates kernels that would fuse.
   if (LooksTheSame(type)) return 1;
   const machine::GraphCore& core = target_.graph_core;
   return Ns(core.call_ns + 2 * static_cast<double>(Bytes(type)) / core.bytes_per_ns);

@@ -16,8 +16,8 @@ struct LayoutCost {
   bool measured = false;
 };
 
-// Whether a tensor has one channel or one pixel, so that its elements have the same order in all
-// layouts.
+// Whether a tensor has one channel or one pixel per image, so that its elements have the same order
+// in all layouts.
 bool LooksTheSame(const TensorType& type);
 
 // Estimated times on one core, target.graph_core. Deterministic.
@@ -25,21 +25,21 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const machine::TargetInfo& target = {}) : target_(target) {}
   virtual ~LayoutCosts() = default;
-  // The cost of a node of the imported graph that has a form with channels last, in every layout;
-  // that in blocks is given whether the form exists or not. All are finite.
+  // The cost in every layout of a node of the imported graph that has a form with channels last.
+  // The blocked cost is given whether or not that form exists. All costs are finite.
   virtual LayoutCost OperatorCost(const Graph& graph, const Node& node) const;
-  // The cost to transpose such a tensor between two layouts. Next to nothing if it looks the same
-  // in both: then it is a reshape, which only keeps kernels from being fused.
+  // The cost of a transpose of such a tensor between two layouts. It is next to nothing if the
+  // tensor looks the same in both: then it is a reshape, which only keeps kernels from being fused.
   int64_t MoveNs(const TensorType& type) const;
 
  private:
   machine::TargetInfo target_;
 };
 
-// Costs from measured times by name of node; kNever stands for a layout that was not measured. If
-// two layouts were measured, the third is its estimate, scaled by measured to estimated time of
-// channels last (or first). With fewer, all are estimates: measured and estimated times do not
-// compare.
+// Costs from measured times by node name. kNever stands for a layout that was not measured. If two
+// layouts were measured, the cost of the third is its estimate, scaled by the ratio of measured to
+// estimated time with channels last (or first, if last was not measured). If fewer were measured,
+// all costs are estimates, because measured and estimated times do not compare.
 class MeasuredLayoutCosts : public LayoutCosts {
  public:
   explicit MeasuredLayoutCosts(std::map<std::string, LayoutProblem::Operator> ns_by_node,

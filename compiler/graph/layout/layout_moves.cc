@@ -9,7 +9,7 @@
 namespace heddle::graph {
 namespace {
 
-// The permutation that puts the channels of a channels-first tensor last, and the one back.
+// The permutation that moves the channels of a channels-first tensor to the end.
 Shape ToLast(int64_t rank) {
   Shape dims(rank);
   std::iota(dims.begin(), dims.end(), 0);
@@ -22,7 +22,7 @@ Shape ToFirst(int64_t rank) {
   return perm;
 }
 
-// {begin, .., end - 1}
+// Appends begin, .., end - 1.
 void AppendRange(int64_t begin, int64_t end, Shape* perm) {
   for (int64_t d = begin; d < end; ++d) perm->push_back(d);
 }
@@ -37,7 +37,7 @@ absl::StatusOr<ValueId> Transposed(GraphBuilder& out, ValueId x, const Shape& pe
   return out.Add(OpKind::kTranspose, {x}, {{"perm", perm}}, name);
 }
 
-// From the layout that is not blocked.
+// Moves a value to the blocked layout from one of the others.
 absl::StatusOr<ValueId> ToBlocked(GraphBuilder& out, ValueId x, int64_t rank, Layout from,
                                   int64_t block, const std::string& name) {
   const bool first = from == Layout::kChannelsFirst;

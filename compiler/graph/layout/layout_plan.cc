@@ -8,8 +8,8 @@
 namespace heddle::graph {
 namespace {
 
-// By value: whether it is another value, flattened only for products with constant matrices.
-// FoldFlatten permutes such matrices, so that their operand needs no transpose.
+// For each value, whether it is flattened from another one and only multiplied by constant
+// matrices. FoldFlatten permutes such matrices, so the other value needs no transpose.
 std::vector<bool> FlattenedForConstants(const Graph& graph) {
   const std::vector<int> producers = Producers(graph), uses = UseCounts(graph);
   std::vector<bool> flattened(graph.values.size(), false);
@@ -27,7 +27,7 @@ std::vector<bool> FlattenedForConstants(const Graph& graph) {
   return flattened;
 }
 
-// The nodes that have a choice, and the values between them.
+// Collects the nodes that have a choice of layout, and the values between them.
 class Planner {
  public:
   Planner(const Graph& graph, const LayoutCosts& costs, int64_t block)
@@ -101,7 +101,7 @@ class Planner {
     problem_.values.push_back({maker, {}, costs_.MoveNs(type), Blocks(type, block_)});
   }
 
-  // Constants do not count: their transposes are folded.
+  // Constants do not count, because their transposes are folded.
   void AddReader(ValueId v, int reader) {
     if (value_of_[v] >= 0) problem_.values[value_of_[v]].readers.push_back(reader);
   }

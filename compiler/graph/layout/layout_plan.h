@@ -15,7 +15,7 @@ namespace heddle::graph {
 // blocks of `block` (LayoutRule).
 bool HasChannelsLastForm(const Graph& graph, const Node& node);
 bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block);
-// Whether a node's result has the layout of the node; else it is the model's either way.
+// Whether a node's result has the layout of the node; else it has the model's layout.
 bool MakesItsLayout(const Node& node);
 
 struct LayoutPlan {
@@ -24,8 +24,8 @@ struct LayoutPlan {
     OpKind kind{};
     TensorType type;  // of the result, channels first
     Layout layout = Layout::kChannelsFirst;
-    bool free = false;  // there was a choice
-    LayoutCost cost;    // if there was one; kNever for a form that does not exist
+    bool free = false;  // there was a choice of layout
+    LayoutCost cost;    // set if there was a choice; kNever for a form that does not exist
   };
   struct Move {
     std::string value;
@@ -33,15 +33,16 @@ struct LayoutPlan {
     Layout to = Layout::kChannelsLast;
     int64_t ns = 0;
   };
-  std::vector<Operator> operators;  // one a node of the graph
-  std::vector<Move> moves;          // transposes; not the reshapes where both layouts look the same
-  int64_t block = 0;                // channels in a block; 0: none were in blocks
-  int64_t ns = 0;                   // of operators with a choice, and of transposes
-  int64_t first_ns = 0, last_ns = 0;  // the same, were all channels first, or last where they can
+  std::vector<Operator> operators;  // one for each node of the graph
+  std::vector<Move> moves;  // transposes, without the reshapes between layouts that look the same
+  int64_t block = 0;        // channels in a block; 0: no operator is blocked
+  int64_t ns = 0;           // cost of the operators with a choice and of the transposes
+  int64_t first_ns = 0, last_ns = 0;  // the same with all channels first, or last where possible
 };
 
-// The plan that ChooseLayouts finds; with `all`, that layout wherever there is a choice. `block`:
-// channels in a block, 0 for none.
+// The plan that ChooseLayouts finds. If `all` is set, it is the layout of every operator that has
+// it, and other operators with a choice have channels last. `block`: channels in a block, 0 for no
+// blocks.
 LayoutPlan PlanLayouts(const Graph& graph, const LayoutCosts& costs, int64_t block,
                        std::optional<Layout> all = std::nullopt);
 

@@ -1,12 +1,11 @@
-// Convolutions: conv1d..3d, and depthwise_conv1d..3d, which is the channels-last form of a
-// convolution whose groups are single channels. The forms in blocks of channels are in
-// convolution_blocked.cc.
+// Convolutions: conv1d..3d, and depthwise_conv1d..3d, the channels-last form of a convolution whose
+// groups are single channels. The blocked forms are in convolution_blocked.cc.
 //
-// Weights: conv, channels first: [O, I/groups, k..]; channels last: [k.., I/groups, O]; depthwise:
-// [k.., C]. There is no bias operand: a bias is an addition, which fuses.
+// Weights are [O, I/groups, k..] for conv with channels first, [k.., I/groups, O] with channels
+// last, and [k.., C] for depthwise. There is no bias operand: a bias is an addition, which fuses.
 //
-// "zero_share": among so many weights, only one is not zero by construction, because small groups
-// were merged (convolution_weights.h). Work is counted as that of the original groups.
+// "zero_share": of so many weights, all but one are zero by construction, because small groups were
+// merged (convolution_weights.h). Work is counted as that of the original groups.
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +69,7 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
   const Window& w = c.w;
   tensor::Tensor padded =
       b.Stored(PadForWindow(b, x, w, c.out, ir::Zero(x.dtype())), x.buffer()->dtype);
-  // With one input channel in a group there is no sum over channels.
+  // If a group has one input channel, there is no sum over channels.
   const bool sum_channels = c.group_inputs > 1 || c.groups == 1;
   Shape taps = w.kernel;
   if (sum_channels) taps.insert(w.channels_last ? taps.end() : taps.begin(), c.group_inputs);
@@ -98,7 +97,8 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
 
 bool IsChannelsFirst(const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; }
 
-// Without groups, either side may be in blocks; with groups, those of single channels may be.
+// With one group, the input, the result or both may be blocked. With more groups, each must be a
+// single channel.
 bool HasBlockedForm(const OpUse& use, int64_t block) {
   const bool in_blocks = Blocks(use.inputs[0], block), out_blocks = Blocks(use.output, block);
   const int64_t groups = use.attrs.Int("groups");

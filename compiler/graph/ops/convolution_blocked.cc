@@ -1,11 +1,11 @@
 // The forms of convolutions with channels in blocks of b: blocked_conv1d..3d and
-// blocked_depthwise_conv1d..3d, in one group each.
+// blocked_depthwise_conv1d..3d. Blocked convolutions have one group.
 //
 // Activations are [N, C/b, spatial.., b]. One side of a convolution that is not depthwise, its
-// input or its result, may have channels last: [N, spatial.., C]. Weights are [O/b, I/b, k.., b of
-// I, b of O]; if the result is not blocked, there is no dimension O/b and all of O is last;
-// likewise for I. Depthwise weights are [C/b, k.., b]. So the weights of a vector of results stand
-// together, in the order in which they are read.
+// input or its result, may have channels last instead: [N, spatial.., C]. Weights are [O/b, I/b,
+// k.., b of I, b of O]. If the result is not blocked, the dimension O/b is missing and the last one
+// is all of O; the same holds for I. Depthwise weights are [C/b, k.., b]. So the weights for a
+// vector of results are contiguous, in the order in which they are read.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -26,7 +26,8 @@ struct BlockedConv {
   Shape out;
 };
 
-// Positions of the window over x; InvalidArgument if there are none.
+// The number of positions of the window over x, per spatial dimension. InvalidArgument: there are
+// none.
 absl::StatusOr<Shape> Positions(const Window& w, const Shape& x) {
   Shape spatial;
   for (int i = 0; i < w.n; ++i) {
@@ -42,7 +43,7 @@ absl::StatusOr<BlockedConv> ParseBlocked(const Shape& x, const Shape& weights, c
   const size_t rank = static_cast<size_t>(n) + 2;
   BlockedConv c;
   c.in_blocks = x.size() == rank + 1;
-  const size_t both = rank + 2;  // of the weights
+  const size_t both = rank + 2;  // rank of the weights if both sides are blocked
   c.out_blocks = !c.in_blocks || weights.size() == both;
   const size_t blocks = (c.in_blocks ? 1 : 0) + (c.out_blocks ? 1 : 0);
   if ((x.size() != rank && !c.in_blocks) || weights.size() != rank + blocks) {
@@ -94,7 +95,7 @@ tensor::Tensor ExpressBlocked(tensor::Builder& b, const std::string& name, const
   });
 }
 
-// What both operators have in common.
+// The parts of the definition that both operators share.
 OpDef BlockedOp(OpKind kind) {
   OpDef op{kind, FusionClass::kComplexOutFusable};
   op.attrs = WindowAttrs();

@@ -1,10 +1,11 @@
-// Transposed convolutions: conv_transpose1d..3d. out[p] sums x[i] * w[k] over all i and k with
-// p = i * stride + k * dilation - begin. "output_padding" adds to the end of the output.
+// Transposed convolutions: conv_transpose1d..3d. out[p] is the sum of x[i] * w[k] over all i and k
+// with p = i * stride + k * dilation - begin. "output_padding" adds to the end of the output.
 //
 // With channels first, weights are [I, O/groups, k..], and every case is a convolution of the input
 // with zeros between its elements. With channels last, weights are [k.., I, O], and each output
-// position reads only the taps that meet it, as many for every position. That form needs one group,
-// no dilation, and kernels that are multiples of the stride (LastForm pads others with zeros).
+// position reads only the taps that meet it; their number is the same for every position. That form
+// needs one group, no dilation, and kernels that are multiples of the stride (LastForm pads others
+// with zeros).
 #include <algorithm>
 #include <numeric>
 
@@ -63,9 +64,9 @@ absl::StatusOr<TransposedShape> ParseTransposed(const Shape& x, const Shape& wei
   return c;
 }
 
-// ---- channels first
+// ---- Channels first ----
 
-// The input with stride-1 zeros between elements and enough of them around, so that the rest is a
+// The input with stride-1 zeros between its elements and enough zeros around it. The rest is a
 // plain convolution.
 tensor::Tensor Spread(tensor::Builder& b, const tensor::Tensor& x, const TransposedShape& c) {
   Shape extents = x.shape();
@@ -110,11 +111,12 @@ tensor::Tensor ExpressSpread(tensor::Builder& b, const std::string& name, const 
   });
 }
 
-// ---- channels last
+// ---- Channels last ----
 
-// Output position p = q * stride + phase. With kernels of J strides it meets the taps k = (phase +
-// begin) mod stride + j * stride, j < J, which lie on the inputs i = q + (phase + begin) div stride
-// - j. So each phase is a convolution with weights of its own; their results are interleaved.
+// Let output position p = q * stride + phase, and let the kernel be J strides long. Then p meets
+// the taps k = (phase + begin) mod stride + j * stride, j < J, at the inputs i = q + (phase +
+// begin) div stride - j. So each phase is a convolution with its own weights, and the results are
+// interleaved.
 tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                              const tensor::Tensor& weights, const TransposedShape& c) {
   const Window& w = c.w;
@@ -138,8 +140,8 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
   Shape by_phase(w.strides.begin(), w.strides.end());  // phases.., taps.., I, O
   by_phase.insert(by_phase.end(), taps.begin(), taps.end());
   by_phase.push_back(c.group_outputs);
-  // The weights of each phase, in the order it reads them. Those of constant weights are computed
-  // when the module is made.
+  // The weights of each phase, in the order in which they are read. If the weights are constant,
+  // this is computed when the module is made.
   tensor::Tensor phased = b.Compute(name + "_phases", by_phase, [&](tensor::Iters s) {
     std::vector<Expr> tap;
     for (int i = 0; i < n; ++i) {
@@ -180,7 +182,8 @@ bool HasLastForm(const OpUse& use) {
          std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
 }
 
-// Zeros at its end make the kernel a multiple of the stride; the padding removes their results.
+// Appends zeros to the kernel until it is a multiple of the stride. The padding crops the results
+// of these zeros.
 absl::StatusOr<Node> LastForm(GraphBuilder& out, Node node, int n) {
   ValueId& w = node.inputs[1];
   const Shape weights = out.Type(w).shape;
@@ -229,7 +232,7 @@ OpDef TransposedOp(int n) {
     auto c = ParseTransposed(use.inputs[0].shape, use.inputs[1].shape, use.attrs, n);
     if (!c.ok()) return 0.0;
     // Every input element meets every tap of its group's outputs. As for other convolutions, taps
-    // on padding count; here they are results that are cut off.
+    // on padding count; here they give results that are cropped.
     return 2.0 * Product(use.inputs[0].shape) * Product(c->w.kernel) * c->group_outputs;
   };
   op.layout.last = HasLastForm;

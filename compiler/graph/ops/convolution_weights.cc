@@ -18,7 +18,8 @@ absl::StatusOr<ValueId> BlockWeights(GraphBuilder& out, ValueId w, bool in_block
                                      int64_t block) {
   const std::string name = out.Name(w) + "/channels_blocked";
   const Shape& shape = out.Type(w).shape;
-  // Dimensions of the split weights: O/b, b, I/b, b, k.., or O or I as one.
+  // Dimensions of the split weights: O/b, b, I/b, b, k.. A side that is not blocked has one
+  // dimension, O or I.
   Shape split, outer, inner;
   const auto add = [&](int64_t channels, bool blocked) {
     if (blocked) {
@@ -66,7 +67,8 @@ TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged
   TensorData out{weights.type, nullptr};
   const int64_t outputs = weights.type.shape[0], group_outputs = outputs / groups;
   out.type.shape[1] *= merged;
-  const size_t row = weights.bytes->size() / static_cast<size_t>(outputs);  // of one output
+  // The bytes of one output's weights.
+  const size_t row = weights.bytes->size() / static_cast<size_t>(outputs);
   std::string bytes(weights.bytes->size() * static_cast<size_t>(merged), '\0');
   for (int64_t o = 0; o < outputs; ++o) {
     const size_t slot = static_cast<size_t>(o * merged + o / group_outputs % merged);

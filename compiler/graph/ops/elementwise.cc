@@ -1,4 +1,5 @@
-// Elementwise operators. Most are one row of a table: the value of an element of the result.
+// Elementwise operators. Most are one row of a table that gives the value of an element of the
+// result.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -174,7 +175,7 @@ const std::vector<Unary>& UnaryOps() {
   return *ops;
 }
 
-// An operator that computes each element alike.
+// A definition with the parts that all elementwise operators share.
 OpDef ElementwiseOp(OpKind kind, std::vector<AttrSpec> attrs = {}) {
   OpDef op{kind, FusionClass::kInjective, true};
   op.attrs = std::move(attrs);
@@ -220,7 +221,7 @@ Expr Direct2(const Expr& x, const Expr& y) {
   return Make(op, {x, y});
 }
 
-// The remainder with the sign of the dividend, as C's fmod and %.
+// The remainder with the sign of the dividend, like C's fmod and %.
 Expr TruncatedMod(const Expr& x, const Expr& y) {
   if (!ir::IsFloat(x->dtype)) return x - Div(x, y) * y;
   const Expr quotient = Div(x, y);
@@ -329,12 +330,12 @@ OpDef CastOp() {
   return op;
 }
 
-// (x - mean) / sqrt(var + epsilon) * scale + bias along dimension `axis`; operands x, scale, bias,
-// mean, var.
+// (x - mean) / sqrt(var + epsilon) * scale + bias along dimension `axis`. The operands are x,
+// scale, bias, mean, var.
 OpDef BatchNormOp() {
   OpDef op =
       ElementwiseOp(OpKind::kBatchNorm, {{"axis", int64_t{1}, AttrRole::kAxis}, {"epsilon", 1e-5}});
-  op.layout.operands = LayoutRule::Operands::kFirst;  // statistics are vectors in every layout
+  op.layout.operands = LayoutRule::Operands::kFirst;  // the statistics are vectors in every layout
   op.layout.blocked = nullptr;
   op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 5, 5));

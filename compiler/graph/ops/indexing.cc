@@ -1,8 +1,8 @@
 // Data movement by indices that are data: gather, gather_elements, gather_nd, one_hot,
 // reverse_sequence.
 //
-// Negative indices count from the end. An index out of range reads the nearest element: a kernel
-// must not fault on what a user feeds it.
+// Negative indices count from the end. An index out of range reads the nearest element, because a
+// kernel must not fault on any input.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -25,7 +25,7 @@ Expr Wrapped(Expr index, int64_t extent) {
   return Make(Op::kMin, {Make(Op::kMax, {from_end, ir::Int(0)}), ir::Int(extent - 1)});
 }
 
-// gather {axis}: dimension `axis` of x is replaced by the dimensions of the indices.
+// gather {axis}: replaces dimension `axis` of x by the dimensions of the indices.
 absl::StatusOr<TensorType> InferGather(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
   HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));
@@ -114,8 +114,8 @@ absl::StatusOr<tensor::Tensor> ExpressGatherNd(tensor::Builder& b, Tensors in,
   });
 }
 
-// one_hot {axis, depth}: operands indices (any shape) and values (off, on); a new dimension `axis`
-// of extent `depth`.
+// one_hot {axis, depth}: the operands are indices (any shape) and values (off, on). The result has
+// a new dimension `axis` of extent `depth`.
 absl::StatusOr<TensorType> InferOneHot(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
   HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[0]));
@@ -138,15 +138,14 @@ absl::StatusOr<tensor::Tensor> ExpressOneHot(tensor::Builder& b, Tensors in, con
     at.erase(at.begin() + axis);
     Expr index = indices.At(std::move(at));
     if (index->dtype != ir::DType::kI64) index = ir::Cast(ir::DType::kI64, index);
-    // An index outside [-depth, depth) hits nowhere.
+    // An index outside of [-depth, depth) sets no element.
     Expr hit = Make(Op::kOr, {Make(Op::kEq, {index, s[axis]}),
                               Make(Op::kEq, {index + ir::Int(depth), s[axis]})});
     return ir::Select(hit, values(ir::Int(1)), values(ir::Int(0)));
   });
 }
 
-// reverse_sequence {time_axis, batch_axis}: the first lengths[b] elements along time in reverse
-// order.
+// reverse_sequence {time_axis, batch_axis}: reverses the first lengths[b] elements along time.
 absl::StatusOr<TensorType> InferReverse(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
   HEDDLE_RETURN_IF_ERROR(ExpectIndices(in[1]));

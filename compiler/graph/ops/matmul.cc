@@ -1,4 +1,4 @@
-// Products of matrices: matmul ([.., M, K] x [.., K, N], batch dimensions broadcast), einsum.
+// Matrix products: matmul ([.., M, K] x [.., K, N], batch dimensions broadcast) and einsum.
 #include <algorithm>
 #include <map>
 
@@ -61,8 +61,8 @@ OpDef MatmulOp() {
 
 // ---- einsum ----
 
-// "terms" are strings of single-letter labels, one per operand, joined by ','; "result" the labels
-// of the output. The importer has expanded ellipses and implicit results.
+// "terms" are strings of single-letter labels, one for each operand, joined by ','. "result" holds
+// the labels of the output. The importer has expanded ellipses and implicit results.
 struct Einsum {
   std::vector<std::string> terms;
   std::string result, summed;

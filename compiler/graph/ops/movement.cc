@@ -1,4 +1,5 @@
-// Data movement by known indices: reshape, transpose, concat, slice, pad, expand, tile, trilu.
+// Data movement by indices known at compile time: reshape, transpose, concat, slice, pad, expand,
+// tile, trilu.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -20,7 +21,7 @@ using ir::Op;
 absl::StatusOr<TensorType> InferReshape(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
   TensorType out{in[0].dtype, attrs.Ints("shape")};
-  // Two negative extents have a positive product.
+  // This refuses negative extents, of which two would have a positive product.
   HEDDLE_RETURN_IF_ERROR(CheckSize(out));
   if (NumElements(out) != NumElements(in[0])) {
     return BadInput(absl::StrCat("cannot reshape ", ToText(in[0]), " to ", ShapeText(out.shape)));
@@ -28,8 +29,8 @@ absl::StatusOr<TensorType> InferReshape(Types in, const OpAttrs& attrs) {
   return out;
 }
 
-// Dimensions are matched from the left in the smallest runs of equal volume, so that untouched ones
-// keep plain indices.
+// Matches dimensions from the left in the shortest runs of equal volume, so that unchanged
+// dimensions keep plain indices.
 absl::StatusOr<tensor::Tensor> ExpressReshape(tensor::Builder& b, Tensors in,
                                               const OpAttrs& attrs) {
   const Shape &from = in[0].shape(), to = attrs.Ints("shape");
@@ -94,7 +95,8 @@ absl::StatusOr<tensor::Tensor> ExpressTranspose(tensor::Builder& b, Tensors in,
   });
 }
 
-// Element by element, by strides: transposes move whole models' weights.
+// Copies element by element with strides. It must be fast, because transposes move the weights of
+// whole models.
 TensorData EvaluateTranspose(std::span<const TensorData> in, const TensorType& type,
                              const OpAttrs& attrs) {
   const TensorData& x = in[0];
@@ -143,7 +145,7 @@ absl::StatusOr<tensor::Tensor> ExpressConcat(tensor::Builder& b, Tensors in, con
   return b.Compute("concat", out, [&](tensor::Iters s) {
     Expr value;
     int64_t end = out[axis];
-    // From the last part to the first: each one selects between itself and the ones behind it.
+    // From the last part to the first: each part selects between itself and the parts after it.
     for (size_t k = in.size(); k-- > 0;) {
       const int64_t begin = end - in[k].shape()[axis];
       if (begin == end) continue;
@@ -157,7 +159,7 @@ absl::StatusOr<tensor::Tensor> ExpressConcat(tensor::Builder& b, Tensors in, con
   });
 }
 
-// ---- slice {starts, steps, sizes}: per dimension ----
+// ---- slice {starts, steps, sizes}, each per dimension ----
 
 absl::StatusOr<TensorType> InferSlice(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));
@@ -187,7 +189,8 @@ absl::StatusOr<tensor::Tensor> ExpressSlice(tensor::Builder& b, Tensors in, cons
 }
 
 // ---- pad {begin, end, mode, value} ----
-// mode: "constant" (the value, or a scalar second operand), "edge", "reflect".
+//
+// mode: "constant" (the value, or a scalar second operand), "edge" or "reflect".
 
 absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 2));
@@ -199,7 +202,7 @@ absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
     return BadInput(absl::StrCat("unknown mode ", mode));
   TensorType out = in[0];
   for (size_t d = 0; d < begin.size(); ++d) {
-    // Negative padding crops, which the importer writes as a slice.
+    // Negative padding would crop; the importer writes that as a slice.
     const int64_t reach = mode == "reflect" ? in[0].shape[d] - 1 : int64_t{1} << 30;
     if (begin[d] < 0 || end[d] < 0 || begin[d] > reach || end[d] > reach) {
       return BadInput(absl::StrCat("pads of dimension ", d, " are out of range"));
@@ -211,8 +214,8 @@ absl::StatusOr<TensorType> InferPad(Types in, const OpAttrs& attrs) {
 
 Expr PadSource(const Expr& i, int64_t extent, const std::string& mode) {
   if (mode == "edge") return Make(Op::kMin, {Make(Op::kMax, {i, ir::Int(0)}), ir::Int(extent - 1)});
-  // Reflection about the first and the last element. The clamp changes nothing; it lets analyses
-  // see that the index is inside.
+  // Reflects the index at the first and the last element. The clamp changes nothing, but lets
+  // analyses see that the index is in range.
   Expr up = Make(Op::kMax, {i, ir::Int(0) - i});
   Expr down = Make(Op::kMin, {up, ir::Int(2 * (extent - 1)) - up});
   return Make(Op::kMin, {Make(Op::kMax, {down, ir::Int(0)}), ir::Int(extent - 1)});
@@ -295,8 +298,8 @@ absl::StatusOr<TensorType> InferTrilu(Types in, const OpAttrs&) {
 
 absl::StatusOr<tensor::Tensor> ExpressTrilu(tensor::Builder& b, Tensors in, const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
-  // A diagonal far outside the matrix keeps as much as one just outside it; clamping it keeps sums
-  // of indices small.
+  // A diagonal far outside of the matrix has the same effect as one just outside of it. The clamp
+  // keeps sums of indices small.
   const int64_t rows = x.shape()[x.rank() - 2], columns = x.shape().back();
   const int64_t k = std::clamp(attrs.Int("k"), -rows - 1, columns + 1);
   return b.Compute("trilu", x.shape(), [&](tensor::Iters s) {
@@ -318,7 +321,8 @@ OpDef Movement(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSp
   return MakeOp(kind, FusionClass::kInjective, infer, express, std::move(attrs));
 }
 
-// Whether the operand has the rank of the result, so that each dimension has numbers of its own.
+// Whether the operand has the rank of the result, so that the attributes have a number for each
+// dimension.
 bool KeepsRank(const OpUse& use) { return use.inputs[0].shape.size() == use.output.shape.size(); }
 
 OpDef ReshapeOp() {
@@ -346,7 +350,7 @@ OpDef ConcatOp() {
            std::all_of(use.inputs.begin(), use.inputs.end(),
                        [&](const TensorType& part) { return part.shape[1] % block == 0; });
   };
-  op.laws.copies = CopiesAlways;  // only of a single part
+  op.laws.copies = CopiesAlways;  // types are equal only if there is one part
   return op;
 }
 

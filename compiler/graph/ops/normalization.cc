@@ -1,4 +1,4 @@
-// Operators that relate each element to statistics of its neighbours: softmax, log_softmax,
+// Operators that relate each element to statistics over its neighbours: softmax, log_softmax,
 // hardmax, normalize, lrn.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -86,8 +86,8 @@ absl::StatusOr<tensor::Tensor> ExpressHardmax(tensor::Builder& b, Tensors in,
   });
 }
 
-// (x - mean) / sqrt(variance + epsilon), mean and variance over the axes. The variance takes a pass
-// of its own, because E[x^2] - E[x]^2 would suffer from cancellation.
+// (x - mean) / sqrt(variance + epsilon), with mean and variance over the axes. The variance takes
+// its own pass, because E[x^2] - E[x]^2 suffers from cancellation.
 absl::StatusOr<tensor::Tensor> ExpressNormalize(tensor::Builder& b, Tensors in,
                                                 const OpAttrs& attrs) {
   const tensor::Tensor& x = in[0];
@@ -119,7 +119,8 @@ OpDef OverAxesOp(OpKind kind, ExpressFn express) {
   return op;
 }
 
-// In another order of dimensions, another maximum may be the first, so there is no other form.
+// There are no forms in other layouts, because another order of dimensions may make another maximum
+// the first one.
 OpDef HardmaxOp() {
   OpDef op = OverAxesOp(OpKind::kHardmax, ExpressHardmax);
   op.layout = {};
@@ -132,7 +133,8 @@ OpDef NormalizeOp() {
   return op;
 }
 
-// x / (bias + alpha/size * sum of squares over `size` channels around)^beta.
+// x / (bias + alpha/size * s)^beta, where s is the sum of squares over the `size` channels around
+// x.
 OpDef LrnOp() {
   OpDef op{OpKind::kLrn, FusionClass::kComplexOutFusable};
   op.attrs = {{"axis", int64_t{1}, AttrRole::kAxis},
@@ -146,7 +148,7 @@ OpDef LrnOp() {
     if (!ir::IsFloat(in[0].dtype))
       return BadInput(absl::StrCat("is not defined on ", ToText(in[0])));
     const int64_t size = attrs.Int("size");
-    constexpr int64_t kLargest = 1 << 20;  // far above any model's number of channels
+    constexpr int64_t kLargest = 1 << 20;  // far more channels than any model has
     if (in[0].shape.size() < 2 || size < 1 || size > kLargest) {
       return BadInput(absl::StrCat("needs channels and a size from 1 to ", kLargest));
     }

@@ -70,7 +70,7 @@ tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& b
   bool needed = false;
   for (int d = 0; d < x.rank(); ++d) needed |= begin[d] != 0 || extents[d] > x.shape()[d];
   if (!needed) return x;
-  // Windows that are far apart may read the leading padding only.
+  // Positions that are far apart may read nothing but the leading padding.
   for (int d = 0; d < x.rank(); ++d) {
     if (extents[d] <= begin[d])
       return b.Compute("pad", extents, [&](tensor::Iters) { return fill; });

@@ -1,4 +1,4 @@
-// What definitions of operators share: broadcasting, padding, axes, layouts.
+// Helpers for the definitions of operators: broadcasting, padding, axes, layouts.
 #pragma once
 
 #include <span>
@@ -19,21 +19,22 @@ Shape RowMajorStrides(const Shape& shape);  // in elements
 
 // numpy broadcasting; InvalidArgument names both shapes.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
-// The index into a tensor of `shape`, which is aligned at the right, of element `at` of the
-// broadcast result. Only dimensions that are really repeated have the index 0, so that an operand
-// of the result's own shape is read by plain iterators.
+// The index into a tensor of `shape`, aligned at the right, for element `at` of the broadcast
+// result. Only dimensions that are really repeated get the index 0, so an operand of the result's
+// own shape is read by plain iterators.
 std::vector<ir::Expr> BroadcastIndex(tensor::Iters at, const Shape& result, const Shape& shape);
 
-// `value` as a constant of any type; floats given to integer types truncate and saturate.
+// `value` as a constant of any type. For integer types, floats are truncated and saturated.
 ir::Expr Number(double value, ir::DType dtype);
-// A numeric attribute as such a constant. Integers stay integers: doubles cannot hold all of them.
+// A numeric attribute as such a constant. Integers stay integers, because doubles cannot hold all
+// of them.
 ir::Expr NumberAttr(const OpAttrs& attrs, std::string_view name, ir::DType dtype);
-// The value from which a maximum over `dtype` starts.
+// The initial value of a maximum over `dtype`.
 ir::Expr Lowest(ir::DType dtype);
 
-// x with `begin[d]` elements of `fill` before dimension d, as a stage named "pad". `extents` are
-// those of the result: they say how much follows x, or cut x short. Returns x if there is nothing
-// to do.
+// x with `begin[d]` elements of `fill` before its elements in dimension d, as a stage named "pad".
+// `extents` are those of the result, which may pad or crop the end of x. Returns x if there is
+// nothing to do.
 tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& begin,
                      const Shape& extents, const ir::Expr& fill);
 
@@ -41,13 +42,13 @@ tensor::Tensor PadTo(tensor::Builder& b, const tensor::Tensor& x, const Shape& b
 absl::StatusOr<Shape> NormalizeAxes(const Shape& axes, int rank);
 absl::StatusOr<int64_t> NormalizeAxis(int64_t axis, int rank);
 
-// A reduction of x over `axes` (normalised): its shape, and the stage.
+// The shape and the stage of a reduction of x over `axes` (normalised).
 Shape ReducedShape(const Shape& shape, const Shape& axes, bool keepdims);
 tensor::Tensor ReduceOver(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                           const Shape& axes, bool keepdims, ir::ReduceOp op,
                           const std::function<ir::Expr(std::vector<ir::Expr> index)>& value);
-// The index, in a tensor that is reduced over `axes` and keeps its dimensions, of the element that
-// belongs to element `at` of the operand.
+// The index of the reduced element that element `at` of the operand belongs to. The reduced tensor
+// keeps the dimensions `axes` with extent 1.
 std::vector<ir::Expr> KeptIndex(tensor::Iters at, const Shape& axes);
 
 absl::Status ExpectInputs(Types inputs, size_t min, size_t max);
@@ -55,23 +56,23 @@ absl::Status BadInput(std::string_view what);
 
 // ---- Layouts ----
 
-// For LayoutRule::last and LayoutRule::blocked: always; if the result has blocks of channels; if
-// the first operand and the result have.
+// Values of LayoutRule::last and LayoutRule::blocked. ResultBlocks: the result has a blocked form.
+// OperandAndResultBlock: the first operand and the result have one.
 bool Always(const OpUse& use);
 bool ResultBlocks(const OpUse& use, int64_t block);
 bool OperandAndResultBlock(const OpUse& use, int64_t block);
-// The rule of operators that treat each element of the result alike.
+// The rule for operators that treat all elements of the result alike.
 LayoutRule AlignedLayout();
 
-// A definition from the functions and attributes that each operator has.
+// Makes a definition from the functions and attributes that every operator has.
 using InferFn = absl::StatusOr<TensorType> (*)(Types, const OpAttrs&);
 using ExpressFn = absl::StatusOr<tensor::Tensor> (*)(tensor::Builder&, Tensors, const OpAttrs&);
 OpDef MakeOp(OpKind kind, FusionClass fusion, InferFn infer, ExpressFn express,
              std::vector<AttrSpec> attrs = {});
 
-// ---- The operators by family ----
+// ---- Operators by family ----
 
-// Each is defined in the file of its name and appends the operators of its family.
+// Each function is defined in the file named after its family, and appends that family's operators.
 void AppendElementwiseOps(std::vector<OpDef>& ops);
 void AppendReductionOps(std::vector<OpDef>& ops);
 void AppendConvolutionOps(std::vector<OpDef>& ops);

@@ -1,4 +1,4 @@
-// Pooling windows: max_pool, avg_pool, lp_pool. Global pools are reductions.
+// Pooling over windows: max_pool, avg_pool, lp_pool. Global pools are reductions.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +40,7 @@ absl::StatusOr<TensorType> InferPool(Types in, const OpAttrs& attrs) {
   return TensorType{in[0].dtype, p.out};
 }
 
-// The reduction over the window; elements outside the input count as `fill`.
+// Reduces x over the window. Elements outside of the input count as `fill`.
 tensor::Tensor OverWindow(tensor::Builder& b, const std::string& name, const tensor::Tensor& x,
                           const PoolShape& p, ReduceOp op, const Expr& fill,
                           const std::function<Expr(Expr)>& value) {
@@ -51,8 +51,8 @@ tensor::Tensor OverWindow(tensor::Builder& b, const std::string& name, const ten
   });
 }
 
-// How many taps of the window at `o` lie in [low, high), counting from the first element of the
-// input.
+// The number of taps of the window at position `o` that lie in [low, high), where 0 is the first
+// element of the input.
 Expr TapsInside(const Window& w, int i, const Expr& o, int64_t low, int64_t high,
                 int64_t positions) {
   const int64_t first = -w.begin[i],

@@ -1,4 +1,4 @@
-// Reductions over axes, arg-max, running sums.
+// Reductions over axes, arg-max and arg-min, running sums.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +65,7 @@ bool IsAmong(const Shape& axes, int64_t d) {
   return std::find(axes.begin(), axes.end(), d) != axes.end();
 }
 
-// If dimensions are dropped, the rest must have the same order in both layouts.
+// If dimensions are dropped, the others must have the same order in both layouts.
 bool ReducesChannelsLast(const OpUse& use) {
   const Shape& axes = use.attrs.Ints("axes");
   bool spatial_left = false;
@@ -74,7 +74,7 @@ bool ReducesChannelsLast(const OpUse& use) {
   return KeepsDimensions(use.attrs) || IsAmong(axes, 1) || !spatial_left;
 }
 
-// Over spatial dimensions only; over all of them if they are dropped.
+// A blocked reduction is over spatial dimensions only, and over all of them if they are dropped.
 bool ReducesBlocks(const OpUse& use, int64_t block) {
   const Shape& axes = use.attrs.Ints("axes");
   const bool spatial =
@@ -114,7 +114,7 @@ OpDef ReductionOp(const Reduction& row) {
   return op;
 }
 
-// log(sum(exp(x))), shifted by the maximum so that it neither overflows nor vanishes.
+// log(sum(exp(x))), shifted by the maximum to avoid overflow and underflow.
 OpDef LogSumExpOp() {
   OpDef op = OverAxes(OpKind::kReduceLogSumExp);
   op.express = [](tensor::Builder& b, Tensors in,
@@ -144,7 +144,7 @@ OpDef LogSumExpOp() {
 }
 
 // The position of the first (or last) maximum or minimum along `axis`, as i64. The first stage
-// finds the extreme, the second the least (or greatest) position that holds it.
+// finds the extreme value, the second the least (or greatest) position that holds it.
 OpDef ArgOp(OpKind kind, ReduceOp extreme) {
   OpDef op = OverAxes(kind);
   op.attrs.push_back({"select_last_index", int64_t{0}});
@@ -173,8 +173,8 @@ OpDef ArgOp(OpKind kind, ReduceOp extreme) {
   return op;
 }
 
-// Running sum along `axis`: every element sums its prefix. Quadratic in the axis, which is short
-// where models use it.
+// Running sum along `axis`: every element sums its prefix. The work is quadratic in the extent of
+// the axis, which is short in the models that use it.
 OpDef CumSumOp() {
   OpDef op{OpKind::kCumSum, FusionClass::kReduction};
   op.attrs = {

@@ -1,4 +1,4 @@
-// grid_sample: reads images at positions that are data.
+// grid_sample reads images at positions that are data.
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -16,8 +16,9 @@ Expr Max(Expr a, Expr b) { return Make(Op::kMax, {std::move(a), std::move(b)}); 
 Expr Floor(Expr a) { return Make(Op::kFloor, {std::move(a)}); }
 
 // grid_sample {mode: "nearest", "linear", "cubic"; padding: "zeros", "border", "reflection";
-// align_corners}: x [N, C, H, W] at grid [N, h, w, 2], whose last dimension is (x, y) with -1 and 1
-// at the edges of the image, or at the middles of its corner elements.
+// align_corners}: samples x [N, C, H, W] at grid [N, h, w, 2]. The last dimension of the grid is
+// (x, y), where -1 and 1 are the edges of the image or, with align_corners, the centres of its
+// corner elements.
 struct Sampling {
   std::string mode, padding;
   bool align = false;
@@ -40,7 +41,7 @@ class SampledAxis {
   SampledAxis(const Sampling& how, int64_t extent, ir::DType dtype)
       : how_(how), extent_(extent), dtype_(dtype) {}
 
-  // Where a coordinate of the grid lies, in elements.
+  // The position, in elements, of a coordinate of the grid.
   Expr Position(const Expr& coordinate) const {
     const double n = static_cast<double>(extent_);
     const Expr from_edge = coordinate + N(1);
@@ -50,14 +51,14 @@ class SampledAxis {
     return how_.padding == "reflection" ? Reflected(at) : at;
   }
 
-  // The position of tap k among those around a position, as a float; it may be outside the image.
+  // The position of tap k around `position`, as a float. It may be outside of the image.
   Expr Tap(const Expr& position, const Expr& k) const {
     if (how_.mode == "nearest") return position;
     const double first = how_.mode == "linear" ? 0 : -1;
     return Floor(position) + ir::Cast(dtype_, k) + N(first);
   }
 
-  // The weight of a tap, by its distance; zero outside the image if the padding is zeros.
+  // The weight of a tap by its distance. With padding "zeros", it is zero outside of the image.
   Expr Weight(const Expr& position, const Expr& tap) const {
     Expr weight = N(1);
     const Expr d = Make(Op::kAbs, {position - tap});
@@ -74,7 +75,7 @@ class SampledAxis {
     return ir::Select(inside, weight, N(0));
   }
 
-  // The index that a tap reads; always inside.
+  // The index that a tap reads. It is always inside of the image.
   Expr Index(const Expr& tap) const {
     const Expr at = how_.padding == "reflection" ? Reflected(tap) : tap;
     return Min(Max(ir::Cast(ir::DType::kI64, at), ir::Int(0)), ir::Int(extent_ - 1));
@@ -83,7 +84,7 @@ class SampledAxis {
  private:
   Expr N(double value) const { return Number(value, dtype_); }
 
-  // A position reflected at the edges of the axis until it is inside.
+  // The position, reflected at the edges of the axis until it is inside.
   Expr Reflected(const Expr& at) const {
     const double low = how_.align ? 0 : -0.5;
     const double range = static_cast<double>(how_.align ? extent_ - 1 : extent_);

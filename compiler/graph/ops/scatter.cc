@@ -1,8 +1,8 @@
 // Writing by indices that are data, and sorting: scatter_elements, scatter_nd, top_k. Each element
-// of the result looks at all updates (or at all of its row) that could reach it. That is fast
-// enough for the few updates in models; the importer refuses what would take long.
+// of the result looks at all updates (or all elements of its row) that could concern it. That is
+// fast enough for the few updates in models; the importer refuses cases that would take long.
 //
-// Negative indices count from the end; an update whose index is out of range reaches no element.
+// Negative indices count from the end. An update whose index is out of range has no effect.
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/ops/op_util.h"
@@ -24,7 +24,8 @@ Expr FromEnd(Expr index, int64_t extent) {
   return ir::Select(ir::Lt(index, ir::Int(0)), index + ir::Int(extent), index);
 }
 
-// "reduction": how an update combines with the element; with "none", the last update replaces it.
+// "reduction" says how an update combines with the element. With "none", the last update replaces
+// it.
 absl::StatusOr<std::optional<ReduceOp>> ParseReduction(const OpAttrs& attrs) {
   const std::string name = attrs.Text("reduction");
   if (name == "none") return std::optional<ReduceOp>();
@@ -45,7 +46,9 @@ absl::Status CheckScatter(Types in, const OpAttrs& attrs) {
   return absl::OkStatus();
 }
 
-// ---- scatter_elements {axis, reduction}: data[.., indices[.., k, ..], ..] = updates[.., k, ..]
+// ---- scatter_elements {axis, reduction} ----
+//
+// data[.., indices[.., k, ..], ..] = updates[.., k, ..]
 
 absl::StatusOr<TensorType> InferScatterElements(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(CheckScatter(in, attrs));
@@ -104,14 +107,16 @@ absl::StatusOr<tensor::Tensor> ExpressScatterElements(tensor::Builder& b, Tensor
                                  });
   return b.Compute("scatter_elements", data.shape(), [&](tensor::Iters s) {
     const Expr k = last.At({s.begin(), s.end()});
-    // The clamp lets analyses see that the index is inside.
+    // The clamp lets analyses see that the index is in range.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {k, ir::Int(0)}), ir::Int(line[0] - 1)});
     return ir::Select(Equal(k, ir::Int(-1)), data.At({s.begin(), s.end()}),
                       updates.At(update_at(s, safe)));
   });
 }
 
-// ---- scatter_nd {reduction}: data[indices[u..]] = updates[u..], an index per leading dimension
+// ---- scatter_nd {reduction} ----
+//
+// data[indices[u..]] = updates[u..]; indices[u..] has one index for each leading dimension.
 
 absl::StatusOr<TensorType> InferScatterNd(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(CheckScatter(in, attrs));
@@ -170,7 +175,7 @@ absl::StatusOr<tensor::Tensor> ExpressScatterNd(tensor::Builder& b, Tensors in,
       });
   return b.Compute("scatter_nd", data.shape(), [&](tensor::Iters s) {
     const Expr number = last.At({s.begin(), s.begin() + depth});
-    // The clamp lets analyses see that the index is inside.
+    // The clamp lets analyses see that the index is in range.
     const Expr safe = Make(Op::kMin, {Make(Op::kMax, {number, ir::Int(0)}), ir::Int(count - 1)});
     const Shape strides = RowMajorStrides(lead);
     std::vector<Expr> u;
@@ -180,9 +185,11 @@ absl::StatusOr<tensor::Tensor> ExpressScatterNd(tensor::Builder& b, Tensors in,
   });
 }
 
-// ---- top_k {axis, k, largest}: the indices of the k largest (or smallest), in order; equal
-// elements keep their order. A NaN is larger than any number and equal to another NaN: the order
-// has to be total, or two elements would have the same place.
+// ---- top_k {axis, k, largest} ----
+//
+// The indices of the k largest (or smallest) elements, in order. Equal elements keep their order. A
+// NaN is larger than any number and equal to another NaN, because the order must be total:
+// otherwise two elements would have the same rank.
 
 Expr Before(const Expr& a, const Expr& b) {
   if (!ir::IsFloat(a->dtype)) return ir::Lt(a, b);
@@ -218,7 +225,7 @@ absl::StatusOr<tensor::Tensor> ExpressTopK(tensor::Builder& b, Tensors in, const
     index[axis] = k;
     return index;
   };
-  // The number of elements of the line that come before each one.
+  // For each element, the number of elements of its line that come before it.
   tensor::Tensor rank = b.Reduce(
       "top_k_rank", x.shape(), line, ReduceOp::kSum, [&](tensor::Iters s, tensor::Iters r) {
         const Expr mine = x.At({s.begin(), s.end()}), other = x.At(along(s, r[0]));

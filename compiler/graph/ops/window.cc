@@ -12,7 +12,7 @@ int64_t Window::Positions(int i, int64_t extent, bool ceil) const {
   const int64_t room = extent + begin[i] + end[i] - Reach(i);
   if (room < 0) return 0;
   int64_t positions = room / strides[i] + 1;
-  // The last position of a rounded-up count has to start inside the input or its leading padding.
+  // The last position of a rounded-up count must start inside of the input or its leading padding.
   if (ceil && room % strides[i] != 0 && positions * strides[i] < extent + begin[i]) ++positions;
   return positions;
 }
@@ -56,7 +56,7 @@ absl::StatusOr<Window> ParseWindow(const OpAttrs& attrs, Layout layout, Shape ke
   }
   w.begin.assign(pads.begin(), pads.begin() + w.n);
   w.end.assign(pads.begin() + w.n, pads.end());
-  // Far above any model's, far below where products overflow.
+  // Far above the values of any model, and far below those whose products overflow.
   constexpr int64_t kLimit = int64_t{1} << 20;
   for (size_t i = 0; i < n; ++i) {
     for (int64_t v : {w.kernel[i], w.strides[i], w.dilations[i]}) {

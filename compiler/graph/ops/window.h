@@ -1,7 +1,7 @@
-// Sliding windows over spatial dimensions, as convolutions and pools have them.
+// Sliding windows over spatial dimensions, for convolutions and pools.
 //
-// Attributes: "kernel" (of pools), "strides", "dilations" (of ones where they are absent), "pads"
-// (begins, then ends; zeros where it is absent), "layout" (channel_layout.h).
+// Attributes: "kernel" (pools only), "strides" and "dilations" (default: all ones), "pads" (begins,
+// then ends; default: zeros), "layout" (channel_layout.h).
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace heddle::graph {
 
-// The declarations of all but "kernel".
+// The declarations of all these attributes but "kernel".
 std::vector<AttrSpec> WindowAttrs();
-// By the attribute "layout"; channels first for any other text.
+// The value of the attribute "layout"; channels first for any other text.
 Layout LayoutOf(const OpAttrs& attrs);
 
 struct Window {
@@ -20,22 +20,24 @@ struct Window {
   bool channels_last = false, channels_blocked = false;
   Shape kernel, strides, dilations, begin, end;
 
-  int ChannelAxis() const { return channels_last ? n + 1 : 1; }  // of the blocks, if there are any
+  // The axis of the channels; in the blocked layout, the axis of the blocks.
+  int ChannelAxis() const { return channels_last ? n + 1 : 1; }
   int SpatialAxis(int i) const { return channels_last ? 1 + i : 2 + i; }
-  // Extent of the kernel with its holes.
+  // The extent of the kernel, including its holes.
   int64_t Reach(int i) const { return (kernel[i] - 1) * dilations[i] + 1; }
-  // Number of positions over an input of `extent`, rounded up if `ceil`; at most 0 if the window
-  // does not fit.
+  // The number of positions over an input of `extent`, rounded up if `ceil`. Not positive if the
+  // window does not fit.
   int64_t Positions(int i, int64_t extent, bool ceil) const;
 
-  // `like`, one entry per dimension of a tensor in this layout, with other spatial entries.
+  // A copy of `like`, which has one entry per dimension of a tensor in this layout, with other
+  // spatial entries.
   template <typename List, typename T>
   std::vector<T> WithSpatial(const List& like, const std::vector<T>& spatial) const {
     std::vector<T> out(like.begin(), like.end());
     std::copy(spatial.begin(), spatial.end(), out.begin() + SpatialAxis(0));
     return out;
   }
-  // {N, C, spatial..} in this layout, which is not blocked.
+  // {N, C, spatial..} in the order of this layout, which must not be blocked.
   template <typename T>
   std::vector<T> Arrange(T batch, T channel, const std::vector<T>& spatial) const {
     std::vector<T> out{std::move(batch)};
@@ -46,19 +48,18 @@ struct Window {
   }
 };
 
-// From the attributes, for an input in `layout` of rank n + 2, or n + 3 if channels are blocked.
-// InvalidArgument for lists of the wrong length or values out of range.
+// The window that the attributes give, for an input in `layout` of rank n + 2, or n + 3 if channels
+// are blocked. InvalidArgument: a list has the wrong length, or a value is out of range.
 absl::StatusOr<Window> ParseWindow(const OpAttrs& attrs, Layout layout, Shape kernel,
                                    int input_rank);
 
-// Checks the operands of a convolution: an input of that rank, weights of its type.
+// Checks the operands of a convolution: the input must have this rank, and the weights its type.
 absl::Status CheckConvOperands(Types in, int input_rank);
 
-// x padded with `fill` to exactly the elements that windows at the positions of `out` read.
+// x, padded with `fill` to exactly the elements that the windows at the positions of `out` read.
 tensor::Tensor PadForWindow(tensor::Builder& b, const tensor::Tensor& x, const Window& w,
                             const Shape& out, const ir::Expr& fill);
-// Index of tap `k` of the window at spatial position `o`, per spatial dimension, in the padded
-// tensor.
+// The spatial indices, in the padded tensor, of tap `k` of the window at position `o`.
 std::vector<ir::Expr> TapIndex(const Window& w, const std::vector<ir::Expr>& o, tensor::Iters k);
 // The spatial iterators among those of an output in this layout.
 std::vector<ir::Expr> SpatialOf(const Window& w, tensor::Iters s);

@@ -21,8 +21,8 @@ struct Shared {
   std::set<int64_t> cuts;  // the last one is the number of columns
   int64_t uses = 0;
   bool cuttable = true;
-  bool backwards = false;            // the next product's turn
-  std::map<int64_t, ValueId> parts;  // by first column; in the new graph, once they are made
+  bool backwards = false;            // whether the next product reads the parts in reverse
+  std::map<int64_t, ValueId> parts;  // values of the new graph, by first column, as they are made
 };
 
 // Columns [begin, begin + count) of a matrix.
@@ -64,7 +64,7 @@ class Alternator {
   Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
     if (Shared* shared = MatrixOf(original.outputs[0])) {
       HEDDLE_RETURN_IF_ERROR(Multiply(out, node, original, *shared));
-      return std::nullopt;  // read by nobody any more
+      return std::nullopt;  // this product is no longer read
     }
     if (original.inputs.empty() || MatrixOf(original.inputs[0]) == nullptr) return std::nullopt;
     return Slice(out, node, products_.at(original.inputs[0]));
@@ -80,7 +80,7 @@ class Alternator {
            static_cast<int64_t>(matrix->second.bytes->size()) > near_bytes_;
   }
 
-  // The matrix that v is a product with; null if v is none of these products.
+  // The matrix whose product v is; null if v is not one of these products.
   Shared* MatrixOf(ValueId v) {
     if (producers_[v] < 0) return nullptr;
     const Node& node = graph_.nodes[producers_[v]];
@@ -89,7 +89,7 @@ class Alternator {
     return found == shared_.end() ? nullptr : &found->second;
   }
 
-  // `node` reads the product v.
+  // Notes where `node`, a reader of the product v, cuts the matrix.
   void Cut(const Node& node, ValueId v, Shared& shared) {
     shared.cuttable &= node.kind == OpKind::kSlice;
     if (node.kind != OpKind::kSlice) return;
@@ -104,7 +104,8 @@ class Alternator {
     slices_[&shared].push_back({starts[1], starts[1] + sizes[1]});
   }
 
-  // Cuts no slice in two, and no more often than needed. False if nothing is left to alternate.
+  // Removes cuts between slices that fit together. False if the matrix cannot be cut without
+  // splitting a slice, a slice is too large, or fewer than two parts are left.
   bool Join(ValueId matrix, Shared& shared) {
     const Shape& shape = graph_.values[matrix].type.shape;
     const int64_t column = shape[0] * ir::SizeOf(graph_.values[matrix].type.dtype);
@@ -158,7 +159,7 @@ class Alternator {
   std::vector<int> producers_;
   std::map<ValueId, Shared> shared_;                                          // by matrix
   std::map<const Shared*, std::vector<std::pair<int64_t, int64_t>>> slices_;  // begin, end
-  std::map<ValueId, std::map<int64_t, ValueId>> products_;  // of parts, by first column
+  std::map<ValueId, std::map<int64_t, ValueId>> products_;  // product -> its parts by first column
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
   }
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program loops, tensor::LowerToLoops(program));
   std::vector<interpreter::TensorRef> buffers;
-  // The interpreter writes outputs only, so an input's bytes stay as they are.
+  // The interpreter writes only outputs, so the bytes of inputs do not change.
   for (const TensorData& t : inputs)
     buffers.push_back({t.type.dtype, t.type.shape, const_cast<char*>(t.bytes->data())});
   std::vector<std::string> results;
@@ -86,7 +86,8 @@ absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
     values[graph.inputs[i]] = inputs[i];
   }
   const size_t total = graph.nodes.size();
-  std::map<ValueId, size_t> last_use;  // index of the node; `total` for what the graph returns
+  // Index of the last node that reads it; `total` for outputs of the graph.
+  std::map<ValueId, size_t> last_use;
   for (size_t i = 0; i < total; ++i) {
     for (ValueId v : graph.nodes[i].inputs) last_use[v] = i;
   }

@@ -1,4 +1,4 @@
-// Evaluates operators on constants: their tensor expressions, as naive loops, by the interpreter.
+// Evaluates operators on constants: the interpreter runs their tensor expressions as naive loops.
 // Constant folding and the importer's shape arithmetic use this, and tests use it as the oracle of
 // passes.
 #pragma once
@@ -14,23 +14,24 @@
 namespace heddle::graph {
 
 // The outputs of `program`. InvalidArgument: the inputs do not have its types. Internal: an index
-// leaves its tensor, or a reduction has nothing to reduce.
+// is outside of its tensor, or a reduction has nothing to reduce.
 absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProgram& program,
                                                         std::span<const TensorData> inputs);
 
-// The result of one operator. Tensors may have extents of zero here, which the arithmetic on shapes
+// The result of one operator. Here tensors may have extents of zero, which the arithmetic on shapes
 // needs.
 absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs);
 
-// Every output of a graph, computed node by node; a value is freed after its last use. `inputs` are
+// All outputs of a graph, computed node by node. A value is freed after its last use. `inputs` are
 // in the graph's order. `progress` is called before each node, and once after the last.
-// InvalidArgument: other inputs than the graph has.
+// InvalidArgument: the inputs do not match those of the graph.
 absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
     const Graph& graph, std::span<const TensorData> inputs,
     const std::function<void(int done, int total)>& progress = nullptr);
 
-// About how many nodes of expressions an evaluation visits; infinite if the operator refuses.
+// The approximate number of expression nodes that an evaluation visits; infinite if the operator
+// refuses the operands.
 double EvaluationCost(OpKind kind, const Attrs& attrs, std::span<const TensorType> inputs);
 
 }  // namespace heddle::graph

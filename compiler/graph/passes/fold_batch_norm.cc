@@ -31,8 +31,8 @@ std::optional<Affine> Statistics(const GraphBuilder& out, const Node& node) {
   return a;
 }
 
-// The dimension of the node's weights that runs over the channels of its result, -1 where the
-// operator has no such thing.
+// The dimension of the node's weights that runs over the channels of its result; -1 if there is
+// none.
 int ChannelsOfWeights(const GraphBuilder& out, const Node& node) {
   const OpDef& def = Def(node.kind);
   if (!def.laws.channels_of_weights) return -1;
@@ -82,7 +82,8 @@ class Folder {
     return out.Add(kind, {x, constant}, {}, name);
   }
 
-  // The values of a constant that has one for each channel (dimension 1), if it has.
+  // The values of a constant that has one value for each channel (dimension 1); nullopt for other
+  // constants.
   static std::optional<std::vector<double>> PerChannel(const TensorData* data,
                                                        const Shape& result) {
     if (data == nullptr || data->type.shape.size() > result.size()) return std::nullopt;
@@ -103,7 +104,8 @@ class Folder {
     if (uses_[original_x] != 1) return std::nullopt;
     const Node* producer = out.ProducerOf(x);
     if (producer != nullptr && producer->kind == OpKind::kAdd && producers_[original_x] >= 0) {
-      // If the addend widens its operand, the weights have fewer channels than the statistics.
+      // If the addition broadcasts its operand, the weights have fewer channels than the
+      // statistics.
       if (out.Type(producer->inputs[0]) != out.Type(x)) return std::nullopt;
       auto values = PerChannel(out.ConstantData(producer->inputs[1]), result);
       if (!values) return std::nullopt;

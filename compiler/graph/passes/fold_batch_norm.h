@@ -5,11 +5,11 @@
 
 namespace heddle::graph {
 
-// After: there is no batch_norm with constant statistics. One that follows an operator with
-// constant weights (Laws::channels_of_weights), and an optional constant bias, that nobody else
-// reads becomes an addition, its factor multiplied into the weights; any other becomes a
-// multiplication and an addition. Factors are computed in double precision. Runs before the layout
-// pass: channels are first.
+// After: there is no batch_norm with constant statistics. If it follows an operator with constant
+// weights (Laws::channels_of_weights) and an optional constant bias, and nothing else reads these
+// results, it becomes an addition and its factor is multiplied into the weights. Otherwise it
+// becomes a multiplication and an addition. Factors are computed in double precision. The pass runs
+// before the layout pass, so channels are first.
 absl::StatusOr<Graph> FoldBatchNorm(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -5,9 +5,9 @@
 
 namespace heddle::graph {
 
-// After: a node all of whose operands are constants is a constant itself, unless computing it here
-// would take seconds or its result would be much larger than its operands. A graph output stays a
-// node's (a copy of the constant).
+// After: a node whose operands are all constants is a constant, unless computing it would take
+// seconds or its result would be much larger than its operands. A graph output stays the output of
+// a node, a copy of the constant.
 absl::StatusOr<Graph> FoldConstants(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -10,8 +10,9 @@
 namespace heddle::graph {
 namespace {
 
-// The rows of `matrix` belong to the elements of a tensor that was transposed by `perm` to `shape`,
-// batch first. Returns them in the order of the elements before the transpose.
+// The rows of `matrix` belong to the elements of a tensor of `shape`, batch first, which is the
+// result of a transpose by `perm`. Returns the rows in the order of the elements before the
+// transpose.
 TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape& perm) {
   const size_t row = matrix.bytes->size() / static_cast<size_t>(matrix.type.shape[0]);
   Shape extents(shape.size()), row_stride(shape.size());  // by dimension before the transpose
@@ -43,7 +44,7 @@ Replacement Fold(GraphBuilder& out, const Node& node, const Node&) {
   ValueId source = reshape->inputs[0];
   const Node* transpose = out.ProducerOf(source);
   while (transpose != nullptr &&
-         transpose->kind == OpKind::kReshape) {  // that joins blocks of channels
+         transpose->kind == OpKind::kReshape) {  // this reshape joins blocks of channels
     source = transpose->inputs[0];
     transpose = out.ProducerOf(source);
   }

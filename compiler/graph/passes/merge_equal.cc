@@ -13,7 +13,7 @@
 namespace heddle::graph {
 namespace {
 
-// A NaN is not equal to itself, so it cannot be part of a key.
+// Whether the attributes can be part of a key. A NaN cannot, because it is not equal to itself.
 bool IsOrdered(const Attrs& attrs) {
   for (const auto& [name, value] : attrs) {
     if (const auto* number = std::get_if<double>(&value); number && std::isnan(*number))

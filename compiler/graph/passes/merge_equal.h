@@ -6,7 +6,7 @@
 namespace heddle::graph {
 
 // After: no two nodes compute the same from the same values. Nodes that only move data stay as they
-// are: each fuses into its reader, and one that several kernels read could not.
+// are, because each fuses into its reader, and a node that several kernels read could not.
 absl::StatusOr<Graph> MergeEqual(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -15,8 +15,8 @@
 namespace heddle::graph {
 namespace {
 
-// Limit on all rows x columns computed, in times of those asked for: a merged product also computes
-// rows that no single product has.
+// Limit on rows x columns computed, relative to those needed. A merged product also computes rows
+// that no original product has.
 constexpr double kMostWork = 2;
 
 // A product of rows [begin, begin + rows) of `root` with a constant matrix.
@@ -25,12 +25,12 @@ struct Product {
   int64_t begin = 0, rows = 0;
 };
 
-// Products of one root, to be computed at once.
+// Products of one root that will be computed as one.
 struct Family {
   std::vector<ValueId> matrices;  // distinct, in order of first use
   double work = 0;                // rows x columns of all products
   int products = 0;
-  ValueId merged = -1;  // in the new graph, once it is made
+  ValueId merged = -1;  // value of the new graph, once it is made
 };
 
 class Merger {
@@ -53,7 +53,8 @@ class Merger {
   }
 
   Replacement operator()(GraphBuilder& out, const Node& node, const Node& original) {
-    // Families have the old ids of their roots; Merge finds the new ones by the nodes they feed.
+    // Families are keyed by ids of the old graph. Merge finds the root in the new graph by the node
+    // that reads it.
     const std::optional<Product> product = AsProduct(original);
     if (!product) return std::nullopt;
     const auto found = families_.find(product->root);
@@ -94,7 +95,8 @@ class Merger {
     return product;
   }
 
-  // The root times all matrices side by side. The node reads the root, or a slice of it.
+  // The product of the root and all matrices side by side. The node reads the root or a slice of
+  // it.
   absl::StatusOr<ValueId> Merge(GraphBuilder& out, const Node& node, bool reads_root,
                                 const Family& family) {
     const ValueId root = reads_root ? node.inputs[0] : out.ProducerOf(node.inputs[0])->inputs[0];
@@ -124,7 +126,7 @@ class Merger {
     return all;
   }
 
-  // The rows that a product takes are data, so that all its readers are the same kernel.
+  // The numbers of the rows are data and not attributes, so that all readers are the same kernel.
   absl::StatusOr<ValueId> Part(GraphBuilder& out, const std::string& name, const Product& product,
                                const Family& family) const {
     ValueId part = family.merged;
@@ -149,7 +151,7 @@ class Merger {
   const Graph& graph_;
   std::vector<int> producers_;
   std::map<ValueId, Family> families_;                    // by root
-  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // in the new graph, by matrices
+  std::map<std::vector<ValueId>, ValueId> side_by_side_;  // values of the new graph, by matrices
 };
 
 }  // namespace

@@ -7,16 +7,16 @@
 
 namespace heddle::graph {
 
-// Rows up to which a product is bound by reading its matrix rather than by arithmetic: each row
-// adds two operations per element read, and a core does about ten operations in the time it reads a
-// byte.
+// Up to this number of rows, a product is bound by reading its matrix and not by arithmetic. Each
+// row adds two operations per element read, and a core does about ten operations in the time it
+// takes to read a byte.
 inline constexpr int64_t kFewRows = 16;
 
-// After: products of few rows that share what is multiplied, each with constant matrices of its
-// own, are one product with the matrices side by side; so are products of single rows of a tensor
-// with the same matrices (the steps of an unrolled recurrence). Each result becomes a slice. Such
-// products are bound by reading the matrices, which now happens once and in one stream; a product
-// of many rows is left alone, as its epilogue is worth more there.
+// After: products of few rows that have the same left operand and different constant matrices are
+// one product with the matrices side by side. The same holds for products of row slices of one
+// tensor with the same matrices (the steps of an unrolled recurrence). Each result becomes a slice.
+// Such products are bound by reading the matrices, which now happens once and in one stream. A
+// product of many rows stays as it is, because its epilogue is worth more there.
 absl::StatusOr<Graph> MergeProducts(const Graph& graph);
 
 }  // namespace heddle::graph

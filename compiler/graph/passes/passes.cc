@@ -41,21 +41,22 @@ absl::StatusOr<Graph> Cleaned(const Graph& graph, const PassOptions& /*options*/
   return RemoveDead(graph);
 }
 
-// From top to bottom. Passes for which layout makes new work follow it once more, by another name.
+// The passes in order. Some run again after layout, under another name, because layout makes new
+// work for them.
 constexpr Pass kPasses[] = {
-    // Weights behind a transpose (Gemm's transB) become constants that batch norm can fold into.
+    // Folds transposes of weights (Gemm's transB), so that batch norm can fold into them.
     {"fold-constants", Plain<FoldConstants>},
     {"simplify", Plain<SimplifyGraph>},
     {"recognize-normalize", Plain<RecognizeNormalize>},
-    {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: it knows channels-first weights
-    {"merge-products", Plain<MergeProducts>},   // batch norm folds into single matrices
+    {"fold-batch-norm", Plain<FoldBatchNorm>},  // before layout: expects channels-first weights
+    {"merge-products", Plain<MergeProducts>},  // after fold-batch-norm, which needs single matrices
     {"merge-equal", Plain<MergeEqual>},
-    {"alternate-products", Alternate},  // the merged ones, too
+    {"alternate-products", Alternate},  // after merge-products, to include its results
     {"sink-concat", Plain<SinkConcat>},
     {"layout", Layouts},
-    {"fold-flatten", Plain<FoldFlatten>},             // transposes that layout left before products
-    {"fold-layout-constants", Plain<FoldConstants>},  // the transposes of weights that layout made
-    {"simplify-layout", Plain<SimplifyGraph>},        // its transposes against the model's own
+    {"fold-flatten", Plain<FoldFlatten>},  // folds transposes that layout put before products
+    {"fold-layout-constants", Plain<FoldConstants>},  // folds weight transposes that layout made
+    {"simplify-layout", Plain<SimplifyGraph>},  // joins layout's transposes with the model's own
     {"dead-code", Cleaned},
 };
 

@@ -1,5 +1,5 @@
 // The graph passes as one flat list, and the wrapper that names, times, dumps, disables and
-// verifies each. Each pass lives in a header of its own (fold_constants.h, fold_batch_norm.h,
+// verifies each of them. Each pass has its own header (fold_constants.h, fold_batch_norm.h,
 // layout.h, ..).
 #pragma once
 
@@ -15,15 +15,14 @@
 namespace heddle::graph {
 
 struct PassOptions {
-  std::set<std::string> disabled;  // names; InvalidArgument for one that does not exist
-  LayoutOptions layout;            // of the pass of that name
-  machine::TargetInfo target;      // PrepareModel takes that of the model's target
-  // Called after every pass with its name, the graph and the time taken, when set.
+  std::set<std::string> disabled;  // pass names; InvalidArgument if one does not exist
+  LayoutOptions layout;            // options of the layout pass
+  machine::TargetInfo target;      // PrepareModel sets it to that of the model's target
+  // If set, called after every pass with its name, the graph and the time it took.
   std::function<void(const std::string& pass, const Graph&, double milliseconds)> observer;
 };
 
-// fold-batch-norm, layout (chosen for all operators together, constant weights transposed ahead of
-// time), fold-constants, dead-code, ..
+// Runs all passes that are not disabled, in the order of PassNames.
 absl::StatusOr<Graph> Optimize(const Graph& graph, const PassOptions& options = {});
 std::vector<std::string> PassNames();
 

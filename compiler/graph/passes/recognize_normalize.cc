@@ -9,8 +9,8 @@
 namespace heddle::graph {
 namespace {
 
-// Matches the pattern from its end to its beginning. Each method matches the part that its name
-// says, at the value `v`.
+// Matches the pattern from its last node to its first. Each method matches, at the value `v`, the
+// part that it is named after.
 class Matcher {
  public:
   explicit Matcher(const GraphBuilder& graph) : graph_(graph) {}
@@ -50,7 +50,7 @@ class Matcher {
     return std::pair(x, *axes);
   }
 
-  // x - mean(x): x and the axes.
+  // Matches x - mean(x) and returns x and the axes.
   std::optional<std::pair<ValueId, Shape>> Centred(ValueId v) const {
     const Node* difference = Made(v, OpKind::kSub);
     if (difference == nullptr) return std::nullopt;

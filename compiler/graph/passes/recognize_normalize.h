@@ -5,8 +5,9 @@
 
 namespace heddle::graph {
 
-// After: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), which exporters spell out for layer
-// normalisation, is one `normalize`: one kernel instead of five, with scale and offset fused.
+// After: (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), which exporters write for layer
+// normalisation, is one `normalize` operator. That is one kernel instead of five, with scale and
+// offset fused.
 absl::StatusOr<Graph> RecognizeNormalize(const Graph& graph);
 
 }  // namespace heddle::graph

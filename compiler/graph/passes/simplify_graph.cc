@@ -82,7 +82,7 @@ class Simplifier {
     return out.Add(OpKind::kTranspose, {source}, {{"perm", perm}}, node.name);
   }
 
-  // conv(pad(x)) with zeros around spatial dimensions only.
+  // Simplifies conv(pad(x)) with zero padding of spatial dimensions only.
   Replacement PaddedConv(GraphBuilder& out, const Node& node) {
     const Node* pad = out.ProducerOf(node.inputs[0]);
     if (pad == nullptr || pad->kind != OpKind::kPad || pad->inputs.size() != 1) return std::nullopt;
@@ -104,7 +104,7 @@ class Simplifier {
     if (spatial != all) return std::nullopt;
     Attrs attrs = node.attrs;
     attrs["pads"] = pads;
-    // Together they may be wider than a convolution's padding can be.
+    // The sum of both pads may exceed what a convolution allows.
     const std::vector<TensorType> types{out.Type(pad->inputs[0]), out.Type(node.inputs[1])};
     if (!InferType(node.kind, types, attrs).ok()) return std::nullopt;
     return out.Add(node.kind, {pad->inputs[0], node.inputs[1]}, attrs, node.name);

@@ -5,9 +5,10 @@
 
 namespace heddle::graph {
 
-// Before: channels are first. After: a concatenation of channels that only a pool reads follows the
-// pool, where there is less to copy. One of two parts that only a convolution reads becomes the sum
-// of a convolution of each part, if that sum is smaller than the parts.
+// Channels are first. Before: the result of a channel concatenation is read only by a pool or only
+// by a convolution. After: the concatenation follows the pool, where there is less to copy. A
+// convolution of two concatenated parts becomes the sum of one convolution per part, if that sum is
+// smaller than the parts.
 absl::StatusOr<Graph> SinkConcat(const Graph& graph);
 
 }  // namespace heddle::graph

@@ -1,6 +1,6 @@
-// The part of the CUDA driver's C interface that we use, declared here so that building needs
-// nothing of NVIDIA's. libcuda.so.1 is loaded when a GPU is first used (driver.h). Names are the
-// exported ones, with their version; meanings are those of NVIDIA's "CUDA Driver API".
+// The part of the CUDA driver's C interface that we use. It is declared here so that building needs
+// nothing from NVIDIA. libcuda.so.1 is loaded when a GPU is first used (driver.h). Names are the
+// exported ones, including their version; their meaning is that of NVIDIA's "CUDA Driver API".
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using CuFunction = struct CuFunctionTag*;
 using CuStream = struct CuStreamTag*;
 using CuEvent = struct CuEventTag*;
 
-// CUresult: the values that are distinguished (driver.cc).
+// CUresult: the values that driver.cc distinguishes.
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuOutOfMemory = 2;
 inline constexpr CuResult kCuStubLibrary = 34;
@@ -36,7 +36,7 @@ inline constexpr CuResult kCuLaunchTimeout = 702;
 inline constexpr CuResult kCuContextIsDestroyed = 709;
 inline constexpr CuResult kCuAssert = 710;
 inline constexpr CuResult kCuHardwareStackError = 714;
-inline constexpr CuResult kCuLaunchFailed = 719;  // 714 .. 719: errors of kernels
+inline constexpr CuResult kCuLaunchFailed = 719;  // 714 .. 719 are errors of kernels
 inline constexpr CuResult kCuUnknown = 999;
 
 // CUdevice_attribute.

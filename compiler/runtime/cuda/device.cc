@@ -12,8 +12,8 @@
 namespace heddle::runtime {
 namespace {
 
-constexpr int64_t kGranularity = 512;  // alignment of blocks: more than any load of a kernel needs
-// A free block serves requests of at least this share of its size.
+constexpr int64_t kGranularity = 512;  // alignment of blocks; no load of a kernel needs more
+// A free block serves requests of at least 1 / kWaste of its size.
 constexpr int64_t kWaste = 2;
 constexpr int kMaxDevices = 64;  // a larger number is a typing error
 
@@ -93,7 +93,7 @@ absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal) {
   return info;
 }
 
-// ---- Objects of a device
+// ---- Objects of a device ----
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   std::swap(device_, other.device_);
@@ -114,8 +114,8 @@ HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   return *this;
 }
 
-// Destructors first make the device current, since another thread may run them. After a sticky
-// error they may fail; the end of the process then cleans up.
+// Destructors first make the device current, because another thread may run them. After a sticky
+// error they may fail; then the end of the process cleans up.
 HostMemory::~HostMemory() {
   if (device_ != nullptr && device_->Enter().ok()) device_->api_.cuMemFreeHost(data_);
 }
@@ -143,7 +143,7 @@ absl::StatusOr<CuFunction> CudaModule::Find(const std::string& symbol, int64_t s
   return function;
 }
 
-// ---- The device
+// ---- The device ----
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
   HEDDLE_ASSIGN_OR_RETURN(CudaInfo info, DescribeCudaDevice(ordinal));
@@ -204,7 +204,7 @@ absl::StatusOr<DeviceMemory> CudaDevice::Allocate(int64_t bytes) {
   return DeviceMemory(this, address, bytes, block);
 }
 
-// Work on the block may still be running. The next user follows it in the same stream.
+// Work on the block may still be running. The next user's work follows it in the same stream.
 void CudaDevice::GiveBack(CuPointer address, int64_t block) { free_.emplace(block, address); }
 
 absl::Status CudaDevice::Trim() {
@@ -238,7 +238,7 @@ absl::StatusOr<HostMemory> CudaDevice::AllocateHost(int64_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaModule>> CudaDevice::Load(std::string_view image) {
-  // The driver reads sizes from the image itself.
+  // This check is needed because the driver trusts the sizes in the image.
   HEDDLE_RETURN_IF_ERROR(CheckElf(image, kElfMachineCuda, /*type=*/0));
   CuModule module = nullptr;
   HEDDLE_RETURN_IF_ERROR(Check(api_.cuModuleLoadData(&module, image.data()), "load code"));

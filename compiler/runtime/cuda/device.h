@@ -1,4 +1,4 @@
-// One GPU as this process uses it: its context, one stream, memory from a pool, events for timing.
+// One GPU as this process uses it: its context, one stream, pooled memory, and events for timing.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ struct CudaInfo {
   int ordinal = 0;
   std::string name;    // "NVIDIA H200"
   std::string arch;    // "sm_90"
-  std::string driver;  // newest CUDA it knows: "13.0"
+  std::string driver;  // the newest CUDA that it supports: "13.0"
   std::string pci;     // "0000:1b:00.0", for NVML
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
   int multiprocessors = 0;
-  int64_t clock_khz = 0;         // highest; 0 if the driver does not report it
-  int64_t memory_clock_khz = 0;  // likewise
+  int64_t clock_khz = 0;         // the highest; 0 if the driver does not report it
+  int64_t memory_clock_khz = 0;  // the same
   int memory_bus_bits = 0;
 
   // The name of the class of identical devices: "nvidia-h200-sm_90".
   std::string DeviceKey() const;
 };
 
-// Errors of CudaDriver, and FailedPrecondition with the number of GPUs.
+// Errors as CudaDriver. FailedPrecondition with the number of GPUs: there is no such device.
 absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal);
 absl::StatusOr<int> CountCudaDevices();
 // "cuda:0" -> 0. InvalidArgument.
@@ -40,7 +40,7 @@ absl::StatusOr<int> ParseCudaDevice(std::string_view text);
 
 class CudaDevice;
 
-// A block of the pool. The destructor returns it.
+// A block of the pool. The destructor returns it to the pool.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -56,11 +56,11 @@ class DeviceMemory {
       : device_(device), address_(address), size_(size), block_(block) {}
   CudaDevice* device_ = nullptr;
   CuPointer address_ = 0;
-  int64_t size_ = 0;   // requested
-  int64_t block_ = 0;  // taken from the pool
+  int64_t size_ = 0;   // size that was requested
+  int64_t block_ = 0;  // size of the block from the pool
 };
 
-// Page-locked host memory. Copies to and from the device need no staging.
+// Page-locked host memory. Copies to and from the device need no staging buffer.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -77,13 +77,13 @@ class HostMemory {
   int64_t size_ = 0;
 };
 
-// Loaded code: a cubin.
+// Loaded code: one cubin.
 class CudaModule {
  public:
   ~CudaModule();
   CudaModule(const CudaModule&) = delete;
-  // Allows `shared_bytes` of dynamic shared memory. InvalidArgument: no such kernel, or more than
-  // the GPU has.
+  // Finds a kernel and allows it `shared_bytes` of dynamic shared memory. InvalidArgument: there is
+  // no such kernel, or the GPU has less shared memory.
   absl::StatusOr<CuFunction> Find(const std::string& symbol, int64_t shared_bytes) const;
 
  private:
@@ -102,8 +102,9 @@ struct CudaLaunch {
   void** arguments = nullptr;  // one pointer to each argument's value
 };
 
-// Thread-compatible. Must outlive everything it makes. Work is asynchronous and in order. Errors of
-// kernels are reported by a later call, at the latest by Synchronize. Every error is a CudaStatus.
+// Thread-compatible. Must outlive everything it makes. Work is asynchronous and runs in order.
+// Errors of kernels are reported by a later call, at the latest by Synchronize. All errors are
+// those of CudaStatus.
 class CudaDevice {
  public:
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int ordinal);
@@ -111,32 +112,35 @@ class CudaDevice {
   CudaDevice(const CudaDevice&) = delete;
 
   const CudaInfo& info() const { return info_; }
-  // Makes this device current for the calling thread. Each thread calls this before anything else.
+  // Makes this device current for the calling thread. Each thread must call this before anything
+  // else.
   absl::Status Enter() const;
 
-  // Uninitialised, at a 512-byte boundary; zero bytes give a valid block. Returned blocks are kept
-  // for requests of about their size, and go to the driver when memory is short.
+  // Allocates uninitialised memory at a 512-byte boundary; zero bytes give a valid block. Returned
+  // blocks are kept for requests of about their size, and go back to the driver when memory is
+  // short.
   absl::StatusOr<DeviceMemory> Allocate(int64_t bytes);
   absl::StatusOr<HostMemory> AllocateHost(int64_t bytes);
-  // Loads a cubin, which the driver copies. InvalidArgument: not a cubin, or not for this GPU.
+  // Loads a cubin, which the driver copies. InvalidArgument: it is not a cubin, or not for this
+  // GPU.
   absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::string_view image);
 
-  // Host memory must live until Synchronize.
+  // The host memory must live until Synchronize.
   absl::Status Upload(CuPointer to, const void* from, int64_t bytes);
   absl::Status Download(void* to, CuPointer from, int64_t bytes);
   absl::Status Fill(CuPointer to, uint8_t value, int64_t bytes);
   absl::Status Launch(const CudaLaunch& launch);
   absl::Status Synchronize();
 
-  // For libraries that share the order of work.
+  // For libraries whose work must run in the same order.
   CuStream stream() const { return stream_; }
 
-  // Marks a point in the stream. Events are created once for every `index` and reused.
+  // Marks a point in the stream. One event for each `index` is created and reused.
   absl::Status Record(size_t index);
-  // After Synchronize.
+  // The time between two marks. Call Synchronize first.
   absl::StatusOr<double> ElapsedNs(size_t begin, size_t end);
 
-  // Bytes held from the driver, and those of them that are free.
+  // Bytes obtained from the driver, and how many of them are free.
   int64_t reserved_bytes() const { return reserved_; }
   int64_t free_bytes() const;
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
 
-// Stays loaded: the driver has threads of its own.
+// Loads the driver, which is never unloaded because it has its own threads.
 absl::StatusOr<const CudaApi*> Load() {
   const char* other = std::getenv(kCudaDriverVariable);
   const std::string name = other != nullptr && *other != '\0' ? other : kLibrary;
@@ -41,7 +41,7 @@ absl::StatusOr<const CudaApi*> Load() {
   return absl::FailedPreconditionError(CudaStatus(api, result, "start the CUDA driver").message());
 }
 
-// After these errors the driver refuses all further work of the process.
+// After these errors, the driver refuses all further work of the process.
 bool IsSticky(CuResult result) {
   switch (result) {
     case kCuEccUncorrectable:

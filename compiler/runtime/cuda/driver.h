@@ -8,14 +8,14 @@
 
 namespace heddle::runtime {
 
-// Environment variable that names another library than libcuda.so.1, for tests.
+// The environment variable that names another library than libcuda.so.1, for tests.
 inline constexpr char kCudaDriverVariable[] = "HEDDLE_CUDA_DRIVER";
 
-// Loads and initialises the driver at the first call. Later calls, of any thread, give the same
-// answer. FailedPrecondition: there is none, it lacks a function, or it does not start.
+// Loads and initialises the driver in the first call. Later calls, from any thread, return the same
+// result. FailedPrecondition: there is no driver, it lacks a function, or it does not start.
 absl::StatusOr<const CudaApi*> CudaDriver();
 
-// The newest CUDA that the driver supports, "13.0"; empty if there is no driver.
+// The newest CUDA that the driver supports, such as "13.0"; empty if there is no driver.
 std::string CudaDriverVersion();
 
 // The status of `result`; `what` names the action, such as "allocate 12 bytes":

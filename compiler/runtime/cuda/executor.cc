@@ -1,6 +1,6 @@
 // Runs whole models on a GPU. All memory is allocated when the executor is made: the parameters,
 // and one block for intermediate results, laid out by the memory plan. A run copies the inputs,
-// launches every kernel, copies the outputs, all in one stream, and waits once.
+// launches all kernels and copies the outputs in one stream, and waits once.
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@
 namespace heddle::runtime {
 namespace {
 
-// "sm_90" -> 90, "sm_90a" -> 90 and *exact.
+// The number of an architecture: "sm_90" gives 90; "sm_90a" gives 90 and sets *exact.
 int Capability(std::string_view arch, bool* exact) {
   constexpr std::string_view kPrefix = "sm_";
   int number = 0;
@@ -25,7 +25,7 @@ int Capability(std::string_view arch, bool* exact) {
 }
 
 // Code runs on its own architecture and on later ones of the same generation. Architecture-specific
-// code ("sm_90a") runs only on that one.
+// code ("sm_90a") runs only on its own.
 absl::Status CheckArch(const std::string& target, const CudaInfo& gpu) {
   const size_t at = target.find("sm_");
   const std::string arch =
@@ -122,7 +122,7 @@ class CudaBackend final : public ExecutorBackend {
       case Place::kArena:
         return arena_.address() + index;
     }
-    return 0;  // CheckModule admits no other place
+    return 0;  // CheckModule allows no other place
   }
 
   absl::Status Bind(const Module& module) {

@@ -10,16 +10,16 @@
 
 namespace heddle::runtime {
 
-// InvalidArgument names the first launch without a symbol, with no threads or blocks or more than
-// any GPU has, or with a buffer or workspace offset out of range.
+// InvalidArgument names the first launch that has no symbol, has no threads or blocks or more than
+// any GPU allows, or has a buffer or workspace offset out of range.
 absl::Status CheckLaunches(const std::vector<GpuLaunch>& launches, size_t buffers,
                            int64_t workspace_bytes);
 
 class CudaKernel {
  public:
   CudaKernel() = default;
-  // `buffers` are the kernel's inputs, then outputs. `module` and all memory must outlive it.
-  // Errors of CheckLaunches and CudaModule::Find.
+  // `buffers` are the kernel's inputs, then outputs. `module` and all memory must outlive the
+  // result. Errors as CheckLaunches and CudaModule::Find.
   static absl::StatusOr<CudaKernel> Bind(const CudaModule& module,
                                          const std::vector<GpuLaunch>& launches,
                                          const std::vector<CuPointer>& buffers, CuPointer workspace,
@@ -29,7 +29,7 @@ class CudaKernel {
   absl::Status Launch(CudaDevice& device) const;
 
  private:
-  struct Values;  // the values to which the driver gets pointers
+  struct Values;  // the values that the driver gets pointers to
   std::shared_ptr<const Values> values_;
   std::vector<CudaLaunch> launches_;
 };

@@ -20,7 +20,7 @@ struct Reason {
   uint64_t bit;
   const char* text;
 };
-// Unwanted reasons for a lowered clock: neither an idle GPU nor clocks set on purpose.
+// Unwanted reasons for a lowered clock. An idle GPU and clocks set on purpose are not among them.
 constexpr Reason kReasons[] = {{0x4, "power cap"},
                                {0x8, "hardware slowdown"},
                                {0x20, "thermal (driver)"},

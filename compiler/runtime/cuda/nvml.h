@@ -20,11 +20,11 @@ struct GpuClimate {
 // `pci` is CudaInfo.pci.
 GpuClimate ReadGpuClimate(const std::string& pci);
 
-// Locks the clock of the multiprocessors at one frequency during its lifetime. Without the right to
-// do so, ok() is false and status() says why.
+// Locks the clock of the multiprocessors at one frequency for the lifetime of the object. If that
+// is not permitted, ok() of status() is false, and status() says why.
 class GpuClockLock {
  public:
-  // 0 MHz: locks nothing.
+  // mhz = 0 locks nothing.
   GpuClockLock(const std::string& pci, int mhz);
   ~GpuClockLock();
   GpuClockLock(const GpuClockLock&) = delete;

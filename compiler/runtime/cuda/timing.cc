@@ -12,11 +12,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLargestBatch = 256;                  // calls between two readings of the clock
 constexpr int64_t kFlushOfUnknown = int64_t{64} << 20;  // if the GPU does not report its cache size
-// While a batch is enqueued, fills keep the device busy: their size, and their largest number.
+// While a batch is enqueued, fills keep the device busy. These are their size and their largest
+// number.
 constexpr int64_t kCoverBytes = int64_t{128} << 20;
 constexpr int64_t kMostCovers = 256;
-constexpr double kLeastFillNs = 10000;  // no memory is faster
-constexpr double kCoverFactor = 2;      // times the time that enqueueing the last batch took
+constexpr double kLeastFillNs = 10000;  // a fill is never faster
+constexpr double kCoverFactor = 2;  // fills last this many times as long as enqueueing the batch
 
 double NsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
@@ -27,7 +28,7 @@ class Sampler {
   Sampler(CudaDevice& device, const std::function<absl::Status()>& call)
       : device_(device), call_(call) {}
 
-  // Before the first sample.
+  // Call before the first sample.
   absl::Status Prepare(bool cold) {
     const int64_t cache = device_.info().l2_bytes;
     const int64_t flush = cache > 0 ? 2 * cache : kFlushOfUnknown;
@@ -42,7 +43,8 @@ class Sampler {
     const Clock::time_point begin = Clock::now();
     double sum = 0;
     int64_t done = 0, batch = 1;
-    // Flushing before a short kernel takes longer than the kernel.
+    // The limit on the total time is for short kernels, before which flushing takes longer than the
+    // kernel.
     while (done == 0 || (sum < min_ns && NsSince(begin) < 3 * min_ns)) {
       HEDDLE_ASSIGN_OR_RETURN(const double ns, cold_ ? ColdBatch(batch) : WarmBatch(batch, calls));
       sum += ns;
@@ -58,7 +60,7 @@ class Sampler {
  private:
   absl::Status Fill() { return device_.Fill(fill_.address(), ++pattern_, fill_.size()); }
 
-  // Device time of `count` calls, each timed alone.
+  // The device time of `count` calls, each timed alone.
   absl::StatusOr<double> ColdBatch(int64_t count) {
     size_t events = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -77,7 +79,7 @@ class Sampler {
     return sum;
   }
 
-  // Device time of `count` consecutive calls; `calls` also counts the warm-up call.
+  // The device time of `count` consecutive calls. `calls` also counts the warm-up call.
   absl::StatusOr<double> WarmBatch(int64_t count, int64_t* calls) {
     const double wanted = kCoverFactor * give_ns_ * static_cast<double>(count + 1) / fill_ns_;
     const int64_t covers = std::clamp<int64_t>(std::llround(wanted) + 1, 1, kMostCovers);
@@ -89,7 +91,7 @@ class Sampler {
     if (s.ok()) s = device_.Record(2);
     for (int64_t i = 0; i < count && s.ok(); ++i) s = call_();
     if (s.ok()) s = device_.Record(3);
-    // If the queue was full the device was busy, so an overestimate does no harm.
+    // If the queue was full, this is an overestimate. The device was busy then, so it does no harm.
     give_ns_ = NsSince(begin) / static_cast<double>(count + 1);
     if (s.ok()) s = device_.Synchronize();
     if (!s.ok()) return s;

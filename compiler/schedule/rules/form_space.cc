@@ -75,6 +75,16 @@ class FormSpace : public Space {
     point = With(form, own);
     return more || form != 0;
   }
+  std::vector<Offer> Offers() const override {
+    std::vector<Offer> offers;
+    for (const Form& form : forms_) {
+      for (Offer offer : form.space->Offers()) {
+        offer.stage = absl::StrCat(form.name, ": ", offer.stage);
+        offers.push_back(std::move(offer));
+      }
+    }
+    return offers;
+  }
   Point Preferred() const override {
     return With(preferred_, forms_[preferred_].space->Preferred());
   }

@@ -33,6 +33,8 @@ class Knobs {
 };
 
 // A rule declares its decisions when it is constructed. Apply turns decided values into steps.
+// FailedPrecondition or ResourceExhausted from either function refuses the point. Any other error
+// is a bug of the rule (space_test fails).
 class Rule {
  public:
   virtual ~Rule() = default;

@@ -49,6 +49,8 @@ class RuleSpace : public Space {
     return size;
   }
 
+  std::vector<Offer> Offers() const override { return offers_; }
+
   Point Preferred() const override { return knobs_.Preferred(); }
 
   Point Random(Rng& rng) const override {
@@ -71,8 +73,8 @@ class RuleSpace : public Space {
       : target_(target), form_(form), base_(naive) {}
 
   bool Build(std::unique_ptr<FormRule> form);
-  bool Keep(std::unique_ptr<Rule> rule, Knobs knobs);
-  void Offer(const Stage& stage);
+  absl::Status Keep(std::unique_ptr<Rule> rule, Knobs knobs);
+  void FindRule(const Stage& stage);
   absl::Status CheckPoint(const Point& point) const;
   absl::StatusOr<Trace> ApplyRules(const Point& point, Recorder out) const;
 
@@ -83,6 +85,7 @@ class RuleSpace : public Space {
   Knobs knobs_;
   std::vector<std::unique_ptr<Rule>> rules_;
   Owners owners_;
+  std::vector<Offer> offers_;
 };
 
 bool RuleSpace::Build(std::unique_ptr<FormRule> form) {
@@ -92,31 +95,33 @@ bool RuleSpace::Build(std::unique_ptr<FormRule> form) {
   tried_ = base_;
   Knobs knobs;
   if (!rule.Declare(base_.program(), target_, form_, knobs, owners_).ok()) return false;
-  if (!Keep(std::move(form), std::move(knobs))) return false;
-  for (const Stage& stage : ReductionsOf(base_.program(), owners_)) Offer(stage);
-  for (const Stage& stage : StagesLeft(base_.program(), owners_)) Offer(stage);
+  if (!Keep(std::move(form), std::move(knobs)).ok()) return false;
+  for (const Stage& stage : ReductionsOf(base_.program(), owners_)) FindRule(stage);
+  for (const Stage& stage : StagesLeft(base_.program(), owners_)) FindRule(stage);
   return rule.Holds(owners_);
 }
 
 // Keeps the rule if its preferred decisions work on top of those before it. `knobs`: all decisions
 // so far and the rule's own.
-bool RuleSpace::Keep(std::unique_ptr<Rule> rule, Knobs knobs) {
+absl::Status RuleSpace::Keep(std::unique_ptr<Rule> rule, Knobs knobs) {
   Recorder attempt = tried_;
-  if (!rule->Apply(knobs, knobs.Preferred(), attempt).ok()) return false;
+  HEDDLE_RETURN_IF_ERROR(rule->Apply(knobs, knobs.Preferred(), attempt));
   tried_ = std::move(attempt);
   knobs_ = std::move(knobs);
   rules_.push_back(std::move(rule));
-  return true;
+  return absl::OkStatus();
 }
 
 // Gives the stage to the first rule in the table that matches and can be kept.
-void RuleSpace::Offer(const Stage& stage) {
+void RuleSpace::FindRule(const Stage& stage) {
   const StageSite site{stage, target_, form_};
   for (const StageRule& entry : StageRules()) {
     if (!entry.matches(site)) continue;
     Knobs knobs = knobs_;
     std::unique_ptr<Rule> rule = entry.make(site, knobs);
-    if (!Keep(std::move(rule), std::move(knobs))) continue;
+    const absl::Status status = Keep(std::move(rule), std::move(knobs));
+    offers_.push_back({stage.view.block, std::string(entry.name), status});
+    if (!status.ok()) continue;
     owners_[stage.view.block] = entry.name;
     if (!stage.epilogue.empty()) owners_[stage.epilogue] = entry.name;
     for (const std::string& producer : stage.producers) owners_[producer] = entry.name;

@@ -38,8 +38,8 @@ std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs);
 bool MatchesTiled(const StageSite& site);
 std::unique_ptr<Rule> MakeTiled(const StageSite& site, Knobs& knobs);
 
-// An injective stage, or a reduction that no other rule takes: outer loops parallel, the contiguous
-// axis vectorized.
+// An injective stage, or a reduction that no other rule takes (one without a vector axis, or whose
+// preferred tiles are refused): outer loops parallel, the contiguous axis vectorized.
 bool MatchesPlain(const StageSite& site);
 std::unique_ptr<Rule> MakePlain(const StageSite& site, Knobs& knobs);
 // The steps of a plain stage with its preferred decisions.

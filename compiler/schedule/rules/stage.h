@@ -24,7 +24,8 @@ struct Stage {
   std::vector<std::string> constants;  // buffers it reads that are known when a module is made
   bool alone = false;                  // offered without epilogue and producers
   bool constant = false;               // computed when a module is made: may be slow
-  // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none does.
+  // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none
+  // does. This axis and lane_axis are -1 in stages offered alone.
   int vector_axis = -1;
   bool vectors_scattered = false;  // some access along it is neither contiguous nor invariant
   // A reduce axis along which every access is contiguous or invariant, an index into view.reduce;

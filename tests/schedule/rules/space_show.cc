@@ -1,6 +1,9 @@
-// space-show WORKLOAD [TARGET]: a naive program, the decisions of its space, and what the preferred
-// ones come to, by hand. docs/schedule-spaces.md shows its output.
+// space-show WORKLOAD|FILE [TARGET] shows by hand what rules make of a program: the naive program,
+// which rule took which stage, the decisions, and what the preferred ones come to. A FILE holds a
+// naive program as text. docs/schedule-spaces.md shows the output.
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "base/status_macros.h"
@@ -13,15 +16,30 @@
 namespace heddle::schedule {
 namespace {
 
+// The workload of that name, or the program in that file.
+absl::StatusOr<ir::Program> Load(const std::string& workload) {
+  std::ifstream file(workload);
+  if (!file) return MakeWorkload(workload);
+  return ir::Parse(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
 absl::Status Show(const std::string& workload, const std::string& target_text) {
-  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, MakeWorkload(workload));
+  HEDDLE_ASSIGN_OR_RETURN(const ir::Program naive, Load(workload));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(target_text));
-  HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(target));
+  HEDDLE_ASSIGN_OR_RETURN(machine::TargetInfo info, codegen::DescribeTarget(target));
+  // The same on every host, whatever its caches are.
+  info.l1_bytes = machine::TargetInfo().l1_bytes;
+  info.l2_bytes = machine::TargetInfo().l2_bytes;
   HEDDLE_ASSIGN_OR_RETURN(const auto space, MakeSpace(naive, info));
   const Point preferred = space->Preferred();
   HEDDLE_ASSIGN_OR_RETURN(const Trace trace, space->Expand(preferred));
   HEDDLE_ASSIGN_OR_RETURN(const ir::Program scheduled, Replay(naive, trace));
   std::printf("---- naive\n%s", ir::Print(naive).c_str());
+  std::printf("---- rules\n");
+  for (const Offer& offer : space->Offers()) {
+    std::printf("%s: %s%s\n", offer.stage.c_str(), offer.rule.c_str(),
+                offer.status.ok() ? "" : (" refused: " + offer.status.ToString()).c_str());
+  }
   std::printf("---- decisions: %.1e points\n", space->Size());
   for (int k = 0; k < space->NumDecisions(); ++k)
     std::printf("%2d of %2d  %s\n", preferred[k], space->Choices(k), space->Describe(k).c_str());

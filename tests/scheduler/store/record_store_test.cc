@@ -157,6 +157,10 @@ TEST_P(RecordStoreTest, QueryFiltersAndOrders) {
   query.Clear();
   query.set_job("j2");
   EXPECT_THAT(Query(query), SizeIs(1));
+  query.set_best_only(true);
+  ASSERT_THAT(Query(query), SizeIs(1))
+      << "the best of the job, though another job has a better one";
+  EXPECT_EQ(Query(query)[0].median_ns(), 90);
   query.Clear();
   query.set_valid_only(true);
   EXPECT_THAT(Query(query), SizeIs(4));
