@@ -25,7 +25,7 @@ v1::JobState StateOf(const Job& job);
 class JobLedger {
  public:
   struct TaskData {
-    TaskRow row{};  // as of its latest TaskChanged
+    TaskRow row{};  // as of the latest TaskChanged, but known.untuned_ns is always up to date
     std::string search_state{};
     // Of this job's own trials; 0: none.
     double best_ns = 0;
@@ -44,11 +44,10 @@ class JobLedger {
     // device key, so they wait until the job has one. A restart forgets them, and the candidates
     // are built again.
     std::vector<InsertRecord> held;
-    // These serve the estimate of the job's end.
-    absl::Time tuning_since;  // in this process
+    absl::Time tuning_since;  // in this process; the estimate of the end uses the pace since then
     int trials_before = 0;    // trials made before that
     absl::Duration busy;      // time with at least one running stage, until busy_since
-    std::optional<absl::Time> busy_since;
+    std::optional<absl::Time> busy_since;  // nullopt: no stage is running
 
     // Null: the candidate is not built, or has its final record.
     const v1::Artifact* ArtifactOf(CandidateId id) const {
