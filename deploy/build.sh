@@ -11,7 +11,7 @@ if ! cmake --preset release >"$log" 2>&1; then
 fi
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
-# A line a minute is progress enough off a terminal; on one ninja redraws its own.
+# A line every 20 seconds is progress enough off a terminal; on one ninja redraws its own.
 if [ -t 1 ]; then
   cmake --build --preset release "${targets[@]}"
 else

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-model-mib", options.max_model_mib, "largest model taken, MiB")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
-  app.add_option("--policy", options.policy, "whose turn it is; see scheduler/policies")
+  app.add_option("--policy", options.policy, "whose turn it is; see docs/simulator.md")
       ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))
       ->capture_default_str();
   app.add_flag("--embedded", options.embedded, "run tracker and worker on this machine, too");

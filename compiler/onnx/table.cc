@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/fatal.h"
 #include "compiler/onnx/import.h"
 #include "compiler/onnx/lower.h"
 #include "compiler/onnx/node.h"
@@ -73,7 +74,9 @@ std::string OnnxOperatorTable() {
       "are fixed at import, so operands that decide a shape have to be constants, and\nwhat has "
       "no elements is refused.\n\n| operator | opsets | not supported |\n|---|---|---|\n");
   for (const auto& [name, translation] : Translations()) {
-    const Span span = standard.at(name);
+    const auto known = standard.find(name);
+    if (known == standard.end()) Fatal(absl::StrCat("libonnx knows no operator '", name, "'"));
+    const Span span = known->second;
     const std::string opsets =
         absl::StrCat(span.first, "-", span.removed == 0 ? NewestOpset() : span.removed - 1);
     absl::StrAppend(&text, "| ", name, " | ", opsets, " | ", translation.limits, " |\n");

@@ -2,13 +2,13 @@
 // says what goes first.
 //
 // The dispatcher keeps ready work in order and asks for new ranks of a job only after an event of
-// that job, when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
+// that job (a single result of a running stage is none), when a rank expires (Rank::until, Rank::patience), and when the policy names the job in
 // TakeStale. Nothing else is sorted again, so a rank must not depend on anything that changes
 // without one of these. What does change all the time, such as a tenant's share, belongs in
 // RankOfTier, which is asked for whenever a slot is assigned. Items with the same Rank::tier form
 // a tier; keep the tiers few.
 //
-// To add a policy, write one file in policies/ and one line in policies/registry.cc. Policies are
+// To add a policy, write one file in policies/, and its declaration and row in policies/registry.cc. Policies are
 // as pure as the dispatcher: no clock, thread, I/O or randomness.
 #pragma once
 

@@ -1,10 +1,10 @@
 #include "compiler/graph/core/attributes.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/fatal.h"
 
 namespace heddle::graph {
 namespace {
@@ -53,7 +53,10 @@ const Attr& OpAttrs::Get(std::string_view name) const {
   const auto found = attrs_.find(name);
   if (found != attrs_.end()) return found->second;
   const AttrSpec* spec = Find(specs_, name);
-  if (spec == nullptr) std::abort();
+  if (spec == nullptr) {
+    Fatal(absl::StrCat("an operator reads the attribute '", name,
+                       "', which its definition does not declare"));
+  }
   return spec->fallback;
 }
 

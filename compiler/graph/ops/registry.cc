@@ -1,7 +1,8 @@
 // The table of operators.
 #include <array>
-#include <cstdlib>
 
+#include "absl/strings/str_cat.h"
+#include "base/fatal.h"
 #include "compiler/graph/ops/op_util.h"
 
 namespace heddle::graph {
@@ -26,7 +27,9 @@ Registry MakeRegistry() {
   Registry registry;
   for (OpDef& op : ops) registry[static_cast<size_t>(op.kind)] = std::move(op);
   for (const OpDef& op : registry) {
-    if (!op.infer || !op.express) std::abort();  // a kind without a definition
+    const auto kind = static_cast<OpKind>(&op - registry.data());
+    if (!op.infer || !op.express)
+      Fatal(absl::StrCat("operator '", NameOf(kind), "' has no definition in compiler/graph/ops"));
   }
   return registry;
 }

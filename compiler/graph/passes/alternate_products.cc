@@ -1,5 +1,6 @@
 #include "compiler/graph/passes/alternate_products.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -166,7 +167,7 @@ class Alternator {
 
 absl::StatusOr<Graph> AlternateProducts(const Graph& graph, const machine::GraphCore& core) {
   Alternator alternator(graph, core.near_bytes);
-  return RewriteGraph(graph, alternator);
+  return RewriteGraph(graph, std::ref(alternator));
 }
 
 }  // namespace heddle::graph

@@ -1,6 +1,7 @@
 #include "compiler/graph/passes/fold_batch_norm.h"
 
 #include <cmath>
+#include <functional>
 
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
@@ -138,7 +139,7 @@ class Folder {
 
 absl::StatusOr<Graph> FoldBatchNorm(const Graph& graph) {
   Folder folder(graph);
-  return RewriteGraph(graph, folder);
+  return RewriteGraph(graph, std::ref(folder));
 }
 
 }  // namespace heddle::graph

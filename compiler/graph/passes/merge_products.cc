@@ -1,6 +1,7 @@
 #include "compiler/graph/passes/merge_products.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -158,7 +159,7 @@ class Merger {
 
 absl::StatusOr<Graph> MergeProducts(const Graph& graph) {
   Merger merger(graph);
-  return RewriteGraph(graph, merger);
+  return RewriteGraph(graph, std::ref(merger));
 }
 
 }  // namespace heddle::graph

@@ -1,6 +1,7 @@
 #include "compiler/graph/passes/simplify_graph.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/status_macros.h"
 #include "compiler/graph/core/graph_builder.h"
@@ -118,7 +119,7 @@ class Simplifier {
 
 absl::StatusOr<Graph> SimplifyGraph(const Graph& graph) {
   Simplifier simplifier(graph);
-  return RewriteGraph(graph, simplifier);
+  return RewriteGraph(graph, std::ref(simplifier));
 }
 
 }  // namespace heddle::graph

@@ -1,5 +1,6 @@
 #include "compiler/graph/passes/sink_concat.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -91,7 +92,7 @@ class Sinker {
 
 absl::StatusOr<Graph> SinkConcat(const Graph& graph) {
   Sinker sinker(graph);
-  return RewriteGraph(graph, sinker);
+  return RewriteGraph(graph, std::ref(sinker));
 }
 
 }  // namespace heddle::graph

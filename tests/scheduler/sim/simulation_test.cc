@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "scheduler/core/policy.h"
 #include "scheduler/sim/world/fuzz.h"
 
 namespace heddle::sim {
@@ -12,7 +13,7 @@ namespace {
 TEST(SimulationTest, PromisesHoldUnderFaults) {
   const char* many = std::getenv("HEDDLE_SEEDS");
   const uint64_t count = many != nullptr ? std::strtoull(many, nullptr, 10) : 300;
-  for (const char* policy : {"round_robin", "predictive", "sequential"}) {
+  for (const std::string& policy : scheduler::PolicyNames()) {
     const absl::StatusOr<FuzzTotals> all = Fuzz(1, count, policy, Planted::kNone, 2, nullptr);
     ASSERT_TRUE(all.ok()) << all.status();
     ASSERT_EQ(all->violation, "") << "replay: heddle-sim --fuzz 1 --seed " << all->seed
@@ -21,7 +22,7 @@ TEST(SimulationTest, PromisesHoldUnderFaults) {
         "%s: %lld seeds: %lld events, %lld trials, %lld restarts, %lld infrastructure faults, %lld "
         "lost "
         "trials, %lld stale answers, %lld jobs done\n",
-        policy, static_cast<long long>(all->seeds), static_cast<long long>(all->steps),
+        policy.c_str(), static_cast<long long>(all->seeds), static_cast<long long>(all->steps),
         static_cast<long long>(all->trials), static_cast<long long>(all->restarts),
         static_cast<long long>(all->faults), static_cast<long long>(all->lost),
         static_cast<long long>(all->stale), static_cast<long long>(all->done_jobs));
