@@ -185,11 +185,8 @@ class Bench {
     switch (run->start.kind) {
       case v1::STAGE_IMPORT: {
         Imported imported;
-        for (int i = 0; i < flags_.tasks; ++i) {
-          TaskPlan plan;
-          plan.key = absl::StrCat(ModelOf(run->start.job), "/", i);
-          imported.tasks.push_back(plan);
-        }
+        for (int i = 0; i < flags_.tasks; ++i)
+          imported.model.add_tasks()->set_key(absl::StrCat(ModelOf(run->start.job), "/", i));
         return At(1, StageFinished{id, {}, true, imported});
       }
       case v1::STAGE_PROPOSE:

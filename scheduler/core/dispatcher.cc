@@ -106,7 +106,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
   const WorkItem& work = assignment.work;
   const SlotInfo& slot = *assignment.slot;
   const AttemptId attempt{next_attempt_++};
-  StartStage start{attempt, work.job, work.kind, work.task, work.fetch, slot.id, {}, 0};
+  StartStage start{work, attempt, slot.id};
   Job& job = jobs_.at(work.job);
   if (work.fetch) {
     fetches_.Started(*work.fetch, attempt);
@@ -140,12 +140,9 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
     }
   }
   LiveStage stage;
+  static_cast<StageWork&>(stage) = work;
   stage.before = start.before;
   stage.id = attempt;
-  stage.job = work.job;
-  stage.kind = work.kind;
-  stage.task = work.task;
-  stage.fetch = work.fetch;
   stage.slot = slot.id;
   stage.host = slot.host;
   stage.cores = slot.cores;
@@ -183,8 +180,7 @@ void Dispatcher::On(const JobSubmitted& event) {
 void Dispatcher::On(const PauseRequested& event) {
   Job* job = FindUnfinished(event.job);
   if (job == nullptr) return;
-  job->paused = true;
-  job->pause_reason = event.reason;
+  job->paused = event.reason;
   StopClock(job, effects_.now());
   sharing_.TouchAll(*job);
   effects_.Emit(JobChanged{event.job});
@@ -193,8 +189,7 @@ void Dispatcher::On(const PauseRequested& event) {
 void Dispatcher::On(const ResumeRequested& event) {
   Job* job = FindUnfinished(event.job);
   if (job == nullptr) return;
-  job->paused = false;
-  job->pause_reason.clear();
+  job->paused.reset();
   effects_.Emit(JobChanged{event.job});
 }
 
@@ -241,9 +236,9 @@ void Dispatcher::On(const RecordsFound& event) {
   if (placement_.slot_index().Count(lane) == 0) return;
   job->params.device_key = event.device_key;
   job->lane = lane;
-  for (size_t i = 0; i < std::min(job->tasks.size(), event.tasks.size()); ++i) {
-    if (!job->params.force && event.tasks[i].known > job->tasks[i].known)
-      sharing_.TakeKnown(*job, TaskIndex{static_cast<int>(i)}, event.tasks[i]);
+  for (size_t i = 0; i < std::min(job->tasks.size(), event.known.size()); ++i) {
+    if (!job->params.force && event.known[i].total > job->tasks[i].known.total)
+      sharing_.TakeKnown(*job, TaskIndex{static_cast<int>(i)}, event.known[i]);
   }
   sharing_.Join(*job);
   sharing_.TouchAll(*job);  // tasks that turn out not to be its partners need not wait for it
@@ -293,7 +288,7 @@ void Dispatcher::On(const CandidateProfiled& event) {
   Task& task = job.tasks[stage->task->value];
   task.stage_failures = 0;
   if (event.outcome == v1::OUTCOME_OK && event.median_ns > 0)
-    task.best_ns = task.best_ns > 0 ? std::min(task.best_ns, event.median_ns) : event.median_ns;
+    task.best_ns = Faster(task.best_ns, event.median_ns);
   task.device_ns += event.device_ns;
   rounds_.FinishTrial(job, *stage->task, event.candidate, event.attempt, event.outcome,
                       event.message, event.median_ns);

@@ -1,7 +1,7 @@
-// What the dispatcher is told (events), and what it decides (changes and orders).
+// What the dispatcher is told (events) and what it decides (changes and orders).
 //
-// An event owns everything that came with it. The members under "for the ledger" are not looked at
-// by the dispatcher; whoever keeps the durable state takes them from the event.
+// An event owns everything that came with it. The dispatcher does not read the members under "For
+// the ledger"; whoever keeps the durable state takes them from the event.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,17 @@ namespace heddle::scheduler {
 struct JobSubmitted {
   JobId job;
   JobParams params;
-  // For the ledger: the job as users see it, with id, spec, model digest and time of creation.
+  // For the ledger: the job as users see it, with id, spec, model digest and creation time.
   v1::Job description{};
 };
-// The whole list of slots; slots that are not in it are gone. `problem` is empty, or why the
-// tracker cannot be reached; the slots are then the ones known last, and none of them may be used.
+// The whole list of slots. A slot that is not in it is gone.
 struct SlotsChanged {
   std::vector<SlotInfo> slots;
+  // Why the tracker cannot be reached; empty: it can. If it cannot, the slots are the last known
+  // ones, and none of them may be used.
   std::string problem;
 };
-// The worker began to work on the candidate.
+// The worker has begun to work on the candidate.
 struct CandidateStarted {
   AttemptId attempt;
   CandidateId candidate;
@@ -43,7 +44,7 @@ struct Measured {
   v1::Measurement measurement;
   uint64_t fencing_token = 0;  // of the lease under which it was made
 };
-// outcome OK: built. Any other outcome is final.
+// The candidate is built if the outcome is OK. Any other outcome is final.
 struct CandidateBuilt {
   AttemptId attempt;
   CandidateId candidate;
@@ -60,20 +61,9 @@ struct CandidateProfiled {
   v1::Outcome outcome;
   std::string message;
   double median_ns = 0;  // when OK
-  double device_ns = 0;  // how long the measurement took on its slot; 0: unknown
+  double device_ns = 0;  // time the measurement held its slot; 0: unknown
   // For the ledger.
   std::shared_ptr<const Measured> measured{};
-};
-// A task as the import found it, with what the database knows of it.
-struct TaskPlan {
-  int known = 0;  // records
-  int known_valid = 0;
-  double known_best_ns = 0;
-  std::string key{};  // workload hash
-  int weight = 1;
-  double flops = 0;
-  // For the ledger.
-  double known_untuned_ns = 0;  // of the default schedule
 };
 // A model of other tasks that a stage fitted, and the searches that may begin with it.
 struct FittedModel {
@@ -81,23 +71,27 @@ struct FittedModel {
   v1::TransferModel model;
 };
 
-// Results of stages. They come with the end of the stage, so that each is taken as a whole or not
-// at all.
+// Results of stages. A result comes with the end of its stage, so it is taken as a whole or not at
+// all.
 struct Imported {
-  std::vector<TaskPlan> tasks;
-  std::string device_key;  // empty, or what the job is pinned to
-  // For the ledger.
-  v1::ImportResult model{};
+  v1::ImportResult model;
+  std::vector<KnownRecords> known{};  // of its tasks, in their order; it may be shorter or empty
+  std::string device_key{};           // pins the job to it; empty: changes nothing
+
+  KnownRecords KnownOf(int task) const {
+    const auto i = static_cast<size_t>(task);
+    return i < known.size() ? known[i] : KnownRecords();
+  }
 };
 struct Proposed {
   int count = 0;
-  bool exhausted = false;
+  bool exhausted = false;  // the search has nothing more to propose
   // For the ledger.
   std::vector<v1::Candidate> candidates{};
   std::string search_state{};
   std::optional<FittedModel> fitted{};
 };
-// For the ledger as a whole: that the update has ended is all the dispatcher needs.
+// All for the ledger: the dispatcher only needs to know that the update has ended.
 struct Updated {
   std::string search_state;
   v1::SearchReport report{};
@@ -109,21 +103,21 @@ struct Compiled {
 };
 struct StageFinished {
   AttemptId attempt;
-  FaultInfo fault;      // kind FAULT_NONE: it did its work
-  bool started = true;  // false: no lease, or the worker did not take the call; costs no attempt
+  FaultInfo fault;      // kind FAULT_NONE: the stage did its work
+  bool started = true;  // false: it got no lease, or the worker refused it; costs no attempt
   std::variant<std::monostate, Imported, Proposed, Updated, Compiled> result;
-  // Stopped from outside (lease lost, worker draining), which says nothing about the work; costs no
-  // attempt either.
+  // The stage was stopped from outside: its lease was lost, or the worker drains. That says nothing
+  // about the work and costs no attempt either.
   bool interrupted = false;
   // For the ledger.
   std::vector<std::string> warnings{};  // shown with the job
   Fence fence{};                        // of the lease under which the result was made
 };
-// The answer to FindRecords: what the database knows of the job's tasks, in their order.
+// The answer to FindRecords.
 struct RecordsFound {
   JobId job;
   std::string device_key;
-  std::vector<TaskPlan> tasks;
+  std::vector<KnownRecords> known;  // of the job's tasks, in their order; it may be empty
 };
 struct PauseRequested {
   JobId job;
@@ -143,7 +137,7 @@ struct FetchRequested {
 struct FetchAbandoned {
   FetchId fetch;
 };
-// Empty reason: the store takes writes again.
+// The store takes no writes, for this reason. Empty: it takes them again.
 struct StoreBlocked {
   std::string reason;
 };
@@ -155,7 +149,8 @@ using Event =
                  FetchRequested, FetchAbandoned, StoreBlocked, Tick>;
 
 // ---- changes ----
-// What is different now, and has to be durable before the orders of the same step take effect.
+// A change says what is different now. It must be durable before the orders of the same step take
+// effect.
 struct AddCandidates {
   JobId job;
   TaskIndex task;
@@ -165,19 +160,19 @@ struct AddCandidates {
 struct SetAttempts {
   JobId job;
   CandidateId candidate;
-  int attempts;
+  int attempts;  // infrastructure faults that struck it
 };
-// The candidate's one final outcome. `attempt` counts from 1.
+// The candidate has its one final outcome.
 struct FinishCandidate {
   JobId job;
   TaskIndex task;
   CandidateId candidate;
-  int attempt;
-  AttemptId stage;
+  int attempt;      // counts from 1
+  AttemptId stage;  // the stage that gave the outcome
   v1::Outcome outcome;
   std::string message;
 };
-// The task's results of candidates before this one.
+// The search has learned the task's final results of candidates before this one.
 struct MarkLearned {
   JobId job;
   TaskIndex task;
@@ -190,20 +185,20 @@ struct TaskChanged {
 struct JobChanged {
   JobId job;
 };
-// The job was imported without a device, and now there is one: it measures there once RecordsFound,
-// which must follow, says what is known.
+// The job was imported before there was a device, and now there is one. RecordsFound must follow;
+// until then the job does not measure there.
 struct FindRecords {
   JobId job;
   std::string device_key;
 };
-// The job's deadline cannot be met as things stand (`late`), or can; said after the import or a
-// restart, when it is over, and whenever the estimate changes materially.
+// Whether the job can meet its deadline as things stand. Emitted after the import or a restart,
+// when the deadline has passed, and whenever the estimate changes materially.
 struct DeadlineEstimate {
   JobId job;
   bool late = false;
-  absl::Time finish;  // as predicted now; see Dispatcher::ExpectedEnd
+  absl::Time finish;  // the predicted end (Dispatcher::ExpectedEnd)
 };
-// The task goes on with the search state of another job's, as it is now.
+// The task goes on with the current search state of another job's task.
 struct TakeSearch {
   JobId job;
   TaskIndex task;
@@ -214,16 +209,14 @@ using Change = std::variant<AddCandidates, SetAttempts, FinishCandidate, MarkLea
                             JobChanged, FindRecords, DeadlineEstimate, TakeSearch>;
 
 // ---- orders ----
-struct StartStage {
+struct StartStage : StageWork {
   AttemptId attempt;
-  JobId job;
-  v1::StageKind kind;
-  std::optional<TaskIndex> task;
-  std::optional<FetchId> fetch;
   SlotId slot;
-  std::vector<CandidateId> candidates;  // build, profile: the first of its input
-  int count = 0;                        // propose: how many
-  CandidateId before{};                 // update: learns what it has not yet of those before it
+  std::vector<CandidateId> candidates{};  // build, profile: the first of its input
+  int count = 0;                          // propose: how many
+  // Profile: candidates from this one on are fed to other stages. Update: it learns the unlearned
+  // results of candidates before this one.
+  CandidateId before{};
 };
 struct FeedProfile {
   AttemptId attempt;
@@ -242,7 +235,8 @@ struct EndFetch {
 };
 using Order = std::variant<StartStage, FeedProfile, CloseProfile, CancelStage, EndFetch>;
 
-// What one step decided. The changes come first, in order; then the orders are performed, in order.
+// What one step decided. First the changes are made, in order; then the orders are performed, in
+// order.
 struct Decisions {
   std::vector<Change> changes;
   std::vector<Order> orders;

@@ -18,6 +18,26 @@ bool WillPropose(const TaskPhase& phase) {
          (updating != nullptr && updating->then_propose);
 }
 
+Task MakeTask(const v1::TaskInfo& info, const TaskProgress& progress) {
+  Task task;
+  static_cast<TaskProgress&>(task) = progress;
+  task.key = info.key();
+  task.weight = std::max(1, info.weight());
+  task.flops = info.flops();
+  task.best_ns = progress.known.best_ns;
+  AddToCurve(&task, progress.known.total, progress.known.best_ns);
+  return task;
+}
+
+void CountTrial(Task* task, CandidateId candidate, bool valid, double median_ns,
+                const std::string& message) {
+  task->results[candidate] = valid ? median_ns : 0;
+  ++task->trials;
+  if (valid) return;
+  ++task->failed;
+  if (task->first_error.empty()) task->first_error = message;
+}
+
 absl::Duration Tuned(const Job& job, absl::Time now) {
   return job.tuned + (job.tuning_since ? now - *job.tuning_since : absl::ZeroDuration());
 }
@@ -76,7 +96,7 @@ int PipelineDepth(const JobParams& params, int devices) {
 
 bool Plateaued(const JobParams& params, const Task& task) {
   return params.plateau > 0 && task.trials >= params.plateau &&
-         OnPlateau(task.curve, task.known + task.trials, params.plateau);
+         OnPlateau(task.curve, task.known.total + task.trials, params.plateau);
 }
 
 void AddToCurve(Task* task, int trials, double ns) {
@@ -91,7 +111,7 @@ void AddToCurve(Task* task, int trials, double ns) {
 }
 
 void FoldResults(Task* task, std::optional<CandidateId> before) {
-  int position = task->known + task->trials - static_cast<int>(task->results.size());
+  int position = task->known.total + task->trials - static_cast<int>(task->results.size());
   while (!task->results.empty()) {
     const auto first = task->results.begin();
     if (before && first->first >= *before) return;

@@ -1,7 +1,9 @@
 // What the dispatcher knows of jobs, tasks, candidates and slots: enough to decide, nothing to
-// perform. States are variants, so that a field exists only where it means something.
+// perform. A state is a variant of structs, so that a field exists only where it means something.
 #pragma once
 
+#include <algorithm>
+#include <compare>
 #include <deque>
 #include <map>
 #include <optional>
@@ -30,39 +32,54 @@ struct SlotInfo {
   bool device = false;
   std::vector<int> cores;
   std::string device_key;
-  std::string target;       // device slots: without -threads
-  bool builds_cuda = true;  // CPU slots: has a compiler for cuda targets
-  bool usable = true;       // false: draining, quarantined, or leased to somebody else
-  bool foreign = false;     // leased to somebody else: its cores are taken as well
-  std::string why_not;      // one line, when not usable
+  std::string target;       // of a device slot, without -threads
+  bool builds_cuda = true;  // a CPU slot: it has a compiler for cuda targets
+  bool usable = true;       // false: it drains, is in quarantine, or somebody else has leased it
+  bool foreign = false;     // somebody else has leased it, so its cores are taken as well
+  std::string why_not;      // one line that says why the slot is not usable
   friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
 };
 
-// How a job's trials are shared out among its tasks.
+// How a job shares its trials out among its tasks.
 enum class Allocation {
   kGradient,  // to the task whose next trials should save the most time of the whole model
-  kUniform,   // every task the same number
+  kUniform,   // the same number to every task
 };
 
 struct JobParams {
   std::string target;         // without -threads
-  std::string record_target;  // with all: what its records are kept by
-  std::string strategy;       // of the search; states of one are of no use to another
-  int threads = 1;            // 0: any slot whose target matches
+  std::string record_target;  // the full target, under which the job's records are kept
+  std::string strategy;       // of the search; one strategy cannot use the state of another
+  int threads = 1;            // 0: any slot whose target matches will do
   std::string device_key;     // empty: any
   int trials_per_task = 0;
   int batch = 16;
-  int pipeline_depth = 0;  // rounds in flight; 0: by the devices there are, of a task one
-  bool force = false;
-  std::string tenant;  // whose job it is: tenants with work get the same share of the slots
-  int priority = 0;    // -10..10; larger first, within a tenant
+  int pipeline_depth = 0;  // rounds in flight; 0: PipelineDepth derives it from the devices
+  bool force = false;      // known records do not count: the job measures everything itself
+  std::string tenant;      // the user; tenants with work get equal shares of the slots
+  int priority = 0;        // -10..10; among the jobs of a tenant the larger goes first
   absl::Time deadline = absl::InfiniteFuture();  // of the whole job
-  // When tuning ends besides the trials; what is in flight is finished, then the job compiles.
-  absl::Duration time_limit = absl::InfiniteDuration();  // of tuning, pauses left out
-  int plateau = 0;  // so many trials of a task without a gain over 1 % end it; 0: never
-  double target_latency_ns = 0;  // sum over the tasks of best time x weight; 0: none
+  // What ends tuning besides the trials. Rounds in flight are finished, then the job compiles.
+  absl::Duration time_limit = absl::InfiniteDuration();  // of tuning; pauses do not count
+  int plateau = 0;  // a task ends after this many trials without a gain over 1 %; 0: never
+  double target_latency_ns = 0;  // for the sum of best time x weight over the tasks; 0: none
   Allocation allocation = Allocation::kGradient;
-  int max_devices = 0;  // device slots it may hold at a time; 0: any number
+  int max_devices = 0;  // device slots the job may hold at a time; 0: any number
+};
+
+// What is known of a task besides the trials of its own job.
+struct KnownRecords {
+  int total = 0;
+  int valid = 0;
+  double best_ns = 0;     // the best median; 0: none is valid
+  double untuned_ns = 0;  // the default schedule's; 0: unknown. No decision depends on it
+};
+
+// What the dispatcher decides of a task and the store remembers.
+struct TaskProgress {
+  int budget = 0;          // trials granted so far, those already made included
+  KnownRecords known;      // of the database at the start, and of other jobs since
+  bool exhausted = false;  // the search has nothing more to propose
 };
 
 // Where a candidate without a final record is.
@@ -70,23 +87,22 @@ struct Unbuilt {};
 struct Building {
   AttemptId attempt;
 };
-struct Built {};  // the artifact is in hand
+struct Built {};  // the ledger has its artifact
 struct Profiling {
   AttemptId attempt;
 };
 struct Candidate {
-  int attempts = 0;  // infrastructure faults it was struck by
+  int attempts = 0;  // infrastructure faults that struck it
   std::variant<Unbuilt, Building, Built, Profiling> where;
 };
 
-// What a task does next. A task is in flight from WantsPropose (or WantsUpdate) until it waits or
-// is finished.
+// What a task does next. A task is in flight unless it waits or is finished.
 struct Waiting {};  // in the job's queue for its next round
 struct WantsPropose {};
 struct Proposing {
   AttemptId attempt;
 };
-struct Measuring {};  // nothing but what its rounds' candidates need
+struct Measuring {};  // the candidates of its rounds are built and profiled
 struct WantsUpdate {
   bool then_propose = false;  // a propose was granted, and this update comes before it
 };
@@ -98,48 +114,43 @@ struct Finished {};
 using TaskPhase =
     std::variant<Waiting, WantsPropose, Proposing, Measuring, WantsUpdate, Updating, Finished>;
 
-// Candidates that were proposed together, of a round whose results are not learned yet. A task's
-// rounds follow each other by the ids of their candidates.
+// Candidates that were proposed together and whose results the search has not learned yet. The
+// rounds of a task are ordered by the ids of their candidates.
 struct Round {
-  CandidateId first, end;  // end: after its last
+  CandidateId first, end;  // end: one past its last candidate
   int size = 0;
-  int open = 0;  // without a final record
+  int open = 0;  // candidates without a final record
 };
 
-// Whether a propose is granted to a task in this phase, and has not begun.
+// Whether a task in this phase was granted a propose that has not begun.
 bool WillPropose(const TaskPhase& phase);
 
 // What the task's search has not learned yet.
 struct Unlearned {
-  bool known = false;   // the records known at the start: the next update learns all that are known
-  bool others = false;  // records that other jobs made since
-  bool own = false;     // its own latest results
+  bool known = false;   // the known records; the next update learns all that there are by then
+  bool others = false;  // trials that other jobs have made since
+  bool own = false;     // the latest results of this job
   bool any() const { return known || others || own; }
 };
 
-struct Task {
+struct Task : TaskProgress {
   TaskPhase phase;
-  std::string key;           // workload hash; empty where unknown
+  std::string key;           // workload hash; empty: unknown, and the task shares with no other job
   int weight = 1;            // uses in the model
   double flops = 0;          // of one execution
-  double known_best_ns = 0;  // of the known records
-  double best_ns = 0;        // best median so far, known records included; 0: none
-  int budget = 0;            // trials granted to it so far, `trials` included
+  double best_ns = 0;        // best median, known records included; 0: none
   int trials = 0;            // final records of this job, failed ones included
-  int failed = 0;            // of these
-  int known = 0;            // records of the database at the start, and those other jobs made since
-  int known_valid = 0;      // of these
-  bool exhausted = false;   // the search has nothing more to propose
-  std::string first_error;  // of the failed trials
-  std::deque<Round> rounds;               // proposed and in flight, oldest first
-  std::map<CandidateId, Candidate> open;  // of these, those without a final record
-  std::set<AttemptId> profiles;           // the live profile stages, each on a slot of its own
-  std::vector<CurvePoint> curve;          // how its best time fell, see task_choice.h
-  std::map<CandidateId, double> results;  // of the round: medians (0: failed), not in the curve yet
-  double device_ns = 0;                   // its trials spent on devices
+  int failed = 0;            // trials without a valid measurement
+  std::string first_error;   // of the failed trials
+  std::deque<Round> rounds;  // proposed and in flight, oldest first
+  std::map<CandidateId, Candidate> open;  // candidates of these rounds without a final record
+  std::set<AttemptId> profiles;           // live profile stages, each on a slot of its own
+  std::vector<CurvePoint> curve;          // how the best time fell (task_choice.h)
+  std::map<CandidateId, double> results;  // medians (0: failed) that are not in the curve yet
+  double device_ns = 0;                   // time that its trials spent on devices
   Unlearned unlearned;
   int stage_failures = 0;                        // infrastructure faults in a row
-  absl::Time not_before = absl::InfinitePast();  // backoff
+  absl::Time not_before = absl::InfinitePast();  // the end of its backoff
 
   int valid() const { return trials - failed; }
   int remaining() const { return budget - trials; }
@@ -162,21 +173,20 @@ struct Job {
   JobId id;
   JobParams params;
   JobPhase phase;
-  bool paused = false;
-  std::string pause_reason;
+  std::optional<std::string> paused;  // the user's reason, which may be empty; nullopt: not paused
   std::vector<Task> tasks;
-  std::deque<TaskIndex> queue;       // tasks in phase Waiting, in turn
-  std::vector<TaskIndex> in_flight;  // in the order they started their round
+  std::deque<TaskIndex> queue;       // tasks in phase Waiting, in the order of their turns
+  std::vector<TaskIndex> in_flight;  // in the order they began their rounds
   std::string stop;                  // why tuning ended before its trials; empty: it did not
-  absl::Duration tuned;              // time in phase Tuning, pauses left out, up to tuning_since
-  std::optional<absl::Time> tuning_since;
+  absl::Duration tuned;              // time spent tuning until tuning_since; pauses do not count
+  std::optional<absl::Time> tuning_since;  // nullopt: the clock stands still
   int64_t next_candidate = 1;
-  std::optional<AttemptId> live;  // the import or compile stage
-  int stage_failures = 0;         // of import or compile, in a row
-  absl::Time not_before = absl::InfinitePast();
-  std::string last_fault;  // the latest infrastructure fault, for people
-  int lane = 0;            // of its profile stages, see slot_index.h; set by placement
-  bool finding = false;    // FindRecords was said and not answered yet
+  std::optional<AttemptId> live;                 // the running import or compile stage
+  int stage_failures = 0;                        // faults of import or compile in a row
+  absl::Time not_before = absl::InfinitePast();  // the end of their backoff
+  std::string last_fault;                        // the latest infrastructure fault, for people
+  int lane = 0;          // of its profile stages (slot_index.h); the dispatcher sets it
+  bool finding = false;  // FindRecords is not answered yet
 
   bool final() const {
     return std::holds_alternative<Done>(phase) || std::holds_alternative<Failed>(phase) ||
@@ -184,28 +194,32 @@ struct Job {
   }
 };
 
-// One running stage attempt.
-struct LiveStage {
-  AttemptId id;
+// What a stage does, and for whom.
+struct StageWork {
   JobId job;
   v1::StageKind kind = v1::STAGE_UNSPECIFIED;
-  std::optional<TaskIndex> task;
-  std::optional<FetchId> fetch;
+  std::optional<TaskIndex> task{};  // import, compile: none
+  std::optional<FetchId> fetch{};   // compile: the user's call that it serves, if any
+  friend auto operator<=>(const StageWork&, const StageWork&) = default;
+};
+
+// One running attempt of a stage.
+struct LiveStage : StageWork {
+  AttemptId id;
   SlotId slot;
   std::string host;
   std::vector<int> cores;
-  std::set<CandidateId> candidates;   // assigned, without an answer
-  std::set<CandidateId> in_progress;  // of these, the ones the worker said it started
-  CandidateId before;  // profile, update: of candidates before this one only; rounds as a whole
-  bool input_closed = false;  // profile: nothing more will be fed
+  std::set<CandidateId> candidates;   // assigned to it and not answered yet
+  std::set<CandidateId> in_progress;  // those of them that the worker said it has begun
+  CandidateId before;         // profile, update: the stage takes only candidates before this one
+  bool input_closed = false;  // profile: no more candidates will be fed
   bool cancelled = false;
   uint32_t worker_class = 0;  // DurationModel::ClassId of the slot's kind
   absl::Time started;
-  // For what a unit takes: candidates answered, the time they took together, and since when the
-  // next one has been under way.
-  int units = 0;
-  absl::Duration busy;
-  absl::Time unit_since;
+  // These tell how long one candidate takes.
+  int units = 0;          // candidates answered
+  absl::Duration busy;    // the time these took together
+  absl::Time unit_since;  // when the next one began
 };
 
 using Jobs = std::map<JobId, Job>;
@@ -214,36 +228,46 @@ using LiveStages = std::map<AttemptId, LiveStage>;
 // "import", "profile", ..
 std::string StageName(v1::StageKind kind);
 
-// Whether a phase, or where a candidate is, is this one.
+// Whether a phase, or the place of a candidate, is this one.
 template <typename Phase, typename Variant>
 bool Is(const Variant& phase) {
   return std::holds_alternative<Phase>(phase);
 }
 
-// Time the job has been tuning, pauses left out.
+// The smaller of two times; 0 means unknown.
+inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+// A task of which the import, or the store after a restart, knows this.
+Task MakeTask(const v1::TaskInfo& info, const TaskProgress& progress);
+
+// Counts a final record of the task; `message` says why a trial is not valid.
+void CountTrial(Task* task, CandidateId candidate, bool valid, double median_ns,
+                const std::string& message);
+
+// Time the job has spent tuning; pauses do not count.
 absl::Duration Tuned(const Job& job, absl::Time now);
-// That time does not go on.
+// Stops the clock of Tuned.
 void StopClock(Job* job, absl::Time now);
-// Candidates that wait for a build.
+// Whether the task has candidates that wait for a build.
 bool HasUnbuilt(const Task& task);
-// Rounds of the job that may be in flight where so many devices suit it. Without a wish of its own:
-// one for every device it may hold, and one whose candidates are being made.
+// How many rounds of the job may be in flight when `devices` slots suit it. A job that does not say
+// may have one round for every device it may hold, and one more whose candidates are being made.
 int PipelineDepth(const JobParams& params, int devices);
 // Rounds the task has in flight, the one that is being proposed included.
 int RoundsInFlight(const Task& task);
 int RoundsInFlight(const Job& job);
-// Up to where the oldest rounds are measured without a gap; nullopt: the oldest one is not.
+// The end of the last of the oldest rounds that are fully measured; nullopt: the oldest one is not.
 std::optional<CandidateId> MeasuredBefore(const Task& task);
-// The rounds in flight, of what a store remembers: candidates by id from the first open one on, and
-// whether each is open. Of `batch` candidates each, so that they are no more than there were; just
-// one unless `several`.
+// Rebuilds the rounds in flight after a restart. `candidates` are those from the first open one on,
+// by id, each with whether it is open. Every round gets `batch` candidates, so there are never more
+// rounds than before; without `several` there is just one.
 std::deque<Round> MakeRounds(const std::vector<std::pair<CandidateId, bool>>& candidates, int batch,
                              bool several);
-// Whether the task's latest JobParams.plateau trials gained it nothing (see there).
+// Whether the latest JobParams.plateau trials brought the task no gain.
 bool Plateaued(const JobParams& params, const Task& task);
-// A valid time, found with the task's so-many-th trial (known records included).
+// Adds a valid time to the curve. `trials` counts the trials until then, known records included.
 void AddToCurve(Task* task, int trials, double ns);
-// Results become part of the curve in the order of their candidates: those before `before`, or all.
+// Moves results into the curve, in the order of their candidates: those before `before`, or all.
 void FoldResults(Task* task, std::optional<CandidateId> before);
 
 inline bool InFlight(const Task& task) {

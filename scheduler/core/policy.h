@@ -24,24 +24,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/common.pb.h"
-#include "scheduler/core/ids.h"
+#include "scheduler/core/job_state.h"
 
 namespace heddle::scheduler {
 
 class Forecast;
 class ReadyIndex;
 class SlotIndex;
-struct Job;
-struct LiveStage;
-struct SlotInfo;
 
 // A stage that waits for a slot.
-struct WorkItem {
-  JobId job;
-  v1::StageKind kind = v1::STAGE_UNSPECIFIED;
-  std::optional<TaskIndex> task;
-  std::optional<FetchId> fetch;
+struct WorkItem : StageWork {
   bool device = false;  // needs a device slot
   friend auto operator<=>(const WorkItem&, const WorkItem&) = default;
 };

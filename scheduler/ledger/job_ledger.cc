@@ -8,7 +8,7 @@
 namespace heddle::scheduler {
 namespace {
 
-constexpr int kMaxWarnings = 100;  // of one job; more would hide the first
+constexpr int kMaxWarnings = 100;  // of one job; later ones are dropped
 
 JobPhase PhaseOf(const JobRow& row) {
   switch (row.job.state()) {
@@ -27,18 +27,14 @@ JobPhase PhaseOf(const JobRow& row) {
   }
 }
 
-KnownRecords KnownOf(const TaskPlan& plan) {
-  return {plan.known, plan.known_valid, plan.known_best_ns, plan.known_untuned_ns};
-}
-
-// The result of the stage whose end the event is; null: the event is none, or of another kind.
+// The result of the stage that the event ends; null: it ends none, or one with another result.
 template <typename Result>
 const Result* ResultOf(const Event& event) {
   const auto* end = std::get_if<StageFinished>(&event);
   return end == nullptr ? nullptr : std::get_if<Result>(&end->result);
 }
 
-// What the event says was measured of a candidate; null: nothing.
+// The worker's answer about a candidate that came with the event; null: there is none.
 const Measured* MeasuredOf(const Event& event) {
   return std::visit(
       [](const auto& e) -> const Measured* {
@@ -60,15 +56,14 @@ void JobLedger::TakeIn(const Dispatcher& dispatcher, const Event& event) {
   } else if (const auto* built = std::get_if<CandidateBuilt>(&event)) {
     auto stage = dispatcher.live().find(built->attempt);
     if (stage == dispatcher.live().end()) return;
-    auto candidate = jobs_.at(stage->second.job).candidates.find(built->candidate);
-    if (candidate == jobs_.at(stage->second.job).candidates.end() || candidate->second.outcome)
-      return;
-    candidate->second.artifact = built->artifact;
-    candidate->second.build_ns = built->build_ns;
+    JobData& job = jobs_.at(stage->second.job);
+    const auto candidate = job.candidates.find(built->candidate);
+    if (candidate == job.candidates.end() || candidate->second.outcome) return;
+    job.built[built->candidate] = {built->artifact, built->build_ns};
   } else if (const auto* found = std::get_if<RecordsFound>(&event)) {
     std::vector<TaskData>& tasks = jobs_.at(found->job).tasks;
-    for (size_t i = 0; i < std::min(tasks.size(), found->tasks.size()); ++i)
-      tasks[i].known = KnownOf(found->tasks[i]);
+    for (size_t i = 0; i < std::min(tasks.size(), found->known.size()); ++i)
+      tasks[i].row.known.untuned_ns = found->known[i].untuned_ns;
   }
 }
 
@@ -90,12 +85,12 @@ void JobLedger::SetDeadlineWarning(JobId id, const std::string& warning) {
   if (!warning.empty()) AddWarnings(id, {warning});
 }
 
-// Of a stage whose result is taken. One that learned from less than the model that is there is
-// dropped.
+// Keeps the transfer model of a stage whose result is taken, unless the kept one has learned from
+// more.
 void JobLedger::KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch) {
   PutTransferModel put{fitted.id, fitted.model};
   put.model.set_made_unix_ns(absl::ToUnixNanos(wall));
-  // What it learned from was gathered when its stage began (FillSearch).
+  // `since` was the count of learned trials when its samples were gathered (PlanSearch).
   put.model.set_since(transfer_models_.counted(put.id.device_key) - put.model.since());
   const v1::TransferModel* kept = transfer_models_.Find(put.id);
   if (kept != nullptr && put.model.since() > kept->since()) return;
@@ -112,7 +107,7 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   const auto* updated = ResultOf<Updated>(event);
   const auto* compiled = ResultOf<Compiled>(event);
   auto put_state = [&](JobId job, TaskIndex task, const std::string& state) {
-    jobs_.at(job).tasks[static_cast<size_t>(task.value)].search_state = state;
+    TaskOf(job, task).search_state = state;
     batch.push_back(PutSearchState{job.value, task.value, state});
   };
   for (const Change& change : changes) {
@@ -120,25 +115,18 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       JobData& job = jobs_.at(add->job);
       if (proposed->fitted) KeepFitted(*proposed->fitted, wall, &batch);
       for (int i = 0; i < add->count; ++i) {
-        const v1::Candidate& candidate = proposed->candidates[static_cast<size_t>(i)];
+        const v1::Candidate& made = proposed->candidates[static_cast<size_t>(i)];
         const CandidateId id{add->first.value + i};
-        job.candidates[id] = {add->task.value,
-                              candidate.trace(),
-                              candidate.origin(),
-                              false,
-                              std::nullopt,
-                              0,
-                              nullptr,
-                              0};
-        batch.push_back(InsertCandidate{
-            {add->job.value, id.value, add->task.value, candidate.trace(), candidate.origin(), 0,
-             false, std::nullopt, 0, "", 0,
-             candidate.has_prediction() ? std::optional(candidate.prediction()) : std::nullopt}});
+        CandidateRow& row = job.candidates[id];
+        row = {add->job.value, id.value, add->task.value, made.trace(), made.origin()};
+        InsertCandidate insert{row};
+        if (made.has_prediction()) insert.prediction = made.prediction();
+        batch.push_back(std::move(insert));
       }
       put_state(add->job, add->task, proposed->search_state);
     } else if (const auto* attempts = std::get_if<SetAttempts>(&change)) {
-      batch.push_back(
-          PutAttempts{attempts->job.value, attempts->candidate.value, attempts->attempts});
+      jobs_.at(attempts->job).candidates.at(attempts->candidate).attempts = attempts->attempts;
+      batch.push_back(*attempts);
     } else if (const auto* done = std::get_if<FinishCandidate>(&change)) {
       InsertRecord made = MakeRecord(dispatcher, *done, MeasuredOf(event), wall);
       if (made.record.device_key().empty()) {
@@ -148,26 +136,24 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       }
       ShareUntuned(*done);
     } else if (const auto* take = std::get_if<TakeSearch>(&change)) {
-      put_state(
-          take->job, take->task,
-          jobs_.at(take->from_job).tasks[static_cast<size_t>(take->from_task.value)].search_state);
+      put_state(take->job, take->task, TaskOf(take->from_job, take->from_task).search_state);
     } else if (const auto* learned = std::get_if<MarkLearned>(&change)) {
-      int32_t results = 0;  // that are new to it
+      int32_t results = 0;  // that the search had not learned
       for (auto& [id, candidate] : jobs_.at(learned->job).candidates) {
         if (id >= learned->before) break;
         if (candidate.task != learned->task.value || !candidate.outcome) continue;
         results += !candidate.learned && candidate.outcome != v1::OUTCOME_LOST;
         candidate.learned = true;
       }
-      batch.push_back(LearnTask{learned->job.value, learned->task.value, learned->before.value});
-      if (updated == nullptr) continue;  // the update was left out
+      batch.push_back(*learned);
+      if (updated == nullptr) continue;  // the update ended without a result
       if (updated->fitted) KeepFitted(*updated->fitted, wall, &batch);
       put_state(learned->job, learned->task, updated->search_state);
       const JobData& job = jobs_.at(learned->job);
-      const WorkloadId workload{job.tasks[static_cast<size_t>(learned->task.value)].info.key(),
+      const WorkloadId workload{TaskOf(learned->job, learned->task).row.info.key(),
                                 job.row.job.spec().target(),
                                 dispatcher.FindJob(learned->job)->params.device_key};
-      // Without a device there are only failed builds, which are transfer samples of no device.
+      // Without a device there are only failed builds. Their samples belong to no device key.
       const v1::TransferSamples transfer_samples =
           workload.device_key.empty() ? v1::TransferSamples() : updated->transfer_samples;
       transfer_samples_.Keep(workload, transfer_samples);
@@ -178,11 +164,16 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
       JobData& job = jobs_.at(changed->job);
       if (job.tasks.empty() && imported != nullptr) {
         for (int i = 0; i < imported->model.tasks_size(); ++i) {
-          job.tasks.push_back({imported->model.tasks(i), "",
-                               KnownOf(imported->tasks[static_cast<size_t>(i)]), 0, 0});
+          TaskRow& row = job.tasks.emplace_back().row;
+          row.job = changed->job.value;
+          row.index = i;
+          row.info = imported->model.tasks(i);
+          row.known.untuned_ns = imported->KnownOf(i).untuned_ns;
         }
       }
-      batch.push_back(PutTask{MakeTaskRow(dispatcher, changed->job, changed->task)});
+      const auto index = static_cast<size_t>(changed->task.value);
+      UpdateTaskRow(dispatcher.FindJob(changed->job)->tasks[index], &job.tasks[index].row);
+      batch.push_back(PutTask{job.tasks[index].row});
     } else if (const auto* job_changed = std::get_if<JobChanged>(&change)) {
       JobData& job = jobs_.at(job_changed->job);
       if (imported != nullptr && imported->model.inputs_size() > 0 &&
@@ -209,9 +200,10 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
   return batch;
 }
 
-// What nobody needs once a job is over. Search states are the bulk of a database.
+// Drops what nobody needs once a job is over. Search states are most of a database.
 void JobLedger::Forget(JobData* job, Batch* batch) {
   job->candidates.clear();
+  job->built.clear();
   job->held.clear();
   for (size_t i = 0; i < job->tasks.size(); ++i) {
     job->tasks[i].search_state.clear();
@@ -219,8 +211,8 @@ void JobLedger::Forget(JobData* job, Batch* batch) {
   }
 }
 
-// Once the job has a device key. The slots are left out: nothing was measured on them, and their
-// fencing tokens may be past by now.
+// Writes the held records once the job has a device key. Their slots are left out: nothing was
+// measured there, and the fencing tokens may be outdated by now.
 void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
   if (job->row.device_key.empty()) return;
   for (InsertRecord& held : job->held) {
@@ -235,15 +227,17 @@ void JobLedger::ReleaseHeld(JobData* job, Batch* batch) {
 InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                                    const Measured* measured, absl::Time wall) {
   JobData& job = jobs_.at(done.job);
-  TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
-  CandidateData& candidate = job.candidates.at(done.candidate);
+  TaskData& task = TaskOf(done.job, done.task);
+  const v1::TaskInfo& info = task.row.info;
+  CandidateRow& candidate = job.candidates.at(done.candidate);
+  const auto built = job.built.extract(done.candidate);
   InsertRecord out;
   v1::Record& record = out.record;
   record.set_schema_version(1);
-  record.set_workload_key(task.info.key());
-  record.set_workload(task.info.workload());
-  record.set_label(task.info.label());
-  record.set_flops(task.info.flops());
+  record.set_workload_key(info.key());
+  record.set_workload(info.workload());
+  record.set_label(info.label());
+  record.set_flops(info.flops());
   record.set_target(job.row.job.spec().target());
   record.set_device_key(dispatcher.FindJob(done.job)->params.device_key);
   record.set_trace(candidate.trace);
@@ -254,8 +248,8 @@ InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCan
   if (done.outcome != v1::OUTCOME_LOST && measured != nullptr) {
     *record.mutable_measurement() = measured->measurement;
     out.fencing_token = measured->fencing_token;
-    if (record.measurement().build_ns() == 0)
-      record.mutable_measurement()->set_build_ns(candidate.build_ns);
+    if (record.measurement().build_ns() == 0 && built)
+      record.mutable_measurement()->set_build_ns(built.mapped().build_ns);
   }
   record.mutable_measurement()->set_outcome(done.outcome);
   if (done.outcome != v1::OUTCOME_OK) record.mutable_measurement()->set_message(done.message);
@@ -265,48 +259,37 @@ InsertRecord JobLedger::MakeRecord(const Dispatcher& dispatcher, const FinishCan
 
   candidate.outcome = done.outcome;
   candidate.median_ns = record.median_ns();
-  candidate.artifact = nullptr;
   task.best_ns = Faster(task.best_ns, record.median_ns());
   if (candidate.origin == "default") task.untuned_ns = Faster(task.untuned_ns, record.median_ns());
   return out;
 }
 
-// The default schedule's time, for the other live jobs that have the task on such a device: they do
-// not measure it. With --force every job measures for itself.
+// Tells the default schedule's time to the other live jobs with the same workload, target and
+// device key, because they will not measure it. Jobs with --force measure everything themselves.
 void JobLedger::ShareUntuned(const FinishCandidate& done) {
   const JobData& job = jobs_.at(done.job);
-  const CandidateData& candidate = job.candidates.at(done.candidate);
+  const CandidateRow& candidate = job.candidates.at(done.candidate);
   if (candidate.origin != "default" || candidate.median_ns <= 0) return;
   if (job.row.job.spec().force()) return;
-  const TaskData& task = job.tasks[static_cast<size_t>(done.task.value)];
+  const std::string& key = TaskOf(done.job, done.task).row.info.key();
   for (auto& [id, other] : jobs_) {
     if (id == done.job || other.row.job.finished_unix_ns() != 0 || other.row.job.spec().force() ||
         other.row.device_key != job.row.device_key ||
         other.row.job.spec().target() != job.row.job.spec().target())
       continue;
     for (TaskData& same : other.tasks) {
-      if (same.info.key() == task.info.key())
-        same.known.untuned_ns = Faster(same.known.untuned_ns, candidate.median_ns);
+      double& untuned_ns = same.row.known.untuned_ns;
+      if (same.row.info.key() == key) untuned_ns = Faster(untuned_ns, candidate.median_ns);
     }
   }
 }
 
-TaskRow JobLedger::MakeTaskRow(const Dispatcher& dispatcher, JobId id, TaskIndex index) const {
-  const Task& task = dispatcher.FindJob(id)->tasks[static_cast<size_t>(index.value)];
-  const TaskData& data = jobs_.at(id).tasks[static_cast<size_t>(index.value)];
-  TaskRow row;
-  row.job = id.value;
-  row.index = index.value;
-  row.info = data.info;
-  row.budget = task.budget;
-  row.known = task.known;
-  row.known_valid = task.known_valid;
-  row.done = std::holds_alternative<Finished>(task.phase);
-  row.exhausted = task.exhausted;
-  row.warm_pending = task.unlearned.known || task.unlearned.others;
-  row.known_best_ns = task.known_best_ns;
-  row.known_untuned_ns = data.known.untuned_ns;
-  return row;
+void JobLedger::UpdateTaskRow(const Task& task, TaskRow* row) {
+  const double untuned_ns = row->known.untuned_ns;
+  static_cast<TaskProgress&>(*row) = task;
+  row->known.untuned_ns = untuned_ns;  // ShareUntuned keeps it up to date, not the dispatcher
+  row->done = Is<Finished>(task.phase);
+  row->warm_pending = task.unlearned.known || task.unlearned.others;
 }
 
 void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time now,
@@ -315,7 +298,7 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
   JobData& data = jobs_.at(id);
   v1::Job& row = data.row.job;
   row.set_state(StateOf(job));
-  data.row.paused = job.paused;
+  data.row.paused = job.paused.has_value();
   data.row.device_key = job.params.device_key;
   row.clear_fault();
   if (const auto* failed = std::get_if<Failed>(&job.phase)) {
@@ -324,13 +307,11 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
   }
   const auto* cancelled = std::get_if<Cancelled>(&job.phase);
   row.set_reason(cancelled    ? cancelled->reason
-                 : job.paused ? job.pause_reason
+                 : job.paused ? *job.paused
                               : DescribeJob(dispatcher, job, now));
   row.set_stop(job.stop);
   row.set_tuning_ms(absl::ToInt64Milliseconds(Tuned(job, now)));
-  absl::Duration busy = data.busy;
-  if (data.busy_since) busy += now - *data.busy_since;
-  row.set_running_ms(absl::ToInt64Milliseconds(busy));
+  row.set_running_ms(absl::ToInt64Milliseconds(data.Busy(now)));
   if (job.final()) SetDeadlineWarning(id, "");
   if (job.final() && row.finished_unix_ns() == 0) row.set_finished_unix_ns(absl::ToUnixNanos(wall));
 }
@@ -338,12 +319,8 @@ void JobLedger::UpdateJobRow(const Dispatcher& dispatcher, JobId id, absl::Time 
 void JobLedger::CountBusy(JobId id, bool busy, absl::Time now) {
   JobData& data = jobs_.at(id);
   if (busy == data.busy_since.has_value()) return;
-  if (busy) {
-    data.busy_since = now;
-  } else {
-    data.busy += now - *data.busy_since;
-    data.busy_since.reset();
-  }
+  data.busy = data.Busy(now);
+  data.busy_since = busy ? std::optional(now) : std::nullopt;
 }
 
 // ---- restart ----
@@ -362,37 +339,22 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
   if (params.ok()) job.params = *params;
   job.params.device_key = stored.row.device_key;
   job.phase = PhaseOf(stored.row);
-  job.paused = stored.row.paused;
+  if (stored.row.paused) job.paused = stored.row.job.reason();
   job.stop = stored.row.job.stop();
   job.tuned = absl::Milliseconds(stored.row.job.tuning_ms());
-  if (job.paused) job.pause_reason = stored.row.job.reason();
   std::vector<bool> unlearned(stored.tasks.size(), false);
-  // Of each task, from its first open one on.
+  // Of each task: its candidates from the first open one on, and whether each is open.
   std::vector<std::vector<std::pair<CandidateId, bool>>> in_flight(stored.tasks.size());
   for (size_t i = 0; i < stored.tasks.size(); ++i) {
     const TaskRow& row = stored.tasks[i];
-    data.tasks.push_back({row.info,
-                          stored.states[i],
-                          {row.known, row.known_valid, row.known_best_ns, row.known_untuned_ns},
-                          0,
-                          0});
-    Task task;
-    task.key = row.info.key();
-    task.weight = std::max(1, row.info.weight());
-    task.flops = row.info.flops();
-    task.best_ns = task.known_best_ns = row.known_best_ns;
-    task.budget = row.budget;
-    task.known = row.known;
-    task.known_valid = row.known_valid;
-    task.exhausted = row.exhausted;
-    task.unlearned.known = row.warm_pending;
-    job.tasks.push_back(std::move(task));
+    data.tasks.push_back({row, stored.states[i]});
+    job.tasks.push_back(MakeTask(row.info, row));
+    job.tasks.back().unlearned.known = row.warm_pending;
   }
-  for (const CandidateRow& row : stored.candidates) {
+  for (const StoredCandidate& row : stored.candidates) {
     const CandidateId id{row.id};
     job.next_candidate = std::max(job.next_candidate, row.id + 1);
-    data.candidates[id] = {row.task,    row.trace,     row.origin, row.learned,
-                           row.outcome, row.median_ns, nullptr,    0};
+    data.candidates[id] = row;
     Task& task = job.tasks[static_cast<size_t>(row.task)];
     if (!row.outcome || !task.open.empty())
       in_flight[static_cast<size_t>(row.task)].emplace_back(id, !row.outcome);
@@ -400,24 +362,19 @@ Job JobLedger::Load(const StoredJob& stored, absl::Time now, absl::Time wall) {
       task.open[id] = {row.attempts, Unbuilt{}};
       continue;
     }
-    ++task.trials;
-    task.results[id] = *row.outcome == v1::OUTCOME_OK ? row.median_ns : 0;
+    const bool valid = *row.outcome == v1::OUTCOME_OK;
+    CountTrial(&task, id, valid, row.median_ns, row.message);
     task.device_ns += static_cast<double>(row.profile_ns);
     task.best_ns = Faster(task.best_ns, row.median_ns);
     ++data.trials_before;
     if (!row.learned && task.open.empty()) unlearned[static_cast<size_t>(row.task)] = true;
+    if (!valid) continue;
     TaskData& measured = data.tasks[static_cast<size_t>(row.task)];
-    if (*row.outcome != v1::OUTCOME_OK) {
-      ++task.failed;
-      if (task.first_error.empty()) task.first_error = row.message;
-      continue;
-    }
     measured.best_ns = Faster(measured.best_ns, row.median_ns);
     if (row.origin == "default") measured.untuned_ns = Faster(measured.untuned_ns, row.median_ns);
   }
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
-    AddToCurve(&task, task.known, task.known_best_ns);
     FoldResults(&task, task.open.empty() ? std::nullopt : std::optional(task.open.begin()->first));
     task.unlearned.own = unlearned[i];
     const bool ahead = job.params.pipeline_depth > 1;

@@ -1,10 +1,11 @@
 // What the scheduler knows of jobs beyond what the dispatcher needs to decide: texts, search
-// states, artifacts, measured times. Absorb turns an event, what came with it and what was decided
-// into the changes that make it durable; Load does the reverse after a restart. Not thread-safe:
-// belongs to whoever drives the dispatcher.
+// states, artifacts, measured times.
+//
+// Absorb turns an event and the dispatcher's decisions into the store changes that make them
+// durable. Load does the reverse after a restart. Not thread-safe: it belongs to whoever drives the
+// dispatcher.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,84 +19,90 @@
 
 namespace heddle::scheduler {
 
-// The smaller of two times; 0 is unknown.
-inline double Faster(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
-
-// Never JOB_PAUSED: that is beside the phase.
+// The state of the phase. Never JOB_PAUSED: a job is paused beside its phase.
 v1::JobState StateOf(const Job& job);
 
 class JobLedger {
  public:
-  struct CandidateData {
-    int task = 0;
-    std::string trace, origin;
-    bool learned = false;
-    std::optional<v1::Outcome> outcome;  // of the final record
-    double median_ns = 0;
-    std::shared_ptr<const v1::Artifact> artifact;  // until the final record
-    int64_t build_ns = 0;
-  };
   struct TaskData {
-    v1::TaskInfo info;
-    std::string search_state;
-    KnownRecords known;
+    TaskRow row{};  // as of the latest TaskChanged, but known.untuned_ns is always up to date
+    std::string search_state{};
+    // Of this job's own trials; 0: none.
     double best_ns = 0;
     double untuned_ns = 0;
+  };
+  struct BuiltCandidate {
+    std::shared_ptr<const v1::Artifact> artifact;  // null if the build failed
+    int64_t build_ns = 0;
   };
   struct JobData {
     JobRow row;
     std::vector<TaskData> tasks;
-    std::map<CandidateId, CandidateData> candidates;  // dropped when the job ends
-    // Made before the job had a device (of builds that failed), until it has one: a record belongs
-    // to a device key. A restart forgets them, and the candidates are built again.
+    std::map<CandidateId, CandidateRow> candidates;  // dropped when the job ends
+    std::map<CandidateId, BuiltCandidate> built;     // those without a final record
+    // Records made before the job had a device (of builds that failed). A record belongs to a
+    // device key, so they wait until the job has one. A restart forgets them, and the candidates
+    // are built again.
     std::vector<InsertRecord> held;
-    absl::Time tuning_since;  // of this process, for the estimate
+    absl::Time tuning_since;  // in this process; the estimate of the end uses the pace since then
     int trials_before = 0;    // trials made before that
-    absl::Duration busy;      // with at least one running stage
-    std::optional<absl::Time> busy_since;
+    absl::Duration busy;      // time with at least one running stage, until busy_since
+    std::optional<absl::Time> busy_since;  // nullopt: no stage is running
+
+    // Null: the candidate is not built, or has its final record.
+    const v1::Artifact* ArtifactOf(CandidateId id) const {
+      const auto found = built.find(id);
+      return found == built.end() ? nullptr : found->second.artifact.get();
+    }
+    absl::Duration Busy(absl::Time now) const {
+      return busy_since ? busy + (now - *busy_since) : busy;
+    }
   };
 
-  // `now` is of the dispatcher's clock, `wall` is what is stored and shown as a date.
+  // `now` is the dispatcher's clock. `wall` is the same moment as a date, which is stored and shown.
   Batch Absorb(const Dispatcher& dispatcher, const Event& event, const std::vector<Change>& changes,
                absl::Time now, absl::Time wall);
 
-  // A stored job, for Dispatcher::Restore.
+  // Takes in a stored job and returns it for Dispatcher::Restore.
   Job Load(const StoredJob& stored, absl::Time now, absl::Time wall);
 
   const JobData& data(JobId id) const { return jobs_.at(id); }
-  // What was learned of late.
+  // The latest transfer samples of this process.
   const RecentTransferSamples& transfer_samples() const { return transfer_samples_; }
-  // All that the store has, and newer ones.
+  // The store's transfer models and newer ones.
   const TransferModels& transfer_models() const { return transfer_models_; }
   void LoadTransferModels(const std::map<TransferModelId, v1::TransferModel>& stored);
   bool Has(JobId id) const { return jobs_.count(id) > 0; }
   const std::map<JobId, JobData>& jobs() const { return jobs_; }
-  // Keeps the time the job spends with running stages.
+  // Starts or stops the clock that measures how long the job has running stages.
   void CountBusy(JobId id, bool busy, absl::Time now);
 
-  // Shown with the job; durable with its next change.
+  // Adds warnings that are shown with the job. They become durable with its next change.
   void AddWarnings(JobId id, const std::vector<std::string>& warnings);
-  // The one warning about the deadline, as things stand now; empty: none. A job that has ended has
-  // none: it met its deadline or did not.
+  // Replaces the job's one warning about its deadline; empty: there is none. A job that has ended
+  // has none, because it met its deadline or did not.
   void SetDeadlineWarning(JobId id, const std::string& warning);
 
-  // Params from what the user asked; its instants are turned from `wall` to the dispatcher's clock.
-  // InvalidArgument names the field.
+  // The parameters of a job that the user asked for. Instants are converted from `wall` to the
+  // dispatcher's clock. InvalidArgument names the field.
   static absl::StatusOr<JobParams> ParamsFrom(const v1::JobSpec& spec, absl::Time now,
                                               absl::Time wall);
-  // The whole job, as users see it.
+  // The whole job as users see it.
   v1::Job View(const Dispatcher& dispatcher, JobId id, absl::Time now) const;
 
  private:
   static void Forget(JobData* job, Batch* batch);
   static void ReleaseHeld(JobData* job, Batch* batch);
+  TaskData& TaskOf(JobId job, TaskIndex task) {
+    return jobs_.at(job).tasks[static_cast<size_t>(task.value)];
+  }
   void TakeIn(const Dispatcher& dispatcher, const Event& event);
   void KeepFitted(const FittedModel& fitted, absl::Time wall, Batch* batch);
-  // `measured` is null where nothing was measured: the candidate is lost.
+  // `measured` is null if nothing was measured, because the candidate is lost.
   InsertRecord MakeRecord(const Dispatcher& dispatcher, const FinishCandidate& done,
                           const Measured* measured, absl::Time wall);
   void ShareUntuned(const FinishCandidate& done);
-  TaskRow MakeTaskRow(const Dispatcher& dispatcher, JobId job, TaskIndex task) const;
+  static void UpdateTaskRow(const Task& task, TaskRow* row);
   void UpdateJobRow(const Dispatcher& dispatcher, JobId job, absl::Time now, absl::Time wall);
   void FillTask(const Dispatcher& dispatcher, const Job& job, int index, absl::Time now,
                 v1::TaskStatus* out) const;

@@ -1,4 +1,4 @@
-// From what a user asked for to what the dispatcher decides by.
+// Turns what a user asked for into the parameters of a job.
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,7 @@
 namespace heddle::scheduler {
 namespace {
 
-// More rounds than this are cut into several; a worker's answer stays within one gRPC message.
+// A proposal of so many candidates still fits into one gRPC message.
 constexpr int kMaxBatch = 1024;
 constexpr int kMaxTrials = 100'000;
 constexpr int kMaxPipelineDepth = 64;
@@ -32,7 +32,6 @@ absl::StatusOr<JobParams> JobLedger::ParamsFrom(const v1::JobSpec& spec, absl::T
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", value, "; it must be ", low, "..", high));
   };
-  // Empty is the default.
   const std::string& strategy = spec.strategy();
   if (!strategy.empty() && !IsStrategy(strategy)) {
     return absl::InvalidArgumentError(

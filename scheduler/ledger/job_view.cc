@@ -1,4 +1,4 @@
-// A job as users see it.
+// What users see of a job.
 #include <algorithm>
 
 #include "scheduler/core/machines/trial_budget.h"
@@ -23,17 +23,17 @@ void JobLedger::FillTask(const Dispatcher& dispatcher, const Job& job, int index
                          v1::TaskStatus* out) const {
   const Task& task = job.tasks[static_cast<size_t>(index)];
   const TaskData& data = jobs_.at(job.id).tasks[static_cast<size_t>(index)];
-  *out->mutable_info() = data.info;
+  *out->mutable_info() = data.row.info;
   out->mutable_info()->clear_workload();
   out->set_done(std::holds_alternative<Finished>(task.phase));
   out->set_trials(task.trials);
   out->set_failed(task.failed);
-  // A finished task has used all it was going to: a small space may hold fewer candidates than
-  // asked for.
+  // The trials of a finished task are its budget: a small space may hold fewer candidates than
+  // were asked for.
   out->set_budget(out->done() ? task.trials : task.budget);
-  out->set_known_records(task.known_valid);
-  out->set_best_ns(Faster(data.best_ns, task.known_best_ns));
-  out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.known.untuned_ns);
+  out->set_known_records(task.known.valid);
+  out->set_best_ns(Faster(data.best_ns, task.known.best_ns));
+  out->set_untuned_ns(data.untuned_ns != 0 ? data.untuned_ns : data.row.known.untuned_ns);
   out->set_doing(DescribeTask(dispatcher, job, TaskIndex{index}, now));
   out->set_first_error(task.first_error);
 }
@@ -65,7 +65,7 @@ v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) 
   const int done_here = trials - data.trials_before;
   const bool deadline = job.params.deadline != absl::InfiniteFuture();
   if (std::holds_alternative<Tuning>(job.phase) && !job.paused && (deadline || done_here > 0)) {
-    // With a deadline, what its warning goes by; else at the pace so far.
+    // With a deadline: the estimate behind its warning. Without: the pace so far.
     const absl::Duration limit = job.params.time_limit - Tuned(job, now);
     const absl::Duration eta =
         deadline ? dispatcher.EstimatedEnd(id) - now
@@ -73,9 +73,7 @@ v1::Job JobLedger::View(const Dispatcher& dispatcher, JobId id, absl::Time now) 
     if (eta != absl::InfiniteDuration())
       view.set_eta_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), eta)));
   }
-  absl::Duration busy = data.busy;
-  if (data.busy_since) busy += now - *data.busy_since;
-  view.set_running_ms(absl::ToInt64Milliseconds(busy));
+  view.set_running_ms(absl::ToInt64Milliseconds(data.Busy(now)));
   return view;
 }
 

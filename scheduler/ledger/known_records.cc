@@ -1,6 +1,5 @@
 #include "scheduler/ledger/known_records.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,22 +9,10 @@
 
 namespace heddle::scheduler {
 
-TaskPlan PlanOf(const v1::TaskInfo& task) {
-  TaskPlan plan;
-  plan.key = task.key();
-  plan.weight = std::max(1, task.weight());
-  plan.flops = task.flops();
-  return plan;
-}
-
-absl::Status AddKnown(RecordStore* store, const std::string& target, const std::string& device_key,
-                      absl::Span<TaskPlan> tasks) {
-  for (TaskPlan& task : tasks) {
-    HEDDLE_ASSIGN_OR_RETURN(const KnownRecords found, store->Known({task.key, target, device_key}));
-    task.known = static_cast<int>(std::min<int64_t>(found.total, 1 << 30));
-    task.known_valid = static_cast<int>(std::min<int64_t>(found.valid, 1 << 30));
-    task.known_best_ns = found.best_ns;
-    task.known_untuned_ns = found.untuned_ns;
+absl::Status FindKnown(RecordStore* store, absl::Span<const WorkloadId> tasks,
+                       std::vector<KnownRecords>* known) {
+  for (const WorkloadId& task : tasks) {
+    HEDDLE_ASSIGN_OR_RETURN(known->emplace_back(), store->Known(task));
   }
   return absl::OkStatus();
 }
@@ -33,25 +20,24 @@ absl::Status AddKnown(RecordStore* store, const std::string& target, const std::
 void PlanImport(RecordStore* store, const JobParams& params,
                 const std::optional<std::string>& device_key, StageFinished* end) {
   Imported& imported = std::get<Imported>(end->result);
-  const auto plan = [&] {
-    imported.tasks.clear();
-    for (const v1::TaskInfo& task : imported.model.tasks()) imported.tasks.push_back(PlanOf(task));
-  };
-  plan();
+  imported.known.clear();
   if (device_key) {
     imported.device_key = *device_key;
   } else {
     const auto keys = store->DeviceKeys(params.record_target);
     if (keys.ok() && !keys->empty()) imported.device_key = keys->front();
   }
-  const absl::Status known =
-      AddKnown(store, params.record_target, imported.device_key, absl::MakeSpan(imported.tasks));
-  if (!known.ok()) end->warnings.push_back(absl::StrCat(kUnreadRecords, known.message()));
+  std::vector<WorkloadId> tasks;
+  for (const v1::TaskInfo& task : imported.model.tasks())
+    tasks.push_back({task.key(), params.record_target, imported.device_key});
+  const absl::Status found = FindKnown(store, tasks, &imported.known);
+  if (!found.ok()) end->warnings.push_back(absl::StrCat(kUnreadRecords, found.message()));
   std::vector<int> totals;
-  for (const TaskPlan& task : imported.tasks) totals.push_back(params.force ? 0 : task.known);
+  for (int i = 0; i < imported.model.tasks_size(); ++i)
+    totals.push_back(params.force ? 0 : imported.KnownOf(i).total);
   const bool wait = !device_key && TrialBudget(params, totals) > 0;
   if (wait) imported.device_key.clear();
-  if (wait || params.force) plan();  // with --force nothing known teaches the search or ends it
+  if (wait || params.force) imported.known.clear();  // force: nothing known counts
 }
 
 }  // namespace heddle::scheduler

@@ -1,8 +1,9 @@
-// What the database knows of the tasks of a job, as the dispatcher is told.
+// Asks the database what it knows of the tasks of a job, for the dispatcher.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "scheduler/core/events.h"
@@ -10,19 +11,19 @@
 
 namespace heddle::scheduler {
 
-// Begins the warning of a job whose records could not be read.
+// How the warning of a job whose records could not be read begins.
 inline constexpr char kUnreadRecords[] = "what is on record could not be read: ";
 
-// The task before anything is known of it.
-TaskPlan PlanOf(const v1::TaskInfo& task);
+// Appends what the database knows of each task. After an error that of the remaining tasks is
+// missing.
+absl::Status FindKnown(RecordStore* store, absl::Span<const WorkloadId> tasks,
+                       std::vector<KnownRecords>* known);
 
-// Adds to each task what the database has of it.
-absl::Status AddKnown(RecordStore* store, const std::string& target, const std::string& device_key,
-                      absl::Span<TaskPlan> tasks);
-
-// Plans the tasks that an import found. `device_key` is that of the device the job will measure on;
-// nullopt: no such device is here. Then the job is planned for the device that has the most records
-// if those suffice, else it waits for whichever device comes. What could not be read is a warning.
+// Adds what is known of the tasks to the end of an import.
+//
+// `device_key` is that of the device the job will measure on; nullopt: there is no such device yet.
+// Without one, the job is pinned to the device key with the most records if these suffice;
+// otherwise it waits for whichever device comes. A failure to read becomes a warning.
 void PlanImport(RecordStore* store, const JobParams& params,
                 const std::optional<std::string>& device_key, StageFinished* end);
 

@@ -11,29 +11,29 @@
 namespace heddle::scheduler {
 namespace {
 
-// Limits of the stages. Generous: they are for what hangs; a candidate has its own, much shorter
-// one.
+// Time limits of stages. They only end what hangs; each candidate has a much shorter limit of its
+// own.
 constexpr int64_t kImportMs = 10 * 60 * 1000;
 constexpr int64_t kSearchMs = 5 * 60 * 1000;
 constexpr int64_t kCompileMs = 30 * 60 * 1000;
 constexpr int64_t kCandidateMs = 30 * 1000;  // one build, or one measurement
 constexpr int64_t kStageOverheadMs = 60 * 1000;
-constexpr int64_t kMaxWarmRecords = 4096;  // the newest; a model learns little from more
-// Of the results of one update, the newest first: under the 4 MiB that gRPC takes as one message.
+constexpr int64_t kMaxWarmRecords = 4096;  // the newest ones; more teach a model little
+// Size of the results that one update is sent, the newest first. A gRPC message holds 4 MiB.
 constexpr size_t kMaxUpdateBytes = 3 << 20;
 
-// Tasks whose transfer samples a search is told of: 128 samples each are as many as it takes
+// Tasks whose transfer samples a search is sent. With 128 samples each that is all it can use
 // (cost_model/transfer/transfer.h).
 constexpr int64_t kMaxOthers = 32;
 constexpr size_t kMaxOthersBytes = 768 << 10;  // see SearchSpec
 
-// Of a sample. What was learned elsewhere is told where nearer tasks leave room, and counts less.
+// The weight of one sample. Samples from elsewhere count less.
 double WeightOf(Relatedness relatedness) {
   return relatedness == Relatedness::kSame ? 1 : relatedness == Relatedness::kDevice ? 0.5 : 0.25;
 }
 
-// What is related to a search of the workload, the nearest first: of the store, and what is not on
-// disk yet.
+// The transfer samples that are related to a search of the workload, the nearest first: those of
+// the store, and recent ones that are not on disk yet.
 std::vector<TransferSamples> Join(std::vector<TransferSamples> recent,
                                   const std::vector<TransferSamples>& stored,
                                   const WorkloadId& search) {
@@ -55,19 +55,19 @@ std::vector<TransferSamples> Join(std::vector<TransferSamples> recent,
   return recent;
 }
 
-// A search that begins learns from other tasks, unless the job does not want that.
+// A new search learns from other tasks unless the job says otherwise (no_transfer).
 void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
                 const JobLedger::TaskData& task, const JobParams& params, StageOrder* order,
                 v1::SearchSpec* search) {
   const v1::JobSpec& spec = job.row.job.spec();
-  search->set_workload(task.info.workload());
+  search->set_workload(task.row.info.workload());
   search->set_strategy(params.strategy);
   search->set_seed(spec.seed());
   order->search_state = task.search_state;
   if (spec.no_transfer() || !task.search_state.empty()) return;
   TransferPlan& plan = order->transfer.emplace();
-  plan.search = {task.info.key(), spec.target(), params.device_key};
-  plan.label = task.info.label();
+  plan.search = {task.row.info.key(), spec.target(), params.device_key};
+  plan.label = task.row.info.label();
   plan.recent = ledger.transfer_samples().Of(plan.search);
   plan.made.id = {plan.search.target, plan.search.device_key, params.strategy};
   plan.made.model.set_since(ledger.transfer_models().counted(plan.search.device_key));
@@ -75,10 +75,10 @@ void PlanSearch(const JobLedger& ledger, const JobLedger::JobData& job,
   order->reads.related = plan.search;
 }
 
-// The search learns from the model that is kept, or, where that is old or does not suit, from the
-// transfer samples itself; it then hands on the model that it fits, unless that does not suit others. A
-// worker that cannot use the model falls back to the transfer samples; beside an update's results there
-// is no room for both.
+// Sends the search the kept transfer model if that is fresh and suits, and transfer samples from
+// which it can fit one. In an update's message there is no room for both, so the model goes alone.
+// A model that the stage fits is kept if it suits others; not where a fresh one is kept already,
+// unless the worker could not use that.
 void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSamples>>& stored,
                   StageOrder* order, v1::SearchSpec* search) {
   const WorkloadId& id = plan.search;
@@ -89,8 +89,8 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSa
   }
   std::vector<TransferSamples> others =
       Join(std::move(plan.recent), stored.ok() ? *stored : std::vector<TransferSamples>(), id);
-  // A job that has no device yet may get the very one that its workload taught on: it learns from
-  // those records once it has.
+  // A job without a device may get the very one on which its workload was measured. It learns those
+  // records then, so it must not learn them as another task's now.
   if (id.device_key.empty()) {
     std::erase_if(others, [&](const TransferSamples& e) { return e.workload.key == id.key; });
   }
@@ -115,19 +115,19 @@ void FillTransfer(TransferPlan plan, const absl::StatusOr<std::vector<TransferSa
     teacher.set_measured(transfer_samples.learned.measured());
     own += transfer_samples.workload.key == id.key;
   }
-  // A model does not suit others if it lacks one of their teachers for being this task's own, or if
-  // it is mostly of this task's workload elsewhere.
+  // The fitted model does not suit others if it learned mostly from this task's workload elsewhere,
+  // or if the kept one has this task itself as a teacher, which the fitted one lacks.
   const bool for_others =
       (!plan.kept || !Taught(*plan.kept, id)) && 2 * own <= plan.made.model.teachers_size();
   const bool asked = !fresh || !search->transfer_model().empty();
   if (asked && for_others && !id.device_key.empty()) order->transfer_model = std::move(plan.made);
 }
 
-// False when the message is full.
+// Adds one result to an update; false: the message is full.
 bool AddResult(const std::string& trace, v1::Outcome outcome, double median_ns, size_t* bytes,
                v1::UpdateSpec* update) {
   if (outcome == v1::OUTCOME_LOST) return true;  // never train on infrastructure faults
-  constexpr size_t kRest = 32;                   // of a result beside its trace, at most
+  constexpr size_t kRest = 32;                   // bytes of a result besides its trace, at most
   *bytes += trace.size() + kRest;
   if (*bytes > kMaxUpdateBytes) return false;
   v1::SearchResult& result = *update->add_results();
@@ -137,14 +137,15 @@ bool AddResult(const std::string& trace, v1::Outcome outcome, double median_ns, 
   return true;
 }
 
-// Every known record where the task's first update is due, else the results that no update learned.
+// The first update of a task learns every known record. Later ones learn the results that no update
+// has learned.
 void PlanUpdate(const Dispatcher& dispatcher, const JobLedger::JobData& job,
                 const StartStage& start, StageOrder* order) {
   const Job& state = *dispatcher.FindJob(start.job);
   const auto index = static_cast<size_t>(start.task->value);
   if (state.tasks[index].unlearned.known) {
     v1::RecordQuery& query = order->reads.warm.emplace();
-    query.set_workload_key(job.tasks[index].info.key());
+    query.set_workload_key(job.tasks[index].row.info.key());
     query.set_target(job.row.job.spec().target());
     query.set_device_key(state.params.device_key);
     query.set_limit(kMaxWarmRecords);
@@ -153,8 +154,9 @@ void PlanUpdate(const Dispatcher& dispatcher, const JobLedger::JobData& job,
   v1::UpdateSpec* update = order->start.mutable_update();
   const std::vector<CandidateId> results = ResultsToLearn(job, *start.task, start.before);
   size_t bytes = 0;
-  for (auto id = results.rbegin(); id != results.rend(); ++id) {  // the newest fit at least
-    const JobLedger::CandidateData& candidate = job.candidates.at(*id);
+  for (auto id = results.rbegin(); id != results.rend();
+       ++id) {  // the newest go first, in case not all fit
+    const CandidateRow& candidate = job.candidates.at(*id);
     if (!AddResult(candidate.trace, *candidate.outcome, candidate.median_ns, &bytes, update)) break;
   }
   std::reverse(update->mutable_results()->pointer_begin(),
@@ -176,7 +178,7 @@ void Consider(const std::string& trace, double median_ns, v1::BestTrace* best) {
   best->set_median_ns(median_ns);
 }
 
-// With the job's own best of each task, which may not be on disk yet.
+// Begins with the job's own best of each task, which may not be on disk yet.
 void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
                  const StartStage& start, v1::ScheduleChoice choice, StageOrder* order) {
   const v1::JobSpec& spec = job.row.job.spec();
@@ -186,9 +188,9 @@ void PlanCompile(const Dispatcher& dispatcher, const JobLedger::JobData& job,
   compile.set_choice(choice);
   if (choice != v1::SCHEDULE_BEST) return;
   for (const JobLedger::TaskData& task : job.tasks) {
-    compile.add_best()->set_workload_key(task.info.key());
+    compile.add_best()->set_workload_key(task.row.info.key());
     v1::RecordQuery& query = order->reads.best.emplace_back();
-    query.set_workload_key(task.info.key());
+    query.set_workload_key(task.row.info.key());
     query.set_target(spec.target());
     query.set_device_key(dispatcher.FindJob(start.job)->params.device_key);
     query.set_best_only(true);
@@ -211,7 +213,7 @@ void FillBest(const std::vector<std::vector<v1::Record>>& records, v1::CompileSp
   }
 }
 
-// `candidates`: the most a profile stage may take.
+// `candidates`: the most that a profile stage may be fed.
 int64_t TimeLimitMs(const StartStage& start, int candidates) {
   switch (start.kind) {
     case v1::STAGE_IMPORT:
@@ -220,7 +222,7 @@ int64_t TimeLimitMs(const StartStage& start, int candidates) {
       return kCompileMs;
     case v1::STAGE_BUILD:
       return kStageOverheadMs + kCandidateMs * static_cast<int64_t>(start.candidates.size());
-    // Waits for builds between measurements.
+    // It waits for builds between measurements.
     case v1::STAGE_PROFILE:
       return kStageOverheadMs + 2 * kCandidateMs * candidates;
     default:
@@ -242,13 +244,14 @@ std::vector<CandidateId> ResultsToLearn(const JobLedger::JobData& job, TaskIndex
 }
 
 v1::StageInput MakeProfileInput(const JobLedger& ledger, JobId job, CandidateId id) {
-  const JobLedger::CandidateData& candidate = ledger.data(job).candidates.at(id);
+  const JobLedger::JobData& data = ledger.data(job);
+  const CandidateRow& candidate = data.candidates.at(id);
   v1::StageInput input;
   v1::ProfileItem& item = *input.mutable_profile();
   item.mutable_candidate()->set_id(id.value);
   item.mutable_candidate()->set_trace(candidate.trace);
   item.mutable_candidate()->set_origin(candidate.origin);
-  if (candidate.artifact != nullptr) *item.mutable_artifact() = *candidate.artifact;
+  if (const v1::Artifact* artifact = data.ArtifactOf(id)) *item.mutable_artifact() = *artifact;
   return input;
 }
 
@@ -289,7 +292,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       PlanUpdate(dispatcher, job, start, &order);
       break;
     case v1::STAGE_BUILD:
-      out.mutable_build()->set_workload(task->info.workload());
+      out.mutable_build()->set_workload(task->row.info.workload());
       for (CandidateId id : start.candidates) {
         v1::StageInput input = MakeProfileInput(ledger, start.job, id);
         v1::Candidate candidate = input.profile().candidate();
@@ -298,7 +301,7 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
       }
       break;
     default:
-      out.mutable_profile()->set_workload(task->info.workload());
+      out.mutable_profile()->set_workload(task->row.info.workload());
       out.mutable_profile()->set_repeats(spec.repeats());
       out.mutable_profile()->set_min_repeat_us(spec.min_repeat_us());
       out.mutable_profile()->set_threads(std::max(1, params.threads));

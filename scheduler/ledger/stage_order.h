@@ -1,10 +1,10 @@
-// What a worker is sent for one stage.
-//
-// An order is made in three steps. MakeOrder takes what the stage needs from dispatcher and ledger
-// and says what the store has to add; FetchInputs reads that, on any thread; CompleteOrder joins
-// the two. MakeOrder and CompleteOrder are pure, so that whoever drives the dispatcher never waits
-// for the store. The simulator makes its orders by the same functions
-// (scheduler/sim/world/scheduler_process.h).
+// The order that a worker is sent for one stage. It is made in three steps:
+//   MakeOrder      takes what the stage needs from dispatcher and ledger, and lists what the store
+//                  has to add
+//   FetchInputs    reads that from the store, on any thread
+//   CompleteOrder  joins the two
+// MakeOrder and CompleteOrder are pure, so whoever drives the dispatcher never waits for the store.
+// The simulator makes its orders by the same functions (scheduler/sim/world/scheduler_process.h).
 #pragma once
 
 #include <optional>
@@ -17,58 +17,58 @@
 
 namespace heddle::scheduler {
 
-// What a search that begins may learn from other tasks, as far as the ledger knows.
+// What a new search may learn from other tasks, as far as the ledger knows.
 struct TransferPlan {
   WorkloadId search;
-  std::string label;                      // of the task, for people
-  std::vector<TransferSamples> recent;    // the latest, which the store may not have yet
-  std::optional<v1::TransferModel> kept;  // the model that is kept for such searches
-  PutTransferModel made;                  // where a model that the stage fits belongs
+  std::string label;                      // the task's name for people
+  std::vector<TransferSamples> recent;    // the latest samples; the store may not have them yet
+  std::optional<v1::TransferModel> kept;  // the stored model for such searches
+  PutTransferModel made;                  // where to store a model that the stage fits
 };
 
-// What the store has to add to an order.
+// What an order needs from the store.
 struct OrderReads {
-  std::optional<WorkloadId> related;    // reads the transfer samples that are related to it
-  std::optional<v1::RecordQuery> warm;  // known records that the update learns
+  std::optional<WorkloadId> related;    // transfer samples that are related to this workload
+  std::optional<v1::RecordQuery> warm;  // the known records that the update learns
   std::vector<v1::RecordQuery> best;    // the best record of each task of a module
 };
 
-// What the store had. A read that failed is left out: the search starts afresh, the task falls back
-// to this job's own best.
+// What the store had. A failed read of `related` becomes a warning. The others count as empty, and
+// what the job itself has measured must do.
 struct OrderInputs {
   absl::StatusOr<std::vector<TransferSamples>> related = std::vector<TransferSamples>();
   std::vector<v1::Record> warm;
-  std::vector<std::vector<v1::Record>> best;  // as OrderReads.best
+  std::vector<std::vector<v1::Record>> best;  // one answer for each of OrderReads.best
 };
 
 struct StageOrder {
   AttemptId attempt;
   SlotId slot;
-  std::string purpose;       // for the tracker's list: "j12 profile"
-  v1::StageStart start;      // lease and token are filled in by the runner
-  std::string model_digest;  // import, compile: streamed from the blob store
+  std::string purpose;       // shown in the tracker's list: "j12 profile"
+  v1::StageStart start;      // the runner fills in lease and token
+  std::string model_digest;  // import, compile: the model is streamed from the blob store
   std::string search_state;  // propose, update
   std::vector<v1::StageInput> inputs;
-  // Where a model of other tasks that comes back belongs, and what it is of; nullopt: nowhere.
+  // Where to store the transfer model that the stage fits, and its teachers; nullopt: it is dropped.
   std::optional<PutTransferModel> transfer_model;
-  bool input_open = false;            // profile: more may be fed
-  std::vector<std::string> warnings;  // of what could not be gathered; the job gets them at the end
-  // Until CompleteOrder.
+  bool input_open = false;            // profile: more candidates may be fed
+  std::vector<std::string> warnings;  // about failed reads; the job gets them when the stage ends
+  // Only between MakeOrder and CompleteOrder.
   OrderReads reads;
   std::optional<TransferPlan> transfer;
 };
 
-// `choice` matters for compile stages only.
+// Only compile stages use `choice`.
 StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, const StartStage& start,
                      v1::ScheduleChoice choice);
 OrderInputs FetchInputs(RecordStore* store, const OrderReads& reads);
 void CompleteOrder(const OrderInputs& inputs, StageOrder* order);
 
-// What a profile stage is fed for one built candidate.
+// The input by which a profile stage is fed one built candidate.
 v1::StageInput MakeProfileInput(const JobLedger& ledger, JobId job, CandidateId candidate);
 
-// The results of the task that an update learns: those of candidates before `before` which no
-// update has learned, oldest first.
+// The candidates whose results an update of the task learns, oldest first: those before `before`
+// that have a final record which no update has learned.
 std::vector<CandidateId> ResultsToLearn(const JobLedger::JobData& job, TaskIndex task,
                                         CandidateId before);
 

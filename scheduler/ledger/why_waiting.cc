@@ -13,7 +13,7 @@ std::string Threads(int threads) {
   return absl::StrCat(threads, threads == 1 ? " thread" : " threads");
 }
 
-// How far a device slot is from what the job needs: fewer mismatches first, the target weighs most.
+// How badly a device slot fits what the job needs; 0: it fits. A wrong target weighs most.
 int Distance(const SlotInfo& slot, const JobParams& needs) {
   int distance = 0;
   if (slot.target != needs.target) distance += 4;
@@ -23,7 +23,7 @@ int Distance(const SlotInfo& slot, const JobParams& needs) {
 }
 
 std::string MissingDevice(const Dispatcher& dispatcher, const JobParams& needs) {
-  if (needs.threads == 0) {  // a GPU: another kind of device is no nearer than none
+  if (needs.threads == 0) {  // a GPU; naming the nearest other device would not help
     return absl::StrCat("waiting: no device of key ",
                         needs.device_key.empty() ? needs.target : needs.device_key,
                         "; start heddle-worker --profile cuda:0 on such a host");
@@ -122,8 +122,9 @@ std::string DescribeTask(const Dispatcher& dispatcher, const Job& job, TaskIndex
                          absl::Time now) {
   const Task& task = job.tasks[index.value];
   if (Is<Finished>(task.phase)) {
-    if (task.trials == 0 && task.known > 0) return absl::StrCat("reused ", task.known, " records");
-    if (task.trials > 0 && task.valid() == 0 && task.known_valid == 0)
+    if (task.trials == 0 && task.known.total > 0)
+      return absl::StrCat("reused ", task.known.total, " records");
+    if (task.trials > 0 && task.valid() == 0 && task.known.valid == 0)
       return "given up: every trial failed";
     if (task.exhausted && task.remaining() > 0) return "done: nothing left to try";
     return Plateaued(job.params, task) ? "done: plateau" : "done";
@@ -159,8 +160,8 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
     int reused = 0, records = 0, trials = 0, untuned = 0;
     for (const Task& task : job.tasks) {
       trials += task.trials;
-      if (task.trials == 0 && task.known > 0) ++reused, records += task.known;
-      if (task.valid() == 0 && task.known_valid == 0) ++untuned;
+      if (task.trials == 0 && task.known.total > 0) ++reused, records += task.known.total;
+      if (task.valid() == 0 && task.known.valid == 0) ++untuned;
     }
     std::string text = "done";
     if (reused > 0) {
@@ -173,8 +174,7 @@ std::string DescribeJob(const Dispatcher& dispatcher, const Job& job, absl::Time
     if (!job.stop.empty()) absl::StrAppend(&text, text == "done" ? ": " : "; ", job.stop);
     return text;
   }
-  if (job.paused)
-    return job.pause_reason.empty() ? "paused" : absl::StrCat("paused: ", job.pause_reason);
+  if (job.paused) return job.paused->empty() ? "paused" : absl::StrCat("paused: ", *job.paused);
   if (!dispatcher.store_problem().empty()) return dispatcher.store_problem();
   if (!Is<Tuning>(job.phase)) {
     const v1::StageKind kind = Is<Importing>(job.phase) ? v1::STAGE_IMPORT : v1::STAGE_COMPILE;

@@ -249,13 +249,13 @@ void SchedulerLoop::AskForRecords() {
     finding_ = true;
     const JobLedger::JobData& job = ledger_.data(find.job);
     Found found{{find.job, find.device_key, {}}, absl::OkStatus()};
+    std::vector<WorkloadId> tasks;
     if (!job.row.job.spec().force()) {
       for (const JobLedger::TaskData& task : job.tasks)
-        found.records.tasks.push_back(PlanOf(task.info));
+        tasks.push_back({task.row.info.key(), job.row.job.spec().target(), find.device_key});
     }
-    reader_->Read([this, found, target = job.row.job.spec().target()](RecordStore* store) mutable {
-      found.status =
-          AddKnown(store, target, found.records.device_key, absl::MakeSpan(found.records.tasks));
+    reader_->Read([this, found, tasks](RecordStore* store) mutable {
+      found.status = FindKnown(store, tasks, &found.records.known);
       absl::MutexLock lock(&mutex_);
       found_ = std::move(found);
     });
@@ -298,7 +298,7 @@ void SchedulerLoop::PerformStart(const StartStage& start) {
   row.span.set_job(JobName(start.job.value));
   if (start.task)
     row.span.set_task(
-        ledger_.data(start.job).tasks[static_cast<size_t>(start.task->value)].info.key());
+        ledger_.data(start.job).tasks[static_cast<size_t>(start.task->value)].row.info.key());
   row.span.set_kind(start.kind);
   row.span.set_worker(start.slot.worker);
   row.span.set_slot(start.slot.slot);

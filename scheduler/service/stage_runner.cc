@@ -133,8 +133,8 @@ void StageRunner::Run() {
     } else if (order_.start.kind() == v1::STAGE_COMPILE) {
       end.result = Compiled{results.module_digest};
     } else if (results.imported) {
-      // The scheduler loop fills in the plans, from the known records.
-      end.result = Imported{{}, "", *std::move(results.imported)};
+      // The scheduler loop adds what the database knows of the tasks.
+      end.result = Imported{*std::move(results.imported)};
     } else if (results.proposed) {
       v1::CandidateList& proposed = *results.proposed;
       end.result = Proposed{proposed.candidates_size(),

@@ -44,9 +44,8 @@ class MemoryRecordStore : public RecordStore {
       }
       for (auto it = tables_.candidates.lower_bound({id, 0});
            it != tables_.candidates.end() && it->first.first == id; ++it) {
-        CandidateRow candidate = it->second;
+        StoredCandidate candidate{it->second.row, "", 0};
         if (over) candidate.trace.clear();
-        candidate.prediction.reset();
         auto record = tables_.record_of.find(it->first);
         if (record != tables_.record_of.end()) {
           const v1::Record& measured = tables_.records[record->second].record;
@@ -125,7 +124,7 @@ class MemoryRecordStore : public RecordStore {
       record.clear_prediction();
       auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
       if (!tables_.records[index].imported && candidate != tables_.candidates.end()) {
-        record.set_origin(candidate->second.origin);
+        record.set_origin(candidate->second.row.origin);
         if (candidate->second.prediction)
           *record.mutable_prediction() = *candidate->second.prediction;
       }
@@ -151,7 +150,7 @@ class MemoryRecordStore : public RecordStore {
       known.best_ns = faster(known.best_ns, record.median_ns());
       auto candidate = tables_.candidates.find({ParseJobName(record.job()), record.candidate()});
       if (!stored.imported && candidate != tables_.candidates.end() &&
-          candidate->second.origin == "default") {
+          candidate->second.row.origin == "default") {
         known.untuned_ns = faster(known.untuned_ns, record.median_ns());
       }
     }

@@ -53,25 +53,25 @@ absl::Status MemoryWriter::operator()(const InsertCandidate& change) {
     return absl::AlreadyExistsError("the candidate's task is not there");
   }
   if (t_.candidates.count(key)) return absl::AlreadyExistsError("the candidate is there already");
-  return Put(&t_.candidates, key, change.row);
+  return Put(&t_.candidates, key, change);
 }
 
-absl::Status MemoryWriter::operator()(const PutAttempts& change) {
-  auto it = t_.candidates.find({change.job, change.candidate});
+absl::Status MemoryWriter::operator()(const SetAttempts& change) {
+  auto it = t_.candidates.find({change.job.value, change.candidate.value});
   if (it == t_.candidates.end()) return absl::OkStatus();
-  CandidateRow row = it->second;
-  row.attempts = change.attempts;
-  return Put(&t_.candidates, it->first, std::move(row));
+  InsertCandidate candidate = it->second;
+  candidate.row.attempts = change.attempts;
+  return Put(&t_.candidates, it->first, std::move(candidate));
 }
 
-absl::Status MemoryWriter::operator()(const LearnTask& change) {
-  for (auto& [key, candidate] : t_.candidates) {
-    if (key.first != change.job || key.second >= change.before || candidate.task != change.task ||
-        !t_.record_of.count(key))
+absl::Status MemoryWriter::operator()(const MarkLearned& change) {
+  for (const auto& [key, candidate] : t_.candidates) {
+    if (key.first != change.job.value || key.second >= change.before.value ||
+        candidate.row.task != change.task.value || !t_.record_of.count(key))
       continue;
-    CandidateRow row = candidate;
-    row.learned = true;
-    (void)Put(&t_.candidates, key, std::move(row));
+    InsertCandidate learned = candidate;
+    learned.row.learned = true;
+    (void)Put(&t_.candidates, key, std::move(learned));
   }
   return absl::OkStatus();
 }

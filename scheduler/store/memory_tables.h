@@ -30,7 +30,7 @@ struct MemoryTables {
   std::map<WorkloadId, std::pair<int64_t, v1::TransferSamples>>
       transfer_samples;  // with the time when each was made
   TransferModels transfer_models;
-  std::map<std::pair<int64_t, int64_t>, CandidateRow> candidates;
+  std::map<std::pair<int64_t, int64_t>, InsertCandidate> candidates;
   std::map<std::string, Workload> workloads;
   std::vector<StoredRecord> records;
   std::map<std::pair<int64_t, int64_t>, size_t> record_of;  // by job and candidate
@@ -51,8 +51,8 @@ class MemoryWriter {
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const InsertCandidate& change);
-  absl::Status operator()(const PutAttempts& change);
-  absl::Status operator()(const LearnTask& change);
+  absl::Status operator()(const SetAttempts& change);
+  absl::Status operator()(const MarkLearned& change);
   absl::Status operator()(const InsertRecord& change);
   absl::Status operator()(const PutStage& change);
   // Undoes what it applied.

@@ -62,13 +62,11 @@ absl::Status ReadTasks(sqlite3* db, StoredJob* job) {
     task.info.set_flops(rows.Real(4));
     task.info.set_weight(static_cast<int32_t>(rows.Int(5)));
     task.budget = static_cast<int32_t>(rows.Int(6));
-    task.known = static_cast<int32_t>(rows.Int(7));
-    task.known_valid = static_cast<int32_t>(rows.Int(8));
+    task.known = {static_cast<int>(rows.Int(7)), static_cast<int>(rows.Int(8)), rows.Real(12),
+                  rows.Real(13)};
     task.done = rows.Int(9) != 0;
     task.exhausted = rows.Int(10) != 0;
     task.warm_pending = rows.Int(11) != 0;
-    task.known_best_ns = rows.Real(12);
-    task.known_untuned_ns = rows.Real(13);
     job->tasks.push_back(std::move(task));
     job->states.push_back(rows.Text(14));
   }
@@ -83,7 +81,7 @@ absl::Status ReadCandidates(sqlite3* db, StoredJob* job) {
                  "c.job=?1 ORDER BY c.id");
   rows.Bind(job->row.id, IsFinal(job->row.job.state()));
   while (rows.Step()) {
-    CandidateRow row;
+    StoredCandidate row;
     row.job = job->row.id;
     row.id = rows.Int(0);
     row.task = static_cast<int32_t>(rows.Int(1));
@@ -245,7 +243,8 @@ WHERE r.workload=(SELECT id FROM workloads WHERE key=?1) AND r.target=(SELECT id
   Statement row(db, kSql);
   row.Bind(id.key, id.target, id.device_key);
   KnownRecords known;
-  if (row.Step()) known = {row.Int(0), row.Int(1), row.Real(2), row.Real(3)};
+  if (row.Step())
+    known = {static_cast<int>(row.Int(0)), static_cast<int>(row.Int(1)), row.Real(2), row.Real(3)};
   HEDDLE_RETURN_IF_ERROR(row.status());
   return known;
 }

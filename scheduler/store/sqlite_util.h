@@ -55,6 +55,8 @@ class Statement {
   void BindOne(int index, const Value& value) {
     if constexpr (std::is_same_v<Value, std::nullptr_t>) {
       Check(sqlite3_bind_null(statement_, index));
+    } else if constexpr (requires { value.has_value(); }) {
+      value ? BindOne(index, *value) : BindOne(index, nullptr);
     } else if constexpr (std::is_same_v<Value, Blob>) {
       Check(sqlite3_bind_blob64(statement_, index, value.bytes.empty() ? "" : value.bytes.data(),
                                 value.bytes.size(), SQLITE_TRANSIENT));

@@ -46,8 +46,9 @@ absl::Status SqliteWriter::operator()(const PutTask& change) {
              "known_valid=excluded.known_valid,done=excluded.done,exhausted=excluded.exhausted,"
              "warm_pending=excluded.warm_pending,known_best_ns=excluded.known_best_ns,"
              "known_untuned_ns=excluded.known_untuned_ns")
-      .Bind(row.job, row.index, workload, row.info.weight(), row.budget, row.known, row.known_valid,
-            row.done, row.exhausted, row.warm_pending, row.known_best_ns, row.known_untuned_ns)
+      .Bind(row.job, row.index, workload, row.info.weight(), row.budget, row.known.total,
+            row.known.valid, row.done, row.exhausted, row.warm_pending, row.known.best_ns,
+            row.known.untuned_ns)
       .Run();
 }
 
@@ -118,31 +119,26 @@ absl::Status SqliteWriter::operator()(const PutTransferModel& change) {
 
 absl::Status SqliteWriter::operator()(const InsertCandidate& change) {
   const CandidateRow& row = change.row;
-  Statement& insert = Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?)");
-  if (!row.prediction) {
-    return insert
-        .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned, nullptr,
-              0)
-        .Run();
-  }
-  return insert
+  const v1::Prediction predicted = change.prediction.value_or(v1::Prediction());
+  return Prepared("INSERT INTO candidates VALUES(?,?,?,?,?,?,?,?,?)")
       .Bind(row.job, row.id, row.task, row.trace, row.origin, row.attempts, row.learned,
-            row.prediction->score(), row.prediction->samples())
+            change.prediction ? std::optional(predicted.score()) : std::nullopt,
+            predicted.samples())
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const PutAttempts& change) {
+absl::Status SqliteWriter::operator()(const SetAttempts& change) {
   return Prepared("UPDATE candidates SET attempts=? WHERE job=? AND id=?")
-      .Bind(change.attempts, change.job, change.candidate)
+      .Bind(change.attempts, change.job.value, change.candidate.value)
       .Run();
 }
 
-absl::Status SqliteWriter::operator()(const LearnTask& change) {
+absl::Status SqliteWriter::operator()(const MarkLearned& change) {
   return Prepared(
              "UPDATE candidates SET learned=1 WHERE job=?1 AND task=?2 AND id<?3 AND learned=0 "
              "AND "
              "EXISTS(SELECT 1 FROM records r WHERE r.job=?1 AND r.candidate=candidates.id)")
-      .Bind(change.job, change.task, change.before)
+      .Bind(change.job.value, change.task.value, change.before.value)
       .Run();
 }
 
@@ -165,20 +161,13 @@ absl::Status SqliteWriter::operator()(const InsertRecord& change) {
   const std::string blob = measured.SerializeAsString();
   const double median =
       Median(std::vector<double>(measured.samples_ns().begin(), measured.samples_ns().end()));
-  Statement& insert = Prepared(
-      "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
-      "candidate,attempt,provenance,measurement,digest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)");
-  if (change.imported) {
-    return insert
-        .Bind(workload, target, device, record.trace(), measured.outcome(), median,
-              record.created_unix_ns(), nullptr, nullptr, nullptr, record.job(), Blob{blob},
-              Blob{digest})
-        .Run();
-  }
-  return insert
+  const auto own = [&](int64_t id) { return change.imported ? std::nullopt : std::optional(id); };
+  return Prepared(
+             "INSERT INTO records(workload,target,device,trace,outcome,median_ns,created_ns,job,"
+             "candidate,attempt,provenance,measurement,digest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .Bind(workload, target, device, record.trace(), measured.outcome(), median,
-            record.created_unix_ns(), ParseJobName(record.job()), record.candidate(),
-            record.attempt(), "", Blob{blob}, Blob{digest})
+            record.created_unix_ns(), own(ParseJobName(record.job())), own(record.candidate()),
+            own(record.attempt()), change.imported ? record.job() : "", Blob{blob}, Blob{digest})
       .Run();
 }
 

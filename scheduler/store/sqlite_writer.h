@@ -22,8 +22,8 @@ class SqliteWriter {
   absl::Status operator()(const PutLearned& change);
   absl::Status operator()(const PutTransferModel& change);
   absl::Status operator()(const InsertCandidate& change);
-  absl::Status operator()(const PutAttempts& change);
-  absl::Status operator()(const LearnTask& change);
+  absl::Status operator()(const SetAttempts& change);
+  absl::Status operator()(const MarkLearned& change);
   absl::Status operator()(const InsertRecord& change);
   absl::Status operator()(const PutStage& change);
 

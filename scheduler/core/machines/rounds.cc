@@ -22,12 +22,7 @@ void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId st
   const int attempt = std::min(task.open.at(id).attempts + 1, options_->max_attempts);
   const bool valid = outcome == v1::OUTCOME_OK;
   task.open.erase(id);
-  task.results[id] = valid ? median_ns : 0;
-  ++task.trials;
-  if (!valid) {
-    ++task.failed;
-    if (task.first_error.empty()) task.first_error = message;
-  }
+  CountTrial(&task, id, valid, median_ns, message);
   effects_->Emit(FinishCandidate{job.id, index, id, attempt, stage, outcome, message});
   sharing_->ShareTrial(job, index, valid, median_ns);
   auto round = std::find_if(task.rounds.begin(), task.rounds.end(),
@@ -38,7 +33,7 @@ void Rounds::FinishTrial(Job& job, TaskIndex index, CandidateId id, AttemptId st
 
 bool Rounds::Over(const Job& job, const Task& task) const {
   const bool hopeless =
-      task.valid() == 0 && task.known_valid == 0 && task.trials >= options_->hopeless_after;
+      task.valid() == 0 && task.known.valid == 0 && task.trials >= options_->hopeless_after;
   return hopeless || NothingLeft(job, task) || Plateaued(job.params, task) || !job.stop.empty();
 }
 
@@ -202,7 +197,7 @@ std::optional<TaskIndex> Rounds::NextByGain(const Job& job, bool ahead) const {
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     const Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
-    const int counted = task.known + task.trials;
+    const int counted = task.known.total + task.trials;
     const bool may = MayBegin(job, index, ahead) && GrantFor(job, index, floor, left, followed) > 0;
     choices.push_back({may, static_cast<double>(task.weight), task.flops, counted, task.curve,
                        task.trials > 0 ? task.device_ns / task.trials : 0});
@@ -280,7 +275,7 @@ void Rounds::EndTuningIfDone(Job& job) {
   std::string error;
   for (const Task& task : job.tasks) {
     if (!Is<Finished>(task.phase)) return;
-    any_valid |= task.valid() > 0 || task.known_valid > 0;
+    any_valid |= task.valid() > 0 || task.known.valid > 0;
     trials += task.trials;
     plateaus += Plateaued(job.params, task) && !NothingLeft(job, task);
     if (error.empty()) error = task.first_error;
@@ -307,7 +302,7 @@ void Rounds::EndTuningIfDone(Job& job) {
 void Rounds::EndJob(Job& job, JobPhase phase) {
   StopClock(&job, effects_->now());
   job.phase = std::move(phase);
-  job.paused = false;
+  job.paused.reset();
   sharing_->Leave(job);
   for (auto& [id, stage] : *live_) {
     if (stage.job != job.id || stage.fetch || stage.cancelled) continue;

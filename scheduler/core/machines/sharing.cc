@@ -64,10 +64,10 @@ void Sharing::Join(Job& job) {
     if (Is<Finished>(task.phase)) continue;
     ForPartners(job, index, [&](const Job& other, TaskIndex at) {
       const Task& partner = other.tasks[at.value];
-      if (other.id == job.id || partner.known + partner.trials <= task.known) return;
-      TakeKnown(
-          job, index,
-          {partner.known + partner.trials, partner.known_valid + partner.valid(), partner.best_ns});
+      if (other.id == job.id || partner.known.total + partner.trials <= task.known.total) return;
+      TakeKnown(job, index,
+                {partner.known.total + partner.trials, partner.known.valid + partner.valid(),
+                 partner.best_ns});
     });
   }
   for (size_t i = 0; i < job.tasks.size(); ++i) {
@@ -89,19 +89,18 @@ void Sharing::Leave(const Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) Leave(job, TaskIndex{static_cast<int>(i)});
 }
 
-void Sharing::TakeKnown(Job& job, TaskIndex index, const TaskPlan& known) {
+void Sharing::TakeKnown(Job& job, TaskIndex index, const KnownRecords& known) {
   Task& task = job.tasks[index.value];
-  task.known = known.known;
-  task.known_valid = known.known_valid;
-  task.best_ns = task.known_best_ns = known.known_best_ns;
+  task.known = known;
+  task.best_ns = known.best_ns;
   effects_->Emit(TaskChanged{job.id, index});
   if (Is<Finished>(task.phase)) return;
   task.unlearned.others = true;
   task.curve.clear();
-  if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+  AddToCurve(&task, known.total, known.best_ns);
   // The task may have been granted a round before there was a device, and may be proposing it now.
   const int granted =
-      IsGradient(job) ? std::min(task.budget, GradientCap(job.params.trials_per_task) - task.known)
+      IsGradient(job) ? std::min(task.budget, GradientCap(job.params.trials_per_task) - known.total)
                       : 0;
   task.budget = std::max(granted, Allowance(job, task));
 }
@@ -111,21 +110,21 @@ void Sharing::TakeKnown(Job& job, TaskIndex index, const TaskPlan& known) {
 void Sharing::ShareTrial(const Job& job, TaskIndex index, bool valid, double median_ns) {
   ForPartners(job, index, [&](Job& other, TaskIndex at) {
     Task& partner = other.tasks[at.value];
-    ++partner.known;
+    ++partner.known.total;
     partner.unlearned.others = true;
     if (valid) {
-      ++partner.known_valid;
+      ++partner.known.valid;
       if (partner.best_ns <= 0 || median_ns < partner.best_ns) partner.best_ns = median_ns;
-      if (partner.known_best_ns <= 0 || median_ns < partner.known_best_ns)
-        partner.known_best_ns = median_ns;
+      if (partner.known.best_ns <= 0 || median_ns < partner.known.best_ns)
+        partner.known.best_ns = median_ns;
       AddToCurve(&partner,
-                 partner.known + partner.trials - static_cast<int>(partner.results.size()),
+                 partner.known.total + partner.trials - static_cast<int>(partner.results.size()),
                  median_ns);
     }
     if (!IsGradient(other)) partner.budget = Allowance(other, partner);
     // The other job's forecast is updated once a round.
     effects_->EmitShared(TaskChanged{other.id, at});
-    if (partner.known % std::max(1, other.params.batch) == 0) effects_->Touch(other.id);
+    if (partner.known.total % std::max(1, other.params.batch) == 0) effects_->Touch(other.id);
   });
 }
 

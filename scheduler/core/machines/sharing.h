@@ -37,7 +37,7 @@ class Sharing {
   void Leave(const Job& job);
 
   // Replaces what was known of the task by these records, which are not its own.
-  void TakeKnown(Job& job, TaskIndex task, const TaskPlan& known);
+  void TakeKnown(Job& job, TaskIndex task, const KnownRecords& known);
   // A trial of the task has ended: it becomes a known record of its partners.
   void ShareTrial(const Job& job, TaskIndex task, bool valid, double median_ns);
   // Call when the task begins a round: it takes over a partner's search state, or has to learn the

@@ -42,22 +42,13 @@ void StageEnds::EndImport(Job& job, const StageFinished& event) {
   job.stage_failures = 0;
   job.phase = Tuning{};
   if (!imported->device_key.empty()) job.params.device_key = imported->device_key;
-  for (const TaskPlan& plan : imported->tasks) {
-    Task task;
-    task.known = plan.known;
-    task.known_valid = plan.known_valid;
-    task.key = plan.key;
-    task.weight = plan.weight;
-    task.flops = plan.flops;
-    task.best_ns = task.known_best_ns = plan.known_best_ns;
-    job.tasks.push_back(std::move(task));
-  }
+  for (int i = 0; i < imported->model.tasks_size(); ++i)
+    job.tasks.push_back(MakeTask(imported->model.tasks(i), {.known = imported->KnownOf(i)}));
   sharing_->Join(job);
   for (size_t i = 0; i < job.tasks.size(); ++i) {
     Task& task = job.tasks[i];
     const TaskIndex index{static_cast<int>(i)};
-    task.unlearned.known = task.known > 0;
-    if (task.known_best_ns > 0) task.curve = {{task.known, task.known_best_ns}};
+    task.unlearned.known = task.known.total > 0;
     task.budget = Allowance(job, task);
     job.queue.push_back(index);
     effects_->Emit(TaskChanged{job.id, index});

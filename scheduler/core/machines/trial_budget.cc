@@ -5,7 +5,9 @@
 namespace heddle::scheduler {
 namespace {
 
-int Reused(const JobParams& params, const Task& task) { return params.force ? 0 : task.known; }
+int Reused(const JobParams& params, const Task& task) {
+  return params.force ? 0 : task.known.total;
+}
 
 GradientBudget BudgetOf(const Job& job) {
   std::vector<int> known;

@@ -11,7 +11,7 @@ using namespace heddle::scheduler;  // NOLINT: as world.h
 
 constexpr int kCap = 8;  // the most a task may get, in uniform shares (GradientCap)
 
-int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known; }
+int Reused(const Job& job, const Task& task) { return job.params.force ? 0 : task.known.total; }
 
 bool Wants(const Task& task) {
   return std::holds_alternative<WantsPropose>(task.phase) ||
@@ -69,7 +69,7 @@ void BudgetCheck::Before(const Dispatcher& dispatcher) {
       if (!job.params.force)
         seen.what = absl::StrCat(keys_.at(id)[i], "|", job.params.record_target);
       seen.device_key = job.params.device_key;
-      seen.known = task.known;
+      seen.known = task.known.total;
       seen.trials = task.trials;
       seen.budget = task.budget;
       seen.granted = !Uniform(job) && Wants(task);
@@ -91,16 +91,16 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
         continue;
       const size_t index = static_cast<size_t>(key.second.value);
       int known = seen.known, twins = 0;
-      if (!job.params.force && index < found->tasks.size())
-        known = std::max(known, found->tasks[index].known);
+      if (!job.params.force && index < found->known.size())
+        known = std::max(known, found->known[index].total);
       for (const auto& [other, its] : before_) {
         if (other == key || seen.what.empty() || its.what != seen.what) continue;
         if (other.first == job.id) twins += its.trials;
         if (other.first != job.id && its.device_key == job.params.device_key)
           known = std::max(known, its.known + its.trials);
       }
-      if (job.tasks[index].known != known + twins)
-        return absl::StrCat(Name(job, index), "knows ", job.tasks[index].known,
+      if (job.tasks[index].known.total != known + twins)
+        return absl::StrCat(Name(job, index), "knows ", job.tasks[index].known.total,
                             " records once it has a device, there are ", known + twins);
     }
   }
@@ -138,7 +138,7 @@ std::string BudgetCheck::After(const Dispatcher& dispatcher, const std::vector<C
   for (const auto& [key, seen] : before_) {
     const Job& job = *dispatcher.FindJob(key.first);
     const Task& task = job.tasks[static_cast<size_t>(key.second.value)];
-    const int known = task.known;
+    const int known = task.known.total;
     const int most = kCap * job.params.trials_per_task - Reused(job, task);
     if (seen.granted && Wants(task) && job.stop.empty() && Tunes(job) &&
         task.budget < std::min(seen.budget, most))

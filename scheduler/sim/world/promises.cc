@@ -225,7 +225,7 @@ void Promises::CheckLearned(const Dispatcher& dispatcher, const StartStage& star
   if (task.rounds.size() > static_cast<size_t>(std::max(0, job.params.pipeline_depth - 1)))
     Violation(absl::StrCat("task ", start.task->value, " of j", start.job.value, " proposes ",
                            task.rounds.size(), " rounds ahead of its model"));
-  if (task.known > 0) return;
+  if (task.known.total > 0) return;
   const int learnable = orders_.Learnable(job, *start.task);
   if (learned > learnable) Violation("a result was learned twice, or before its round");
   if (learned < learnable && !unlucky_.count(start.job))

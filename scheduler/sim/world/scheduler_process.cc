@@ -55,15 +55,16 @@ void SchedulerProcess::AddKnownRecords(Event* event) const {
   if (imported == nullptr) return;
   const auto stage = dispatcher_->live().find(end->attempt);
   if (stage == dispatcher_->live().end()) return;
-  imported->tasks.clear();
-  for (const v1::TaskInfo& task : imported->model.tasks()) imported->tasks.push_back(PlanOf(task));
+  imported->known.clear();
   const JobParams& params = dispatcher_->FindJob(stage->second.job)->params;
   if (store_ != nullptr && !params.force) {
-    (void)AddKnown(store_, params.record_target, params.device_key,
-                   absl::MakeSpan(imported->tasks));
+    std::vector<WorkloadId> tasks;
+    for (const v1::TaskInfo& task : imported->model.tasks())
+      tasks.push_back({task.key(), params.record_target, params.device_key});
+    (void)FindKnown(store_, tasks, &imported->known);
   }
   if (!plant_->Is(Planted::kOverrun)) return;
-  for (TaskPlan& task : imported->tasks) task.key.clear();
+  for (v1::TaskInfo& task : *imported->model.mutable_tasks()) task.clear_key();
 }
 
 Decisions SchedulerProcess::Step(const Event& event) {
@@ -106,8 +107,10 @@ RecordsFound SchedulerProcess::Find(const FindRecords& find) const {
   const JobLedger::JobData& job = ledger_.data(find.job);
   const v1::JobSpec& spec = job.row.job.spec();
   if (spec.force()) return found;
-  for (const JobLedger::TaskData& task : job.tasks) found.tasks.push_back(PlanOf(task.info));
-  (void)AddKnown(store_, spec.target(), find.device_key, absl::MakeSpan(found.tasks));
+  std::vector<WorkloadId> tasks;
+  for (const JobLedger::TaskData& task : job.tasks)
+    tasks.push_back({task.row.info.key(), spec.target(), find.device_key});
+  (void)FindKnown(store_, tasks, &found.known);
   return found;
 }
 

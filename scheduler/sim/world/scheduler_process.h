@@ -2,7 +2,7 @@
 // the batches that are not durable yet.
 //
 // In durable worlds it treats events and orders as scheduler/service/scheduler_loop.cc does, by
-// calling the same functions: AddKnown before the end of an import is decided on, Absorb after
+// calling the same functions: FindKnown before the end of an import is decided on, Absorb after
 // every step, MakeOrder right after that, FetchInputs later, when other batches may have become
 // durable.
 #pragma once

@@ -19,9 +19,9 @@ JobParams Params(int trials = 8, int batch = 4) {
 class DeadlineTest : public DispatcherTest {
  protected:
   using DispatcherTest::DispatcherTest;
-  void Start(int64_t id, const JobParams& params, std::vector<TaskPlan> tasks) {
+  void Start(int64_t id, const JobParams& params, const std::vector<FoundTask>& tasks) {
     Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
+    End(v1::STAGE_IMPORT, ImportOf(tasks, "key"));
   }
   static std::vector<DeadlineEstimate> Told(const Decisions& decisions) {
     return All<DeadlineEstimate>(decisions);
@@ -35,7 +35,7 @@ class DeadlineTest : public DispatcherTest {
     Step(SlotsChanged{slots_, ""});
     JobParams params = Params(400, 40);  // a second each; all of them are measured by 400 s
     params.deadline = now_ + absl::Seconds(200);
-    Start(1, params, {{0, 0, 0, "a", 1}});
+    Start(1, params, {{"a"}});
     ASSERT_TRUE(job().queue.empty()) << "its one task is in flight";
     now_ += later;
   }
@@ -64,7 +64,7 @@ TEST_F(DeadlineTest, ADeadlineIsLookedAtThoughNothingHappens) {
   Step(SlotsChanged{slots, ""});
   JobParams params = Params();
   params.deadline = now_ + absl::Hours(1);
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   bool late = false;
   int wakes = 0;
   for (; !late && wakes < 100 && now_ < params.deadline; ++wakes) {
@@ -102,8 +102,7 @@ TEST_F(DeadlineTest, WithoutADeviceNoneCanBeMet) {
   JobParams params = Params();
   params.deadline = now_ + absl::Hours(10);
   Step(JobSubmitted{JobId{1}, params});
-  std::vector<DeadlineEstimate> told =
-      Told(End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"}));
+  std::vector<DeadlineEstimate> told = Told(End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key")));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(told[0].late);
   EXPECT_THAT(DescribeEstimate(job(), told[0], now_, now_), HasSubstr("there is no device"));
@@ -123,8 +122,8 @@ TEST_F(DeadlineTest, ATimeLimitBoundsTheEstimate) {
     if (limited) params.time_limit = absl::Minutes(30);
     dispatcher.Step(JobSubmitted{JobId{1}, params}, now_);
     const AttemptId import = dispatcher.live().begin()->first;
-    const std::vector<DeadlineEstimate> told = Told(dispatcher.Step(
-        StageFinished{import, {}, true, Imported{{{0, 0, 0, "a", 1}}, "key"}}, now_));
+    const std::vector<DeadlineEstimate> told =
+        Told(dispatcher.Step(StageFinished{import, {}, true, ImportOf({{"a"}}, "key")}, now_));
     ASSERT_EQ(told.size(), 1u);
     EXPECT_EQ(told[0].late, !limited);
   }
@@ -138,8 +137,7 @@ TEST_F(DeadlineTest, ATimeLimitPromisesNothingWithoutADevice) {
   params.time_limit = absl::Minutes(30);
   params.deadline = now_ + absl::Hours(10);
   Step(JobSubmitted{JobId{1}, params});
-  const std::vector<DeadlineEstimate> told =
-      Told(End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""}));
+  const std::vector<DeadlineEstimate> told = Told(End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "")));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(told[0].late);
   End(v1::STAGE_PROPOSE, Proposed{4, false});
@@ -158,7 +156,7 @@ TEST_F(DeadlineTest, WhatIsInFlightAtTheTimeLimitIsCounted) {
   JobParams params = Params(10'000, kBatch);
   params.time_limit = absl::Minutes(1);
   params.deadline = now_ + absl::Minutes(3);
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   ASSERT_LT(dispatcher_.ExpectedEnd(job(), now_), params.deadline);
   now_ += absl::Seconds(20);
   const std::vector<DeadlineEstimate> told = Told(End(v1::STAGE_PROPOSE, Proposed{kBatch, false}));
@@ -191,7 +189,7 @@ TEST_F(DeadlineTest, APausedJobIsToldAtItsDeadline) {
   TwoCores();
   JobParams params = Params();
   params.deadline = now_ + absl::Hours(1);
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   Step(PauseRequested{JobId{1}, ""});
   std::vector<DeadlineEstimate> told;
   for (int wakes = 0; told.empty() && wakes < 100; ++wakes) {
@@ -211,13 +209,13 @@ TEST_F(PredictiveTest, AShortJobKeepsNoMoreDevicesFreeThanItHasTrials) {
   Step(SlotsChanged{slots, ""});
   JobParams large = Params(16, 16), urgent = Params(3, 3);
   large.pipeline_depth = urgent.pipeline_depth = 0;
-  Start(1, large, {{0, 0, 0, "a", 1}});
+  Start(1, large, {{"a"}});
   End(v1::STAGE_PROPOSE, Proposed{16, false});
   const StartStage build = Live(v1::STAGE_BUILD);
   slots.push_back(CpuSlot("cpu1", {1}));
   urgent.deadline = now_ + absl::Seconds(20);
   Step(SlotsChanged{slots, ""});
-  Start(2, urgent, {{0, 0, 0, "b", 1}});
+  Start(2, urgent, {{"b"}});
   ASSERT_EQ(Running(2, v1::STAGE_PROPOSE), 1);
   for (CandidateId id : build.candidates)
     Step(CandidateBuilt{build.attempt, id, v1::OUTCOME_OK, ""});
@@ -229,7 +227,7 @@ TEST_F(PredictiveTest, AShortJobKeepsNoMoreDevicesFreeThanItHasTrials) {
 // should start, not all the time until then.
 TEST_F(PredictiveTest, AProfileStageThatWaitsForBuildsIsLookedAtOnce) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
-  Start(1, Params(16, 8), {{0, 0, 0, "a", 1}});
+  Start(1, Params(16, 8), {{"a"}});
   int wakes = 0;
   for (int round = 0; round < 2; ++round) {
     End(v1::STAGE_PROPOSE, Proposed{8, false});

@@ -55,6 +55,24 @@ int Count(const Decisions& decisions) {
   return static_cast<int>(All<T>(decisions).size());
 }
 
+// A task that an import finds, and what the database knows of it.
+struct FoundTask {
+  std::string key{};
+  int weight = 1;
+  KnownRecords known{};
+};
+inline Imported ImportOf(const std::vector<FoundTask>& tasks, const std::string& device_key) {
+  Imported imported;
+  imported.device_key = device_key;
+  for (const FoundTask& task : tasks) {
+    v1::TaskInfo& info = *imported.model.add_tasks();
+    info.set_key(task.key);
+    info.set_weight(task.weight);
+    imported.known.push_back(task.known);
+  }
+  return imported;
+}
+
 class DispatcherTest : public ::testing::Test {
  protected:
   explicit DispatcherTest(std::string_view policy = "round_robin")
@@ -109,8 +127,8 @@ class DispatcherTest : public ::testing::Test {
         StageFinished{Live(kind).attempt, {v1::FAULT_INFRASTRUCTURE, "it broke"}, started, {}});
   }
   void Import(int tasks, int known = 0, int known_valid = 0) {
-    End(v1::STAGE_IMPORT,
-        Imported{std::vector<TaskPlan>(static_cast<size_t>(tasks), {known, known_valid}), ""});
+    const FoundTask task{"", 1, {known, known_valid}};
+    End(v1::STAGE_IMPORT, ImportOf(std::vector<FoundTask>(static_cast<size_t>(tasks), task), ""));
   }
   Decisions Built(CandidateId id, v1::Outcome outcome = v1::OUTCOME_OK) {
     return Step(CandidateBuilt{Live(v1::STAGE_BUILD).attempt, id, outcome,
@@ -152,9 +170,9 @@ class RoundsTest : public DispatcherTest {
     params.strategy = "annealing";
     return params;
   }
-  void Start(int64_t id, const JobParams& params, std::vector<TaskPlan> tasks) {
+  void Start(int64_t id, const JobParams& params, const std::vector<FoundTask>& tasks) {
     Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{std::move(tasks), "key"});
+    End(v1::STAGE_IMPORT, ImportOf(tasks, "key"));
   }
   // A round of whatever is live: propose, build, profile, and the update if there is one. Each
   // trial's time comes from `ns`.

@@ -114,7 +114,7 @@ class Course {
     for (const FindRecords& find : All<FindRecords>(decisions)) finds_.push_back(find);
     for (const FinishCandidate& done : All<FinishCandidate>(decisions)) {
       for (const auto& [id, job] : dispatcher_.jobs()) {
-        for (const Task& task : job.tasks) shared_ += id != done.job && task.known > 0;
+        for (const Task& task : job.tasks) shared_ += id != done.job && task.known.total > 0;
       }
     }
     for (const EndFetch& end : All<EndFetch>(decisions))
@@ -211,9 +211,9 @@ class Course {
   Event Answer() {
     const FindRecords find = finds_.back();
     finds_.pop_back();
-    std::vector<TaskPlan> found(dispatcher_.FindJob(find.job)->tasks.size());
-    for (TaskPlan& task : found) task.known = task.known_valid = Below(3);
-    return RecordsFound{find.job, find.device_key, std::move(found)};
+    std::vector<KnownRecords> known(dispatcher_.FindJob(find.job)->tasks.size());
+    for (KnownRecords& task : known) task.total = task.valid = Below(3);
+    return RecordsFound{find.job, find.device_key, std::move(known)};
   }
 
   Event OfStage() {
@@ -235,9 +235,9 @@ class Course {
     }
     StageFinished end{stage.id, {}, true, {}};
     if (stage.kind == v1::STAGE_IMPORT) {
-      std::vector<TaskPlan> tasks(static_cast<size_t>(Below(4)));
-      for (TaskPlan& task : tasks) task.key = Below(3) == 0 ? "" : absl::StrCat("w", Below(6));
-      end.result = Imported{std::move(tasks), ""};
+      std::vector<FoundTask> tasks(static_cast<size_t>(Below(4)));
+      for (FoundTask& task : tasks) task.key = Below(3) == 0 ? "" : absl::StrCat("w", Below(6));
+      end.result = ImportOf(tasks, "");
     }
     if (stage.kind == v1::STAGE_PROPOSE) end.result = Proposed{Below(8), Below(12) == 0};
     return end;

@@ -13,7 +13,7 @@ class LearningTest : public DispatcherTest {
     params.trials_per_task = params.batch = 4;
     params.pipeline_depth = depth;
     Step(JobSubmitted{JobId{1}, params});
-    End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"});
+    End(v1::STAGE_IMPORT, ImportOf({{"a"}, {"b"}}, "key"));
   }
 };
 

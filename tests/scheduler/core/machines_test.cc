@@ -72,10 +72,10 @@ class MachinesTest : public ::testing::Test {
 TEST_F(MachinesTest, AUniformTaskMayMeasureWhatIsNotKnown) {
   Job& job = Add(1, {"a", "b"});
   job.params.allocation = Allocation::kUniform;
-  job.tasks[0].known = 5;
+  job.tasks[0].known.total = 5;
   EXPECT_EQ(Allowance(job, job.tasks[0]), 3);
   EXPECT_EQ(Allowance(job, job.tasks[1]), 8);
-  job.tasks[0].known = 9;
+  job.tasks[0].known.total = 9;
   EXPECT_TRUE(NothingLeft(job, job.tasks[0]));
   job.params.force = true;
   EXPECT_EQ(Allowance(job, job.tasks[0]), 8) << "with force nothing known counts";
@@ -101,11 +101,11 @@ TEST_F(MachinesTest, ATrialIsKnownToPartnersAlone) {
   elsewhere.params.device_key = "other";
   for (Job* job : {&one, &two, &elsewhere}) sharing.Join(*job);
   sharing.ShareTrial(one, TaskIndex{0}, true, 100);
-  EXPECT_EQ(two.tasks[0].known, 1);
+  EXPECT_EQ(two.tasks[0].known.total, 1);
   EXPECT_EQ(two.tasks[0].best_ns, 100);
   EXPECT_TRUE(two.tasks[0].unlearned.others);
-  EXPECT_EQ(one.tasks[0].known, 0);
-  EXPECT_EQ(elsewhere.tasks[0].known, 0);
+  EXPECT_EQ(one.tasks[0].known.total, 0);
+  EXPECT_EQ(elsewhere.tasks[0].known.total, 0);
   EXPECT_THAT(effects_.TakeTold(), ElementsAre(JobId{2}));
 }
 
@@ -117,9 +117,9 @@ TEST_F(MachinesTest, OnePartnerAtATimeHasARoundInFlight) {
   Fly(one, 2, Unbuilt{});
   EXPECT_TRUE(sharing.PartnerInFlight(two, TaskIndex{0}));
   EXPECT_FALSE(sharing.PartnerInFlight(one, TaskIndex{0}));
-  one.paused = true;
+  one.paused.emplace();
   EXPECT_FALSE(sharing.PartnerInFlight(two, TaskIndex{0}));
-  one.paused = false;
+  one.paused.reset();
   sharing.Leave(one);
   EXPECT_FALSE(sharing.PartnerInFlight(two, TaskIndex{0}));
 }

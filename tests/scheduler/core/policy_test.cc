@@ -90,13 +90,13 @@ TEST(PolicyTest, NothingGetsInTheWayOfADeadlineThatIsShortOfTime) {
     step(JobSubmitted{JobId{1}, Params()});
     JobParams urgent = Params();
     urgent.pipeline_depth = 1;
-    end(1, v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+    end(1, v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
     end(1, v1::STAGE_PROPOSE, Proposed{8, false});
     // Two seconds for each propose, build and measurement, as far as anybody knows.
     urgent.deadline = now + (tight ? absl::Seconds(40) : absl::Hours(10));
     step(JobSubmitted{JobId{2}, urgent});
     step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {2}), DeviceSlot("d", {1})}, ""});
-    end(2, v1::STAGE_IMPORT, Imported{{{0, 0, 0, "b", 1}}, "key"});
+    end(2, v1::STAGE_IMPORT, ImportOf({{"b"}}, "key"));
     ASSERT_TRUE(runs(2, v1::STAGE_PROPOSE));
     end(1, v1::STAGE_BUILD);
     EXPECT_EQ(runs(1, v1::STAGE_PROFILE), !tight);
@@ -114,7 +114,7 @@ Job OneTask(int64_t id, int trials) {
   job.params.pipeline_depth = 1;
   job.params.allocation = Allocation::kUniform;
   job.phase = Tuning{};
-  job.paused = id != 1;
+  if (id != 1) job.paused.emplace();
   job.tasks.resize(1);
   return job;
 }

@@ -11,13 +11,13 @@ TEST_F(SharingTest, ATaskOfTwoJobsIsTunedOnce) {
   TwoCores();
   JobParams params = Params();
   params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   Step(JobSubmitted{JobId{2}, params});
   // Whoever is asked: the CPU slot is used by job 1's propose first.
   End(v1::STAGE_PROPOSE, Proposed{4, false});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 3}}, "key"});
+  End(v1::STAGE_IMPORT, ImportOf({{"a", 3}}, "key"));
   Round();
-  EXPECT_EQ(job(2).tasks[0].known, 4);
+  EXPECT_EQ(job(2).tasks[0].known.total, 4);
   EXPECT_EQ(job(2).tasks[0].budget, 4);
   End(v1::STAGE_UPDATE);
   RoundAt(700);
@@ -31,13 +31,13 @@ TEST_F(SharingTest, WhenOneIsCancelledTheOtherGoesOnWithWhatIsKnown) {
   TwoCores();
   JobParams params = Params();
   params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
   Step(JobSubmitted{JobId{2}, params});
   const StartStage build = Live(v1::STAGE_BUILD);
   for (CandidateId id : build.candidates) Built(id);
   Step(StageFinished{build.attempt, {}, true, {}});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
   Profiled(CandidateId{1});
   Profiled(CandidateId{2});
   EXPECT_FALSE(IsLive(v1::STAGE_UPDATE)) << "job 2 waits for job 1's round";
@@ -52,14 +52,14 @@ TEST_F(SharingTest, TheSearchStateIsTakenOver) {
   TwoCores();
   JobParams params = Params(12);
   params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a"}, {"b"}});
   RoundAt(100);  // of job 1's first task; its second is next
   ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
   Step(JobSubmitted{JobId{2}, params});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
-  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  const auto decisions = End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
   ASSERT_EQ(Count<TakeSearch>(decisions), 1) << "nobody has a round of that task in flight";
-  EXPECT_EQ(job(2).tasks[0].known, 4);
+  EXPECT_EQ(job(2).tasks[0].known.total, 4);
   EXPECT_TRUE(std::holds_alternative<WantsPropose>(job(2).tasks[0].phase) ||
               std::holds_alternative<Proposing>(job(2).tasks[0].phase));
 }
@@ -68,7 +68,7 @@ TEST_F(SharingTest, ASearchThatHasNotLearnedIsNotTakenOver) {
   TwoCores();
   JobParams params = Params(12);
   params.allocation = Allocation::kUniform;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a"}, {"b"}});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
   Round();
   for (int i = 0; i < 10 && IsLive(v1::STAGE_UPDATE); ++i) {
@@ -78,7 +78,7 @@ TEST_F(SharingTest, ASearchThatHasNotLearnedIsNotTakenOver) {
   ASSERT_EQ(Live(v1::STAGE_PROPOSE).task->value, 1);
   Step(JobSubmitted{JobId{2}, params});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
-  const auto decisions = End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  const auto decisions = End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
   EXPECT_EQ(Count<TakeSearch>(decisions), 0);
   EXPECT_TRUE(job(2).tasks[0].unlearned.known) << "it learns the records itself";
 }
@@ -86,12 +86,12 @@ TEST_F(SharingTest, ASearchThatHasNotLearnedIsNotTakenOver) {
 TEST_F(SharingTest, APausedJobHoldsNobodyBack) {
   TwoCores();
   JobParams params = Params();
-  Start(1, params, {{0, 0, 0, "a", 1}});
+  Start(1, params, {{"a"}});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
   Step(JobSubmitted{JobId{2}, params});
   const StartStage build = Live(v1::STAGE_BUILD);
   Step(StageFinished{build.attempt, {v1::FAULT_INFRASTRUCTURE, "x"}, true, {}});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
   EXPECT_FALSE(InFlight(job(2).tasks[0]));
   Step(PauseRequested{JobId{1}, ""});
   EXPECT_TRUE(InFlight(job(2).tasks[0]));
@@ -101,14 +101,14 @@ TEST_F(SharingTest, JobsWithForceShareNothing) {
   TwoCores();
   JobParams params = Params();
   params.force = true;
-  Start(1, params, {{8, 8, 10, "a", 1}});
+  Start(1, params, {{"a", 1, {8, 8, 10}}});
   RoundAt(5);
   Step(JobSubmitted{JobId{2}, Params()});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, "key"});
-  EXPECT_EQ(job(2).tasks[0].known, 0);
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, "key"));
+  EXPECT_EQ(job(2).tasks[0].known.total, 0);
   Round();
-  EXPECT_EQ(job(2).tasks[0].known, 0);
+  EXPECT_EQ(job(2).tasks[0].known.total, 0);
 }
 
 // A GPU's first rounds are built before there is one. No job knows its device key yet but the
@@ -120,7 +120,7 @@ TEST_F(SharingTest, EqualTasksAreBegunOnceBeforeThereIsADevice) {
   params.threads = 0;
   auto submit = [&](int64_t id, const std::string& key) {
     Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, key});
+    End(v1::STAGE_IMPORT, ImportOf({{"a"}}, key));
   };
   submit(1, "");
   EXPECT_TRUE(InFlight(job(1).tasks[0]));
@@ -131,16 +131,16 @@ TEST_F(SharingTest, EqualTasksAreBegunOnceBeforeThereIsADevice) {
   const std::vector<CandidateId> round = Live(v1::STAGE_BUILD).candidates;
   Built(round[0]);
   Built(round[1], v1::OUTCOME_BUILD_ERROR);
-  EXPECT_EQ(job(3).tasks[0].known, 0) << "what fails without a device is no record of one";
+  EXPECT_EQ(job(3).tasks[0].known.total, 0) << "what fails without a device is no record of one";
   SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), gpu}, ""});
   for (int64_t id : {1, 3}) EXPECT_EQ(job(id).params.device_key, "key") << id;
   for (int64_t id : {2, 3}) {
     EXPECT_FALSE(InFlight(job(id).tasks[0])) << id;
-    EXPECT_EQ(job(id).tasks[0].known, 1) << id;
+    EXPECT_EQ(job(id).tasks[0].known.total, 1) << id;
   }
   Profiled(round[0]);
-  for (int64_t id : {2, 3}) EXPECT_EQ(job(id).tasks[0].known, 2) << id;
+  for (int64_t id : {2, 3}) EXPECT_EQ(job(id).tasks[0].known.total, 2) << id;
 }
 
 // Six records of the device that comes, where eight trials are wanted: what is being built is
@@ -153,7 +153,7 @@ TEST_F(SharingTest, WhatIsOnRecordCountsOnceThereIsADevice) {
     params.target = params.record_target = absl::StrCat("cuda -arch=sm_", id);
     params.threads = 0;
     Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+    End(v1::STAGE_IMPORT, ImportOf({{"a"}}, ""));
     End(v1::STAGE_PROPOSE, Proposed{4, false});
     answer_finds_ = false;
     const SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);
@@ -163,9 +163,9 @@ TEST_F(SharingTest, WhatIsOnRecordCountsOnceThereIsADevice) {
     EXPECT_EQ(Count<FindRecords>(Built(round[0])), 0) << "it is asked once";
     EXPECT_EQ(job(id).params.device_key, "");
     EXPECT_FALSE(IsLive(v1::STAGE_PROFILE)) << "a record has a device key";
-    Step(RecordsFound{JobId{id}, "key", {{on_record, on_record, 100, "a", 1}}});
+    Step(RecordsFound{JobId{id}, "key", {{on_record, on_record, 100}}});
     EXPECT_EQ(job(id).params.device_key, "key");
-    EXPECT_EQ(job(id).tasks[0].known, on_record);
+    EXPECT_EQ(job(id).tasks[0].known.total, on_record);
     EXPECT_EQ(job(id).tasks[0].best_ns, on_record > 0 ? 100 : 0);
     EXPECT_TRUE(IsLive(v1::STAGE_PROFILE));
     for (size_t i = 1; i < round.size(); ++i) Built(round[i]);
@@ -188,16 +188,16 @@ TEST_F(SharingTest, ADeviceThatHasLeftMeanwhilePinsNothing) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0})}, ""});
   Step(JobSubmitted{JobId{1}, params});
   answer_finds_ = false;
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, ""));
   SlotInfo device = DeviceSlot("p1", {1});
   EXPECT_EQ(Count<FindRecords>(Step(SlotsChanged{{CpuSlot("cpu0", {0}), device}, ""})), 1);
   device.device_key = "other";
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), device}, ""});
-  const auto decisions = Step(RecordsFound{JobId{1}, "key", {{8, 8, 100, "a", 1}}});
+  const auto decisions = Step(RecordsFound{JobId{1}, "key", {{8, 8, 100}}});
   EXPECT_EQ(job(1).params.device_key, "");
-  EXPECT_EQ(job(1).tasks[0].known, 0);
+  EXPECT_EQ(job(1).tasks[0].known.total, 0);
   EXPECT_EQ(Count<FindRecords>(decisions), 1) << "of the other key";
-  Step(RecordsFound{JobId{1}, "other", {{8, 8, 100, "a", 1}}});
+  Step(RecordsFound{JobId{1}, "other", {{8, 8, 100}}});
   EXPECT_EQ(job(1).params.device_key, "other");
   EXPECT_TRUE(Compiling(1)) << "all is known";
 }
@@ -212,16 +212,16 @@ TEST_P(GrantTest, OutlastsTheComingOfTheDevice) {
   params.target = params.record_target = "cuda -arch=sm_90";
   params.threads = 0;
   Step(JobSubmitted{JobId{1}, params});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, ""));
   Step(JobSubmitted{JobId{2}, params});
-  End(v1::STAGE_IMPORT, Imported{{{4, 4, 100, "a", 1}}, "key"});
+  End(v1::STAGE_IMPORT, ImportOf({{"a", 1, {4, 4, 100}}}, "key"));
   ASSERT_EQ(Live(v1::STAGE_PROPOSE).job, JobId{1});
   ASSERT_EQ(job(1).tasks[0].budget, 4);
   if (!proposing) Break(v1::STAGE_PROPOSE);  // and it is tried again in a while
   SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), CpuSlot("cpu1", {1}), gpu}, ""});
   EXPECT_EQ(job(1).params.device_key, "key");
-  EXPECT_EQ(job(1).tasks[0].known, 4);
+  EXPECT_EQ(job(1).tasks[0].known.total, 4);
   EXPECT_EQ(job(1).tasks[0].budget, 4);
   if (!proposing) Wait(absl::Seconds(10));
   ASSERT_EQ(Live(v1::STAGE_PROPOSE).job, JobId{1});
@@ -239,7 +239,7 @@ TEST_F(SharingTest, WhoWaitsForNoPartnerGoesOnOnceItIsKnown) {
   params.threads = 0;
   for (int64_t id : {1, 2}) {
     Step(JobSubmitted{JobId{id}, params});
-    End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, id == 2 ? "other" : ""});
+    End(v1::STAGE_IMPORT, ImportOf({{"a"}}, id == 2 ? "other" : ""));
   }
   EXPECT_FALSE(InFlight(job(2).tasks[0]));
   SlotInfo gpu = DeviceSlot("cuda0", {}, "g", params.target);

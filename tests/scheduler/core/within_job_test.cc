@@ -13,7 +13,7 @@ using WithinJobTest = RoundsTest;
 
 TEST_F(WithinJobTest, TrialsGoWhereTheySaveMost) {
   TwoCores();
-  Start(1, Params(), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, Params(), {{"a"}, {"b"}});
   double heavy = 1e6;
   int rounds[2] = {0, 0};
   while (!Compiling()) {
@@ -27,7 +27,7 @@ TEST_F(WithinJobTest, TrialsGoWhereTheySaveMost) {
 
 TEST_F(WithinJobTest, WhatATaskCannotUseGoesToTheOthers) {
   TwoCores();
-  Start(1, Params(), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, Params(), {{"a"}, {"b"}});
   End(v1::STAGE_PROPOSE, Proposed{1, true});  // a small space
   Round();
   while (!Compiling()) RoundAt(1000);
@@ -37,13 +37,13 @@ TEST_F(WithinJobTest, WhatATaskCannotUseGoesToTheOthers) {
 
 TEST_F(WithinJobTest, TheSameModelAgainMeasuresNothingHoweverTrialsWereSharedOut) {
   TwoCores();
-  Start(1, Params(), {{4, 4, 10, "a", 1}, {12, 12, 10, "b", 1}});
+  Start(1, Params(), {{"a", 1, {4, 4, 10}}, {"b", 1, {12, 12, 10}}});
   EXPECT_TRUE(Compiling());
 }
 
 TEST_F(WithinJobTest, ARestartChoosesTheSame) {
   TwoCores();
-  Start(1, Params(40, 4), {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 2}, {0, 0, 0, "c", 1}});
+  Start(1, Params(40, 4), {{"a"}, {"b", 2}, {"c"}});
   double ns[3] = {1e5, 1e5, 1e5};
   auto measure = [&](TaskIndex t) { return ns[t.value] *= t.value == 2 ? 0.999 : 0.97; };
   for (int i = 0; i < 12; ++i) RoundOf(measure);
@@ -71,7 +71,7 @@ TEST_F(WithinJobTest, TheTimeLimitLeavesPausesOutAndFinishesWhatIsMeasured) {
   TwoCores();
   JobParams params = Params(1000);
   params.time_limit = absl::Minutes(10);
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a"}, {"b"}});
   RoundAt(1000);
   Wait(absl::Minutes(6));
   Step(PauseRequested{JobId{1}, ""});
@@ -114,7 +114,7 @@ TEST_F(WithinJobTest, PlateausEndTasksAndThenTheJob) {
   TwoCores();
   JobParams params = Params(1000);
   params.plateau = 8;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a"}, {"b"}});
   double falling = 1e6;
   for (int i = 0; i < 6; ++i)
     RoundOf([&](TaskIndex t) { return t.value == 0 ? 500 : (falling *= 0.95); });
@@ -131,7 +131,7 @@ TEST_F(WithinJobTest, ReachingTheTargetLatencyEndsTuning) {
   TwoCores();
   JobParams params = Params(1000);
   params.target_latency_ns = 5000;
-  Start(1, params, {{0, 0, 0, "a", 2}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a", 2}, {"b"}});
   RoundAt(2000);
   EXPECT_FALSE(Compiling()) << "b has no time yet";
   RoundAt(2000);
@@ -146,7 +146,7 @@ TEST_F(WithinJobTest, WhatIsKnownMayMeetTheTargetAlready) {
   TwoCores();
   JobParams params = Params(1000);
   params.target_latency_ns = 5000;
-  Start(1, params, {{3, 3, 2000, "a", 2}});
+  Start(1, params, {{"a", 2, {3, 3, 2000}}});
   EXPECT_TRUE(Compiling()) << "no trial is measured";
 }
 
@@ -171,7 +171,7 @@ std::vector<SlotInfo> ThreeDevices() {
 
 TEST_F(WithinJobTest, ARoundIsSharedOutAmongDevices) {
   Step(SlotsChanged{ThreeDevices(), ""});
-  Start(1, Params(12, 12), {{0, 0, 0, "a", 1}});
+  Start(1, Params(12, 12), {{"a"}});
   End(v1::STAGE_PROPOSE, Proposed{12, false});
   for (int64_t id = 1; id <= 12; ++id) Built(CandidateId{id});
   EXPECT_THAT(job().tasks[0].profiles, SizeIs(3));
@@ -189,7 +189,7 @@ TEST_F(WithinJobTest, TheDeviceKeyIsThatOfAUsableSlot) {
   slots[1].usable = false;
   Step(SlotsChanged{slots, ""});
   Step(JobSubmitted{JobId{1}, Params()});
-  End(v1::STAGE_IMPORT, Imported{{{0, 0, 0, "a", 1}}, ""});
+  End(v1::STAGE_IMPORT, ImportOf({{"a"}}, ""));
   EXPECT_EQ(job().params.device_key, "key");
 }
 
@@ -198,7 +198,7 @@ TEST_F(WithinJobTest, NoMoreDevicesThanAllowed) {
   JobParams params = Params(12, 12);
   params.max_devices = 2;
   params.pipeline_depth = 3;
-  Start(1, params, {{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}});
+  Start(1, params, {{"a"}, {"b"}});
   End(v1::STAGE_PROPOSE, Proposed{12, false});
   for (int64_t id = 1; id <= 12; ++id) Built(CandidateId{id});
   EXPECT_THAT(job().tasks[0].profiles, SizeIs(2));
@@ -208,19 +208,19 @@ TEST_F(WithinJobTest, WithoutAWishTheDepthFollowsTheDevices) {
   Step(SlotsChanged{ThreeDevices(), ""});
   JobParams params = Params(12, 12);
   params.pipeline_depth = 0;
-  std::vector<TaskPlan> tasks(8);
+  std::vector<FoundTask> tasks(8);
   Start(1, params, tasks);
   EXPECT_THAT(job().in_flight, SizeIs(4));
   params.max_devices = 2;
   Step(JobSubmitted{JobId{2}, params});
   End(v1::STAGE_PROPOSE, Proposed{4, false});
-  End(v1::STAGE_IMPORT, Imported{tasks, "key"});
+  End(v1::STAGE_IMPORT, ImportOf(tasks, "key"));
   EXPECT_THAT(job(2).in_flight, SizeIs(3));
 }
 
 TEST_F(WithinJobTest, ABrokenStagesCandidatesGoToTheOthersDevice) {
   Step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("p1", {1}), DeviceSlot("p2", {2})}, ""});
-  Start(1, Params(8, 8), {{0, 0, 0, "a", 1}});
+  Start(1, Params(8, 8), {{"a"}});
   End(v1::STAGE_PROPOSE, Proposed{8, false});
   for (int64_t id = 1; id <= 6; ++id) Built(CandidateId{id});
   ASSERT_THAT(job().tasks[0].profiles, SizeIs(2));

@@ -32,9 +32,7 @@ class HeldRecordsTest : public DispatcherTest {
     spec.set_batch(2);
     submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
     Feed(submitted);
-    Imported imported{{{0, 0, 0, "0123456789abcdef", 1}}, ""};
-    imported.model.add_tasks()->set_key("0123456789abcdef");
-    Finish(v1::STAGE_IMPORT, imported);
+    Finish(v1::STAGE_IMPORT, ImportOf({{"0123456789abcdef"}}, ""));
     Finish(v1::STAGE_PROPOSE, Proposed{2, false, std::vector<v1::Candidate>(2), "state"});
     auto failed = std::make_shared<Measured>();
     failed->measurement.mutable_evidence()->set_worker("w");

@@ -76,9 +76,7 @@ TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
   device.cores = {1};
   Feed(SlotsChanged{{cpu, device}, ""});
   const AttemptId import = dispatcher_.live().begin()->first;
-  Imported imported{{{0, 0, 0, "a", 1}}, ""};
-  imported.model.add_tasks()->set_key("a");
-  Feed(StageFinished{import, {}, true, imported});
+  Feed(StageFinished{import, {}, true, ImportOf({{"a"}}, "")});
   const absl::Time end = dispatcher_.ExpectedEnd(*dispatcher_.FindJob(id_), now_);
   ASSERT_LT(end, absl::InfiniteFuture());
   EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), absl::ToInt64Milliseconds(end - now_));
@@ -126,10 +124,7 @@ class TransferSamplesTest : public DispatcherTest {
     spec.set_batch(1);
     submitted.params = *JobLedger::ParamsFrom(spec, now_, now_);
     Feed(submitted);
-    Imported imported{{{0, 0, 0, "a", 1}, {0, 0, 0, "b", 1}}, "key"};
-    imported.model.add_tasks()->set_key("a");
-    imported.model.add_tasks()->set_key("b");
-    Finish(v1::STAGE_IMPORT, imported);
+    Finish(v1::STAGE_IMPORT, ImportOf({{"a"}, {"b"}}, "key"));
     Round();
   }
   // The next candidate of the first task, up to its update.

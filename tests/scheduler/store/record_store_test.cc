@@ -14,7 +14,7 @@ using ::testing::SizeIs;
 
 TEST_P(RecordStoreTest, LoadsWhatWasPut) {
   AddJob(3, 2, 3);
-  ASSERT_TRUE(Apply({PutSearchState{3, 1, std::string("a\0b", 3)}, PutAttempts{3, 2, 2}}).ok());
+  ASSERT_TRUE(Apply({PutSearchState{3, 1, std::string("a\0b", 3)}, SetAttempts{3, 2, 2}}).ok());
   ASSERT_TRUE(Apply({MakeRecord(3, 1, 0, 100)}).ok());
   auto jobs = store_->LoadJobs();
   ASSERT_TRUE(jobs.ok());
@@ -84,7 +84,7 @@ TEST_P(RecordStoreTest, AnOldLeaseCannotOverwriteANewerSearchState) {
     report.set_samples(static_cast<int32_t>(token));
     return Apply({CheckFence{{slot, token}}, PutSearchState{1, 0, state},
                   PutLearned{1, 0, report, {Key(0), "llvm -mcpu=x", "dev"}, {}, 1},
-                  LearnTask{1, 0, 9}, InsertCandidate{MakeCandidate(1, 90 + token, 0)}});
+                  MarkLearned{1, 0, 9}, InsertCandidate{MakeCandidate(1, 90 + token, 0)}});
   };
   EXPECT_TRUE(commit(7, "newer").ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(commit(6, "older")));
@@ -105,7 +105,7 @@ TEST_P(RecordStoreTest, ABatchIsTakenAsAWholeOrNotAtAll) {
   AddJob(1);
   ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100, 5)}).ok());
   auto results = store_->Apply(
-      {Batch{MakeRecord(1, 2, 0, 50, 9), MakeRecord(1, 1, 0, 50, 9), PutAttempts{1, 3, 2}},
+      {Batch{MakeRecord(1, 2, 0, 50, 9), MakeRecord(1, 1, 0, 50, 9), SetAttempts{1, 3, 2}},
        Batch{MakeRecord(1, 3, 0, 70, 6)}});
   ASSERT_TRUE(results.ok());
   EXPECT_FALSE((*results)[0].ok());
@@ -126,7 +126,7 @@ TEST_P(RecordStoreTest, CandidatesNeedTheirTask) {
 TEST_P(RecordStoreTest, LearnMarksThoseWithARecordUpToTheNextRound) {
   AddJob(1, 2, 4);
   ASSERT_TRUE(Apply({MakeRecord(1, 1, 0, 100), MakeRecord(1, 2, 1, 100), MakeRecord(1, 3, 0, 100),
-                     LearnTask{1, 0, 3}})
+                     MarkLearned{1, 0, 3}})
                   .ok());
   auto jobs = store_->LoadJobs();
   std::vector<bool> learned;

@@ -42,7 +42,7 @@ Batch JobWithCandidates(int count) {
   task.info.set_key("0123456789abcdef");
   Batch batch = {PutJob{job}, PutTask{task}};
   for (int i = 1; i <= count; ++i) {
-    batch.push_back(InsertCandidate{{1, i, 0, "trace", "", 0, false, std::nullopt, 0, ""}});
+    batch.push_back(InsertCandidate{{1, i, 0, "trace", ""}});
   }
   return batch;
 }
@@ -164,7 +164,7 @@ TEST_F(FullDiskTest, TheEndDoesNotWaitForSpace) {
     writer.Write(JobWithCandidates(1), [this] { ++durable_; });
     ASSERT_TRUE(Eventually([this] { return blocked_ > 0; }));
     writer.StopWaiting();
-    for (int i = 0; i < 5000; ++i) writer.Write({PutAttempts{1, 1, i}});  // more than the queue
+    for (int i = 0; i < 5000; ++i) writer.Write({SetAttempts{1, 1, i}});  // more than the queue
   }
   EXPECT_EQ(durable_, 0);
 }

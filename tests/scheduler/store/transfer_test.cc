@@ -15,11 +15,10 @@ class LearnedTest : public RecordStoreTest {};
 
 TEST_P(LearnedTest, PredictionsComeWithTheRecords) {
   AddJob(1, 1, 1);
-  CandidateRow predicted = MakeCandidate(1, 7, 0, "annealing");
+  InsertCandidate predicted{MakeCandidate(1, 7, 0, "annealing")};
   predicted.prediction.emplace().set_score(-0.25);
   predicted.prediction->set_samples(32);
-  ASSERT_TRUE(
-      Apply({InsertCandidate{predicted}, MakeRecord(1, 1, 0, 100), MakeRecord(1, 7, 0, 90)}).ok());
+  ASSERT_TRUE(Apply({predicted, MakeRecord(1, 1, 0, 100), MakeRecord(1, 7, 0, 90)}).ok());
   const std::vector<v1::Record> records = Query({});
   ASSERT_THAT(records, SizeIs(2));
   EXPECT_EQ(records[0].origin(), "annealing");
