@@ -193,10 +193,9 @@ Batch JobLedger::Absorb(const Dispatcher& dispatcher, const Event& event,
     }
   }
   const auto* end = std::get_if<StageFinished>(&event);
-  if ((proposed != nullptr || updated != nullptr) && !end->fence.slot.slot.empty() &&
-      !batch.empty()) {
+  const bool has_result = end != nullptr && !std::holds_alternative<std::monostate>(end->result);
+  if (has_result && !end->fence.slot.slot.empty() && !batch.empty())
     batch.insert(batch.begin(), CheckFence{end->fence});
-  }
   return batch;
 }
 

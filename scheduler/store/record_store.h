@@ -97,7 +97,7 @@ struct PutTask {
   TaskRow row;
 };
 // Refuses the batch with FailedPrecondition if the token is older than one seen for the slot. It is
-// the first change of a batch that commits the result of a propose or update stage.
+// the first change of a batch that commits the result of a stage.
 struct CheckFence {
   Fence fence;
 };

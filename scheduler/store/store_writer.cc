@@ -7,8 +7,8 @@ namespace heddle::scheduler {
 
 namespace {
 
-// Whether the batch commits the result of a propose or update stage.
-bool CommitsSearch(const Batch& batch) {
+// Whether the batch commits the result of a stage, under its lease.
+bool CommitsResult(const Batch& batch) {
   return !batch.empty() && std::holds_alternative<CheckFence>(batch.front());
 }
 
@@ -104,10 +104,10 @@ bool StoreWriter::ApplyAll(const std::deque<Entry>& entries) {
         if (entries[i].answer) entries[i].answer(result);
         if (result.ok() || entries[i].answer) continue;
         // The fencing token is stale: somebody else has held the slot since. Refusing a record
-        // costs only its measurement, and a restart queues the candidate again. Refusing candidates
-        // or a search state is fatal: the jobs of this process would differ from those of the
+        // costs only its measurement, and a restart queues the candidate again. Refusing the
+        // result of a stage is fatal: the jobs of this process would differ from those of the
         // store.
-        if (absl::IsFailedPrecondition(result) && !CommitsSearch(entries[i].batch)) {
+        if (absl::IsFailedPrecondition(result) && !CommitsResult(entries[i].batch)) {
           hooks_.rejected(std::string(result.message()));
           continue;
         }

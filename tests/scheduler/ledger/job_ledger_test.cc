@@ -88,6 +88,19 @@ TEST_F(DeadlineWarningTest, AgreesWithTheTimeThatIsLeft) {
   EXPECT_EQ(ledger_.View(dispatcher_, id_, now_).eta_ms(), 0) << "without a device nobody knows";
 }
 
+TEST_F(DeadlineWarningTest, AnImportIsCommittedUnderItsLease) {
+  SlotInfo cpu;
+  cpu.id = {"w", "c"};
+  Feed(SlotsChanged{{cpu}, ""});
+  StageFinished end{dispatcher_.live().begin()->first, {}, true, ImportOf({{"a"}}, "")};
+  end.fence = {cpu.id, 6};
+  const Batch batch =
+      ledger_.Absorb(dispatcher_, end, dispatcher_.Step(end, now_).changes, now_, now_);
+  ASSERT_FALSE(batch.empty());
+  ASSERT_TRUE(std::holds_alternative<CheckFence>(batch[0]));
+  EXPECT_EQ(std::get<CheckFence>(batch[0]).fence.token, 6u);
+}
+
 TEST_F(DeadlineWarningTest, GoesWhenItCanBeMetOrTheJobIsOver) {
   ledger_.SetDeadlineWarning(id_, Estimate(true, 12));
   ledger_.SetDeadlineWarning(id_, Estimate(false, 5));
