@@ -107,10 +107,9 @@ TEST_F(SchedulerProcessTest, TheEndOfAnImportIsPlannedFromTheStore) {
   imported.model.add_tasks()->set_key("k");
   Event end = StageFinished{start.attempt, {}, true, imported};
   process_.AddKnownRecords(&end);
-  const auto& tasks = std::get<Imported>(std::get<StageFinished>(end).result).tasks;
-  ASSERT_EQ(tasks.size(), 1u);
-  EXPECT_EQ(tasks[0].key, "k");
-  EXPECT_EQ(tasks[0].known, 0);
+  const Imported& planned = std::get<Imported>(std::get<StageFinished>(end).result);
+  EXPECT_EQ(planned.known.size(), 1u);
+  EXPECT_EQ(planned.KnownOf(0).total, 0);
   const StageOrder order = process_.BeginOrder(start);
   EXPECT_EQ(order.start.kind(), v1::STAGE_IMPORT);
   EXPECT_EQ(order.start.target(), "llvm -mcpu=a");
