@@ -51,6 +51,8 @@ TEST(Ops, AttributesAreChecked) {
               HasSubstr("has no attribute 'stride'"));
   EXPECT_THAT(refusal({{"kernel", int64_t{2}}}),
               HasSubstr("takes integers as attribute 'kernel', not an integer"));
+  EXPECT_THAT(std::string(InferType(OpKind::kTranspose, x, {}).status().message()),
+              HasSubstr("lacks the attribute 'perm'"));
   // A bound is a number of either type, another attribute is not.
   EXPECT_TRUE(InferType(OpKind::kClip, x, {{"min", int64_t{1}}, {"max", 2.5}}).ok());
   EXPECT_FALSE(InferType(OpKind::kElu, x, {{"alpha", int64_t{1}}}).ok());

@@ -46,6 +46,11 @@ absl::Status CheckAttrs(std::span<const AttrSpec> specs, const Attrs& attrs) {
                                                    " as attribute '", name, "', not ",
                                                    kTypeNames[value.index()]));
   }
+  for (const AttrSpec& spec : specs) {
+    if (!spec.required || attrs.find(spec.name) != attrs.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("lacks the attribute '", std::string(spec.name), "'"));
+  }
   return absl::OkStatus();
 }
 

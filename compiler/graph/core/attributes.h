@@ -37,11 +37,12 @@ struct AttrSpec {
   std::string_view name;
   Attr fallback;  // the value if a node lacks the attribute; also gives its type
   AttrRole role = AttrRole::kPlain;
-  bool number = false;  // may be an integer where `fallback` is a float
+  bool number = false;    // may be an integer where `fallback` is a float
+  bool required = false;  // has no default: `fallback` only gives the type
 };
 
 // InvalidArgument, naming the attribute, if `attrs` holds one that is not declared or does not have
-// the declared type.
+// the declared type, or lacks a required one.
 absl::Status CheckAttrs(std::span<const AttrSpec> specs, const Attrs& attrs);
 
 // Reads attributes by their declaration. If the node lacks an attribute, its declared default

@@ -83,7 +83,7 @@ Expr Direct(const Expr& x, const OpAttrs&) {
   return Make(op, {x});
 }
 
-AttrSpec Float(std::string_view name) { return {name, 0.0}; }
+AttrSpec Float(std::string_view name) { return {.name = name, .fallback = 0.0, .required = true}; }
 AttrSpec Bound(std::string_view name) { return {name, 0.0, AttrRole::kPlain, true}; }
 
 const std::vector<Unary>& UnaryOps() {
@@ -304,7 +304,8 @@ OpDef WhereOp() {
 }
 
 OpDef CastOp() {
-  OpDef op = ElementwiseOp(OpKind::kCast, {{"to", std::string()}});
+  OpDef op = ElementwiseOp(OpKind::kCast,
+                           {AttrSpec{.name = "to", .fallback = std::string(), .required = true}});
   op.laws.copies = [](const OpAttrs&) { return true; };
   op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 1, 1));

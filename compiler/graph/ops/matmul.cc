@@ -103,7 +103,8 @@ absl::StatusOr<Einsum> ParseEinsum(const std::vector<Shape>& shapes, const OpAtt
 
 OpDef EinsumOp() {
   OpDef op{OpKind::kEinsum, FusionClass::kComplexOutFusable};
-  op.attrs = {{"terms", std::string()}, {"result", std::string()}};
+  op.attrs = {{.name = "terms", .fallback = std::string(), .required = true},
+              {.name = "result", .fallback = std::string(), .required = true}};
   op.infer = [](Types in, const OpAttrs& attrs) -> absl::StatusOr<TensorType> {
     std::vector<Shape> shapes;
     for (const TensorType& t : in) {

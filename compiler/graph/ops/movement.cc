@@ -314,7 +314,7 @@ absl::StatusOr<tensor::Tensor> ExpressTrilu(tensor::Builder& b, Tensors in, cons
 bool CopiesAlways(const OpAttrs&) { return true; }
 
 AttrSpec Ints(std::string_view name, AttrRole role = AttrRole::kPlain) {
-  return {name, Shape{}, role};
+  return {.name = name, .fallback = Shape{}, .role = role, .required = true};
 }
 
 OpDef Movement(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSpec> attrs) {
