@@ -1,5 +1,5 @@
-// Walks and rewrites. The functions above "Whole trees" are the only ones that list the kinds of
-// nodes; std::visit makes the compiler ask for each kind.
+// Walks and rewrites. The functions above "Whole trees", and AnyChild in the header, are the only
+// ones that list the kinds of nodes; std::visit makes the compiler ask for each kind.
 #include "compiler/ir/visit.h"
 
 #include <cstddef>
@@ -8,14 +8,9 @@
 
 namespace heddle::ir {
 
-namespace {
+using visit_internal::Overloaded;
 
-template <typename... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <typename... F>
-Overloaded(F...) -> Overloaded<F...>;
+namespace {
 
 // A statement made of a copy of `node` that `change` has modified.
 template <typename T, typename Change>
@@ -119,15 +114,10 @@ void ForEachChild(const Expr& e, absl::FunctionRef<void(const Expr&)> fn) {
 }
 
 void ForEachChild(const Stmt& s, absl::FunctionRef<void(const Stmt&)> fn) {
-  std::visit(Overloaded{[&](const For& loop) { fn(loop.body); },
-                        [&](const If& branch) { fn(branch.body); },
-                        [&](const Alloc& alloc) { fn(alloc.body); },
-                        [&](const Seq& seq) {
-                          for (const Stmt& child : seq.stmts) fn(child);
-                        },
-                        [](const Block&) {}, [](const Store&) {}, [](const Barrier&) {},
-                        [](const Prefetch&) {}},
-             s->AsVariant());
+  AnyChild(s, [&](const Stmt& child) {
+    fn(child);
+    return false;
+  });
 }
 
 void ForEachExpr(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn) {

@@ -1,6 +1,6 @@
 // Walking and rewriting programs. A rewrite returns new nodes and shares what it did not change.
 //
-// visit.cc alone knows which children and expressions each kind of node has. A walk handles the
+// Only this file and visit.cc know which children and expressions a node has. A walk handles the
 // kinds that mean something to it and leaves the rest to ForEachChild or MapChildren:
 //
 //   Stmt Run(const Stmt& s) {
@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -24,6 +25,10 @@ namespace heddle::ir {
 void ForEachChild(const Expr& e, absl::FunctionRef<void(const Expr&)> fn);
 // Calls `fn` on each statement directly inside `s`, in program order.
 void ForEachChild(const Stmt& s, absl::FunctionRef<void(const Stmt&)> fn);
+// Calls `fn` on each statement directly inside `s`, in program order, until it returns true. Returns
+// whether it did. A template, because schedule primitives search whole programs by it.
+template <typename F>
+bool AnyChild(const Stmt& s, const F& fn);
 // Calls `fn` on each expression that `s` itself holds (a binding, guard, index, value or prefetched
 // element); not on their operands, and not on those of the statements inside `s`.
 void ForEachExpr(const Stmt& s, absl::FunctionRef<void(const Expr&)> fn);
@@ -98,5 +103,36 @@ bool UsesVar(const Expr& e, const Var* var);
 // Number of arithmetic float operations that one execution of the program performs. A multiply-add
 // counts two; exp, sqrt and the like count one; loads, index arithmetic, selects and casts none.
 double CountFlops(const Program& program);
+
+// ---- Implementation ----
+
+namespace visit_internal {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace visit_internal
+
+template <typename F>
+bool AnyChild(const Stmt& s, const F& fn) {
+  return std::visit(visit_internal::Overloaded{[&](const For& loop) { return fn(loop.body); },
+                                               [&](const If& branch) { return fn(branch.body); },
+                                               [&](const Alloc& alloc) { return fn(alloc.body); },
+                                               [&](const Seq& seq) {
+                                                 for (const Stmt& child : seq.stmts) {
+                                                   if (fn(child)) return true;
+                                                 }
+                                                 return false;
+                                               },
+                                               [](const Block&) { return false; },
+                                               [](const Store&) { return false; },
+                                               [](const Barrier&) { return false; },
+                                               [](const Prefetch&) { return false; }},
+                    s->AsVariant());
+}
 
 }  // namespace heddle::ir

@@ -23,13 +23,11 @@ namespace {
 template <typename Match>
 bool FindTrail(const Stmt& s, const Match& match, std::vector<const Stmt*>& trail) {
   trail.push_back(&s);
-  bool found = match(s);
-  if (!found) {
-    ir::ForEachChild(s,
-                     [&](const Stmt& child) { found = found || FindTrail(child, match, trail); });
-  }
-  if (!found) trail.pop_back();
-  return found;
+  if (match(s)) return true;
+  if (ir::AnyChild(s, [&](const Stmt& child) { return FindTrail(child, match, trail); }))
+    return true;
+  trail.pop_back();
+  return false;
 }
 
 // Down to the first statement that matches; empty if none does.
@@ -52,15 +50,16 @@ void CollectBlocks(const Stmt& s, std::vector<Stmt>& nodes, std::vector<Path>& o
 
 // Calls fn(name) for every name below a statement.
 template <typename F>
-void ForEachName(const Stmt& root, const F& fn) {
-  ir::VisitStmt(root, [&](const Stmt& s) {
-    if (const auto* loop = As<For>(s)) fn(loop->var->name);
-    if (const auto* alloc = As<ir::Alloc>(s)) fn(alloc->buffer->name);
-    if (const auto* block = As<Block>(s)) {
-      fn(block->name);
-      for (const ir::BlockIter& iter : block->iters) fn(iter.var->name);
-    }
-    return true;
+void ForEachName(const Stmt& s, const F& fn) {
+  if (const auto* loop = As<For>(s)) fn(loop->var->name);
+  if (const auto* alloc = As<ir::Alloc>(s)) fn(alloc->buffer->name);
+  if (const auto* block = As<Block>(s)) {
+    fn(block->name);
+    for (const ir::BlockIter& iter : block->iters) fn(iter.var->name);
+  }
+  ir::AnyChild(s, [&](const Stmt& child) {
+    ForEachName(child, fn);
+    return false;
   });
 }
 

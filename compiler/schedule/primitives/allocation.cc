@@ -45,12 +45,21 @@ Stmt Wrap(const Stmt& s, const Places& places, const Allocations& allocs) {
     Stmt body = alloc->body;
     old = std::move(body);
   }
-  std::vector<Stmt> children;
-  Stmt result = ir::MapChildren(
-      s, [&](const Stmt& child) { return children.emplace_back(Wrap(child, places, allocs)); });
-  std::vector<Stmt> old_children;
-  ir::ForEachChild(old, [&](const Stmt& child) { old_children.push_back(child); });
-  if (!children.empty() && children == old_children) result = old;
+  std::vector<const Stmt*> old_children;
+  if (old != s) {
+    ir::AnyChild(old, [&](const Stmt& child) {
+      old_children.push_back(&child);
+      return false;
+    });
+  }
+  size_t visited = 0, as_before = 0;
+  Stmt result = ir::MapChildren(s, [&](const Stmt& child) {
+    Stmt wrapped = Wrap(child, places, allocs);
+    as_before += visited < old_children.size() && wrapped == *old_children[visited];
+    ++visited;
+    return wrapped;
+  });
+  if (visited > 0 && visited == old_children.size() && as_before == visited) result = old;
   const auto here = places.find(s.get());
   const std::vector<BufferRef> wanted =
       here == places.end() ? std::vector<BufferRef>() : here->second;
