@@ -6,57 +6,100 @@
 #include <unordered_set>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
+
 namespace heddle::ir {
 
 using visit_internal::Overloaded;
 
 namespace {
 
-// A statement made of a copy of `node` that `change` has modified.
-template <typename T, typename Change>
-Stmt Changed(const T& node, const Change& change) {
-  T result = node;
-  change(result);
-  return MakeStmt(std::move(result));
-}
-
 void ForEachExprOf(const Store& store, absl::FunctionRef<void(const Expr&)> fn) {
   for (const Expr& index : store.indices) fn(index);
   fn(store.value);
 }
 
-using ExprFn = absl::FunctionRef<Expr(const Expr&)>;
+// Most of what a rewrite visits stays. So the functions below say by null, or nullopt, that a node
+// stays as it is, and copy nothing then. Their `fn` does the same.
 
-// `e` may be null.
-Expr Apply(ExprFn fn, const Expr& e, bool& changed) {
-  if (!e) return e;
-  Expr result = fn(e);
-  changed |= result != e;
-  return result;
+template <typename F>
+Expr NewOrNull(const Expr& e, const F& fn) {
+  return e ? fn(e) : nullptr;
 }
 
-Store MapExprsOf(const Store& store, ExprFn fn, bool& changed) {
-  Store result{store.buffer, {}, nullptr};
-  result.indices.reserve(store.indices.size());
-  for (const Expr& index : store.indices) result.indices.push_back(Apply(fn, index, changed));
-  result.value = Apply(fn, store.value, changed);
-  return result;
+template <typename F>
+std::optional<Store> NewStore(const Store& store, const F& fn) {
+  std::optional<std::vector<Expr>> indices;
+  for (size_t k = 0; k < store.indices.size(); ++k) {
+    Expr index = fn(store.indices[k]);
+    if (!index) continue;
+    if (!indices) indices = store.indices;
+    (*indices)[k] = std::move(index);
+  }
+  Expr value = fn(store.value);
+  if (!indices && !value) return std::nullopt;
+  return Store{store.buffer, indices ? *std::move(indices) : store.indices,
+               value ? std::move(value) : store.value};
 }
 
-Stmt MapExprsOf(const Stmt& s, const Block& block, ExprFn fn) {
+template <typename F>
+Stmt NewBlock(const Block& block, const F& fn) {
+  absl::InlinedVector<Expr, 8> bindings;
   bool changed = false;
-  std::vector<Expr> bindings;
-  for (const BlockIter& iter : block.iters) bindings.push_back(Apply(fn, iter.binding, changed));
-  Expr where = Apply(fn, block.where, changed);
-  Expr init = block.reducer ? Apply(fn, block.reducer->init, changed) : nullptr;
-  Store store = MapExprsOf(block.store, fn, changed);
-  if (!changed) return s;
-  return Changed(block, [&](Block& result) {
-    for (size_t k = 0; k < bindings.size(); ++k) result.iters[k].binding = std::move(bindings[k]);
-    result.where = std::move(where);
-    if (result.reducer) result.reducer->init = std::move(init);
-    result.store = std::move(store);
-  });
+  for (const BlockIter& iter : block.iters)
+    changed |= bindings.emplace_back(fn(iter.binding)) != nullptr;
+  Expr where = NewOrNull(block.where, fn);
+  Expr init = block.reducer ? NewOrNull(block.reducer->init, fn) : nullptr;
+  std::optional<Store> store = NewStore(block.store, fn);
+  if (!changed && !where && !init && !store) return nullptr;
+  Block result{block.name,
+               {},
+               where ? std::move(where) : block.where,
+               block.reducer,
+               store ? *std::move(store) : block.store};
+  result.iters.reserve(block.iters.size());
+  for (size_t k = 0; k < block.iters.size(); ++k) {
+    const BlockIter& iter = block.iters[k];
+    result.iters.push_back(
+        {iter.var, iter.extent, iter.kind, bindings[k] ? std::move(bindings[k]) : iter.binding});
+  }
+  if (init) result.reducer->init = std::move(init);
+  return MakeStmt(std::move(result));
+}
+
+// MapExprs, or null if all expressions of the statement stay.
+template <typename F>
+Stmt NewExprs(const Stmt& s, const F& fn) {
+  const auto stays = [](const auto&) { return Stmt(); };
+  return std::visit(
+      Overloaded{[&](const If& branch) {
+                   Expr condition = fn(branch.condition);
+                   return condition ? MakeStmt(If{std::move(condition), branch.body}) : nullptr;
+                 },
+                 [&](const Store& store) {
+                   std::optional<Store> made = NewStore(store, fn);
+                   return made ? MakeStmt(*std::move(made)) : nullptr;
+                 },
+                 [&](const Block& block) { return NewBlock(block, fn); },
+                 [&](const Prefetch& prefetch) {
+                   Expr element = fn(prefetch.element);
+                   return element ? MakeStmt(Prefetch{std::move(element)}) : nullptr;
+                 },
+                 [&](const For& loop) { return stays(loop); },
+                 [&](const Seq& seq) { return stays(seq); },
+                 [&](const Alloc& alloc) { return stays(alloc); },
+                 [&](const Barrier& barrier) { return stays(barrier); }},
+      s->AsVariant());
+}
+
+Stmt WithBody(const For& loop, Stmt body) {
+  return MakeStmt(For{loop.var, loop.extent, loop.kind, std::move(body)});
+}
+Stmt WithBody(const If& branch, Stmt body) {
+  return MakeStmt(If{branch.condition, std::move(body)});
+}
+Stmt WithBody(const Alloc& alloc, Stmt body) {
+  return MakeStmt(Alloc{alloc.buffer, std::move(body)});
 }
 
 // The statement `s` with its body mapped by `fn`. `node` is the content of `s`.
@@ -64,7 +107,7 @@ template <typename T>
 Stmt MapBody(const Stmt& s, const T& node, absl::FunctionRef<Stmt(const Stmt&)> fn) {
   Stmt body = fn(node.body);
   if (!body || body == node.body) return body ? s : nullptr;
-  return Changed(node, [&](T& result) { result.body = std::move(body); });
+  return WithBody(node, std::move(body));
 }
 
 Stmt MapStmts(const Stmt& s, const Seq& seq, absl::FunctionRef<Stmt(const Stmt&)> fn) {
@@ -154,24 +197,11 @@ Stmt MapChildren(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> fn) {
 }
 
 Stmt MapExprs(const Stmt& s, absl::FunctionRef<Expr(const Expr&)> fn) {
-  bool changed = false;
-  return std::visit(
-      Overloaded{[&](const If& branch) {
-                   Expr condition = Apply(fn, branch.condition, changed);
-                   return changed ? MakeStmt(If{std::move(condition), branch.body}) : s;
-                 },
-                 [&](const Store& store) {
-                   Store result = MapExprsOf(store, fn, changed);
-                   return changed ? MakeStmt(std::move(result)) : s;
-                 },
-                 [&](const Block& block) { return MapExprsOf(s, block, fn); },
-                 [&](const Prefetch& prefetch) {
-                   Expr element = Apply(fn, prefetch.element, changed);
-                   return changed ? MakeStmt(Prefetch{std::move(element)}) : s;
-                 },
-                 [&](const For&) { return s; }, [&](const Seq&) { return s; },
-                 [&](const Alloc&) { return s; }, [&](const Barrier&) { return s; }},
-      s->AsVariant());
+  Stmt result = NewExprs(s, [&](const Expr& e) {
+    Expr mapped = fn(e);
+    return mapped == e ? nullptr : mapped;
+  });
+  return result ? result : s;
 }
 
 // ---- Whole trees ----
@@ -254,31 +284,45 @@ Stmt RewriteStmt(const Stmt& s, absl::FunctionRef<Stmt(const Stmt&)> stmt_fn,
 
 // ---- Common rewrites ----
 
-Expr Substitute(const Expr& e, const Substitution& map) {
-  Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
+namespace {
+
+// Null: the expression stays.
+Expr Substituted(const Expr& e, const Substitution& map) {
+  return Rebuilt(e, [&](const Expr& node) -> Expr {
     if (node->kind != ExprKind::kVar) return nullptr;
     auto it = map.find(node->var.get());
     return it == map.end() ? nullptr : it->second;
   });
-  return result ? result : e;
 }
 
-Stmt Substitute(const Stmt& s, const Substitution& map) {
-  return MapChildren(MapExprs(s, [&](const Expr& e) { return Substitute(e, map); }),
-                     [&](const Stmt& child) { return Substitute(child, map); });
-}
-
-Expr MapElements(const Expr& e, ElementMap fn) {
-  Expr result = Rebuilt(e, [&](const Expr& node) -> Expr {
+Expr WithElements(const Expr& e, ElementMap fn) {
+  return Rebuilt(e, [&](const Expr& node) -> Expr {
     if (node->kind != ExprKind::kLoad) return nullptr;
     std::optional<Element> to = fn(node->buffer, node->args);
     return to ? Load(std::move(to->buffer), std::move(to->indices)) : nullptr;
   });
+}
+
+}  // namespace
+
+Expr Substitute(const Expr& e, const Substitution& map) {
+  Expr result = Substituted(e, map);
+  return result ? result : e;
+}
+
+Stmt Substitute(const Stmt& s, const Substitution& map) {
+  const Stmt made = NewExprs(s, [&](const Expr& e) { return Substituted(e, map); });
+  return MapChildren(made ? made : s, [&](const Stmt& child) { return Substitute(child, map); });
+}
+
+Expr MapElements(const Expr& e, ElementMap fn) {
+  Expr result = WithElements(e, fn);
   return result ? result : e;
 }
 
 Stmt MapElements(const Stmt& s, ElementMap fn) {
-  const Stmt loaded = MapExprs(s, [&](const Expr& e) { return MapElements(e, fn); });
+  const Stmt made = NewExprs(s, [&](const Expr& e) { return WithElements(e, fn); });
+  const Stmt& loaded = made ? made : s;
   const auto stored = [&](const Store& store) -> std::optional<Store> {
     std::optional<Element> to = fn(store.buffer, store.indices);
     if (!to) return std::nullopt;
@@ -290,7 +334,9 @@ Stmt MapElements(const Stmt& s, ElementMap fn) {
   }
   if (const Block* block = As<Block>(loaded)) {
     std::optional<Store> result = stored(block->store);
-    return result ? Changed(*block, [&](Block& b) { b.store = *std::move(result); }) : loaded;
+    if (!result) return loaded;
+    return MakeStmt(
+        Block{block->name, block->iters, block->where, block->reducer, *std::move(result)});
   }
   return MapChildren(loaded, [&](const Stmt& child) { return MapElements(child, fn); });
 }

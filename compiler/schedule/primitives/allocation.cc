@@ -182,13 +182,12 @@ void CollectConcurrent(const Stmt& s, std::unordered_set<const ir::StmtNode*>& l
 }  // namespace
 
 Stmt StripAllocs(const Stmt& s, Allocations* allocs) {
-  Stmt result = s;
-  if (const auto* alloc = As<ir::Alloc>(s)) {
-    allocs->buffers.push_back(alloc->buffer);
-    result = StripAllocs(alloc->body, allocs);
-  } else {
-    result = ir::MapChildren(s, [&](const Stmt& child) { return StripAllocs(child, allocs); });
-  }
+  const auto* alloc = As<ir::Alloc>(s);
+  if (alloc != nullptr) allocs->buffers.push_back(alloc->buffer);
+  Stmt result =
+      alloc != nullptr
+          ? StripAllocs(alloc->body, allocs)
+          : ir::MapChildren(s, [&](const Stmt& child) { return StripAllocs(child, allocs); });
   // Of nested allocations the outermost is recorded last, and wins.
   if (result != s) allocs->originals[result.get()] = {result, s};
   return result;
