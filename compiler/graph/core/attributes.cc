@@ -54,7 +54,7 @@ const Attr& OpAttrs::Get(std::string_view name) const {
   if (found != attrs_.end()) return found->second;
   const AttrSpec* spec = Find(specs_, name);
   if (spec == nullptr) {
-    Fatal(absl::StrCat("an operator reads the attribute '", name,
+    Fatal(absl::StrCat("an operator reads the attribute '", std::string(name),
                        "', which its definition does not declare"));
   }
   return spec->fallback;
