@@ -189,7 +189,8 @@ void BitShift(NodeImport& n) {
   const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
   // A shift by the width or more gives zero. The power then wraps to zero, so the division must
   // avoid it.
-  if (n.String("direction", "") == "LEFT") return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
+  if (n.OneOf("direction", {"LEFT", "RIGHT"}) == "LEFT")
+    return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
   const ValueId zero = n.ScalarLike(0, x), gone = n.Emit(OpKind::kEqual, {factor, zero});
   const ValueId divisor = n.Emit(OpKind::kWhere, {gone, n.ScalarLike(1, x), factor});
   n.Set(0, n.Emit(OpKind::kWhere, {gone, zero, n.Emit(OpKind::kFloorDiv, {x, divisor})}));

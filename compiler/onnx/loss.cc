@@ -32,7 +32,7 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
     weight = n.Emit(OpKind::kWhere, {ignored, n.ScalarLike(0, weight), weight});
   }
   const ValueId loss = n.Emit(OpKind::kNeg, {n.Emit(OpKind::kMul, {picked, weight})});
-  const std::string reduction = n.String("reduction", "mean");
+  const std::string reduction = n.OneOf("reduction", {"mean", "sum", "none"});
   if (reduction == "none") return loss;
   Shape axes(shape.size());
   std::iota(axes.begin(), axes.end(), 0);

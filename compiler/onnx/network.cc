@@ -22,6 +22,10 @@ bool InRange(const Shape& values, int64_t low) {
                      [&](int64_t v) { return v >= low && v <= kLimit; });
 }
 
+std::string AutoPad(NodeImport& n) {
+  return n.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+}
+
 // The strides, dilations and pads of a convolution or pool over `spatial` extents, with auto_pad
 // resolved.
 Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
@@ -35,7 +39,7 @@ Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
   };
   const Shape strides = list("strides", dims, 1), dilations = list("dilations", dims, 1);
   Shape pads = list("pads", 2 * dims, 0);
-  const std::string mode = n.String("auto_pad", "NOTSET");
+  const std::string mode = AutoPad(n);
   if (!n.ok() || kernel.size() != dims) {
     n.Fail("the kernel does not fit the input's rank");
     return {};
@@ -98,7 +102,7 @@ void ConvTranspose(NodeImport& n) {
   dilations.resize(dims, 1);
   pads.resize(2 * dims, 0);
   extra.resize(dims, 0);
-  const std::string mode = n.String("auto_pad", "NOTSET");
+  const std::string mode = AutoPad(n);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
     if (!InRange(*values, 0))
@@ -324,9 +328,12 @@ void Lrn(NodeImport& n) {
 void LpNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
   const int64_t p = n.Int("p", 2), axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  if (p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
   const ValueId norm = n.Emit(p == 1 ? OpKind::kReduceL1 : OpKind::kReduceL2, {x},
                               {{"axes", Shape{axis}}, {"keepdims", int64_t{1}}});
-  n.Set(0, n.Emit(OpKind::kDiv, {x, norm}));
+  // Where the norm is zero, the result is defined as zero, and not as 0 / 0.
+  const ValueId zero = n.ScalarLike(0, x), nothing = n.Emit(OpKind::kEqual, {norm, zero});
+  n.Set(0, n.Emit(OpKind::kWhere, {nothing, zero, n.Emit(OpKind::kDiv, {x, norm})}));
 }
 
 // Before opset 13, the input counts as a matrix that is split at `axis`, so the operator works over

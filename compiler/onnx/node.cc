@@ -1,5 +1,6 @@
 #include "compiler/onnx/node.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -193,6 +194,18 @@ double NodeImport::Float(std::string_view name, double fallback) const {
 std::string NodeImport::String(std::string_view name, const std::string& fallback) const {
   const auto* a = Find(name);
   return a ? a->s() : fallback;
+}
+
+std::string NodeImport::OneOf(std::string_view name,
+                              std::initializer_list<std::string_view> known) {
+  const auto* a = Find(name);
+  if (a == nullptr) return std::string(*known.begin());
+  if (std::find(known.begin(), known.end(), a->s()) == known.end()) {
+    std::string list;
+    for (std::string_view value : known) list += (list.empty() ? "" : ", ") + std::string(value);
+    Unsupported(absl::StrCat(std::string(name), " '", a->s(), "' (supported: ", list, ")"));
+  }
+  return a->s();
 }
 
 Shape NodeImport::Ints(std::string_view name) const {
