@@ -163,6 +163,27 @@ TEST(Results, AnIgnoredTargetAddsNothingEvenIfInfinite) {
               ElementsAre(3));
 }
 
+TEST(Results, AProductOfIntegersTakesFractions) {
+  const std::string graph =
+      "(int32[1,2] a, int32[2,2] b, int32[2] c) => (int32[m,n] y) {"
+      "y = Gemm<alpha = 0.5, beta = 1.5>(a, b, c)}";
+  const auto ints = [](const std::vector<int64_t>& values, const Shape& shape) {
+    TensorData data = FromInts(values, ir::DType::kI32);
+    data.type.shape = shape;
+    return data;
+  };
+  // 0.5 * 7 + 1.5 * 1 and 0.5 * 10 + 1.5 * -5
+  EXPECT_THAT(
+      Values(13, graph, {ints({1, 2}, {1, 2}), ints({1, 2, 3, 4}, {2, 2}), ints({1, -5}, {2})}),
+      ElementsAre(5, -2));
+}
+
+TEST(Results, DefaultsAreOfSinglePrecision) {
+  const std::string graph = "(double[1] x) => (double[a] y) {y = LeakyRelu(x)}";
+  EXPECT_THAT(Values(16, graph, {FromDoubles({-1}, {1}, ir::DType::kF64)}),
+              ElementsAre(-static_cast<double>(0.01F)));
+}
+
 TEST(Results, NansPassThrough) {
   const TensorData x = Floats({kNan, -2}, {2}), zero = Floats({0, kNan}, {2});
   const auto first = [&](const std::string& call) {

@@ -242,8 +242,7 @@ Expr Extreme(const Expr& x, const Expr& y) {
 // The remainder with the sign of the dividend, like C's fmod and %. The remainder of floats is
 // exact, but x / y is not: in double precision, quotients of single precision below 2^29 have the
 // right whole part, and its product with y is exact. So multiples of y times powers of 2^29 are
-// taken off first. Quotients beyond 2^145, and those of doubles beyond 2^53, leave some multiple of
-// the spacing of x.
+// taken off first. Doubles have no wider type: their remainder is off by up to the spacing of x.
 Expr TruncatedMod(const Expr& x, const Expr& y) {
   if (!ir::IsFloat(x->dtype)) return x - Div(x, y) * y;
   const bool is_double = x->dtype == DType::kF64;
