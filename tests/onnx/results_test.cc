@@ -178,6 +178,14 @@ TEST(Results, AProductOfIntegersTakesFractions) {
       ElementsAre(5, -2));
 }
 
+// Whether a bound is a constant or not, the maximum comes last.
+TEST(Results, AClipWithCrossedBoundsGivesTheMaximum) {
+  const std::string graph =
+      "(float[1] x, float high) => (float[a] y) {"
+      "low = Constant<value_float = 2.0>()\ny = Clip(x, low, high)}";
+  EXPECT_THAT(Values(13, graph, {Floats({0}, {1}), Floats({-1}, {})}), ElementsAre(-1));
+}
+
 TEST(Results, DefaultsAreOfSinglePrecision) {
   const std::string graph = "(double[1] x) => (double[a] y) {y = LeakyRelu(x)}";
   EXPECT_THAT(Values(16, graph, {FromDoubles({-1}, {1}, ir::DType::kF64)}),

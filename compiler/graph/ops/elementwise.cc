@@ -242,13 +242,20 @@ Expr Extreme(const Expr& x, const Expr& y) {
 // The remainder with the sign of the dividend, like C's fmod and %. The remainder of floats is
 // exact, but x / y is not: in double precision, quotients of single precision below 2^29 have the
 // right whole part, and its product with y is exact. So multiples of y times powers of 2^29 are
-// taken off first. Doubles have no wider type: their remainder is off by up to the spacing of x.
+// taken off first. Quotients beyond 2^145 are not reduced. Doubles have no wider type: their
+// remainder is off by up to the spacing of x.
 Expr TruncatedMod(const Expr& x, const Expr& y) {
   if (!ir::IsFloat(x->dtype)) return x - Div(x, y) * y;
-  const bool is_double = x->dtype == DType::kF64;
   const Expr divisor = ir::Cast(DType::kF64, y);
   Expr rest = ir::Cast(DType::kF64, x);
-  for (int power = is_double ? 0 : 4 * 29; power >= 0; power -= 29) {
+  if (x->dtype == DType::kF64) {
+    const Expr quotient = Div(x, y);
+    rest = x - Select(ir::Lt(quotient, Num(0, x)), Make(Op::kCeil, {quotient}),
+                      Make(Op::kFloor, {quotient})) *
+                   y;
+  }
+  for (int power = 4 * 29; power >= 0 && x->dtype != DType::kF64; power -= 29) {
+    // A cast truncates, and has the quotient only once.
     const Expr multiple = divisor * ir::Float(std::ldexp(1, power), DType::kF64);
     const Expr whole = ir::Cast(DType::kF64, ir::Cast(DType::kI64, Div(rest, multiple)));
     rest = rest - whole * multiple;
