@@ -119,6 +119,11 @@ def _(case, found):
     return case.session is None and op_of(case) in ("AveragePool", "LpPool", "MaxPool") and has(case, np.isnan)
 
 
+@difference("LRN of the reference implementation leaves out channels beyond the size of the batch")
+def _(case, found):
+    return case.session is None and op_of(case) == "LRN"
+
+
 @difference("AveragePool of the reference implementation puts half of the padding for a rounded-up window in front")
 def _(case, found):
     return case.session is None and op_of(case) in ("AveragePool", "LpPool") and case.attribute("ceil_mode", 0) == 1
@@ -134,6 +139,12 @@ def _(case, found):
     padded = any(case.attribute("pads", [0])) or str(case.attribute("auto_pad")).startswith("SAME")
     return op_of(case) == "Conv" and padded and not np.all(np.isfinite(case.values()[case.nodes[0].input[1]])) and bool(
         np.all((found[0] == case.expected[0]) | ~np.isfinite(case.expected[0]) | (np.abs(found[0] - case.expected[0]) < 1e-3)))
+
+
+@difference("Conv in groups: compiled code may merge small groups, and a zero between them times NaN or infinity is NaN (runtime/numerics.h)")
+def _(case, found):
+    return op_of(case) == "Conv" and case.attribute("group", 1) > 1 and has(case, lambda v: ~np.isfinite(v)) and bool(
+        np.all((found[0] == case.expected[0]) | np.isnan(found[0]) | (np.abs(found[0] - case.expected[0]) < 1e-3)))
 
 
 @difference("Resize of opset 10 to nearest: onnx.version_converter says asymmetric and floor, ONNX Runtime rounds up where it shrinks")
@@ -521,16 +532,17 @@ def tame(case, d):
         if e.dtype.kind in "iu" and e.size and np.max(np.abs(e.astype(np.float64))) > 1e6:
             return False
     rng = np.random.default_rng(2)
-    moved = {k: np.asarray(v + rng.choice([-1e-4, 1e-4], size=v.shape) * np.maximum(np.abs(v), 0.1)).astype(v.dtype)
-             if v.dtype.kind == "f" else v for k, v in case.inputs.items()}
-    for r, e in zip(case.session.run(None, moved), case.expected):
-        if r.shape != e.shape:
-            return False
-        if e.dtype.kind == "f":
-            if not np.all(np.abs(r - e) <= 3e-3 * np.maximum(np.abs(e), 1)):
+    away = {k: rng.choice([-1e-4, 1e-4], size=v.shape) * np.maximum(np.abs(v), 0.1) for k, v in case.inputs.items() if v.dtype.kind == "f"}
+    for sign in (-1, 1):  # results that jump, such as those of Floor, may do so in one direction only
+        moved = {k: np.asarray(v + sign * away[k]).astype(v.dtype) if k in away else v for k, v in case.inputs.items()}
+        for r, e in zip(case.session.run(None, moved), case.expected):
+            if r.shape != e.shape:
                 return False
-        elif np.any(r != e):
-            return False
+            if e.dtype.kind == "f":
+                if not np.all(np.abs(r - e) <= 3e-3 * np.maximum(np.abs(e), 1)):
+                    return False
+            elif np.any(r != e):
+                return False
     return True
 
 

@@ -1001,11 +1001,6 @@ def loss(d):
 
 # ---- Whole models ----
 
-# Results that jump where the operands move a little: not in graphs, where rounding errors would decide.
-JUMPS = {"Floor", "Ceil", "Round", "Sign", "Hardmax", "ArgMax", "ArgMin", "TopK", "Mod", "Equal", "Less", "Greater", "LessOrEqual",
-         "GreaterOrEqual", "IsInf", "IsNaN", "Cast", "ThresholdedRelu", "Shrink"}
-
-
 def fits(name, opset):
     """Whether the operator is defined in this opset."""
     _, since, until, _ = OPERATORS[name]
