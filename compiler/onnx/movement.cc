@@ -216,7 +216,7 @@ void Pad(NodeImport& n) {
   x = EmitSlice(n, x, starts, Shape(rank, 1), sizes);
   Attrs attrs{{"begin", begin},
               {"end", end},
-              {"mode", n.String("mode", "constant")},
+              {"mode", n.OneOf("mode", {"constant", "reflect", "edge"})},
               {"value", n.Float("value", 0)}};
   std::vector<ValueId> inputs{x};
   if (n.opset() >= 11 && n.Has(2)) {
@@ -272,7 +272,7 @@ void DepthToSpace(NodeImport& n) {
   const int64_t batch = n.ShapeOf(x)[0], c = n.ShapeOf(x)[1] / (b * b), h = n.ShapeOf(x)[2],
                 w = n.ShapeOf(x)[3];
   ValueId y;
-  if (n.String("mode", "DCR") == "CRD") {
+  if (n.OneOf("mode", {"DCR", "CRD"}) == "CRD") {
     y = n.Transpose(n.Reshape(x, {batch, c, b, b, h, w}), {0, 1, 4, 2, 5, 3});
   } else {
     y = n.Transpose(n.Reshape(x, {batch, b, b, c, h, w}), {0, 3, 4, 1, 5, 2});

@@ -1,6 +1,7 @@
 // Translation of the ONNX operators of neural networks: convolutions, pools, matrix products and
 // normalisations.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,10 @@ bool InRange(const Shape& values, int64_t low) {
                      [&](int64_t v) { return v >= low && v <= kLimit; });
 }
 
+std::string AutoPad(NodeImport& n) {
+  return n.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+}
+
 // The strides, dilations and pads of a convolution or pool over `spatial` extents, with auto_pad
 // resolved.
 Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
@@ -35,7 +40,7 @@ Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
   };
   const Shape strides = list("strides", dims, 1), dilations = list("dilations", dims, 1);
   Shape pads = list("pads", 2 * dims, 0);
-  const std::string mode = n.String("auto_pad", "NOTSET");
+  const std::string mode = AutoPad(n);
   if (!n.ok() || kernel.size() != dims) {
     n.Fail("the kernel does not fit the input's rank");
     return {};
@@ -98,7 +103,7 @@ void ConvTranspose(NodeImport& n) {
   dilations.resize(dims, 1);
   pads.resize(2 * dims, 0);
   extra.resize(dims, 0);
-  const std::string mode = n.String("auto_pad", "NOTSET");
+  const std::string mode = AutoPad(n);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
     if (!InRange(*values, 0))
@@ -171,12 +176,16 @@ void Gemm(NodeImport& n) {
   if (n.Int("transB", 0) != 0) b = n.Transpose(b, {1, 0});
   const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
   const ir::DType dtype = n.Type(a).dtype;
+  // Fractions of integers are computed in doubles, and the result is truncated.
+  const bool fractions = alpha != std::floor(alpha) || (n.Has(2) && beta != std::floor(beta));
+  const bool widen = n.ok() && !ir::IsFloat(dtype) && fractions;
+  const auto widened = [&](ValueId v) { return widen ? n.Cast(v, ir::DType::kF64) : v; };
   Attrs attrs;
   if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
-  ValueId y = n.Emit(OpKind::kMatmul, {a, b}, attrs);
+  ValueId y = widened(n.Emit(OpKind::kMatmul, {a, b}, attrs));
   if (alpha != 1) y = n.Emit(OpKind::kMul, {y, n.ScalarLike(alpha, y)});
   if (n.Has(2) && beta != 0) {
-    ValueId c = Single(n, n.In(2));
+    ValueId c = widened(Single(n, n.In(2)));
     if (beta != 1) c = n.Emit(OpKind::kMul, {c, n.ScalarLike(beta, c)});
     y = n.Emit(OpKind::kAdd, {y, c});
   }
@@ -324,9 +333,12 @@ void Lrn(NodeImport& n) {
 void LpNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
   const int64_t p = n.Int("p", 2), axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  if (p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
   const ValueId norm = n.Emit(p == 1 ? OpKind::kReduceL1 : OpKind::kReduceL2, {x},
                               {{"axes", Shape{axis}}, {"keepdims", int64_t{1}}});
-  n.Set(0, n.Emit(OpKind::kDiv, {x, norm}));
+  // Where the norm is zero, the result is defined as zero, and not as 0 / 0.
+  const ValueId zero = n.ScalarLike(0, x), nothing = n.Emit(OpKind::kEqual, {norm, zero});
+  n.Set(0, n.Emit(OpKind::kWhere, {nothing, zero, n.Emit(OpKind::kDiv, {x, norm})}));
 }
 
 // Before opset 13, the input counts as a matrix that is split at `axis`, so the operator works over

@@ -1,5 +1,6 @@
 #include "compiler/onnx/node.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -187,12 +188,25 @@ int64_t NodeImport::Int(std::string_view name, int64_t fallback) const {
 
 double NodeImport::Float(std::string_view name, double fallback) const {
   const auto* a = Find(name);
-  return a ? static_cast<double>(a->f()) : fallback;
+  // The standard's defaults are of single precision, too.
+  return static_cast<double>(a ? a->f() : static_cast<float>(fallback));
 }
 
 std::string NodeImport::String(std::string_view name, const std::string& fallback) const {
   const auto* a = Find(name);
   return a ? a->s() : fallback;
+}
+
+std::string NodeImport::OneOf(std::string_view name,
+                              std::initializer_list<std::string_view> known) {
+  const auto* a = Find(name);
+  if (a == nullptr) return std::string(*known.begin());
+  if (std::find(known.begin(), known.end(), a->s()) == known.end()) {
+    std::string list;
+    for (std::string_view value : known) list += (list.empty() ? "" : ", ") + std::string(value);
+    Unsupported(absl::StrCat(std::string(name), " '", a->s(), "' (supported: ", list, ")"));
+  }
+  return a->s();
 }
 
 Shape NodeImport::Ints(std::string_view name) const {

@@ -2,6 +2,7 @@
 // importer.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ class NodeImport {
   int64_t Int(std::string_view name, int64_t fallback) const;
   double Float(std::string_view name, double fallback) const;
   std::string String(std::string_view name, const std::string& fallback) const;
+  // A string attribute that names one of several ways. The first of `known` is the default. Any
+  // other value than these is Unsupported, because a newer standard may have defined it.
+  std::string OneOf(std::string_view name, std::initializer_list<std::string_view> known);
   Shape Ints(std::string_view name) const;
   bool HasAttr(std::string_view name) const { return Find(name) != nullptr; }
 

@@ -96,8 +96,9 @@ void QLinearMatMul(NodeImport& n) {
 ValueId IntegerConv(NodeImport& n, ValueId x, ValueId w) {
   const int dims = n.Rank(x) - 2;
   if (!n.ok()) return -1;
-  if (dims < 1 || dims > 3 || n.String("auto_pad", "NOTSET") != "NOTSET") {
-    n.Unsupported("this rank or auto_pad");
+  n.OneOf("auto_pad", {"NOTSET"});
+  if (dims < 1 || dims > 3) {
+    n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
     return -1;
   }
   Attrs attrs{{"groups", n.Int("group", 1)}};

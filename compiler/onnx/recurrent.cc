@@ -106,9 +106,9 @@ class Recurrence {
     batch_ = n_.ShapeOf(x_)[1];
     directions_ = static_cast<int>(n_.ShapeOf(w)[0]);
     hidden_ = n_.ShapeOf(w)[1] / gates_;
-    const std::string direction = n_.String("direction", "forward");
-    if (directions_ != (direction == "bidirectional" ? 2 : 1)) {
-      n_.Fail(absl::StrCat("weights of ", directions_, " directions, but it is ", direction));
+    direction_ = n_.OneOf("direction", {"forward", "reverse", "bidirectional"});
+    if (directions_ != (direction_ == "bidirectional" ? 2 : 1)) {
+      n_.Fail(absl::StrCat("weights of ", directions_, " directions, but it is ", direction_));
     }
     if (length_ > kLongestSequence)
       n_.Unsupported(
@@ -124,7 +124,7 @@ class Recurrence {
 
   Direction ParseDirection(int d) {
     Direction p;
-    p.reverse = n_.String("direction", "forward") == "reverse" || d == 1;
+    p.reverse = direction_ == "reverse" || d == 1;
     const ValueId w = n_.Transpose(At(n_, n_.In(1), d), {1, 0});
     p.r = n_.Transpose(At(n_, n_.In(2), d), {1, 0});
     const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
@@ -230,6 +230,7 @@ class Recurrence {
   int64_t length_ = 0, batch_ = 0, hidden_ = 0;
   int directions_ = 1;
   bool batch_first_ = false;
+  std::string direction_;
 };
 
 void Rnn(NodeImport& n) { Recurrence(n, 1).Run(); }

@@ -36,7 +36,13 @@ double Coordinate(const Interpolation& how, const AxisMap& a, double o) {
     return length > 1 ? a.begin * last + o * (a.end - a.begin) * last / (length - 1)
                       : 0.5 * (a.begin + a.end) * last;
   }
-  return (o + 0.5) / a.scale - 0.5;  // half_pixel
+  const double half_pixel = (o + 0.5) / a.scale - 0.5;
+  if (how.coordinates == "half_pixel_symmetric") {
+    // The centre of the input stays in the centre, although the output has whole elements only.
+    const double kept = static_cast<double>(a.out) / length;
+    return static_cast<double>(a.in) / 2 * (1 - kept) + half_pixel;
+  }
+  return half_pixel;
 }
 
 double Nearest(const std::string& mode, double x) {
@@ -146,14 +152,22 @@ void ResizeWith(NodeImport& n, const std::vector<double>& scales, const Shape& s
 
 void Resize(NodeImport& n) {
   Interpolation how;
-  how.mode = n.String("mode", "nearest");
+  how.mode = n.OneOf("mode", {"nearest", "linear", "cubic"});
+  // Attributes since opset 18.
+  n.OneOf("keep_aspect_ratio_policy", {"stretch"});
+  if (n.Int("antialias", 0) != 0) n.Unsupported("antialias");
+  if (n.HasAttr("axes")) n.Unsupported("axes");
   if (n.opset() < 11) {
     how.coordinates = "asymmetric";
     how.nearest = "floor";
     return ResizeWith(n, n.ConstantDoubles(1), {}, {}, how);
   }
-  how.coordinates = n.String("coordinate_transformation_mode", "half_pixel");
-  how.nearest = n.String("nearest_mode", "round_prefer_floor");
+  how.coordinates =
+      n.OneOf("coordinate_transformation_mode",
+              {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+               "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"});
+  how.nearest =
+      n.OneOf("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
   how.cubic_a = n.Float("cubic_coeff_a", -0.75);
   how.exclude_outside = n.Int("exclude_outside", 0) != 0;
   const auto roi = n.Has(1) && how.coordinates == "tf_crop_and_resize" ? n.ConstantDoubles(1)
@@ -165,7 +179,7 @@ void Resize(NodeImport& n) {
 
 void Upsample(NodeImport& n) {
   Interpolation how;
-  how.mode = n.String("mode", "nearest") == "nearest" ? "nearest" : "linear";
+  how.mode = n.OneOf("mode", {"nearest", "linear"});
   how.coordinates = "asymmetric";
   how.nearest = "floor";
   std::vector<double> scales;
@@ -178,10 +192,11 @@ void Upsample(NodeImport& n) {
 }
 
 void GridSample(NodeImport& n) {
-  const std::string mode = n.String("mode", "bilinear");
+  // Opset 20 dropped the prefix of bilinear and bicubic.
+  const std::string mode = n.OneOf("mode", {"bilinear", "linear", "nearest", "bicubic", "cubic"});
   n.Set(0, n.Emit(OpKind::kGridSample, {n.In(0), n.In(1)},
                   {{"mode", mode.compare(0, 2, "bi") == 0 ? mode.substr(2) : mode},
-                   {"padding", n.String("padding_mode", "zeros")},
+                   {"padding", n.OneOf("padding_mode", {"zeros", "border", "reflection"})},
                    {"align_corners", n.Int("align_corners", 0)}}));
 }
 

@@ -17,6 +17,10 @@ bool IsAffordable(NodeImport& n, double elements, double each) {
 
 double Count(NodeImport& n, ValueId v) { return static_cast<double>(NumElements(n.Type(v))); }
 
+std::string Reduction(NodeImport& n) {
+  return n.OneOf("reduction", {"none", "add", "mul", "max", "min"});
+}
+
 void ScatterElements(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) != n.Rank(data)) return n.Fail("indices of another rank");
@@ -24,15 +28,14 @@ void ScatterElements(NodeImport& n) {
   if (!n.ok() || !IsAffordable(n, Count(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
     return;
   n.Set(0, n.Emit(OpKind::kScatterElements, {data, indices, updates},
-                  {{"axis", axis}, {"reduction", n.String("reduction", "none")}}));
+                  {{"axis", axis}, {"reduction", Reduction(n)}}));
 }
 
 void ScatterNd(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) == 0) return n.Fail("needs indices");
   if (!n.ok() || !IsAffordable(n, Count(n, data), Count(n, indices))) return;
-  n.Set(0, n.Emit(OpKind::kScatterNd, {data, indices, updates},
-                  {{"reduction", n.String("reduction", "none")}}));
+  n.Set(0, n.Emit(OpKind::kScatterNd, {data, indices, updates}, {{"reduction", Reduction(n)}}));
 }
 
 void TopK(NodeImport& n) {

@@ -164,6 +164,79 @@ TEST(Ops, ConvolutionMatchesSevenLoops) {
   }
 }
 
+// One axis of a pool in plain loops: windows begin inside of the input or its leading padding. The
+// pool's value is the sum or the maximum of the elements inside, and the number of taps that count.
+struct PooledAxis {
+  std::vector<double> sums, maxima, inside, with_padding;
+};
+
+PooledAxis PoolReference(const std::vector<double>& x, int64_t kernel, int64_t stride,
+                         int64_t dilation, int64_t begin, int64_t end, bool ceil) {
+  const int64_t extent = static_cast<int64_t>(x.size()), reach = (kernel - 1) * dilation + 1;
+  PooledAxis out;
+  for (int64_t start = -begin; start < extent; start += stride) {
+    // All of a window must fit, or at least some of what would be the next step of it.
+    const int64_t missing = start + reach - (extent + end);
+    if (ceil ? missing >= stride : missing > 0) break;
+    double sum = 0, max = -INFINITY, inside = 0, counted = 0;
+    for (int64_t k = 0; k < kernel; ++k) {
+      const int64_t i = start + k * dilation;
+      counted += i < extent + end;
+      if (i < 0 || i >= extent) continue;
+      inside += 1;
+      sum += x[i];
+      max = std::max(max, x[i]);
+    }
+    out.sums.push_back(sum);
+    out.maxima.push_back(max);
+    out.inside.push_back(inside);
+    out.with_padding.push_back(counted);
+  }
+  return out;
+}
+
+TEST(Ops, PoolsMatchPlainLoops) {
+  TestRng rng(5);
+  int compared = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const auto draw = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(rng);
+    };
+    const int64_t extent = draw(1, 9), kernel = draw(1, 4), stride = draw(1, 4);
+    const int64_t dilation = draw(1, 2), begin = draw(0, kernel - 1), end = draw(0, kernel - 1);
+    const int64_t ceil = draw(0, 1), count_padding = draw(0, 1);
+    const TensorData x = RandomTensor(rng, F32({1, 1, extent}));
+    Attrs attrs{{"kernel", Shape{kernel}},
+                {"strides", Shape{stride}},
+                {"dilations", Shape{dilation}},
+                {"pads", Shape{begin, end}},
+                {"ceil_mode", ceil}};
+    const PooledAxis expected =
+        PoolReference(ToDoubles(x), kernel, stride, dilation, begin, end, ceil != 0);
+    const auto max = EvaluateOp(OpKind::kMaxPool, attrs, std::vector{x});
+    attrs["count_include_pad"] = count_padding;
+    const auto mean = EvaluateOp(OpKind::kAvgPool, attrs, std::vector{x});
+    if (expected.sums.empty()) {
+      EXPECT_FALSE(max.ok());
+      continue;
+    }
+    ASSERT_TRUE(max.ok() && mean.ok()) << max.status() << mean.status();
+    const std::vector<double> maxima = ToDoubles(*max), means = ToDoubles(*mean);
+    ASSERT_EQ(maxima.size(), expected.sums.size())
+        << extent << " by " << kernel << " stride " << stride << " dilation " << dilation
+        << " pads " << begin << " " << end << " ceil " << ceil;
+    for (size_t i = 0; i < maxima.size(); ++i) {
+      if (expected.inside[i] == 0) continue;  // the padding alone has no maximum and no mean
+      EXPECT_FLOAT_EQ(maxima[i], expected.maxima[i]);
+      EXPECT_NEAR(means[i],
+                  expected.sums[i] / (count_padding ? expected.with_padding : expected.inside)[i],
+                  1e-5);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 3000);
+}
+
 TEST(Ops, ReshapeKeepsTheOrderOfElements) {
   const TensorData x = FromDoubles(
       {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},

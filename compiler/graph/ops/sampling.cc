@@ -47,6 +47,9 @@ class SampledAxis {
     const Expr from_edge = coordinate + N(1);
     Expr at = how_.align ? from_edge * N((n - 1) / 2) : from_edge * N(n / 2) - N(0.5);
     if (how_.mode == "nearest") at = Make(Op::kRound, {at});
+    // A cubic tap clamps its own index. Two elements beyond the edge, all taps read the edge, so
+    // positions further out give the same; that far out, floats would not tell taps apart.
+    if (how_.padding == "border" && how_.mode == "cubic") return Min(Max(at, N(-2)), N(n + 1));
     if (how_.padding == "border") return Min(Max(at, N(0)), N(n - 1));
     return how_.padding == "reflection" ? Reflected(at) : at;
   }

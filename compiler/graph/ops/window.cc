@@ -10,11 +10,11 @@ using ir::Expr;
 
 int64_t Window::Positions(int i, int64_t extent, bool ceil) const {
   const int64_t room = extent + begin[i] + end[i] - Reach(i);
-  if (room < 0) return 0;
-  int64_t positions = room / strides[i] + 1;
+  const int64_t reached = ceil ? room + strides[i] - 1 : room;
+  if (reached < 0) return 0;
+  const int64_t positions = reached / strides[i] + 1;
   // The last position of a rounded-up count must start inside of the input or its leading padding.
-  if (ceil && room % strides[i] != 0 && positions * strides[i] < extent + begin[i]) ++positions;
-  return positions;
+  return ceil && (positions - 1) * strides[i] >= extent + begin[i] ? positions - 1 : positions;
 }
 
 std::vector<AttrSpec> WindowAttrs() {
