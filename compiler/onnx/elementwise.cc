@@ -48,6 +48,7 @@ const std::vector<Simple>& SimpleOps() {
       {"Sigmoid", OpKind::kSigmoid},
       {"Softplus", OpKind::kSoftplus},
       {"Softsign", OpKind::kSoftsign},
+      {"Mish", OpKind::kMish},
       {"HardSwish", OpKind::kHardSwish},
       {"LeakyRelu", OpKind::kLeakyRelu, {{"alpha", 0.01}}},
       {"Elu", OpKind::kElu, {{"alpha", 1}}},
@@ -234,6 +235,7 @@ void AddElementwiseTranslations(TranslationTable& table) {
   for (const Simple& row : SimpleOps()) table[row.onnx] = TranslateSimple;
   for (const Pair& row : kPairs) table[row.onnx] = TranslatePair;
   for (const char* name : {"Max", "Min", "Sum", "Mean"}) table[name] = TranslateVariadic;
+  table["Mish"] = {TranslateSimple, "", 18};
   table["IsInf"] = IsInf;
   table["Clip"] = Clip;
   table["Cast"] = Cast;

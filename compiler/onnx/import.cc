@@ -101,9 +101,9 @@ absl::Status RefuseExternalData(const onnx::ModelProto& model) {
 }
 
 std::string Described(const onnx::NodeProto& node, int opset) {
-  const std::string op = node.domain().empty() || node.domain() == "ai.onnx"
-                             ? node.op_type()
-                             : node.domain() + "." + node.op_type();
+  const bool standard =
+      node.domain().empty() || node.domain() == "ai.onnx" || node.domain() == kNewerDomain;
+  const std::string op = standard ? node.op_type() : node.domain() + "." + node.op_type();
   const std::string name = !node.name().empty()     ? node.name()
                            : node.output_size() > 0 ? node.output(0)
                                                     : "";

@@ -39,7 +39,7 @@ bool TakesAxesAsOperandSince18(const std::string& type) {
 
 class Lowering {
  public:
-  explicit Lowering(onnx::GraphProto& graph) : graph_(graph) {
+  Lowering(onnx::GraphProto& graph, int64_t opset) : graph_(graph), opset_(opset) {
     for (const auto& t : graph.initializer()) constants_[t.name()] = &t;
     for (const NodeProto& node : graph.node()) {
       const int value = node.op_type() == "Constant" ? AttributeIndex(node, "value") : -1;
@@ -62,8 +62,10 @@ class Lowering {
           Drop(node, "keep_aspect_ratio_policy");
       }
       if (type == "AveragePool") DropDilations(node);
+      HideIfNewer(node);
     }
   }
+  bool hidden() const { return hidden_; }
 
  private:
   void AxesToAttribute(NodeProto& node) {
@@ -92,7 +94,18 @@ class Lowering {
       Drop(node, "dilations");
   }
 
+  void HideIfNewer(NodeProto& node) {
+    const auto found = Translations().find(node.op_type());
+    const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+    if (found == Translations().end() || !standard) return;
+    if (found->second.since <= NewestOpset() || found->second.since > opset_) return;
+    node.set_domain(kNewerDomain);
+    hidden_ = true;
+  }
+
   onnx::GraphProto& graph_;
+  const int64_t opset_;
+  bool hidden_ = false;
   std::map<std::string, const onnx::TensorProto*> constants_;
 };
 
@@ -104,10 +117,18 @@ int NewestOpset() {
 
 void LowerToCheckedOpset(onnx::ModelProto& model) {
   model.set_ir_version(std::min<int64_t>(model.ir_version(), onnx::IR_VERSION));
+  bool hidden = false;
   for (const auto& opset : model.opset_import()) {
     const bool standard = opset.domain().empty() || opset.domain() == "ai.onnx";
-    if (standard && opset.version() > NewestOpset()) Lowering(*model.mutable_graph()).Run();
+    if (!standard || opset.version() <= NewestOpset()) continue;
+    Lowering lowering(*model.mutable_graph(), opset.version());
+    lowering.Run();
+    hidden |= lowering.hidden();
   }
+  if (!hidden) return;
+  auto* domain = model.add_opset_import();
+  domain->set_domain(kNewerDomain);
+  domain->set_version(1);
 }
 
 }  // namespace heddle::graph

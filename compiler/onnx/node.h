@@ -101,13 +101,15 @@ class NodeImport {
 };
 
 // How an operator is imported. `limits` says, for the table of supported operators, which cases of
-// the standard are not supported; empty if all are.
+// the standard are not supported; empty if all are. `since`: the opset that brought it, of one that
+// may be newer than libonnx (lower.h).
 struct Translation {
   using Run = void (*)(NodeImport& node);
-  Translation(Run r = nullptr, const char* l = "")
-      : run(r), limits(l) {}  // NOLINT: reads as a table
+  Translation(Run r = nullptr, const char* l = "", int s = 0)
+      : run(r), limits(l), since(s) {}  // NOLINT: reads as a table
   Run run;
   const char* limits;
+  int since;
 };
 using TranslationTable = std::map<std::string, Translation>;
 const TranslationTable& Translations();  // of every operator, by its ONNX name

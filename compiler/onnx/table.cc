@@ -68,14 +68,18 @@ std::string OnnxOperatorTable() {
       "# ONNX operators\n\n",
       "What `heddle` imports, as its importer says; a test compares. Opsets up to ", NewestOpset(),
       " are checked against the\nstandard; newer ones are taken where their operators changed "
-      "in spelling only. Element types are float, double, int8,\nuint8, int32, int64 and bool. "
+      "in spelling only, or are listed here. Element types are float, double, int8,\nuint8, int32, "
+      "int64 and bool. "
       "Shapes "
       "are fixed at import, so operands that decide a shape have to be constants, and\nwhat has "
       "no elements is refused.\n\n| operator | opsets | not supported |\n|---|---|---|\n");
   for (const auto& [name, translation] : Translations()) {
-    const Span span = standard.at(name);
+    const auto span = standard.find(name);
     const std::string opsets =
-        absl::StrCat(span.first, "-", span.removed == 0 ? NewestOpset() : span.removed - 1);
+        span == standard.end()
+            ? absl::StrCat(translation.since, "-")
+            : absl::StrCat(span->second.first, "-",
+                           span->second.removed == 0 ? NewestOpset() : span->second.removed - 1);
     absl::StrAppend(&text, "| ", name, " | ", opsets, " | ", translation.limits, " |\n");
   }
   std::vector<std::string> missing;

@@ -162,6 +162,20 @@ TEST(Ops, ConvolutionMatchesSevenLoops) {
   }
 }
 
+TEST(Ops, MishMatchesItsFormula) {
+  // Far from zero it is the line x or 0; e^100 is no f32.
+  const std::vector<double> x = {-100, -20, -5, -1.2, -0.5, 0, 0.25, 1, 5, 20, 100};
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64}) {
+    auto y = EvaluateOp(OpKind::kMish, {}, std::vector{FromDoubles(x, {11}, dtype)});
+    ASSERT_TRUE(y.ok()) << y.status();
+    const std::vector<double> got = ToDoubles(*y);
+    ASSERT_EQ(got.size(), x.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(got[i], x[i] * std::tanh(std::log1p(std::exp(x[i]))), 1e-6) << x[i];
+  }
+  EXPECT_THAT(Refusal(OpKind::kMish, {{ir::DType::kI32, {2}}}), HasSubstr("not defined on i32"));
+}
+
 TEST(Ops, ReshapeKeepsTheOrderOfElements) {
   const TensorData x = FromDoubles(
       {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},

@@ -46,6 +46,7 @@ namespace heddle::graph {
   X(kSigmoid, "sigmoid")                                                           \
   X(kSoftplus, "softplus")                                                         \
   X(kSoftsign, "softsign")                                                         \
+  X(kMish, "mish")                                                                 \
   X(kLeakyRelu, "leaky_relu")                                                      \
   X(kElu, "elu")                                                                   \
   X(kSelu, "selu")                                                                 \

@@ -127,6 +127,8 @@ const std::vector<Unary>& UnaryOps() {
       {OpKind::kSoftplus, Takes::kFloat, Gives::kSame, Softplus},
       {OpKind::kSoftsign, Takes::kFloat, Gives::kSame,
        [](const Expr& x, const OpAttrs&) { return Div(x, Num(1, x) + Make(Op::kAbs, {x})); }},
+      {OpKind::kMish, Takes::kFloat, Gives::kSame,
+       [](const Expr& x, const OpAttrs& a) { return x * Make(Op::kTanh, {Softplus(x, a)}); }},
       {OpKind::kLeakyRelu,
        Takes::kFloat,
        Gives::kSame,
