@@ -8,6 +8,7 @@ namespace heddle::scheduler {
 std::unique_ptr<Policy> MakeSequential();  // sequential.cc
 std::unique_ptr<Policy> MakeRoundRobin();  // round_robin.cc
 std::unique_ptr<Policy> MakePredictive();  // predictive.cc
+std::unique_ptr<Policy> MakeFewest();      // fewest.cc
 
 namespace {
 
@@ -19,6 +20,7 @@ constexpr Entry kPolicies[] = {
     {"sequential", MakeSequential},
     {"round_robin", MakeRoundRobin},
     {"predictive", MakePredictive},
+    {"fewest", MakeFewest},
 };
 
 }  // namespace

@@ -201,5 +201,46 @@ TEST(PolicyTest, WhatFaultsToldIsForgotten) {
   }
 }
 
+// What job 1 frees goes to the smaller of two that wait, whichever came first; an import, which
+// needs no trials, goes before both.
+TEST(PolicyTest, TheFewestTrialsLeftGoFirst) {
+  for (const auto& [second, third] : {std::pair(64, 48), std::pair(48, 64)}) {
+    const absl::Time now = absl::FromUnixSeconds(1000);
+    Dispatcher dispatcher(*MakePolicy("fewest"));
+    StartStage latest{};
+    auto step = [&](const Event& event) {
+      if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
+    };
+    for (const auto& [id, trials] : {std::pair(1, 4), std::pair(2, second), std::pair(3, third)})
+      dispatcher.Restore(OneTask(id, trials));
+    step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+    for (int64_t id : {2, 3}) step(ResumeRequested{JobId{id}});
+    step(StageFinished{latest.attempt, {}, true, Proposed{4, false}});
+    EXPECT_EQ(latest.job, JobId{1}) << "has 4 left";
+    EXPECT_EQ(latest.kind, v1::STAGE_BUILD);
+    step(JobSubmitted{JobId{4}, Params()});
+    step(StageFinished{latest.attempt, {v1::FAULT_INFRASTRUCTURE, "it broke"}, true, {}});
+    EXPECT_EQ(latest.job, JobId{4});
+    step(StageFinished{latest.attempt, {v1::FAULT_USER, "no model"}, true, {}});
+    EXPECT_EQ(latest.job, JobId{second < third ? 2 : 3});
+  }
+}
+
+TEST(PolicyTest, TheMostTrialsLeftAreNotPassedForEver) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  Dispatcher dispatcher(*MakePolicy("fewest"));
+  StartStage latest{};
+  auto step = [&](const Event& event) {
+    if (const auto start = LastStart(dispatcher.Step(event, now))) latest = *start;
+  };
+  dispatcher.Restore(OneTask(1, 1000));
+  for (int64_t id = 2; id <= 100; ++id) step(JobSubmitted{JobId{id}, Params()});
+  step(SlotsChanged{{CpuSlot("cpu0", {0}), DeviceSlot("d", {1})}, ""});
+  int passed = 0;
+  while (latest.job != JobId{1} && ++passed < 99)
+    step(StageFinished{latest.attempt, {v1::FAULT_USER, "no model"}, true, {}});
+  EXPECT_EQ(passed, 40);
+}
+
 }  // namespace
 }  // namespace heddle::scheduler
