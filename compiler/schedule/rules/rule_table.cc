@@ -8,6 +8,7 @@ constexpr StageRule kStageRules[] = {
     // CPU: reductions with the stages around them, then each stage that is left, alone.
     {"lanes", MatchesLanes, MakeLanes},
     {"window", MatchesWindow, MakeWindow},
+    {"short sum", MatchesShortSum, MakeShortSum},
     {"tiled", MatchesTiled, MakeTiled},
     {kPlainRule, MatchesPlain, MakePlain},
     // GPU: likewise; what no rule takes with the stages around it is tried alone.

@@ -33,6 +33,10 @@ std::unique_ptr<Rule> MakeLanes(const StageSite& site, Knobs& knobs);
 bool MatchesWindow(const StageSite& site);
 std::unique_ptr<Rule> MakeWindow(const StageSite& site, Knobs& knobs);
 
+// Reductions of few steps that reuse nothing: a vector of results at a time, its terms unrolled.
+bool MatchesShortSum(const StageSite& site);
+std::unique_ptr<Rule> MakeShortSum(const StageSite& site, Knobs& knobs);
+
 // Multi-level tiling around an accumulator tile in registers, vectorized along a spatial axis.
 bool MatchesTiled(const StageSite& site);
 std::unique_ptr<Rule> MakeTiled(const StageSite& site, Knobs& knobs);

@@ -336,6 +336,61 @@ TEST(Default, LanesOfOddColumns) {
   EXPECT_THAT(text("20", "2600", ""), HasSubstr("split j 100 1 2 13"));
 }
 
+// A sum of few terms that share nothing: vectors of results, all terms unrolled, whatever comes
+// before and after it. Points with other vectors and guarded tails are as right.
+TEST(Default, OfAShortSum) {
+  const auto sum = [](int64_t terms, int64_t rows, int64_t columns, bool around) {
+    tensor::Builder b("short");
+    tensor::Tensor x = b.Input("x", ir::DType::kF32, {terms, rows, columns});
+    if (around) {
+      x = b.Compute("pad", {terms, rows, columns}, [&](tensor::Iters i) {
+        return ir::Select(ir::Lt(i[2], ir::Int(columns - 1)), x(i[0], i[1], i[2]), ir::Float(0));
+      });
+    }
+    tensor::Tensor y =
+        b.Reduce("sum", {rows, columns}, {terms}, ir::ReduceOp::kSum,
+                 [&](tensor::Iters s, tensor::Iters r) { return x(r[0], s[0], s[1]); });
+    if (around) {
+      y = b.Compute("mean", {rows, columns},
+                    [&](tensor::Iters i) { return y(i[0], i[1]) * ir::Float(0.25); });
+    }
+    return tensor::LowerToLoops(b.Build({y}).value()).value();
+  };
+  EXPECT_THAT(ToText(DefaultTrace(sum(4, 64, 96, true), Wide()).value()),
+              "set_scope sum local\n"
+              "split sum.i1 6 16\n"
+              "reorder sum.i0 sum.i1.0 sum.r0 sum.i1.1\n"
+              "reverse_compute_at mean sum.i1.0\n"
+              "compute_inline pad\n"
+              "fuse sum.i0 sum.i1.0\n"
+              "parallel sum.i0*sum.i1.0\n"
+              "vectorize sum.i1.1\n"
+              "vectorize mean@sum.i1.0.0\n"
+              "unroll sum.r0\n"
+              "decompose_reduction sum sum.r0\n");
+  const auto text = [&](int64_t terms, int64_t rows, int64_t columns) {
+    return ToText(DefaultTrace(sum(terms, rows, columns, false), Wide()).value());
+  };
+  EXPECT_THAT(text(8, 16, 96), HasSubstr("split sum.i1 6 16\n"));
+  EXPECT_THAT(text(9, 16, 96), Not(HasSubstr("split sum.i1 6 16\n"))) << "many terms";
+  EXPECT_THAT(text(8, 2, 96), Not(HasSubstr("split sum.i1 6 16\n"))) << "few results";
+  for (const bool around : {false, true}) {
+    for (const int64_t columns : {32, 37, 101}) {
+      const ir::Program naive = sum(3, 9, columns, around);
+      for (const machine::TargetInfo& target : Targets()) {
+        const auto space = MakeSpace(naive, target).value();
+        Rng rng(3);
+        Point point = space->Preferred();
+        for (int k = 0; k < 8; ++k, point = space->Random(rng)) {
+          const auto trace = space->Expand(point);
+          ASSERT_TRUE(trace.ok()) << trace.status();
+          EXPECT_TRUE(CheckTrace(naive, *trace, 1).ok()) << Explain(naive, *trace, 1);
+        }
+      }
+    }
+  }
+}
+
 // One loop over all elements: its steps keep the array flat to whoever simplifies the index.
 TEST(Default, FlatLoopsStayFlat) {
   for (const std::string shape : {"3, 8, 11", "3, 5, 16", "8, 6, 4", "2, 56, 3"}) {
