@@ -7,6 +7,7 @@
 #include "compiler/ir/analysis/simplify.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/pass/compact_buffers.h"
+#include "compiler/pass/drop_unread.h"
 #include "compiler/pass/insert_barriers.h"
 #include "compiler/pass/lift_lane_buffers.h"
 #include "compiler/pass/lower_blocks.h"
@@ -48,6 +49,8 @@ constexpr Pass kPasses[] = {
     {"compact_buffers", Plain<CompactBuffers>, true, Pass::kBoth},
     {"lift_lane_buffers", Plain<LiftLaneBuffers>, true, Pass::kCpu},
     {"simplify", Plain<Simplify>, true, Pass::kBoth},
+    // Once decided conditions, and the loads under them, are gone.
+    {"drop_unread", Plain<DropUnread>, true, Pass::kCpu},
     {"pad_shared", Plain<PadShared>, true, Pass::kGpu},
     {"overlap_fetches", Plain<OverlapFetches>, true, Pass::kGpu},
     {"insert_barriers", Plain<InsertBarriers>, false, Pass::kGpu},

@@ -33,8 +33,9 @@ ir::Program Parsed(const std::string& text) {
 }
 
 std::vector<std::string> OptionalPasses() {
-  return {"compact_buffers", "lift_lane_buffers", "simplify",          "partition_loops",
-          "widen_copies",    "prefetch_ahead",    "prefetch_epilogue", "unroll"};
+  return {"compact_buffers", "lift_lane_buffers", "simplify",
+          "drop_unread",     "partition_loops",   "widen_copies",
+          "prefetch_ahead",  "prefetch_epilogue", "unroll"};
 }
 
 TEST(Passes, KeepTheMeaningWhicheverIsLeftOut) {
@@ -75,9 +76,10 @@ TEST(Passes, AreObservedAndCanBeDisabled) {
     seen.push_back(pass);
   };
   ASSERT_TRUE(Lower(program, options).ok());
-  EXPECT_EQ(seen, (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
-                                            "simplify", "partition_loops", "widen_copies",
-                                            "prefetch_ahead", "prefetch_epilogue"}));
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"lower_blocks", "compact_buffers", "lift_lane_buffers",
+                                      "simplify", "drop_unread", "partition_loops", "widen_copies",
+                                      "prefetch_ahead", "prefetch_epilogue"}));
 }
 
 TEST(LowerBlocks, InitialisesOutsideTheReduction) {
@@ -103,6 +105,29 @@ TEST(CompactBuffers, LeavesATileOfABufferInsideLoops) {
                        options);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_THAT(ir::Print(*lowered), HasSubstr("t: f32[4]"));
+}
+
+// What a condition that is never true would have read goes, and then what was read for that only.
+TEST(DropUnread, LeavesWhatIsRead) {
+  const auto text = [](const std::string& guard) {
+    const auto lowered = Lower(Parsed(R"(program p(A: f32[8]) -> (O: f32[8]) {
+      alloc t: f32[8] global { alloc u: f32[8] global {
+        for i in 8 { block f(v < 8 spatial = i) { t[v] = (A[v] * 2.0) } }
+        for j in 8 { block g(v2 < 8 spatial = j) { u[v2] = (t[v2] + 1.0) } }
+        for k in 8 { block h(w < 8 spatial = k) { O[w] = select()" +
+                                      guard + R"(, u[w], (A[w] + 1.0)) } }
+      } } })"));
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    return ir::Print(*lowered);
+  };
+  EXPECT_EQ(text("(w < 0)"),
+            "program p(A: f32[8]) -> (O: f32[8]) {\n"
+            "  for k in 8 {\n"
+            "    O[k] = (A[k] + 1.0)\n"
+            "  }\n"
+            "}\n");
+  EXPECT_THAT(text("(w < 4)"), HasSubstr("alloc u"));
+  EXPECT_THAT(text("(w < 4)"), HasSubstr("alloc t"));
 }
 
 TEST(PartitionLoops, InteriorHasNoGuard) {
