@@ -305,7 +305,7 @@ TEST(Variant, ChangesAMethodByName) {
   EXPECT_EQ(variant->diversity, 0.5);
   EXPECT_EQ(variant->model.rounds, 7);
   EXPECT_EQ(variant->without, (std::vector<std::string>{"reuse", "loop", "main"}));
-  EXPECT_TRUE(ParseVariant("annealing:with=relation")->without.empty());
+  EXPECT_TRUE(ParseVariant("annealing:with=reuse")->without.empty());
   EXPECT_FALSE(ParseVariant("annealing:relative=0")->relative);
   const auto beside = ParseVariant(
       "annealing:beside=0.1:beside_steps=2:hedge=0.5:others_drafts=3:others_beside=0.5");
