@@ -26,9 +26,8 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
   ValueId weight = n.Has(2) ? n.Emit(OpKind::kGather, {n.In(2), target}, {{"axis", int64_t{0}}})
                             : n.Fill({n.Type(logs).dtype, shape}, 1);
   if (n.HasAttr("ignore_index")) {
-    const ValueId ignored =
-        n.Emit(OpKind::kEqual,
-               {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});
+    const ValueId ignored = n.Emit(
+        OpKind::kEqual, {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index")), target)});
     weight = n.Emit(OpKind::kWhere, {ignored, n.ScalarLike(0, weight), weight});
   }
   const ValueId loss = n.Emit(OpKind::kNeg, {n.Emit(OpKind::kMul, {picked, weight})});
