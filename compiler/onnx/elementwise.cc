@@ -83,15 +83,19 @@ void Clip(NodeImport& n) {
     }
     return n.Set(0, n.Emit(OpKind::kClip, {x}, attrs));
   }
-  // Constant bounds become attributes of the operator; other bounds are operands.
+  // Constant bounds become attributes of the operator; other bounds are operands. The maximum comes
+  // last: it is the result if it is below the minimum.
   for (int i = 1; i <= 2; ++i) {
     if (!n.Has(i)) continue;
     const ValueId bound = n.In(i);
     const TensorData* known = n.ConstantData(bound);
-    if (known != nullptr && NumElements(known->type) == 1)
+    if (known != nullptr && NumElements(known->type) == 1) {
       attrs[i == 1 ? "min" : "max"] = ToAttr(*known);
-    else
-      x = n.Emit(i == 1 ? OpKind::kMax : OpKind::kMin, {x, bound});
+      continue;
+    }
+    if (!attrs.empty()) x = n.Emit(OpKind::kClip, {x}, attrs);
+    attrs.clear();
+    x = n.Emit(i == 1 ? OpKind::kMax : OpKind::kMin, {x, bound});
   }
   n.Set(0, attrs.empty() ? x : n.Emit(OpKind::kClip, {x}, attrs));
 }

@@ -18,17 +18,19 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
   }
   Shape with_class = shape;
   with_class.insert(with_class.begin() + 1, 1);
-  const ValueId picked =
-      n.Reshape(n.Emit(OpKind::kGatherElements, {logs, n.Reshape(target, with_class)},
-                       {{"axis", int64_t{1}}}),
-                shape);
+  ValueId picked = n.Reshape(n.Emit(OpKind::kGatherElements, {logs, n.Reshape(target, with_class)},
+                                    {{"axis", int64_t{1}}}),
+                             shape);
   const bool weighted = n.Has(2) || n.HasAttr("ignore_index");
   ValueId weight = n.Has(2) ? n.Emit(OpKind::kGather, {n.In(2), target}, {{"axis", int64_t{0}}})
                             : n.Fill({n.Type(logs).dtype, shape}, 1);
   if (n.HasAttr("ignore_index")) {
     const ValueId ignored = n.Emit(
         OpKind::kEqual, {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index")), target)});
-    weight = n.Emit(OpKind::kWhere, {ignored, n.ScalarLike(0, weight), weight});
+    const ValueId zero = n.ScalarLike(0, weight);
+    weight = n.Emit(OpKind::kWhere, {ignored, zero, weight});
+    // What is ignored adds nothing, not even if it is infinite.
+    picked = n.Emit(OpKind::kWhere, {ignored, zero, picked});
   }
   const ValueId loss = n.Emit(OpKind::kNeg, {n.Emit(OpKind::kMul, {picked, weight})});
   const std::string reduction = n.OneOf("reduction", {"mean", "sum", "none"});

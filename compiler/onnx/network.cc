@@ -194,12 +194,16 @@ void Gemm(NodeImport& n) {
   if (n.Int("transB") != 0) b = n.Transpose(b, {1, 0});
   const double alpha = n.Float("alpha"), beta = n.Float("beta");
   const ir::DType dtype = n.Type(a).dtype;
+  // Fractions of integers are computed in doubles, and the result is truncated.
+  const bool fractions = alpha != std::floor(alpha) || (n.Has(2) && beta != std::floor(beta));
+  const bool widen = n.ok() && !ir::IsFloat(dtype) && fractions;
+  const auto widened = [&](ValueId v) { return widen ? n.Cast(v, ir::DType::kF64) : v; };
   Attrs attrs;
   if (ir::IsHalf(dtype) && (alpha != 1 || (n.Has(2) && beta != 0))) attrs[kSingle] = int64_t{1};
-  ValueId y = n.Emit(OpKind::kMatmul, {a, b}, attrs);
+  ValueId y = widened(n.Emit(OpKind::kMatmul, {a, b}, attrs));
   if (alpha != 1) y = n.Emit(OpKind::kMul, {y, n.ScalarLike(alpha, y)});
   if (n.Has(2) && beta != 0) {
-    ValueId c = Single(n, n.In(2));
+    ValueId c = widened(Single(n, n.In(2)));
     if (beta != 1) c = n.Emit(OpKind::kMul, {c, n.ScalarLike(beta, c)});
     y = n.Emit(OpKind::kAdd, {y, c});
   }

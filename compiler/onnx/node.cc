@@ -238,7 +238,8 @@ int64_t NodeImport::Int(std::string_view name, int64_t fallback) const {
 
 double NodeImport::Float(std::string_view name, double fallback) const {
   const auto* a = Find(name);
-  return a ? static_cast<double>(a->f()) : fallback;
+  // The standard's defaults are of single precision, too.
+  return static_cast<double>(a ? a->f() : static_cast<float>(fallback));
 }
 
 std::string NodeImport::String(std::string_view name, const std::string& fallback) const {

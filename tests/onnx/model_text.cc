@@ -76,8 +76,8 @@ class Parser {
       onnx::ValueInfoProto& info = *add();
       auto* type = info.mutable_type()->mutable_tensor_type();
       type->set_elem_type(Type());
+      type->mutable_shape();
       if (Take("[")) {
-        type->mutable_shape();
         while (!Take("]")) {
           auto* dim = type->mutable_shape()->add_dim();
           const std::string word = Word();

@@ -5,7 +5,7 @@
 //       y, z = com.example.Op<axis = 1, name = "text", list = [1, 2], none: ints = []>(x, , c)
 //     }
 //
-// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets has no shape.
+// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar.
 #pragma once
 
 #include <string>

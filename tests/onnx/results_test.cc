@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/core/tensor_data.h"
@@ -44,6 +45,10 @@ TensorData Floats(const std::vector<double>& values, const Shape& shape) {
   return FromDoubles(values, shape, ir::DType::kF32);
 }
 
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+MATCHER(IsNan, "") { return std::isnan(arg); }
 MATCHER(IsNear, "") { return std::fabs(std::get<0>(arg) - std::get<1>(arg)) <= 1e-5; }
 
 // Between the edge and two elements beyond it, a cubic interpolation of the repeated edge overshoots.
@@ -99,6 +104,104 @@ TEST(Results, APartialWindowCountsIfItIsRoundedUp) {
                      "y = MaxPool<kernel_shape = [3], strides = [2], ceil_mode = 1>(x)}",
                      {Floats({1, 2}, {1, 1, 2})}),
               ElementsAre(2));
+}
+
+TEST(Results, RootsAndLogarithmsOfIntegersAreTruncated) {
+  const TensorData x = FromInts({3, -4, 1, 9}, ir::DType::kI32);
+  const auto reduced = [&](const std::string& op) {
+    return Values(13, "(int32[4] x) => (int32 y) {y = " + op + "<keepdims = 0>(x)}", {x});
+  };
+  EXPECT_THAT(reduced("ReduceL2"), ElementsAre(10));        // sqrt(107)
+  EXPECT_THAT(reduced("ReduceLogSum"), ElementsAre(2));     // log(9)
+  EXPECT_THAT(reduced("ReduceLogSumExp"), ElementsAre(9));  // 9.003
+  // The squares exceed 32 bits, the result does not.
+  const std::string l2 = "(int32[2] x) => (int32 y) {y = ReduceL2<keepdims = 0>(x)}";
+  EXPECT_THAT(Values(13, l2, {FromInts({300000, 400000}, ir::DType::kI32)}), ElementsAre(500000));
+}
+
+TEST(Results, InfinitiesPassThroughLogSumExp) {
+  const std::string graph =
+      "(float[3,2] x) => (float[a] y) {y = ReduceLogSumExp<axes = [1], keepdims = 0>(x)}";
+  EXPECT_THAT(Values(13, graph, {Floats({kInf, 1, -kInf, -kInf, 2, -kInf}, {3, 2})}),
+              ElementsAre(kInf, -kInf, 2));
+}
+
+TEST(Results, ShrinkOfIntegersHasAFraction) {
+  const std::string graph = "(int32[5] x) => (int32[a] y) {y = Shrink<bias = 0.7, lambd = 1.5>(x)}";
+  EXPECT_THAT(Values(13, graph, {FromInts({-5, -1, 1, 2, 9}, ir::DType::kI32)}),
+              ElementsAre(-4, 0, 0, 1, 8));
+}
+
+// The quotient of the first has no exact whole part in single precision, that of the others is
+// larger than all integers that single precision has.
+TEST(Results, RemaindersOfFloatsAreExact) {
+  const std::vector<double> x = {7, 1e10, -1e10, 3e38, -2.5, 2.5, 1, kInf, kNan},
+                            y = {0.1, 0.540363, 2.75, 2.6871226, kInf, -kInf, 0, 1, 1};
+  const TensorData left = Floats(x, {9}), right = Floats(y, {9});
+  const std::vector<double> a = ToDoubles(left), b = ToDoubles(right);
+  const std::vector<double> found = Values(
+      13, "(float[9] x, float[9] y) => (float[a] z) {z = Mod<fmod = 1>(x, y)}", {left, right});
+  ASSERT_EQ(found.size(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::fmod(a[i], b[i]);
+    EXPECT_TRUE(found[i] == expected || (std::isnan(found[i]) && std::isnan(expected)))
+        << x[i] << " mod " << y[i] << " = " << found[i] << ", not " << expected;
+  }
+}
+
+TEST(Results, AnIgnoredTargetAddsNothingEvenIfInfinite) {
+  const std::string graph =
+      "(float[2,2] x, int64[2] t) => (float y) {"
+      "y = NegativeLogLikelihoodLoss<ignore_index = 1, reduction = \"sum\">(x, t)}";
+  EXPECT_THAT(Values(13, graph, {Floats({-3, 0, 0, -kInf}, {2, 2}), FromInts({0, 1})}),
+              ElementsAre(3));
+}
+
+TEST(Results, AProductOfIntegersTakesFractions) {
+  const std::string graph =
+      "(int32[1,2] a, int32[2,2] b, int32[2] c) => (int32[m,n] y) {"
+      "y = Gemm<alpha = 0.5, beta = 1.5>(a, b, c)}";
+  const auto ints = [](const std::vector<int64_t>& values, const Shape& shape) {
+    TensorData data = FromInts(values, ir::DType::kI32);
+    data.type.shape = shape;
+    return data;
+  };
+  // 0.5 * 7 + 1.5 * 1 and 0.5 * 10 + 1.5 * -5
+  EXPECT_THAT(
+      Values(13, graph, {ints({1, 2}, {1, 2}), ints({1, 2, 3, 4}, {2, 2}), ints({1, -5}, {2})}),
+      ElementsAre(5, -2));
+}
+
+// Whether a bound is a constant or not, the maximum comes last.
+TEST(Results, AClipWithCrossedBoundsGivesTheMaximum) {
+  const std::string graph =
+      "(float[1] x, float high) => (float[a] y) {"
+      "low = Constant<value_float = 2.0>()\ny = Clip(x, low, high)}";
+  EXPECT_THAT(Values(13, graph, {Floats({0}, {1}), Floats({-1}, {})}), ElementsAre(-1));
+}
+
+TEST(Results, DefaultsAreOfSinglePrecision) {
+  const std::string graph = "(double[1] x) => (double[a] y) {y = LeakyRelu(x)}";
+  EXPECT_THAT(Values(16, graph, {FromDoubles({-1}, {1}, ir::DType::kF64)}),
+              ElementsAre(-static_cast<double>(0.01F)));
+}
+
+TEST(Results, NansPassThrough) {
+  const TensorData x = Floats({kNan, -2}, {2}), zero = Floats({0, kNan}, {2});
+  const auto first = [&](const std::string& call) {
+    return Values(14, "(float[2] x, float[2] z) => (float[a] y) {y = " + call + "}", {x, zero});
+  };
+  for (const char* call : {"Max(x, z)", "Min(x, z)", "Max(z, x)", "Min(z, x)"})
+    EXPECT_THAT(first(call), ElementsAre(IsNan(), IsNan())) << call;
+  EXPECT_THAT(first("Sign(x)"), ElementsAre(IsNan(), -1));
+  EXPECT_THAT(first("HardSigmoid(x)"), ElementsAre(IsNan(), testing::DoubleNear(0.1, 1e-6)));
+  EXPECT_THAT(first("HardSwish(x)"), ElementsAre(IsNan(), testing::DoubleNear(-1.0 / 3, 1e-6)));
+}
+
+TEST(Results, WhatIsNotLookedForIsNotFound) {
+  const std::string graph =
+      "(float[3] x) => (bool[a] y) {y = IsInf<detect_negative = 0, detect_positive = 0>(x)}";
+  EXPECT_THAT(Values(13, graph, {Floats({kNan, kInf, 1}, {3})}), ElementsAre(0, 0, 0));
 }
 
 TEST(Results, AnUnknownWayIsNamedWithTheKnownOnes) {

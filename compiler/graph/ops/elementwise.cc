@@ -1,6 +1,7 @@
 // Elementwise operators. Most are one row of a table that gives the value of an element of the
 // result.
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -32,7 +33,9 @@ Expr Max(const Expr& a, const Expr& b) { return Make(Op::kMax, {a, b}); }
 Expr Min(const Expr& a, const Expr& b) { return Make(Op::kMin, {a, b}); }
 Expr Div(const Expr& a, const Expr& b) { return Make(Op::kDiv, {a, b}); }
 Expr Exp(const Expr& a) { return Make(Op::kExp, {a}); }
-Expr Clamp01(const Expr& a) { return Max(Num(0, a), Min(Num(1, a), a)); }
+Expr IsNan(const Expr& a) { return Make(Op::kIsNan, {a}); }
+// The order of the operands lets a NaN through (ir.h).
+Expr Clamp01(const Expr& a) { return Min(Max(a, Num(0, a)), Num(1, a)); }
 
 // ---- One operand ----
 
@@ -51,7 +54,7 @@ Expr IsInf(const Expr& x, const OpAttrs& attrs) {
   if (positive && negative) return inf;
   if (positive) return ir::And(inf, ir::Lt(Num(0, x), x));
   if (negative) return ir::And(inf, ir::Lt(x, Num(0, x)));
-  return Make(Op::kNe, {x, x});
+  return ir::And(inf, Make(Op::kNot, {inf}));  // of nothing that is looked for
 }
 
 Expr Clip(const Expr& x, const OpAttrs& attrs) {
@@ -72,10 +75,18 @@ Expr Softplus(const Expr& x, const OpAttrs&) {
   return Max(x, Num(0, x)) + Make(Op::kLog, {Num(1, x) + small});
 }
 
+// Integers are computed in floats, because bias and threshold may have fractions.
 Expr Shrink(const Expr& x, const OpAttrs& attrs) {
+  if (!ir::IsFloat(x->dtype)) return ir::Cast(x->dtype, Shrink(ir::Cast(DType::kF64, x), attrs));
   Expr bias = Num(attrs.Float("bias"), x), lambda = Num(attrs.Float("lambd"), x);
   return Select(ir::Lt(x, Num(-attrs.Float("lambd"), x)), x + bias,
                 Select(ir::Lt(lambda, x), x - bias, Num(0, x)));
+}
+
+// The sign of a NaN is NaN.
+Expr Sign(const Expr& x, const OpAttrs&) {
+  Expr sign = Make(Op::kSign, {x});
+  return ir::IsFloat(x->dtype) ? Select(IsNan(x), x, sign) : sign;
 }
 
 template <Op op>
@@ -90,7 +101,7 @@ const std::vector<Unary>& UnaryOps() {
   static const auto* ops = new std::vector<Unary>{
       {OpKind::kNeg, Takes::kNumber, Gives::kSame, Direct<Op::kNeg>},
       {OpKind::kAbs, Takes::kNumber, Gives::kSame, Direct<Op::kAbs>},
-      {OpKind::kSign, Takes::kNumber, Gives::kSame, Direct<Op::kSign>},
+      {OpKind::kSign, Takes::kNumber, Gives::kSame, Sign},
       {OpKind::kExp, Takes::kFloat, Gives::kSame, Direct<Op::kExp>},
       {OpKind::kLog, Takes::kFloat, Gives::kSame, Direct<Op::kLog>},
       {OpKind::kSqrt, Takes::kFloat, Gives::kSame, Direct<Op::kSqrt>},
@@ -221,13 +232,38 @@ Expr Direct2(const Expr& x, const Expr& y) {
   return Make(op, {x, y});
 }
 
-// The remainder with the sign of the dividend, like C's fmod and %.
+// The extreme of two numbers. A NaN among them is the result.
+template <Op op>
+Expr Extreme(const Expr& x, const Expr& y) {
+  Expr extreme = Make(op, {x, y});  // NaN if x is (ir.h)
+  return ir::IsFloat(x->dtype) ? Select(IsNan(y), y, extreme) : extreme;
+}
+
+// The remainder with the sign of the dividend, like C's fmod and %. The remainder of floats is
+// exact, but x / y is not: in double precision, quotients of single precision below 2^29 have the
+// right whole part, and its product with y is exact. So multiples of y times powers of 2^29 are
+// taken off first. Quotients beyond 2^145 are not reduced. Doubles have no wider type: their
+// remainder is off by up to the spacing of x.
 Expr TruncatedMod(const Expr& x, const Expr& y) {
   if (!ir::IsFloat(x->dtype)) return x - Div(x, y) * y;
-  const Expr quotient = Div(x, y);
-  const Expr whole = Select(ir::Lt(quotient, Num(0, x)), Make(Op::kCeil, {quotient}),
-                            Make(Op::kFloor, {quotient}));
-  return x - whole * y;
+  const Expr divisor = ir::Cast(DType::kF64, y);
+  Expr rest = ir::Cast(DType::kF64, x);
+  if (x->dtype == DType::kF64) {
+    const Expr quotient = Div(x, y);
+    rest = x - Select(ir::Lt(quotient, Num(0, x)), Make(Op::kCeil, {quotient}),
+                      Make(Op::kFloor, {quotient})) *
+                   y;
+  }
+  for (int power = 4 * 29; power >= 0 && x->dtype != DType::kF64; power -= 29) {
+    // A cast truncates, and has the quotient only once.
+    const Expr multiple = divisor * ir::Float(std::ldexp(1, power), DType::kF64);
+    const Expr whole = ir::Cast(DType::kF64, ir::Cast(DType::kI64, Div(rest, multiple)));
+    rest = rest - whole * multiple;
+  }
+  const Expr nan = Num(std::numeric_limits<double>::quiet_NaN(), x);
+  const Expr none = Make(
+      Op::kOr, {Make(Op::kOr, {IsNan(y), Make(Op::kIsInf, {x})}), Make(Op::kEq, {y, Num(0, y)})});
+  return Select(none, nan, Select(Make(Op::kIsInf, {y}), x, ir::Cast(x->dtype, rest)));
 }
 
 const Binary kBinary[] = {
@@ -238,8 +274,8 @@ const Binary kBinary[] = {
     {OpKind::kFloorDiv, Takes::kNumber, Gives::kSame, Direct2<Op::kFloorDiv>},
     {OpKind::kFloorMod, Takes::kNumber, Gives::kSame, Direct2<Op::kFloorMod>},
     {OpKind::kTruncatedMod, Takes::kNumber, Gives::kSame, TruncatedMod},
-    {OpKind::kMin, Takes::kNumber, Gives::kSame, Direct2<Op::kMin>},
-    {OpKind::kMax, Takes::kNumber, Gives::kSame, Direct2<Op::kMax>},
+    {OpKind::kMin, Takes::kNumber, Gives::kSame, Extreme<Op::kMin>},
+    {OpKind::kMax, Takes::kNumber, Gives::kSame, Extreme<Op::kMax>},
     {OpKind::kPow, Takes::kNumber, Gives::kSame, Direct2<Op::kPow>},
     {OpKind::kLess, Takes::kNumber, Gives::kBool, Direct2<Op::kLt>},
     {OpKind::kLessEqual, Takes::kNumber, Gives::kBool, Direct2<Op::kLe>},

@@ -96,25 +96,33 @@ OpDef OverAxes(OpKind kind) {
   return op;
 }
 
+bool NeedsFloats(OpKind kind) { return kind == OpKind::kReduceL2 || kind == OpKind::kReduceLogSum; }
+
 OpDef ReductionOp(const Reduction& row) {
   OpDef op = OverAxes(row.kind);
   op.express = [row](tensor::Builder& b, Tensors in,
                      const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
     HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
+    // A root or logarithm of integers is computed in doubles and truncated.
+    const bool widen = NeedsFloats(row.kind) && !ir::IsFloat(x.dtype());
+    const auto widened = [&](Expr e) { return widen ? ir::Cast(DType::kF64, std::move(e)) : e; };
     tensor::Tensor y =
         ReduceOver(b, NameOf(row.kind), x, axes, attrs.Flag("keepdims"), row.op,
-                   [&](std::vector<Expr> i) { return row.before(x.At(std::move(i))); });
+                   [&](std::vector<Expr> i) { return row.before(widened(x.At(std::move(i)))); });
     if (row.after == nullptr) return y;
     const int64_t count = CountOver(x.shape(), axes);
     return b.Compute(absl::StrCat(NameOf(row.kind), "_finish"), y.shape(), [&](tensor::Iters s) {
-      return row.after(y.At({s.begin(), s.end()}), count);
+      Expr result = row.after(y.At({s.begin(), s.end()}), count);
+      return widen ? ir::Cast(x.dtype(), result) : result;
     });
   };
   return op;
 }
 
-// log(sum(exp(x))), shifted by the maximum to avoid overflow and underflow.
+// log(sum(exp(x))), shifted by the maximum to avoid overflow and underflow. An infinite maximum is
+// the result, or nearly, and must not be subtracted from itself. Integers are computed in doubles
+// and truncated.
 OpDef LogSumExpOp() {
   OpDef op = OverAxes(OpKind::kReduceLogSumExp);
   op.express = [](tensor::Builder& b, Tensors in,
@@ -122,12 +130,19 @@ OpDef LogSumExpOp() {
     const tensor::Tensor& x = in[0];
     HEDDLE_ASSIGN_OR_RETURN(Shape axes, NormalizeAxes(attrs.Ints("axes"), x.rank()));
     const bool keepdims = attrs.Flag("keepdims");
-    tensor::Tensor max = ReduceOver(b, "log_sum_exp_max", x, axes, true, ReduceOp::kMax,
-                                    [&](std::vector<Expr> i) { return x.At(std::move(i)); });
+    const auto at = [&](std::vector<Expr> i) {
+      Expr e = x.At(std::move(i));
+      return ir::IsFloat(x.dtype()) ? e : ir::Cast(DType::kF64, std::move(e));
+    };
+    tensor::Tensor max = ReduceOver(b, "log_sum_exp_max", x, axes, true, ReduceOp::kMax, at);
+    const auto shift = [&](std::vector<Expr> kept) {
+      Expr e = max.At(std::move(kept));
+      return ir::Select(Make(Op::kIsInf, {e}), ir::Zero(e->dtype), e);
+    };
     tensor::Tensor sum =
         ReduceOver(b, "log_sum_exp_sum", x, axes, true, ReduceOp::kSum, [&](std::vector<Expr> i) {
-          Expr shift = max.At(KeptIndex(i, axes));
-          return Make(Op::kExp, {x.At(std::move(i)) - shift});
+          Expr by = shift(KeptIndex(i, axes));
+          return Make(Op::kExp, {at(std::move(i)) - by});
         });
     return b.Compute("log_sum_exp", ReducedShape(x.shape(), axes, keepdims), [&](tensor::Iters s) {
       std::vector<Expr> kept;
@@ -137,7 +152,8 @@ OpDef LogSumExpOp() {
         kept.push_back(reduced ? ir::Int(0) : s[next]);
         if (!reduced || keepdims) ++next;
       }
-      return max.At(kept) + Make(Op::kLog, {sum.At(kept)});
+      Expr result = shift(kept) + Make(Op::kLog, {sum.At(kept)});
+      return result->dtype == x.dtype() ? result : ir::Cast(x.dtype(), result);
     });
   };
   return op;
