@@ -139,6 +139,46 @@ TEST(ImportRefusals, ADynamicShapeNamesTheInputAndTheFlag) {
                 HasSubstr("--shape x=1x3"));
 }
 
+TEST(ImportRefusals, AShapeIsProposedThatAModelMayTake) {
+  ExpectRefused(Import(ReluModel({"batch", "3", "height", "width"})),
+                absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("--shape x=1x3x224x224"),
+                      HasSubstr("--shape batch=1 --shape height=224 --shape width=224")));
+  ExpectRefused(Import(ReluModel({"N", "seq_len", "768"})), absl::StatusCode::kInvalidArgument,
+                HasSubstr("--shape x=1x128x768"));
+  onnx::ModelProto m = ReluModel({"N", "3"});
+  Describe(m.mutable_graph()->add_input(), "mask", {"N", "tokens"});
+  ExpectRefused(Import(m), absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("'x' [N,3], 'mask' [N,tokens]"),
+                      HasSubstr("--shape x=1x3 --shape mask=1x128")));
+}
+
+TEST(Import, DimensionsAreFixedByTheirNames) {
+  onnx::ModelProto m = ReluModel({"N", "3", "size"});
+  const ImportOptions named{.shapes = {{"N", {2}}, {"size", {7}}}};
+  const auto graph = ImportOnnx(m.SerializeAsString(), named);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(ToText(graph->values[graph->outputs[0]].type), "f32[2,3,7]");
+  ExpectRefused(Import(m, {.shapes = {{"N", {2}}, {"length", {7}}}}),
+                absl::StatusCode::kInvalidArgument,
+                AllOf(HasSubstr("no input 'length'"), HasSubstr("N, size")));
+}
+
+// An input may be an output as well, and users know both by the same name.
+TEST(Import, AnInputThatIsAnOutputKeepsItsName) {
+  onnx::ModelProto m = ReluModel({"2"});
+  Describe(m.mutable_graph()->add_output(), "x", {"2"});
+  const auto graph = ImportOnnx(m.SerializeAsString());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto optimized = Optimize(*graph);
+  ASSERT_TRUE(optimized.ok()) << optimized.status();
+  for (const Graph* g : {&*graph, &*optimized}) {
+    EXPECT_EQ(g->values[g->inputs[0]].name, "x");
+    EXPECT_EQ(g->values[g->outputs[0]].name, "y");
+    EXPECT_EQ(g->values[g->outputs[1]].name, "x");
+  }
+}
+
 TEST(ImportRefusals, AShapeThatDoesNotFit) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   ExpectRefused(Import(ReluModel({"N", "3"}), {.shapes = {{"x", {2, 4}}}}), invalid,

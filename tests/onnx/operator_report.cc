@@ -110,8 +110,11 @@ std::string Run(const Graph& graph, const onnx::ModelProto& model,
       return absl::StrCat("output ", k, " is ", ToText(got.type), ", expected ",
                           ToText(expected->type));
     const std::vector<double> a = ToDoubles(got), b = ToDoubles(*expected);
+    // As the standard's own runner: two units in the last place of bfloat16.
+    runtime::Tolerance tolerance = runtime::kDirectTolerance;
+    if (got.type.dtype == ir::DType::kBF16) tolerance.relative = 0x1p-6;
     for (size_t i = 0; i < a.size(); ++i) {
-      if (!Same(got.type.dtype, a[i], b[i]))
+      if (!Same(got.type.dtype, a[i], b[i], tolerance))
         return absl::StrCat("output ", k, "[", i, "] = ", a[i], ", expected ", b[i]);
     }
   }
