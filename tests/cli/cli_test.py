@@ -107,6 +107,8 @@ class OneLineErrors(unittest.TestCase):
 
     def test_bad_shape(self):
         self.refused(2, "submit", "mlp.onnx", "--shape", "x=1xtwo", says="--shape name=1x3x224x224")
+        # The model may follow the flag, and a name that the model lacks is what is wrong.
+        self.refused(2, "submit", "--dry-run", "--shape", "images=1x3", "mlp.onnx", says=("no input 'images'", "input"))
 
     def test_unknown_zoo_model(self):
         self.refused(2, "zoo", "alexnet", says="resnet18")
