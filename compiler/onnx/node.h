@@ -185,6 +185,10 @@ void AddQuantizedTranslations(TranslationTable& table);
 void AddRecurrentTranslations(TranslationTable& table);
 void AddLossTranslations(TranslationTable& table);
 void AddScatterTranslations(TranslationTable& table);
+void AddAttentionTranslations(TranslationTable& table);
+void AddBitTranslations(TranslationTable& table);
+void AddRegionTranslations(TranslationTable& table);
+void AddSignalTranslations(TranslationTable& table);
 void AddControlTranslations(TranslationTable& table);
 void AddSequenceTranslations(TranslationTable& table);
 

@@ -56,11 +56,12 @@ void ArgExtreme(NodeImport& n) {
                    {"select_last_index", n.Int("select_last_index")}}));
 }
 
-void CumSum(NodeImport& n) {
+void Running(NodeImport& n) {
   const ValueId x = n.In(0);
   const Shape axis = n.ConstantInts(1);
   if (axis.size() != 1) return n.Fail("needs one axis");
-  n.Set(0, n.Emit(OpKind::kCumSum, {x},
+  const OpKind kind = n.proto().op_type() == "CumSum" ? OpKind::kCumSum : OpKind::kCumProd;
+  n.Set(0, n.Emit(kind, {x},
                   {{"axis", n.Axis(axis[0], n.Rank(x))},
                    {"exclusive", n.Int("exclusive")},
                    {"reverse", n.Int("reverse")}}));
@@ -73,7 +74,8 @@ void AddReductionTranslations(TranslationTable& table) {
     table[onnx] = {Reduce, "axes that are not constants"};
   table["ArgMax"] = ArgExtreme;
   table["ArgMin"] = ArgExtreme;
-  table["CumSum"] = {CumSum, "an axis that is not a constant"};
+  for (const char* name : {"CumSum", "CumProd"})
+    table[name] = {Running, "an axis that is not a constant"};
 }
 
 }  // namespace heddle::graph

@@ -25,6 +25,10 @@ const TranslationTable& Translations() {
     AddRecurrentTranslations(*t);
     AddLossTranslations(*t);
     AddScatterTranslations(*t);
+    AddAttentionTranslations(*t);
+    AddBitTranslations(*t);
+    AddRegionTranslations(*t);
+    AddSignalTranslations(*t);
     AddControlTranslations(*t);
     AddSequenceTranslations(*t);
     return t;
