@@ -83,9 +83,9 @@ class Importer {
     const Translation* translation = FindTranslation(node);
     const onnx::OperatorRule* rule =
         translation == nullptr ? nullptr : onnx::FindRule(node.op_type(), opset);
-    if (rule == nullptr) {
+    if (rule == nullptr || opset > NewestImportedOpset()) {
       // The checker has reported nodes of the model's graph.
-      if (InSubgraph()) problems_.Unsupported(node, opset);
+      if (InSubgraph() && rule == nullptr) problems_.Unsupported(node, opset);
       return Break(node);
     }
     bool possible = true;

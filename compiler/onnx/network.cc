@@ -108,11 +108,18 @@ void ConvTranspose(NodeImport& n) {
   CheckKernelShape(n, kernel);
   Shape strides = n.Ints("strides"), dilations = n.Ints("dilations"), pads = n.Ints("pads");
   Shape extra = n.Ints("output_padding"), output = n.Ints("output_shape");
-  strides.resize(dims, 1);
-  dilations.resize(dims, 1);
-  pads.resize(2 * dims, 0);
-  extra.resize(dims, 0);
+  const auto complete = [&](const char* name, Shape& list, size_t length, int64_t fallback) {
+    if (list.empty()) list.assign(length, fallback);
+    if (list.size() != length)
+      n.Fail(absl::StrCat(name, " has ", list.size(), " entries, needs ", length));
+  };
+  complete("strides", strides, dims, 1);
+  complete("dilations", dilations, dims, 1);
+  complete("pads", pads, 2 * dims, 0);
+  complete("output_padding", extra, dims, 0);
   const std::string mode = AutoPad(n);
+  if (!n.ok()) return;
+  if (mode == "VALID") pads.assign(2 * dims, 0);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
     if (!InRange(*values, 0))

@@ -298,6 +298,11 @@ Shape NodeImport::Ints(std::string_view name) const {
   return a ? Shape(a->ints().begin(), a->ints().end()) : Shape{};
 }
 
+std::vector<double> NodeImport::Floats(std::string_view name) const {
+  const auto* a = Find(name);
+  return a ? std::vector<double>(a->floats().begin(), a->floats().end()) : std::vector<double>{};
+}
+
 std::vector<std::string> NodeImport::Strings(std::string_view name) const {
   const auto* a = Find(name);
   return a ? std::vector<std::string>(a->strings().begin(), a->strings().end())

@@ -104,6 +104,7 @@ class NodeImport {
   // have defined it.
   std::string OneOf(std::string_view name, std::initializer_list<std::string_view> known);
   Shape Ints(std::string_view name) const;
+  std::vector<double> Floats(std::string_view name) const;
   std::vector<std::string> Strings(std::string_view name) const;
   // Whether the node itself has the attribute.
   bool HasAttr(std::string_view name) const;

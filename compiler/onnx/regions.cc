@@ -20,10 +20,10 @@ struct Math {
   NodeImport& n;
   ValueId Scalar(double v, ValueId like) const { return n.ScalarLike(v, like); }
   ValueId Add(ValueId a, ValueId b) const { return n.Emit(OpKind::kAdd, {a, b}); }
-  ValueId Add(ValueId a, double b) const { return b == 0 ? a : Add(a, Scalar(b, a)); }
+  ValueId Plus(ValueId a, double b) const { return b == 0 ? a : Add(a, Scalar(b, a)); }
   ValueId Sub(ValueId a, ValueId b) const { return n.Emit(OpKind::kSub, {a, b}); }
   ValueId Mul(ValueId a, ValueId b) const { return n.Emit(OpKind::kMul, {a, b}); }
-  ValueId Mul(ValueId a, double b) const { return b == 1 ? a : Mul(a, Scalar(b, a)); }
+  ValueId Times(ValueId a, double b) const { return b == 1 ? a : Mul(a, Scalar(b, a)); }
   ValueId Div(ValueId a, ValueId b) const { return n.Emit(OpKind::kDiv, {a, b}); }
   ValueId Max(ValueId a, double b) const { return n.Emit(OpKind::kMax, {a, Scalar(b, a)}); }
   ValueId Min(ValueId a, double b) const { return n.Emit(OpKind::kMin, {a, Scalar(b, a)}); }
@@ -296,10 +296,10 @@ void RoiAlign(NodeImport& n) {
   };
   const auto along = [&](int64_t first, int64_t extent, int64_t bins) {
     Axis a{bins, ratio};
-    const auto column = [&](int64_t i) { return n.Reshape(At(n, rois, 1, static_cast<int>(i)), {count, 1, 1}); };
+    const auto column = [&](int64_t i) { return n.Reshape(At(n, rois, 1, i), {count, 1, 1}); };
     const double shift = half ? -0.5 : 0;
-    const ValueId start = m.Add(m.Mul(column(first), scale), shift);
-    const ValueId end = m.Add(m.Mul(column(first + 2), scale), shift);
+    const ValueId start = m.Plus(m.Times(column(first), scale), shift);
+    const ValueId end = m.Plus(m.Times(column(first + 2), scale), shift);
     ValueId size = m.Sub(end, start);
     if (!half) size = m.Max(size, 1);
     const ValueId bin = m.Div(size, m.Scalar(static_cast<double>(bins), size));
@@ -316,7 +316,7 @@ void RoiAlign(NodeImport& n) {
       step = m.Div(bin, a.counts);
       valid = m.Less(m.Range(a.samples, 0, 1, {1, 1, a.samples}, x), a.counts);
     } else {
-      step = m.Mul(bin, 1 / static_cast<double>(ratio));
+      step = m.Times(bin, 1 / static_cast<double>(ratio));
     }
     const ValueId bin_start = m.Add(start, m.Mul(m.Range(bins, 0, 1, {1, bins, 1}, x), bin));
     ValueId at = m.Add(bin_start, m.Mul(m.Range(a.samples, 0.5, 1, {1, 1, a.samples}, x), step));
@@ -325,7 +325,7 @@ void RoiAlign(NodeImport& n) {
     const ValueId near = m.And(m.LessEqual(m.Scalar(-1, at), at), m.LessEqual(at, m.Scalar(last + 1, at)));
     a.valid = valid < 0 ? near : m.And(near, valid);
     at = m.Min(m.Max(at, 0), last);
-    const ValueId low = m.Floor(at), high = m.Min(m.Add(low, 1), last), rest = m.Sub(at, low);
+    const ValueId low = m.Floor(at), high = m.Min(m.Plus(low, 1), last), rest = m.Sub(at, low);
     a.corners = {Corner{low, m.Sub(m.Scalar(1, rest), rest)}, Corner{high, rest}};
     return a;
   };
@@ -388,19 +388,19 @@ void MaxRoiPool(NodeImport& n) {
   // Halves are rounded away from zero.
   const auto rounded = [&](ValueId v) {
     const ValueId zero = m.Scalar(0, v);
-    return m.Where(m.Less(v, zero), m.Ceil(m.Add(v, -0.5)), m.Floor(m.Add(v, 0.5)));
+    return m.Where(m.Less(v, zero), m.Ceil(m.Plus(v, -0.5)), m.Floor(m.Plus(v, 0.5)));
   };
   // Whether an element belongs to a bin: [regions, bins, extent].
   const auto inside = [&](int64_t first, int64_t extent, int64_t bins) {
     const auto column = [&](int64_t i) {
-      return rounded(m.Mul(n.Reshape(At(n, rois, 1, i), {count, 1, 1}), scale));
+      return rounded(m.Times(n.Reshape(At(n, rois, 1, i), {count, 1, 1}), scale));
     };
     const ValueId start = column(first);
-    const ValueId size = m.Max(m.Add(m.Sub(column(first + 2), start), 1), 1);
+    const ValueId size = m.Max(m.Plus(m.Sub(column(first + 2), start), 1), 1);
     const ValueId bin = m.Div(size, m.Scalar(static_cast<double>(bins), size));
     const ValueId i = m.Range(bins, 0, 1, {1, bins, 1}, x);
     const ValueId low = m.Add(m.Floor(m.Mul(i, bin)), start);
-    const ValueId high = m.Add(m.Ceil(m.Mul(m.Add(i, 1), bin)), start);
+    const ValueId high = m.Add(m.Ceil(m.Mul(m.Plus(i, 1), bin)), start);
     const ValueId at = m.Range(extent, 0, 1, {1, 1, extent}, x);
     return m.And(m.LessEqual(low, at), m.Less(at, high));
   };
@@ -486,7 +486,7 @@ void DeformConv(NodeImport& n) {
     }
     const ValueId at = m.Add(At(n, moved, 3, d), m.Values(regular, {1, 1, taps, points}, x));
     const double last = static_cast<double>(shape[d + 2] - 1);
-    const ValueId low = m.Floor(at), high = m.Add(low, 1), rest = m.Sub(at, low);
+    const ValueId low = m.Floor(at), high = m.Plus(low, 1), rest = m.Sub(at, low);
     const auto corner = [&](ValueId index, ValueId weight) {
       const ValueId in_image =
           m.And(m.LessEqual(m.Scalar(0, index), index), m.LessEqual(index, m.Scalar(last, index)));

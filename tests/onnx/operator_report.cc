@@ -72,7 +72,8 @@ onnx::ModelProto Bind(const onnx::ModelProto& model, const std::vector<onnx::Ten
     const bool tensor = i < static_cast<int>(data.size()) && type.has_tensor_type() &&
                         type.tensor_type().elem_type() == data[i].data_type();
     // What has no elements cannot be an input.
-    const bool empty = tensor && data[i].has_raw_data() && data[i].raw_data().empty();
+    const auto dims = tensor ? data[i].dims() : onnx::TensorProto().dims();
+    const bool empty = std::count(dims.begin(), dims.end(), 0) != 0;
     if (!tensor || (i < first_bound && !empty)) {
       *graph->add_input() = model.graph().input(i);
       if (!tensor) continue;
