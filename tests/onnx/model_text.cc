@@ -114,6 +114,12 @@ class Parser {
     Expect("(");
     while (!Take(")")) {
       onnx::ValueInfoProto& info = *add();
+      if (Take("seq ")) {
+        info.mutable_type()->mutable_sequence_type();
+        info.set_name(Word());
+        Take(",");
+        continue;
+      }
       auto* type = info.mutable_type()->mutable_tensor_type();
       type->set_elem_type(Type());
       type->mutable_shape();

@@ -10,7 +10,8 @@
 //     }
 //
 // After the graph come functions, with their opset. "@" refers to an attribute of the function.
-// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar.
+// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar, "seq" a
+// sequence.
 #pragma once
 
 #include <string>

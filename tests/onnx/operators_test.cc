@@ -49,6 +49,10 @@ TensorData Floats(const Numbers& values, const Shape& shape) {
   return FromDoubles(values, shape, ir::DType::kF32);
 }
 
+TensorData Integers(const std::vector<int64_t>& values, const Shape& shape) {
+  return {{ir::DType::kI64, shape}, FromInts(values).bytes};
+}
+
 // Random floats that f32 holds exactly.
 Numbers Random(size_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -346,9 +350,7 @@ TEST(Operators, RotaryEmbeddingTurnsPairs) {
                                     " (float[1,1,2,4] y) {y = RotaryEmbedding<interleaved = ",
                                     int{interleaved}, ">(x, c, s, p)}"),
                        {Floats(x, {1, 1, 2, 4}), Floats(cosines, {3, 2}), Floats(sines, {3, 2}),
-                        Repeated(FromInts({1}), {1, 2}).type.shape.empty()
-                            ? FromInts({})
-                            : TensorData{{ir::DType::kI64, {1, 2}}, FromInts({1, 2}).bytes}}),
+                        Integers({1, 2}, {1, 2})}),
                 Pointwise(IsNear(), expected));
   }
 }
@@ -424,7 +426,7 @@ TEST(Operators, MaximaReturnToTheirPlaces) {
   EXPECT_THAT(Values(11,
                      "(float[1,1,1,2] x, int64[1,1,1,2] i) => (float[a,b,c,d] y) {"
                      "y = MaxUnpool<kernel_shape = [2, 2], strides = [2, 2]>(x, i)}",
-                     {Floats({5, 6}, {1, 1, 1, 2}), {{ir::DType::kI64, {1, 1, 1, 2}}, FromInts({1, 6}).bytes}}),
+                     {Floats({5, 6}, {1, 1, 1, 2}), Integers({1, 6}, {1, 1, 1, 2})}),
               ElementsAre(0, 5, 0, 0, 0, 0, 6, 0));
 }
 

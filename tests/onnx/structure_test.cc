@@ -80,8 +80,8 @@ TEST(Functions, MissingAttributesAndOperandsAreLeftOut) {
   EXPECT_THAT(Values(17, "(float[3] x) => (float[3] y) {"
                          "top = Constant<value_float = 2.0>()\nn = Neg(x)\n"
                          "y, z = com.example.Limited(n, , top)}" + function),
-              ElementsAre(testing::FloatEq(-0.01f), testing::FloatEq(-0.02f),
-                          testing::FloatEq(-0.03f)));
+              ElementsAre(testing::DoubleNear(-0.01, 1e-6), testing::DoubleNear(-0.02, 1e-6),
+                          testing::DoubleNear(-0.03, 1e-6)));
   EXPECT_THAT(Values(17, "(float[3] x) => (float[3] y) {y = com.example.Limited(x)}" + function),
               ElementsAre(1, 2, 3));
 }
@@ -267,7 +267,7 @@ TEST(Sequences, GrowInLoopsAndAreMapped) {
   EXPECT_THAT(Values(17,
                      "(float[2] x) => (float[a] y) {"
                      "n = Constant<value_int = 3>()\ne = SequenceConstruct(x)\n"
-                     "s = Loop<body = (int64 i, bool c, float[?] q) => (bool d, float[?] r) {"
+                     "s = Loop<body = (int64 i, bool c, seq q) => (bool d, seq r) {"
                      "d = Identity(c)\nf = Cast<to = 1>(i)\nm = Mul(x, f)\n"
                      "r = SequenceInsert(q, m)}>(n, , e)\n"
                      "t = SequenceMap<body = (float[2] v) => (float[2] w) {w = Neg(v)}>(s)\n"
