@@ -171,12 +171,11 @@ class AttentionImport {
     Shape end(static_cast<size_t>(rank), 0);
     end.back() = missing;
     const bool is_bool = n_.Type(mask).dtype == DType::kBool;
-    const ValueId padded =
-        n_.Emit(OpKind::kPad, {is_bool ? n_.Cast(mask, DType::kI32) : mask},
-                {{"begin", Shape(static_cast<size_t>(rank), 0)},
-                 {"end", end},
-                 {"mode", std::string("constant")},
-                 {"value", value}});
+    const ValueId padded = n_.Emit(OpKind::kPad, {is_bool ? n_.Cast(mask, DType::kI32) : mask},
+                                   {{"begin", Shape(static_cast<size_t>(rank), 0)},
+                                    {"end", end},
+                                    {"mode", std::string("constant")},
+                                    {"value", value}});
     return is_bool ? n_.Cast(padded, DType::kBool) : padded;
   }
 
@@ -258,8 +257,8 @@ void RotaryEmbedding(NodeImport& n) {
     if (n.ShapeOf(*cache) != Shape{shape[0], steps, half})
       return n.Fail(absl::StrCat("needs caches of ", ShapeText({shape[0], steps, half}), ", not ",
                                  ShapeText(n.ShapeOf(*cache))));
-    *cache = n.Reshape(*cache, flat ? Shape{shape[0], steps, 1, half}
-                                    : Shape{shape[0], 1, steps, half});
+    *cache =
+        n.Reshape(*cache, flat ? Shape{shape[0], steps, 1, half} : Shape{shape[0], 1, steps, half});
   }
   const ValueId turned = Part(n, x, 3, 0, rotated);
   const Shape halves{shape[0], shape[1], shape[2], half};
@@ -294,8 +293,7 @@ void LinearAttention(NodeImport& n) {
   n.Ignore({"chunk_size"});  // how to compute, not what
   const ValueId query = n.In(0);
   const DType dtype = n.Type(query).dtype;
-  const std::string rule =
-      n.OneOf("update_rule", {"gated_delta", "linear", "gated", "delta"});
+  const std::string rule = n.OneOf("update_rule", {"gated_delta", "linear", "gated", "delta"});
   const bool decays = rule == "gated" || rule == "gated_delta";
   const bool corrects = rule == "delta" || rule == "gated_delta";
   const int64_t q_heads = n.Int("q_num_heads"), heads = n.Int("kv_num_heads");
@@ -391,7 +389,8 @@ void TensorScatter(NodeImport& n) {
   if (!n.ok()) return;
   const Shape shape = n.ShapeOf(cache);
   Shape fits = n.ShapeOf(update);
-  const int64_t most = shape[axis], length = static_cast<int64_t>(fits.size()) > axis ? fits[axis] : 0;
+  const int64_t most = shape[axis],
+                length = static_cast<int64_t>(fits.size()) > axis ? fits[axis] : 0;
   if (length > 0) fits[axis] = most;
   if (axis == 0 || fits != shape || length < 1 || length > most)
     return n.Fail(absl::StrCat("cannot write ", ShapeText(n.ShapeOf(update)), " into ",
@@ -401,12 +400,13 @@ void TensorScatter(NodeImport& n) {
   if (n.ok() && n.ShapeOf(first) != Shape{batch}) return n.Fail("needs one index for each sample");
   // Which element of the update belongs to each place of the cache.
   ValueId from = n.Emit(OpKind::kSub, {Numbers(n, most, {1, most}), n.Reshape(first, {batch, 1})});
-  if (circular) from = n.Emit(OpKind::kFloorMod, {from, n.ScalarLike(static_cast<double>(most), from)});
+  if (circular)
+    from = n.Emit(OpKind::kFloorMod, {from, n.ScalarLike(static_cast<double>(most), from)});
   const ValueId zero = n.ScalarLike(0, from);
-  const ValueId written = n.Emit(
-      OpKind::kAnd,
-      {n.Emit(OpKind::kLessEqual, {zero, from}),
-       n.Emit(OpKind::kLess, {from, n.ScalarLike(static_cast<double>(length), from)})});
+  const ValueId written =
+      n.Emit(OpKind::kAnd,
+             {n.Emit(OpKind::kLessEqual, {zero, from}),
+              n.Emit(OpKind::kLess, {from, n.ScalarLike(static_cast<double>(length), from)})});
   const ValueId index = n.Emit(OpKind::kClip, {from}, {{"min", int64_t{0}}, {"max", length - 1}});
   // The axis is brought next to the batch.
   Shape there(shape.size()), back(shape.size());

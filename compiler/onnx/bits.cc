@@ -40,9 +40,8 @@ void BitShift(NodeImport& n) {
   // A shift by the width or more leaves copies of the sign, as does one by a negative number. An
   // unsigned number of 64 bits is beyond the width if it is negative as an index.
   const ValueId possible = n.Emit(
-      OpKind::kAnd,
-      {n.Emit(OpKind::kLessEqual, {n.ScalarLike(0, by), by}),
-       n.Emit(OpKind::kLess, {by, n.ScalarLike(static_cast<double>(width), by)})});
+      OpKind::kAnd, {n.Emit(OpKind::kLessEqual, {n.ScalarLike(0, by), by}),
+                     n.Emit(OpKind::kLess, {by, n.ScalarLike(static_cast<double>(width), by)})});
   const ValueId index = n.Emit(OpKind::kClip, {by}, {{"min", int64_t{0}}, {"max", width - 1}});
   const auto power = [&](int64_t (*exponent)(int64_t)) {
     return n.Emit(OpKind::kGather, {Powers(n, width, x, exponent), index}, {{"axis", int64_t{0}}});
@@ -52,10 +51,9 @@ void BitShift(NodeImport& n) {
     return n.Set(0, n.Emit(OpKind::kWhere, {possible, moved, zero}));
   }
   const ValueId moved = Shifted(n, x, power(Lower), power(Upper));
-  const ValueId rest = n.Emit(
-      OpKind::kWhere,
-      {n.Emit(OpKind::kLess, {x, zero}),
-       n.Constant(Repeated(FromInts({-1}, n.Type(x).dtype), {})), zero});
+  const ValueId rest =
+      n.Emit(OpKind::kWhere, {n.Emit(OpKind::kLess, {x, zero}),
+                              n.Constant(Repeated(FromInts({-1}, n.Type(x).dtype), {})), zero});
   n.Set(0, n.Emit(OpKind::kWhere, {possible, moved, rest}));
 }
 
@@ -83,8 +81,7 @@ void BitwisePair(NodeImport& n) {
   const ValueId a = n.In(0), b = n.In(1), both = And(n, a, b);
   if (type == "BitwiseAnd") return n.Set(0, both);
   // a + b counts common bits twice.
-  const ValueId any =
-      n.Emit(OpKind::kSub, {n.Emit(OpKind::kAdd, {a, b}), both});
+  const ValueId any = n.Emit(OpKind::kSub, {n.Emit(OpKind::kAdd, {a, b}), both});
   n.Set(0, type == "BitwiseOr" ? any : n.Emit(OpKind::kSub, {any, both}));
 }
 

@@ -369,8 +369,7 @@ void RmsNormalization(NodeImport& n) {
   const ValueId wide = n.Cast(x, StageType(n, x, StashType(n)));
   const ValueId square = n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {wide, wide})},
                                 {{"axes", AxesFrom(n, n.Rank(x))}, {"keepdims", int64_t{1}}});
-  const ValueId normal =
-      n.Emit(OpKind::kMul, {wide, Inverse(n, square, n.Float("epsilon"))});
+  const ValueId normal = n.Emit(OpKind::kMul, {wide, Inverse(n, square, n.Float("epsilon"))});
   // The second stage, and the result, have the type of the scale.
   n.Set(0, n.Emit(OpKind::kMul, {n.Cast(n.Cast(normal, own), n.Type(scale).dtype), scale}));
 }

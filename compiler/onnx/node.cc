@@ -422,8 +422,8 @@ std::vector<NamedValue> NodeImport::Body(std::string_view attribute,
   const onnx::AttributeProto* a = Find(attribute);
   if (!ok() || a == nullptr) return {};
   if (a->g().input_size() != static_cast<int>(inputs.size())) {
-    Fail(absl::StrCat("'", std::string(attribute), "' has ", a->g().input_size(),
-                      " inputs, needs ", inputs.size()));
+    Fail(absl::StrCat("'", std::string(attribute), "' has ", a->g().input_size(), " inputs, needs ",
+                      inputs.size()));
     return {};
   }
   auto results = run_subgraph_(a->g(), inputs);

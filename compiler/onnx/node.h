@@ -75,7 +75,7 @@ class NodeImport {
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const;
   ValueId In(int i);
-  const NamedValue& Value(int i);    // also one that is no tensor
+  const NamedValue& Value(int i);     // also one that is no tensor
   std::vector<ValueId> Items(int i);  // of a sequence
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();

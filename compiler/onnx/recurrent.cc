@@ -27,10 +27,12 @@ struct KnownActivation {
   double alpha, beta;  // if the node leaves them out
 };
 constexpr KnownActivation kActivations[] = {
-    {"Relu", 0, 0, 0},         {"Tanh", 0, 0, 0},       {"Sigmoid", 0, 0, 0},
-    {"Affine", 2, 1, 0},       {"LeakyRelu", 1, 0.01, 0}, {"ThresholdedRelu", 1, 1, 0},
-    {"ScaledTanh", 2, 1, 1},   {"HardSigmoid", 2, 0.2, 0.5}, {"Elu", 1, 1, 0},
-    {"Softsign", 0, 0, 0},     {"Softplus", 0, 0, 0},
+    {"Relu", 0, 0, 0},         {"Tanh", 0, 0, 0},
+    {"Sigmoid", 0, 0, 0},      {"Affine", 2, 1, 0},
+    {"LeakyRelu", 1, 0.01, 0}, {"ThresholdedRelu", 1, 1, 0},
+    {"ScaledTanh", 2, 1, 1},   {"HardSigmoid", 2, 0.2, 0.5},
+    {"Elu", 1, 1, 0},          {"Softsign", 0, 0, 0},
+    {"Softplus", 0, 0, 0},
 };
 
 bool SameWord(const std::string& a, const std::string& b) {
@@ -47,7 +49,7 @@ struct Direction {
   ValueId from_x = -1, r = -1;
   // GRU with linear_before_reset: bias of the product that the reset gate scales, [H]
   ValueId reset_bias = -1;
-  ValueId peephole = -1;  // LSTM
+  ValueId peephole = -1;                // LSTM
   std::vector<Activation> activations;  // f, g and h of the standard
   bool reverse = false;
 };
@@ -163,9 +165,9 @@ class Recurrence {
     size_t next_alpha = 0, next_beta = 0;
     activations_.resize(static_cast<size_t>(directions_));
     for (size_t i = 0; i < names.size(); ++i) {
-      const auto* known = std::find_if(
-          std::begin(kActivations), std::end(kActivations),
-          [&](const KnownActivation& k) { return SameWord(k.name, names[i]); });
+      const auto* known =
+          std::find_if(std::begin(kActivations), std::end(kActivations),
+                       [&](const KnownActivation& k) { return SameWord(k.name, names[i]); });
       if (known == std::end(kActivations))
         return n_.Fail(absl::StrCat("has no activation '", names[i], "'"));
       Activation a{known->name, known->alpha, known->beta};
@@ -325,7 +327,7 @@ class Recurrence {
   bool batch_first_ = false;
   std::string direction_;
   std::vector<std::vector<Activation>> activations_;  // of each direction
-  double clip_ = 0;       // limits what activations get; 0: not
+  double clip_ = 0;                                   // limits what activations get; 0: not
   bool coupled_ = false;  // the forget gate is what the input gate leaves
   ValueId lengths_ = -1;  // [batch, 1], unless all sequences have the whole length
 };
@@ -337,8 +339,7 @@ void Lstm(NodeImport& n) { Recurrence(n, 4).Run(); }
 }  // namespace
 
 void AddRecurrentTranslations(TranslationTable& table) {
-  constexpr const char* kLimits =
-      "sequences of more than 512 steps";
+  constexpr const char* kLimits = "sequences of more than 512 steps";
   table["RNN"] = {Rnn, kLimits};
   table["GRU"] = {Gru, kLimits};
   table["LSTM"] = {Lstm, kLimits};

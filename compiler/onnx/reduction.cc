@@ -42,7 +42,8 @@ void Reduce(NodeImport& n) {
   const int rank = n.Rank(x);
   Shape axes = n.HasAttr("axes") ? n.Ints("axes") : n.Has(1) ? n.ConstantInts(1) : Shape{};
   const int64_t keepdims = n.Int("keepdims");
-  const bool none = axes.empty() && n.Int("noop_with_empty_axes") != 0;
+  const bool may_do_nothing = n.Int("noop_with_empty_axes") != 0;
+  const bool none = axes.empty() && may_do_nothing;
   if (!n.ok()) return;
   if (axes.empty() && !none) {
     axes.resize(rank);

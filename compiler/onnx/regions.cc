@@ -32,9 +32,7 @@ struct Math {
   ValueId And(ValueId a, ValueId b) const { return n.Emit(OpKind::kAnd, {a, b}); }
   ValueId LessEqual(ValueId a, ValueId b) const { return n.Emit(OpKind::kLessEqual, {a, b}); }
   ValueId Less(ValueId a, ValueId b) const { return n.Emit(OpKind::kLess, {a, b}); }
-  ValueId Where(ValueId c, ValueId a, ValueId b) const {
-    return n.Emit(OpKind::kWhere, {c, a, b});
-  }
+  ValueId Where(ValueId c, ValueId a, ValueId b) const { return n.Emit(OpKind::kWhere, {c, a, b}); }
   ValueId Values(const std::vector<double>& values, const Shape& shape, ValueId like) const {
     return n.Constant(FromDoubles(values, shape, n.Type(like).dtype));
   }
@@ -71,12 +69,11 @@ void CenterCropPad(NodeImport& n) {
     begin[d] = more / 2;
     end[d] = more - more / 2;
   }
-  ValueId y = sizes == n.ShapeOf(x)
-                  ? x
-                  : n.Emit(OpKind::kSlice, {x},
-                           {{"starts", starts},
-                            {"steps", Shape(static_cast<size_t>(rank), 1)},
-                            {"sizes", sizes}});
+  ValueId y = sizes == n.ShapeOf(x) ? x
+                                    : n.Emit(OpKind::kSlice, {x},
+                                             {{"starts", starts},
+                                              {"steps", Shape(static_cast<size_t>(rank), 1)},
+                                              {"sizes", sizes}});
   const bool pads = std::any_of(end.begin(), end.end(), [](int64_t e) { return e != 0; });
   if (pads)
     y = n.Emit(OpKind::kPad, {y},
@@ -110,8 +107,7 @@ void AffineGrid(NodeImport& n) {
     base.insert(base.end(), at.begin(), at.end());
     base.push_back(1);
   }
-  const ValueId grid =
-      n.Constant(FromDoubles(base, {1, points, dims + 1}, n.Type(theta).dtype));
+  const ValueId grid = n.Constant(FromDoubles(base, {1, points, dims + 1}, n.Type(theta).dtype));
   const ValueId y = n.Emit(OpKind::kMatmul, {grid, n.Transpose(theta, {0, 2, 1})});
   Shape shape{size[0]};
   shape.insert(shape.end(), extents.begin(), extents.end());
@@ -127,8 +123,7 @@ void Col2Im(NodeImport& n) {
   const Shape image = n.ConstantInts(1), block = n.ConstantInts(2);
   if (!n.ok()) return;
   const size_t dims = block.size();
-  if (dims < 1 || dims > 3)
-    return n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
+  if (dims < 1 || dims > 3) return n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
   const auto list = [&](const char* name, size_t length, int64_t fallback) {
     Shape v = n.Ints(name);
     if (v.empty()) v.assign(length, fallback);
@@ -155,8 +150,7 @@ void Col2Im(NodeImport& n) {
   const int64_t channels = shape[1] / taps;
   Shape input{shape[0] * channels, taps}, extra;
   for (size_t d = 0; d < dims; ++d) {
-    const int64_t span =
-        image[d] + pads[d] + pads[dims + d] - dilations[d] * (block[d] - 1) - 1;
+    const int64_t span = image[d] + pads[d] + pads[dims + d] - dilations[d] * (block[d] - 1) - 1;
     if (span < 0) return n.Fail("the image is smaller than a block");
     input.push_back(span / strides[d] + 1);
     extra.push_back(span % strides[d]);
@@ -214,17 +208,17 @@ void MaxUnpool(NodeImport& n) {
   const ValueId place = n.Emit(
       OpKind::kFloorMod,
       {n.Reshape(indices, {planes, inside}), n.ScalarLike(static_cast<double>(outside), indices)});
-  ValueId y = n.Emit(OpKind::kScatterElements,
-                     {n.Fill({n.Type(x).dtype, {planes, outside}}, 0), place,
-                      n.Reshape(x, {planes, inside})},
-                     {{"axis", int64_t{1}}, {"reduction", std::string("none")}});
+  ValueId y = n.Emit(
+      OpKind::kScatterElements,
+      {n.Fill({n.Type(x).dtype, {planes, outside}}, 0), place, n.Reshape(x, {planes, inside})},
+      {{"axis", int64_t{1}}, {"reduction", std::string("none")}});
   y = n.Reshape(y, full);
   if (!wanted.empty() && wanted != full) {
     Shape end;
     for (size_t d = 0; d < full.size(); ++d) {
       if (wanted.size() != full.size() || wanted[d] < full[d])
-        return n.Fail(absl::StrCat("output_shape ", ShapeText(wanted), " is smaller than ",
-                                   ShapeText(full)));
+        return n.Fail(
+            absl::StrCat("output_shape ", ShapeText(wanted), " is smaller than ", ShapeText(full)));
       end.push_back(wanted[d] - full[d]);
     }
     y = n.Emit(OpKind::kPad, {y},
@@ -268,9 +262,8 @@ void RoiAlign(NodeImport& n) {
   const ValueId given = n.In(0), x = Single(n, given), rois = Single(n, n.In(1));
   const bool average = n.OneOf("mode", {"avg", "max"}) == "avg";
   // Before opset 16, coordinates were not shifted by half an element.
-  const bool half = n.opset() >= 16 &&
-                    n.OneOf("coordinate_transformation_mode", {"half_pixel", "output_half_pixel"}) ==
-                        "half_pixel";
+  const bool half = n.opset() >= 16 && n.OneOf("coordinate_transformation_mode",
+                                               {"half_pixel", "output_half_pixel"}) == "half_pixel";
   const int64_t height = n.Int("output_height"), width = n.Int("output_width");
   const int64_t ratio = n.Int("sampling_ratio");
   const double scale = n.Float("spatial_scale");
@@ -291,7 +284,7 @@ void RoiAlign(NodeImport& n) {
   // Positions and corners along one axis; `first` is the column of the regions.
   struct Axis {
     int64_t bins, samples;
-    ValueId counts = -1, valid = -1;
+    ValueId counts = -1, exists = -1, valid = -1;  // `exists`: -1 for all points
     std::array<Corner, 2> corners{};
   };
   const auto along = [&](int64_t first, int64_t extent, int64_t bins) {
@@ -303,7 +296,7 @@ void RoiAlign(NodeImport& n) {
     ValueId size = m.Sub(end, start);
     if (!half) size = m.Max(size, 1);
     const ValueId bin = m.Div(size, m.Scalar(static_cast<double>(bins), size));
-    ValueId step = bin, valid = -1;
+    ValueId step = bin;
     if (ratio == 0) {
       std::vector<double> counts;
       for (int64_t r = 0; r < count; ++r) {
@@ -314,7 +307,7 @@ void RoiAlign(NodeImport& n) {
       }
       a.counts = m.Values(counts, {count, 1, 1}, x);
       step = m.Div(bin, a.counts);
-      valid = m.Less(m.Range(a.samples, 0, 1, {1, 1, a.samples}, x), a.counts);
+      a.exists = m.Less(m.Range(a.samples, 0, 1, {1, 1, a.samples}, x), a.counts);
     } else {
       step = m.Times(bin, 1 / static_cast<double>(ratio));
     }
@@ -322,8 +315,7 @@ void RoiAlign(NodeImport& n) {
     ValueId at = m.Add(bin_start, m.Mul(m.Range(a.samples, 0.5, 1, {1, 1, a.samples}, x), step));
     const double last = static_cast<double>(extent - 1);
     // More than one element beyond the image, there is nothing.
-    const ValueId near = m.And(m.LessEqual(m.Scalar(-1, at), at), m.LessEqual(at, m.Scalar(last + 1, at)));
-    a.valid = valid < 0 ? near : m.And(near, valid);
+    a.valid = m.And(m.LessEqual(m.Scalar(-1, at), at), m.LessEqual(at, m.Scalar(last + 1, at)));
     at = m.Min(m.Max(at, 0), last);
     const ValueId low = m.Floor(at), high = m.Min(m.Plus(low, 1), last), rest = m.Sub(at, low);
     a.corners = {Corner{low, m.Sub(m.Scalar(1, rest), rest)}, Corner{high, rest}};
@@ -334,33 +326,36 @@ void RoiAlign(NodeImport& n) {
   // [regions, bins down, samples down, bins across, samples across]
   const Shape points{count, height, down.samples, width, across.samples};
   const auto rows = [&](ValueId v) {
-    return n.Reshape(Broadcast(n, v, {count, height, down.samples}), {count, height, down.samples, 1, 1});
+    return n.Reshape(Broadcast(n, v, {count, height, down.samples}),
+                     {count, height, down.samples, 1, 1});
   };
   const auto columns = [&](ValueId v) {
-    return n.Reshape(Broadcast(n, v, {count, width, across.samples}), {count, 1, 1, width, across.samples});
+    return n.Reshape(Broadcast(n, v, {count, width, across.samples}),
+                     {count, 1, 1, width, across.samples});
   };
   const ValueId image = n.Transpose(x, {0, 2, 3, 1});
-  const ValueId batch = Broadcast(n, n.Reshape(n.Cast(batches, DType::kI64), {count, 1, 1, 1, 1}), points);
+  const ValueId batch =
+      Broadcast(n, n.Reshape(n.Cast(batches, DType::kI64), {count, 1, 1, 1, 1}), points);
   Shape with_channel = points;
   with_channel.push_back(1);
   ValueId sum = -1;
   for (const Corner& y : down.corners) {
     for (const Corner& z : across.corners) {
-      const ValueId value = Pick(n, image,
-                                 {batch, Broadcast(n, rows(y.index), points),
-                                  Broadcast(n, columns(z.index), points)},
-                                 0);
+      const ValueId value = Pick(
+          n, image,
+          {batch, Broadcast(n, rows(y.index), points), Broadcast(n, columns(z.index), points)}, 0);
       const ValueId weight = m.Mul(rows(y.weight), columns(z.weight));
       const ValueId part = m.Mul(value, n.Reshape(Broadcast(n, weight, points), with_channel));
-      sum = sum < 0   ? part
-            : average ? m.Add(sum, part)
-                      : n.Emit(OpKind::kMax, {sum, part});
+      sum = sum < 0 ? part : average ? m.Add(sum, part) : n.Emit(OpKind::kMax, {sum, part});
     }
   }
-  const ValueId valid = n.Reshape(
-      Broadcast(n, m.And(rows(down.valid), columns(across.valid)), points), with_channel);
+  const auto both = [&](ValueId a, ValueId b) {
+    return n.Reshape(Broadcast(n, m.And(rows(a), columns(b)), points), with_channel);
+  };
   const Attrs over{{"axes", Shape{2, 4}}, {"keepdims", int64_t{0}}};
-  ValueId y = m.Where(valid, sum, m.Scalar(0, sum));
+  ValueId y = m.Where(both(down.valid, across.valid), sum, m.Scalar(0, sum));
+  if (ratio == 0)
+    y = m.Where(both(down.exists, across.exists), y, m.Scalar(average ? 0 : -HUGE_VAL, y));
   if (!average) {
     y = n.Emit(OpKind::kReduceMax, {y}, over);
   } else if (ratio == 0) {
@@ -413,11 +408,11 @@ void MaxRoiPool(NodeImport& n) {
   };
   const ValueId lowest = m.Scalar(-HUGE_VAL, x);
   // [regions, channels, height, bins across]
-  const ValueId by_row = most(m.Where(n.Reshape(columns, {count, 1, 1, pooled[1], shape[3]}),
-                                      n.Reshape(images, {count, shape[1], shape[2], 1, shape[3]}),
-                                      lowest));
-  const ValueId turned = n.Reshape(n.Transpose(by_row, {0, 1, 3, 2}),
-                                   {count, shape[1], 1, pooled[1], shape[2]});
+  const ValueId by_row =
+      most(m.Where(n.Reshape(columns, {count, 1, 1, pooled[1], shape[3]}),
+                   n.Reshape(images, {count, shape[1], shape[2], 1, shape[3]}), lowest));
+  const ValueId turned =
+      n.Reshape(n.Transpose(by_row, {0, 1, 3, 2}), {count, shape[1], 1, pooled[1], shape[2]});
   const ValueId y =
       most(m.Where(n.Reshape(rows, {count, 1, pooled[0], 1, shape[2]}), turned, lowest));
   // An empty bin gives zero.
@@ -524,9 +519,8 @@ void DeformConv(NodeImport& n) {
   }
   const ValueId matrix = n.Reshape(n.Transpose(columns, {0, 1, 4, 2, 3}),
                                    {batch, group, channels / group * taps, points});
-  ValueId y = n.Emit(
-      OpKind::kMatmul,
-      {n.Reshape(w, {1, group, results / group, channels / group * taps}), matrix});
+  ValueId y = n.Emit(OpKind::kMatmul,
+                     {n.Reshape(w, {1, group, results / group, channels / group * taps}), matrix});
   Shape result{batch, results};
   result.insert(result.end(), out.begin(), out.end());
   y = n.Reshape(y, result);
@@ -578,8 +572,9 @@ void AddRegionTranslations(TranslationTable& table) {
   table["CenterCropPad"] = {CenterCropPad, "a shape that is not constant"};
   table["AffineGrid"] = {AffineGrid, "a size that is not constant"};
   table["Col2Im"] = {Col2Im, "shapes that are not constants; more than 3 spatial dimensions"};
-  table["MaxUnpool"] = {MaxUnpool, "an output_shape that is not constant; more than 1e10 "
-                                   "comparisons of elements with indices"};
+  table["MaxUnpool"] = {MaxUnpool,
+                        "an output_shape that is not constant; more than 1e10 "
+                        "comparisons of elements with indices"};
   table["RoiAlign"] = {RoiAlign, "sampling_ratio 0 with regions that are not constants"};
   table["MaxRoiPool"] = MaxRoiPool;
   table["DeformConv"] = {DeformConv, kSpatial};

@@ -157,8 +157,8 @@ void MelWeightMatrix(NodeImport& n) {
   const double from = mel(low[0]), step = (mel(high[0]) - from) / static_cast<double>(count + 2);
   for (int64_t i = 0; i < count + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + from) / 2595) - 1);
-    edges.push_back(std::floor(static_cast<double>(length[0] + 1) * hertz /
-                               static_cast<double>(rate[0])));
+    edges.push_back(
+        std::floor(static_cast<double>(length[0] + 1) * hertz / static_cast<double>(rate[0])));
   }
   std::vector<double> values(static_cast<size_t>(bins * count), 0);
   for (int64_t b = 0; b < count; ++b) {

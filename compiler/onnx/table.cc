@@ -94,7 +94,8 @@ std::string OnnxOperatorTable() {
   absl::StrAppend(
       &text, "\n", Translations().size(),
       " operators. Functions of the model are inlined. Branches and loops whose course is known at "
-      "import are taken and\nunrolled, and sequences disappear. Results whose shapes depend on data, "
+      "import are taken and\nunrolled, and sequences disappear. Results whose shapes depend on "
+      "data, "
       "strings and random numbers have no place in a\ncompiler for fixed shapes. Of the standard, "
       "these are not supported (with their opsets):\n");
   for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");

@@ -78,7 +78,9 @@ onnx::ModelProto Bind(const onnx::ModelProto& model, const std::vector<onnx::Ten
       *graph->add_input() = model.graph().input(i);
       if (!tensor) continue;
       auto* shape = graph->mutable_input(graph->input_size() - 1)
-                        ->mutable_type()->mutable_tensor_type()->mutable_shape();
+                        ->mutable_type()
+                        ->mutable_tensor_type()
+                        ->mutable_shape();
       shape->clear_dim();
       for (const int64_t d : data[i].dims()) shape->add_dim()->set_dim_value(d);
       continue;

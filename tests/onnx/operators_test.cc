@@ -84,9 +84,9 @@ TEST(Operators, Activations) {
   };
   EXPECT_THAT(run(20, "Gelu"), Pointwise(IsNear(), Map(x, gelu)));
   EXPECT_THAT(run(20, "Gelu<approximate = \"tanh\">"), Pointwise(IsNear(), Map(x, tanh)));
-  EXPECT_THAT(run(18, "Mish"), Pointwise(IsNear(), Map(x, [](double v) {
-                                           return v * std::tanh(std::log1p(std::exp(v)));
-                                         })));
+  EXPECT_THAT(
+      run(18, "Mish"),
+      Pointwise(IsNear(), Map(x, [](double v) { return v * std::tanh(std::log1p(std::exp(v))); })));
   EXPECT_THAT(run(24, "Swish<alpha = 1.5>"), Pointwise(IsNear(), Map(x, swish(1.5))));
   EXPECT_THAT(Values(28, "(float[2] a, float[2] b) => (float[2] y) {y = SwiGLU(a, b)}",
                      {Floats({1, -1}, {2}), Floats({3, 5}, {2})}),
@@ -97,8 +97,9 @@ TEST(Operators, BitsOfIntegers) {
   const std::vector<int64_t> a = {0, 1, -1, 127, -128, 85, -77, 3},
                              b = {5, -2, -128, 64, 127, -86, 51, 1};
   const auto run = [&](const std::string& op, ir::DType dtype, const std::string& type) {
-    return Values(18, absl::StrCat("(", type, "[8] a, ", type, "[8] b) => (", type, "[8] y) {y = ", op,
-                                   "(a, b)}"),
+    return Values(18,
+                  absl::StrCat("(", type, "[8] a, ", type, "[8] b) => (", type, "[8] y) {y = ", op,
+                               "(a, b)}"),
                   {FromInts(a, dtype), FromInts(b, dtype)});
   };
   using Pair = std::function<int64_t(int64_t, int64_t)>;
@@ -129,10 +130,11 @@ TEST(Operators, BitsOfIntegers) {
 TEST(Operators, ShiftsOfSignedIntegers) {
   const auto run = [&](const std::string& direction, const std::vector<int64_t>& x,
                        const std::vector<int64_t>& by) {
-    return Values(28,
-                  absl::StrCat("(int32[4] x, int32[4] b) => (int32[4] y) {y = BitShift<direction = \"",
-                               direction, "\">(x, b)}"),
-                  {FromInts(x, ir::DType::kI32), FromInts(by, ir::DType::kI32)});
+    return Values(
+        28,
+        absl::StrCat("(int32[4] x, int32[4] b) => (int32[4] y) {y = BitShift<direction = \"",
+                     direction, "\">(x, b)}"),
+        {FromInts(x, ir::DType::kI32), FromInts(by, ir::DType::kI32)});
   };
   EXPECT_THAT(run("LEFT", {1, -3, 1, 5}, {4, 1, 31, 32}), ElementsAre(16, -6, -2147483648.0, 0));
   EXPECT_THAT(run("RIGHT", {-7, INT32_MIN, 9, -1}, {1, 31, 1, 40}), ElementsAre(-4, -1, 4, -1));
@@ -140,8 +142,9 @@ TEST(Operators, ShiftsOfSignedIntegers) {
 }
 
 TEST(Operators, RemaindersOfFloatsHaveTheSignOfTheDivisor) {
-  const Numbers y = Values(28, "(float[7] a, float[7] b) => (float[7] y) {y = Mod(a, b)}",
-                           {Floats({5, -5, 5, -5, 6, 1, -1}, {7}), Floats({3, 3, -3, -3, -3, kInf, kInf}, {7})});
+  const Numbers y =
+      Values(28, "(float[7] a, float[7] b) => (float[7] y) {y = Mod(a, b)}",
+             {Floats({5, -5, 5, -5, 6, 1, -1}, {7}), Floats({3, 3, -3, -3, -3, kInf, kInf}, {7})});
   EXPECT_THAT(y, ElementsAre(2, 1, -1, -2, 0, 1, kInf));
   EXPECT_TRUE(std::signbit(y[4]));
 }
@@ -176,14 +179,14 @@ TEST(Operators, GroupsHaveAScalePerGroupBeforeOpset21) {
     }
     return y;
   };
-  for (const auto& [opset, scale] :
-       std::map<int, Numbers>{{18, {2, -1}}, {21, {2, -1, 0.5, 3}}}) {
+  for (const auto& [opset, scale] : std::map<int, Numbers>{{18, {2, -1}}, {21, {2, -1, 0.5, 3}}}) {
     const int64_t count = static_cast<int64_t>(scale.size());
     const Numbers bias(scale.rbegin(), scale.rend());
     EXPECT_THAT(
         Values(opset,
-               absl::StrCat("(float[2,4,3] x, float[", count, "] s, float[", count,
-                            "] b) => (float[2,4,3] y) {y = GroupNormalization<num_groups = 2>(x, s, b)}"),
+               absl::StrCat(
+                   "(float[2,4,3] x, float[", count, "] s, float[", count,
+                   "] b) => (float[2,4,3] y) {y = GroupNormalization<num_groups = 2>(x, s, b)}"),
                {Floats(x, {2, 4, 3}), Floats(scale, {count}), Floats(bias, {count})}),
         Pointwise(IsNear(), expected(scale, bias)));
   }
@@ -210,7 +213,8 @@ struct Heads {
 };
 
 Heads RandomHeads(int64_t batch, int64_t heads, int64_t length, int64_t size, unsigned seed) {
-  return {batch, heads, length, size, Random(static_cast<size_t>(batch * heads * length * size), seed)};
+  return {batch, heads, length, size,
+          Random(static_cast<size_t>(batch * heads * length * size), seed)};
 }
 
 // `bias` is what is added to the score of a query and a key.
@@ -251,11 +255,11 @@ TEST(Operators, AttentionWithGroupsMasksAndWindows) {
   const auto run = [&](const std::string& attributes, const std::string& more,
                        const std::string& names, std::vector<TensorData> data) {
     data.insert(data.begin(), {q.Tensor(), k.Tensor(), v.Tensor()});
-    return Values(25,
-                  absl::StrCat("(float[2,4,3,2] q, float[2,2,5,2] k, float[2,2,5,3] v", more,
-                               ") => (float[a,b,c,d] y) {y = Attention", attributes, "(q, k, v", names,
-                               ")}"),
-                  data);
+    return Values(
+        25,
+        absl::StrCat("(float[2,4,3,2] q, float[2,2,5,2] k, float[2,2,5,3] v", more,
+                     ") => (float[a,b,c,d] y) {y = Attention", attributes, "(q, k, v", names, ")}"),
+        data);
   };
   const auto allow = [](bool allowed) { return allowed ? 0.0 : -kInf; };
   EXPECT_THAT(run("", "", "", {}),
@@ -331,7 +335,8 @@ TEST(Operators, RotaryEmbeddingTurnsPairs) {
     Numbers expected(8);
     for (size_t t = 0; t < 2; ++t) {
       for (size_t i = 0; i < 2; ++i) {
-        const size_t a = t * 4 + (interleaved ? 2 * i : i), b = t * 4 + (interleaved ? 2 * i + 1 : i + 2);
+        const size_t a = t * 4 + (interleaved ? 2 * i : i),
+                     b = t * 4 + (interleaved ? 2 * i + 1 : i + 2);
         const double by = angles[i] * (t == 0 ? 1 : 2);
         expected[a] = std::cos(by) * x[a] - std::sin(by) * x[b];
         expected[b] = std::sin(by) * x[a] + std::cos(by) * x[b];
@@ -345,13 +350,14 @@ TEST(Operators, RotaryEmbeddingTurnsPairs) {
         sines.push_back(std::sin(p * angle));
       }
     }
-    EXPECT_THAT(Values(23,
-                       absl::StrCat("(float[1,1,2,4] x, float[3,2] c, float[3,2] s, int64[1,2] p) =>"
-                                    " (float[1,1,2,4] y) {y = RotaryEmbedding<interleaved = ",
-                                    int{interleaved}, ">(x, c, s, p)}"),
-                       {Floats(x, {1, 1, 2, 4}), Floats(cosines, {3, 2}), Floats(sines, {3, 2}),
-                        Integers({1, 2}, {1, 2})}),
-                Pointwise(IsNear(), expected));
+    EXPECT_THAT(
+        Values(23,
+               absl::StrCat("(float[1,1,2,4] x, float[3,2] c, float[3,2] s, int64[1,2] p) =>"
+                            " (float[1,1,2,4] y) {y = RotaryEmbedding<interleaved = ",
+                            int{interleaved}, ">(x, c, s, p)}"),
+               {Floats(x, {1, 1, 2, 4}), Floats(cosines, {3, 2}), Floats(sines, {3, 2}),
+                Integers({1, 2}, {1, 2})}),
+        Pointwise(IsNear(), expected));
   }
 }
 
@@ -370,24 +376,24 @@ TEST(Operators, LinearAttentionCarriesAState) {
     for (size_t i = 0; i < 2; ++i) o += q[t * 2 + i] * state[i];
     expected.push_back(o / std::sqrt(2.0));
   }
-  const auto outputs = Outputs(
-      27,
-      "(float[1,3,2] q, float[1,3,2] k, float[1,3,1] v, float[1,1,2,1] s, float[1,3,1] g,"
-      " float[1,3,1] b) => (float[1,3,1] y, float[1,1,2,1] r) {"
-      "y, r = LinearAttention<q_num_heads = 1, kv_num_heads = 1>(q, k, v, s, g, b)}",
-      {Floats(q, {1, 3, 2}), Floats(k, {1, 3, 2}), Floats(v, {1, 3, 1}),
-       Floats({0.5, -1}, {1, 1, 2, 1}), Floats(g, {1, 3, 1}), Floats(beta, {1, 3, 1})});
+  const auto outputs =
+      Outputs(27,
+              "(float[1,3,2] q, float[1,3,2] k, float[1,3,1] v, float[1,1,2,1] s, float[1,3,1] g,"
+              " float[1,3,1] b) => (float[1,3,1] y, float[1,1,2,1] r) {"
+              "y, r = LinearAttention<q_num_heads = 1, kv_num_heads = 1>(q, k, v, s, g, b)}",
+              {Floats(q, {1, 3, 2}), Floats(k, {1, 3, 2}), Floats(v, {1, 3, 1}),
+               Floats({0.5, -1}, {1, 1, 2, 1}), Floats(g, {1, 3, 1}), Floats(beta, {1, 3, 1})});
   EXPECT_THAT(outputs[0], Pointwise(IsNear(), expected));
   EXPECT_THAT(outputs[1], Pointwise(IsNear(), state));
 }
 
 TEST(Operators, CausalConvolutionSeesThePast) {
-  const auto outputs = Outputs(
-      27,
-      "(float[1,1,3] x, float[1,1,3] w, float[1] b, float[1,1,2] p) => (float[1,1,3] y, float[1,1,2] r) {"
-      "y, r = CausalConvWithState(x, w, b, p)}",
-      {Floats({3, 4, 5}, {1, 1, 3}), Floats({1, 10, 100}, {1, 1, 3}), Floats({0.5}, {1}),
-       Floats({1, 2}, {1, 1, 2})});
+  const auto outputs = Outputs(27,
+                               "(float[1,1,3] x, float[1,1,3] w, float[1] b, float[1,1,2] p) => "
+                               "(float[1,1,3] y, float[1,1,2] r) {"
+                               "y, r = CausalConvWithState(x, w, b, p)}",
+                               {Floats({3, 4, 5}, {1, 1, 3}), Floats({1, 10, 100}, {1, 1, 3}),
+                                Floats({0.5}, {1}), Floats({1, 2}, {1, 1, 2})});
   EXPECT_THAT(outputs[0], ElementsAre(321.5, 432.5, 543.5));
   EXPECT_THAT(outputs[1], ElementsAre(4, 5));
 }
@@ -396,7 +402,8 @@ TEST(Operators, CachesAreWrittenRoundTheEnd) {
   const auto run = [&](const std::string& mode, int64_t first) {
     return Values(24,
                   absl::StrCat("(float[1,4,1] c, float[1,2,1] u, int64[1] i) => (float[1,4,1] y) {"
-                               "y = TensorScatter<mode = \"", mode, "\">(c, u, i)}"),
+                               "y = TensorScatter<mode = \"",
+                               mode, "\">(c, u, i)}"),
                   {Floats({1, 2, 3, 4}, {1, 4, 1}), Floats({8, 9}, {1, 2, 1}), FromInts({first})});
   };
   EXPECT_THAT(run("linear", 1), ElementsAre(1, 8, 9, 4));
@@ -448,7 +455,8 @@ TEST(Operators, RegionsOfALinearImage) {
                   "r = Constant<value = float[1,4] {" +
                       absl::StrCat(region[0], ", ", region[1], ", ", region[2], ", ", region[3]) +
                       "}>()\ni = Constant<value_ints = [0]>()\n"
-                      "y = RoiAlign<output_height = 2, output_width = 1" + attributes + ">(x, r, i)}",
+                      "y = RoiAlign<output_height = 2, output_width = 1" +
+                      attributes + ">(x, r, i)}",
                   {Floats(image, {1, 1, 8, 8})});
   };
   // The region covers rows 1.5 to 5.5 and columns 2.5 to 4.5; its bins are centred at rows 2.5, 4.5.
@@ -491,7 +499,8 @@ TEST(Operators, AffineGridsOfTheIdentity) {
     return Values(20,
                   absl::StrCat("(float[1,2,3] t) => (float[a,b,c,d] y) {"
                                "s = Constant<value_ints = [1, 1, 1, 2]>()\n"
-                               "y = AffineGrid<align_corners = ", align, ">(t, s)}"),
+                               "y = AffineGrid<align_corners = ",
+                               align, ">(t, s)}"),
                   {Floats({1, 0, 0, 0, 1, 0.5}, {1, 2, 3})});
   };
   EXPECT_THAT(run(0), Pointwise(IsNear(), Numbers{-0.5, 0.5, 0.5, 0.5}));
@@ -562,16 +571,20 @@ TEST(Operators, ActivationsOfCells) {
   const auto run = [&](const std::string& attributes, double x) {
     return Values(14,
                   "(float[1,1,1] x, float[1,1,1] w, float[1,1,1] r) => (float[a,b,c,d] y) {"
-                  "y = RNN<hidden_size = 1, " + attributes + ">(x, w, r)}",
+                  "y = RNN<hidden_size = 1, " +
+                      attributes + ">(x, w, r)}",
                   {Floats({x}, {1, 1, 1}), Floats({1}, {1, 1, 1}), Floats({1}, {1, 1, 1})})[0];
   };
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"Relu\"]", -2)), 0);
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"affine\"], activation_alpha = [3.0],"
-                                         " activation_beta = [0.5]", 2)), 6.5f);
+                                         " activation_beta = [0.5]",
+                                         2)),
+                  6.5f);
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"LeakyRelu\"]", -2)), -0.02f);
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"ThresholdedRelu\"]", 0.5)), 0);
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"ScaledTanh\"], activation_alpha = [2.0],"
-                                         " activation_beta = [0.5]", 1)),
+                                         " activation_beta = [0.5]",
+                                         1)),
                   static_cast<float>(2 * std::tanh(0.5)));
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"HardSigmoid\"]", 1)), 0.7f);
   EXPECT_FLOAT_EQ(static_cast<float>(run("activations = [\"Elu\"]", -1)),
@@ -589,13 +602,14 @@ TEST(Operators, ActivationsOfCells) {
 // begins at its own end.
 TEST(Operators, SequencesOfSeveralLengths) {
   const auto run = [&](const std::string& direction) {
-    return Outputs(14,
-                   "(float[3,2,1] x, float[1,1,1] w, float[1,1,1] r, int32[2] l) =>"
-                   " (float[a,b,c,d] y, float[e,f,g] h) {b0 = Constant<value = float[1,2] {0.0, 0.0}>()\n"
-                   "y, h = RNN<hidden_size = 1, activations = [\"Relu\"], direction = \"" +
-                       direction + "\">(x, w, r, b0, l)}",
-                   {Floats({1, 2, 3, 4, 5, 6}, {3, 2, 1}), Floats({1}, {1, 1, 1}),
-                    Floats({10}, {1, 1, 1}), FromInts({3, 2}, ir::DType::kI32)});
+    return Outputs(
+        14,
+        "(float[3,2,1] x, float[1,1,1] w, float[1,1,1] r, int32[2] l) =>"
+        " (float[a,b,c,d] y, float[e,f,g] h) {b0 = Constant<value = float[1,2] {0.0, 0.0}>()\n"
+        "y, h = RNN<hidden_size = 1, activations = [\"Relu\"], direction = \"" +
+            direction + "\">(x, w, r, b0, l)}",
+        {Floats({1, 2, 3, 4, 5, 6}, {3, 2, 1}), Floats({1}, {1, 1, 1}), Floats({10}, {1, 1, 1}),
+         FromInts({3, 2}, ir::DType::kI32)});
   };
   const auto forward = run("forward"), reverse = run("reverse");
   EXPECT_THAT(forward[0], ElementsAre(1, 2, 13, 24, 135, 0));

@@ -52,23 +52,28 @@ TEST(Functions, AreInlinedWithTheirAttributes) {
       "com.example.Scaled:17 <by, plus = 0.5> (x) => (y) {"
       "f = Constant<value_float: float = @by>()\ng = Constant<value_float: float = @plus>()\n"
       "m = Mul(x, f)\ny = Add(m, g)}";
-  EXPECT_THAT(Values(17, "(float[2] x) => (float[2] y) {"
-                         "y = com.example.Scaled<by = 3.0>(x)}" + function),
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] y) {"
+                     "y = com.example.Scaled<by = 3.0>(x)}" +
+                         function),
               ElementsAre(3.5, 6.5));
   // Names in the function are not those of the graph, and each call has its own.
-  EXPECT_THAT(Values(17, "(float[2] x) => (float[2] z) {"
-                         "m = com.example.Scaled<by = 2.0, plus = 0.0>(x)\n"
-                         "f = com.example.Scaled<by = 10.0>(m)\nz = Add(m, f)}" + function),
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] z) {"
+                     "m = com.example.Scaled<by = 2.0, plus = 0.0>(x)\n"
+                     "f = com.example.Scaled<by = 10.0>(m)\nz = Add(m, f)}" +
+                         function),
               ElementsAre(22.5, 44.5));
 }
 
 TEST(Functions, CallEachOther) {
-  EXPECT_THAT(Values(17, "(float[2] x) => (float[2] y) {y = com.example.Outer<power = 3.0>(x)}"
-                         "com.example.Outer:17 <power> (x) => (y) {"
-                         "a = com.example.Inner<p: float = @power>(x)\n"
-                         "y = com.example.Inner<p = 1.0>(a)}"
-                         "com.example.Inner:17 <p> (x) => (y) {"
-                         "c = Constant<value_float: float = @p>()\ny = Add(x, c)}"),
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] y) {y = com.example.Outer<power = 3.0>(x)}"
+                     "com.example.Outer:17 <power> (x) => (y) {"
+                     "a = com.example.Inner<p: float = @power>(x)\n"
+                     "y = com.example.Inner<p = 1.0>(a)}"
+                     "com.example.Inner:17 <p> (x) => (y) {"
+                     "c = Constant<value_float: float = @p>()\ny = Add(x, c)}"),
               ElementsAre(5, 6));
 }
 
@@ -77,9 +82,11 @@ TEST(Functions, MissingAttributesAndOperandsAreLeftOut) {
   const std::string function =
       "com.example.Limited:17 <alpha> (x, low, high) => (y, same) {"
       "c = Clip(x, low, high)\ny = LeakyRelu<alpha: float = @alpha>(c)\nsame = Identity(x)}";
-  EXPECT_THAT(Values(17, "(float[3] x) => (float[3] y) {"
-                         "top = Constant<value_float = 2.0>()\nn = Neg(x)\n"
-                         "y, z = com.example.Limited(n, , top)}" + function),
+  EXPECT_THAT(Values(17,
+                     "(float[3] x) => (float[3] y) {"
+                     "top = Constant<value_float = 2.0>()\nn = Neg(x)\n"
+                     "y, z = com.example.Limited(n, , top)}" +
+                         function),
               ElementsAre(testing::DoubleNear(-0.01, 1e-6), testing::DoubleNear(-0.02, 1e-6),
                           testing::DoubleNear(-0.03, 1e-6)));
   EXPECT_THAT(Values(17, "(float[3] x) => (float[3] y) {y = com.example.Limited(x)}" + function),
@@ -87,9 +94,10 @@ TEST(Functions, MissingAttributesAndOperandsAreLeftOut) {
 }
 
 TEST(Functions, MayGiveOutAnOperandOrNothing) {
-  EXPECT_THAT(Values(17, "(float[2] x) => (float[2] y) {"
-                         ", y = com.example.Both(x)}"
-                         "com.example.Both:17 (x) => (z, x) {z = Neg(x)}"),
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] y) {"
+                     ", y = com.example.Both(x)}"
+                     "com.example.Both:17 (x) => (z, x) {z = Neg(x)}"),
               ElementsAre(1, 2));
 }
 
@@ -102,21 +110,21 @@ TEST(Functions, KeepTheirOpset) {
   EXPECT_THAT(Values(17, model(12)), ElementsAre(0, 1));
   EXPECT_THAT(Values(12, model(13)), ElementsAre(1, 1));
   EXPECT_THAT(Refusal(17, model(29)), HasSubstr("opset beyond 28"));
-  EXPECT_THAT(Refusal(17, "(float[2] x) => (float[2] y) {y = com.example.F(x)}"
-                          "com.example.F:12 (x) => (y) {y = Gelu(x)}"),
+  EXPECT_THAT(Refusal(17,
+                      "(float[2] x) => (float[2] y) {y = com.example.F(x)}"
+                      "com.example.F:12 (x) => (y) {y = Gelu(x)}"),
               AllOf(HasSubstr("Gelu"), HasSubstr("opset 12"), HasSubstr("exists from opset 20")));
 }
 
 TEST(Functions, HaveSubgraphsThatReadTheirNames) {
-  EXPECT_THAT(
-      Values(17,
-             "(float[2] x) => (float[2] y) {y = com.example.F<add = 4.0>(x)}"
-             "com.example.F:17 <add> (x) => (y) {"
-             "c = Constant<value = bool {1}>()\nd = Neg(x)\n"
-             "y = If<then_branch = () => (float[2] r) {"
-             "k = Constant<value_float: float = @add>()\nr = Add(d, k)},"
-             " else_branch = () => (float[2] r) {r = Abs(d)}>(c)}"),
-      ElementsAre(3, 2));
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] y) {y = com.example.F<add = 4.0>(x)}"
+                     "com.example.F:17 <add> (x) => (y) {"
+                     "c = Constant<value = bool {1}>()\nd = Neg(x)\n"
+                     "y = If<then_branch = () => (float[2] r) {"
+                     "k = Constant<value_float: float = @add>()\nr = Add(d, k)},"
+                     " else_branch = () => (float[2] r) {r = Abs(d)}>(c)}"),
+              ElementsAre(3, 2));
 }
 
 TEST(Functions, ThatAreWrongAreRefusedByName) {
@@ -166,22 +174,25 @@ TEST(Branches, AreTakenAtImport) {
 // What Heddle does not have, and the branch that is not taken asks for.
 TEST(Branches, ThatAreNotTakenMayAskForAnything) {
   const auto model = [](int taken) {
-    return absl::StrCat("(float[2] x) => (float[2] y) {c = Constant<value = bool {", taken,
-                        "}>()\ny = If<then_branch = () => (float[2] r) {r = Abs(x)},"
-                        " else_branch = () => (float[2] r) {q = NonZero(x)\nr = Bernoulli(x)}>(c)}");
+    return absl::StrCat(
+        "(float[2] x) => (float[2] y) {c = Constant<value = bool {", taken,
+        "}>()\ny = If<then_branch = () => (float[2] r) {r = Abs(x)},"
+        " else_branch = () => (float[2] r) {q = NonZero(x)\nr = Bernoulli(x)}>(c)}");
   };
   EXPECT_THAT(Values(17, model(1)), ElementsAre(1, 2));
   EXPECT_THAT(Refusal(17, model(0)), AllOf(HasSubstr("NonZero"), HasSubstr("Bernoulli")));
 }
 
 TEST(Branches, AreBothComputedIfTheConditionIsData) {
-  EXPECT_THAT(Values(17, "(bool c, float[2] x) => (float[2] y) {"
-                         "y = If<then_branch = () => (float[2] r) {r = Neg(x)},"
-                         " else_branch = () => (float[2] r) {r = Exp(x)}>(c)}"),
+  EXPECT_THAT(Values(17,
+                     "(bool c, float[2] x) => (float[2] y) {"
+                     "y = If<then_branch = () => (float[2] r) {r = Neg(x)},"
+                     " else_branch = () => (float[2] r) {r = Exp(x)}>(c)}"),
               ElementsAre(-1, -2));
-  EXPECT_THAT(Refusal(17, "(bool c, float[2] x) => (float[a] y) {"
-                          "y = If<then_branch = () => (float[?] r) {r = Neg(x)},"
-                          " else_branch = () => (float[?] r) {r = Concat<axis = 0>(x, x)}>(c)}"),
+  EXPECT_THAT(Refusal(17,
+                      "(bool c, float[2] x) => (float[a] y) {"
+                      "y = If<then_branch = () => (float[?] r) {r = Neg(x)},"
+                      " else_branch = () => (float[?] r) {r = Concat<axis = 0>(x, x)}>(c)}"),
               HasSubstr("If (node 'y', opset 17): a condition that is not a constant"));
 }
 
@@ -192,7 +203,8 @@ TEST(Loops, AreUnrolled) {
     return absl::StrCat(
         "(float[2] x) => (float[a,b] all) {n = Constant<value_int = ", trips,
         ">()\n"
-        "last, all = Loop<body = (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) {"
+        "last, all = Loop<body = (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) "
+        "{"
         "d = Identity(c)\nf = Cast<to = 1>(i)\nu = Add(s, f)\nt = Mul(u, x)}>(n, , x)}");
   };
   // s: (1, 2), (1, 4), (2, 10); u = s + i.
@@ -217,20 +229,20 @@ TEST(Loops, EndWithTheirCondition) {
 
 // Names of a body may be those of the graph around it; bodies may be nested.
 TEST(Loops, AreNested) {
-  EXPECT_THAT(
-      Values(17,
-             "(float[2] x) => (float[2] y) {two = Constant<value_int = 2>()\n"
-             "y = Loop<body = (int64 i, bool c, float[2] s) => (bool d, float[2] t) {"
-             "d = Identity(c)\n"
-             "t = Loop<body = (int64 j, bool e, float[2] s2) => (bool d2, float[2] t2) {"
-             "d2 = Identity(e)\nt2 = Add(s2, x)}>(two, , s)}>(two, , x)}"),
-      ElementsAre(5, 10));
+  EXPECT_THAT(Values(17,
+                     "(float[2] x) => (float[2] y) {two = Constant<value_int = 2>()\n"
+                     "y = Loop<body = (int64 i, bool c, float[2] s) => (bool d, float[2] t) {"
+                     "d = Identity(c)\n"
+                     "t = Loop<body = (int64 j, bool e, float[2] s2) => (bool d2, float[2] t2) {"
+                     "d2 = Identity(e)\nt2 = Add(s2, x)}>(two, , s)}>(two, , x)}"),
+              ElementsAre(5, 10));
 }
 
 TEST(Loops, ScanForthAndBack) {
   const auto model = [](const std::string& attributes) {
     return "(float[2] s, float[3,2] x) => (float[a,b] y) {"
-           "l, y = Scan<num_scan_inputs = 1" + attributes +
+           "l, y = Scan<num_scan_inputs = 1" +
+           attributes +
            ", body = (float[2] s1, float[2] x1) => (float[2] t, float[2] u) {"
            "t = Add(s1, x1)\nu = Identity(t)}>(s, x)}";
   };
