@@ -18,7 +18,7 @@ MOST_ELEMENTS = 3000  # of a tensor, so that naive loops stay fast
 
 # Operators whose sums or products could overflow in one order of their terms, but not in another.
 ORDERED = set("Conv ConvTranspose Gemm MatMul Einsum ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum "
-              "AveragePool GlobalAveragePool LpPool GlobalLpPool CumSum CumProd Sum Mean ScatterElements ScatterND".split())
+              "AveragePool GlobalAveragePool LpPool GlobalLpPool CumSum CumProd LayerNormalization Sum Mean ScatterElements ScatterND".split())
 # Operators for which the standard leaves NaN and infinities open, and in which they spread: through a state, a quantised
 # number, or a weight of zero.
 FINITE = set("RNN GRU LSTM GroupNormalization RMSNormalization RotaryEmbedding MaxRoiPool QuantizeLinear DynamicQuantizeLinear Resize Upsample GridSample".split())
