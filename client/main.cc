@@ -42,8 +42,11 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app->add_option("--shape", o.shapes,
-                  "Shape of an input with dynamic dimensions: name=1x3x224x224 (repeatable)");
-  app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)");
+                  "Shape of an input with dynamic dimensions, name=1x3x224x224, or the extent of a "
+                  "dimension by its name, batch=1 (repeatable)")
+      ->allow_extra_args(false);  // what follows the value is the model
+  app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)")
+      ->allow_extra_args(false);
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
   app->add_flag("!--no-transfer", o.transfer, "Searches learn nothing from other tasks");
@@ -285,7 +288,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_app->add_option("--check", run.check,
                       "ONNX file: compare the outputs with the interpreter's");
-  run_app->add_option("--shape", run.shapes, "With --check: shape of a dynamic input (repeatable)");
+  run_app->add_option("--shape", run.shapes, "With --check: shape of a dynamic input (repeatable)")
+      ->allow_extra_args(false);
   run_app->callback([&] { code = client::RunModule(global, run); });
 
   std::string inspected;
@@ -300,6 +304,7 @@ int main(int argc, char** argv) {
                             "For an ONNX file: the layout of each operator and the cost of the "
                             "alternatives, for this machine and one thread");
   inspect_app->add_option("--shape", inspected_shapes, "Shape of a dynamic input (repeatable)")
+      ->allow_extra_args(false)
       ->needs(explain);
   inspect_app->callback([&] {
     code = explain_layout ? client::ExplainLayout(global, inspected, inspected_shapes)

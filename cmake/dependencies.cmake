@@ -1,4 +1,4 @@
-# Every third-party package, each as one imported target. Order matters: Protobuf before ONNX.
+# Every third-party package, each as one imported target.
 
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -33,15 +33,6 @@ find_library(XGBOOST_LIBRARY xgboost REQUIRED)
 add_library(heddle::xgboost INTERFACE IMPORTED)
 target_include_directories(heddle::xgboost SYSTEM INTERFACE ${XGBOOST_INCLUDE})
 target_link_libraries(heddle::xgboost INTERFACE ${XGBOOST_LIBRARY})
-
-# Debian's ONNX: protos are LITE_RUNTIME; never link a second copy of onnx.proto.
-find_path(ONNX_INCLUDE onnx/onnx_pb.h REQUIRED)
-find_library(ONNX_LIBRARY onnx REQUIRED)
-find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
-add_library(heddle::onnx INTERFACE IMPORTED)
-target_include_directories(heddle::onnx SYSTEM INTERFACE ${ONNX_INCLUDE})
-target_compile_definitions(heddle::onnx INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
-target_link_libraries(heddle::onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
 
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # used header-only (XXH_INLINE_ALL)
 

@@ -94,7 +94,7 @@ std::string ProgressView::Picture(const v1::Job& job, absl::Time now) const {
       text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
     text += "\n";
   }
-  text += job.reason() + "\n";
+  if (job.state() != v1::JOB_FAILED) text += job.reason() + "\n";
   if (job.tasks_size() > 0) text += TaskTable(job, false, std::max(3, TerminalHeight() - 6));
   return text;
 }
@@ -110,7 +110,8 @@ std::string ProgressView::Line(const v1::Job& job) const {
     text += fmt::format(" ({} over untuned)", FormatRatio(untuned / tuned));
   if (job.eta_ms() > 0)
     text += fmt::format(", {} left", HumanDuration(absl::Milliseconds(job.eta_ms())));
-  if (!job.reason().empty()) text += ": " + job.reason();
+  // Who follows a job that fails prints the error itself.
+  if (!job.reason().empty() && job.state() != v1::JOB_FAILED) text += ": " + job.reason();
   return text;
 }
 

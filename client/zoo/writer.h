@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx/onnx_pb.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
 
 namespace heddle::zoo {
 
@@ -88,7 +88,7 @@ class ModelWriter {
   std::string Dense(const std::string& x, const std::string& name, int64_t in, int64_t out);
   std::string Softmax(const std::string& x, const std::string& name);
 
-  // The serialised model. Internal if the ONNX checker refuses what was written.
+  // The serialised model. Internal if two values have one name.
   absl::StatusOr<std::string> Finish();
 
  private:

@@ -50,14 +50,14 @@ void EyeLike(NodeImport& n) {
   if (like.shape.size() != 2) return n.Fail("needs a matrix");
   DType dtype = like.dtype;
   if (n.HasAttr("dtype")) {
-    auto given = FromOnnxType(static_cast<int>(n.Int("dtype", 0)));
+    auto given = FromOnnxType(static_cast<int>(n.Int("dtype")));
     if (!given.ok()) return n.Unsupported(std::string(given.status().message()));
     dtype = *given;
   }
   if (!n.CanMake({dtype, like.shape})) return;
   std::vector<double> values;
   for (int64_t i = 0; i < like.shape[0]; ++i) {
-    for (int64_t j = 0; j < like.shape[1]; ++j) values.push_back(j - i == n.Int("k", 0));
+    for (int64_t j = 0; j < like.shape[1]; ++j) values.push_back(j - i == n.Int("k"));
   }
   n.Set(0, n.Constant(FromDoubles(values, like.shape, dtype)));
 }
@@ -89,6 +89,7 @@ void IntegerRange(NodeImport& n, DType dtype) {
 }
 
 void Range(NodeImport& n) {
+  n.Ignore({"stash_type"});  // elements are computed one by one, in doubles
   const DType dtype = n.Type(n.In(0)).dtype;
   if (!ir::IsFloat(dtype)) return IntegerRange(n, dtype);
   const auto start = n.ConstantDoubles(0), limit = n.ConstantDoubles(1),
@@ -111,11 +112,11 @@ void Range(NodeImport& n) {
 void SetWindow(NodeImport& n, double a0, double a1, double a2) {
   const Shape size = n.ConstantInts(0);
   if (!n.ok()) return;
-  auto dtype = FromOnnxType(static_cast<int>(n.Int("output_datatype", onnx::TensorProto::FLOAT)));
+  auto dtype = FromOnnxType(static_cast<int>(n.Int("output_datatype")));
   if (!dtype.ok()) return n.Unsupported(std::string(dtype.status().message()));
   if (size.size() != 1 || size[0] < 1) return n.Fail("needs one positive size");
   if (!n.CanMake({*dtype, size})) return;
-  const double m = static_cast<double>(n.Int("periodic", 1) != 0 ? size[0] : size[0] - 1);
+  const double m = static_cast<double>(n.Int("periodic") != 0 ? size[0] : size[0] - 1);
   std::vector<double> values;
   for (int64_t i = 0; i < size[0]; ++i) {
     const double angle = m == 0 ? 0 : 2 * M_PI * static_cast<double>(i) / m;

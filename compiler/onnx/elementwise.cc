@@ -13,8 +13,7 @@ using ir::DType;
 struct Simple {
   const char* onnx;
   OpKind kind;
-  std::vector<std::pair<const char*, double>> floats =
-      {};  // attributes, each with its default value
+  std::vector<const char*> floats = {};  // attributes
 };
 
 const std::vector<Simple>& SimpleOps() {
@@ -49,15 +48,13 @@ const std::vector<Simple>& SimpleOps() {
       {"Softplus", OpKind::kSoftplus},
       {"Softsign", OpKind::kSoftsign},
       {"HardSwish", OpKind::kHardSwish},
-      {"LeakyRelu", OpKind::kLeakyRelu, {{"alpha", 0.01}}},
-      {"Elu", OpKind::kElu, {{"alpha", 1}}},
-      {"Celu", OpKind::kCelu, {{"alpha", 1}}},
-      {"Selu",
-       OpKind::kSelu,
-       {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}}},
-      {"HardSigmoid", OpKind::kHardSigmoid, {{"alpha", 0.2}, {"beta", 0.5}}},
-      {"ThresholdedRelu", OpKind::kThresholdedRelu, {{"alpha", 1}}},
-      {"Shrink", OpKind::kShrink, {{"bias", 0}, {"lambd", 0.5}}},
+      {"LeakyRelu", OpKind::kLeakyRelu, {"alpha"}},
+      {"Elu", OpKind::kElu, {"alpha"}},
+      {"Celu", OpKind::kCelu, {"alpha"}},
+      {"Selu", OpKind::kSelu, {"alpha", "gamma"}},
+      {"HardSigmoid", OpKind::kHardSigmoid, {"alpha", "beta"}},
+      {"ThresholdedRelu", OpKind::kThresholdedRelu, {"alpha"}},
+      {"Shrink", OpKind::kShrink, {"bias", "lambd"}},
   };
   return *ops;
 }
@@ -66,15 +63,15 @@ void TranslateSimple(NodeImport& n) {
   for (const Simple& row : SimpleOps()) {
     if (n.proto().op_type() != row.onnx) continue;
     Attrs attrs;
-    for (const auto& [name, fallback] : row.floats) attrs[name] = n.Float(name, fallback);
+    for (const char* name : row.floats) attrs[name] = n.Float(name);
     return n.Set(0, n.Emit(row.kind, {n.In(0)}, attrs));
   }
 }
 
 void IsInf(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kIsinf, {n.In(0)},
-                  {{"detect_positive", n.Int("detect_positive", 1)},
-                   {"detect_negative", n.Int("detect_negative", 1)}}));
+                  {{"detect_positive", n.Int("detect_positive")},
+                   {"detect_negative", n.Int("detect_negative")}}));
 }
 
 void Clip(NodeImport& n) {
@@ -82,7 +79,7 @@ void Clip(NodeImport& n) {
   Attrs attrs;
   if (n.opset() < 11) {
     for (const char* bound : {"min", "max"}) {
-      if (n.HasAttr(bound)) attrs[bound] = n.Float(bound, 0);
+      if (n.HasAttr(bound)) attrs[bound] = n.Float(bound);
     }
     return n.Set(0, n.Emit(OpKind::kClip, {x}, attrs));
   }
@@ -104,12 +101,23 @@ void Clip(NodeImport& n) {
 }
 
 void Cast(NodeImport& n) {
-  auto to = FromOnnxType(static_cast<int>(n.Int("to", 0)));
+  n.Ignore({"saturate", "round_mode"});  // they concern 8-bit floats
+  int type = static_cast<int>(n.Int("to"));
+  if (n.opset() < 6) {  // the type is a word
+    onnx::TensorProto::DataType named;
+    if (!onnx::TensorProto::DataType_Parse(n.String("to"), &named))
+      return n.Fail(absl::StrCat("there is no type '", n.String("to"), "'"));
+    type = named;
+  }
+  auto to = FromOnnxType(type);
   if (!to.ok()) return n.Unsupported(std::string(to.status().message()));
   n.Set(0, n.Cast(n.In(0), *to));
 }
 
-void CastLike(NodeImport& n) { n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype)); }
+void CastLike(NodeImport& n) {
+  n.Ignore({"saturate", "round_mode"});
+  n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype));
+}
 
 // ---- Two operands ----
 
@@ -117,9 +125,10 @@ void CastLike(NodeImport& n) { n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype));
 // and `axis` may align it.
 ValueId SecondOperand(NodeImport& n) {
   const ValueId a = n.In(0), b = n.In(1);
-  if (n.opset() >= 7 || n.Int("broadcast", 0) == 0 || !n.HasAttr("axis") || !n.ok()) return b;
+  const bool aligned = n.HasAttr("axis");
+  if (n.opset() >= 7 || n.Int("broadcast") == 0 || !aligned || !n.ok()) return b;
   Shape shape(n.ShapeOf(b));
-  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(a));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(a));
   while (static_cast<int64_t>(shape.size()) + axis < n.Rank(a)) shape.push_back(1);
   return n.Reshape(b, shape);
 }
@@ -182,14 +191,20 @@ void Pow(NodeImport& n) {
 
 void Mod(NodeImport& n) {
   const ValueId x = n.In(0), y = n.In(1);
-  const bool truncated = n.Int("fmod", 0) != 0;
-  if (!truncated && ir::IsFloat(n.Type(x).dtype)) return n.Fail("floats need fmod=1");
+  const bool truncated = n.Int("fmod") != 0;
+  if (!truncated && ir::IsFloat(n.Type(x).dtype)) {
+    constexpr int kFirstWithFloats = 28;
+    if (n.opset() < kFirstWithFloats) return n.Fail("floats need fmod=1");
+    return n.Unsupported("floats with fmod=0");
+  }
   n.Set(0, n.Emit(truncated ? OpKind::kTruncatedMod : OpKind::kFloorMod, {x, y}));
 }
 
-// A shift is a multiplication or division by a power of two. ONNX allows unsigned integers only.
+// A shift is a multiplication or division by a power of two.
 void BitShift(NodeImport& n) {
   const ValueId x = n.In(0);
+  if (n.ok() && n.Type(x).dtype != DType::kU8)  // opset 28 shifts the sign, too
+    return n.Unsupported("signed integers");
   const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
   // A shift by the width or more gives zero. The power then wraps to zero, so the division must
   // avoid it.
@@ -221,6 +236,8 @@ void Identity(NodeImport& n) { n.Set(0, n.In(0)); }
 
 // Dropout is the identity at inference. Its mask, if something reads it, is all ones.
 void Dropout(NodeImport& n) {
+  n.Ignore({"seed", "ratio", "is_test"});
+  n.IgnoreOperand(1);
   const ValueId x = n.In(0);
   if (n.Has(2)) {
     const std::vector<double> training = n.ConstantDoubles(2);
@@ -247,8 +264,8 @@ void AddElementwiseTranslations(TranslationTable& table) {
   table["CastLike"] = CastLike;
   table["PRelu"] = PRelu;
   table["Pow"] = Pow;
-  table["Mod"] = Mod;
-  table["BitShift"] = BitShift;
+  table["Mod"] = {Mod, "floats with fmod=0"};
+  table["BitShift"] = {BitShift, "signed integers"};
   table["Where"] = Where;
   table["Identity"] = Identity;
   table["Dropout"] = {Dropout, "training mode"};

@@ -1,4 +1,4 @@
-// Imports ONNX files as graphs, with the checker and shape inference of libonnx.
+// Imports ONNX files as graphs. The rules of the standard are in compiler/onnx/standard.
 #pragma once
 
 #include <map>
@@ -13,18 +13,20 @@
 namespace heddle::graph {
 
 struct ImportOptions {
-  // Shapes of the inputs whose dimensions are symbolic or missing, by input name.
+  // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
+  // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first.
   std::map<std::string, std::vector<int64_t>> shapes;
   // Limit on the total bytes of constants made at import. A model that needs more is Unimplemented.
   int64_t constant_bytes = ConstantBudget::kBytes;
 };
 
-// Errors are one line:
-// - InvalidArgument: the bytes are not a valid ONNX model (truncated, empty, refused by the
-//   checker); a dynamic shape has no entry in `shapes` (the message names the input and the flag);
-//   or the model has external data, which is refused because the importer opens no path that a
-//   model names.
-// - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)".
+// Errors are one line, which names all that is refused:
+// - InvalidArgument: the bytes are not a valid ONNX model (truncated, empty, against the rules of
+//   its opset, shapes that contradict each other); a dynamic shape has no entry in `shapes` (the
+//   message names the inputs and the flags); or the model has external data, which is refused
+//   because the importer opens no path that a model names.
+// - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)", with what is
+//   unsupported about them, element types, and an opset that is too new.
 // The result has the semantics of inference (dropout is the identity) and is not optimised.
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 

@@ -25,9 +25,8 @@ ValueId NegativeLogLikelihood(NodeImport& n, ValueId logs) {
   ValueId weight = n.Has(2) ? n.Emit(OpKind::kGather, {n.In(2), target}, {{"axis", int64_t{0}}})
                             : n.Fill({n.Type(logs).dtype, shape}, 1);
   if (n.HasAttr("ignore_index")) {
-    const ValueId ignored =
-        n.Emit(OpKind::kEqual,
-               {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index", 0)), target)});
+    const ValueId ignored = n.Emit(
+        OpKind::kEqual, {target, n.ScalarLike(static_cast<double>(n.Int("ignore_index")), target)});
     const ValueId zero = n.ScalarLike(0, weight);
     weight = n.Emit(OpKind::kWhere, {ignored, zero, weight});
     // What is ignored adds nothing, not even if it is infinite.

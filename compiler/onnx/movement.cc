@@ -16,10 +16,11 @@ using ir::DType;
 void Reshape(NodeImport& n) {
   const ValueId x = n.In(0);
   Shape shape = n.opset() < 5 ? n.Ints("shape") : n.ConstantInts(1);
+  const bool zero_copies = n.Int("allowzero") == 0;
   if (!n.ok()) return;
   int64_t known = 1, open = -1;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 0 && n.Int("allowzero", 0) == 0) {
+    if (shape[d] == 0 && zero_copies) {
       if (d >= n.ShapeOf(x).size()) return n.Fail("a zero in the shape has no dimension to copy");
       shape[d] = n.ShapeOf(x)[d];
     }
@@ -37,7 +38,7 @@ void Reshape(NodeImport& n) {
 void Flatten(NodeImport& n) {
   const ValueId x = n.In(0);
   const Shape& shape = n.ShapeOf(x);
-  int64_t axis = n.Int("axis", 1);
+  int64_t axis = n.Int("axis");
   if (axis < 0) axis += n.Rank(x);
   if (axis < 0 || axis > n.Rank(x)) return n.Fail("axis is outside the input");
   n.Set(0, n.Reshape(x, {Product({shape.begin(), shape.begin() + axis}),
@@ -75,8 +76,7 @@ void ShapeOp(NodeImport& n) {
   const Shape& shape = n.ShapeOf(n.In(0));
   const int64_t rank = static_cast<int64_t>(shape.size());
   const auto bound = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
-  const int64_t begin = bound(n.Int("start", 0)),
-                end = bound(n.HasAttr("end") ? n.Int("end", 0) : rank);
+  const int64_t begin = bound(n.Int("start")), end = bound(n.HasAttr("end") ? n.Int("end") : rank);
   n.Set(0, n.Constant(FromInts(begin < end ? Shape(shape.begin() + begin, shape.begin() + end)
                                            : Shape{})));
 }
@@ -108,7 +108,7 @@ void Concat(NodeImport& n) {
     if (NumElements(n.Type(v)) != 0 || n.ConstantData(v) != nullptr) parts.push_back(v);
   }
   if (parts.empty()) return n.Fail("has no inputs");
-  const int64_t axis = n.Axis(n.Int("axis", n.opset() < 4 ? 1 : 0), n.Rank(parts[0]));
+  const int64_t axis = n.Axis(n.Int("axis", 1), n.Rank(parts[0]));
   n.Set(0, parts.size() == 1 ? parts[0] : n.Emit(OpKind::kConcat, parts, {{"axis", axis}}));
 }
 
@@ -123,11 +123,20 @@ ValueId EmitSlice(NodeImport& n, ValueId x, const Shape& starts, const Shape& st
 
 void Split(NodeImport& n) {
   const ValueId x = n.In(0);
-  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(x));
   if (!n.ok() || n.Rank(x) == 0) return n.Fail("needs a dimension to split");
   const int64_t extent = n.ShapeOf(x)[axis], parts = n.NumOutputs();
+  const bool counted = n.HasAttr("num_outputs");
   Shape sizes = n.HasAttr("split") ? n.Ints("split") : n.Has(1) ? n.ConstantInts(1) : Shape{};
+  if (!n.ok()) return;
+  if (counted && n.Has(1)) return n.Fail("has both sizes and num_outputs");
+  if (counted && n.Int("num_outputs") != parts)
+    return n.Fail(
+        absl::StrCat("has ", parts, " outputs, but num_outputs is ", n.Int("num_outputs")));
   if (sizes.empty()) {
+    // Only since opset 18, the last part may be smaller.
+    if (!counted && extent % parts != 0)
+      return n.Fail(absl::StrCat(extent, " elements are not ", parts, " equal parts"));
     const int64_t each = (extent + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(each, extent - i * each));
   }
@@ -184,10 +193,26 @@ void Slice(NodeImport& n) {
   n.Set(0, EmitSlice(n, x, from, by, sizes));
 }
 
+// The tensor repeated in all directions, `begin` elements before and `end` elements after.
+ValueId Wrapped(NodeImport& n, ValueId x, const Shape& begin, const Shape& end) {
+  for (int d = 0; d < n.Rank(x) && n.ok(); ++d) {
+    if (begin[d] == 0 && end[d] == 0) continue;
+    const int64_t extent = n.ShapeOf(x)[d];
+    if (!n.CanMake({DType::kI64, {begin[d] + extent + end[d]}})) return -1;
+    Shape indices;
+    for (int64_t i = -begin[d]; i < extent + end[d]; ++i)
+      indices.push_back((i % extent + extent) % extent);
+    x = n.Emit(OpKind::kGather, {x, n.Constant(FromInts(indices))}, {{"axis", int64_t{d}}});
+  }
+  return x;
+}
+
 void Pad(NodeImport& n) {
   ValueId x = n.In(0);
   const int rank = n.Rank(x);
-  const Shape given = n.opset() < 11 ? n.Ints("pads") : n.ConstantInts(1);
+  const Shape given = n.opset() < 2    ? n.Ints("paddings")
+                      : n.opset() < 11 ? n.Ints("pads")
+                                       : n.ConstantInts(1);
   if (!n.ok()) return;
   Shape begin(rank, 0), end(rank, 0);
   const Shape axes = n.Has(3) ? n.ConstantInts(3) : Shape{};
@@ -213,11 +238,14 @@ void Pad(NodeImport& n) {
     begin[d] = std::max<int64_t>(begin[d], 0);
     end[d] = std::max<int64_t>(end[d], 0);
   }
+  const std::string mode = n.OneOf("mode", {"constant", "reflect", "edge", "wrap"});
+  if (!n.ok()) return;
   x = EmitSlice(n, x, starts, Shape(rank, 1), sizes);
-  Attrs attrs{{"begin", begin},
-              {"end", end},
-              {"mode", n.OneOf("mode", {"constant", "reflect", "edge"})},
-              {"value", n.Float("value", 0)}};
+  if (mode == "wrap") {
+    n.IgnoreOperand(2);
+    return n.Set(0, Wrapped(n, x, begin, end));
+  }
+  Attrs attrs{{"begin", begin}, {"end", end}, {"mode", mode}, {"value", n.Float("value")}};
   std::vector<ValueId> inputs{x};
   if (n.opset() >= 11 && n.Has(2)) {
     const TensorData* fill = n.ConstantData(n.In(2));
@@ -245,9 +273,8 @@ void Gather(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0), indices = n.In(1);
   if (type == "GatherND")
-    return n.Set(0,
-                 n.Emit(OpKind::kGatherNd, {x, indices}, {{"batch_dims", n.Int("batch_dims", 0)}}));
-  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
+    return n.Set(0, n.Emit(OpKind::kGatherNd, {x, indices}, {{"batch_dims", n.Int("batch_dims")}}));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(x));
   n.Set(0, n.Emit(type == "Gather" ? OpKind::kGather : OpKind::kGatherElements, {x, indices},
                   {{"axis", axis}}));
 }
@@ -259,14 +286,14 @@ void OneHot(NodeImport& n) {
   if (depth.size() != 1 || depth[0] < 1) return n.Fail("needs one positive depth");
   if (n.Type(indices).dtype != DType::kI32) indices = n.Cast(indices, DType::kI64);
   n.Set(0, n.Emit(OpKind::kOneHot, {indices, n.In(2)},
-                  {{"axis", n.Axis(n.Int("axis", -1), n.Rank(indices) + 1)}, {"depth", depth[0]}}));
+                  {{"axis", n.Axis(n.Int("axis"), n.Rank(indices) + 1)}, {"depth", depth[0]}}));
 }
 
 void DepthToSpace(NodeImport& n) {
   const ValueId x = n.In(0);
   // Keeps the product of its square and a dimension in range.
   constexpr int64_t kLargestBlock = 1 << 15;
-  const int64_t b = n.Int("blocksize", 0);
+  const int64_t b = n.Int("blocksize");
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[1] % (b * b) != 0)
     return n.Fail("the block size does not fit");
   const int64_t batch = n.ShapeOf(x)[0], c = n.ShapeOf(x)[1] / (b * b), h = n.ShapeOf(x)[2],
@@ -284,28 +311,30 @@ void SpaceToDepth(NodeImport& n) {
   const ValueId x = n.In(0);
   // Keeps the product of its square and a dimension in range.
   constexpr int64_t kLargestBlock = 1 << 15;
-  const int64_t b = n.Int("blocksize", 0);
+  const int64_t b = n.Int("blocksize");
   if (!n.ok() || n.Rank(x) != 4 || b < 1 || b > kLargestBlock || n.ShapeOf(x)[2] % b != 0 ||
       n.ShapeOf(x)[3] % b != 0) {
     return n.Fail("the block size does not fit");
   }
   const int64_t batch = n.ShapeOf(x)[0], c = n.ShapeOf(x)[1], h = n.ShapeOf(x)[2] / b,
                 w = n.ShapeOf(x)[3] / b;
-  const ValueId y = n.Transpose(n.Reshape(x, {batch, c, h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  const bool by_channel = n.OneOf("mode", {"DCR", "CRD"}) == "CRD";
+  const ValueId y = n.Transpose(n.Reshape(x, {batch, c, h, b, w, b}),
+                                by_channel ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4});
   n.Set(0, n.Reshape(y, {batch, c * b * b, h, w}));
 }
 
 void Trilu(NodeImport& n) {
   const Shape k = n.Has(1) ? n.ConstantInts(1) : Shape{0};
   if (!n.ok() || k.size() != 1) return n.Fail("needs one diagonal");
-  n.Set(0, n.Emit(OpKind::kTrilu, {n.In(0)}, {{"upper", n.Int("upper", 1)}, {"k", k[0]}}));
+  n.Set(0, n.Emit(OpKind::kTrilu, {n.In(0)}, {{"upper", n.Int("upper")}, {"k", k[0]}}));
 }
 
 void ReverseSequence(NodeImport& n) {
   const ValueId x = n.In(0);
   n.Set(0, n.Emit(OpKind::kReverseSequence, {x, n.In(1)},
-                  {{"time_axis", n.Axis(n.Int("time_axis", 0), n.Rank(x))},
-                   {"batch_axis", n.Axis(n.Int("batch_axis", 1), n.Rank(x))}}));
+                  {{"time_axis", n.Axis(n.Int("time_axis"), n.Rank(x))},
+                   {"batch_axis", n.Axis(n.Int("batch_axis"), n.Rank(x))}}));
 }
 
 }  // namespace

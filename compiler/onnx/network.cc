@@ -27,6 +27,13 @@ std::string AutoPad(NodeImport& n) {
   return n.OneOf("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
 }
 
+// The shape of the weights decides; `kernel_shape` may repeat it.
+void CheckKernelShape(NodeImport& n, const Shape& kernel) {
+  if (n.HasAttr("kernel_shape") && n.Ints("kernel_shape") != kernel)
+    n.Fail(absl::StrCat("kernel_shape is ", ShapeText(n.Ints("kernel_shape")),
+                        ", but the weights have ", ShapeText(kernel)));
+}
+
 // The strides, dilations and pads of a convolution or pool over `spatial` extents, with auto_pad
 // resolved.
 Attrs WindowAttrs(NodeImport& n, const Shape& spatial, const Shape& kernel) {
@@ -85,8 +92,9 @@ ValueId WithBias(NodeImport& n, OpKind kind, ValueId x, ValueId w, Attrs attrs) 
 void Conv(NodeImport& n) {
   const ValueId x = n.In(0), w = n.In(1);
   const OpKind kind = OfRank(n, kConvolutions, x);
+  CheckKernelShape(n, Spatial(n.ShapeOf(w)));
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), Spatial(n.ShapeOf(w)));
-  attrs["groups"] = n.Int("group", 1);
+  attrs["groups"] = n.Int("group");
   n.Set(0, WithBias(n, kind, x, w, std::move(attrs)));
 }
 
@@ -97,6 +105,7 @@ void ConvTranspose(NodeImport& n) {
   const Shape spatial = Spatial(n.ShapeOf(x)), kernel = Spatial(n.ShapeOf(w));
   const size_t dims = spatial.size();
   if (kernel.size() != dims) return n.Fail("the kernel does not fit the input's rank");
+  CheckKernelShape(n, kernel);
   Shape strides = n.Ints("strides"), dilations = n.Ints("dilations"), pads = n.Ints("pads");
   Shape extra = n.Ints("output_padding"), output = n.Ints("output_shape");
   strides.resize(dims, 1);
@@ -131,24 +140,32 @@ void ConvTranspose(NodeImport& n) {
                      {"dilations", dilations},
                      {"pads", pads},
                      {"output_padding", extra},
-                     {"groups", n.Int("group", 1)}}));
+                     {"groups", n.Int("group")}}));
+}
+
+// The p of an Lp pool, which the first opset had as a float.
+int64_t Norm(NodeImport& n) {
+  const double p = n.opset() < 2 ? n.Float("p") : static_cast<double>(n.Int("p"));
+  if (p != std::round(p) || p < 1 || p > 1e6) n.Unsupported(absl::StrCat("p = ", p));
+  return n.ok() ? static_cast<int64_t>(p) : 2;
 }
 
 void Pool(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0);
   if (n.Wants(1)) return n.Unsupported("the output Indices");
+  n.Ignore({"storage_order"});  // of the indices
   OfRank(n, kConvolutions, x);  // refuses unsupported ranks
   const Shape kernel = n.Ints("kernel_shape");
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
   attrs["kernel"] = kernel;
-  attrs["ceil_mode"] = n.Int("ceil_mode", 0);
+  attrs["ceil_mode"] = n.Int("ceil_mode");
   if (type == "MaxPool") return n.Set(0, n.Emit(OpKind::kMaxPool, {x}, attrs));
   if (type == "AveragePool") {
-    attrs["count_include_pad"] = n.Int("count_include_pad", 0);
+    attrs["count_include_pad"] = n.Int("count_include_pad");
     return n.Set(0, n.Emit(OpKind::kAvgPool, {x}, attrs));
   }
-  attrs["p"] = n.Int("p", 2);
+  attrs["p"] = Norm(n);
   n.Set(0, n.Emit(OpKind::kLpPool, {x}, attrs));
 }
 
@@ -158,7 +175,7 @@ void GlobalPool(NodeImport& n) {
   if (n.Rank(x) < 3) return n.Fail("needs spatial dimensions");
   Shape axes(n.Rank(x) - 2);
   std::iota(axes.begin(), axes.end(), 2);
-  const int64_t p = n.Int("p", 2);
+  const int64_t p = type == "GlobalLpPool" ? Norm(n) : 2;
   if (type == "GlobalLpPool" && p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
   const OpKind kind = type == "GlobalAveragePool" ? OpKind::kReduceMean
                       : type == "GlobalMaxPool"   ? OpKind::kReduceMax
@@ -170,11 +187,12 @@ void GlobalPool(NodeImport& n) {
 // ---- Matrix products ----
 
 void Gemm(NodeImport& n) {
+  n.Ignore({"broadcast"});  // before opset 7: the bias always may be
   ValueId a = n.In(0), b = n.In(1);
   if (n.ok() && (n.Rank(a) != 2 || n.Rank(b) != 2)) return n.Fail("needs matrices");
-  if (n.Int("transA", 0) != 0) a = n.Transpose(a, {1, 0});
-  if (n.Int("transB", 0) != 0) b = n.Transpose(b, {1, 0});
-  const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
+  if (n.Int("transA") != 0) a = n.Transpose(a, {1, 0});
+  if (n.Int("transB") != 0) b = n.Transpose(b, {1, 0});
+  const double alpha = n.Float("alpha"), beta = n.Float("beta");
   const ir::DType dtype = n.Type(a).dtype;
   // Fractions of integers are computed in doubles, and the result is truncated.
   const bool fractions = alpha != std::floor(alpha) || (n.Has(2) && beta != std::floor(beta));
@@ -214,7 +232,7 @@ void MatMul(NodeImport& n) {
 // labels that occur once, sorted.
 void Einsum(NodeImport& n) {
   std::string equation;
-  for (char c : n.String("equation", "")) {
+  for (char c : n.String("equation")) {
     if (c != ' ') equation += c;
   }
   const size_t arrow = equation.find("->");
@@ -264,14 +282,15 @@ void Einsum(NodeImport& n) {
 // ---- Normalisation ----
 
 void BatchNormalization(NodeImport& n) {
-  if (n.Int("training_mode", 0) != 0) return n.Unsupported("training mode");
-  if (n.opset() < 7 && n.Int("is_test", 0) == 0) return n.Unsupported("training mode (is_test=0)");
-  if (n.opset() < 9 && n.Int("spatial", 1) == 0) return n.Unsupported("spatial=0");
+  n.Ignore({"momentum"});
+  if (n.Int("training_mode") != 0) return n.Unsupported("training mode");
+  if (n.opset() < 7 && n.Int("is_test") == 0) return n.Unsupported("training mode (is_test=0)");
+  if (n.opset() < 9 && n.Int("spatial") == 0) return n.Unsupported("spatial=0");
   for (int i = 1; i < n.NumOutputs(); ++i) {
     if (n.Wants(i)) return n.Unsupported("training outputs");
   }
   n.Set(0, n.Emit(OpKind::kBatchNorm, {n.In(0), n.In(1), n.In(2), n.In(3), n.In(4)},
-                  {{"axis", int64_t{1}}, {"epsilon", n.Float("epsilon", 1e-5)}}));
+                  {{"axis", int64_t{1}}, {"epsilon", n.Float("epsilon")}}));
 }
 
 void InstanceNormalization(NodeImport& n) {
@@ -281,7 +300,7 @@ void InstanceNormalization(NodeImport& n) {
   Shape axes(rank - 2);
   std::iota(axes.begin(), axes.end(), 2);
   const ValueId y =
-      n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon", 1e-5)}});
+      n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon")}});
   const ValueId scaled = n.Emit(OpKind::kMul, {y, n.AlongAxis(n.In(1), 1, rank)});
   n.Set(0, n.Emit(OpKind::kAdd, {scaled, n.AlongAxis(n.In(2), 1, rank)}));
 }
@@ -290,8 +309,8 @@ void LayerNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
   const int rank = n.Rank(x);
   Shape axes;
-  for (int64_t a = n.Axis(n.Int("axis", -1), rank); a < rank; ++a) axes.push_back(a);
-  const double epsilon = n.Float("epsilon", 1e-5);
+  for (int64_t a = n.Axis(n.Int("axis"), rank); a < rank; ++a) axes.push_back(a);
+  const double epsilon = n.Float("epsilon");
   ValueId y =
       n.Emit(OpKind::kMul,
              {n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", epsilon}}), n.In(1)});
@@ -312,7 +331,7 @@ void LayerNormalization(NodeImport& n) {
 
 void MeanVarianceNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
-  const Shape axes = n.Axes(n.HasAttr("axes") ? n.Ints("axes") : Shape{0, 2, 3}, n.Rank(x));
+  const Shape axes = n.Axes(n.Ints("axes"), n.Rank(x));
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
   const ValueId centered = n.Emit(OpKind::kSub, {x, n.Emit(OpKind::kReduceMean, {x}, over)});
   const ValueId deviation =
@@ -324,15 +343,15 @@ void MeanVarianceNormalization(NodeImport& n) {
 
 void Lrn(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kLrn, {n.In(0)},
-                  {{"size", n.Int("size", 1)},
-                   {"alpha", n.Float("alpha", 1e-4)},
-                   {"beta", n.Float("beta", 0.75)},
-                   {"bias", n.Float("bias", 1)}}));
+                  {{"size", n.Int("size")},
+                   {"alpha", n.Float("alpha")},
+                   {"beta", n.Float("beta")},
+                   {"bias", n.Float("bias")}}));
 }
 
 void LpNormalization(NodeImport& n) {
   const ValueId x = n.In(0);
-  const int64_t p = n.Int("p", 2), axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  const int64_t p = n.Int("p"), axis = n.Axis(n.Int("axis"), n.Rank(x));
   if (p != 1 && p != 2) return n.Unsupported(absl::StrCat("p = ", p));
   const ValueId norm = n.Emit(p == 1 ? OpKind::kReduceL1 : OpKind::kReduceL2, {x},
                               {{"axes", Shape{axis}}, {"keepdims", int64_t{1}}});
@@ -349,9 +368,9 @@ void Softmax(NodeImport& n) {
   const int rank = n.Rank(x);
   Shape axes;
   if (n.opset() >= 13) {
-    axes = {n.Axis(n.Int("axis", -1), rank)};
+    axes = {n.Axis(n.Int("axis"), rank)};
   } else {
-    for (int64_t a = n.Axis(n.Int("axis", 1), rank); a < rank; ++a) axes.push_back(a);
+    for (int64_t a = n.Axis(n.Int("axis"), rank); a < rank; ++a) axes.push_back(a);
   }
   const OpKind kind = type == "Softmax"      ? OpKind::kSoftmax
                       : type == "LogSoftmax" ? OpKind::kLogSoftmax

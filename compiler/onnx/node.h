@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,22 +14,32 @@
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/ops/op_util.h"
 #include "compiler/graph/passes/constant_budget.h"
-#include "onnx/onnx_pb.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
+#include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {
 
 // The element type of an ONNX enum value. If we lack the type, Unimplemented with its name.
 absl::StatusOr<ir::DType> FromOnnxType(int type);
-// Unimplemented: we lack the element type. InvalidArgument: the bytes do not match the shape.
+// "float, double, .." for messages.
+std::string SupportedTypeNames();
+// Unimplemented: we lack the element type. InvalidArgument: the bytes do not match the shape. The
+// second form moves the bytes out of the message, so that large weights are held once.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
+absl::StatusOr<TensorData> FromOnnxTensor(onnx::TensorProto&& tensor);
 
 // One ONNX node during its translation. Errors are sticky: the first one is kept, and every later
 // call does nothing and returns the value -1, whose type is an f32 scalar. So a translation reads
 // like a formula. It checks ok() only before it looks into a shape that it computed.
+//
+// The node keeps the rules of its opset (check.h). What a translation never asks for, an operand or
+// an attribute with another value than its default, it cannot have respected: CheckAllRead refuses
+// it.
 class NodeImport {
  public:
-  NodeImport(const onnx::NodeProto& node, int opset, GraphBuilder& builder,
-             std::map<std::string, ValueId>& values, ConstantBudget& budget);
+  // `rule` is the version of the operator that holds in the opset.
+  NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
+             GraphBuilder& builder, std::map<std::string, ValueId>& values, ConstantBudget& budget);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -40,7 +51,7 @@ class NodeImport {
 
   // Operands. Has(i): operand i is present and its name is not empty.
   int NumInputs() const { return node_.input_size(); }
-  bool Has(int i) const { return i < node_.input_size() && !node_.input(i).empty(); }
+  bool Has(int i) const;
   ValueId In(int i);
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();
@@ -58,16 +69,25 @@ class NodeImport {
   Shape ConstantInts(int i);
   std::vector<double> ConstantDoubles(int i);
 
-  // Attributes.
-  const onnx::AttributeProto* Find(std::string_view name) const;
-  int64_t Int(std::string_view name, int64_t fallback) const;
-  double Float(std::string_view name, double fallback) const;
-  std::string String(std::string_view name, const std::string& fallback) const;
-  // A string attribute that names one of several ways. The first of `known` is the default. Any
-  // other value than these is Unsupported, because a newer standard may have defined it.
+  // Attributes. What a node leaves out has the default of its opset. `fallback` is the value if the
+  // opset has no default, or does not know the attribute.
+  const onnx::AttributeProto* Find(std::string_view name) const;  // null: neither value nor default
+  int64_t Int(std::string_view name, int64_t fallback = 0) const;
+  double Float(std::string_view name, double fallback = 0) const;
+  std::string String(std::string_view name, const std::string& fallback = "") const;
+  // A string attribute that names one of several ways. The first of `known` is the value if the
+  // opset has no default. Any other value than these is Unsupported, because a newer standard may
+  // have defined it.
   std::string OneOf(std::string_view name, std::initializer_list<std::string_view> known);
   Shape Ints(std::string_view name) const;
-  bool HasAttr(std::string_view name) const { return Find(name) != nullptr; }
+  std::vector<std::string> Strings(std::string_view name) const;
+  // Whether the node itself has the attribute.
+  bool HasAttr(std::string_view name) const;
+  // Attributes and operands that do not change the result here.
+  void Ignore(std::initializer_list<std::string_view> attributes) const;
+  void IgnoreOperand(int i) const;
+  // Unsupported, if the translation did not ask for something that the node has.
+  void CheckAllRead();
 
   // Emits an operator. Small results of constant operands are computed at once, so arithmetic on
   // shapes becomes constants.
@@ -94,14 +114,18 @@ class NodeImport {
 
  private:
   bool MayEvaluate(OpKind kind, const Attrs& attrs, Types types, const TensorType& result);
+  const onnx::AttributeProto* Given(std::string_view name) const;
 
   const onnx::NodeProto& node_;
+  const onnx::OperatorRule& rule_;
   int opset_;
   GraphBuilder& builder_;
   std::map<std::string, ValueId>& values_;
   ConstantBudget& budget_;
   absl::Status status_;
   std::string name_;
+  mutable std::set<std::string, std::less<>> read_attributes_;
+  mutable std::set<int> read_operands_;
 };
 
 // How an operator is imported. `limits` is a text for the table of supported operators: the cases
@@ -115,6 +139,11 @@ struct Translation {
 };
 using TranslationTable = std::map<std::string, Translation>;
 const TranslationTable& Translations();  // of all operators, by ONNX name
+
+// The newest opset whose changes the translations know; models of newer ones are refused. To raise
+// it after operators.inc was written anew: read what changed in operators that have a translation.
+int NewestImportedOpset();
+
 void AddConstantTranslations(TranslationTable& table);
 void AddElementwiseTranslations(TranslationTable& table);
 void AddNetworkTranslations(TranslationTable& table);

@@ -30,10 +30,29 @@ DType QuantisedType(NodeImport& n, int input) {
   return dtype;
 }
 
+// Other types of scales would decide the precision of the arithmetic and the type of results.
+void CheckScale(NodeImport& n, int i) {
+  if (n.Has(i) && n.ok() && n.Type(n.In(i)).dtype != DType::kF32)
+    n.Unsupported("scales other than float");
+}
+
 void QuantizeLinear(NodeImport& n) {
+  if (n.Int("block_size") != 0) return n.Unsupported("blocks");
+  n.Ignore({"saturate"});  // it concerns 8-bit floats
+  CheckScale(n, 1);
+  const int64_t precision = n.Int("precision");
+  if (precision != 0 && precision != onnx::TensorProto::FLOAT)
+    return n.Unsupported("a precision other than float");
   const ValueId x = n.Cast(n.In(0), DType::kF32);
   const int64_t axis = n.Int("axis", 1);
-  const DType to = QuantisedType(n, 2);
+  DType to = QuantisedType(n, 2);
+  if (const int64_t given = n.Int("output_dtype"); given != 0 && n.ok()) {
+    const auto wanted = FromOnnxType(static_cast<int>(given));
+    if (!wanted.ok() || (*wanted != DType::kU8 && *wanted != DType::kI8))
+      return n.Unsupported("quantisation to anything but int8 and uint8");
+    if (n.Has(2) && *wanted != to) return n.Fail("output_dtype is not the zero point's type");
+    to = *wanted;
+  }
   const ValueId scaled = n.Emit(OpKind::kDiv, {x, Spread(n, n.In(1), axis, n.Rank(x))});
   const ValueId zero =
       n.Has(2) ? Spread(n, n.Cast(n.In(2), DType::kF32), axis, n.Rank(x)) : n.ScalarLike(0, x);
@@ -41,6 +60,10 @@ void QuantizeLinear(NodeImport& n) {
 }
 
 void DequantizeLinear(NodeImport& n) {
+  if (n.Int("block_size") != 0) return n.Unsupported("blocks");
+  CheckScale(n, 1);
+  if (const int64_t to = n.Int("output_dtype"); to != 0 && to != onnx::TensorProto::FLOAT)
+    return n.Unsupported("results other than float");
   const int64_t axis = n.Int("axis", 1);
   ValueId x = n.Cast(n.In(0), DType::kI32);
   const int rank = n.Rank(x);
@@ -88,6 +111,7 @@ ValueId Requantise(NodeImport& n, ValueId sum, ValueId scale_a, ValueId scale_b,
 }
 
 void QLinearMatMul(NodeImport& n) {
+  for (const int scale : {1, 4, 6}) CheckScale(n, scale);
   const ValueId sum = n.Emit(OpKind::kMatmul, {Widened(n, 0, 2, -2), Widened(n, 3, 5, -1)});
   const int rank = n.Rank(sum);
   n.Set(0, Requantise(n, sum, Spread(n, n.In(1), -2, rank), Spread(n, n.In(4), -1, rank), 6, 7));
@@ -101,7 +125,10 @@ ValueId IntegerConv(NodeImport& n, ValueId x, ValueId w) {
     n.Unsupported(absl::StrCat(dims, " spatial dimensions"));
     return -1;
   }
-  Attrs attrs{{"groups", n.Int("group", 1)}};
+  if (n.HasAttr("kernel_shape") &&
+      n.Ints("kernel_shape") != Shape(n.ShapeOf(w).begin() + 2, n.ShapeOf(w).end()))
+    n.Fail("kernel_shape is not that of the weights");
+  Attrs attrs{{"groups", n.Int("group")}};
   for (const char* name : {"strides", "dilations", "pads"}) {
     if (n.HasAttr(name)) attrs[name] = n.Ints(name);
   }
@@ -123,11 +150,12 @@ void QLinearConv(NodeImport& n) {
 
 void AddQuantizedTranslations(TranslationTable& table) {
   constexpr const char* kConv = "auto_pad; more than 3 spatial dimensions";
-  table["QuantizeLinear"] = {QuantizeLinear, "results other than int8 and uint8"};
-  table["DequantizeLinear"] = DequantizeLinear;
+  table["QuantizeLinear"] = {QuantizeLinear,
+                             "results other than int8 and uint8; scales other than float; blocks"};
+  table["DequantizeLinear"] = {DequantizeLinear, "scales other than float; blocks"};
   table["DynamicQuantizeLinear"] = DynamicQuantizeLinear;
   table["MatMulInteger"] = MatMulInteger;
-  table["QLinearMatMul"] = QLinearMatMul;
+  table["QLinearMatMul"] = {QLinearMatMul, "scales other than float"};
   table["ConvInteger"] = {ConvInteger, kConv};
   table["QLinearConv"] = {QLinearConv, kConv};
 }

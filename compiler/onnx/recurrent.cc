@@ -76,7 +76,7 @@ class Recurrence {
         steps.size() == 1 ? steps[0] : n_.Emit(OpKind::kConcat, steps, {{"axis", int64_t{0}}});
     const Shape final_shape{int64_t{directions_}, batch_, hidden_};
     ValueId h = Stack(last_h, final_shape);
-    const bool batch_first = n_.Int("layout", 0) != 0;
+    const bool batch_first = n_.Int("layout") != 0;
     if (batch_first) {
       y = n_.Transpose(y, {2, 0, 1, 3});
       h = n_.Transpose(h, {1, 0, 2});
@@ -90,15 +90,16 @@ class Recurrence {
 
  private:
   bool Parse() {
-    for (const char* name : {"activations", "clip", "activation_alpha", "activation_beta"}) {
+    n_.Ignore({"output_sequence"});  // the first opset's; outputs are there or not
+    for (const char* name : {"clip", "activation_alpha", "activation_beta"}) {
       if (n_.HasAttr(name)) n_.Unsupported(absl::StrCat("the attribute ", name));
     }
-    if (n_.Int("input_forget", 0) != 0) n_.Unsupported("the attribute input_forget");
+    if (n_.Int("input_forget") != 0) n_.Unsupported("the attribute input_forget");
     x_ = n_.In(0);
     const ValueId w = n_.In(1);
     if (!n_.ok()) return false;
     if (n_.Rank(x_) != 3 || n_.Rank(w) != 3) n_.Fail("needs an input and weights of rank 3");
-    const bool batch_first = n_.ok() && n_.Int("layout", 0) != 0;
+    const bool batch_first = n_.ok() && n_.Int("layout") != 0;
     if (batch_first) x_ = n_.Transpose(x_, {1, 0, 2});
     if (!n_.ok()) return false;
     batch_first_ = batch_first;
@@ -106,10 +107,14 @@ class Recurrence {
     batch_ = n_.ShapeOf(x_)[1];
     directions_ = static_cast<int>(n_.ShapeOf(w)[0]);
     hidden_ = n_.ShapeOf(w)[1] / gates_;
+    if (n_.HasAttr("hidden_size") && n_.Int("hidden_size") != hidden_)
+      n_.Fail(absl::StrCat("hidden_size is ", n_.Int("hidden_size"), ", but the weights have ",
+                           hidden_));
     direction_ = n_.OneOf("direction", {"forward", "reverse", "bidirectional"});
     if (directions_ != (direction_ == "bidirectional" ? 2 : 1)) {
       n_.Fail(absl::StrCat("weights of ", directions_, " directions, but it is ", direction_));
     }
+    CheckActivations();
     if (length_ > kLongestSequence)
       n_.Unsupported(
           absl::StrCat("a sequence of ", length_, " steps (at most ", kLongestSequence, ")"));
@@ -120,6 +125,19 @@ class Recurrence {
       }
     }
     return n_.ok();
+  }
+
+  // Exporters often write the activations that a cell has anyway, for each direction.
+  void CheckActivations() {
+    const std::vector<std::string> usual =
+        gates_ == 1   ? std::vector<std::string>{"Tanh"}
+        : gates_ == 3 ? std::vector<std::string>{"Sigmoid", "Tanh"}
+                      : std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"};
+    std::vector<std::string> expected;
+    for (int d = 0; d < directions_; ++d)
+      expected.insert(expected.end(), usual.begin(), usual.end());
+    if (n_.HasAttr("activations") && n_.Strings("activations") != expected)
+      n_.Unsupported("other activations than Sigmoid and Tanh");
   }
 
   Direction ParseDirection(int d) {
@@ -133,7 +151,7 @@ class Recurrence {
       const ValueId b = At(n_, n_.In(3), d);
       const ValueId of_x = Part(n_, b, 0, 0, gates_ * hidden_);
       ValueId of_h = Part(n_, b, 0, gates_ * hidden_, 2 * gates_ * hidden_);
-      if (gates_ == 3 && n_.Int("linear_before_reset", 0) != 0) {
+      if (gates_ == 3 && n_.Int("linear_before_reset") != 0) {
         p.reset_bias = Gate(of_h, 2);
         const ValueId nothing = n_.Fill({n_.Type(of_h).dtype, {hidden_}}, 0);
         of_h = n_.Emit(OpKind::kConcat, {Part(n_, of_h, 0, 0, 2 * hidden_), nothing},
@@ -200,7 +218,7 @@ class Recurrence {
 
   // The gates are z, r, h.
   State GruStep(const Direction& p, ValueId t, const State& s) {
-    const bool linear = n_.Int("linear_before_reset", 0) != 0;
+    const bool linear = n_.Int("linear_before_reset") != 0;
     const ValueId matrix = linear ? p.r : n_.ok() ? Part(n_, p.r, 1, 0, 2 * hidden_) : -1;
     const ValueId from_h = Product(s.h, matrix);
     const ValueId z = Sigmoid(Add(InputGate(p, t, 0), Gate(from_h, 0)));

@@ -21,31 +21,39 @@ void Reduce(NodeImport& n) {
   const ValueId x = n.In(0);
   const int rank = n.Rank(x);
   Shape axes = n.HasAttr("axes") ? n.Ints("axes") : n.Has(1) ? n.ConstantInts(1) : Shape{};
+  const int64_t keepdims = n.Int("keepdims");
+  const bool none = axes.empty() && n.Int("noop_with_empty_axes") != 0;
   if (!n.ok()) return;
-  if (axes.empty() && n.Int("noop_with_empty_axes", 0) != 0) return n.Set(0, x);
-  if (axes.empty()) {
+  if (axes.empty() && !none) {
     axes.resize(rank);
     std::iota(axes.begin(), axes.end(), 0);
   }
   axes = n.Axes(axes, rank);
-  const int64_t keepdims = n.Int("keepdims", 1);
   for (const auto& [onnx, kind] : kReductions) {
     if (n.proto().op_type() != onnx) continue;
-    // A scalar is reduced as a vector of one element.
-    if (rank == 0)
-      return n.Set(
-          0, n.Emit(kind, {n.Reshape(x, {1})}, {{"axes", Shape{0}}, {"keepdims", int64_t{0}}}));
+    // Over no axes, each element is reduced alone: logarithms and squares are still computed. A
+    // scalar is reduced the same way.
+    const bool alone_is_itself = kind == OpKind::kReduceSum || kind == OpKind::kReduceMean ||
+                                 kind == OpKind::kReduceMax || kind == OpKind::kReduceMin ||
+                                 kind == OpKind::kReduceProd;
+    if (none && alone_is_itself) return n.Set(0, x);
+    if (rank == 0 || none) {
+      Shape shape = n.ShapeOf(x);
+      shape.push_back(1);
+      return n.Set(0, n.Emit(kind, {n.Reshape(x, shape)},
+                             {{"axes", Shape{int64_t{rank}}}, {"keepdims", int64_t{0}}}));
+    }
     return n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
   }
 }
 
 void ArgExtreme(NodeImport& n) {
   const ValueId x = n.In(0);
-  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(x));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(x));
   n.Set(0, n.Emit(n.proto().op_type() == "ArgMax" ? OpKind::kArgMax : OpKind::kArgMin, {x},
                   {{"axes", Shape{axis}},
-                   {"keepdims", n.Int("keepdims", 1)},
-                   {"select_last_index", n.Int("select_last_index", 0)}}));
+                   {"keepdims", n.Int("keepdims")},
+                   {"select_last_index", n.Int("select_last_index")}}));
 }
 
 void CumSum(NodeImport& n) {
@@ -54,8 +62,8 @@ void CumSum(NodeImport& n) {
   if (axis.size() != 1) return n.Fail("needs one axis");
   n.Set(0, n.Emit(OpKind::kCumSum, {x},
                   {{"axis", n.Axis(axis[0], n.Rank(x))},
-                   {"exclusive", n.Int("exclusive", 0)},
-                   {"reverse", n.Int("reverse", 0)}}));
+                   {"exclusive", n.Int("exclusive")},
+                   {"reverse", n.Int("reverse")}}));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::string Reduction(NodeImport& n) {
 void ScatterElements(NodeImport& n) {
   const ValueId data = n.In(0), indices = n.In(1), updates = n.In(2);
   if (n.ok() && n.Rank(indices) != n.Rank(data)) return n.Fail("indices of another rank");
-  const int64_t axis = n.Axis(n.Int("axis", 0), n.Rank(data));
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(data));
   if (!n.ok() || !IsAffordable(n, Count(n, data), static_cast<double>(n.ShapeOf(indices)[axis])))
     return;
   n.Set(0, n.Emit(OpKind::kScatterElements, {data, indices, updates},
@@ -39,9 +39,10 @@ void ScatterNd(NodeImport& n) {
 }
 
 void TopK(NodeImport& n) {
+  n.Ignore({"sorted"});  // without it, any order will do
   const ValueId x = n.In(0);
-  const Shape k = n.opset() < 10 ? Shape{n.Int("k", 0)} : n.ConstantInts(1);
-  const int64_t axis = n.Axis(n.Int("axis", -1), n.Rank(x));
+  const Shape k = n.opset() < 10 ? Shape{n.Int("k")} : n.ConstantInts(1);
+  const int64_t axis = n.Axis(n.Int("axis"), n.Rank(x));
   if (!n.ok()) return;
   if (k.size() != 1) return n.Fail("needs one k");
   if (!IsAffordable(n, Count(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;

@@ -1,15 +1,14 @@
 // The table of translations of ONNX operators, and its text for the documentation.
 #include <algorithm>
 #include <map>
-#include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/fatal.h"
 #include "compiler/onnx/import.h"
-#include "compiler/onnx/lower.h"
 #include "compiler/onnx/node.h"
-#include "onnx/defs/schema.h"
+#include "compiler/onnx/standard/standard.h"
 
 namespace heddle::graph {
 
@@ -37,60 +36,55 @@ std::vector<std::string> SupportedOnnxOps() {
   return names;
 }
 
+int NewestImportedOpset() {
+  constexpr int kNewestReviewedOpset = 28;
+  return std::min(onnx::NewestOpset(), kNewestReviewedOpset);
+}
+
 namespace {
 
-// The opsets that define an operator, among those that libonnx knows.
-struct Span {
-  int first = 0;
-  int removed = 0;  // 0: still defined
-};
-
-std::map<std::string, Span> StandardOps() {
-  std::map<std::string, Span> ops;
-  for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas_with_history()) {
-    if (!schema.domain().empty() ||
-        schema.support_level() == onnx::OpSchema::SupportType::EXPERIMENTAL)
-      continue;
-    Span& span = ops[schema.Name()];
-    const int version = schema.SinceVersion();
-    if (schema.Deprecated())
-      span.removed = version;
-    else
-      span.first = span.first == 0 ? version : std::min(span.first, version);
-  }
-  return ops;
+// "1-9", or "13-28": the opsets that have an operator.
+std::string Opsets(const std::vector<onnx::OperatorRule>& versions) {
+  const bool removed = versions.back().removed;
+  return absl::StrCat(versions[0].since, "-",
+                      removed ? versions.back().since - 1 : NewestImportedOpset());
 }
 
 }  // namespace
 
 std::string OnnxOperatorTable() {
-  const std::map<std::string, Span> standard = StandardOps();
+  const onnx::Standard& standard = onnx::AllRules();
   std::string text = absl::StrCat(
       "# ONNX operators\n\n",
-      "What `heddle` imports, as its importer says; a test compares. Opsets up to ", NewestOpset(),
-      " are checked against the\nstandard; newer ones are taken where their operators changed "
-      "in spelling only. Element types are float, double, int8,\nuint8, int32, int64 and bool. "
-      "Shapes "
-      "are fixed at import, so operands that decide a shape have to be constants, and\nwhat has "
-      "no elements is refused.\n\n| operator | opsets | not supported |\n|---|---|---|\n");
+      "What `heddle` imports, as its importer says; a test compares. Each node is checked against "
+      "the version of its operator\nthat holds in the model's opset, up to opset ",
+      NewestImportedOpset(),
+      "; what a node leaves out has the default of that version. Element types are\n",
+      SupportedTypeNames(),
+      ".\nShapes are fixed at import, so operands that decide a shape have to be constants, and "
+      "what has no elements is refused.\n\n| operator | opsets | changed in opset | not supported "
+      "|\n|---|---|---|---|\n");
   for (const auto& [name, translation] : Translations()) {
     const auto known = standard.find(name);
-    if (known == standard.end()) Fatal(absl::StrCat("libonnx knows no operator '", name, "'"));
-    const Span span = known->second;
-    const std::string opsets =
-        absl::StrCat(span.first, "-", span.removed == 0 ? NewestOpset() : span.removed - 1);
-    absl::StrAppend(&text, "| ", name, " | ", opsets, " | ", translation.limits, " |\n");
+    if (known == standard.end()) Fatal(absl::StrCat("the standard has no operator '", name, "'"));
+    std::vector<int> changes;
+    for (const onnx::OperatorRule& rule : known->second) {
+      if (rule.since != known->second[0].since && !rule.removed) changes.push_back(rule.since);
+    }
+    absl::StrAppend(&text, "| ", name, " | ", Opsets(known->second), " | ",
+                    absl::StrJoin(changes, ", "), " | ", translation.limits, " |\n");
   }
   std::vector<std::string> missing;
-  for (const auto& [name, span] : standard) {
-    if (Translations().count(name) == 0) missing.push_back(name);
+  for (const auto& [name, versions] : standard) {
+    if (Translations().count(std::string(name)) == 0)
+      missing.push_back(absl::StrCat("`", std::string(name), "` ", Opsets(versions)));
   }
   absl::StrAppend(
       &text, "\n", Translations().size(),
       " operators. Results whose shapes depend on data, control flow, sequences, strings "
       "and random numbers have no\nplace in a compiler for fixed shapes. Of the standard, "
-      "these are not supported:\n");
-  for (const std::string& name : missing) absl::StrAppend(&text, "`", name, "`\n");
+      "these are not supported (with their opsets):\n");
+  for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
   return text;
 }
 

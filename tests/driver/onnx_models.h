@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx/onnx_pb.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
 
 namespace heddle {
 

@@ -11,8 +11,8 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/measure/compare.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
 #include "compiler/runtime/executor.h"
-#include "onnx/onnx_pb.h"
 
 namespace heddle::onnx_cases {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/onnx/format/onnx_format.pb.h"
 #include "compiler/onnx/import.h"
-#include "onnx/onnx_pb.h"
 #include "tests/onnx/onnx_case.h"
 
 namespace heddle::onnx_cases {

@@ -10,8 +10,7 @@
 #include "compiler/graph/core/tensor_data.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/onnx/import.h"
-#include "onnx/defs/parser.h"
-#include "onnx/onnx_pb.h"
+#include "tests/onnx/model_text.h"
 
 namespace heddle::graph {
 namespace {
@@ -23,12 +22,7 @@ using ::testing::Pointwise;
 
 // A model in ONNX's text form. `graph` is "(inputs) => (outputs) { nodes }".
 std::string Model(int opset, const std::string& graph) {
-  onnx::ModelProto model;
-  const std::string text =
-      absl::StrCat("<ir_version: 7, opset_import: [\"\" : ", opset, "]> test ", graph);
-  const auto status = onnx::OnnxParser::Parse(model, text.c_str());
-  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage() << "\n" << text;
-  return model.SerializeAsString();
+  return onnx_cases::ModelOf(opset, graph).SerializeAsString();
 }
 
 // The first output of a model for these inputs.
@@ -246,7 +240,7 @@ TEST(Results, AnUnknownWayIsNamedWithTheKnownOnes) {
        "auto_pad", "SAME_UPPER"},
       {"(float[4] x) => (float[a] y) {"
        "p = Constant<value = int64[2] {1, 1}>()\ny = Pad<mode = \"odd\">(x, p)}",
-       "mode", "constant, reflect, edge"},
+       "mode", "constant, reflect, edge, wrap"},
       {"(float[1,4,2,2] x) => (float[a,b,c,d] y) {"
        "y = DepthToSpace<blocksize = 2, mode = \"odd\">(x)}",
        "mode", "DCR, CRD"},

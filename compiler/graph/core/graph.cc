@@ -20,9 +20,16 @@ class Checker {
   explicit Checker(const Graph& graph) : graph_(graph), defined_(graph.values.size(), false) {}
 
   absl::Status Run() {
-    std::set<std::string> names;
-    for (const Value& v : graph_.values) {
-      if (!names.insert(v.name).second)
+    std::set<std::string> names, input_names;
+    for (ValueId v : graph_.inputs) {
+      if (!input_names.insert(graph_.values[v].name).second)
+        return Broken(absl::StrCat("two inputs are named '", graph_.values[v].name, "'"));
+    }
+    const std::set<ValueId> interface(graph_.outputs.begin(), graph_.outputs.end());
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      const Value& v = graph_.values[i];
+      const bool shared = interface.count(static_cast<ValueId>(i)) && input_names.count(v.name);
+      if (!shared && !names.insert(v.name).second)
         return Broken(absl::StrCat("two values are named '", v.name, "'"));
       for (int64_t d : v.type.shape) {
         if (d <= 0) return Broken(absl::StrCat("value '", v.name, "' has shape ", ToText(v.type)));

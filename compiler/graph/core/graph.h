@@ -36,7 +36,9 @@ struct TensorData {
 using ValueId = int32_t;  // index into Graph::values
 
 struct Value {
-  std::string name;  // unique; the model's own name if it has one
+  // Unique; the model's own name if it has one. An output may have the name of an input: a model's
+  // input may be its output, too.
+  std::string name;
   TensorType type;
 };
 

@@ -77,12 +77,16 @@ absl::StatusOr<Graph> GraphBuilder::Build(
     taken.insert(v);
     graph_.outputs.push_back(v);
   }
-  // Gives each output its name. A value that already has this name gets another one.
+  // Gives each output its name. A value that already has this name gets another one, unless it is
+  // an input, which the model's users know by its name.
+  const std::set<ValueId> inputs(graph_.inputs.begin(), graph_.inputs.end());
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value& wanted = graph_.values[graph_.outputs[i]];
     if (wanted.name == outputs[i].first) continue;
-    for (Value& v : graph_.values) {
-      if (v.name == outputs[i].first) v.name = Unique(value_names_, v.name);
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      std::string& name = graph_.values[v].name;
+      if (name == outputs[i].first && !inputs.count(static_cast<ValueId>(v)))
+        name = Unique(value_names_, name);
     }
     wanted.name = outputs[i].first;
     value_names_.emplace(wanted.name, 1);

@@ -1,0 +1,95 @@
+// The operators of the ONNX standard, with all their versions: what a node of a given opset may look
+// like, and the defaults of what it leaves out. The table behind it (operators.inc) is written by
+// generate.py from the Python package `onnx`; nothing here depends on an installed libonnx.
+//
+// Lines of the table; "|" separates inputs, outputs, attributes and type variables:
+//
+//     newest 28                        the newest opset
+//     types S1 double float float16    a set of element types
+//     domain ai.onnx.ml Binarizer ..   names of operators of another domain
+//     Split 18 | input:T split?:int64 | outputs*1:T | axis:int=0 num_outputs:int | T=S4
+//     Upsample 10 removed              no longer an operator from this opset on
+//
+// An operand is name, mode and type: `?` optional, `*1` any number from 1 on (`~`: of several
+// types); the type is a variable, or an element type. An attribute is name and type; `!` required,
+// `=` its default. A type variable stands for the same element type wherever it occurs in a node,
+// out of a set or a single type.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/onnx/format/onnx_format.pb.h"
+
+namespace heddle::onnx {
+
+// A set of element types: the bits 1 << TensorProto::DataType. Values that are no tensors have bits
+// above.
+using ElementTypes = uint64_t;
+inline constexpr int kSequence = 60, kOptional = 61, kMap = 62;
+
+// "float16"; "#99" if there is no such type.
+std::string ElementTypeName(int type);
+std::string ElementTypeNames(ElementTypes types);  // "float, double or float16"
+
+struct OperandRule {
+  enum class Mode { kRequired, kOptional, kVariadic };
+  std::string_view name;
+  Mode mode = Mode::kRequired;
+  int least = 1;              // of a variadic operand
+  bool same_type = true;      // of a variadic operand: all have the type of the first
+  std::string_view variable;  // the type variable; empty if the type is fixed
+  ElementTypes types = 0;
+};
+
+struct AttributeRule {
+  std::string_view name;
+  AttributeProto::AttributeType type{};
+  bool required = false;
+  AttributeProto fallback;  // its type is UNDEFINED if there is no default
+};
+
+// One version of an operator, as it holds from opset `since` on until the next version.
+struct OperatorRule {
+  std::string_view name;
+  int since = 0;
+  bool removed = false;  // the operator does not exist in these opsets
+  std::vector<OperandRule> inputs, outputs;
+  std::vector<AttributeRule> attributes;
+
+  // The rule of input or output i; null beyond the last one. A variadic one comes last.
+  const OperandRule* Input(int i) const { return At(inputs, i); }
+  const OperandRule* Output(int i) const { return At(outputs, i); }
+  int FewestInputs() const { return Fewest(inputs); }
+  int FewestOutputs() const { return Fewest(outputs); }
+  int MostInputs() const { return Most(inputs); }  // INT_MAX: any number
+  int MostOutputs() const { return Most(outputs); }
+  const AttributeRule* Attribute(std::string_view attribute) const;
+
+ private:
+  static const OperandRule* At(const std::vector<OperandRule>& list, int i);
+  static int Fewest(const std::vector<OperandRule>& list);
+  static int Most(const std::vector<OperandRule>& list);
+};
+
+// The newest opset of the table.
+int NewestOpset();
+
+// Whether a domain names the standard's own operators.
+inline bool IsStandard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
+
+// The version of a standard operator that holds in an opset. Null: no version is that old, or there
+// is no such operator. It may be a removed one.
+const OperatorRule* FindRule(std::string_view name, int opset);
+
+// All versions of all standard operators, oldest first.
+using Standard = std::map<std::string_view, std::vector<OperatorRule>>;
+const Standard& AllRules();
+
+// Names of operators in the standard's other domains, such as ai.onnx.ml.
+const std::map<std::string_view, std::vector<std::string_view>>& OtherDomains();
+
+}  // namespace heddle::onnx

@@ -1,0 +1,20 @@
+// Models in the text form of ONNX, as far as tests need it:
+//
+//     (float[2,N] x, int64 s) => (float[a,b] y) {
+//       c = Constant<value = float[2] {1.0, 2.0}>()
+//       y, z = com.example.Op<axis = 1, name = "text", list = [1, 2], none: ints = []>(x, , c)
+//     }
+//
+// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar.
+#pragma once
+
+#include <string>
+
+#include "compiler/onnx/format/onnx_format.pb.h"
+
+namespace heddle::onnx_cases {
+
+// Ends the program with a message if the text is malformed.
+onnx::ModelProto ModelOf(int opset, const std::string& graph);
+
+}  // namespace heddle::onnx_cases
