@@ -105,6 +105,11 @@ struct RunOptions {
 };
 int RunModule(const GlobalOptions& global, const RunOptions& options);
 int ShowModule(const GlobalOptions& global, const std::string& module);
+// Shows what a file holds: a module, or an ONNX model with what tuning it would involve. A model
+// that is refused is shown as well, and the exit status says that it is. `shapes` as in
+// SubmitOptions; dimensions that they leave open are guessed.
+int Inspect(const GlobalOptions& global, const std::string& path,
+            const std::vector<std::string>& shapes);
 // Prints the layout of each operator of an ONNX model, the cost of the alternatives, and the
 // remaining transposes (layout_view.cc). `shapes` as in SubmitOptions.
 int ExplainLayout(const GlobalOptions& global, const std::string& model,

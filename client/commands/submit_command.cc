@@ -13,10 +13,9 @@
 #include "client/modules/npy.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
+#include "client/views/tuning_work.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/text.h"
-#include "compiler/schedule/space.h"
 
 namespace heddle::client {
 namespace {
@@ -32,27 +31,7 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
   if (!fused.ok()) return Fail(fused.status());
   const absl::StatusOr<machine::TargetInfo> info = codegen::DescribeTarget(*target);
   if (!info.ok()) return Fail(info.status());
-  const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);
-  Table table({"task", "uses", "MFLOP", "schedules", "key"});
-  nlohmann::json list = nlohmann::json::array();
-  double flops = 0;
-  int64_t trials = 0;
-  for (const graph::Task& task : tasks) {
-    double size = 1;
-    if (const auto program = ir::Parse(task.workload); program.ok()) {
-      if (const auto space = schedule::MakeSpace(*program, *info); space.ok())
-        size = (*space)->Size();
-    }
-    flops += task.flops * task.weight;
-    trials += static_cast<int64_t>(std::min<double>(spec.trials_per_task(), size));
-    table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
-               fmt::format("{:.2g}", size), task.key});
-    list.push_back({{"key", task.key},
-                    {"label", task.label},
-                    {"weight", task.weight},
-                    {"flops", task.flops},
-                    {"space_size", size}});
-  }
+  const TuningWork work = WorkOf(*fused, *info, spec.trials_per_task());
   int matching = -1;
   const absl::StatusOr<v1::ListWorkersResponse> devices =
       ServiceClient(global.server).ListDevices();
@@ -69,23 +48,25 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
     }
   }
   if (global.output.json) {
-    const nlohmann::json object = {
-        {"schema_version", kJsonSchemaVersion}, {"target", spec.target()}, {"tasks", list},
-        {"kernels", fused->groups.size()},      {"flops", flops},          {"trials", trials},
-        {"matching_device_slots", matching}};
+    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                                   {"target", spec.target()},
+                                   {"tasks", TasksToJson(work)},
+                                   {"kernels", work.kernels},
+                                   {"flops", work.flops},
+                                   {"trials", work.trials},
+                                   {"matching_device_slots", matching}};
     fmt::print("{}\n", object.dump());
     return kDone;
   }
-  fmt::print("{}", table.ToText(global.output.plain));
-  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", tasks.size(),
-             fused->groups.size(), flops / 1e9, trials, spec.target());
+  fmt::print("{}", TaskTable(work).ToText(global.output.plain));
+  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", work.tasks.size(),
+             work.kernels, work.flops / 1e9, work.trials, spec.target());
   if (matching < 0) {
     fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
   } else {
-    // A trial takes about a fifth of a second on a device slot: build, check, warm-up and repeats.
-    fmt::print("{} matching device slots; about {}\n", matching,
-               matching == 0 ? "never, until one registers"
-                             : HumanDuration(absl::Milliseconds(200) * trials / matching));
+    fmt::print(
+        "{} matching device slots; about {}\n", matching,
+        matching == 0 ? "never, until one registers" : HumanDuration(DurationOf(work, matching)));
   }
   return kDone;
 }

@@ -111,6 +111,11 @@ bool ReadFile(const std::string& path, std::string* out) {
 
 }  // namespace
 
+bool IsModule(std::string_view bytes) {
+  const std::string_view family = kMagic.substr(0, 6);
+  return bytes.substr(0, family.size()) == family;
+}
+
 std::string SerializeModule(const Module& module) {
   const auto section = [](const char* name, size_t offset, const std::string& bytes) {
     return Section{name, static_cast<int64_t>(offset), static_cast<int64_t>(bytes.size()),

@@ -89,6 +89,8 @@ struct Module {
 };
 
 std::string SerializeModule(const Module& module);
+// Whether the bytes begin as modules of any format version do; a damaged one may.
+bool IsModule(std::string_view bytes);
 // InvalidArgument or DataLoss with one line that names the problem: the bytes are not a module,
 // have a newer format version, are truncated (with expected and found sizes), have a wrong checksum
 // (with the section), or the manifest contradicts the sections (every offset is checked).

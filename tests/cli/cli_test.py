@@ -110,6 +110,17 @@ class OneLineErrors(unittest.TestCase):
         # The model may follow the flag, and a name that the model lacks is what is wrong.
         self.refused(2, "submit", "--dry-run", "--shape", "images=1x3", "mlp.onnx", says=("no input 'images'", "input"))
 
+    def test_inspect_shows_models(self):
+        shown = heddle("inspect", self.path / "mlp.onnx", check=0)
+        for text in ("ai.onnx 13", "input      input: float [1,784]", "Gemm", "MFLOP", "4 tasks"):
+            self.assertIn(text, shown.stdout)
+        self.assertIn("next: heddle tune", shown.stderr)
+        found = json.loads(heddle("inspect", self.path / "mlp.onnx", "--json", check=0).stdout)
+        self.assertEqual(len(found["tasks"]), 4)
+        self.assertEqual(found["problem"], "")
+        self.refused(2, "inspect", __file__, says="neither a module nor an ONNX model")
+        self.refused(2, "inspect", "mlp.onnx", "--shape", "images=1x3", says="no input 'images'")
+
     def test_unknown_zoo_model(self):
         self.refused(2, "zoo", "alexnet", says="resnet18")
 
