@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/runtime/executor_backend.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module_check.h"
@@ -162,9 +164,10 @@ absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& mo
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const Options& options) {
   HEDDLE_RETURN_IF_ERROR(CheckModule(module));
+  const DeviceKind* const device = FindDeviceKind(KindOf(module.manifest.target));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorBackend> backend,
-                          module.manifest.ForGpu() ? MakeCudaBackend(module, options.gpu)
-                                                   : MakeCpuBackend(module, options));
+                          device != nullptr ? device->MakeExecutor(module, options.gpu)
+                                            : MakeCpuBackend(module, options));
   return std::unique_ptr<Executor>(new Executor(std::move(module.manifest), std::move(backend)));
 }
 

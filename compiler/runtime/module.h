@@ -9,7 +9,7 @@
 //   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
 //                 aligned offset
 //
-// This folder includes nothing else of ours. Running a module needs libc, libm, threads and
+// This folder includes nothing of ours but headers of base/. Running a module needs libc, libm, threads and
 // Abseil's status library, and the driver's library for a GPU module.
 #pragma once
 
@@ -79,7 +79,8 @@ struct Manifest {
     return all;
   }
 
-  bool ForGpu() const { return target.rfind("cuda ", 0) == 0; }
+  // Whether a device of its own runs it (device_kind.h), not this machine's CPU.
+  bool ForGpu() const;
 };
 
 struct Module {

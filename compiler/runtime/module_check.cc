@@ -2,8 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cuda/kernel.h"
+#include "compiler/runtime/device_kind.h"
 
 namespace heddle::runtime {
 namespace {
@@ -110,6 +112,8 @@ int64_t TensorSpec::SizeBytes() const {
   for (int64_t extent : shape) bytes *= extent;
   return bytes;
 }
+
+bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr; }
 
 absl::Status CheckModule(const Module& module) {
   const Manifest& manifest = module.manifest;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "proto/job_states.h"
 #include "scheduler/store/sqlite_util.h"
 
@@ -277,7 +278,7 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
       "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
       "JOIN experience e USING(workload, target, device) "
       "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
-  rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
+  rows.Bind(id.key, id.target, id.device_key, std::string(KindOf(id.target)), limit);
   std::vector<TransferSamples> found;
   while (rows.Step()) {
     TransferSamples& one = found.emplace_back();

@@ -152,7 +152,7 @@ class Llvm final : public Backend {
     return CpuFeatures(resolved);
   }
   absl::StatusOr<Toolchain> FindToolchain() const override {
-    return Toolchain{"LLVM " LLVM_VERSION_STRING, ""};
+    return Toolchain{"LLVM " LLVM_VERSION_STRING, "", /*caches=*/false};
   }
   absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
                                    const Target& resolved) const override {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/runtime/cuda/cuda_devices.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/kernel.h"
 #include "compiler/runtime/executor_backend.h"
@@ -167,9 +168,10 @@ class CudaBackend final : public ExecutorBackend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu) {
+absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaExecutor(const Module& module,
+                                                                  int ordinal) {
   auto backend = std::make_unique<CudaBackend>();
-  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, gpu));
+  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, ordinal));
   return backend;
 }
 
