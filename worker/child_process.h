@@ -49,7 +49,9 @@ class ChildProcess {
   // The last line that is not blank, reduced to printable characters.
   std::string LastErrLine() const;
 
-  int64_t ResidentBytes() const;  // 0 where it cannot be read
+  // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
+  // cannot be read.
+  int64_t MemoryBytes() const;
   bool Exited() const;            // other processes of its group may still run
   pid_t pid() const { return pid_; }
 

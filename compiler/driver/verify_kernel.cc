@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
@@ -64,7 +65,7 @@ class Memories {
     return absl::OkStatus();
   }
 
-  absl::Status Copy(const std::string& name, const std::string& bytes) {
+  absl::Status Copy(const std::string& name, std::string_view bytes) {
     const Memory& place = by_name_.at(name);
     if (place.bytes != static_cast<int64_t>(bytes.size())) {
       return absl::InternalError(absl::StrCat("constant '", name, "' has ", bytes.size(),

@@ -148,7 +148,8 @@ void EmbeddedCluster::StartWorker() {
   const SlotPlan plan = PlanSlots(options_.cores);
   Child worker{"heddle-worker",
                {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_,
-                "--listen", "127.0.0.1:0", "--id", "local"},
+                "--listen", "127.0.0.1:0", "--id", "local", "--blob-cache",
+                options_.data_directory + "/worker-blobs"},
                {},
                0,
                MonotonicNow(),

@@ -20,7 +20,11 @@ constexpr int64_t kAlwaysSmall = int64_t{1}
 }  // namespace
 
 absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
-  ConstantBudget budget;
+  int64_t given_bytes = 0;
+  for (const auto& [value, data] : graph.constants)
+    given_bytes += static_cast<int64_t>(data.bytes->size());
+  // A model of large constants may have them rearranged.
+  ConstantBudget budget(std::max(ConstantBudget::kBytes, 2 * given_bytes));
   return RewriteGraph(graph, [&](GraphBuilder& out, const Node& node, const Node&) -> Replacement {
     std::vector<TensorData> operands;
     std::vector<TensorType> types;
