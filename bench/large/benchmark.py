@@ -131,7 +131,7 @@ def main():
         try:
             submit = ["submit", "--trials", flags.trials, "--batch", "2", "--strategy", "random"]
             job = run.heddle("submitted", *submit, flags.model)
-            run.heddle("imported, tuned, compiled", "wait", job, "--for", "done", "--timeout", "30m")
+            run.heddle("imported, tuned, compiled", "wait", job, "--for", "done", "--timeout", "1800")
             run.heddle("submitted again", *submit, flags.model)
             if flags.second:
                 run.heddle("submitted with some changed weights", *submit, flags.second)

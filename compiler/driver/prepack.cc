@@ -1,6 +1,5 @@
 #include "compiler/driver/prepack.h"
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,11 +49,8 @@ class Prepacker {
         return absl::InternalError(absl::StrCat(group.label, ": '", input->name,
                                                 "' is to be prepacked but is no constant"));
       }
-      const std::string_view bytes = *constant->second.bytes;
-      HEDDLE_ASSIGN_OR_RETURN(runtime::AlignedBuffer copy, AllocateFor(input->name, bytes.size()));
-      std::memcpy(copy.data(), bytes.data(), bytes.size());
-      memory[input->name] = {copy.data(), static_cast<int64_t>(bytes.size())};
-      given.push_back(std::move(copy));
+      HEDDLE_ASSIGN_OR_RETURN(memory[input->name],
+                              MemoryOf(input->name, *constant->second.bytes, &given));
     }
     LoadedKernel loaded;
     if (interpret_) {

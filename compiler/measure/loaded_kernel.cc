@@ -13,6 +13,17 @@ absl::StatusOr<AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, " (", bytes, " bytes)"));
 }
 
+absl::StatusOr<Memory> MemoryOf(const std::string& what, std::string_view bytes,
+                                std::vector<AlignedBuffer>* owned) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % kBufferAlignment == 0)
+    return Memory{const_cast<char*>(bytes.data()), size};
+  HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer copy, AllocateFor(what, size));
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  owned->push_back(std::move(copy));
+  return Memory{owned->back().data(), size};
+}
+
 absl::Status CheckKernelCount(const codegen::Artifact& artifact) {
   if (artifact.kernels.size() == 1 || artifact.kernels.size() == 2) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("artifact has ", artifact.kernels.size(),

@@ -252,7 +252,7 @@ std::vector<TensorData> OfHalves(onnx::ModelProto m, std::vector<TensorData> inp
     bias->set_name(node->input(2));
     bias->set_data_type(onnx::TensorProto::FLOAT16);
     bias->add_dims(inputs[2].type.shape[0]);
-    bias->set_raw_data(*inputs[2].bytes);
+    bias->set_raw_data(std::string(*inputs[2].bytes));
     inputs.pop_back();
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
