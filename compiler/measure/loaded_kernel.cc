@@ -1,6 +1,9 @@
 #include "compiler/measure/loaded_kernel.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "base/alignment.h"
 #include "base/status_macros.h"
 
 namespace heddle::internal {
