@@ -32,16 +32,16 @@ absl::StatusOr<SharedBytes> MapFile(const std::string& path, int64_t offset, int
     return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
   if (length < 0) length = info.st_size - offset;
   if (offset < 0 || length < 0 || offset > info.st_size || length > info.st_size - offset) {
-    return absl::OutOfRangeError(absl::StrCat(path, " has ", info.st_size, " bytes, not ", length,
-                                              " from byte ", offset));
+    return absl::OutOfRangeError(
+        absl::StrCat(path, " has ", info.st_size, " bytes, not ", length, " from byte ", offset));
   }
   if (length == 0) return SharedBytes::Of("");
   const int64_t before = offset % sysconf(_SC_PAGESIZE);  // mappings begin at pages
   const auto size = static_cast<size_t>(before + length);
   void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, offset - before);
   if (start == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", length, " bytes of ", path, ": the address space is too small"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", length, " bytes of ", path,
+                                                     ": the address space is too small"));
   }
   return SharedBytes(std::make_shared<const Mapping>(start, size),
                      {static_cast<const char*>(start) + before, static_cast<size_t>(length)});

@@ -30,9 +30,9 @@ struct FilePart {
 
 // What a submission has sent of the model's parts.
 struct Upload {
-  int parts = 0;             // that the service lacked
-  int64_t bytes = 0;         // of these
-  int64_t sent_bytes = 0;    // so far
+  int parts = 0;           // that the service lacked
+  int64_t bytes = 0;       // of these
+  int64_t sent_bytes = 0;  // so far
 };
 
 // Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the

@@ -111,10 +111,9 @@ absl::Status BlobCache::MakeRoom(int64_t bytes) {
         oldest = it;
     }
     if (oldest == entries_.end()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the parts of running models need ", total >> 20,
-                       " MiB, this worker keeps at most ", limit_bytes_ >> 20,
-                       " MiB (heddle-worker --blob-cache-mib)"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the parts of running models need ", total >> 20, " MiB, this worker keeps at most ",
+          limit_bytes_ >> 20, " MiB (heddle-worker --blob-cache-mib)"));
     }
     HEDDLE_RETURN_IF_ERROR(store_->Remove(oldest->first));
     if (oldest->second.stored) total -= oldest->second.bytes;

@@ -52,7 +52,7 @@ class ChildProcess {
   // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
   // cannot be read.
   int64_t MemoryBytes() const;
-  bool Exited() const;            // other processes of its group may still run
+  bool Exited() const;  // other processes of its group may still run
   pid_t pid() const { return pid_; }
 
   // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.

@@ -49,7 +49,8 @@ std::string CacheFolder(const std::string& name, const std::string& otherwise) {
   const char* caches = std::getenv("XDG_CACHE_HOME");
   if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/" + name;
   const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/" + name : otherwise;
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/" + name
+                                          : otherwise;
 }
 
 // Waits for a signal; false if `limit_s` passes first.

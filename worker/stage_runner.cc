@@ -142,13 +142,12 @@ void StageRunner::StartChild() {
   // Mapped parts take addresses: as they came, and as compiling rearranges them.
   int64_t mapped_bytes = 0;
   for (const v1::BlobRef& blob : start_.blobs()) mapped_bytes += kMappings * blob.bytes();
-  absl::StatusOr<std::unique_ptr<ChildProcess>> child =
-      ChildProcess::Start({.command = options_.child_command,
-                           .cores = options_.cores,
-                           // A GPU driver reserves as many addresses as there is memory of any
-                           // kind, so only resident memory is limited.
-                           .memory_limit_bytes =
-                               options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0});
+  absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Start(
+      {.command = options_.child_command,
+       .cores = options_.cores,
+       // A GPU driver reserves as many addresses as there is memory of any
+       // kind, so only resident memory is limited.
+       .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
   decoder_ = FrameDecoder();

@@ -243,14 +243,11 @@ int FetchModule(const GlobalOptions& global, const std::string& id, const std::s
   const absl::StatusOr<int64_t> module = FetchModuleFile(client, id, choice, output);
   if (!module.ok()) return Fail(module.status());
   if (global.output.json) {
-    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                                   {"job", id},
-                                   {"file", output},
-                                   {"bytes", *module}};
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"job", id}, {"file", output}, {"bytes", *module}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print(stderr, "{}: {} (schedules: {})\n", output,
-               FormatBytes(*module), schedules);
+    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), schedules);
   }
   return kDone;
 }

@@ -161,8 +161,7 @@ absl::StatusOr<std::string> SubmitModel(const ServiceClient& client, const v1::J
           return;
         shown = now.sent_bytes;
         fmt::print(stderr, "{}sending weights: {} of {}{}", animate ? "\r" : "",
-                   FormatBytes(now.sent_bytes), FormatBytes(now.bytes),
-                   animate ? "\x1b[K" : "\n");
+                   FormatBytes(now.sent_bytes), FormatBytes(now.bytes), animate ? "\x1b[K" : "\n");
         std::fflush(stderr);
       });
   if (shown > 0 && animate) fmt::print(stderr, "\r\x1b[K");
@@ -175,8 +174,7 @@ absl::StatusOr<std::string> SubmitModel(const ServiceClient& client, const v1::J
 }
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
-  const absl::StatusOr<ModelFile> opened =
-      OpenModelShown(options.model, CanAnimate(global.output));
+  const absl::StatusOr<ModelFile> opened = OpenModelShown(options.model, CanAnimate(global.output));
   if (!opened.ok()) return Fail(opened.status());
   const ModelFile& model = *opened;
   const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options);

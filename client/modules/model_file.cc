@@ -37,7 +37,10 @@ class Source {
     struct stat info;
     if (source.file_ < 0 || fstat(source.file_, &info) != 0)
       return Invalid(fmt::format("cannot read '{}': {}", path, why));
-    if (!S_ISREG(info.st_mode)) return Invalid(fmt::format("'{}' is no regular file", path));
+    if (S_ISDIR(info.st_mode))
+      return Invalid(fmt::format("cannot read '{}': it is a directory", path));
+    if (!S_ISREG(info.st_mode))
+      return Invalid(fmt::format("cannot read '{}': it is no regular file", path));
     source.size_ = info.st_size;
     return source;
   }
@@ -45,9 +48,7 @@ class Source {
     if (file_ >= 0) close(file_);
   }
   Source(Source&& other) noexcept
-      : path_(std::move(other.path_)),
-        file_(std::exchange(other.file_, -1)),
-        size_(other.size_) {}
+      : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), size_(other.size_) {}
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
@@ -87,8 +88,8 @@ class Opener {
   absl::StatusOr<ModelFile> Run() {
     std::error_code error;
     if (!fs::exists(path_, error)) {
-      return absl::NotFoundError(
-          fmt::format("cannot read '{}': {}", path_, std::strerror(error ? error.value() : ENOENT)));
+      return absl::NotFoundError(fmt::format("cannot read '{}': {}", path_,
+                                             std::strerror(error ? error.value() : ENOENT)));
     }
     HEDDLE_ASSIGN_OR_RETURN(Source source, Source::Open(path_));
     if (source.size() == 0)
@@ -96,8 +97,8 @@ class Opener {
     HEDDLE_ASSIGN_OR_RETURN(const SharedBytes bytes, MapFile(path_));
     sources_.emplace("", std::move(source));
     model_.path = path_;
-    absl::StatusOr<std::string> onnx = onnx::DetachParts(
-        *bytes, [this](const onnx::TensorPlace& place) { return Place(place); });
+    absl::StatusOr<std::string> onnx =
+        onnx::DetachParts(*bytes, [this](const onnx::TensorPlace& place) { return Place(place); });
     if (!onnx.ok()) {
       return absl::Status(onnx.status().code(),
                           fmt::format("{}: {}", path_, std::string(onnx.status().message())));
@@ -128,8 +129,8 @@ class Opener {
     }
     onnx::PlacedTensor placed;
     if (length < onnx::kPartBytes) {
-      HEDDLE_RETURN_IF_ERROR(file.Read(
-          place.offset, length, [&](std::string_view piece) { placed.elements += piece; }));
+      HEDDLE_RETURN_IF_ERROR(file.Read(place.offset, length,
+                                       [&](std::string_view piece) { placed.elements += piece; }));
       return placed;
     }
     placed.bytes = length;
@@ -180,14 +181,15 @@ absl::StatusOr<std::string> ResolveLocation(const std::string& folder,
   if (error) return Invalid(fmt::format("cannot read '{}': {}", folder, error.message()));
   const fs::path file = fs::canonical(root / relative, error);
   if (error) {
-    return Invalid(fmt::format("cannot read its file '{}': {}", (fs::path(folder) / relative).string(),
-                               error.message()));
+    return Invalid(fmt::format("cannot read its file '{}': {}",
+                               (fs::path(folder) / relative).string(), error.message()));
   }
   const auto [end, rest] = std::mismatch(root.begin(), root.end(), file.begin(), file.end());
   if (end != root.end()) {
-    return Invalid(fmt::format("its file '{}' is refused: a symbolic link leads out of the model's "
-                               "folder, to {}",
-                               location, file.string()));
+    return Invalid(
+        fmt::format("its file '{}' is refused: a symbolic link leads out of the model's "
+                    "folder, to {}",
+                    location, file.string()));
   }
   return file.string();
 }

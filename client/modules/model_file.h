@@ -14,8 +14,8 @@
 namespace heddle::client {
 
 struct ModelFile {
-  std::string path;   // for messages
-  std::string onnx;   // the small file
+  std::string path;             // for messages
+  std::string onnx;             // the small file
   std::vector<FilePart> parts;  // each digest once
   int64_t part_bytes = 0;       // of all parts
 

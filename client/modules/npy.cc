@@ -133,8 +133,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
   const bool in_place = path == "/dev/stdout" || path == "/dev/null";
   const std::string temporary = in_place ? "" : fmt::format("{}.{}.tmp", path, getpid());
-  const int file = in_place ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
-                            : open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = in_place
+                       ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
+                       : open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return Invalid(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
   return OutputFile(path, temporary, file);
 }

@@ -73,8 +73,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
   if (!model_options.ok()) return Fail(model_options.status());
   const bool animate = CanAnimate(output);
   int shown = -10;
-  const absl::StatusOr<std::vector<std::string>> expected =
-      InterpretModel(model->onnx, FromProto(*model_options, &*model), inputs, [&](int done, int total) {
+  const absl::StatusOr<std::vector<std::string>> expected = InterpretModel(
+      model->onnx, FromProto(*model_options, &*model), inputs, [&](int done, int total) {
         const int percent = 100 * done / std::max(total, 1);
         if (animate)
           fmt::print(stderr, "\rinterpreting {}: {}/{} operators\x1b[K", options.check, done,

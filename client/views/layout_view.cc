@@ -69,7 +69,8 @@ int ExplainLayout(const GlobalOptions& global, const std::string& path,
   if (!model.ok()) return Fail(model.status());
   const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
   if (!options.ok()) return Fail(options.status());
-  const absl::StatusOr<graph::LayoutPlan> plan = ExplainLayouts(model->onnx, FromProto(*options, &*model), {});
+  const absl::StatusOr<graph::LayoutPlan> plan =
+      ExplainLayouts(model->onnx, FromProto(*options, &*model), {});
   if (!plan.ok()) return Fail(plan.status());
   if (global.output.json) {
     PrintJson(*plan);

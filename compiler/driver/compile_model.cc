@@ -133,12 +133,12 @@ struct CompiledModel {
 // Compiles the module with the schedules of `best`. Tasks whose tuned kernel computes a wrong
 // result go to *wrong; if there are any, the module must not be used.
 absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGraph fused,
-                                       const ModelOptions& options,
-                                       const machine::TargetInfo& target,
-                                       const std::map<std::string, BestRecord>& best,
-                                       const CompileOptions& compile,
-                                       std::vector<std::string>* warnings,
-                                       std::set<std::string>* wrong) {
+                                         const ModelOptions& options,
+                                         const machine::TargetInfo& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
+                                         std::vector<std::string>* warnings,
+                                         std::set<std::string>* wrong) {
   const Target& resolved = target.target;
   CompiledModel module;
   runtime::Manifest& manifest = module.manifest;

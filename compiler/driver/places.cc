@@ -92,7 +92,7 @@ class Placer {
   const std::vector<graph::Group>& groups_;
   const graph::MemoryPlan& plan_;
   std::map<ValueId, int64_t> input_index_;
-  std::map<ValueId, BufferSlot> written_;  // model outputs that a kernel writes
+  std::map<ValueId, BufferSlot> written_;              // model outputs that a kernel writes
   std::map<std::string_view, int64_t> param_offsets_;  // views of places_.params
   int64_t params_end_ = 0;
   Places places_;

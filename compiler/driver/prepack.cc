@@ -111,9 +111,8 @@ class Prepacker {
     const auto value = static_cast<ValueId>(graph_.values.size());
     const graph::TensorType type{buffer.dtype, buffer.shape};
     graph_.values.push_back({absl::StrCat(buffer.name, "#", value), type});
-    graph_.constants[value] = {
-        type, SharedBytes::Copy({static_cast<const char*>(memory.data),
-                                 static_cast<size_t>(memory.bytes)})};
+    graph_.constants[value] = {type, SharedBytes::Copy({static_cast<const char*>(memory.data),
+                                                        static_cast<size_t>(memory.bytes)})};
     return value;
   }
 

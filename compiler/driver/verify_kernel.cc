@@ -68,8 +68,7 @@ class Memories {
       return absl::InternalError(absl::StrCat("constant '", name, "' has ", bytes.size(),
                                               " bytes, its kernel takes ", wanted));
     }
-    HEDDLE_ASSIGN_OR_RETURN(by_name_[name],
-                            MemoryOf(absl::StrCat("'", name, "'"), bytes, &owned_));
+    HEDDLE_ASSIGN_OR_RETURN(by_name_[name], MemoryOf(absl::StrCat("'", name, "'"), bytes, &owned_));
     return absl::OkStatus();
   }
 

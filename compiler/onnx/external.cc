@@ -37,8 +37,7 @@ class Loader {
     if (a.has_t()) HEDDLE_RETURN_IF_ERROR(Copy(*a.mutable_t()));
     for (onnx::TensorProto& t : *a.mutable_tensors()) HEDDLE_RETURN_IF_ERROR(Copy(t));
     if (a.has_sparse_tensor()) HEDDLE_RETURN_IF_ERROR(Copy(*a.mutable_sparse_tensor()));
-    for (onnx::SparseTensorProto& s : *a.mutable_sparse_tensors())
-      HEDDLE_RETURN_IF_ERROR(Copy(s));
+    for (onnx::SparseTensorProto& s : *a.mutable_sparse_tensors()) HEDDLE_RETURN_IF_ERROR(Copy(s));
     if (a.has_g()) HEDDLE_RETURN_IF_ERROR(TakeGraph(*a.mutable_g(), nullptr));
     for (onnx::GraphProto& g : *a.mutable_graphs()) HEDDLE_RETURN_IF_ERROR(TakeGraph(g, nullptr));
     return absl::OkStatus();

@@ -103,8 +103,8 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
 
 absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
   HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
-  return FromOnnxTensor(
-      t, SharedBytes::Of(t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype)));
+  return FromOnnxTensor(t, SharedBytes::Of(t.has_raw_data() ? std::move(*t.mutable_raw_data())
+                                                            : TypedBytes(t, dtype)));
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elements) {

@@ -58,8 +58,8 @@ constexpr uint64_t kName = 8, kRawData = 9, kExternalData = 13, kDataLocation = 
 struct Field {
   uint64_t number = 0;
   bool is_bytes = false;
-  uint64_t value = 0;       // of a varint
-  std::string_view bytes;   // of a field with a length
+  uint64_t value = 0;        // of a varint
+  std::string_view bytes;    // of a field with a length
   std::string_view encoded;  // the whole field
 };
 
@@ -180,8 +180,7 @@ class Detacher {
       }
     }
     if (external || !entries.empty()) {
-      for (const auto& [key, value] : entries)
-        HEDDLE_RETURN_IF_ERROR(SetPlace(key, value, &place));
+      for (const auto& [key, value] : entries) HEDDLE_RETURN_IF_ERROR(SetPlace(key, value, &place));
       if (place.location.empty()) {
         return absl::InvalidArgumentError(
             absl::StrCat("tensor '", place.tensor, "' has external data without a location"));

@@ -110,8 +110,8 @@ class CpuBackend final : public ExecutorBackend {
       params_ = params->data();
       return absl::OkStatus();
     }
-    HEDDLE_ASSIGN_OR_RETURN(
-        copied_params_, Allocate(static_cast<int64_t>(params->size()), "the parameters"));
+    HEDDLE_ASSIGN_OR_RETURN(copied_params_,
+                            Allocate(static_cast<int64_t>(params->size()), "the parameters"));
     std::memcpy(copied_params_.data(), params->data(), params->size());
     params_ = copied_params_.data();
     return absl::OkStatus();
@@ -153,7 +153,7 @@ class CpuBackend final : public ExecutorBackend {
   std::unique_ptr<ThreadPool> pool_;
   std::vector<AlignedBuffer> inputs_;
   std::vector<AlignedBuffer> outputs_;
-  SharedBytes given_params_;    // null: they are copied
+  SharedBytes given_params_;  // null: they are copied
   AlignedBuffer copied_params_;
   const char* params_ = nullptr;  // into one of the two
   AlignedBuffer arena_;

@@ -151,10 +151,9 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
 
 grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
   if (model_bytes > limits_.max_model_bytes) {
-    return {
-        grpc::StatusCode::RESOURCE_EXHAUSTED,
-        absl::StrCat("the model is over this service's limit of ", limits_.max_model_bytes >> 20,
-                     " MiB (heddle-scheduler --max-model-mib)")};
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("the model is over this service's limit of ",
+                         limits_.max_model_bytes >> 20, " MiB (heddle-scheduler --max-model-mib)")};
   }
   if (blobs_->FreeBytes() < kDiskReserveBytes) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,

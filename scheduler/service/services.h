@@ -14,8 +14,8 @@ namespace heddle::scheduler {
 
 struct ServiceLimits {
   int64_t max_model_bytes = int64_t{1} << 34;  // of a file and its parts together
-  int max_watchers = 64;  // each uses a thread of the server
-  int max_uploads = 8;    // each uses a thread and a file
+  int max_watchers = 64;                       // each uses a thread of the server
+  int max_uploads = 8;                         // each uses a thread and a file
 };
 
 // Both services live as long as the server they are registered with. Stop must be called before the

@@ -24,7 +24,7 @@ bool MayTell(v1::Outcome outcome) {
 constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
-constexpr int kMaxFeatures = 16;  // limit of the SearchReport message
+constexpr int kMaxFeatures = 16;                       // limit of the SearchReport message
 constexpr int64_t kMaxModuleBytes = int64_t{1} << 40;  // the disk ends before
 // A stage gets this much longer for the parts of its model: 20 MB a second.
 constexpr int64_t kSlowestBytesPerMs = 20'000;
@@ -255,8 +255,7 @@ absl::Status StageRunner::AddParts() {
 }
 
 bool StageRunner::WriteBlob(Stream* stream, const std::string& name, const std::string& digest) {
-  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
-      environment_.blobs->NewReader(digest);
+  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader = environment_.blobs->NewReader(digest);
   const absl::Status sent =
       !reader.ok() ? reader.status()
                    : SendChunks(

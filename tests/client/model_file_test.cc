@@ -81,7 +81,8 @@ class ModelFileTest : public ::testing::Test {
     Write("model/model.onnx", m.SerializeAsString());
     return OpenModel(folder_ + "/model/model.onnx");
   }
-  absl::StatusOr<ModelFile> OpenExternal(const std::string& location, const std::string& offset = "",
+  absl::StatusOr<ModelFile> OpenExternal(const std::string& location,
+                                         const std::string& offset = "",
                                          const std::string& length = "262144") {
     onnx::ModelProto m = Model();
     SetExternal(m.mutable_graph()->mutable_initializer(0), location, offset, length);
@@ -136,7 +137,8 @@ TEST_F(ModelFileTest, PlacesMayOverlapAndBeginAnywhere) {
   SetExternal(&small, "weights.bin", "4", "8");
   small.set_name("small");
   small.set_dims(0, 2);
-  for (const onnx::TensorProto& t : {second, third, small}) *m.mutable_graph()->add_initializer() = t;
+  for (const onnx::TensorProto& t : {second, third, small})
+    *m.mutable_graph()->add_initializer() = t;
   const auto model = Open(m);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->parts.size(), 2u) << "equal tensors are one part";
@@ -181,7 +183,7 @@ TEST_F(ModelFileTest, LinksInsideTheFolderAreFine) {
 
 TEST_F(ModelFileTest, MissingAndShortFiles) {
   ExpectRefused(OpenExternal("missing.bin"), "missing.bin");
-  ExpectRefused(OpenExternal("inside"), "no regular file");
+  ExpectRefused(OpenExternal("inside"), "it is a directory");
   ExpectRefused(OpenExternal("weights.bin", "300000"), "has 524288 bytes");
   ExpectRefused(OpenExternal("weights.bin", "9999999", ""), "has 524288 bytes");
   ExpectRefused(OpenExternal("weights.bin", "9223372036854775807"), "has 524288 bytes");

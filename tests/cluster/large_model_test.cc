@@ -97,7 +97,8 @@ class LargeModelTest : public ::testing::Test {
   void CheckModule(const std::string& job) {
     const auto bytes = client_->FetchModule(job, v1::SCHEDULE_BEST);
     ASSERT_TRUE(bytes.ok()) << bytes.status();
-    EXPECT_LT(static_cast<int64_t>(bytes->size()), 2 * model_.part_bytes) << "weights are there once";
+    EXPECT_LT(static_cast<int64_t>(bytes->size()), 2 * model_.part_bytes)
+        << "weights are there once";
     auto module = runtime::ParseModule(*bytes);
     ASSERT_TRUE(module.ok()) << module.status();
     const std::vector<std::string> inputs = RandomInputs(module->manifest, 3);
@@ -152,17 +153,15 @@ TEST_F(LargeModelTest, OnlyWhatIsNewTravels) {
 TEST_F(LargeModelTest, AKilledUploadGoesOn) {
   // The scheduler ends when the second part begins.
   bool killed = false;
-  const auto broken =
-      client_->Submit(Spec(), model_.onnx, model_.parts, [&](const Upload& now) {
-        if (killed || now.sent_bytes <= model_.parts[0].bytes) return;
-        // The first one is stored before the scheduler takes the second.
-        const std::string& digest = model_.parts[0].digest;
-        const std::string stored =
-            cluster_.File("data/blobs/" + digest.substr(0, 2) + "/" + digest);
-        while (!fs::exists(stored) && absl::Now() < limit_) absl::SleepFor(absl::Milliseconds(1));
-        cluster_.scheduler.Kill();
-        killed = true;
-      });
+  const auto broken = client_->Submit(Spec(), model_.onnx, model_.parts, [&](const Upload& now) {
+    if (killed || now.sent_bytes <= model_.parts[0].bytes) return;
+    // The first one is stored before the scheduler takes the second.
+    const std::string& digest = model_.parts[0].digest;
+    const std::string stored = cluster_.File("data/blobs/" + digest.substr(0, 2) + "/" + digest);
+    while (!fs::exists(stored) && absl::Now() < limit_) absl::SleepFor(absl::Milliseconds(1));
+    cluster_.scheduler.Kill();
+    killed = true;
+  });
   ASSERT_TRUE(killed);
   EXPECT_TRUE(absl::IsUnavailable(broken.status())) << broken.status();
   StartScheduler();

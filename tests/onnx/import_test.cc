@@ -390,8 +390,7 @@ TEST(ImportExternal, InitializersAndConstantsOfNodes) {
   options.external = [](const onnx::TensorPlace&) -> absl::StatusOr<SharedBytes> {
     return absl::InvalidArgumentError("tensor 'w' is elsewhere");
   };
-  ExpectRefused(Import(m, options), absl::StatusCode::kInvalidArgument,
-                HasSubstr("elsewhere"));
+  ExpectRefused(Import(m, options), absl::StatusCode::kInvalidArgument, HasSubstr("elsewhere"));
 }
 
 TEST(ImportRefusals, AnInitializerWithTooFewBytes) {

@@ -98,8 +98,7 @@ TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
     else  // a value wrapped to a narrower type is exact as a double
       AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }
-  return {{dtype, {static_cast<int64_t>(values.size())}},
-          SharedBytes::Of(std::move(bytes))};
+  return {{dtype, {static_cast<int64_t>(values.size())}}, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DType dtype) {

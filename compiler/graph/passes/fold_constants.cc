@@ -13,7 +13,7 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kMostSteps = 5e7;  // expression nodes of one result; about two seconds
+constexpr double kMostSteps = 5e7;   // expression nodes of one result; about two seconds
 constexpr double kMovesPerStep = 8;  // elements that are moved while one expression node is visited
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands
@@ -41,8 +41,7 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
     if (NumElements(result) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
     // What has an evaluation of its own moves elements, and is not interpreted.
     const bool moves = Def(node.kind).evaluate != nullptr;
-    const double cost =
-        EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
+    const double cost = EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
     const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
     if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
     auto data = EvaluateOp(node.kind, node.attrs, operands);

@@ -104,7 +104,8 @@ TEST_F(BlobsTest, OnlyWhatIsMissingTravels) {
   const grpc::Status status = SubmitWith(List({a_, b_}), &job);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
-  EXPECT_EQ(cluster_.worker.blob_bytes, 300'000) << "import and compile need them; they travel once";
+  EXPECT_EQ(cluster_.worker.blob_bytes, 300'000)
+      << "import and compile need them; they travel once";
   ASSERT_TRUE(SubmitWith(List({a_, b_}), &job).ok());
   EXPECT_EQ(WaitFinal(job).state(), v1::JOB_DONE);
   EXPECT_EQ(cluster_.worker.blob_bytes, 300'000);

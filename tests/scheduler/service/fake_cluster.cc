@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/sha256.h"
 #include "base/blob_store.h"
+#include "base/sha256.h"
 #include "base/workload_key.h"
 #include "scheduler/store/record_store.h"
 

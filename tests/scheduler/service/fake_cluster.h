@@ -68,8 +68,8 @@ class FakeWorker final : public v1::WorkerService::Service {
                         grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>* stream) override;
 
   std::atomic<int> stages{0};
-  std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
-  std::atomic<int> warm_results{0};  // results that updates brought
+  std::atomic<int> overlapping{0};     // stages that ran while another one had their slot
+  std::atomic<int> warm_results{0};    // results that updates brought
   std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:
