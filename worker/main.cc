@@ -41,12 +41,13 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
 }
 
-// The code cache in this user's cache directory.
-std::string DefaultCodeCache() {
+// A folder in this user's cache directory; `otherwise` if there is none.
+std::string CacheFolder(const std::string& name, const std::string& otherwise) {
   const char* caches = std::getenv("XDG_CACHE_HOME");
-  if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/code";
+  if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/" + name;
   const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/code" : "off";
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/" + name
+                                          : otherwise;
 }
 
 // Makes the folder and names it to the children, which compile. Empty: nothing is kept.
@@ -81,7 +82,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> device_slots;
   std::vector<std::string> gpus;
   int gpu_clock_mhz = 0;
-  std::string code_cache = DefaultCodeCache();
+  std::string code_cache = CacheFolder("code", "off");
+  std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
+  int64_t blob_cache_mib = 32768;
   int grace_s = 5;
   bool verbose = false;
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
@@ -101,6 +104,11 @@ int main(int argc, char** argv) {
                  "Hold the GPUs' clock at so many MHz while this runs (needs the right to)");
   app.add_option("--code-cache", code_cache, "Folder that keeps compiled GPU code; 'off': none")
       ->envname("HEDDLE_CODE_CACHE")
+      ->capture_default_str();
+  app.add_option("--blob-cache", blob_cache, "Folder that keeps the large tensors of models")
+      ->capture_default_str();
+  app.add_option("--blob-cache-mib", blob_cache_mib, "Most that this folder may hold, MiB")
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
@@ -154,6 +162,13 @@ int main(int argc, char** argv) {
     }
   }
   if (caches) OpenCodeCache(code_cache == "off" ? "" : code_cache);
+  const auto blobs = heddle::worker::BlobCache::Open(blob_cache, blob_cache_mib << 20);
+  if (blobs.ok()) {
+    options.runner.blobs = blobs->get();
+  } else {
+    spdlog::warn("--blob-cache {}: {}; models with large tensors are refused", blob_cache,
+                 std::string(blobs.status().message()));
+  }
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
   // Do both before any other thread exists, so that all threads inherit them.

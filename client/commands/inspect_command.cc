@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "client/commands/commands.h"
 #include "client/commands/model_options.h"
+#include "client/modules/model_file.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
 #include "client/views/tuning_work.h"
@@ -59,6 +61,15 @@ std::string ShapeFlags(const std::map<std::string, std::vector<int64_t>>& shapes
   return text;
 }
 
+// Whether the file begins as a module does. One that cannot be read does not: opening it as a model
+// says why.
+bool HoldsModule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char begin[8] = {};
+  file.read(begin, sizeof begin);
+  return runtime::IsModule({begin, static_cast<size_t>(file.gcount())});
+}
+
 nlohmann::json ToJson(const Inspection& found) {
   const OnnxSummary& s = found.summary;
   nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
@@ -67,7 +78,6 @@ nlohmann::json ToJson(const Inspection& found) {
                            {"functions", s.functions},
                            {"parameters", s.parameters},
                            {"parameter_bytes", s.parameter_bytes},
-                           {"external_bytes", s.external_bytes},
                            {"bytes_by_type", s.bytes_by_type},
                            {"opsets", nlohmann::json::array()},
                            {"operators", nlohmann::json::array()},
@@ -110,7 +120,6 @@ void PrintParameters(const OnnxSummary& s) {
     if (bytes > 0) parts.push_back(fmt::format("{} {}", type, FormatBytes(bytes)));
   }
   if (!parts.empty()) fmt::print(": {}", fmt::join(parts, ", "));
-  if (s.external_bytes > 0) fmt::print("; {} in other files", FormatBytes(s.external_bytes));
   fmt::print("\n");
 }
 
@@ -154,20 +163,19 @@ void Print(const GlobalOptions& global, const std::string& path, const Inspectio
       "one device slot\n",
       work.tasks.size(), work.kernels, kTrialsPerTask, work.trials,
       HumanDuration(DurationOf(work, 1)));
-  if (global.output.verbosity > 0) fmt::print("\n{}", TaskTable(work).ToText(global.output.plain));
+  if (global.output.verbosity > 0) fmt::print("\n{}", WorkTable(work).ToText(global.output.plain));
 }
 
-int InspectModel(const GlobalOptions& global, const std::string& path, const std::string& model,
+int InspectModel(const GlobalOptions& global, const std::string& path,
                  const std::vector<std::string>& shapes) {
+  const absl::StatusOr<ModelFile> opened = OpenModelShown(path, CanAnimate(global.output));
+  if (!opened.ok()) return Fail(opened.status());
+  const std::string& model = opened->onnx;
   absl::StatusOr<OnnxSummary> summary = graph::SummarizeOnnx(model);
-  if (!summary.ok()) {
-    return Fail(
-        absl::InvalidArgumentError(fmt::format("'{}' is neither a module nor an ONNX model: {}",
-                                               path, std::string(summary.status().message()))));
-  }
+  if (!summary.ok()) return Fail(summary.status());
   const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
   if (!options.ok()) return Fail(options.status());
-  heddle::ModelOptions chosen = FromProto(*options);
+  heddle::ModelOptions chosen = FromProto(*options, &*opened);
   Inspection found{*std::move(summary), {}, absl::OkStatus(), std::nullopt};
   if (auto guessed = graph::LikelyShapes(model, chosen.import); guessed.ok()) {
     found.guessed = *std::move(guessed);
@@ -194,9 +202,7 @@ int InspectModel(const GlobalOptions& global, const std::string& path, const std
 
 int Inspect(const GlobalOptions& global, const std::string& path,
             const std::vector<std::string>& shapes) {
-  const absl::StatusOr<std::string> bytes = ReadFile(path);
-  if (!bytes.ok()) return Fail(bytes.status());
-  if (!runtime::IsModule(*bytes)) return InspectModel(global, path, *bytes, shapes);
+  if (!HoldsModule(path)) return InspectModel(global, path, shapes);
   if (!shapes.empty())
     return Fail(absl::InvalidArgumentError(
         fmt::format("'{}' is a module, whose shapes are fixed: leave --shape out", path)));

@@ -33,7 +33,7 @@ absl::Duration DurationOf(const TuningWork& work, int device_slots) {
   return kTrial * work.trials / std::max(1, device_slots);
 }
 
-Table TaskTable(const TuningWork& work) {
+Table WorkTable(const TuningWork& work) {
   Table table({"task", "uses", "MFLOP", "schedules", "key"});
   for (const auto& [task, schedules] : work.tasks) {
     table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),

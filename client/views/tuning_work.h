@@ -29,7 +29,7 @@ TuningWork WorkOf(const graph::FusedGraph& fused, const machine::TargetInfo& tar
 // An estimate from a typical trial: build, check, warm-up and repeats.
 absl::Duration DurationOf(const TuningWork& work, int device_slots);
 
-Table TaskTable(const TuningWork& work);
+Table WorkTable(const TuningWork& work);
 nlohmann::json TasksToJson(const TuningWork& work);
 
 }  // namespace heddle::client

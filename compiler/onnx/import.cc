@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/onnx/check.h"
+#include "compiler/onnx/external.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
@@ -18,9 +19,10 @@ namespace {
 // that depend on it are skipped, so that all problems of a model are found.
 class Importer {
  public:
-  Importer(Model& model, const ElementTypesByName& types, const ImportOptions& options,
-           Problems& problems)
+  Importer(Model& model, const ElementsByName& elements, const ElementTypesByName& types,
+           const ImportOptions& options, Problems& problems)
       : model_(model),
+        elements_(elements),
         types_(types),
         opset_(model.Opset("")),
         budget_(options.constant_bytes),
@@ -47,7 +49,9 @@ class Importer {
         continue;
       }
       const std::string name = t.name();
-      auto data = FromOnnxTensor(std::move(t));
+      const auto elsewhere = elements_.find(name);
+      auto data = elsewhere == elements_.end() ? FromOnnxTensor(std::move(t))
+                                               : FromOnnxTensor(t, elsewhere->second);
       if (!data.ok()) {
         problems_.Invalid(absl::StrCat("initializer: ", data.status().message()));
         broken_.insert(name);
@@ -169,6 +173,7 @@ class Importer {
   }
 
   Model& model_;
+  const ElementsByName& elements_;  // of initializers that are not in the file
   const ElementTypesByName& types_;
   const int opset_;
   GraphBuilder builder_;
@@ -183,6 +188,10 @@ class Importer {
 
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  ElementsByName elements;
+  if (options.external) {
+    HEDDLE_ASSIGN_OR_RETURN(elements, TakeExternal(model, options.external));
+  }
   // Functions, the model's own and those of the standard, will be inlined here: what follows sees
   // operators only.
   Problems problems;
@@ -190,7 +199,7 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
-  return Importer(model, types, options, problems).Run();
+  return Importer(model, elements, types, options, problems).Run();
 }
 
 }  // namespace heddle::graph

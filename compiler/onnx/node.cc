@@ -103,24 +103,34 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
 
 absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
   HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
-  TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, nullptr};
+  return FromOnnxTensor(t, SharedBytes::Of(t.has_raw_data() ? std::move(*t.mutable_raw_data())
+                                                            : TypedBytes(t, dtype)));
+}
+
+absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elements) {
+  HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
+  TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, std::move(elements)};
+  constexpr int64_t kMost = int64_t{1} << 40;  // elements that the loop IR allows
   int64_t count = 1;
   for (int64_t d : out.type.shape) {
-    // A message holds less than 2^31 bytes, so it cannot have more elements.
-    if (d < 0 || (d > 0 && count > (int64_t{1} << 31) / d)) {
+    if (d < 0 || (d > 0 && count > kMost / d)) {
       return BadInput(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
     }
     count *= d;
   }
-  std::string bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype);
-  if (static_cast<int64_t>(bytes.size()) != count * ir::SizeOf(dtype)) {
+  const size_t size = static_cast<size_t>(ir::SizeOf(dtype));
+  if (out.bytes->size() != static_cast<size_t>(count) * size) {
     return BadInput(absl::StrCat("tensor '", t.name(), "' is ", ToText(out.type), " but holds ",
-                                 bytes.size(), " bytes"));
+                                 out.bytes->size(), " bytes"));
   }
-  if (dtype == DType::kBool) {
-    for (char& c : bytes) c = c != 0;
+  const bool misaligned = reinterpret_cast<uintptr_t>(out.bytes->data()) % size != 0;
+  if (dtype == DType::kBool || misaligned) {
+    std::string bytes(*out.bytes);
+    if (dtype == DType::kBool) {
+      for (char& c : bytes) c = c != 0;
+    }
+    out.bytes = SharedBytes::Of(std::move(bytes));
   }
-  out.bytes = std::make_shared<const std::string>(std::move(bytes));
   return out;
 }
 

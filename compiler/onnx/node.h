@@ -27,6 +27,9 @@ std::string SupportedTypeNames();
 // second form moves the bytes out of the message, so that large weights are held once.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
 absl::StatusOr<TensorData> FromOnnxTensor(onnx::TensorProto&& tensor);
+// A tensor whose elements are not in its message. They are not copied, unless they are misaligned or
+// booleans, which may have other values than 0 and 1.
+absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor, SharedBytes elements);
 
 // One ONNX node during its translation. Errors are sticky: the first one is kept, and every later
 // call does nothing and returns the value -1, whose type is an f32 scalar. So a translation reads

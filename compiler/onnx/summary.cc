@@ -130,7 +130,6 @@ class Summarizer {
     out_.parameters += elements;
     out_.parameter_bytes += bytes;
     out_.bytes_by_type[onnx::ElementTypeName(t.data_type())] += bytes;
-    if (t.data_location() == TensorProto::EXTERNAL) out_.external_bytes += bytes;
   }
 
   void AddOperator(const std::string& domain, const std::string& name, int nodes) {

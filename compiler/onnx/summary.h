@@ -41,7 +41,6 @@ struct OnnxSummary {
   // Constants of the file, wherever they are stored.
   int64_t parameters = 0;  // elements
   int64_t parameter_bytes = 0;
-  int64_t external_bytes = 0;                    // part of parameter_bytes: in other files
   std::map<std::string, int64_t> bytes_by_type;  // parts of parameter_bytes
 };
 

@@ -19,6 +19,7 @@ namespace heddle::runtime {
 namespace {
 
 constexpr int kMaxThreads = 256;  // the most that a target may have
+constexpr size_t kLargeParams = size_t{1} << 30;
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes);
@@ -92,7 +93,6 @@ class CpuBackend final : public ExecutorBackend {
       const char* what;
       AlignedBuffer* out;
     } blocks[] = {
-        {static_cast<int64_t>(module.params.size()), "the parameters", &params_},
         {manifest.arena_bytes, "intermediate results", &arena_},
         {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
     };
@@ -100,7 +100,22 @@ class CpuBackend final : public ExecutorBackend {
       HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer, Allocate(block.bytes, block.what));
       *block.out = std::move(buffer);
     }
-    std::memcpy(params_.data(), module.params.data(), module.params.size());
+    return TakeParams(module.params);
+  }
+
+  // Parameters are used where they are if they are large, since a copy would need as much memory
+  // again. Others are copied to huge pages, from which kernels read a little faster.
+  absl::Status TakeParams(const SharedBytes& params) {
+    const bool aligned = reinterpret_cast<uintptr_t>(params->data()) % kBufferAlignment == 0;
+    if (aligned && params->size() >= kLargeParams) {
+      given_params_ = params;
+      params_ = params->data();
+      return absl::OkStatus();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(copied_params_,
+                            Allocate(static_cast<int64_t>(params->size()), "the parameters"));
+    std::memcpy(copied_params_.data(), params->data(), params->size());
+    params_ = copied_params_.data();
     return absl::OkStatus();
   }
 
@@ -111,7 +126,7 @@ class CpuBackend final : public ExecutorBackend {
       case Place::kOutput:
         return outputs_[slot.index].data();
       case Place::kParam:
-        return params_.data() + slot.index;
+        return const_cast<char*>(params_) + slot.index;  // kernels only read them
       case Place::kArena:
         return arena_.data() + slot.index;
     }
@@ -140,7 +155,9 @@ class CpuBackend final : public ExecutorBackend {
   std::unique_ptr<ThreadPool> pool_;
   std::vector<AlignedBuffer> inputs_;
   std::vector<AlignedBuffer> outputs_;
-  AlignedBuffer params_;
+  SharedBytes given_params_;  // null: they are copied
+  AlignedBuffer copied_params_;
+  const char* params_ = nullptr;  // into one of the two
   AlignedBuffer arena_;
   AlignedBuffer workspace_;
   std::vector<void*> pointers_;  // all calls' arguments, one after the other

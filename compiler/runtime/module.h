@@ -14,11 +14,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/shared_bytes.h"
 #include "compiler/runtime/gpu_launch.h"
 #include "compiler/runtime/numerics.h"
 
@@ -86,16 +88,25 @@ struct Manifest {
 struct Module {
   Manifest manifest;
   std::string code;
-  std::string params;
+  SharedBytes params = SharedBytes::Of("");
 };
 
 std::string SerializeModule(const Module& module);
 // Whether the bytes begin as modules of any format version do; a damaged one may.
 bool IsModule(std::string_view bytes);
+
+// Takes the next bytes of a file. An error ends the writing.
+using ByteSink = std::function<absl::Status(std::string_view)>;
+// Writes the file of a module piece by piece. Its parameters are `params`, each at the next 64-byte
+// boundary; they are read twice and not copied. Errors are those of `sink`.
+absl::Status WriteModule(const Manifest& manifest, std::string_view code,
+                         const std::vector<SharedBytes>& params, const ByteSink& sink);
+
 // InvalidArgument or DataLoss with one line that names the problem: the bytes are not a module,
 // have a newer format version, are truncated (with expected and found sizes), have a wrong checksum
 // (with the section), or the manifest contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
+// Large parameters stay in the file, which is mapped: it may be removed, but nobody may write to it.
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 
 }  // namespace heddle::runtime

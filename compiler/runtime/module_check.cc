@@ -68,7 +68,7 @@ bool IsValid(const BufferSlot& slot, const Module& module) {
     case Place::kOutput:
       return IsWhole(slot, module.manifest.outputs);
     case Place::kParam:
-      return IsInside(slot, static_cast<int64_t>(module.params.size()));
+      return IsInside(slot, static_cast<int64_t>(module.params->size()));
     case Place::kArena:
       return IsInside(slot, module.manifest.arena_bytes);
   }

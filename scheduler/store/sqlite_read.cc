@@ -41,6 +41,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   *job.mutable_outputs() = notes.outputs();
   job.set_stop(notes.stop());
   job.set_tuning_ms(notes.tuning_ms());
+  job.set_parts_digest(notes.parts_digest());
   return out;
 }
 

@@ -55,6 +55,7 @@ PUBLIC = [
     "compiler/ir/arithmetic.h",
     "compiler/ir/text.h",
     "compiler/onnx/format/onnx_format.pb.h",
+    "compiler/onnx/parts.h",
     "compiler/onnx/summary.h",
     "compiler/measure/measure.h",
     "compiler/measure/compare.h",

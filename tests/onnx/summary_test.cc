@@ -66,7 +66,6 @@ TEST(Summary, ParametersAreCountedWhereverTheyAre) {
   packed->add_dims(7);
   const OnnxSummary s = Summarize(model);
   EXPECT_EQ(s.parameters, 2 + 15 + 7);
-  EXPECT_EQ(s.external_bytes, 30);
   EXPECT_EQ(s.parameter_bytes, 8 + 30 + 4);
   EXPECT_THAT(s.bytes_by_type, ElementsAre(Pair("float", 8), Pair("float16", 30), Pair("int4", 4)));
 }

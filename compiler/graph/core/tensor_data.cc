@@ -98,14 +98,13 @@ TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
     else  // a value wrapped to a narrower type is exact as a double
       AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }
-  return {{dtype, {static_cast<int64_t>(values.size())}},
-          std::make_shared<const std::string>(std::move(bytes))};
+  return {{dtype, {static_cast<int64_t>(values.size())}}, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
   std::string bytes;
   for (double v : values) AppendAs(bytes, dtype, v);
-  return {{dtype, shape}, std::make_shared<const std::string>(std::move(bytes))};
+  return {{dtype, shape}, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData Repeated(const TensorData& element, const Shape& shape) {
@@ -113,7 +112,7 @@ TensorData Repeated(const TensorData& element, const Shape& shape) {
   std::string bytes;
   bytes.reserve(element.bytes->size() * static_cast<size_t>(NumElements(type)));
   for (int64_t i = 0; i < NumElements(type); ++i) bytes += *element.bytes;
-  return {type, std::make_shared<const std::string>(std::move(bytes))};
+  return {type, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData Filled(TensorType type, double value) {

@@ -116,7 +116,7 @@ TensorData EvaluateTranspose(std::span<const TensorData> in, const TensorType& t
       at[d] = 0;
     }
   }
-  return {type, std::make_shared<const std::string>(std::move(bytes))};
+  return {type, SharedBytes::Of(std::move(bytes))};
 }
 
 // ---- concat {axis} ----

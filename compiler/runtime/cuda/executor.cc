@@ -49,11 +49,11 @@ class CudaBackend final : public ExecutorBackend {
     absl::Status status = CheckArch(manifest.target, device_->info());
     if (status.ok()) status = AllocateTensors(manifest.inputs, &inputs_, &host_inputs_);
     if (status.ok()) status = AllocateTensors(manifest.outputs, &outputs_, &host_outputs_);
-    if (status.ok()) status = Allocate(static_cast<int64_t>(module.params.size()), &params_);
+    if (status.ok()) status = Allocate(static_cast<int64_t>(module.params->size()), &params_);
     if (status.ok()) status = Allocate(manifest.arena_bytes, &arena_);
     if (status.ok()) status = Allocate(manifest.workspace_bytes, &workspace_);
     if (status.ok()) {
-      status = device_->Upload(params_.address(), module.params.data(), params_.size());
+      status = device_->Upload(params_.address(), module.params->data(), params_.size());
     }
     if (status.ok()) status = device_->Synchronize();
     if (status.ok()) status = Bind(module);
