@@ -102,7 +102,7 @@ absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
   }
   // Otherwise the second combination would reuse the measurements of the first.
   submit.force = true;
-  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, model_));
+  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, *model_));
   combination.spec = std::move(spec);
   combinations_.push_back(std::move(combination));
   return absl::OkStatus();
