@@ -90,17 +90,15 @@ struct Scope {
 class Checker {
  public:
   Checker(const Model& model, Problems& problems)
-      : model_(model), problems_(problems), opset_(model.Opset("")) {}
+      : model_(model), problems_(problems) {}
 
-  ElementTypesByName Run() {
+  ElementTypesByGraph Run() {
     CheckOpsets();
     const onnx::ModelProto& m = model_.proto();
     if (!m.unknown_fields().empty() || !m.graph().unknown_fields().empty()) Newer("the model");
     for (const onnx::FunctionProto& f : m.functions())
       functions_.insert(absl::StrCat(f.domain(), ".", f.name()));
-    for (const NodeProto& node : m.graph().node())
-      used_.insert(node.input().begin(), node.input().end());
-    for (const onnx::ValueInfoProto& output : m.graph().output()) used_.insert(output.name());
+    used_ = NamesRead(m.graph());
     Scope scope;
     CheckGraph(m.graph(), scope);
     if (!external_.empty()) {
@@ -113,7 +111,8 @@ class Checker {
       problems_.Unsupported(absl::StrCat("element type ", onnx::ElementTypeName(type), " of ",
                                          Quoted(names), " (there are ", SupportedTypeNames(), ")"));
     }
-    return std::move(scope.types);
+    types_[&m.graph()] = std::move(scope.types);
+    return std::move(types_);
   }
 
  private:
@@ -219,7 +218,7 @@ class Checker {
 
   void CheckNode(const NodeProto& node, Scope& scope, const std::set<std::string>& later) {
     std::vector<int> types;  // of the inputs; 0 if unknown or missing
-    const int opset = onnx::IsStandard(node.domain()) ? opset_ : model_.Opset(node.domain());
+    const int opset = model_.Opset(node);
     const auto invalid = [&](const std::string& what) { problems_.Invalid(node, opset, what); };
     for (const std::string& input : node.input()) {
       const int* type = input.empty() ? nullptr : scope.Find(input);
@@ -229,7 +228,7 @@ class Checker {
                            later.count(input) ? " before it is computed; sort the nodes"
                                               : ", which nothing defines"));
     }
-    const onnx::OperatorRule* rule = FindRuleOf(node, opset);
+    const onnx::OperatorRule* rule = FindRuleOf(node, opset, scope.outer != nullptr);
     if (rule != nullptr) CheckByRule(node, *rule, types, scope);
     for (int i = 0; i < node.output_size(); ++i) {
       const std::string& output = node.output(i);
@@ -245,15 +244,16 @@ class Checker {
       }
       if (type == 0) type = wanted;
       Define(scope, output, type, absl::StrCat("a result of ", node.op_type()));
-      if (type != 0 && rule != nullptr && Translations().count(node.op_type()))
+      if (type != 0 && rule != nullptr && scope.outer == nullptr && FindTranslation(node))
         CheckHeld(output, type);
     }
   }
 
-  // The version of the operator that the node means; null if there is none, which is reported.
-  const onnx::OperatorRule* FindRuleOf(const NodeProto& node, int opset) {
+  // The version of the operator that the node means; null if there is none, which is reported. What
+  // is only unsupported is not, in a subgraph.
+  const onnx::OperatorRule* FindRuleOf(const NodeProto& node, int opset, bool in_subgraph) {
     const auto unsupported = [&](const std::string& what) {
-      problems_.Unsupported(node, opset, what);
+      if (!in_subgraph) problems_.Unsupported(node, opset, what);
       return nullptr;
     };
     const auto invalid = [&](const std::string& what) {
@@ -262,13 +262,17 @@ class Checker {
     };
     if (!node.unknown_fields().empty()) Newer(absl::StrCat("node '", NodeName(node), "'"));
     if (functions_.count(absl::StrCat(node.domain(), ".", node.op_type())))
-      return unsupported("is a function of the model; inline it with onnx.inliner");
+      return nullptr;  // InlineFunctions has reported why it stays
     if (opset == 0) return invalid("the model does not import the domain of this operator");
     if (!onnx::IsStandard(node.domain())) return unsupported("");
     const auto versions = onnx::AllRules().find(node.op_type());
     if (versions == onnx::AllRules().end()) return unsupported("is no operator of the standard");
-    if (!Translations().count(node.op_type())) unsupported("");
-    if (opset > NewestImportedOpset()) return nullptr;  // reported once
+    if (FindTranslation(node) == nullptr) unsupported("");
+    if (opset > NewestImportedOpset()) {  // the model's own is reported once
+      return node.has_opset() ? unsupported(absl::StrCat("is in a function of an opset beyond ",
+                                                         NewestImportedOpset()))
+                              : nullptr;
+    }
     const onnx::OperatorRule* rule = onnx::FindRule(node.op_type(), opset);
     if (rule == nullptr)
       return invalid(absl::StrCat("exists from opset ", versions->second[0].since, " on"));
@@ -278,7 +282,7 @@ class Checker {
 
   void CheckByRule(const NodeProto& node, const onnx::OperatorRule& rule,
                    const std::vector<int>& types, const Scope& scope) {
-    const auto invalid = [&](const std::string& what) { problems_.Invalid(node, opset_, what); };
+    const auto invalid = [&](const std::string& what) { Invalid(node, what); };
     std::set<std::string> given;
     for (const AttributeProto& a : node.attribute()) {
       if (!given.insert(a.name()).second) {
@@ -305,8 +309,7 @@ class Checker {
   void CheckCount(const NodeProto& node, const std::string& what, int count, int fewest, int most) {
     if (count >= fewest && count <= most) return;
     const int limit = count < fewest ? fewest : most;
-    problems_.Invalid(node, opset_,
-                      absl::StrCat("has ", count, " ", what, count == 1 ? "" : "s", ", but takes ",
+    Invalid(node, absl::StrCat("has ", count, " ", what, count == 1 ? "" : "s", ", but takes ",
                                    fewest == most   ? ""
                                    : count < fewest ? "at least "
                                                     : "at most ",
@@ -315,7 +318,7 @@ class Checker {
 
   void CheckAttribute(const NodeProto& node, const onnx::OperatorRule& rule,
                       const AttributeProto& a, const Scope& scope) {
-    const auto invalid = [&](const std::string& what) { problems_.Invalid(node, opset_, what); };
+    const auto invalid = [&](const std::string& what) { Invalid(node, what); };
     const onnx::AttributeRule* known = rule.Attribute(a.name());
     if (known == nullptr) return invalid(UnknownAttribute(rule, a.name()));
     if (!a.unknown_fields().empty())
@@ -348,6 +351,7 @@ class Checker {
     auto declared = std::exchange(declared_, {});
     Scope scope{&outer, {}};
     CheckGraph(graph, scope);
+    types_[&graph] = std::move(scope.types);
     declared_ = std::move(declared);
   }
 
@@ -366,7 +370,7 @@ class Checker {
   // Element types against the sets of the standard; those of one type variable have to be equal.
   void CheckTypes(const NodeProto& node, const onnx::OperatorRule& rule,
                   const std::vector<int>& types) {
-    const auto invalid = [&](const std::string& what) { problems_.Invalid(node, opset_, what); };
+    const auto invalid = [&](const std::string& what) { Invalid(node, what); };
     std::map<std::string_view, int> first;  // input that decides a type variable
     for (int i = 0; i < static_cast<int>(types.size()); ++i) {
       const onnx::OperandRule* operand = rule.Input(i);
@@ -385,6 +389,10 @@ class Checker {
                            onnx::ElementTypeName(types[known->second]), " and ", named, " is ",
                            onnx::ElementTypeName(types[i])));
     }
+  }
+
+  void Invalid(const NodeProto& node, const std::string& what) {
+    problems_.Invalid(node, model_.Opset(node), what);
   }
 
   const AttributeProto* Find(const NodeProto& node, const char* name) const {
@@ -441,9 +449,9 @@ class Checker {
 
   const Model& model_;
   Problems& problems_;
-  const int opset_;
   std::set<std::string> functions_;  // "domain.name" of the model's own
-  std::set<std::string> used_;       // names that the graph reads, or that are outputs
+  std::set<std::string> used_;       // NamesRead of the model's graph
+  ElementTypesByGraph types_;
   std::map<std::string, const onnx::ValueInfoProto*> declared_;
   std::vector<std::string> external_;
   std::map<int, std::vector<std::string>> lacking_;  // values of types that Heddle does not have
@@ -451,7 +459,7 @@ class Checker {
 
 }  // namespace
 
-ElementTypesByName CheckModel(const Model& model, Problems& problems) {
+ElementTypesByGraph CheckModel(const Model& model, Problems& problems) {
   return Checker(model, problems).Run();
 }
 

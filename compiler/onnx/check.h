@@ -9,9 +9,11 @@
 
 namespace heddle::graph {
 
-// Element types (TensorProto::DataType) of the values of a model's graph; 0 where the standard does
-// not tell. Names of subgraphs' own values are not in it.
+// Element types (TensorProto::DataType) of the values of a graph; 0 where the standard does not tell,
+// and for sequences and optionals.
 using ElementTypesByName = std::map<std::string, int>;
+// Those of the model's graph and of each subgraph, which has its own values only.
+using ElementTypesByGraph = std::map<const onnx::GraphProto*, ElementTypesByName>;
 
 // Reports everything that breaks the rules of the model's opset or is out of reach of the importer,
 // before any node is translated:
@@ -22,7 +24,8 @@ using ElementTypesByName = std::map<std::string, int>;
 // - names that are used before they are defined, never defined, or defined twice, with the scopes of
 //   subgraphs; declared element types that contradict the computed ones;
 // - tensors in other files, and parts of the file that belong to a newer version of the format.
-// Shapes are checked during translation.
-ElementTypesByName CheckModel(const Model& model, Problems& problems);
+// Shapes are checked during translation. So is what a subgraph asks for and Heddle does not have,
+// because the subgraph may be a branch that is never taken. Functions are inlined before (inline.h).
+ElementTypesByGraph CheckModel(const Model& model, Problems& problems);
 
 }  // namespace heddle::graph

@@ -232,7 +232,7 @@ void TranslateVariadic(NodeImport& n) {
 
 void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n.In(2)})); }
 
-void Identity(NodeImport& n) { n.Set(0, n.In(0)); }
+void Identity(NodeImport& n) { n.SetValue(0, n.Value(0)); }
 
 // Dropout is the identity at inference. Its mask, if something reads it, is all ones.
 void Dropout(NodeImport& n) {

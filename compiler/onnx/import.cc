@@ -1,12 +1,15 @@
 #include "compiler/onnx/import.h"
 
 #include <climits>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/onnx/check.h"
 #include "compiler/onnx/external.h"
+#include "compiler/onnx/inline.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
@@ -19,19 +22,17 @@ namespace {
 // that depend on it are skipped, so that all problems of a model are found.
 class Importer {
  public:
-  Importer(Model& model, const ElementsByName& elements, const ElementTypesByName& types,
+  Importer(Model& model, const ElementsByName& elements, const ElementTypesByGraph& types,
            const ImportOptions& options, Problems& problems)
       : model_(model),
         elements_(elements),
-        types_(types),
-        opset_(model.Opset("")),
+        types_by_graph_(types),
+        types_(&types.at(&model.graph())),
         budget_(options.constant_bytes),
-        problems_(problems) {}
+        problems_(problems),
+        used_(NamesRead(model.graph())) {}
 
   absl::StatusOr<Graph> Run() {
-    for (const auto& node : model_.graph().node())
-      used_.insert(node.input().begin(), node.input().end());
-    for (const auto& output : model_.graph().output()) used_.insert(output.name());
     AddInitializers();
     AddInputs();
     for (const auto& node : model_.graph().node()) Translate(node);
@@ -82,31 +83,136 @@ class Importer {
   }
 
   void Translate(const onnx::NodeProto& node) {
+    const int opset = model_.Opset(node);
+    const Translation* translation = FindTranslation(node);
     const onnx::OperatorRule* rule =
-        onnx::IsStandard(node.domain()) ? onnx::FindRule(node.op_type(), opset_) : nullptr;
-    const auto translation = Translations().find(node.op_type());
-    bool possible = rule != nullptr && translation != Translations().end();
+        translation == nullptr ? nullptr : onnx::FindRule(node.op_type(), opset);
+    if (rule == nullptr) {
+      // The checker has reported nodes of the model's graph.
+      if (InSubgraph()) problems_.Unsupported(node, opset);
+      return Break(node);
+    }
+    bool possible = true;
     for (const std::string& input : node.input()) possible &= !broken_.count(input);
-    for (const std::string& output : node.output()) possible &= HasKnownType(output);
+    for (const std::string& output : node.output()) possible &= HasKnownType(node, output);
     if (!possible) return Break(node);
-    NodeImport import(node, *rule, opset_, builder_, values_, budget_);
-    translation->second.run(import);
+    // A loop's constants are made once.
+    const bool constant = InSubgraph() && node.op_type() == "Constant";
+    if (constant && subgraph_constants_.count(&node)) {
+      values_[node.output(0)] = subgraph_constants_[&node];
+      return;
+    }
+    NodeImport import(node, *rule, opset, builder_, values_, budget_,
+                      [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
+                        return TranslateSubgraph(g, inputs);
+                      });
+    translation->run(import);
     import.CheckAllRead();
     if (!import.ok()) {
       const std::string what(import.status().message());
       if (absl::IsUnimplemented(import.status()))
-        problems_.Unsupported(node, opset_, what);
-      else
-        problems_.Invalid(node, opset_, what);
+        problems_.Unsupported(node, opset, what);
+      else if (!absl::IsAborted(import.status()))
+        problems_.Invalid(node, opset, what);
       return Break(node);
     }
+    if (constant) subgraph_constants_[&node] = values_[node.output(0)].tensor;
     for (int i = 0; i < node.output_size(); ++i) CheckOutput(node, *rule, i);
   }
 
-  // The checker has reported values of other types.
-  bool HasKnownType(const std::string& output) const {
-    const auto found = types_.find(output);
-    return found == types_.end() || found->second == 0 || FromOnnxType(found->second).ok();
+  bool InSubgraph() const { return types_ != &types_by_graph_.at(&model_.graph()); }
+
+  // The contract is that of RunSubgraph. The names of the graph are defined while it is translated;
+  // those of the graphs around it can be read.
+  absl::StatusOr<std::vector<NamedValue>> TranslateSubgraph(
+      const onnx::GraphProto& graph, const std::vector<NamedValue>& inputs) {
+    // Loops are unrolled, and they may be nested.
+    constexpr int64_t kMostNodes = 200000;
+    nodes_in_subgraphs_ += graph.node_size();
+    if (nodes_in_subgraphs_ > kMostNodes) {
+      return absl::UnimplementedError(
+          absl::StrCat("loops that unroll to more than ", kMostNodes, " nodes"));
+    }
+    std::map<std::string, std::optional<NamedValue>> hidden;  // what the names meant outside
+    const auto hide = [&](const std::string& name) {
+      if (name.empty() || hidden.count(name)) return;
+      const auto value = values_.find(name);
+      hidden[name] = value == values_.end() ? std::nullopt : std::optional(value->second);
+      if (value != values_.end()) values_.erase(value);
+      broken_.erase(name);
+    };
+    for (const auto& node : graph.node()) {
+      for (const std::string& output : node.output()) hide(output);
+    }
+    for (const auto& t : graph.initializer()) {
+      hide(t.name());
+      AddSubgraphConstant(t);
+    }
+    const ElementTypesByName* outer_types =
+        std::exchange(types_, &types_by_graph_.at(&graph));
+    for (int i = 0; i < graph.input_size(); ++i) {
+      hide(graph.input(i).name());
+      Bind(graph.input(i), inputs[i]);
+    }
+    for (const auto& node : graph.node()) Translate(node);
+    std::vector<NamedValue> results;
+    for (const auto& output : graph.output()) {
+      const auto value = values_.find(output.name());
+      if (value != values_.end() && !broken_.count(output.name()))
+        results.push_back(value->second);
+    }
+    types_ = outer_types;
+    for (const auto& [name, value] : hidden) {
+      values_.erase(name);
+      broken_.erase(name);
+      if (value) values_[name] = *value;
+    }
+    if (static_cast<int>(results.size()) != graph.output_size())
+      return absl::AbortedError("problems in a subgraph");
+    return results;
+  }
+
+  void AddSubgraphConstant(const onnx::TensorProto& t) {
+    ValueId& known = subgraph_constants_.emplace(&t, -1).first->second;
+    if (known < 0) {
+      auto data = FromOnnxTensor(t);
+      if (!data.ok()) {
+        if (absl::IsUnimplemented(data.status()))
+          problems_.Unsupported(std::string(data.status().message()));
+        else
+          problems_.Invalid(absl::StrCat("initializer: ", data.status().message()));
+        broken_.insert(t.name());
+        return;
+      }
+      known = builder_.Constant(t.name(), *std::move(data));
+    }
+    values_[t.name()] = known;
+  }
+
+  // Defines an input of a subgraph.
+  void Bind(const onnx::ValueInfoProto& input, const NamedValue& value) {
+    const int declared = input.type().tensor_type().elem_type();
+    if (declared != 0 && value.kind == NamedValue::Kind::kTensor) {
+      const auto dtype = FromOnnxType(declared);
+      if (!dtype.ok() || *dtype != builder_.Type(value.tensor).dtype) {
+        problems_.Invalid(absl::StrCat("input '", input.name(), "' of a subgraph is declared as ",
+                                       onnx::ElementTypeName(declared), ", but gets ",
+                                       ToText(builder_.Type(value.tensor))));
+        broken_.insert(input.name());
+        return;
+      }
+    }
+    values_[input.name()] = value;
+  }
+
+  // In the model's graph, the checker has reported values of other types.
+  bool HasKnownType(const onnx::NodeProto& node, const std::string& output) {
+    const auto found = types_->find(output);
+    if (found == types_->end() || found->second == 0) return true;
+    const auto dtype = FromOnnxType(found->second);
+    if (!dtype.ok() && InSubgraph())
+      problems_.Unsupported(node, model_.Opset(node), std::string(dtype.status().message()));
+    return dtype.ok();
   }
 
   void Break(const onnx::NodeProto& node) {
@@ -119,18 +225,20 @@ class Importer {
   // would give a wrong result.
   void CheckOutput(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int i) {
     const std::string& name = node.output(i);
+    const int opset = model_.Opset(node);
     const auto value = values_.find(name);
     if (value == values_.end()) {
       if (name.empty() || !used_.count(name)) return;
-      problems_.Unsupported(node, opset_,
+      problems_.Unsupported(node, opset,
                             absl::StrCat("the output '", std::string(rule.Output(i)->name), "'"));
       broken_.insert(name);
       return;
     }
-    const auto wanted = types_.find(name);
-    if (wanted == types_.end() || wanted->second == 0) return;
-    if (*FromOnnxType(wanted->second) == builder_.Type(value->second).dtype) return;
-    problems_.Unsupported(node, opset_,
+    const auto wanted = types_->find(name);
+    if (wanted == types_->end() || wanted->second == 0) return;
+    if (value->second.kind != NamedValue::Kind::kTensor) return;
+    if (*FromOnnxType(wanted->second) == builder_.Type(value->second.tensor).dtype) return;
+    problems_.Unsupported(node, opset,
                           absl::StrCat("a result of type ", onnx::ElementTypeName(wanted->second)));
     broken_.insert(name);
   }
@@ -141,7 +249,8 @@ class Importer {
       for (const onnx::ValueInfoProto& info : *list) {
         const auto value = values_.find(info.name());
         if (value == values_.end() || !info.type().has_tensor_type()) continue;
-        const Shape& shape = builder_.Type(value->second).shape;
+        if (value->second.kind != NamedValue::Kind::kTensor) continue;
+        const Shape& shape = builder_.Type(value->second.tensor).shape;
         if (FitsDeclaration(shape, info)) continue;
         problems_.Invalid(absl::StrCat("shapes or types contradict each other: '", info.name(),
                                        "' is declared ", DeclaredShape(info), ", but computed as ",
@@ -156,11 +265,17 @@ class Importer {
       auto it = values_.find(output.name());
       if (it == values_.end())
         return BadInput(absl::StrCat("output '", output.name(), "' is not computed by any node"));
-      if (NumElements(builder_.Type(it->second)) == 0) {
+      const ValueId value = it->second.tensor;
+      if (it->second.kind != NamedValue::Kind::kTensor) {
+        return absl::UnimplementedError(absl::StrCat(
+            "output '", output.name(),
+            "' is a sequence or an optional; give out its tensors one by one"));
+      }
+      if (NumElements(builder_.Type(value)) == 0) {
         return absl::UnimplementedError(
             absl::StrCat("output '", output.name(), "' has no elements"));
       }
-      outputs.emplace_back(output.name(), it->second);
+      outputs.emplace_back(output.name(), value);
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph graph, builder_.Build(outputs));
     graph = RemoveDead(graph);
@@ -174,14 +289,17 @@ class Importer {
 
   Model& model_;
   const ElementsByName& elements_;  // of initializers that are not in the file
-  const ElementTypesByName& types_;
-  const int opset_;
+  const ElementTypesByGraph& types_by_graph_;
+  const ElementTypesByName* types_;  // of the graph whose nodes are translated
   GraphBuilder builder_;
-  std::map<std::string, ValueId> values_;
+  NamedValues values_;
   ConstantBudget budget_;
   Problems& problems_;
-  std::set<std::string> used_;    // names that a node reads, or that are outputs
-  std::set<std::string> broken_;  // values that a reported problem leaves undefined
+  const std::set<std::string> used_;  // names that a node reads, or that are outputs
+  std::set<std::string> broken_;      // values that a reported problem leaves undefined
+  int64_t nodes_in_subgraphs_ = 0;
+  // Initializers and constants of subgraphs, by their part of the model.
+  std::map<const void*, ValueId> subgraph_constants_;
 };
 
 }  // namespace
@@ -192,10 +310,9 @@ absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& op
   if (options.external) {
     HEDDLE_ASSIGN_OR_RETURN(elements, TakeExternal(model, options.external));
   }
-  // Functions, the model's own and those of the standard, will be inlined here: what follows sees
-  // operators only.
   Problems problems;
-  const ElementTypesByName types = CheckModel(model, problems);
+  InlineFunctions(model, problems);
+  const ElementTypesByGraph types = CheckModel(model, problems);
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();

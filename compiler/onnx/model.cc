@@ -13,6 +13,41 @@ absl::Status Refuse(const std::string& what) { return absl::InvalidArgumentError
 
 }  // namespace
 
+void ForEachSubgraph(const onnx::NodeProto& node,
+                     absl::FunctionRef<void(const onnx::GraphProto&)> visit) {
+  for (const onnx::AttributeProto& a : node.attribute()) {
+    if (a.has_g()) visit(a.g());
+    for (const onnx::GraphProto& g : a.graphs()) visit(g);
+  }
+}
+
+void ForEachSubgraph(onnx::NodeProto& node, absl::FunctionRef<void(onnx::GraphProto&)> visit) {
+  for (onnx::AttributeProto& a : *node.mutable_attribute()) {
+    if (a.has_g()) visit(*a.mutable_g());
+    for (onnx::GraphProto& g : *a.mutable_graphs()) visit(g);
+  }
+}
+
+void ForEachNode(const Nodes& nodes, absl::FunctionRef<void(const onnx::NodeProto&)> visit) {
+  for (const onnx::NodeProto& node : nodes) {
+    visit(node);
+    ForEachSubgraph(node, [&](const onnx::GraphProto& g) { ForEachNode(g.node(), visit); });
+  }
+}
+
+std::set<std::string> NamesRead(const onnx::GraphProto& graph) {
+  std::set<std::string> names;
+  const auto outputs = [&](const onnx::GraphProto& g) {
+    for (const onnx::ValueInfoProto& output : g.output()) names.insert(output.name());
+  };
+  outputs(graph);
+  ForEachNode(graph.node(), [&](const onnx::NodeProto& node) {
+    names.insert(node.input().begin(), node.input().end());
+    ForEachSubgraph(node, outputs);
+  });
+  return names;
+}
+
 absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
   if (bytes.empty()) return Refuse("the model is empty");
   if (bytes.size() > INT_MAX)
@@ -24,6 +59,11 @@ absl::StatusOr<Model> Model::Parse(std::string_view bytes) {
   const onnx::ModelProto& m = model.proto_;
   if (!m.has_ir_version() || !m.has_graph() || m.graph().output_size() == 0)
     return Refuse(absl::StrCat("not an ONNX model (", bytes.size(), " bytes without a graph)"));
+  bool marked = false;
+  const auto look = [&](const onnx::NodeProto& node) { marked |= node.has_opset(); };
+  ForEachNode(m.graph().node(), look);
+  for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), look);
+  if (marked) return Refuse("not an ONNX model: a node has a field that no version of ONNX has");
   return model;
 }
 
@@ -35,6 +75,11 @@ int Model::Opset(std::string_view domain) const {
   // The first versions of the format had no opsets.
   constexpr int64_t kFirstWithOpsets = 3;
   return onnx::IsStandard(domain) && proto_.ir_version() < kFirstWithOpsets ? 1 : 0;
+}
+
+int Model::Opset(const onnx::NodeProto& node) const {
+  if (!node.has_opset()) return Opset(node.domain());
+  return static_cast<int>(std::clamp<int64_t>(node.opset(), 0, INT_MAX));
 }
 
 }  // namespace heddle::graph

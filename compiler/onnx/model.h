@@ -2,13 +2,27 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/onnx/format/onnx_format.pb.h"
 
 namespace heddle::graph {
+
+using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+
+// Calls `visit` for each node of the list, and of the subgraphs in it.
+void ForEachNode(const Nodes& nodes, absl::FunctionRef<void(const onnx::NodeProto&)> visit);
+// Calls `visit` for each subgraph among the attributes of a node.
+void ForEachSubgraph(const onnx::NodeProto& node,
+                     absl::FunctionRef<void(const onnx::GraphProto&)> visit);
+void ForEachSubgraph(onnx::NodeProto& node, absl::FunctionRef<void(onnx::GraphProto&)> visit);
+
+// The names that the nodes of a graph and of its subgraphs read, and those of the outputs.
+std::set<std::string> NamesRead(const onnx::GraphProto& graph);
 
 // Owns everything that was in the file. What rewrites a model before translation, such as inlining
 // functions, works on its graph.
@@ -21,9 +35,12 @@ class Model {
   const onnx::GraphProto& graph() const { return proto_.graph(); }
   onnx::GraphProto& mutable_graph() { return *proto_.mutable_graph(); }
   auto& mutable_functions() { return *proto_.mutable_functions(); }
+  void DropFunctions() { proto_.clear_functions(); }
 
   // The opset of a domain; 0 if the model does not say. "ai.onnx" and "" are the same domain.
   int Opset(std::string_view domain) const;
+  // The opset whose rules a node keeps: that of the function it came from, or the model's.
+  int Opset(const onnx::NodeProto& node) const;
 
  private:
   onnx::ModelProto proto_;

@@ -99,7 +99,7 @@ void Transpose(NodeImport& n) {
   n.Set(0, n.Transpose(x, perm));
 }
 
-void Concat(NodeImport& n) {
+void ConcatOp(NodeImport& n) {
   std::vector<ValueId> parts;
   for (int i = 0; i < n.NumInputs(); ++i) {
     const ValueId v = n.In(i);
@@ -347,7 +347,7 @@ void AddMovementTranslations(TranslationTable& table) {
   table["Shape"] = ShapeOp;
   table["Size"] = Size;
   table["Transpose"] = Transpose;
-  table["Concat"] = Concat;
+  table["Concat"] = ConcatOp;
   table["Split"] = {Split, "sizes that are not constants"};
   table["Slice"] = {Slice, "bounds that are not constants"};
   table["Pad"] = {Pad, "pads that are not constants, or crop everything"};

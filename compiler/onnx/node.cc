@@ -134,12 +134,31 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elem
   return out;
 }
 
+NamedValue NamedValue::Sequence(std::vector<ValueId> items) {
+  NamedValue v;
+  v.kind = Kind::kSequence;
+  v.items = std::move(items);
+  return v;
+}
+
+NamedValue NamedValue::Nothing() {
+  NamedValue v;
+  v.kind = Kind::kNothing;
+  return v;
+}
+
 // ---- NodeImport ----
 
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
-                       GraphBuilder& builder, std::map<std::string, ValueId>& values,
-                       ConstantBudget& budget)
-    : node_(node), rule_(rule), opset_(opset), builder_(builder), values_(values), budget_(budget) {
+                       GraphBuilder& builder, NamedValues& values, ConstantBudget& budget,
+                       RunSubgraph run_subgraph)
+    : node_(node),
+      rule_(rule),
+      opset_(opset),
+      builder_(builder),
+      values_(values),
+      budget_(budget),
+      run_subgraph_(run_subgraph) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)
                                    : node.op_type();
@@ -158,17 +177,32 @@ bool NodeImport::Has(int i) const {
   return i < node_.input_size() && !node_.input(i).empty();
 }
 
-ValueId NodeImport::In(int i) {
+const NamedValue& NodeImport::Value(int i) {
+  static const auto* none = new NamedValue;
   if (!Has(i)) {
     Fail(absl::StrCat("input ", i, " is missing"));
-    return -1;
+    return *none;
   }
   auto it = values_.find(node_.input(i));
   if (it == values_.end()) {
     Fail(absl::StrCat("input '", node_.input(i), "' is not defined"));
-    return -1;
+    return *none;
   }
   return it->second;
+}
+
+ValueId NodeImport::In(int i) {
+  const NamedValue& v = Value(i);
+  if (ok() && v.kind != NamedValue::Kind::kTensor)
+    Fail(absl::StrCat("input '", node_.input(i), "' is no tensor"));
+  return v.tensor;
+}
+
+std::vector<ValueId> NodeImport::Items(int i) {
+  const NamedValue& v = Value(i);
+  if (ok() && v.kind != NamedValue::Kind::kSequence)
+    Fail(absl::StrCat("input '", node_.input(i), "' is no sequence"));
+  return v.items;
 }
 
 const TensorType& NodeImport::Type(ValueId v) const {
@@ -388,8 +422,29 @@ Shape NodeImport::Axes(const Shape& axes, int rank) {
   return a.ok() ? *a : Shape{};
 }
 
+std::vector<NamedValue> NodeImport::Body(std::string_view attribute,
+                                         const std::vector<NamedValue>& inputs) {
+  const onnx::AttributeProto* a = Find(attribute);
+  if (!ok() || a == nullptr) return {};
+  if (a->g().input_size() != static_cast<int>(inputs.size())) {
+    Fail(absl::StrCat("'", std::string(attribute), "' has ", a->g().input_size(),
+                      " inputs, needs ", inputs.size()));
+    return {};
+  }
+  auto results = run_subgraph_(a->g(), inputs);
+  if (!results.ok()) {
+    status_ = results.status();
+    return {};
+  }
+  return *std::move(results);
+}
+
 void NodeImport::Set(int i, ValueId v) {
-  if (ok() && v >= 0 && Wants(i)) values_[node_.output(i)] = v;
+  if (v >= 0) SetValue(i, v);
+}
+
+void NodeImport::SetValue(int i, const NamedValue& v) {
+  if (ok() && Wants(i)) values_[node_.output(i)] = v;
 }
 
 }  // namespace heddle::graph

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "compiler/graph/core/graph_builder.h"
 #include "compiler/graph/core/tensor_data.h"
@@ -31,6 +32,26 @@ absl::StatusOr<TensorData> FromOnnxTensor(onnx::TensorProto&& tensor);
 // booleans, which may have other values than 0 and 1.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor, SharedBytes elements);
 
+// What a name of a model stands for: a tensor, or what only exists during import: a sequence of
+// tensors whose length is known, or the missing content of an optional. An optional with content
+// stands for the content.
+struct NamedValue {
+  enum class Kind { kTensor, kSequence, kNothing };
+  NamedValue(ValueId v = -1) : tensor(v) {}  // NOLINT: a value is mostly a tensor
+  static NamedValue Sequence(std::vector<ValueId> items);
+  static NamedValue Nothing();
+
+  Kind kind = Kind::kTensor;
+  ValueId tensor = -1;
+  std::vector<ValueId> items = {};
+};
+using NamedValues = std::map<std::string, NamedValue>;
+
+// Translates a subgraph with these values for its inputs and returns those of its outputs. It may be
+// translated any number of times. Aborted: problems of its nodes, which are reported.
+using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
+    const onnx::GraphProto& graph, const std::vector<NamedValue>& inputs)>;
+
 // One ONNX node during its translation. Errors are sticky: the first one is kept, and every later
 // call does nothing and returns the value -1, whose type is an f32 scalar. So a translation reads
 // like a formula. It checks ok() only before it looks into a shape that it computed.
@@ -42,7 +63,8 @@ class NodeImport {
  public:
   // `rule` is the version of the operator that holds in the opset.
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
-             GraphBuilder& builder, std::map<std::string, ValueId>& values, ConstantBudget& budget);
+             GraphBuilder& builder, NamedValues& values, ConstantBudget& budget,
+             RunSubgraph run_subgraph);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -56,6 +78,8 @@ class NodeImport {
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const;
   ValueId In(int i);
+  const NamedValue& Value(int i);    // also one that is no tensor
+  std::vector<ValueId> Items(int i);  // of a sequence
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();
   }
@@ -112,8 +136,12 @@ class NodeImport {
   int64_t Axis(int64_t axis, int rank);
   Shape Axes(const Shape& axes, int rank);
 
+  // Translates the subgraph that is this attribute.
+  std::vector<NamedValue> Body(std::string_view attribute, const std::vector<NamedValue>& inputs);
+
   // Defines output i of the node.
   void Set(int i, ValueId v);
+  void SetValue(int i, const NamedValue& v);
 
  private:
   bool MayEvaluate(OpKind kind, const Attrs& attrs, Types types, const TensorType& result);
@@ -123,8 +151,9 @@ class NodeImport {
   const onnx::OperatorRule& rule_;
   int opset_;
   GraphBuilder& builder_;
-  std::map<std::string, ValueId>& values_;
+  NamedValues& values_;
   ConstantBudget& budget_;
+  RunSubgraph run_subgraph_;
   absl::Status status_;
   std::string name_;
   mutable std::set<std::string, std::less<>> read_attributes_;
@@ -141,7 +170,9 @@ struct Translation {
   const char* limits;
 };
 using TranslationTable = std::map<std::string, Translation>;
-const TranslationTable& Translations();  // of all operators, by ONNX name
+const TranslationTable& Translations();  // of all operators of the standard, by name
+// The translation of a node's operator; null if there is none.
+const Translation* FindTranslation(const onnx::NodeProto& node);
 
 // The newest opset whose changes the translations know; models of newer ones are refused. To raise
 // it after operators.inc was written anew: read what changed in operators that have a translation.
@@ -157,5 +188,7 @@ void AddQuantizedTranslations(TranslationTable& table);
 void AddRecurrentTranslations(TranslationTable& table);
 void AddLossTranslations(TranslationTable& table);
 void AddScatterTranslations(TranslationTable& table);
+void AddControlTranslations(TranslationTable& table);
+void AddSequenceTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

@@ -6,30 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
 namespace {
 
 // Unrolling makes about twenty nodes for each step.
 constexpr int64_t kLongestSequence = 512;
-
-// Elements [begin, end) of dimension `axis`.
-ValueId Part(NodeImport& n, ValueId v, int axis, int64_t begin, int64_t end) {
-  if (!n.ok()) return -1;
-  Shape starts(n.Rank(v), 0), sizes = n.ShapeOf(v);
-  starts[axis] = begin;
-  sizes[axis] = end - begin;
-  return sizes == n.ShapeOf(v)
-             ? v
-             : n.Emit(OpKind::kSlice, {v},
-                      {{"starts", starts}, {"steps", Shape(n.Rank(v), 1)}, {"sizes", sizes}});
-}
-
-// Element `index` of dimension 0, without that dimension.
-ValueId At(NodeImport& n, ValueId v, int64_t index) {
-  const ValueId part = Part(n, v, 0, index, index + 1);
-  return n.ok() ? n.Reshape(part, Shape(n.ShapeOf(v).begin() + 1, n.ShapeOf(v).end())) : -1;
-}
 
 // The weights of one direction. `from_x` is the product of the inputs of all steps with their
 // matrix, plus every bias that can be added this early: [time * batch, G*H]. `r` is the matrix that
@@ -143,12 +126,12 @@ class Recurrence {
   Direction ParseDirection(int d) {
     Direction p;
     p.reverse = direction_ == "reverse" || d == 1;
-    const ValueId w = n_.Transpose(At(n_, n_.In(1), d), {1, 0});
-    p.r = n_.Transpose(At(n_, n_.In(2), d), {1, 0});
+    const ValueId w = n_.Transpose(At(n_, n_.In(1), 0, d), {1, 0});
+    p.r = n_.Transpose(At(n_, n_.In(2), 0, d), {1, 0});
     const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
     p.from_x = n_.Emit(OpKind::kMatmul, {rows, w});
     if (n_.Has(3)) {
-      const ValueId b = At(n_, n_.In(3), d);
+      const ValueId b = At(n_, n_.In(3), 0, d);
       const ValueId of_x = Part(n_, b, 0, 0, gates_ * hidden_);
       ValueId of_h = Part(n_, b, 0, gates_ * hidden_, 2 * gates_ * hidden_);
       if (gates_ == 3 && n_.Int("linear_before_reset") != 0) {
@@ -159,7 +142,7 @@ class Recurrence {
       }
       p.from_x = Add(p.from_x, Add(of_x, of_h));
     }
-    if (gates_ == 4 && n_.Has(7)) p.peephole = At(n_, n_.In(7), d);
+    if (gates_ == 4 && n_.Has(7)) p.peephole = At(n_, n_.In(7), 0, d);
     return p;
   }
 
@@ -167,7 +150,7 @@ class Recurrence {
     if (!n_.Has(input)) return -1;
     ValueId v = n_.In(input);
     if (batch_first_) v = n_.Transpose(v, {1, 0, 2});
-    return At(n_, v, d);
+    return At(n_, v, 0, d);
   }
 
   State Initial(int d) { return {InitialOf(5, d), gates_ == 4 ? InitialOf(6, d) : -1}; }

@@ -25,9 +25,17 @@ const TranslationTable& Translations() {
     AddRecurrentTranslations(*t);
     AddLossTranslations(*t);
     AddScatterTranslations(*t);
+    AddControlTranslations(*t);
+    AddSequenceTranslations(*t);
     return t;
   }();
   return *table;
+}
+
+const Translation* FindTranslation(const onnx::NodeProto& node) {
+  if (!onnx::IsStandard(node.domain())) return nullptr;
+  const auto found = Translations().find(node.op_type());
+  return found == Translations().end() ? nullptr : &found->second;
 }
 
 std::vector<std::string> SupportedOnnxOps() {

@@ -1,0 +1,216 @@
+// Translation of control flow. A branch whose condition is known is taken at import, and loops whose
+// number of iterations is known are unrolled.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/onnx/node.h"
+#include "compiler/onnx/slices.h"
+
+namespace heddle::graph {
+namespace {
+
+using ir::DType;
+
+// An iteration becomes as many nodes as the body has. The importer also limits their sum.
+constexpr int64_t kMostIterations = 1024;
+
+void If(NodeImport& n) {
+  n.Ignore({"then_branch", "else_branch"});
+  const ValueId condition = n.In(0);
+  if (n.ok() && NumElements(n.Type(condition)) != 1) return n.Fail("needs one condition");
+  if (const TensorData* known = n.ConstantData(condition)) {
+    const auto results = n.Body(ToInts(*known)[0] != 0 ? "then_branch" : "else_branch", {});
+    if (n.ok() && static_cast<int>(results.size()) != n.NumOutputs())
+      return n.Fail(absl::StrCat("the branch has ", results.size(), " outputs, the node has ",
+                                 n.NumOutputs()));
+    for (int i = 0; n.ok() && i < n.NumOutputs(); ++i) n.SetValue(i, results[i]);
+    return;
+  }
+  // Branches have no effects, so both may be computed.
+  const auto yes = n.Body("then_branch", {}), no = n.Body("else_branch", {});
+  if (!n.ok()) return;
+  if (static_cast<int>(yes.size()) != n.NumOutputs() || yes.size() != no.size())
+    return n.Fail("the branches have other numbers of outputs");
+  const ValueId scalar = n.Reshape(condition, {});
+  for (int i = 0; i < n.NumOutputs(); ++i) {
+    const bool tensors = yes[i].kind == NamedValue::Kind::kTensor && yes[i].kind == no[i].kind;
+    if (!tensors || n.Type(yes[i].tensor) != n.Type(no[i].tensor))
+      return n.Unsupported("a condition that is not a constant, with branches of different shapes");
+    n.Set(i, n.Emit(OpKind::kWhere, {scalar, yes[i].tensor, no[i].tensor}));
+  }
+}
+
+// What an iteration gives out, stacked along a new dimension.
+ValueId Stack(NodeImport& n, const std::vector<ValueId>& items, int64_t axis, bool backward) {
+  if (!n.ok()) return -1;
+  if (items.empty()) {
+    n.Unsupported("a loop without iterations, whose results have no elements");
+    return -1;
+  }
+  std::vector<ValueId> parts;
+  for (const ValueId item : items) {
+    Shape shape = n.ShapeOf(item);
+    shape.insert(shape.begin() + n.Axis(axis, static_cast<int>(shape.size()) + 1), 1);
+    if (item != items[0] && n.Type(item) != n.Type(items[0])) {
+      n.Fail("the iterations give results of different shapes");
+      return -1;
+    }
+    parts.push_back(n.Reshape(item, shape));
+  }
+  if (backward) std::reverse(parts.begin(), parts.end());
+  return Concat(n, parts, n.Axis(axis, n.Rank(parts[0])));
+}
+
+// The tensor that a body gives out at the end of an iteration.
+ValueId Item(NodeImport& n, const NamedValue& v) {
+  if (v.kind != NamedValue::Kind::kTensor) n.Unsupported("sequences that a loop stacks");
+  return v.tensor;
+}
+
+void Loop(NodeImport& n) {
+  n.Ignore({"body"});
+  const Shape trips = n.Has(0) ? n.ConstantInts(0) : Shape{INT64_MAX};
+  const Shape begins = n.Has(1) ? n.ConstantInts(1) : Shape{1};
+  if (!n.ok()) return;
+  if (trips.size() != 1 || begins.size() != 1)
+    return n.Fail("needs one number of iterations and one condition");
+  std::vector<NamedValue> states;
+  for (int i = 2; i < n.NumInputs(); ++i) states.push_back(n.Value(i));
+  const size_t count = states.size();
+  if (static_cast<int>(count) > n.NumOutputs()) return n.Fail("has more states than outputs");
+  std::vector<std::vector<ValueId>> stacks(n.NumOutputs() - count);
+  bool go = begins[0] != 0;
+  for (int64_t i = 0; go && i < trips[0] && n.ok(); ++i) {
+    if (i >= kMostIterations)
+      return n.Unsupported(absl::StrCat("more than ", kMostIterations, " iterations"));
+    std::vector<NamedValue> inputs{n.Constant(Repeated(FromInts({i}), {})),
+                                   n.Constant(Filled({DType::kBool, {}}, 1))};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    const auto results = n.Body("body", inputs);
+    if (!n.ok()) return;
+    if (results.size() != 1 + count + stacks.size())
+      return n.Fail(absl::StrCat("the body has ", results.size(), " outputs, needs ",
+                                 1 + count + stacks.size()));
+    const TensorData* on = n.ConstantData(results[0].tensor);
+    if (on == nullptr) return n.Unsupported("a condition that is not a constant");
+    if (NumElements(on->type) != 1) return n.Fail("needs one condition");
+    go = ToInts(*on)[0] != 0;
+    states.assign(results.begin() + 1, results.begin() + 1 + static_cast<int64_t>(count));
+    for (size_t k = 0; k < stacks.size(); ++k)
+      stacks[k].push_back(Item(n, results[1 + count + k]));
+  }
+  for (size_t i = 0; i < count; ++i) n.SetValue(static_cast<int>(i), states[i]);
+  for (size_t k = 0; k < stacks.size(); ++k) {
+    const int output = static_cast<int>(count + k);
+    if (n.Wants(output)) n.Set(output, Stack(n, stacks[k], 0, false));
+  }
+}
+
+// An entry of a list attribute that may be left out.
+int64_t Entry(NodeImport& n, const char* name, size_t i, size_t count) {
+  const Shape list = n.Ints(name);
+  if (list.empty()) return 0;
+  if (list.size() != count)
+    n.Fail(absl::StrCat(name, " has ", list.size(), " entries, needs ", count));
+  return n.ok() ? list[i] : 0;
+}
+
+// The final states and the scan outputs for these states and inputs.
+std::vector<ValueId> ScanOver(NodeImport& n, std::vector<ValueId> states,
+                              const std::vector<ValueId>& scanned, const char* input_directions) {
+  const size_t m = scanned.size(), count = states.size();
+  std::vector<int64_t> axes;
+  int64_t length = -1;
+  for (size_t k = 0; k < m; ++k) {
+    axes.push_back(n.Axis(Entry(n, "scan_input_axes", k, m), n.Rank(scanned[k])));
+    if (!n.ok()) return {};
+    const int64_t extent = n.Rank(scanned[k]) == 0 ? -1 : n.ShapeOf(scanned[k])[axes[k]];
+    if (extent < 0 || (k > 0 && extent != length)) {
+      n.Fail("the scan inputs differ in length");
+      return {};
+    }
+    length = extent;
+  }
+  if (length > kMostIterations) {
+    n.Unsupported(absl::StrCat("more than ", kMostIterations, " iterations"));
+    return {};
+  }
+  const size_t outputs = static_cast<size_t>(n.NumOutputs()) - count;
+  std::vector<std::vector<ValueId>> stacks(outputs);
+  for (int64_t t = 0; t < length && n.ok(); ++t) {
+    std::vector<NamedValue> inputs(states.begin(), states.end());
+    for (size_t k = 0; k < m; ++k) {
+      const int64_t at = Entry(n, input_directions, k, m) != 0 ? length - 1 - t : t;
+      inputs.push_back(At(n, scanned[k], static_cast<int>(axes[k]), at));
+    }
+    const auto results = n.Body("body", inputs);
+    if (!n.ok()) return {};
+    if (results.size() != count + outputs) {
+      n.Fail(absl::StrCat("the body has ", results.size(), " outputs, needs ", count + outputs));
+      return {};
+    }
+    for (size_t i = 0; i < count; ++i) states[i] = Item(n, results[i]);
+    for (size_t k = 0; k < outputs; ++k) stacks[k].push_back(Item(n, results[count + k]));
+  }
+  for (size_t k = 0; k < outputs; ++k) {
+    states.push_back(Stack(n, stacks[k], Entry(n, "scan_output_axes", k, outputs),
+                           Entry(n, "scan_output_directions", k, outputs) != 0));
+  }
+  return states;
+}
+
+// The first version has a batch in front of every operand, and an operand with sequence lengths.
+void BatchedScan(NodeImport& n, const std::vector<ValueId>& operands, size_t count) {
+  if (operands.empty() || n.Rank(operands[0]) == 0) return n.Fail("needs a batch");
+  const int64_t batch = n.ShapeOf(operands[0])[0];
+  for (const ValueId v : operands) {
+    if (n.Rank(v) == 0 || n.ShapeOf(v)[0] != batch) return n.Fail("the batches differ in size");
+  }
+  if (n.Has(0)) {
+    for (const int64_t length : n.ConstantInts(0)) {
+      if (n.ok() && (n.Rank(operands.back()) < 2 || length != n.ShapeOf(operands.back())[1]))
+        return n.Unsupported("sequences of several lengths");
+    }
+  }
+  std::vector<std::vector<ValueId>> results(n.NumOutputs());
+  for (int64_t b = 0; b < batch && n.ok(); ++b) {
+    std::vector<ValueId> states, scanned;
+    for (size_t i = 0; i < operands.size(); ++i)
+      (i < count ? states : scanned).push_back(At(n, operands[i], 0, b));
+    const auto one = ScanOver(n, states, scanned, "directions");
+    if (!n.ok()) return;
+    for (size_t i = 0; i < one.size(); ++i) results[i].push_back(one[i]);
+  }
+  for (int i = 0; n.ok() && i < n.NumOutputs(); ++i) n.Set(i, Stack(n, results[i], 0, false));
+}
+
+void Scan(NodeImport& n) {
+  n.Ignore({"body", "scan_input_axes", "scan_output_axes", "scan_output_directions",
+            "scan_input_directions", "directions"});
+  const int first = n.opset() < 9 ? 1 : 0;
+  std::vector<ValueId> operands;
+  for (int i = first; i < n.NumInputs(); ++i) operands.push_back(n.In(i));
+  const int64_t scanned = n.Int("num_scan_inputs");
+  if (!n.ok()) return;
+  const auto total = static_cast<int64_t>(operands.size());
+  if (scanned < 1 || scanned > total || total - scanned > n.NumOutputs())
+    return n.Fail(absl::StrCat("cannot scan ", scanned, " of ", total, " inputs"));
+  const auto count = static_cast<size_t>(total - scanned);
+  if (first == 1) return BatchedScan(n, operands, count);
+  const auto middle = operands.begin() + static_cast<int64_t>(count);
+  const auto results = ScanOver(n, {operands.begin(), middle}, {middle, operands.end()},
+                                "scan_input_directions");
+  for (size_t i = 0; n.ok() && i < results.size(); ++i) n.Set(static_cast<int>(i), results[i]);
+}
+
+}  // namespace
+
+void AddControlTranslations(TranslationTable& table) {
+  table["If"] = {If, "a condition that is not a constant, if the branches' results differ in shape"};
+  table["Loop"] = {Loop,
+                   "a number of iterations that is not known at import, or above 1024; results of "
+                   "no iterations"};
+  table["Scan"] = {Scan, "more than 1024 iterations; sequences of several lengths"};
+}
+
+}  // namespace heddle::graph
