@@ -27,6 +27,7 @@ struct ElementType {
 constexpr ElementType kElementTypes[] = {
     {"<f4", "f32", 4}, {"<f8", "f64", 8}, {"<i4", "i32", 4},  {"<i8", "i64", 8},
     {"|i1", "i8", 1},  {"|u1", "u8", 1},  {"|b1", "bool", 1}, {"<f2", "f16", 2},
+    {"<i2", "i16", 2}, {"<u2", "u16", 2}, {"<u4", "u32", 4},  {"<u8", "u64", 8},
 };
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }

@@ -47,6 +47,14 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
     read(int32_t{});
   else if (dtype == "i64")
     read(int64_t{});
+  else if (dtype == "i16")
+    read(int16_t{});
+  else if (dtype == "u16")
+    read(uint16_t{});
+  else if (dtype == "u32")
+    read(uint32_t{});
+  else if (dtype == "u64")
+    read(uint64_t{});
   else if (dtype == "i8")
     read(int8_t{});
   else

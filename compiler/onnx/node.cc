@@ -43,6 +43,14 @@ std::string TypedBytes(const TensorProto& t, DType dtype) {
       return Packed<int64_t>(t.int64_data());
     case DType::kI32:
       return Packed<int32_t>(t.int32_data());
+    case DType::kI16:
+      return Packed<int16_t>(t.int32_data());
+    case DType::kU16:
+      return Packed<uint16_t>(t.int32_data());
+    case DType::kU32:
+      return Packed<uint32_t>(t.uint64_data());
+    case DType::kU64:
+      return Packed<uint64_t>(t.uint64_data());
     case DType::kI8:
       return Packed<int8_t>(t.int32_data());
     case DType::kU8:
@@ -75,6 +83,14 @@ absl::StatusOr<DType> FromOnnxType(int type) {
       return DType::kI8;
     case TensorProto::UINT8:
       return DType::kU8;
+    case TensorProto::INT16:
+      return DType::kI16;
+    case TensorProto::UINT16:
+      return DType::kU16;
+    case TensorProto::UINT32:
+      return DType::kU32;
+    case TensorProto::UINT64:
+      return DType::kU64;
     case TensorProto::INT32:
       return DType::kI32;
     case TensorProto::INT64:
@@ -94,7 +110,8 @@ absl::StatusOr<DType> FromOnnxType(int type) {
 }
 
 std::string SupportedTypeNames() {
-  return "float, double, float16, bfloat16, int8, uint8, int32, int64, bool";
+  return "float, double, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, "
+         "uint64, bool";
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {

@@ -18,9 +18,9 @@ constexpr int kMaxThreads = 256;
 
 int64_t SizeOfDType(const std::string& dtype) {
   if (dtype == "bool" || dtype == "i8" || dtype == "u8") return 1;
-  if (dtype == "f16" || dtype == "bf16") return 2;
-  if (dtype == "i32" || dtype == "f32") return 4;
-  if (dtype == "i64" || dtype == "f64") return 8;
+  if (dtype == "f16" || dtype == "bf16" || dtype == "i16" || dtype == "u16") return 2;
+  if (dtype == "i32" || dtype == "u32" || dtype == "f32") return 4;
+  if (dtype == "i64" || dtype == "u64" || dtype == "f64") return 8;
   return 0;
 }
 

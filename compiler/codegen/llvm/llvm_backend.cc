@@ -107,7 +107,7 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, co
   module.setPICLevel(llvm::PICLevel::BigPIC);
 
   const VectorUnit unit = DescribeVectorUnit(*machine);
-  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory};
+  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory, unit.converts_f16};
   Artifact artifact;
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);
