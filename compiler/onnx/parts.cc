@@ -74,7 +74,8 @@ class Reader {
     const std::string_view begin = rest_;
     uint64_t key = 0;
     if (!Varint(&key)) return false;
-    *field = {.number = key >> 3};
+    *field = {};
+    field->number = key >> 3;
     uint64_t length = 0;
     switch (key & 7) {
       case 0:
