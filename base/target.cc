@@ -178,6 +178,17 @@ absl::Status ReadOption(const Grammar& grammar, const std::string& word, Target&
 
 }  // namespace
 
+const std::vector<TargetKind>& TargetKinds() {
+  static const auto& kinds = *[] {
+    auto* all = new std::vector<TargetKind>;
+    for (const Grammar& grammar : Grammars()) all->push_back(grammar.kind);
+    return all;
+  }();
+  return kinds;
+}
+
+const std::string& KindName(TargetKind kind) { return GrammarOf(kind).name; }
+
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
   if (text.size() > kMaxTextBytes) return Bad("too long");
   const std::vector<std::string> words = Words(text);

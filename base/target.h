@@ -4,12 +4,25 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace heddle {
 
 enum class TargetKind { kLlvm, kCuda };
+
+// The kind of the hosts themselves. Every worker has the compiler for it, because LLVM is linked
+// into it; the compilers of other kinds are found on some hosts only.
+inline constexpr TargetKind kHostKind = TargetKind::kLlvm;
+
+const std::vector<TargetKind>& TargetKinds();
+// The name of a kind is the first word of its targets: "llvm", "cuda".
+const std::string& KindName(TargetKind kind);
+// The name of the kind of a target, from its text. A kind that does not exist has a name, too.
+inline std::string_view KindOf(std::string_view target) {
+  return target.substr(0, target.find(' '));
+}
 
 // Text form, options in canonical order:
 //   llvm -mcpu=znver5 [-mattr=+a,-b] [-triple=..] [-threads=N] [-winograd=off]
@@ -18,10 +31,10 @@ enum class TargetKind { kLlvm, kCuda };
 // anywhere, codegen::ResolveTarget replaces `-mcpu=native` by the real name and the features in
 // which this machine differs from it.
 struct Target {
-  TargetKind kind = TargetKind::kLlvm;
+  TargetKind kind = kHostKind;
   std::string cpu = "native";  // CPU name, or GPU architecture
-  std::string attrs;           // "+avx512f,-avx512vl"
-  std::string triple;          // empty: this machine's
+  std::string attrs{};           // "+avx512f,-avx512vl"
+  std::string triple{};          // empty: this machine's
   int threads = 1;             // threads a kernel may use, 1..256
   // Approximations that kernels may take (runtime/numerics.h).
   bool winograd = true;  // Winograd's form of convolutions

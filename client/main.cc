@@ -296,19 +296,19 @@ int main(int argc, char** argv) {
   std::vector<std::string> inspected_shapes;
   bool explain_layout = false;
   CLI::App* inspect_app =
-      command("inspect", "Show the contents of a module file, or the layouts of a model");
-  inspect_app->add_option("file", inspected, "Module file; with --explain-layout an ONNX file")
-      ->required();
-  CLI::Option* explain =
-      inspect_app->add_flag("--explain-layout", explain_layout,
-                            "For an ONNX file: the layout of each operator and the cost of the "
-                            "alternatives, for this machine and one thread");
-  inspect_app->add_option("--shape", inspected_shapes, "Shape of a dynamic input (repeatable)")
-      ->allow_extra_args(false)
-      ->needs(explain);
+      command("inspect", "Show what a model or a module holds, and what tuning it would involve");
+  inspect_app->add_option("file", inspected, "ONNX file or module file")->required();
+  inspect_app->add_flag("--explain-layout", explain_layout,
+                        "For an ONNX file: the layout of each operator and the cost of the "
+                        "alternatives, for this machine and one thread");
+  inspect_app
+      ->add_option("--shape", inspected_shapes,
+                   "For an ONNX file: shape of an input with dynamic dimensions, or the extent of "
+                   "a dimension by its name, batch=1 (repeatable)")
+      ->allow_extra_args(false);
   inspect_app->callback([&] {
     code = explain_layout ? client::ExplainLayout(global, inspected, inspected_shapes)
-                          : client::ShowModule(global, inspected);
+                          : client::Inspect(global, inspected, inspected_shapes);
   });
 
   heddle::v1::RecordQuery query;

@@ -158,12 +158,12 @@ std::vector<v1::Record> ReplayingRecords(const std::vector<v1::Record>& records,
 }
 
 absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
-                          const std::string& model, const std::string& path) {
+                          const ModelFile& model, const std::string& path) {
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(std::vector<v1::Record> records, ReadRecordFile(path, &warnings));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(spec.target()));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
-                          PrepareModel(model, FromProto(spec.options()), target));
+                          PrepareModel(model.onnx, FromProto(spec.options(), &model), target));
   const std::vector<graph::Task> tasks = graph::ExtractTasks(fused);
   records = MatchingRecords(records, spec.target(), DeviceKeysFor(client, spec), &warnings);
   records = ReplayingRecords(records, tasks, &warnings);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/modules/model_file.h"
 #include "client/service_client.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "proto/jobs.pb.h"
@@ -38,6 +39,6 @@ std::vector<v1::Record> ReplayingRecords(const std::vector<v1::Record>& records,
 // submitted. Prints to stderr what was imported and why the rest was not. A file without matching
 // records is no error; a file that is not one of records is.
 absl::Status OfferRecords(const ServiceClient& client, const v1::JobSpec& spec,
-                          const std::string& model, const std::string& path);
+                          const ModelFile& model, const std::string& path);
 
 }  // namespace heddle::client

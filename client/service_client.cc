@@ -1,14 +1,21 @@
 #include "client/service_client.h"
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "proto/chunks.h"
 #include "proto/job_states.h"
 #include "proto/jobs.grpc.pb.h"
@@ -19,7 +26,8 @@ namespace {
 constexpr auto kUnaryLimit = std::chrono::seconds(30);
 // A compile on demand may run for minutes before the first byte of the module arrives.
 constexpr auto kTransferLimit = std::chrono::minutes(20);
-constexpr size_t kMaxModuleBytes = size_t{4} << 30;  // as the scheduler
+// Bytes that a transfer is sure to make in a second; large ones get more time.
+constexpr int64_t kSlowestBytesPerSecond = 2'000'000;
 
 // A service that answers UNAVAILABLE gives the reason itself, such as a locked database. Only a
 // failed connection gets a message of ours.
@@ -37,6 +45,37 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& address,
 
 void LimitTime(grpc::ClientContext& context, std::chrono::milliseconds limit) {
   context.set_deadline(std::chrono::system_clock::now() + limit);
+}
+
+// Sends the part in chunks. Cancelled: the receiver ended the stream. DataLoss: the file is not what it
+// was when its digest was computed.
+absl::Status SendFilePart(const FilePart& part, ChunkSink sink) {
+  const int file = open(part.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", part.path));
+  const absl::Cleanup close_file = [file] { close(file); };
+  const absl::Status changed =
+      absl::DataLossError(absl::StrCat(part.path, " changed while it was sent; submit again"));
+  Sha256 hash;
+  int64_t done = 0;
+  while (done < part.bytes) {
+    std::string piece(std::min<size_t>(kChunkBytes, static_cast<size_t>(part.bytes - done)), '\0');
+    const ssize_t got = pread(file, piece.data(), piece.size(), part.offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return changed;
+    piece.resize(static_cast<size_t>(got));
+    hash.Update(piece);
+    done += got;
+    v1::Chunk chunk;
+    chunk.set_name(part.digest);
+    chunk.set_data(std::move(piece));
+    if (done == part.bytes) {
+      if (hash.Hex() != part.digest) return changed;
+      chunk.set_last(true);
+      chunk.set_sha256(part.digest);
+    }
+    if (!sink(std::move(chunk))) return absl::CancelledError("the receiver ended the stream");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -79,8 +118,60 @@ absl::Status ServiceClient::WaitUntilServing(absl::Duration timeout) const {
   return last;
 }
 
-absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
-                                                  std::string_view model) const {
+// Sends the parts that the service lacks.
+absl::Status ServiceClient::SendParts(const std::vector<FilePart>& parts,
+                                      const std::function<void(const Upload&)>& progress) const {
+  v1::BlobList all, missing;
+  std::map<std::string, const FilePart*> by_digest;
+  for (const FilePart& part : parts) {
+    v1::BlobRef& blob = *all.add_blobs();
+    blob.set_sha256(part.digest);
+    blob.set_bytes(part.bytes);
+    by_digest[part.digest] = &part;
+  }
+  {
+    grpc::ClientContext context;
+    LimitTime(context, kUnaryLimit);
+    const grpc::Status status = stubs_->jobs->FindMissingBlobs(&context, all, &missing);
+    if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  }
+  Upload upload;
+  upload.parts = missing.blobs_size();
+  for (const v1::BlobRef& blob : missing.blobs()) upload.bytes += blob.bytes();
+  if (progress) progress(upload);
+  if (upload.parts == 0) return absl::OkStatus();
+  grpc::ClientContext context;
+  LimitTime(context, kTransferLimit + std::chrono::seconds(upload.bytes / kSlowestBytesPerSecond));
+  v1::BlobList stored;
+  auto writer = stubs_->jobs->UploadBlobs(&context, &stored);
+  absl::Status sent;
+  for (const v1::BlobRef& blob : missing.blobs()) {
+    const auto part = by_digest.find(blob.sha256());
+    if (part == by_digest.end()) continue;
+    sent = SendFilePart(*part->second, [&](v1::Chunk chunk) {
+      upload.sent_bytes += static_cast<int64_t>(chunk.data().size());
+      const bool open = writer->Write(chunk);
+      if (progress) progress(upload);
+      return open;
+    });
+    if (!sent.ok()) break;
+  }
+  if (sent.ok() || absl::IsCancelled(sent)) {  // a refusal ends the stream; Finish says why
+    writer->WritesDone();
+  } else {
+    context.TryCancel();
+  }
+  const grpc::Status status = writer->Finish();
+  if (!sent.ok() && !absl::IsCancelled(sent)) return sent;
+  return FromGrpc(status, address_, *stubs_->channel);
+}
+
+absl::StatusOr<std::string> ServiceClient::Submit(
+    const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts,
+    const std::function<void(const Upload&)>& progress) const {
+  if (!parts.empty()) {
+    if (const absl::Status sent = SendParts(parts, progress); !sent.ok()) return sent;
+  }
   grpc::ClientContext context;
   LimitTime(context, kTransferLimit);
   v1::SubmitResponse response;
@@ -88,7 +179,16 @@ absl::StatusOr<std::string> ServiceClient::Submit(const v1::JobSpec& spec,
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
   // A refusal ends the stream; Finish says why.
-  if (writer->Write(request)) {
+  bool open = writer->Write(request);
+  if (!parts.empty()) {
+    for (const FilePart& part : parts) {
+      v1::BlobRef& blob = *request.mutable_parts()->add_blobs();
+      blob.set_sha256(part.digest);
+      blob.set_bytes(part.bytes);
+    }
+    open = open && writer->Write(request);
+  }
+  if (open) {
     SendChunks("model", model, [&](v1::Chunk chunk) {
       *request.mutable_chunk() = std::move(chunk);
       return writer->Write(request);
@@ -273,30 +373,49 @@ absl::Status ServiceClient::WatchJob(const std::string& job, absl::Duration pati
   }
 }
 
-absl::StatusOr<std::string> ServiceClient::FetchModule(
+absl::StatusOr<int64_t> ServiceClient::FetchModule(
     const std::string& job, v1::ScheduleChoice choice,
-    const std::function<void(int64_t)>& on_bytes) const {
+    const std::function<absl::Status(std::string_view)>& take) const {
   grpc::ClientContext context;
   LimitTime(context, kTransferLimit);
   v1::FetchModuleRequest request;
   request.set_job(job);
   request.set_choice(choice);
   auto reader = stubs_->jobs->FetchModule(&context, request);
-  ChunkJoiner module("module", kMaxModuleBytes);
-  absl::Status joined;
+  absl::Status taken;
+  int64_t bytes = 0;
+  Sha256 hash;
+  bool complete = false;
+  std::string expected;
   v1::Chunk chunk;
-  while (joined.ok() && reader->Read(&chunk)) {
-    joined = module.Add(chunk);
-    if (on_bytes) on_bytes(static_cast<int64_t>(module.size()));
+  while (taken.ok() && !complete && reader->Read(&chunk)) {
+    hash.Update(chunk.data());
+    bytes += static_cast<int64_t>(chunk.data().size());
+    complete = chunk.last();
+    expected = chunk.sha256();
+    taken = take(chunk.data());
   }
-  if (!joined.ok()) context.TryCancel();
+  if (!taken.ok()) context.TryCancel();
+  while (taken.ok() && reader->Read(&chunk)) continue;  // there is nothing more
   const grpc::Status status = reader->Finish();
-  if (joined.ok() && !status.ok()) return FromGrpc(status, address_, *stubs_->channel);
-  absl::StatusOr<std::string> bytes = joined.ok() ? module.Take() : joined;
-  if (!bytes.ok()) {
-    return absl::DataLossError(absl::StrCat(bytes.status().message(), "; fetch it again"));
-  }
+  if (!taken.ok()) return taken;
+  if (!status.ok()) return FromGrpc(status, address_, *stubs_->channel);
+  if (!complete) return absl::DataLossError("module was cut short on the way; fetch it again");
+  if (hash.Hex() != expected)
+    return absl::DataLossError("module was damaged on the way: its digest differs; fetch it again");
   return bytes;
+}
+
+absl::StatusOr<std::string> ServiceClient::FetchModule(const std::string& job,
+                                                       v1::ScheduleChoice choice) const {
+  std::string module;
+  const absl::StatusOr<int64_t> fetched =
+      FetchModule(job, choice, [&module](std::string_view bytes) {
+        module += bytes;
+        return absl::OkStatus();
+      });
+  if (!fetched.ok()) return fetched.status();
+  return module;
 }
 
 absl::Status ServiceClient::QueryRecords(

@@ -20,6 +20,21 @@ namespace heddle::client {
 // RecordQuery.limit for everything, of which the service returns at most kMaxQueryLimit records.
 inline constexpr int64_t kAllRecords = std::numeric_limits<int64_t>::max();
 
+// A part of a model: bytes of a file, with their digest.
+struct FilePart {
+  std::string digest;
+  std::string path;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// What a submission has sent of the model's parts.
+struct Upload {
+  int parts = 0;           // that the service lacked
+  int64_t bytes = 0;       // of these
+  int64_t sent_bytes = 0;  // so far
+};
+
 // Every call is limited in time: unary calls to 30 s, transfers to 30 s without progress. If the
 // service cannot be reached, the error is Unavailable with the address and a remedy.
 class ServiceClient {
@@ -32,8 +47,13 @@ class ServiceClient {
   // OK as soon as the service answers its health check.
   absl::Status WaitUntilServing(absl::Duration timeout) const;
 
-  // Uploads the model in chunks; returns the job's id.
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, std::string_view model) const;
+  // Sends those of the model's parts that the service lacks, then the model, and returns the job's id.
+  // The parts are read in pieces. `progress` is called when it is known what has to be sent, and then
+  // with every piece. DataLoss: a file changed while it was sent. ResourceExhausted: the service has a
+  // limit or a full disk; the message says which.
+  absl::StatusOr<std::string> Submit(
+      const v1::JobSpec& spec, std::string_view model, const std::vector<FilePart>& parts = {},
+      const std::function<void(const Upload&)>& progress = nullptr) const;
   absl::StatusOr<std::vector<v1::Job>> ListJobs(bool all) const;
   absl::StatusOr<v1::Job> GetJob(const std::string& job) const;
   absl::StatusOr<v1::Job> CancelJob(const std::string& job, const std::string& reason) const;
@@ -51,10 +71,13 @@ class ServiceClient {
   absl::Status WatchJob(const std::string& job, absl::Duration patience,
                         const std::function<bool(const v1::Job*)>& on_job) const;
 
-  // The module's bytes, digest checked. `on_bytes` (optional) gets the running total.
-  absl::StatusOr<std::string> FetchModule(
+  // Passes the module's bytes to `take` as they arrive, and returns their number. DataLoss: the digest
+  // differs, so what was taken must not be used. An error of `take` ends the call.
+  absl::StatusOr<int64_t> FetchModule(
       const std::string& job, v1::ScheduleChoice choice,
-      const std::function<void(int64_t)>& on_bytes = nullptr) const;
+      const std::function<absl::Status(std::string_view)>& take) const;
+  // The same as one string.
+  absl::StatusOr<std::string> FetchModule(const std::string& job, v1::ScheduleChoice choice) const;
 
   absl::Status QueryRecords(const v1::RecordQuery& query,
                             const std::function<bool(const v1::Record&)>& on_record) const;
@@ -63,6 +86,9 @@ class ServiceClient {
       const std::function<absl::StatusOr<bool>(v1::Record*)>& next) const;
 
  private:
+  absl::Status SendParts(const std::vector<FilePart>& parts,
+                         const std::function<void(const Upload&)>& progress) const;
+
   struct Stubs;
   std::string address_;
   std::unique_ptr<Stubs> stubs_;

@@ -35,8 +35,9 @@ int main(int argc, char** argv) {
   app.add_option("--tracker", options.tracker_address, "HOST:PORT of heddle-tracker")
       ->capture_default_str();
   app.add_option("--port-file", options.port_file, "file to write the served port to");
-  app.add_option("--max-model-mib", options.max_model_mib, "largest model taken, MiB")
-      ->check(CLI::Range(1, 16384))
+  app.add_option("--max-model-mib", options.max_model_mib,
+                 "largest model taken, MiB, with its weights")
+      ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   app.add_option("--policy", options.policy, "whose turn it is; see docs/simulator.md")
       ->check(CLI::IsMember(heddle::scheduler::PolicyNames()))

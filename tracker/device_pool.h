@@ -30,11 +30,11 @@ enum class SlotKind { kCpu, kDevice };
 struct SlotSpec {
   std::string name;  // unique within the worker
   SlotKind kind = SlotKind::kCpu;
-  std::vector<int> cores;    // of the host, 0-based
-  std::string device_key;    // device slots only
-  std::string target;        // device slots only: canonical text without -threads
-  std::string note;          // for people: what the slot cannot keep off its cores
-  bool builds_cuda = false;  // CPU slots: has a compiler for cuda targets
+  std::vector<int> cores;           // of the host, 0-based
+  std::string device_key;           // device slots only
+  std::string target;               // device slots only: canonical text without -threads
+  std::string note;                 // for people: what the slot cannot keep off its cores
+  std::vector<std::string> builds;  // CPU slots: kinds of targets that it has compilers for
   bool operator==(const SlotSpec&) const = default;
 };
 

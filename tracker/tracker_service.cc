@@ -19,7 +19,7 @@ SlotSpec FromProto(const v1::Slot& slot) {
           .device_key = slot.device_key(),
           .target = slot.target(),
           .note = slot.note(),
-          .builds_cuda = slot.builds_cuda()};
+          .builds = {slot.builds().begin(), slot.builds().end()}};
 }
 
 void ToProto(const SlotSpec& spec, v1::Slot* slot) {
@@ -29,7 +29,7 @@ void ToProto(const SlotSpec& spec, v1::Slot* slot) {
   slot->set_device_key(spec.device_key);
   slot->set_target(spec.target);
   slot->set_note(spec.note);
-  slot->set_builds_cuda(spec.builds_cuda);
+  slot->mutable_builds()->Assign(spec.builds.begin(), spec.builds.end());
 }
 
 v1::SlotState ToProto(SlotState state) {

@@ -194,12 +194,16 @@ std::string ChildProcess::LastErrLine() const {
   return line.substr(0, kMaxLineBytes);
 }
 
-int64_t ChildProcess::ResidentBytes() const {
-  std::ifstream statm(absl::StrCat("/proc/", pid_, "/statm"));
-  int64_t total = 0;
-  int64_t resident = 0;
-  statm >> total >> resident;
-  return statm.good() ? resident * sysconf(_SC_PAGESIZE) : 0;
+int64_t ChildProcess::MemoryBytes() const {
+  std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
+  int64_t total_kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    // Shared memory counts, since it is in no file on disk.
+    for (const char* field : {"RssAnon:", "RssShmem:"}) {
+      if (line.starts_with(field)) total_kib += std::atoll(line.c_str() + std::strlen(field));
+    }
+  }
+  return total_kib << 10;
 }
 
 bool ChildProcess::Exited() const {

@@ -49,8 +49,10 @@ class ChildProcess {
   // The last line that is not blank, reduced to printable characters.
   std::string LastErrLine() const;
 
-  int64_t ResidentBytes() const;  // 0 where it cannot be read
-  bool Exited() const;            // other processes of its group may still run
+  // Resident memory, without pages of mapped files: the system may drop those at any time. 0 where it
+  // cannot be read.
+  int64_t MemoryBytes() const;
+  bool Exited() const;  // other processes of its group may still run
   pid_t pid() const { return pid_; }
 
   // Waits up to `patience` for the child to end by itself, kills its whole group and reaps it.

@@ -16,8 +16,7 @@
 
 #include "base/target.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/runtime/cuda/device.h"
-#include "compiler/runtime/cuda/nvml.h"
+#include "compiler/runtime/device_kind.h"
 #include "worker/slots.h"
 #include "worker/stage_child.h"
 #include "worker/stages/stages.h"
@@ -25,9 +24,7 @@
 
 namespace {
 
-using heddle::runtime::DescribeCudaDevice;
-using heddle::runtime::GpuClockLock;
-using heddle::runtime::ParseCudaDevice;
+using heddle::runtime::ClockLock;
 
 // Keeps the supervisor's own threads off the cores that measure. Returns the cores they run on.
 std::vector<int> ConfineToOwnCores(const std::vector<heddle::worker::SlotConfig>& slots) {
@@ -44,12 +41,23 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
 }
 
-// The code cache in this user's cache directory.
-std::string DefaultCodeCache() {
+// A folder in this user's cache directory; `otherwise` if there is none.
+std::string CacheFolder(const std::string& name, const std::string& otherwise) {
   const char* caches = std::getenv("XDG_CACHE_HOME");
-  if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/code";
+  if (caches != nullptr && *caches != '\0') return std::string(caches) + "/heddle/" + name;
   const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/code" : "off";
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/heddle/" + name
+                                          : otherwise;
+}
+
+// Makes the folder and names it to the children, which compile. Empty: nothing is kept.
+void OpenCodeCache(const std::string& folder) {
+  setenv("HEDDLE_CODE_CACHE", folder.c_str(), /*overwrite=*/1);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
+                 folder);
 }
 
 // Waits for a signal; false if `limit_s` passes first.
@@ -74,7 +82,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> device_slots;
   std::vector<std::string> gpus;
   int gpu_clock_mhz = 0;
-  std::string code_cache = DefaultCodeCache();
+  std::string code_cache = CacheFolder("code", "off");
+  std::string blob_cache = CacheFolder("blobs", "heddle-blobs");
+  int64_t blob_cache_mib = 32768;
   int grace_s = 5;
   bool verbose = false;
   CLI::App app("heddle-worker: runs leased stages, each in a process of its own");
@@ -94,6 +104,11 @@ int main(int argc, char** argv) {
                  "Hold the GPUs' clock at so many MHz while this runs (needs the right to)");
   app.add_option("--code-cache", code_cache, "Folder that keeps compiled GPU code; 'off': none")
       ->envname("HEDDLE_CODE_CACHE")
+      ->capture_default_str();
+  app.add_option("--blob-cache", blob_cache, "Folder that keeps the large tensors of models")
+      ->capture_default_str();
+  app.add_option("--blob-cache-mib", blob_cache_mib, "Most that this folder may hold, MiB")
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--device-key", options.device_key,
                  "Class of identical devices this one is of; default: the CPU's name");
@@ -133,22 +148,26 @@ int main(int argc, char** argv) {
   }
   options.target = heddle::ToText(*target);
   if (options.device_key.empty()) options.device_key = target->cpu;
-  const auto nvrtc =
-      heddle::codegen::BackendOf({.kind = heddle::TargetKind::kCuda}).FindToolchain();
-  if (nvrtc.ok()) {
-    options.builds_cuda = true;
-    // Children, which compile, read this variable.
-    if (code_cache == "off") code_cache.clear();
-    setenv("HEDDLE_CODE_CACHE", code_cache.c_str(), /*overwrite=*/1);
-    std::error_code error;
-    std::filesystem::create_directories(code_cache, error);
-    if (!code_cache.empty() && !std::filesystem::is_directory(code_cache, error))
-      spdlog::warn("--code-cache {}: no such folder can be made; compiled GPU code is not kept",
-                   code_cache);
-    spdlog::debug("builds for cuda targets with {}", nvrtc->version);
-    if (!nvrtc->warning.empty()) spdlog::warn("{}", nvrtc->warning);
-  } else if (!cpu_slots.empty()) {
-    spdlog::info("no builds for cuda targets: {}", std::string(nvrtc.status().message()));
+  bool caches = false;
+  for (const heddle::TargetKind kind : heddle::TargetKinds()) {
+    const std::string& name = heddle::KindName(kind);
+    const auto toolchain = heddle::codegen::BackendOf({.kind = kind}).FindToolchain();
+    if (toolchain.ok()) {
+      options.builds.push_back(name);
+      caches |= toolchain->caches;
+      spdlog::debug("builds for {} targets with {}", name, toolchain->version);
+      if (!toolchain->warning.empty()) spdlog::warn("{}", toolchain->warning);
+    } else if (!cpu_slots.empty()) {
+      spdlog::info("no builds for {} targets: {}", name, std::string(toolchain.status().message()));
+    }
+  }
+  if (caches) OpenCodeCache(code_cache == "off" ? "" : code_cache);
+  const auto blobs = heddle::worker::BlobCache::Open(blob_cache, blob_cache_mib << 20);
+  if (blobs.ok()) {
+    options.runner.blobs = blobs->get();
+  } else {
+    spdlog::warn("--blob-cache {}: {}; models with large tensors are refused", blob_cache,
+                 std::string(blobs.status().message()));
   }
   options.runner.child_command = {"/proc/self/exe", heddle::worker::kStageChildFlag};
 
@@ -161,18 +180,19 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   // GPU drivers start threads, so this comes after the above.
-  const auto clocks = std::make_shared<std::vector<std::unique_ptr<GpuClockLock>>>();
+  const auto clocks = std::make_shared<std::vector<std::unique_ptr<ClockLock>>>();
   for (heddle::worker::SlotConfig& slot : *gpu_slots) {
-    const auto gpu = DescribeCudaDevice(ParseCudaDevice(slot.gpu).value_or(-1));
+    const auto device = heddle::runtime::ParseDevice(slot.gpu);
+    const auto gpu = device.ok() ? device->kind->Describe(device->ordinal) : device.status();
     if (!gpu.ok()) {
       spdlog::error("--profile {}: {}", slot.gpu, std::string(gpu.status().message()));
       return 2;
     }
-    slot.device_key = gpu->DeviceKey();
-    slot.target = "cuda -arch=" + gpu->arch;
-    spdlog::info("{}: {}, {}, CUDA {}; device key {}", slot.gpu, gpu->name, gpu->arch, gpu->driver,
+    slot.device_key = gpu->key;
+    slot.target = gpu->target;
+    spdlog::info("{}: {}, {}, {}; device key {}", slot.gpu, gpu->name, gpu->target, gpu->driver,
                  slot.device_key);
-    clocks->push_back(std::make_unique<GpuClockLock>(gpu->pci, gpu_clock_mhz));
+    clocks->push_back(device->kind->LockClock(*gpu, gpu_clock_mhz));
     if (!clocks->back()->status().ok())
       spdlog::warn("{}: {}", slot.gpu, std::string(clocks->back()->status().message()));
     options.slots.push_back(std::move(slot));
@@ -190,7 +210,7 @@ int main(int argc, char** argv) {
   sigwait(&signals, &signal);
   spdlog::info("{}: draining", sigdescr_np(signal));
   const auto unlock = [clocks] {
-    for (const std::unique_ptr<GpuClockLock>& clock : *clocks) clock->Unlock();
+    for (const std::unique_ptr<ClockLock>& clock : *clocks) clock->Unlock();
   };
   std::thread second([signals, grace_s, unlock] {
     if (!WaitForSignal(signals, grace_s + 5)) return;

@@ -64,14 +64,15 @@ absl::StatusOr<std::vector<SlotConfig>> ParseGpuSlots(const std::vector<std::str
   std::set<std::string> names;
   for (const std::string& value : values) {
     for (const std::string& text : std::vector<std::string>(absl::StrSplit(value, ','))) {
+      const std::pair<std::string, std::string> parts =
+          absl::StrSplit(text, absl::MaxSplits(':', 1));
       int ordinal = -1;
-      if (!absl::StartsWith(text, "cuda:") || !absl::SimpleAtoi(text.substr(5), &ordinal) ||
-          ordinal < 0) {
+      if (parts.first.empty() || !absl::SimpleAtoi(parts.second, &ordinal) || ordinal < 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("'", text, "' is no GPU; name one like cuda:0"));
       }
-      SlotConfig slot{.name = absl::StrCat("cuda", ordinal), .device = true, .cores = {}};
-      slot.gpu = absl::StrCat("cuda:", ordinal);
+      SlotConfig slot{.name = absl::StrCat(parts.first, ordinal), .device = true, .cores = {}};
+      slot.gpu = absl::StrCat(parts.first, ":", ordinal);
       if (!names.insert(slot.name).second)
         return absl::InvalidArgumentError(absl::StrCat("slot ", slot.name, " twice"));
       slots.push_back(std::move(slot));

@@ -26,8 +26,8 @@ absl::StatusOr<std::vector<SlotConfig>> ParseSlots(const std::vector<std::string
                                                    const std::vector<std::string>& device,
                                                    const std::vector<int>& usable_cores);
 
-// The slots of GPUs; each value is a list such as "cuda:0,cuda:1". The caller fills in their
-// descriptions. InvalidArgument as above.
+// The slots of GPUs; each value is a list such as "cuda:0,cuda:1". The caller checks that the
+// kinds exist, and fills in the descriptions. InvalidArgument as above.
 absl::StatusOr<std::vector<SlotConfig>> ParseGpuSlots(const std::vector<std::string>& values);
 
 // Cores this process may run on.

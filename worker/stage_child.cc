@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -21,8 +22,10 @@ namespace {
 // without being used. The supervisor watches the memory in use; this limit catches growth that is
 // faster than its checks.
 constexpr int64_t kAddressHeadroomBytes = int64_t{2} << 30;
-// Bounds the disk space that a candidate can fill. No stage writes large files.
+// Bounds the disk space that a candidate can fill. Only stages with the parts of a model write larger
+// files: weights in the form that a kernel wants, which may be padded.
 constexpr rlim_t kMaxFileBytes = rlim_t{1} << 30;
+constexpr int64_t kFileBytesPerPart = 4;
 
 void Limit(int resource, rlim_t value) {
   const rlimit limit{value, value};
@@ -40,7 +43,6 @@ bool Confine(int64_t memory_limit_bytes, pid_t parent) {
   if (getppid() != parent) return false;  // the parent died before the call above
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   Limit(RLIMIT_CORE, 0);
-  Limit(RLIMIT_FSIZE, kMaxFileBytes);
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // sanitizers reserve terabytes of addresses
   if (memory_limit_bytes > 0) Limit(RLIMIT_AS, memory_limit_bytes + kAddressHeadroomBytes);
@@ -120,6 +122,9 @@ int StageChildMain(int argc, char** argv, const StageFunction& run) {
     std::fprintf(stderr, "the input does not begin with a start\n");
     return 3;
   }
+  int64_t part_bytes = 0;
+  for (const v1::BlobRef& blob : first.start().blobs()) part_bytes += blob.bytes();
+  Limit(RLIMIT_FSIZE, std::max<rlim_t>(kMaxFileBytes, kFileBytesPerPart * part_bytes));
   const absl::Status status = run(first.start(), io);
   if (!status.ok()) *io.finished.mutable_fault() = ToFault(status);
   v1::StageEvent last;

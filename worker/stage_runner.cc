@@ -27,6 +27,8 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr absl::Duration kExitPatience = absl::Seconds(2);
 // After this many children in a row that fail between candidates, the stage itself is at fault.
 constexpr int kMaxUnexplained = 3;
+// How many times the size of a model's parts a child may map beyond its memory limit.
+constexpr int64_t kMappings = 3;
 
 bool MayEmit(v1::StageKind kind, v1::StageEvent::EventCase event) {
   using E = v1::StageEvent;
@@ -93,7 +95,8 @@ bool StageRunner::HasCandidates() const {
 v1::StageFinished StageRunner::Run() {
   const absl::Time begin = MonotonicNow();
   deadline_ = begin + LimitOr(start_.time_limit_ms(), options_.stage_limit);
-  StartChild();
+  if (!start_.blobs().empty()) FetchBlobs();
+  if (!over_) StartChild();
   while (!over_) {
     CheckLimits();
     if (!over_) TakeInput();
@@ -107,13 +110,44 @@ v1::StageFinished StageRunner::Run() {
   return finished_;
 }
 
+void StageRunner::FetchBlobs() {
+  if (options_.blobs == nullptr)
+    return Over(v1::FAULT_INFRASTRUCTURE, "this worker has no folder for the parts of models");
+  absl::StatusOr<std::unique_ptr<BlobCache::Fetch>> fetch = options_.blobs->Begin(start_.blobs());
+  if (!fetch.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(fetch.status().message()));
+  fetch_ = *std::move(fetch);
+  v1::StageEvent event;
+  *event.mutable_wanted() = fetch_->wanted();
+  Forward(event);
+  while (!over_ && !fetch_->complete()) {
+    CheckStage();
+    v1::StageInput input;
+    if (over_ || caller_.Read(&input)) {
+      if (over_) return;
+      const absl::Status taken = input.has_chunk()
+                                     ? fetch_->Take(input.chunk())
+                                     : absl::InvalidArgumentError("blobs come in chunks only");
+      if (!taken.ok()) Over(v1::FAULT_INFRASTRUCTURE, std::string(taken.message()));
+    } else if (caller_.InputEnded()) {
+      Over(v1::FAULT_INFRASTRUCTURE, "the caller did not send all parts of the model");
+    } else {
+      pollfd fd = {.fd = session_.event_fd(), .events = POLLIN, .revents = 0};
+      poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+      if (fd.revents != 0) session_.Clear();
+    }
+  }
+}
+
 void StageRunner::StartChild() {
-  absl::StatusOr<std::unique_ptr<ChildProcess>> child =
-      ChildProcess::Start({.command = options_.child_command,
-                           .cores = options_.cores,
-                           // A GPU driver reserves as many addresses as there is memory of any
-                           // kind, so only resident memory is limited.
-                           .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ : 0});
+  // Mapped parts take addresses: as they came, and as compiling rearranges them.
+  int64_t mapped_bytes = 0;
+  for (const v1::BlobRef& blob : start_.blobs()) mapped_bytes += kMappings * blob.bytes();
+  absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Start(
+      {.command = options_.child_command,
+       .cores = options_.cores,
+       // A GPU driver reserves as many addresses as there is memory of any
+       // kind, so only resident memory is limited.
+       .memory_limit_bytes = options_.gpu.empty() ? memory_limit_bytes_ + mapped_bytes : 0});
   if (!child.ok()) return Over(v1::FAULT_INFRASTRUCTURE, std::string(child.status().message()));
   child_ = *std::move(child);
   decoder_ = FrameDecoder();
@@ -123,28 +157,34 @@ void StageRunner::StartChild() {
   next_memory_check_ = MonotonicNow() + kTick;
   v1::StageInput first;
   *first.mutable_start() = start_;
+  if (fetch_ != nullptr) first.mutable_start()->set_blob_folder(options_.blobs->folder());
   absl::StatusOr<std::string> frame = EncodeFrame(first);
   if (!frame.ok()) return Over(v1::FAULT_USER, std::string(frame.status().message()));
   outbox_ = *std::move(frame);
 }
 
-void StageRunner::CheckLimits() {
-  const absl::Time now = MonotonicNow();
+void StageRunner::CheckStage() {
   if (caller_.Gone()) return Over(v1::FAULT_INFRASTRUCTURE, "the caller went away");
   if (session_.stopped()) return Over(v1::FAULT_INFRASTRUCTURE, session_.reason());
-  if (now >= deadline_) {
+  if (MonotonicNow() >= deadline_) {
     return Over(
         v1::FAULT_INFRASTRUCTURE,
         absl::StrCat("the stage took longer than its limit of ",
                      absl::FormatDuration(LimitOr(start_.time_limit_ms(), options_.stage_limit))));
   }
+}
+
+void StageRunner::CheckLimits() {
+  CheckStage();
+  if (over_) return;
+  const absl::Time now = MonotonicNow();
   if (current_.has_value() && now >= candidate_deadline_) {
     return ChildFailed(Failure::kTimeout, absl::StrCat("took longer than its limit of ",
                                                        absl::FormatDuration(candidate_limit_)));
   }
   if (now < next_memory_check_) return;
   next_memory_check_ = now + kTick;
-  if (child_->ResidentBytes() > memory_limit_bytes_) {
+  if (child_->MemoryBytes() > memory_limit_bytes_) {
     return ChildFailed(Failure::kCrash, absl::StrCat("used more than its memory limit of ",
                                                      Mebibytes(memory_limit_bytes_)));
   }

@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "proto/worker.pb.h"
+#include "worker/blob_cache.h"
 #include "worker/child_process.h"
 #include "worker/frame.h"
 #include "worker/slot_guard.h"
@@ -32,6 +33,7 @@ struct RunnerOptions {
   absl::Duration candidate_limit = absl::Seconds(30);  // default of candidate_time_limit_ms
   std::string worker;                                  // for the evidence
   SlotGuard* guard = nullptr;                          // not owned; null: no guard
+  BlobCache* blobs = nullptr;  // not owned; null: stages with blobs are refused
 };
 
 // One object per stage; SIGPIPE must be ignored in the process.
@@ -51,7 +53,11 @@ class StageRunner {
   enum class Failure { kCrash, kTimeout };
 
   bool HasCandidates() const;
+  // Takes from the caller what is missing of the stage's blobs, before the child starts.
+  void FetchBlobs();
   void StartChild();
+  // The limits that hold from the beginning, and those of the child.
+  void CheckStage();
   void CheckLimits();
   void TakeInput();
   void AddItem(const v1::StageInput& input);
@@ -81,6 +87,7 @@ class StageRunner {
   StageSession& session_;
   absl::Time deadline_;
 
+  std::unique_ptr<BlobCache::Fetch> fetch_;  // keeps the blobs while the stage runs
   std::unique_ptr<ChildProcess> child_;
   std::string last_words_;  // the last line that the last ended child printed
   FrameDecoder decoder_;

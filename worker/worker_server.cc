@@ -61,7 +61,8 @@ v1::SynchronizeRequest MakeReport(const WorkerOptions& options) {
     slot->set_name(config.name);
     slot->set_kind(config.device ? v1::SLOT_DEVICE : v1::SLOT_CPU);
     slot->mutable_cores()->Assign(config.cores.begin(), config.cores.end());
-    slot->set_builds_cuda(!config.device && options.builds_cuda);
+    if (!config.device)
+      slot->mutable_builds()->Assign(options.builds.begin(), options.builds.end());
     if (config.device) {
       slot->set_device_key(config.gpu.empty() ? options.device_key : config.device_key);
       slot->set_target(config.gpu.empty() ? options.target : config.target);

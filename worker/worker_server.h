@@ -26,10 +26,10 @@ struct WorkerOptions {
   std::string id;
   std::string version;
   std::vector<SlotConfig> slots;
-  std::string device_key;    // of device slots made of cores
-  std::string target;        // likewise; canonical, without -threads
-  bool builds_cuda = false;  // this host has a compiler for cuda targets
-  RunnerOptions runner;      // its guard is replaced by the server's
+  std::string device_key;           // of device slots made of cores
+  std::string target;               // likewise; canonical, without -threads
+  std::vector<std::string> builds;  // kinds of targets that this host has compilers for
+  RunnerOptions runner;             // its guard is replaced by the server's
   SlotGuardOptions guard;
   // Reads the cores; tests replace it.
   std::function<Reading(const std::vector<int>&)> read = TakeReading;

@@ -14,6 +14,7 @@
 #include "compiler/pass/lower.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/kernel.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/schedule/space.h"
 #include "cost_model/search.h"
 #include "tests/codegen/kernel_runner.h"
@@ -51,8 +52,8 @@ class Runner {
   absl::Status Check(const ir::Program& program, const codegen::KernelInfo& kernel,
                      const std::string& code) {
     if (device_ == nullptr) {
-      HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(name_));
-      HEDDLE_ASSIGN_OR_RETURN(device_, CudaDevice::Open(ordinal));
+      HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName gpu, runtime::ParseDevice(name_));
+      HEDDLE_ASSIGN_OR_RETURN(device_, CudaDevice::Open(gpu.ordinal));
     }
     if (code != code_) {
       HEDDLE_ASSIGN_OR_RETURN(module_, device_->Load(code));

@@ -29,6 +29,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/measure/measure.h"
 #include "compiler/runtime/cuda/timing.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/tensor/expression.h"
 
 namespace heddle::bench {
@@ -272,8 +273,8 @@ class Bench {
     options.device = options_.device;
     options.timing = RoundTiming();
     HEDDLE_ASSIGN_OR_RETURN(const auto bench, WorkloadBench::Create(workload.text, options));
-    HEDDLE_ASSIGN_OR_RETURN(const auto device,
-                            runtime::CudaDevice::Open(*runtime::ParseCudaDevice(options_.device)));
+    HEDDLE_ASSIGN_OR_RETURN(const auto device, runtime::CudaDevice::Open(
+                                                   runtime::ParseDevice(options_.device)->ordinal));
     const bool product = op.kind == OperatorKind::kMatrixProduct;
     const absl::StatusOr<PeerCall> peer =
         product ? OpenCublas(*device, op) : OpenCudnn(*device, op);

@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/runtime/cuda/nvml.h"
 #include "compiler/runtime/cuda/timing.h"
+#include "compiler/runtime/device_kind.h"
 
 namespace heddle::bench {
 namespace {
@@ -107,15 +108,15 @@ absl::StatusOr<GpuLimits> MeasureGpuLimits(runtime::CudaDevice& device) {
 }
 
 absl::StatusOr<nlohmann::json> DescribeGpu(const std::string& device, bool measure) {
-  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(device));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName name, runtime::ParseDevice(device));
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::CudaDevice> gpu,
-                          runtime::CudaDevice::Open(ordinal));
+                          runtime::CudaDevice::Open(name.ordinal));
   GpuLimits limits;
   if (measure) {
     HEDDLE_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*gpu));
   }
   const runtime::CudaInfo& info = gpu->info();
-  const runtime::GpuClimate climate = runtime::ReadGpuClimate(info.pci);
+  const runtime::DeviceClimate climate = runtime::ReadGpuClimate(info.pci);
   return nlohmann::json{{"name", info.name},
                         {"arch", info.arch},
                         {"device_key", info.DeviceKey()},
@@ -125,7 +126,7 @@ absl::StatusOr<nlohmann::json> DescribeGpu(const std::string& device, bool measu
                         {"peak_gflops", limits.gflops},
                         {"tensor_peak_gflops", limits.tensor_gflops},
                         {"memory_gbps", limits.gbps},
-                        {"sm_mhz", climate.sm_mhz},
+                        {"sm_mhz", climate.mhz},
                         {"celsius", climate.celsius}};
 }
 

@@ -9,7 +9,7 @@
 #include "bench/common/line_server.h"
 #include "client/zoo/zoo.h"
 #include "compiler/measure/compare.h"
-#include "compiler/runtime/cuda/device.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/runtime/executor.h"
 #include "compiler/runtime/timing.h"
 
@@ -63,11 +63,11 @@ absl::StatusOr<Result> Run(const std::string& onnx, const Target& target, int gp
 
 absl::StatusOr<ModelTimes> TimeModel(const std::string& name, const Target& target,
                                      const std::string& device, const Best& best) {
-  HEDDLE_ASSIGN_OR_RETURN(const int gpu, runtime::ParseCudaDevice(device));
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName gpu, runtime::ParseDevice(device));
   HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, zoo::MakeZooModel(name, 1));
   HEDDLE_ASSIGN_OR_RETURN(const Result here, Run(onnx, Target(), 0, {}, false));
-  HEDDLE_ASSIGN_OR_RETURN(const Result first, Run(onnx, target, gpu, {}, true));
-  HEDDLE_ASSIGN_OR_RETURN(const Result tuned, Run(onnx, target, gpu, best, true));
+  HEDDLE_ASSIGN_OR_RETURN(const Result first, Run(onnx, target, gpu.ordinal, {}, true));
+  HEDDLE_ASSIGN_OR_RETURN(const Result tuned, Run(onnx, target, gpu.ordinal, best, true));
   ModelTimes times{.default_us = first.us, .tuned_us = tuned.us};
   for (const Result* result : {&first, &tuned}) {
     const double error = RelativeError(result->output, here.output);

@@ -4,13 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/modules/model_file.h"
 #include "client/record_file.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
@@ -29,12 +29,6 @@ struct Flags {
   bool memory_plan = true;
   bool measured_layout = false;
 };
-
-absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-}
 
 // The fastest record of each task for exactly `target`, measured cold on such a CPU.
 absl::StatusOr<std::map<std::string, BestRecord>> ReadRecords(const std::string& path,
@@ -58,21 +52,22 @@ absl::Status Make(const Flags& flags) {
   Target target;
   target.threads = flags.threads;
   HEDDLE_ASSIGN_OR_RETURN(target, codegen::ResolveTarget(target));
-  HEDDLE_ASSIGN_OR_RETURN(const std::string onnx, ReadAll(flags.model));
+  HEDDLE_ASSIGN_OR_RETURN(const client::ModelFile model, client::OpenModel(flags.model));
   std::vector<std::string> warnings;
   HEDDLE_ASSIGN_OR_RETURN(const auto best, ReadRecords(flags.records, target, &warnings));
   ModelOptions options;
+  options.import.external = model.Loader();
   options.fuse.enabled = flags.fusion;
   options.share_memory = flags.memory_plan;
   std::optional<graph::MeasuredLayoutCosts> costs;
   if (flags.measured_layout) {
-    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(onnx, options, target, best));
+    HEDDLE_ASSIGN_OR_RETURN(costs, LayoutCostsFromRecords(model.onnx, options, target, best));
     options.passes.layout.costs = &*costs;
   }
   CompileOptions compile;
   compile.model_name = flags.model;
   HEDDLE_ASSIGN_OR_RETURN(const std::string bytes,
-                          CompileModel(onnx, options, target, best, compile, &warnings));
+                          CompileModel(model.onnx, options, target, best, compile, &warnings));
   std::ofstream(flags.output, std::ios::binary) << bytes;
   HEDDLE_ASSIGN_OR_RETURN(const runtime::Module module, runtime::ReadModuleFile(flags.output));
   double flops = 0;  // of one inference

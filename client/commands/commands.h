@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/commands/job_options.h"
+#include "client/modules/model_file.h"
 #include "client/service_client.h"
 #include "client/views/terminal.h"
 
@@ -41,9 +42,15 @@ struct SubmitOptions {
   std::string records;  // file of records to start with (record_file.h); empty: none
 };
 
-// Makes the spec from the options, with all checks that need no service. The model's bytes go to
-// *model.
-absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model);
+// Makes the spec from the options, with all checks that need no service: the model is imported, so
+// that a refusal comes before anything is sent.
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const ModelFile& model);
+// Submits a job, and shows on stderr what is sent of a large model. Returns the job's id.
+absl::StatusOr<std::string> SubmitModel(const ServiceClient& client, const v1::JobSpec& spec,
+                                        const ModelFile& model, const OutputOptions& output);
+// Fetches the job's module into a file, and returns its size.
+absl::StatusOr<int64_t> FetchModuleFile(const ServiceClient& client, const std::string& job,
+                                        v1::ScheduleChoice choice, const std::string& path);
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
 
 int ListJobs(const GlobalOptions& global, bool all);
@@ -105,6 +112,11 @@ struct RunOptions {
 };
 int RunModule(const GlobalOptions& global, const RunOptions& options);
 int ShowModule(const GlobalOptions& global, const std::string& module);
+// Shows what a file holds: a module, or an ONNX model with what tuning it would involve. A model
+// that is refused is shown as well, and the exit status says that it is. `shapes` as in
+// SubmitOptions; dimensions that they leave open are guessed.
+int Inspect(const GlobalOptions& global, const std::string& path,
+            const std::vector<std::string>& shapes);
 // Prints the layout of each operator of an ONNX model, the cost of the alternatives, and the
 // remaining transposes (layout_view.cc). `shapes` as in SubmitOptions.
 int ExplainLayout(const GlobalOptions& global, const std::string& model,

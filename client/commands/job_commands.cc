@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/status_macros.h"
 #include "client/commands/commands.h"
 #include "client/modules/npy.h"
 #include "client/views/json.h"
@@ -215,24 +217,37 @@ int ActOnJob(const GlobalOptions& global, JobAction action, const std::string& i
   return kDone;
 }
 
+absl::StatusOr<int64_t> FetchModuleFile(const ServiceClient& client, const std::string& job,
+                                        v1::ScheduleChoice choice, const std::string& path) {
+  std::optional<OutputFile> file;  // opened when the module arrives
+  HEDDLE_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      client.FetchModule(job, choice, [&](std::string_view piece) -> absl::Status {
+        if (!file) {
+          absl::StatusOr<OutputFile> opened = OutputFile::Open(path);
+          if (!opened.ok()) return opened.status();
+          file.emplace(*std::move(opened));
+        }
+        return file->Append(piece);
+      }));
+  if (file) HEDDLE_RETURN_IF_ERROR(file->Commit());
+  return bytes;
+}
+
 int FetchModule(const GlobalOptions& global, const std::string& id, const std::string& output,
                 const std::string& schedules) {
   const ServiceClient client(global.server);
   const v1::ScheduleChoice choice = schedules == "naive"     ? v1::SCHEDULE_NAIVE
                                     : schedules == "default" ? v1::SCHEDULE_DEFAULT
                                                              : v1::SCHEDULE_BEST;
-  const absl::StatusOr<std::string> module = client.FetchModule(id, choice);
+  const absl::StatusOr<int64_t> module = FetchModuleFile(client, id, choice, output);
   if (!module.ok()) return Fail(module.status());
-  if (const absl::Status written = WriteFile(output, *module); !written.ok()) return Fail(written);
   if (global.output.json) {
-    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
-                                   {"job", id},
-                                   {"file", output},
-                                   {"bytes", module->size()}};
+    const nlohmann::json object = {
+        {"schema_version", kJsonSchemaVersion}, {"job", id}, {"file", output}, {"bytes", *module}};
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print(stderr, "{}: {} (schedules: {})\n", output,
-               FormatBytes(static_cast<int64_t>(module->size())), schedules);
+    fmt::print(stderr, "{}: {} (schedules: {})\n", output, FormatBytes(*module), schedules);
   }
   return kDone;
 }

@@ -68,7 +68,7 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
   for (const runtime::TensorSpec& t : manifest.outputs)
     fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
   fmt::print("memory   {} parameters, {} activations ({} without sharing), {} code\n\n",
-             FormatBytes(static_cast<int64_t>(module->params.size())),
+             FormatBytes(static_cast<int64_t>(module->params->size())),
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),
              FormatBytes(static_cast<int64_t>(module->code.size())));
   Table table({"kernel", "calls", "schedule", "recorded", "task"});

@@ -47,8 +47,9 @@ absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>
   return options;
 }
 
-heddle::ModelOptions FromProto(const v1::ModelOptions& options) {
+heddle::ModelOptions FromProto(const v1::ModelOptions& options, const ModelFile* model) {
   heddle::ModelOptions result;
+  if (model != nullptr) result.import.external = model->Loader();
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()] = {shape.extents().begin(), shape.extents().end()};
   }

@@ -68,9 +68,11 @@ std::string RandomTensor(const TensorSpec& spec, uint64_t seed) {
     fill(double{}, unit);
   else if (const auto half = ir::DTypeFromName(spec.dtype); half && ir::IsHalf(*half))
     fill(uint16_t{}, [&] { return ir::HalfBits(static_cast<float>(unit()), *half); });
-  else if (spec.dtype == "i32")
+  else if (spec.dtype == "i16" || spec.dtype == "u16")
+    fill(uint16_t{}, small);
+  else if (spec.dtype == "i32" || spec.dtype == "u32")
     fill(int32_t{}, small);
-  else if (spec.dtype == "i64")
+  else if (spec.dtype == "i64" || spec.dtype == "u64")
     fill(int64_t{}, small);
   else if (spec.dtype == "bool")
     fill(uint8_t{}, [&rng] { return rng() & 1; });

@@ -10,13 +10,12 @@
 #include "client/commands/commands.h"
 #include "client/commands/job_options.h"
 #include "client/commands/model_options.h"
-#include "client/modules/npy.h"
+#include "client/modules/model_file.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
+#include "client/views/tuning_work.h"
 #include "compiler/codegen/backend.h"
 #include "compiler/driver/compile.h"
-#include "compiler/ir/text.h"
-#include "compiler/schedule/space.h"
 
 namespace heddle::client {
 namespace {
@@ -24,35 +23,18 @@ namespace {
 constexpr absl::Duration kImportWait = absl::Seconds(30);
 constexpr absl::Duration kImportPoll = absl::Milliseconds(100);
 
-int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::string& model) {
+// Models with parts of this size get a line about what was sent.
+constexpr int64_t kLargeParts = int64_t{64} << 20;
+
+int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const ModelFile& model) {
   const absl::StatusOr<Target> target = ParseTarget(spec.target());
   if (!target.ok()) return Fail(target.status());
   const absl::StatusOr<graph::FusedGraph> fused =
-      PrepareModel(model, FromProto(spec.options()), *target);
+      PrepareModel(model.onnx, FromProto(spec.options(), &model), *target);
   if (!fused.ok()) return Fail(fused.status());
   const absl::StatusOr<machine::TargetInfo> info = codegen::DescribeTarget(*target);
   if (!info.ok()) return Fail(info.status());
-  const std::vector<graph::Task> tasks = graph::ExtractTasks(*fused);
-  Table table({"task", "uses", "MFLOP", "schedules", "key"});
-  nlohmann::json list = nlohmann::json::array();
-  double flops = 0;
-  int64_t trials = 0;
-  for (const graph::Task& task : tasks) {
-    double size = 1;
-    if (const auto program = ir::Parse(task.workload); program.ok()) {
-      if (const auto space = schedule::MakeSpace(*program, *info); space.ok())
-        size = (*space)->Size();
-    }
-    flops += task.flops * task.weight;
-    trials += static_cast<int64_t>(std::min<double>(spec.trials_per_task(), size));
-    table.Add({task.label, fmt::format("{}", task.weight), fmt::format("{:.1f}", task.flops / 1e6),
-               fmt::format("{:.2g}", size), task.key});
-    list.push_back({{"key", task.key},
-                    {"label", task.label},
-                    {"weight", task.weight},
-                    {"flops", task.flops},
-                    {"space_size", size}});
-  }
+  const TuningWork work = WorkOf(*fused, *info, spec.trials_per_task());
   int matching = -1;
   const absl::StatusOr<v1::ListWorkersResponse> devices =
       ServiceClient(global.server).ListDevices();
@@ -69,23 +51,25 @@ int DryRun(const GlobalOptions& global, const v1::JobSpec& spec, const std::stri
     }
   }
   if (global.output.json) {
-    const nlohmann::json object = {
-        {"schema_version", kJsonSchemaVersion}, {"target", spec.target()}, {"tasks", list},
-        {"kernels", fused->groups.size()},      {"flops", flops},          {"trials", trials},
-        {"matching_device_slots", matching}};
+    const nlohmann::json object = {{"schema_version", kJsonSchemaVersion},
+                                   {"target", spec.target()},
+                                   {"tasks", TasksToJson(work)},
+                                   {"kernels", work.kernels},
+                                   {"flops", work.flops},
+                                   {"trials", work.trials},
+                                   {"matching_device_slots", matching}};
     fmt::print("{}\n", object.dump());
     return kDone;
   }
-  fmt::print("{}", table.ToText(global.output.plain));
-  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", tasks.size(),
-             fused->groups.size(), flops / 1e9, trials, spec.target());
+  fmt::print("{}", WorkTable(work).ToText(global.output.plain));
+  fmt::print("\n{} tasks from {} kernel calls, {:.2f} GFLOP; {} trials for {}\n", work.tasks.size(),
+             work.kernels, work.flops / 1e9, work.trials, spec.target());
   if (matching < 0) {
     fmt::print("no scheduler answers at {}, so devices are unknown\n", global.server);
   } else {
-    // A trial takes about a fifth of a second on a device slot: build, check, warm-up and repeats.
-    fmt::print("{} matching device slots; about {}\n", matching,
-               matching == 0 ? "never, until one registers"
-                             : HumanDuration(absl::Milliseconds(200) * trials / matching));
+    fmt::print(
+        "{} matching device slots; about {}\n", matching,
+        matching == 0 ? "never, until one registers" : HumanDuration(DurationOf(work, matching)));
   }
   return kDone;
 }
@@ -114,12 +98,7 @@ int TellDeadline(const ServiceClient& client, const std::string& id) {
 
 }  // namespace
 
-absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::string* model) {
-  HEDDLE_ASSIGN_OR_RETURN(std::string bytes, ReadFile(options.model));
-  if (bytes.empty())
-    return absl::InvalidArgumentError(
-        fmt::format("'{}' is empty; an ONNX model is expected", options.model));
-  *model = std::move(bytes);
+absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const ModelFile& model) {
   absl::StatusOr<Target> target = ParseTarget(options.target);
   if (!target.ok()) return target.status();
   if (!options.winograd) target->winograd = false;
@@ -146,12 +125,43 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, std::strin
   spec.set_force(options.force);
   HEDDLE_RETURN_IF_ERROR(FillJobOptions(options.job, absl::Now(), &spec));
   if (const char* user = std::getenv("USER")) spec.set_user(user);
+  // What the service would refuse is told before anything is sent.
+  HEDDLE_RETURN_IF_ERROR(
+      graph::ImportOnnx(model.onnx, FromProto(spec.options(), &model).import).status());
   return spec;
 }
 
+absl::StatusOr<std::string> SubmitModel(const ServiceClient& client, const v1::JobSpec& spec,
+                                        const ModelFile& model, const OutputOptions& output) {
+  const bool animate = CanAnimate(output);
+  const bool large = model.part_bytes >= kLargeParts;
+  Upload upload;
+  int64_t shown = 0;
+  const absl::StatusOr<std::string> job =
+      client.Submit(spec, model.onnx, model.parts, [&](const Upload& now) {
+        upload = now;
+        // Off a terminal, a line for each quarter.
+        if (!large || now.sent_bytes < shown + (animate ? kLargeParts / 4 : now.bytes / 4 + 1))
+          return;
+        shown = now.sent_bytes;
+        fmt::print(stderr, "{}sending weights: {} of {}{}", animate ? "\r" : "",
+                   FormatBytes(now.sent_bytes), FormatBytes(now.bytes), animate ? "\x1b[K" : "\n");
+        std::fflush(stderr);
+      });
+  if (shown > 0 && animate) fmt::print(stderr, "\r\x1b[K");
+  if (job.ok() && large) {
+    fmt::print(stderr, "weights: {} in {} parts, of which {} in {} were sent\n",
+               FormatBytes(model.part_bytes), model.parts.size(), FormatBytes(upload.sent_bytes),
+               upload.parts);
+  }
+  return job;
+}
+
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
-  std::string model;
-  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options, &model);
+  const absl::StatusOr<ModelFile> opened = OpenModelShown(options.model, CanAnimate(global.output));
+  if (!opened.ok()) return Fail(opened.status());
+  const ModelFile& model = *opened;
+  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options, model);
   if (!spec.ok()) return Fail(spec.status());
   if (options.dry_run) return DryRun(global, *spec, model);
   const ServiceClient client(global.server);
@@ -159,7 +169,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
     const absl::Status offered = OfferRecords(client, *spec, model, options.records);
     if (!offered.ok()) return Fail(offered);
   }
-  const absl::StatusOr<std::string> job = client.Submit(*spec, model);
+  const absl::StatusOr<std::string> job = SubmitModel(client, *spec, model, global.output);
   if (!job.ok()) return Fail(job.status());
   if (global.output.json) {
     const nlohmann::json object = {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_split.h"
@@ -77,7 +78,7 @@ class SweepRun {
 
   const GlobalOptions& global_;
   const SweepOptions& options_;
-  std::string model_;
+  std::optional<ModelFile> model_;
   std::vector<Combination> combinations_;
   std::vector<json> rows_;  // one for each combination; null: not run yet
   std::unique_ptr<EmbeddedService> service_;
@@ -96,9 +97,12 @@ absl::Status SweepRun::MakeCombination(const std::vector<size_t>& choice) {
     if (!parameter.flag) words.push_back(value);
   }
   HEDDLE_ASSIGN_OR_RETURN(SubmitOptions submit, options_.parse(words));
+  if (!model_) {
+    HEDDLE_ASSIGN_OR_RETURN(model_, OpenModelShown(submit.model, CanAnimate(global_.output)));
+  }
   // Otherwise the second combination would reuse the measurements of the first.
   submit.force = true;
-  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, &model_));
+  HEDDLE_ASSIGN_OR_RETURN(v1::JobSpec spec, MakeJobSpec(submit, *model_));
   combination.spec = std::move(spec);
   combinations_.push_back(std::move(combination));
   return absl::OkStatus();
@@ -305,7 +309,7 @@ absl::StatusOr<std::string> SweepRun::Begin(const ServiceClient& client, size_t 
     const bool ended = !job.ok() || (IsFinal(job->state()) && job->state() != v1::JOB_DONE);
     if (!ended && theirs.SerializeAsString() == spec.SerializeAsString()) return job->id();
   }
-  return client.Submit(spec, model_);
+  return client.Submit(spec, model_->onnx, model_->parts);
 }
 
 absl::Status SweepRun::RunAll(const ServiceClient& client) {

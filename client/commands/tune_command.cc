@@ -4,7 +4,7 @@
 
 #include "client/commands/commands.h"
 #include "client/embedded_service.h"
-#include "client/modules/npy.h"
+#include "client/modules/model_file.h"
 #include "client/record_file.h"
 #include "client/views/json.h"
 #include "client/views/progress_view.h"
@@ -12,8 +12,11 @@
 namespace heddle::client {
 
 int Tune(const GlobalOptions& global, const TuneOptions& options) {
-  std::string model;
-  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options.submit, &model);
+  const absl::StatusOr<ModelFile> opened =
+      OpenModelShown(options.submit.model, CanAnimate(global.output));
+  if (!opened.ok()) return Fail(opened.status());
+  const ModelFile& model = *opened;
+  const absl::StatusOr<v1::JobSpec> spec = MakeJobSpec(options.submit, model);
   if (!spec.ok()) return Fail(spec.status());
 
   std::string address = global.server;
@@ -30,7 +33,7 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
     const absl::Status offered = OfferRecords(client, *spec, model, options.submit.records);
     if (!offered.ok()) return Fail(offered);
   }
-  const absl::StatusOr<std::string> job = client.Submit(*spec, model);
+  const absl::StatusOr<std::string> job = SubmitModel(client, *spec, model, global.output);
   if (!job.ok()) return Fail(job.status());
   fmt::print(stderr, "{}: {} for {}, {} trials a task\n", *job, spec->name(), spec->target(),
              spec->trials_per_task());
@@ -54,14 +57,13 @@ int Tune(const GlobalOptions& global, const TuneOptions& options) {
     return kInterrupted;
   }
   if (code != kDone) return code;
-  const absl::StatusOr<std::string> module = client.FetchModule(*job, v1::SCHEDULE_BEST);
+  const absl::StatusOr<int64_t> module =
+      FetchModuleFile(client, *job, v1::SCHEDULE_BEST, options.output);
   if (!module.ok()) return Fail(module.status());
-  if (const absl::Status written = WriteFile(options.output, *module); !written.ok())
-    return Fail(written);
   if (!global.output.json && !CanAnimate(global.output))
     fmt::print(stderr, "{}", TaskTable(last, global.output.plain));
   fmt::print(stderr, "{}: {}; next: heddle run {} --evaluate\n", options.output,
-             FormatBytes(static_cast<int64_t>(module->size())), options.output);
+             FormatBytes(*module), options.output);
   return kDone;
 }
 

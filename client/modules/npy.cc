@@ -27,6 +27,7 @@ struct ElementType {
 constexpr ElementType kElementTypes[] = {
     {"<f4", "f32", 4}, {"<f8", "f64", 8}, {"<i4", "i32", 4},  {"<i8", "i64", 8},
     {"|i1", "i8", 1},  {"|u1", "u8", 1},  {"|b1", "bool", 1}, {"<f2", "f16", 2},
+    {"<i2", "i16", 2}, {"<u2", "u16", 2}, {"<u4", "u32", 4},  {"<u8", "u64", 8},
 };
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
@@ -130,29 +131,55 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return bytes;
 }
 
-absl::Status WriteFile(const std::string& path, std::string_view bytes) {
-  if (path == "/dev/stdout" || path == "/dev/null") {
-    std::ofstream(path, std::ios::binary) << bytes;
-    return absl::OkStatus();
-  }
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Invalid(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
-  int error = 0;
-  for (size_t done = 0; done < bytes.size() && error == 0;) {
-    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno != EINTR) error = errno;
-    if (n > 0) done += static_cast<size_t>(n);
-  }
-  if (error == 0 && fsync(fd) != 0) error = errno;
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    unlink(temporary.c_str());
-    return Invalid(fmt::format("cannot write '{}': {}; free space or choose another place", path,
-                               std::strerror(error)));
+absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
+  const bool in_place = path == "/dev/stdout" || path == "/dev/null";
+  const std::string temporary = in_place ? "" : fmt::format("{}.{}.tmp", path, getpid());
+  const int file = in_place
+                       ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
+                       : open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return Invalid(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
+  return OutputFile(path, temporary, file);
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::exchange(other.file_, -1)) {}
+
+OutputFile::~OutputFile() {
+  if (file_ >= 0) close(file_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+absl::Status OutputFile::Error(int error) const {
+  return Invalid(fmt::format("cannot write '{}': {}; free space or choose another place", path_,
+                             std::strerror(error)));
+}
+
+absl::Status OutputFile::Append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(file_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error(errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
   }
   return absl::OkStatus();
+}
+
+absl::Status OutputFile::Commit() {
+  int error = !temporary_.empty() && fsync(file_) != 0 ? errno : 0;
+  if (close(std::exchange(file_, -1)) != 0 && error == 0) error = errno;
+  if (temporary_.empty()) return error == 0 ? absl::OkStatus() : Error(error);
+  if (error == 0 && rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) return Error(error);
+  temporary_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view bytes) {
+  HEDDLE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
+  HEDDLE_RETURN_IF_ERROR(file.Append(bytes));
+  return file.Commit();
 }
 
 absl::StatusOr<NpyArray> ReadNpyFile(const std::string& path) {

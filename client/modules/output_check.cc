@@ -10,7 +10,7 @@
 
 #include "base/sha256.h"
 #include "client/commands/model_options.h"
-#include "client/modules/npy.h"
+#include "client/modules/model_file.h"
 #include "client/views/json.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/arithmetic.h"
@@ -47,6 +47,14 @@ std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype
     read(int32_t{});
   else if (dtype == "i64")
     read(int64_t{});
+  else if (dtype == "i16")
+    read(int16_t{});
+  else if (dtype == "u16")
+    read(uint16_t{});
+  else if (dtype == "u32")
+    read(uint32_t{});
+  else if (dtype == "u64")
+    read(uint64_t{});
   else if (dtype == "i8")
     read(int8_t{});
   else
@@ -62,9 +70,9 @@ double OutputTolerance(const runtime::Manifest& manifest, const std::string& dty
 
 int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::string>& inputs,
                             const Executor& executor, const OutputOptions& output) {
-  const absl::StatusOr<std::string> model = ReadFile(options.check);
+  const absl::StatusOr<ModelFile> model = OpenModelShown(options.check, CanAnimate(output));
   if (!model.ok()) return Fail(model.status());
-  if (Sha256Hex(*model) != executor.manifest().model_digest) {
+  if (Sha256Hex(model->onnx) != executor.manifest().model_digest) {
     return Fail(absl::InvalidArgumentError(
         fmt::format("{} is not the model that {} was made from ({}): give that file to --check",
                     options.check, options.module, executor.manifest().model)));
@@ -73,8 +81,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
   if (!model_options.ok()) return Fail(model_options.status());
   const bool animate = CanAnimate(output);
   int shown = -10;
-  const absl::StatusOr<std::vector<std::string>> expected =
-      InterpretModel(*model, FromProto(*model_options), inputs, [&](int done, int total) {
+  const absl::StatusOr<std::vector<std::string>> expected = InterpretModel(
+      model->onnx, FromProto(*model_options, &*model), inputs, [&](int done, int total) {
         const int percent = 100 * done / std::max(total, 1);
         if (animate)
           fmt::print(stderr, "\rinterpreting {}: {}/{} operators\x1b[K", options.check, done,

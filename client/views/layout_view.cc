@@ -5,7 +5,7 @@
 
 #include "client/commands/commands.h"
 #include "client/commands/model_options.h"
-#include "client/modules/npy.h"
+#include "client/modules/model_file.h"
 #include "client/views/json.h"
 #include "compiler/driver/model_layout.h"
 
@@ -65,11 +65,12 @@ void PrintJson(const graph::LayoutPlan& plan) {
 
 int ExplainLayout(const GlobalOptions& global, const std::string& path,
                   const std::vector<std::string>& shapes) {
-  const absl::StatusOr<std::string> model = ReadFile(path);
+  const absl::StatusOr<ModelFile> model = OpenModelShown(path, CanAnimate(global.output));
   if (!model.ok()) return Fail(model.status());
   const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
   if (!options.ok()) return Fail(options.status());
-  const absl::StatusOr<graph::LayoutPlan> plan = ExplainLayouts(*model, FromProto(*options), {});
+  const absl::StatusOr<graph::LayoutPlan> plan =
+      ExplainLayouts(model->onnx, FromProto(*options, &*model), {});
   if (!plan.ok()) return Fail(plan.status());
   if (global.output.json) {
     PrintJson(*plan);

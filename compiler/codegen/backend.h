@@ -48,6 +48,7 @@ struct Artifact {
 struct Toolchain {
   std::string version;  // "LLVM 19.1.7", "NVRTC 13.0"
   std::string warning;  // one line if its code may not run on this machine's devices, else empty
+  bool caches = false;  // it keeps compiled code in the folder that HEDDLE_CODE_CACHE names
 };
 
 // Stateless and thread-safe. A "resolved" target is one that Resolve returned.

@@ -15,6 +15,7 @@
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/passes/passes.h"
 #include "compiler/onnx/import.h"
+#include "compiler/runtime/module.h"
 
 namespace heddle {
 
@@ -61,10 +62,17 @@ struct CompileOptions {
   std::function<void(int done, int total, const std::string& label)> progress;
 };
 
-// Compiles a model to a serialised module (runtime/module.h). The default schedule replaces a
-// record whose trace no longer replays, or whose kernel does not compute what its workload says.
-// The latter is checked at a few elements if the target runs on this machine. `warnings` (optional)
-// receives a line for each such record.
+// Compiles a model to a module file (runtime/module.h), which `sink` takes piece by piece. The default
+// schedule replaces a record whose trace no longer replays, or whose kernel does not compute what its
+// workload says. The latter is checked at a few elements if the target runs on this machine.
+// `warnings` (optional) receives a line for each such record. Weights are not copied: the module is
+// written from where they are.
+absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& options,
+                                const Target& target, const std::map<std::string, BestRecord>& best,
+                                const CompileOptions& compile, const runtime::ByteSink& sink,
+                                std::vector<std::string>* warnings = nullptr);
+
+// The same as one string.
 absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
                                          const Target& target,
                                          const std::map<std::string, BestRecord>& best,

@@ -123,17 +123,24 @@ std::vector<std::string> FeaturesOf(const Target& target) {
   return features;
 }
 
+// What WriteModule needs.
+struct CompiledModel {
+  runtime::Manifest manifest;
+  std::string code;
+  std::vector<SharedBytes> params;
+};
+
 // Compiles the module with the schedules of `best`. Tasks whose tuned kernel computes a wrong
 // result go to *wrong; if there are any, the module must not be used.
-absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph fused,
-                                       const ModelOptions& options,
-                                       const machine::TargetInfo& target,
-                                       const std::map<std::string, BestRecord>& best,
-                                       const CompileOptions& compile,
-                                       std::vector<std::string>* warnings,
-                                       std::set<std::string>* wrong) {
+absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGraph fused,
+                                         const ModelOptions& options,
+                                         const machine::TargetInfo& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
+                                         std::vector<std::string>* warnings,
+                                         std::set<std::string>* wrong) {
   const Target& resolved = target.target;
-  runtime::Module module;
+  CompiledModel module;
   runtime::Manifest& manifest = module.manifest;
   KernelTable kernels(target, best, compile, warnings);
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<int> kernel_of, AddGroups(fused, &kernels));
@@ -174,22 +181,21 @@ absl::StatusOr<std::string> TryCompile(std::string_view onnx, graph::FusedGraph 
   for (const runtime::KernelSpec& kernel : manifest.kernels) {
     manifest.workspace_bytes = std::max(manifest.workspace_bytes, kernel.workspace_bytes);
   }
-  return runtime::SerializeModule(module);
+  return module;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
-                                         const Target& target,
-                                         const std::map<std::string, BestRecord>& best,
-                                         const CompileOptions& compile,
-                                         std::vector<std::string>* warnings) {
+absl::Status WriteCompiledModel(std::string_view onnx, const ModelOptions& options,
+                                const Target& target, const std::map<std::string, BestRecord>& best,
+                                const CompileOptions& compile, const runtime::ByteSink& sink,
+                                std::vector<std::string>* warnings) {
   HEDDLE_ASSIGN_OR_RETURN(const Target resolved, codegen::ResolveTarget(target));
   HEDDLE_ASSIGN_OR_RETURN(const machine::TargetInfo info, codegen::DescribeTarget(resolved));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused, PrepareModel(onnx, options, resolved));
   std::set<std::string> wrong;
   std::vector<std::string> found;
-  absl::StatusOr<std::string> module =
+  absl::StatusOr<CompiledModel> module =
       TryCompile(onnx, fused, options, info, best, compile, &found, &wrong);
   if (module.ok() && !wrong.empty()) {
     // This is rare. The second attempt omits the wrong records; the other kernels were right, so
@@ -203,7 +209,23 @@ absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptio
     }
   }
   if (warnings != nullptr) warnings->insert(warnings->end(), found.begin(), found.end());
-  return module;
+  HEDDLE_RETURN_IF_ERROR(module.status());
+  return runtime::WriteModule(module->manifest, module->code, module->params, sink);
+}
+
+absl::StatusOr<std::string> CompileModel(std::string_view onnx, const ModelOptions& options,
+                                         const Target& target,
+                                         const std::map<std::string, BestRecord>& best,
+                                         const CompileOptions& compile,
+                                         std::vector<std::string>* warnings) {
+  std::string bytes;
+  const auto append = [&bytes](std::string_view piece) {
+    bytes.append(piece);
+    return absl::OkStatus();
+  };
+  HEDDLE_RETURN_IF_ERROR(
+      WriteCompiledModel(onnx, options, target, best, compile, append, warnings));
+  return bytes;
 }
 
 }  // namespace heddle

@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<std::string>> InterpretModel(
                           graph::EvaluateGraph(graph, tensors, progress));
   std::vector<std::string> outputs;
   outputs.reserve(results.size());
-  for (const graph::TensorData& result : results) outputs.push_back(*result.bytes);
+  for (const graph::TensorData& result : results) outputs.emplace_back(*result.bytes);
   return outputs;
 }
 

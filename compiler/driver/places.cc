@@ -67,7 +67,7 @@ class Placer {
       return BufferSlot{Place::kInput, it->second, Bytes(v)};
     }
     if (const auto it = graph_.constants.find(v); it != graph_.constants.end()) {
-      return BufferSlot{Place::kParam, ParamOffset(*it->second.bytes), Bytes(v)};
+      return BufferSlot{Place::kParam, ParamOffset(it->second.bytes), Bytes(v)};
     }
     const auto it = plan_.offsets.find(v);
     if (it == plan_.offsets.end()) {
@@ -78,13 +78,11 @@ class Placer {
   }
 
   // Keys are views of the graph's constants, which outlive this object.
-  int64_t ParamOffset(std::string_view bytes) {
-    const auto [it, is_new] = param_offsets_.try_emplace(bytes, 0);
+  int64_t ParamOffset(const SharedBytes& bytes) {
+    const auto [it, is_new] = param_offsets_.try_emplace(*bytes, AlignUp(params_end_));
     if (is_new) {
-      std::string& params = places_.params;
-      params.resize(static_cast<size_t>(AlignUp(static_cast<int64_t>(params.size()))), '\0');
-      it->second = static_cast<int64_t>(params.size());
-      params.append(bytes);
+      places_.params.push_back(bytes);
+      params_end_ = it->second + static_cast<int64_t>(bytes->size());
     }
     return it->second;
   }
@@ -94,8 +92,9 @@ class Placer {
   const std::vector<graph::Group>& groups_;
   const graph::MemoryPlan& plan_;
   std::map<ValueId, int64_t> input_index_;
-  std::map<ValueId, BufferSlot> written_;  // model outputs that a kernel writes
-  std::map<std::string_view, int64_t> param_offsets_;
+  std::map<ValueId, BufferSlot> written_;              // model outputs that a kernel writes
+  std::map<std::string_view, int64_t> param_offsets_;  // views of places_.params
+  int64_t params_end_ = 0;
   Places places_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/shared_bytes.h"
 #include "compiler/graph/fusion/fuse.h"
 #include "compiler/graph/fusion/memory_plan.h"
 #include "compiler/runtime/module.h"
@@ -16,7 +17,9 @@ namespace heddle::internal {
 struct Places {
   // For every value that a group reads or writes.
   std::map<graph::ValueId, runtime::BufferSlot> slots;
-  std::string params;  // constants, each at a 64-byte boundary; equal ones are stored once
+  // Constants in the order of the module's parameters, each at the next 64-byte boundary. Equal ones
+  // are there once.
+  std::vector<SharedBytes> params;
   // Outputs that no kernel writes (an input, a constant, an output that is named twice), as {from,
   // to}. They are copied after the last group.
   std::vector<std::pair<graph::ValueId, runtime::BufferSlot>> copies;

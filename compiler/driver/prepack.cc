@@ -1,6 +1,5 @@
 #include "compiler/driver/prepack.h"
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,11 +49,8 @@ class Prepacker {
         return absl::InternalError(absl::StrCat(group.label, ": '", input->name,
                                                 "' is to be prepacked but is no constant"));
       }
-      const std::string& bytes = *constant->second.bytes;
-      HEDDLE_ASSIGN_OR_RETURN(runtime::AlignedBuffer copy, AllocateFor(input->name, bytes.size()));
-      std::memcpy(copy.data(), bytes.data(), bytes.size());
-      memory[input->name] = {copy.data(), static_cast<int64_t>(bytes.size())};
-      given.push_back(std::move(copy));
+      HEDDLE_ASSIGN_OR_RETURN(memory[input->name],
+                              MemoryOf(input->name, *constant->second.bytes, &given));
     }
     LoadedKernel loaded;
     if (interpret_) {
@@ -115,8 +111,8 @@ class Prepacker {
     const auto value = static_cast<ValueId>(graph_.values.size());
     const graph::TensorType type{buffer.dtype, buffer.shape};
     graph_.values.push_back({absl::StrCat(buffer.name, "#", value), type});
-    graph_.constants[value] = {type, std::make_shared<const std::string>(
-                                         static_cast<const char*>(memory.data), memory.bytes)};
+    graph_.constants[value] = {type, SharedBytes::Copy({static_cast<const char*>(memory.data),
+                                                        static_cast<size_t>(memory.bytes)})};
     return value;
   }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/splitmix.h"
@@ -29,13 +30,12 @@ class Memories {
 
   // Fills `buffer` with the constant `value`, or with random elements if `value` is not a constant.
   absl::Status AddInput(const ir::Buffer& buffer, graph::ValueId value, SplitMix& random) {
-    HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
     const auto constant = graph_.constants.find(value);
-    if (constant == graph_.constants.end()) {
-      FillInput(buffer, by_name_.at(buffer.name).data, random);
-      return absl::OkStatus();
-    }
-    return Copy(buffer.name, *constant->second.bytes);
+    if (constant != graph_.constants.end())
+      return Give(buffer.name, buffer.SizeBytes(), *constant->second.bytes);
+    HEDDLE_RETURN_IF_ERROR(Add(buffer.name, buffer.SizeBytes()));
+    FillInput(buffer, by_name_.at(buffer.name).data, random);
+    return absl::OkStatus();
   }
 
   absl::Status AddConstant(const codegen::Argument& argument, graph::ValueId value) {
@@ -43,8 +43,7 @@ class Memories {
     if (constant == graph_.constants.end()) {
       return absl::InternalError(absl::StrCat("'", argument.name, "' is no constant"));
     }
-    HEDDLE_RETURN_IF_ERROR(Add(argument.name, argument.bytes));
-    return Copy(argument.name, *constant->second.bytes);
+    return Give(argument.name, argument.bytes, *constant->second.bytes);
   }
 
   // Fills the output with bytes 0xff, which form NaNs, so an element that is not written is wrong.
@@ -64,13 +63,12 @@ class Memories {
     return absl::OkStatus();
   }
 
-  absl::Status Copy(const std::string& name, const std::string& bytes) {
-    const Memory& place = by_name_.at(name);
-    if (place.bytes != static_cast<int64_t>(bytes.size())) {
+  absl::Status Give(const std::string& name, int64_t wanted, std::string_view bytes) {
+    if (wanted != static_cast<int64_t>(bytes.size())) {
       return absl::InternalError(absl::StrCat("constant '", name, "' has ", bytes.size(),
-                                              " bytes, its kernel takes ", place.bytes));
+                                              " bytes, its kernel takes ", wanted));
     }
-    std::memcpy(place.data, bytes.data(), bytes.size());
+    HEDDLE_ASSIGN_OR_RETURN(by_name_[name], MemoryOf(absl::StrCat("'", name, "'"), bytes, &owned_));
     return absl::OkStatus();
   }
 

@@ -2,7 +2,7 @@
 // executes it.
 //
 // There is one file of 64-bit registers. A register holds an i64 (also a bool or narrower integer,
-// already wrapped), an f64, or in its lower half an f32 (also the value of an f16 or bf16). The
+// already wrapped, or the bits of a u64), an f64, or in its lower half an f32 (also the value of an f16 or bf16). The
 // parts of an index that only depend on outer loops are computed when those loops advance, so an
 // access in an innermost loop costs one instruction (address = register + register * constant).
 #pragma once
@@ -58,7 +58,10 @@ enum class Code : uint16_t {
   kBarrier,
   kLoadU8,
   kLoadI8,
+  kLoadI16,
+  kLoadU16,
   kLoadI32,
+  kLoadU32,
   kLoadI64,
   kLoadF32,
   kLoadF64,
@@ -67,6 +70,7 @@ enum class Code : uint16_t {
   kLoadCheckedF32,
   kLoadChecked,  // fails if unwritten; the element has the buffer's dtype
   kStoreI8,
+  kStoreI16,
   kStoreI32,
   kStoreI64,
   kStoreF32,

@@ -323,7 +323,10 @@ absl::StatusOr<int> BytecodeCompiler::IntOp(const Expr& e) {
         {std::min(b.min, build_.RangeOf(reg[2]).min), std::max(b.max, build_.RangeOf(reg[2]).max)});
   }
   const Code code = IntCode(e->op);
-  if (code == Code::kHalt || (code == Code::kMul && dtype != DType::kI64)) {
+  const bool ordered = code == Code::kMin || code == Code::kMax || code == Code::kLt ||
+                       code == Code::kLe;  // the codes compare as signed numbers
+  if (code == Code::kHalt || (code == Code::kMul && dtype != DType::kI64) ||
+      (ordered && dtype == DType::kU64)) {
     return build_.Fresh({Code::kCallInt, static_cast<uint16_t>(e->op), 0, reg[0],
                          e->args.size() > 1 ? reg[1] : reg[0], static_cast<int64_t>(dtype)});
   }
@@ -365,22 +368,8 @@ absl::StatusOr<Affine> BytecodeCompiler::Element(const ir::Buffer& buffer,
 absl::StatusOr<int> BytecodeCompiler::LoadValue(const Expr& e) {
   HEDDLE_ASSIGN_OR_RETURN(Affine element, Element(*e->buffer, e->args));
   const int reg = LoadElement(*e->buffer, build_.ToAddress(std::move(element)));
-  switch (e->dtype) {
-    case DType::kBool:
-      build_.SetRange(reg, {0, 1});
-      break;
-    case DType::kI8:
-      build_.SetRange(reg, {INT8_MIN, INT8_MAX});
-      break;
-    case DType::kU8:
-      build_.SetRange(reg, {0, UINT8_MAX});
-      break;
-    case DType::kI32:
-      build_.SetRange(reg, {INT32_MIN, INT32_MAX});
-      break;
-    default:
-      break;
-  }
+  if (!ir::IsFloat(e->dtype) && ir::SizeOf(e->dtype) < 8)
+    build_.SetRange(reg, {ir::LowestInt(e->dtype), ir::HighestInt(e->dtype)});
   return reg;
 }
 
@@ -397,10 +386,20 @@ int BytecodeCompiler::LoadElement(const ir::Buffer& buffer, const Address& addre
     case DType::kI8:
       code = Code::kLoadI8;
       break;
+    case DType::kI16:
+      code = Code::kLoadI16;
+      break;
+    case DType::kU16:
+      code = Code::kLoadU16;
+      break;
     case DType::kI32:
       code = Code::kLoadI32;
       break;
+    case DType::kU32:
+      code = Code::kLoadU32;
+      break;
     case DType::kI64:
+    case DType::kU64:
       code = Code::kLoadI64;
       break;
     case DType::kF32:
@@ -430,10 +429,16 @@ int BytecodeCompiler::LoadElement(const ir::Buffer& buffer, const Address& addre
 void BytecodeCompiler::StoreElement(const ir::Buffer& buffer, const Address& address, int value) {
   Code code = Code::kStoreI8;
   switch (buffer.dtype) {
+    case DType::kI16:
+    case DType::kU16:
+      code = Code::kStoreI16;
+      break;
     case DType::kI32:
+    case DType::kU32:
       code = Code::kStoreI32;
       break;
     case DType::kI64:
+    case DType::kU64:
       code = Code::kStoreI64;
       break;
     case DType::kF32:

@@ -43,7 +43,17 @@ inline Register LoadAny(const Memory& m, ir::DType dtype, uint64_t element) {
     case ir::DType::kI32:
       r.i = Read<int32_t>(m, element);
       break;
+    case ir::DType::kI16:
+      r.i = Read<int16_t>(m, element);
+      break;
+    case ir::DType::kU16:
+      r.i = Read<uint16_t>(m, element);
+      break;
+    case ir::DType::kU32:
+      r.i = Read<uint32_t>(m, element);
+      break;
     case ir::DType::kI64:
+    case ir::DType::kU64:
       r.i = Read<int64_t>(m, element);
       break;
     case ir::DType::kF32:
@@ -63,14 +73,10 @@ inline Register LoadAny(const Memory& m, ir::DType dtype, uint64_t element) {
 inline Register Convert(Register value, ir::DType from, ir::DType to) {
   Register r{0};
   if (!ir::IsFloat(from)) {
-    // Converts directly to the narrow type, because via double a large integer would be rounded
-    // twice.
-    if (to == ir::DType::kF32) {
-      r.f = static_cast<float>(value.i);
-    } else if (ir::IsHalf(to)) {
-      r.f = static_cast<float>(ir::RoundFloat(static_cast<float>(value.i), to));
-    } else if (to == ir::DType::kF64) {
-      r.d = static_cast<double>(value.i);
+    if (to == ir::DType::kF64) {
+      r.d = ir::IntToFloat(value.i, from, to);
+    } else if (ir::IsFloat(to)) {
+      r.f = static_cast<float>(ir::IntToFloat(value.i, from, to));
     } else {
       r.i = ir::WrapInt(value.i, to);
     }

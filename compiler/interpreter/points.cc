@@ -111,7 +111,17 @@ class PointEvaluator {
       case DType::kI32:
         v.i = static_cast<const int32_t*>(data)[element];
         break;
+      case DType::kI16:
+        v.i = static_cast<const int16_t*>(data)[element];
+        break;
+      case DType::kU16:
+        v.i = static_cast<const uint16_t*>(data)[element];
+        break;
+      case DType::kU32:
+        v.i = static_cast<const uint32_t*>(data)[element];
+        break;
       case DType::kI64:
+      case DType::kU64:
         v.i = static_cast<const int64_t*>(data)[element];
         break;
       case DType::kF32:
@@ -217,9 +227,7 @@ class PointEvaluator {
     if (!ir::IsFloat(e->dtype))
       return Value{from_float ? ir::FloatToInt(v.d, e->dtype) : ir::WrapInt(v.i, e->dtype), 0};
     if (from_float) return Value{0, ir::RoundFloat(v.d, e->dtype)};
-    return Value{0, e->dtype == DType::kF64
-                        ? static_cast<double>(v.i)
-                        : ir::RoundFloat(static_cast<double>(static_cast<float>(v.i)), e->dtype)};
+    return Value{0, ir::IntToFloat(v.i, e->args[0]->dtype, e->dtype)};
   }
 
   std::unordered_map<const ir::Buffer*, const void*> inputs_;
@@ -243,7 +251,9 @@ absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive,
     }
     const ir::Buffer& buffer = *naive.outputs[point.output];
     HEDDLE_ASSIGN_OR_RETURN(Value value, evaluator.Element(buffer, point.element));
-    values.push_back(ir::IsFloat(buffer.dtype) ? value.d : static_cast<double>(value.i));
+    values.push_back(ir::IsFloat(buffer.dtype)
+                         ? value.d
+                         : ir::IntToFloat(value.i, buffer.dtype, DType::kF64));
   }
   return values;
 }

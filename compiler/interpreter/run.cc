@@ -252,7 +252,10 @@ void Machine::Execute() {
   }
         HEDDLE_LOAD(Code::kLoadU8, i, uint8_t)
         HEDDLE_LOAD(Code::kLoadI8, i, int8_t)
+        HEDDLE_LOAD(Code::kLoadI16, i, int16_t)
+        HEDDLE_LOAD(Code::kLoadU16, i, uint16_t)
         HEDDLE_LOAD(Code::kLoadI32, i, int32_t)
+        HEDDLE_LOAD(Code::kLoadU32, i, uint32_t)
         HEDDLE_LOAD(Code::kLoadI64, i, int64_t)
         HEDDLE_LOAD(Code::kLoadF32, f, float)
         HEDDLE_LOAD(Code::kLoadF64, d, double)
@@ -284,6 +287,7 @@ void Machine::Execute() {
     break;                                                              \
   }
         HEDDLE_STORE(Code::kStoreI8, i, int8_t)
+        HEDDLE_STORE(Code::kStoreI16, i, int16_t)
         HEDDLE_STORE(Code::kStoreI32, i, int32_t)
         HEDDLE_STORE(Code::kStoreI64, i, int64_t)
         HEDDLE_STORE(Code::kStoreF32, f, float)

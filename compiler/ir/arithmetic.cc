@@ -18,9 +18,26 @@ int64_t WrapInt(int64_t value, DType dtype) {
       return static_cast<uint8_t>(value);
     case DType::kI32:
       return static_cast<int32_t>(value);
+    case DType::kI16:
+      return static_cast<int16_t>(value);
+    case DType::kU16:
+      return static_cast<uint16_t>(value);
+    case DType::kU32:
+      return static_cast<uint32_t>(value);
     default:
       return value;
   }
+}
+
+int64_t LowestInt(DType dtype) {
+  if (dtype == DType::kBool || IsUnsigned(dtype)) return 0;
+  return std::numeric_limits<int64_t>::min() >> (64 - 8 * SizeOf(dtype));
+}
+
+int64_t HighestInt(DType dtype) {
+  if (dtype == DType::kBool) return 1;
+  const auto all = ~uint64_t{0} >> (64 - 8 * SizeOf(dtype));
+  return static_cast<int64_t>(IsUnsigned(dtype) ? all : all >> 1);
 }
 
 double RoundFloat(double value, DType dtype) {
@@ -68,9 +85,52 @@ int64_t FloorModInt(int64_t a, int64_t b) {
   return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
 }
 
+namespace {
+
+// Repeated squaring, which wraps.
+uint64_t PowU64(uint64_t base, uint64_t exponent) {
+  uint64_t result = 1;
+  for (; exponent != 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) result *= base;
+  }
+  return result;
+}
+
+// The operators that mean something else for a u64 than for an i64 of the same bits.
+std::optional<uint64_t> EvalU64(Op op, uint64_t a, uint64_t b) {
+  switch (op) {
+    case Op::kDiv:
+    case Op::kFloorDiv:
+      return b == 0 ? 0 : a / b;
+    case Op::kFloorMod:
+      return b == 0 ? 0 : a % b;
+    case Op::kMin:
+      return std::min(a, b);
+    case Op::kMax:
+      return std::max(a, b);
+    case Op::kPow:
+      return PowU64(a, b);
+    case Op::kLt:
+      return a < b;
+    case Op::kLe:
+      return a <= b;
+    case Op::kAbs:
+      return a;
+    case Op::kSign:
+      return a != 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   const auto wrap = [&](uint64_t v) { return WrapInt(static_cast<int64_t>(v), dtype); };
+  if (dtype == DType::kU64) {
+    if (const auto v = EvalU64(op, ua, ub)) return static_cast<int64_t>(*v);
+  }
   switch (op) {
     case Op::kAdd:
       return wrap(ua + ub);
@@ -91,16 +151,12 @@ std::optional<int64_t> EvalInt(Op op, DType dtype, int64_t a, int64_t b) {
       return a < b ? a : b;
     case Op::kMax:
       return a > b ? a : b;
-    // Repeated squaring, which wraps. Negative exponents truncate like integer division.
+    // Negative exponents truncate like integer division.
     case Op::kPow: {
       if (b < 0) {
         return a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0);
       }
-      uint64_t result = 1, base = ua;
-      for (uint64_t e = ub; e != 0; e >>= 1, base *= base) {
-        if (e & 1) result *= base;
-      }
-      return wrap(result);
+      return wrap(PowU64(ua, ub));
     }
     case Op::kLt:
       return a < b;
@@ -234,23 +290,21 @@ std::optional<bool> EvalFloatTest(Op op, double a, double b) {
 int64_t FloatToInt(double value, DType dtype) {
   if (dtype == DType::kBool) return value != 0;
   if (std::isnan(value)) return 0;
-  double low = 0, high = 0;
-  switch (dtype) {
-    case DType::kI8:
-      low = -128, high = 127;
-      break;
-    case DType::kU8:
-      low = 0, high = 255;
-      break;
-    case DType::kI32:
-      low = -2147483648.0, high = 2147483647.0;
-      break;
-    default:
-      if (value >= 9223372036854775808.0) return std::numeric_limits<int64_t>::max();
-      if (value < -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
-      return static_cast<int64_t>(value);
-  }
-  return static_cast<int64_t>(std::fmin(std::fmax(std::trunc(value), low), high));
+  const int64_t low = LowestInt(dtype), high = HighestInt(dtype);
+  const int bits = static_cast<int>(8 * SizeOf(dtype));
+  // Both ends are powers of two, so they are exact as doubles.
+  if (value >= std::ldexp(1, IsUnsigned(dtype) ? bits : bits - 1)) return high;
+  if (value <= static_cast<double>(low)) return low;
+  return dtype == DType::kU64 ? static_cast<int64_t>(static_cast<uint64_t>(value))
+                              : static_cast<int64_t>(value);
+}
+
+double IntToFloat(int64_t value, DType from, DType to) {
+  const auto as = [&]<typename T>(T) {
+    return from == DType::kU64 ? static_cast<T>(static_cast<uint64_t>(value))
+                               : static_cast<T>(value);
+  };
+  return to == DType::kF64 ? as(double{}) : RoundFloat(as(float{}), to);
 }
 
 }  // namespace heddle::ir

@@ -10,8 +10,13 @@
 
 namespace heddle::ir {
 
+// Integers are carried as int64_t; a u64 as the int64_t of the same bits.
+
 // Reduces an integer to what `dtype` can hold (two's complement; a bool is 0 or 1).
 int64_t WrapInt(int64_t value, DType dtype);
+// The smallest and the largest value of an integer type or of bool.
+int64_t LowestInt(DType dtype);
+int64_t HighestInt(DType dtype);
 // Rounds to `dtype`; to f16 and bf16 by way of f32, as casts do.
 double RoundFloat(double value, DType dtype);
 
@@ -34,5 +39,7 @@ std::optional<double> EvalFloat(Op op, DType dtype, double a, double b);
 std::optional<bool> EvalFloatTest(Op op, double a, double b);
 // Float to integer: truncates; out of range saturates; NaN gives 0.
 int64_t FloatToInt(double value, DType dtype);
+// Integer of type `from` to a float of type `to`, rounded once (to f16 and bf16 by way of f32).
+double IntToFloat(int64_t value, DType from, DType to);
 
 }  // namespace heddle::ir

@@ -200,7 +200,7 @@ Expr Cast(DType dtype, Expr operand) {
   const bool read = operand->kind == ExprKind::kCast && operand->dtype == DType::kF32;
   if (read && IsHalf(dtype) && operand->args[0]->dtype == dtype) return operand->args[0];
   if (operand->kind == ExprKind::kInt) {
-    return IsFloat(dtype) ? Float(static_cast<double>(operand->int_value), dtype)
+    return IsFloat(dtype) ? Float(IntToFloat(operand->int_value, operand->dtype, dtype), dtype)
                           : Int(operand->int_value, dtype);
   }
   if (operand->kind == ExprKind::kFloat) {

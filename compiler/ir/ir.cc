@@ -4,6 +4,8 @@
 #include <cassert>
 #include <limits>
 
+#include "compiler/ir/arithmetic.h"
+
 namespace heddle::ir {
 namespace {
 
@@ -12,7 +14,7 @@ struct DTypeRow {
   int64_t size;
 };
 // Indexed by DType.
-constexpr std::array<DTypeRow, 9> kDTypes = {{{"bool", 1},
+constexpr std::array<DTypeRow, 13> kDTypes = {{{"bool", 1},
                                               {"i8", 1},
                                               {"u8", 1},
                                               {"i32", 4},
@@ -20,7 +22,11 @@ constexpr std::array<DTypeRow, 9> kDTypes = {{{"bool", 1},
                                               {"f32", 4},
                                               {"f64", 8},
                                               {"f16", 2},
-                                              {"bf16", 2}}};
+                                              {"bf16", 2},
+                                              {"i16", 2},
+                                              {"u16", 2},
+                                              {"u32", 4},
+                                              {"u64", 8}}};
 
 struct OpRow {
   std::string_view name;
@@ -46,11 +52,13 @@ constexpr std::array<std::string_view, 12> kLoopKinds = {
 
 int64_t SizeOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].size; }
 
-bool IsFloat(DType dtype) { return dtype >= DType::kF32; }
+bool IsFloat(DType dtype) { return dtype >= DType::kF32 && dtype <= DType::kBF16; }
 
 bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
 bool IsInteger(DType dtype) { return !IsFloat(dtype) && dtype != DType::kBool; }
+
+bool IsUnsigned(DType dtype) { return dtype == DType::kU8 || dtype >= DType::kU16; }
 
 std::string_view Name(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
 
@@ -133,45 +141,13 @@ Op CombineOp(ReduceOp op) {
 namespace {
 
 Expr Lowest(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return Bool(false);
-    case DType::kI8:
-      return Int(-128, dtype);
-    case DType::kU8:
-      return Int(0, dtype);
-    case DType::kI32:
-      return Int(std::numeric_limits<int32_t>::min(), dtype);
-    case DType::kI64:
-      return Int(std::numeric_limits<int64_t>::min(), dtype);
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-    case DType::kBF16:
-      return Float(-std::numeric_limits<double>::infinity(), dtype);
-  }
-  return nullptr;
+  if (IsFloat(dtype)) return Float(-std::numeric_limits<double>::infinity(), dtype);
+  return Int(LowestInt(dtype), dtype);
 }
 
 Expr Highest(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return Bool(true);
-    case DType::kI8:
-      return Int(127, dtype);
-    case DType::kU8:
-      return Int(255, dtype);
-    case DType::kI32:
-      return Int(std::numeric_limits<int32_t>::max(), dtype);
-    case DType::kI64:
-      return Int(std::numeric_limits<int64_t>::max(), dtype);
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-    case DType::kBF16:
-      return Float(std::numeric_limits<double>::infinity(), dtype);
-  }
-  return nullptr;
+  if (IsFloat(dtype)) return Float(std::numeric_limits<double>::infinity(), dtype);
+  return Int(HighestInt(dtype), dtype);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@
 //   infix   ::= "+" | "-" | "*" | "/" | "//" | "%" | "<" | "<=" | "==" | "!=" | "&&" | "||"
 //             -- "//" and "%" are floor division and floor modulus; "/" is float division or
 //                truncating integer division
-//   dtype   ::= "bool" | "i8" | "u8" | "i32" | "i64" | "f32" | "f64" | "f16" | "bf16"
+//   dtype   ::= "bool" | "i8" | "u8" | "i16" | "u16" | "i32" | "u32" | "i64" | "u64"
+//             | "f32" | "f64" | "f16" | "bf16"
 //   name    ::= a letter or "_", then letters, digits, "_", ".", "@", "*"; no word that begins a
 //               statement. Infix operators stand between blanks: "a*b" is a name (of the loop that
 //               fused a and b)
@@ -35,9 +36,9 @@
 // Meaning, and the global rules (verify/verifier.h is their executable form):
 //   * Every name (buffer, variable, block) is unique in a program. Shapes and extents are positive
 //     constants.
-//   * i64 never overflows: the verifier checks that of indices, and that of data is assumed.
-//     Narrower integers wrap. An integer divided by zero is 0 under every rounding, and so is the
-//     remainder: x / 0 = x // 0 = x % 0 = 0. A power 0 ** -n divides by zero.
+//   * i64 never overflows: the verifier checks that of indices, and that of data is assumed. Other
+//     integers wrap. An integer divided by zero is 0 under every rounding, and so is the remainder:
+//     x / 0 = x // 0 = x % 0 = 0. A power 0 ** -n divides by zero.
 //   * Expressions have no side effects, and their evaluation order is free. `select`, `&&` and `||`
 //     evaluate lazily, so that a guard protects a load. Everything else may be evaluated eagerly.
 //   * Floats: IEEE per operation, but a multiply and the add that uses it may contract to a fused
@@ -96,12 +97,27 @@
 
 namespace heddle::ir {
 
-enum class DType : uint8_t { kBool, kI8, kU8, kI32, kI64, kF32, kF64, kF16, kBF16 };
+enum class DType : uint8_t {
+  kBool,
+  kI8,
+  kU8,
+  kI32,
+  kI64,
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kI16,
+  kU16,
+  kU32,
+  kU64
+};
 
 int64_t SizeOf(DType dtype);  // bytes; a bool takes one
 bool IsFloat(DType dtype);
 bool IsHalf(DType dtype);     // f16 and bf16
 bool IsInteger(DType dtype);  // bool is not an integer
+bool IsUnsigned(DType dtype);
 std::string_view Name(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
 
@@ -160,7 +176,7 @@ enum class ExprKind : uint8_t { kInt, kFloat, kVar, kLoad, kOp, kCast };
 struct ExprNode {
   ExprKind kind;
   DType dtype;               // of the result
-  int64_t int_value = 0;     // kInt (bool, integers)
+  int64_t int_value = 0;     // kInt (bool, integers; of a u64 the bits)
   double float_value = 0;    // kFloat
   VarRef var{};              // kVar
   BufferRef buffer{};        // kLoad

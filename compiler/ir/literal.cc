@@ -7,16 +7,18 @@ namespace heddle::ir {
 namespace {
 
 absl::StatusOr<Expr> IntLiteral(std::string_view text, DType dtype, bool negative) {
+  constexpr uint64_t lowest = uint64_t{1} << 63;
+  const uint64_t highest = dtype == DType::kU64 ? ~uint64_t{0} : lowest - 1;
   uint64_t magnitude = 0;
   auto [p, error] = std::from_chars(text.data(), text.data() + text.size(), magnitude);
-  const uint64_t limit = uint64_t{1} << 63;
   if (error != std::errc() || p != text.data() + text.size() ||
-      magnitude > limit - (negative ? 0 : 1)) {
+      magnitude > (negative ? lowest : highest)) {
     return absl::InvalidArgumentError("the integer does not fit");
   }
   const auto value = static_cast<int64_t>(negative ? 0 - magnitude : magnitude);
   Expr e = Int(value, dtype);
-  if (e->int_value != value) return absl::InvalidArgumentError("the integer does not fit its type");
+  if (e->int_value != value || (negative && value != 0 && IsUnsigned(dtype)))
+    return absl::InvalidArgumentError("the integer does not fit its type");
   return e;
 }
 

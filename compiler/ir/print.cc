@@ -45,7 +45,10 @@ void PrintExpr(const Expr& e, std::string& out) {
       if (e->dtype == DType::kBool) {
         out += e->int_value ? "true" : "false";
       } else {
-        PrintInt(e->int_value, out);
+        if (e->dtype == DType::kU64)
+          out += std::to_string(static_cast<uint64_t>(e->int_value));
+        else
+          PrintInt(e->int_value, out);
         if (e->dtype != DType::kI64) out += Name(e->dtype);
       }
       return;

@@ -29,8 +29,16 @@ double ReadElement(DType dtype, const void* data, int64_t i) {
       return static_cast<const int8_t*>(data)[i];
     case DType::kI32:
       return static_cast<const int32_t*>(data)[i];
+    case DType::kI16:
+      return static_cast<const int16_t*>(data)[i];
+    case DType::kU16:
+      return static_cast<const uint16_t*>(data)[i];
+    case DType::kU32:
+      return static_cast<const uint32_t*>(data)[i];
     case DType::kI64:
       return static_cast<double>(static_cast<const int64_t*>(data)[i]);
+    case DType::kU64:
+      return static_cast<double>(static_cast<const uint64_t*>(data)[i]);
     case DType::kF32:
       return static_cast<const float*>(data)[i];
     case DType::kF64:

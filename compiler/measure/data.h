@@ -48,8 +48,9 @@ class MeasureData {
   ResultChecker checker_;
 };
 
-// The bench of a workload on a GPU (options.device), for WorkloadBench::Create. `program` is naive.
+// The bench of a workload on the GPU cuda:`ordinal`, for WorkloadBench::Create. `program` is naive.
 absl::StatusOr<std::unique_ptr<WorkloadBench>> CreateCudaBench(ir::Program program, uint64_t seed,
+                                                               int ordinal,
                                                                const MeasureOptions& options);
 
 }  // namespace heddle::internal

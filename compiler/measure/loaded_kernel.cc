@@ -1,6 +1,9 @@
 #include "compiler/measure/loaded_kernel.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "base/alignment.h"
 #include "base/status_macros.h"
 
 namespace heddle::internal {
@@ -11,6 +14,17 @@ absl::StatusOr<AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes
   AlignedBuffer memory = AlignedBuffer::Allocate(bytes);
   if (memory.ok()) return memory;
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", what, " (", bytes, " bytes)"));
+}
+
+absl::StatusOr<Memory> MemoryOf(const std::string& what, std::string_view bytes,
+                                std::vector<AlignedBuffer>* owned) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % kBufferAlignment == 0)
+    return Memory{const_cast<char*>(bytes.data()), size};
+  HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer copy, AllocateFor(what, size));
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  owned->push_back(std::move(copy));
+  return Memory{owned->back().data(), size};
 }
 
 absl::Status CheckKernelCount(const codegen::Artifact& artifact) {

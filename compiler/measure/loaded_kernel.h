@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,11 @@ using MemoryByName = std::map<std::string, Memory>;
 
 // Memory for `what`, 64-byte aligned. ResourceExhausted, naming `what`.
 absl::StatusOr<runtime::AlignedBuffer> AllocateFor(const std::string& what, int64_t bytes);
+
+// Memory with `bytes` for a kernel that only reads them: where they are if they are aligned, as mapped
+// files are, else a copy that `owned` gets. ResourceExhausted, naming `what`.
+absl::StatusOr<Memory> MemoryOf(const std::string& what, std::string_view bytes,
+                                std::vector<runtime::AlignedBuffer>* owned);
 
 // InvalidArgument unless the artifact has one kernel, or two of which the second prepacks
 // constants.

@@ -4,12 +4,14 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/workload_key.h"
 #include "compiler/ir/workload.h"
 #include "compiler/measure/data.h"
 #include "compiler/measure/loaded_kernel.h"
 #include "compiler/runtime/aligned_buffer.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/thread_pool.h"
 
@@ -89,6 +91,15 @@ class Bench : public WorkloadBench {
   runtime::ThreadPool pool_;
 };
 
+// The benches of the kinds of devices in runtime/device_kind.h.
+struct DeviceBench {
+  std::string_view kind;
+  absl::StatusOr<std::unique_ptr<WorkloadBench>> (*create)(ir::Program program, uint64_t seed,
+                                                           int ordinal,
+                                                           const MeasureOptions& options);
+};
+constexpr DeviceBench kDeviceBenches[] = {{"cuda", internal::CreateCudaBench}};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkloadBench>> WorkloadBench::Create(
@@ -96,7 +107,13 @@ absl::StatusOr<std::unique_ptr<WorkloadBench>> WorkloadBench::Create(
   HEDDLE_ASSIGN_OR_RETURN(ir::Program program, ir::ParseWorkload(workload));
   const uint64_t seed = std::stoull(WorkloadKey(workload), nullptr, 16);
   if (!options.device.empty()) {
-    return internal::CreateCudaBench(std::move(program), seed, options);
+    HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName device, runtime::ParseDevice(options.device));
+    for (const DeviceBench& row : kDeviceBenches) {
+      if (row.kind != device.kind->name()) continue;
+      return row.create(std::move(program), seed, device.ordinal, options);
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("nothing measures on devices like ", options.device));
   }
   auto bench = std::make_unique<Bench>(std::move(program), options);
   HEDDLE_RETURN_IF_ERROR(bench->Prepare(seed));

@@ -30,7 +30,7 @@ struct MeasureOptions {
   runtime::TimingOptions timing = ColdTiming();
   int threads = 1;
   std::vector<int> cpus;  // the slot's cores
-  std::string device;     // "cuda:0": the GPU to measure on; empty: the CPU
+  std::string device;     // "cuda:0": the device to measure on; empty: the CPU
   // The number of elements of each output that are compared with the program's definition: corners
   // and random ones. The whole outputs of the first candidate that is right there are kept, and all
   // later candidates are compared with them in full.

@@ -123,8 +123,8 @@ class CudaBench final : public WorkloadBench {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkloadBench>> CreateCudaBench(ir::Program program, uint64_t seed,
+                                                               int ordinal,
                                                                const MeasureOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(options.device));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Open(ordinal));
   auto bench = std::make_unique<CudaBench>(std::move(program), options, std::move(device));
   HEDDLE_RETURN_IF_ERROR(bench->Prepare(seed));

@@ -25,9 +25,14 @@ void FillInput(const ir::Buffer& buffer, void* data, SplitMix& random) {
     case ir::DType::kI8:
     case ir::DType::kU8:
       return FillWith<uint8_t>(buffer, data, small);
+    case ir::DType::kI16:
+    case ir::DType::kU16:
+      return FillWith<uint16_t>(buffer, data, small);
     case ir::DType::kI32:
+    case ir::DType::kU32:
       return FillWith<int32_t>(buffer, data, small);
     case ir::DType::kI64:
+    case ir::DType::kU64:
       return FillWith<int64_t>(buffer, data, small);
     case ir::DType::kF32:
       return FillWith<float>(buffer, data, real);

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops/sum_type.h"
 #include "compiler/onnx/node.h"
-#include "compiler/onnx/parts.h"
+#include "compiler/onnx/slices.h"
 #include "compiler/onnx/precision.h"
 
 namespace heddle::graph {

@@ -103,8 +103,8 @@ class Checker {
     if (!external_.empty()) {
       problems_.Invalid(absl::StrCat(external_.size() == 1 ? "tensor " : "tensors ",
                                      Quoted(external_), external_.size() == 1 ? " is" : " are",
-                                     " stored in another file; save the model with its weights "
-                                     "inside (external data is refused)"));
+                                     " stored in another file (external data), which is not "
+                                     "given here"));
     }
     for (const auto& [type, names] : lacking_) {
       problems_.Unsupported(absl::StrCat("element type ", onnx::ElementTypeName(type), " of ",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/onnx/check.h"
+#include "compiler/onnx/external.h"
 #include "compiler/onnx/inline.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
@@ -21,9 +22,10 @@ namespace {
 // that depend on it are skipped, so that all problems of a model are found.
 class Importer {
  public:
-  Importer(Model& model, const ElementTypesByGraph& types, const ImportOptions& options,
-           Problems& problems)
+  Importer(Model& model, const ElementsByName& elements, const ElementTypesByGraph& types,
+           const ImportOptions& options, Problems& problems)
       : model_(model),
+        elements_(elements),
         types_by_graph_(types),
         types_(&types.at(&model.graph())),
         budget_(options.constant_bytes),
@@ -48,7 +50,9 @@ class Importer {
         continue;
       }
       const std::string name = t.name();
-      auto data = FromOnnxTensor(std::move(t));
+      const auto elsewhere = elements_.find(name);
+      auto data = elsewhere == elements_.end() ? FromOnnxTensor(std::move(t))
+                                               : FromOnnxTensor(t, elsewhere->second);
       if (!data.ok()) {
         problems_.Invalid(absl::StrCat("initializer: ", data.status().message()));
         broken_.insert(name);
@@ -282,6 +286,7 @@ class Importer {
   }
 
   Model& model_;
+  const ElementsByName& elements_;  // of initializers that are not in the file
   const ElementTypesByGraph& types_by_graph_;
   const ElementTypesByName* types_;  // of the graph whose nodes are translated
   GraphBuilder builder_;
@@ -299,13 +304,17 @@ class Importer {
 
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  ElementsByName elements;
+  if (options.external) {
+    HEDDLE_ASSIGN_OR_RETURN(elements, TakeExternal(model, options.external));
+  }
   Problems problems;
   InlineFunctions(model, problems);
   const ElementTypesByGraph types = CheckModel(model, problems);
   if (problems.HasInvalid()) return problems.Status();
   const absl::Status fixed = FixShapes(model, options);
   if (!fixed.ok()) return problems.empty() ? fixed : problems.Status();
-  return Importer(model, types, options, problems).Run();
+  return Importer(model, elements, types, options, problems).Run();
 }
 
 }  // namespace heddle::graph

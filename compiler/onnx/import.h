@@ -1,16 +1,23 @@
 // Imports ONNX files as graphs. The rules of the standard are in compiler/onnx/standard.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/shared_bytes.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/passes/constant_budget.h"
+#include "compiler/onnx/parts.h"
 
 namespace heddle::graph {
+
+// Gives the elements of a tensor that the model stores outside of its file. It decides which
+// locations it knows and reads; the importer itself opens nothing. An error should name the tensor.
+using ExternalLoader = std::function<absl::StatusOr<SharedBytes>(const onnx::TensorPlace&)>;
 
 struct ImportOptions {
   // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
@@ -18,15 +25,18 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
   // Limit on the total bytes of constants made at import. A model that needs more is Unimplemented.
   int64_t constant_bytes = ConstantBudget::kBytes;
+  // Null: a model with external data is refused.
+  ExternalLoader external;
 };
 
 // Errors are one line, which names all that is refused:
 // - InvalidArgument: the bytes are not a valid ONNX model (truncated, empty, against the rules of
 //   its opset, shapes that contradict each other); a dynamic shape has no entry in `shapes` (the
-//   message names the inputs and the flags); or the model has external data, which is refused
-//   because the importer opens no path that a model names.
+//   message names the inputs and the flags); or the model has external data, and the options have no
+//   loader for it.
 // - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)", with what is
 //   unsupported about them, element types, and an opset that is too new.
+// - any error of the loader of external data.
 // The result has the semantics of inference (dropout is the identity) and is not optimised.
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 

@@ -34,6 +34,7 @@ class Model {
   const onnx::ModelProto& proto() const { return proto_; }
   const onnx::GraphProto& graph() const { return proto_.graph(); }
   onnx::GraphProto& mutable_graph() { return *proto_.mutable_graph(); }
+  auto& mutable_functions() { return *proto_.mutable_functions(); }
   void DropFunctions() { proto_.clear_functions(); }
 
   // The opset of a domain; 0 if the model does not say. "ai.onnx" and "" are the same domain.

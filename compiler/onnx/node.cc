@@ -43,6 +43,14 @@ std::string TypedBytes(const TensorProto& t, DType dtype) {
       return Packed<int64_t>(t.int64_data());
     case DType::kI32:
       return Packed<int32_t>(t.int32_data());
+    case DType::kI16:
+      return Packed<int16_t>(t.int32_data());
+    case DType::kU16:
+      return Packed<uint16_t>(t.int32_data());
+    case DType::kU32:
+      return Packed<uint32_t>(t.uint64_data());
+    case DType::kU64:
+      return Packed<uint64_t>(t.uint64_data());
     case DType::kI8:
       return Packed<int8_t>(t.int32_data());
     case DType::kU8:
@@ -75,6 +83,14 @@ absl::StatusOr<DType> FromOnnxType(int type) {
       return DType::kI8;
     case TensorProto::UINT8:
       return DType::kU8;
+    case TensorProto::INT16:
+      return DType::kI16;
+    case TensorProto::UINT16:
+      return DType::kU16;
+    case TensorProto::UINT32:
+      return DType::kU32;
+    case TensorProto::UINT64:
+      return DType::kU64;
     case TensorProto::INT32:
       return DType::kI32;
     case TensorProto::INT64:
@@ -94,7 +110,8 @@ absl::StatusOr<DType> FromOnnxType(int type) {
 }
 
 std::string SupportedTypeNames() {
-  return "float, double, float16, bfloat16, int8, uint8, int32, int64, bool";
+  return "float, double, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, "
+         "uint64, bool";
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
@@ -103,24 +120,34 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
 
 absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
   HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
-  TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, nullptr};
+  return FromOnnxTensor(t, SharedBytes::Of(t.has_raw_data() ? std::move(*t.mutable_raw_data())
+                                                            : TypedBytes(t, dtype)));
+}
+
+absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elements) {
+  HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
+  TensorData out{{dtype, {t.dims().begin(), t.dims().end()}}, std::move(elements)};
+  constexpr int64_t kMost = int64_t{1} << 40;  // elements that the loop IR allows
   int64_t count = 1;
   for (int64_t d : out.type.shape) {
-    // A message holds less than 2^31 bytes, so it cannot have more elements.
-    if (d < 0 || (d > 0 && count > (int64_t{1} << 31) / d)) {
+    if (d < 0 || (d > 0 && count > kMost / d)) {
       return BadInput(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
     }
     count *= d;
   }
-  std::string bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype);
-  if (static_cast<int64_t>(bytes.size()) != count * ir::SizeOf(dtype)) {
+  const size_t size = static_cast<size_t>(ir::SizeOf(dtype));
+  if (out.bytes->size() != static_cast<size_t>(count) * size) {
     return BadInput(absl::StrCat("tensor '", t.name(), "' is ", ToText(out.type), " but holds ",
-                                 bytes.size(), " bytes"));
+                                 out.bytes->size(), " bytes"));
   }
-  if (dtype == DType::kBool) {
-    for (char& c : bytes) c = c != 0;
+  const bool misaligned = reinterpret_cast<uintptr_t>(out.bytes->data()) % size != 0;
+  if (dtype == DType::kBool || misaligned) {
+    std::string bytes(*out.bytes);
+    if (dtype == DType::kBool) {
+      for (char& c : bytes) c = c != 0;
+    }
+    out.bytes = SharedBytes::Of(std::move(bytes));
   }
-  out.bytes = std::make_shared<const std::string>(std::move(bytes));
   return out;
 }
 

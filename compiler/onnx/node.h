@@ -28,6 +28,9 @@ std::string SupportedTypeNames();
 // second form moves the bytes out of the message, so that large weights are held once.
 absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor);
 absl::StatusOr<TensorData> FromOnnxTensor(onnx::TensorProto&& tensor);
+// A tensor whose elements are not in its message. They are not copied, unless they are misaligned or
+// booleans, which may have other values than 0 and 1.
+absl::StatusOr<TensorData> FromOnnxTensor(const onnx::TensorProto& tensor, SharedBytes elements);
 
 // What a name of a model stands for: a tensor, or what only exists during import: a sequence of
 // tensors whose length is known, or the missing content of an optional. An optional with content

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
-#include "compiler/onnx/parts.h"
+#include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
 namespace {

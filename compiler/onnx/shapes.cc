@@ -40,16 +40,20 @@ int64_t LikelyExtent(const Dimension& d, int index, int rank) {
   return kSequence;
 }
 
-std::string Proposal(const onnx::ValueInfoProto& input) {
+Shape Proposal(const onnx::ValueInfoProto& input, const ImportOptions& options) {
   const auto& type = input.type().tensor_type();
-  if (!type.has_shape() || type.shape().dim_size() == 0) return input.name() + "=1x3x224x224";
+  if (!type.has_shape() || type.shape().dim_size() == 0) return {1, 3, 224, 224};
   Shape shape;
   const int rank = type.shape().dim_size();
   for (int i = 0; i < rank; ++i) {
     const Dimension& d = type.shape().dim(i);
-    shape.push_back(IsFixed(d) ? d.dim_value() : LikelyExtent(d, i, rank));
+    const auto named = options.shapes.find(d.dim_param());
+    const bool given = named != options.shapes.end() && named->second.size() == 1;
+    shape.push_back(IsFixed(d) ? d.dim_value()
+                    : given    ? named->second[0]
+                               : LikelyExtent(d, i, rank));
   }
-  return absl::StrCat(input.name(), "=", ShapeText(shape));
+  return shape;
 }
 
 // The shape that the options give an input: by its name, or by the names of its dimensions.
@@ -89,14 +93,15 @@ absl::Status CheckNames(const std::vector<onnx::ValueInfoProto*>& inputs,
   return absl::OkStatus();
 }
 
-absl::Status Refuse(const std::vector<onnx::ValueInfoProto*>& open) {
+absl::Status Refuse(const std::vector<onnx::ValueInfoProto*>& open, const ImportOptions& options) {
   std::vector<std::string> texts, flags;
   std::vector<std::string> dimensions;
   for (const auto* input : open) {
     texts.push_back(absl::StrCat(open.size() == 1 ? "input '" : "'", input->name(),
                                  open.size() == 1 ? "' has the dynamic shape " : "' ",
                                  DeclaredShape(*input)));
-    flags.push_back("--shape " + Proposal(*input));
+    flags.push_back(
+        absl::StrCat("--shape ", input->name(), "=", ShapeText(Proposal(*input, options))));
     const auto& shape = input->type().tensor_type().shape();
     for (int i = 0; i < shape.dim_size(); ++i) {
       const std::string& name = shape.dim(i).dim_param();
@@ -114,6 +119,18 @@ absl::Status Refuse(const std::vector<onnx::ValueInfoProto*>& open) {
 }
 
 }  // namespace
+
+std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptions& options) {
+  std::set<std::string> initialized;
+  for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
+  std::map<std::string, Shape> shapes;
+  for (const auto& input : model.graph().input()) {
+    if (!initialized.count(input.name()) && input.type().has_tensor_type() &&
+        !Given(input, options))
+      shapes[input.name()] = Proposal(input, options);
+  }
+  return shapes;
+}
 
 std::string DeclaredShape(const onnx::ValueInfoProto& info) {
   const auto& type = info.type().tensor_type();
@@ -159,7 +176,7 @@ absl::Status FixShapes(Model& model, const ImportOptions& options) {
     type->mutable_shape()->clear_dim();
     for (int64_t d : *shape) type->mutable_shape()->add_dim()->set_dim_value(d);
   }
-  return open.empty() ? absl::OkStatus() : Refuse(open);
+  return open.empty() ? absl::OkStatus() : Refuse(open, options);
 }
 
 }  // namespace heddle::graph

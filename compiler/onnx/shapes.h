@@ -19,6 +19,9 @@ namespace heddle::graph {
 // - dimensions are still open: all such inputs are named, with a --shape that would fit.
 absl::Status FixShapes(Model& model, const ImportOptions& options);
 
+// Shapes that would fit the inputs that FixShapes would name as open, by input name.
+std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptions& options);
+
 // "[N,3]", as the model declares it; "[unknown rank]" without a shape.
 std::string DeclaredShape(const onnx::ValueInfoProto& info);
 

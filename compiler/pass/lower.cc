@@ -17,6 +17,7 @@
 #include "compiler/pass/prefetch_epilogue.h"
 #include "compiler/pass/unroll.h"
 #include "compiler/pass/widen_copies.h"
+#include "compiler/pass/widen_halves.h"
 
 namespace heddle::pass {
 
@@ -48,6 +49,8 @@ struct Pass {
 
 constexpr Pass kPasses[] = {
     {"lower_blocks", Plain<LowerBlocks>, false, Pass::kBoth},
+    // Before the passes that look at vectors, because these are then vectors of f32.
+    {"widen_halves", Plain<WidenHalves>, true, Pass::kCpu},
     // After lower_blocks, indices in loop variables show which part of an allocation the loops use.
     {"compact_buffers", Plain<CompactBuffers>, true, Pass::kBoth},
     {"lift_lane_buffers", Plain<LiftLaneBuffers>, true, Pass::kCpu},

@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cpu_features.h"
+#include "compiler/runtime/device_kind.h"
 #include "compiler/runtime/executor_backend.h"
 #include "compiler/runtime/kernel_library.h"
 #include "compiler/runtime/module_check.h"
@@ -17,6 +19,7 @@ namespace heddle::runtime {
 namespace {
 
 constexpr int kMaxThreads = 256;  // the most that a target may have
+constexpr size_t kLargeParams = size_t{1} << 30;
 
 absl::StatusOr<AlignedBuffer> Allocate(int64_t bytes, const std::string& what) {
   AlignedBuffer buffer = AlignedBuffer::Allocate(bytes);
@@ -90,7 +93,6 @@ class CpuBackend final : public ExecutorBackend {
       const char* what;
       AlignedBuffer* out;
     } blocks[] = {
-        {static_cast<int64_t>(module.params.size()), "the parameters", &params_},
         {manifest.arena_bytes, "intermediate results", &arena_},
         {manifest.workspace_bytes, "the kernels' workspace", &workspace_},
     };
@@ -98,7 +100,22 @@ class CpuBackend final : public ExecutorBackend {
       HEDDLE_ASSIGN_OR_RETURN(AlignedBuffer buffer, Allocate(block.bytes, block.what));
       *block.out = std::move(buffer);
     }
-    std::memcpy(params_.data(), module.params.data(), module.params.size());
+    return TakeParams(module.params);
+  }
+
+  // Parameters are used where they are if they are large, since a copy would need as much memory
+  // again. Others are copied to huge pages, from which kernels read a little faster.
+  absl::Status TakeParams(const SharedBytes& params) {
+    const bool aligned = reinterpret_cast<uintptr_t>(params->data()) % kBufferAlignment == 0;
+    if (aligned && params->size() >= kLargeParams) {
+      given_params_ = params;
+      params_ = params->data();
+      return absl::OkStatus();
+    }
+    HEDDLE_ASSIGN_OR_RETURN(copied_params_,
+                            Allocate(static_cast<int64_t>(params->size()), "the parameters"));
+    std::memcpy(copied_params_.data(), params->data(), params->size());
+    params_ = copied_params_.data();
     return absl::OkStatus();
   }
 
@@ -109,7 +126,7 @@ class CpuBackend final : public ExecutorBackend {
       case Place::kOutput:
         return outputs_[slot.index].data();
       case Place::kParam:
-        return params_.data() + slot.index;
+        return const_cast<char*>(params_) + slot.index;  // kernels only read them
       case Place::kArena:
         return arena_.data() + slot.index;
     }
@@ -138,7 +155,9 @@ class CpuBackend final : public ExecutorBackend {
   std::unique_ptr<ThreadPool> pool_;
   std::vector<AlignedBuffer> inputs_;
   std::vector<AlignedBuffer> outputs_;
-  AlignedBuffer params_;
+  SharedBytes given_params_;  // null: they are copied
+  AlignedBuffer copied_params_;
+  const char* params_ = nullptr;  // into one of the two
   AlignedBuffer arena_;
   AlignedBuffer workspace_;
   std::vector<void*> pointers_;  // all calls' arguments, one after the other
@@ -162,9 +181,10 @@ absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCpuBackend(const Module& mo
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Module module, const Options& options) {
   HEDDLE_RETURN_IF_ERROR(CheckModule(module));
+  const DeviceKind* const device = FindDeviceKind(KindOf(module.manifest.target));
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorBackend> backend,
-                          module.manifest.ForGpu() ? MakeCudaBackend(module, options.gpu)
-                                                   : MakeCpuBackend(module, options));
+                          device != nullptr ? device->MakeExecutor(module, options.gpu)
+                                            : MakeCpuBackend(module, options));
   return std::unique_ptr<Executor>(new Executor(std::move(module.manifest), std::move(backend)));
 }
 

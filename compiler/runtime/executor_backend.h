@@ -1,4 +1,4 @@
-// Runs the calls of a module on the CPU (executor.cc) or a GPU (cuda/). Private to this folder.
+// Runs the calls of a module on the CPU (executor.cc) or another device (device_kind.h). Private to this folder.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,5 @@ class ExecutorBackend {
   // Runs once and appends the time of every call.
   virtual absl::Status Profile(std::vector<double>* ns) = 0;
 };
-
-// `module` must have passed CheckModule. Errors as Executor::Create.
-absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu);
 
 }  // namespace heddle::runtime

@@ -1,12 +1,12 @@
 // Writes and reads the file around the manifest. The manifest's text is in manifest_json.cc.
 #include "compiler/runtime/module.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/alignment.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "compiler/runtime/manifest_json.h"
 #include "compiler/runtime/module_check.h"
@@ -71,9 +71,10 @@ absl::StatusOr<std::string_view> ManifestOf(std::string_view bytes) {
   return text;
 }
 
-// Copies section `name` out of the file and raises *end to its end.
-absl::Status ReadSection(const std::vector<Section>& sections, const std::string& name,
-                         std::string_view bytes, size_t start, std::string* out, size_t* end) {
+// The bytes of section `name`. Raises *end to its end.
+absl::StatusOr<std::string_view> ReadSection(const std::vector<Section>& sections,
+                                             const std::string& name, std::string_view bytes,
+                                             size_t start, size_t* end) {
   for (const Section& section : sections) {
     if (section.name != name) continue;
     if (section.offset < 0 || section.size < 0 || section.offset % kBufferAlignment != 0 ||
@@ -89,74 +90,99 @@ absl::Status ReadSection(const std::vector<Section>& sections, const std::string
       return absl::DataLossError(
           absl::StrCat("module is corrupt: checksum of section '", name, "' does not match"));
     }
-    out->assign(data.data(), data.size());
     *end = std::max<size_t>(*end, last);
-    return absl::OkStatus();
+    return data;
   }
   return absl::InvalidArgumentError(absl::StrCat("module has no section '", name, "'"));
 }
 
-// Returns false and sets errno if the file cannot be read completely.
-bool ReadFile(const std::string& path, std::string* out) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return false;
-  char buffer[1 << 16];
-  size_t count;
-  while ((count = std::fread(buffer, 1, sizeof(buffer), file)) > 0) out->append(buffer, count);
-  const int error = std::ferror(file) != 0 ? errno : 0;
-  std::fclose(file);
-  errno = error;
-  return error == 0;
-}
-
-}  // namespace
-
-std::string SerializeModule(const Module& module) {
-  const auto section = [](const char* name, size_t offset, const std::string& bytes) {
-    return Section{name, static_cast<int64_t>(offset), static_cast<int64_t>(bytes.size()),
-                   ChecksumText(bytes)};
-  };
-  const std::string manifest = ManifestText(
-      module.manifest, {section("code", 0, module.code),
-                        section("params", AlignUp(module.code.size()), module.params)});
-  std::string out;
-  const size_t start = AlignUp(kHeaderBytes + manifest.size());
-  out.reserve(start + AlignUp(module.code.size()) + module.params.size());
-  out.append(kMagic);
-  AppendU64(manifest.size(), &out);
-  AppendU64(Checksum(manifest), &out);
-  out.append(manifest);
-  out.resize(start, '\0');
-  out.append(module.code);
-  out.resize(start + AlignUp(module.code.size()), '\0');
-  out.append(module.params);
-  return out;
-}
-
-absl::StatusOr<Module> ParseModule(std::string_view bytes) {
+// `keep` makes the module's parameters of their bytes in the file.
+absl::StatusOr<Module> Parse(std::string_view bytes,
+                             const std::function<SharedBytes(std::string_view)>& keep) {
   HEDDLE_ASSIGN_OR_RETURN(std::string_view text, ManifestOf(bytes));
   Module module;
   std::vector<Section> sections;
   HEDDLE_RETURN_IF_ERROR(ParseManifest(text, &module.manifest, &sections));
   const size_t start = AlignUp(kHeaderBytes + text.size());
   size_t end = start;
-  absl::Status status = ReadSection(sections, "code", bytes, start, &module.code, &end);
-  if (status.ok()) status = ReadSection(sections, "params", bytes, start, &module.params, &end);
-  if (status.ok() && end != bytes.size()) {
-    status = absl::InvalidArgumentError(
+  HEDDLE_ASSIGN_OR_RETURN(module.code, ReadSection(sections, "code", bytes, start, &end));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string_view params,
+                          ReadSection(sections, "params", bytes, start, &end));
+  if (end != bytes.size()) {
+    return absl::InvalidArgumentError(
         absl::StrCat("module ends at byte ", end, ", but the file has ", bytes.size()));
   }
-  if (status.ok()) status = CheckModule(module);
-  if (!status.ok()) return status;
+  module.params = keep(params);
+  HEDDLE_RETURN_IF_ERROR(CheckModule(module));
   return module;
 }
 
-absl::StatusOr<Module> ReadModuleFile(const std::string& path) {
-  std::string bytes;
-  if (!ReadFile(path, &bytes)) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+// Calls `take` with the bytes of the parameters and of the gaps between them.
+absl::Status VisitParams(const std::vector<SharedBytes>& params, const ByteSink& take) {
+  static constexpr char kZeros[kBufferAlignment] = {};
+  int64_t at = 0;
+  for (const SharedBytes& bytes : params) {
+    HEDDLE_RETURN_IF_ERROR(take({kZeros, static_cast<size_t>(AlignUp(at) - at)}));
+    HEDDLE_RETURN_IF_ERROR(take(*bytes));
+    at = AlignUp(at) + static_cast<int64_t>(bytes->size());
   }
-  absl::StatusOr<Module> module = ParseModule(bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteModule(const Manifest& manifest, std::string_view code,
+                         const std::vector<SharedBytes>& params, const ByteSink& sink) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  int64_t param_bytes = 0;
+  (void)VisitParams(params, [&](std::string_view bytes) {
+    XXH3_64bits_update(&state, bytes.data(), bytes.size());
+    param_bytes += static_cast<int64_t>(bytes.size());
+    return absl::OkStatus();
+  });
+  const auto code_bytes = static_cast<int64_t>(code.size());
+  const std::string text = ManifestText(
+      manifest, {{"code", 0, code_bytes, ChecksumText(code)},
+                 {"params", AlignUp(code_bytes), param_bytes,
+                  absl::StrCat(absl::Hex(XXH3_64bits_digest(&state), absl::kZeroPad16))}});
+  std::string head(kMagic);
+  AppendU64(text.size(), &head);
+  AppendU64(Checksum(text), &head);
+  head += text;
+  head.resize(AlignUp(head.size()), '\0');
+  HEDDLE_RETURN_IF_ERROR(sink(head));
+  HEDDLE_RETURN_IF_ERROR(sink(code));
+  HEDDLE_RETURN_IF_ERROR(sink(std::string(AlignUp(code_bytes) - code_bytes, '\0')));
+  return VisitParams(params, sink);
+}
+
+bool IsModule(std::string_view bytes) {
+  const std::string_view family = kMagic.substr(0, 6);
+  return bytes.substr(0, family.size()) == family;
+}
+
+std::string SerializeModule(const Module& module) {
+  std::string out;
+  (void)WriteModule(module.manifest, module.code, {module.params}, [&](std::string_view bytes) {
+    out.append(bytes);
+    return absl::OkStatus();
+  });
+  return out;
+}
+
+absl::StatusOr<Module> ParseModule(std::string_view bytes) {
+  return Parse(bytes, SharedBytes::Copy);
+}
+
+absl::StatusOr<Module> ReadModuleFile(const std::string& path) {
+  const absl::StatusOr<SharedBytes> file = MapFile(path);
+  if (!file.ok()) {
+    return absl::NotFoundError(std::string(file.status().message()));
+  }
+  absl::StatusOr<Module> module = Parse(**file, [&](std::string_view params) {
+    return SharedBytes(std::make_shared<const SharedBytes>(*file), params);
+  });
   if (module.ok()) return module;
   return absl::Status(module.status().code(), absl::StrCat(path, ": ", module.status().message()));
 }

@@ -9,16 +9,18 @@
 //   sections      "code" (an ELF shared object; for GPUs a cubin) and "params", each at a 64-byte
 //                 aligned offset
 //
-// This folder includes nothing else of ours. Running a module needs libc, libm, threads and
+// This folder includes nothing of ours but headers of base/. Running a module needs libc, libm, threads and
 // Abseil's status library, and the driver's library for a GPU module.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/shared_bytes.h"
 #include "compiler/runtime/gpu_launch.h"
 #include "compiler/runtime/numerics.h"
 
@@ -79,20 +81,32 @@ struct Manifest {
     return all;
   }
 
-  bool ForGpu() const { return target.rfind("cuda ", 0) == 0; }
+  // Whether a device of its own runs it (device_kind.h), not this machine's CPU.
+  bool ForGpu() const;
 };
 
 struct Module {
   Manifest manifest;
   std::string code;
-  std::string params;
+  SharedBytes params = SharedBytes::Of("");
 };
 
 std::string SerializeModule(const Module& module);
+// Whether the bytes begin as modules of any format version do; a damaged one may.
+bool IsModule(std::string_view bytes);
+
+// Takes the next bytes of a file. An error ends the writing.
+using ByteSink = std::function<absl::Status(std::string_view)>;
+// Writes the file of a module piece by piece. Its parameters are `params`, each at the next 64-byte
+// boundary; they are read twice and not copied. Errors are those of `sink`.
+absl::Status WriteModule(const Manifest& manifest, std::string_view code,
+                         const std::vector<SharedBytes>& params, const ByteSink& sink);
+
 // InvalidArgument or DataLoss with one line that names the problem: the bytes are not a module,
 // have a newer format version, are truncated (with expected and found sizes), have a wrong checksum
 // (with the section), or the manifest contradicts the sections (every offset is checked).
 absl::StatusOr<Module> ParseModule(std::string_view bytes);
+// Large parameters stay in the file, which is mapped: it may be removed, but nobody may write to it.
 absl::StatusOr<Module> ReadModuleFile(const std::string& path);
 
 }  // namespace heddle::runtime

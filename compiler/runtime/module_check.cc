@@ -2,8 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"
 #include "compiler/runtime/cuda/kernel.h"
+#include "compiler/runtime/device_kind.h"
 
 namespace heddle::runtime {
 namespace {
@@ -16,9 +18,9 @@ constexpr int kMaxThreads = 256;
 
 int64_t SizeOfDType(const std::string& dtype) {
   if (dtype == "bool" || dtype == "i8" || dtype == "u8") return 1;
-  if (dtype == "f16" || dtype == "bf16") return 2;
-  if (dtype == "i32" || dtype == "f32") return 4;
-  if (dtype == "i64" || dtype == "f64") return 8;
+  if (dtype == "f16" || dtype == "bf16" || dtype == "i16" || dtype == "u16") return 2;
+  if (dtype == "i32" || dtype == "u32" || dtype == "f32") return 4;
+  if (dtype == "i64" || dtype == "u64" || dtype == "f64") return 8;
   return 0;
 }
 
@@ -66,7 +68,7 @@ bool IsValid(const BufferSlot& slot, const Module& module) {
     case Place::kOutput:
       return IsWhole(slot, module.manifest.outputs);
     case Place::kParam:
-      return IsInside(slot, static_cast<int64_t>(module.params.size()));
+      return IsInside(slot, static_cast<int64_t>(module.params->size()));
     case Place::kArena:
       return IsInside(slot, module.manifest.arena_bytes);
   }
@@ -110,6 +112,8 @@ int64_t TensorSpec::SizeBytes() const {
   for (int64_t extent : shape) bytes *= extent;
   return bytes;
 }
+
+bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr; }
 
 absl::Status CheckModule(const Module& module) {
   const Manifest& manifest = module.manifest;

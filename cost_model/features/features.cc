@@ -328,7 +328,7 @@ void EmitLadder(const Statement& st, FeatureSink& out) {
                   extent);
     out.Plain("kind", "code",
               "0 none, 1 serial, 2 unrolled, 3 vectorized, 4 parallel, 5 GPU thread, 6 virtual "
-              "thread, 7 GPU block.",
+              "thread, 7 GPU block, 8 tensor instruction.",
               present ? KindCode(st.loops[level].kind) : 0);
     out.Magnitude(
         "touched", "bytes",

@@ -65,6 +65,7 @@ void Dispatcher::Proceed(const Subject& subject) {
     if (found == jobs_.end()) continue;
     Job& job = found->second;
     job.lane = placement_.slot_index().DeviceLane(job.params);
+    job.build_lane = placement_.slot_index().BuildLane(job.params);
     rounds_.GoOn(job);
     forecast_.SetSlots(job.lane, slots.Count(job.lane), slots.Displaced(job.lane));
     int left = TrialBudget(job);
@@ -120,7 +121,7 @@ void Dispatcher::Start(const Placement::Assignment& assignment) {
         start.count = std::min(job.params.batch, task.unproposed());
         break;
       case v1::STAGE_BUILD: {
-        const int lane = SlotIndex::CpuLane(work.kind, job.params);
+        const int lane = SlotIndex::CpuLane(work.kind, job);
         start.candidates =
             Take<Unbuilt, Building>(task, placement_.BuildShare(task, lane), attempt);
         break;

@@ -32,11 +32,12 @@ struct SlotInfo {
   bool device = false;
   std::vector<int> cores;
   std::string device_key;
-  std::string target;       // of a device slot, without -threads
-  bool builds_cuda = true;  // a CPU slot: it has a compiler for cuda targets
-  bool usable = true;       // false: it drains, is in quarantine, or somebody else has leased it
-  bool foreign = false;     // somebody else has leased it, so its cores are taken as well
-  std::string why_not;      // one line that says why the slot is not usable
+  std::string target;  // of a device slot, without -threads
+  // Of a CPU slot: the kinds of targets that its host has compilers for (KindOf of base/target.h).
+  std::vector<std::string> builds{};
+  bool usable = true;    // false: it drains, is in quarantine, or somebody else has leased it
+  bool foreign = false;  // somebody else has leased it, so its cores are taken as well
+  std::string why_not;   // one line that says why the slot is not usable
   friend bool operator==(const SlotInfo&, const SlotInfo&) = default;
 };
 
@@ -186,6 +187,7 @@ struct Job {
   absl::Time not_before = absl::InfinitePast();  // the end of their backoff
   std::string last_fault;                        // the latest infrastructure fault, for people
   int lane = 0;          // of its profile stages (slot_index.h); the dispatcher sets it
+  int build_lane = 0;    // likewise, of its build and compile stages
   bool finding = false;  // FindRecords is not answered yet
 
   bool final() const {

@@ -2,24 +2,25 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
+#include "base/target.h"
 
 namespace heddle::scheduler {
 
-SlotIndex::SlotIndex() : lanes_(2) {
-  lanes_[kCudaBuildLane].kind = v1::STAGE_BUILD;
-  lanes_[kCudaBuildLane].needs.target = "cuda";
-}
+namespace {
 
-int SlotIndex::CpuLane(v1::StageKind kind, const JobParams& needs) {
-  const bool compiles = kind == v1::STAGE_BUILD || kind == v1::STAGE_COMPILE;
-  return compiles && absl::StartsWith(needs.target, "cuda") ? kCudaBuildLane : kCpuLane;
-}
+bool IsHostKind(std::string_view kind) { return kind == KindName(kHostKind); }
+
+}  // namespace
 
 bool SlotIndex::Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs) {
   const bool device = kind == v1::STAGE_PROFILE;
   if (slot.device != device) return false;
-  if (!device) return slot.builds_cuda || CpuLane(kind, needs) == kCpuLane;
+  if (!device) {
+    if (!Compiles(kind)) return true;
+    const std::string_view built = KindOf(needs.target);
+    return IsHostKind(built) ||
+           std::find(slot.builds.begin(), slot.builds.end(), built) != slot.builds.end();
+  }
   if (slot.target != needs.target) return false;
   if (!needs.device_key.empty() && slot.device_key != needs.device_key) return false;
   return needs.threads == 0 || static_cast<int>(slot.cores.size()) == needs.threads;
@@ -42,10 +43,9 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
   std::map<Shape, int> shapes;
   for (size_t i = 0; i < slots.size(); ++i) {
     const SlotInfo& slot = slots[i];
-    const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size(),
-                      slot.builds_cuda};
+    const Shape shape{slot.device, slot.target, slot.device_key, slot.cores.size(), slot.builds};
     auto [it, fresh] = shapes.emplace(shape, static_cast<int>(classes_.size()));
-    if (fresh) classes_.push_back({shape, {}, {}, {}, 0});
+    if (fresh) classes_.push_back({shape, {}, {}, {}, 0, {}});
     State& state = states_[i];
     state.cls = it->second;
     classes_[static_cast<size_t>(state.cls)].all.insert(static_cast<int>(i));
@@ -69,10 +69,11 @@ void SlotIndex::Reset(const std::vector<SlotInfo>& slots) {
     if (const int slot = Find(id); slot >= 0) states_[static_cast<size_t>(slot)].backs_off = true;
   }
   for (size_t i = 0; i < slots.size(); ++i) Classify(static_cast<int>(i));
-  for (Lane& lane : lanes_) FillLane(&lane);
+  for (int lane = 0; lane < lanes(); ++lane) FillLane(lane);
 }
 
-void SlotIndex::FillLane(Lane* lane) const {
+void SlotIndex::FillLane(int number) {
+  Lane* const lane = &lanes_[static_cast<size_t>(number)];
   lane->classes.clear();
   lane->displaced = 0;
   double devices = 0;
@@ -80,6 +81,7 @@ void SlotIndex::FillLane(Lane* lane) const {
     const SlotInfo& sample = (*slots_)[static_cast<size_t>(*classes_[i].all.begin())];
     if (!Suits(sample, lane->kind, lane->needs)) continue;
     lane->classes.push_back(static_cast<int>(i));
+    classes_[i].lanes.push_back(number);
     if (lane->kind != v1::STAGE_PROFILE) continue;
     for (int slot : classes_[i].all) {
       std::set<int> sharing;
@@ -172,19 +174,29 @@ absl::Time SlotIndex::NextWake() const {
   return wakes_.empty() ? absl::InfiniteFuture() : wakes_.begin()->first;
 }
 
+int SlotIndex::AddLane(v1::StageKind kind, const JobParams& needs) {
+  Lane& lane = lanes_.emplace_back();
+  lane.kind = kind;
+  lane.needs.target = needs.target;
+  lane.needs.device_key = needs.device_key;
+  lane.needs.threads = needs.threads;
+  FillLane(lanes() - 1);
+  return lanes() - 1;
+}
+
 int SlotIndex::DeviceLane(const JobParams& needs) {
   auto [it, fresh] =
-      lane_numbers_.emplace(std::tuple(needs.target, needs.device_key, needs.threads), lanes());
-  if (fresh) {
-    Lane lane;
-    lane.kind = v1::STAGE_PROFILE;
-    lane.needs.target = needs.target;
-    lane.needs.device_key = needs.device_key;
-    lane.needs.threads = needs.threads;
-    if (slots_ != nullptr) FillLane(&lane);
-    lanes_.push_back(std::move(lane));
-  }
+      device_lanes_.emplace(std::tuple(needs.target, needs.device_key, needs.threads), lanes());
+  if (fresh) AddLane(v1::STAGE_PROFILE, needs);
   return it->second;
+}
+
+int SlotIndex::BuildLane(const JobParams& needs) {
+  const std::string_view kind = KindOf(needs.target);
+  if (IsHostKind(kind)) return kCpuLane;
+  const auto known = build_lanes_.find(kind);
+  if (known != build_lanes_.end()) return known->second;
+  return build_lanes_.emplace(kind, AddLane(v1::STAGE_BUILD, needs)).first->second;
 }
 
 int SlotIndex::Count(int lane) const {
@@ -281,6 +293,11 @@ bool SlotIndex::Reserve(int lane, Reserved* reserved) const {
   for (int core : states_[static_cast<size_t>(best)].cores)
     reserved->cores[static_cast<size_t>(core)] = true;
   return true;
+}
+
+const std::vector<int>& SlotIndex::LanesOf(const SlotInfo& slot) const {
+  const State& state = states_[static_cast<size_t>(&slot - slots_->data())];
+  return classes_[static_cast<size_t>(state.cls)].lanes;
 }
 
 bool SlotIndex::IsFree(const SlotInfo& slot) const {

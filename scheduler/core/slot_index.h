@@ -1,7 +1,9 @@
 // Finds free slots without looking at all of them. It is updated with every stage that starts or
-// ends. Slots of the same shape (kind, target, device key, number of cores, cuda compiler) form a
+// ends. Slots of the same shape (kind, target, device key, number of cores, compilers) form a
 // class. A lane is all work with the same slot needs; several classes may serve it. Lane 0 is the
-// CPU lane. Lane 1 is for work that needs a CPU slot with a compiler for cuda targets.
+// CPU lane: work that any CPU slot can do. That includes builds for CPUs, since every worker has
+// the compiler for them (kHostKind of base/target.h). Builds for each other kind of target are a
+// lane of their own, which the CPU slots serve that list the kind.
 #pragma once
 
 #include <map>
@@ -18,7 +20,6 @@ namespace heddle::scheduler {
 class SlotIndex {
  public:
   static constexpr int kCpuLane = 0;
-  static constexpr int kCudaBuildLane = 1;
   // Cores that are kept for work whose turn comes first. Belongs to one pass of placement, and is
   // valid until a slot is held or released.
   struct Reserved {
@@ -27,10 +28,12 @@ class SlotIndex {
     std::vector<std::set<int>::const_iterator> at;
   };
 
-  SlotIndex();
+  SlotIndex() : lanes_(1) {}
 
   // The lane of a job's stages of this kind, which must be one that runs on CPU slots.
-  static int CpuLane(v1::StageKind kind, const JobParams& needs);
+  static int CpuLane(v1::StageKind kind, const Job& job) {
+    return Compiles(kind) ? job.build_lane : kCpuLane;
+  }
   // Whether `slot` can run a job's stages of this kind.
   static bool Suits(const SlotInfo& slot, v1::StageKind kind, const JobParams& needs);
 
@@ -49,9 +52,10 @@ class SlotIndex {
   // When the next backoff ends; InfiniteFuture when there is none.
   absl::Time NextWake() const;
 
-  // The lane of a job's profile stages. Lanes are never removed: there are as many as different
-  // needs have been seen.
+  // The lane of a job's profile stages, and that of its build and compile stages. Lanes are never
+  // removed: there are as many as different needs have been seen.
   int DeviceLane(const JobParams& needs);
+  int BuildLane(const JobParams& needs);
   int lanes() const { return static_cast<int>(lanes_.size()); }
   int slots() const { return static_cast<int>(states_.size()); }  // of the list
   // Number of slots that suit the lane: all of them (Count), those that are usable, held or not
@@ -76,13 +80,16 @@ class SlotIndex {
   // use. False if there is none.
   bool Reserve(int lane, Reserved* reserved) const;
   bool IsFree(const SlotInfo& slot) const;
+  // The lanes that a slot of the list serves; it must be an element of the list, no copy.
+  const std::vector<int>& LanesOf(const SlotInfo& slot) const;
 
  private:
-  using Shape = std::tuple<bool, std::string, std::string, size_t, bool>;
+  using Shape = std::tuple<bool, std::string, std::string, size_t, std::vector<std::string>>;
   struct Class {
     Shape shape;
     std::set<int> all, free, partly;  // partly: usable and not held, but some core is in use
     int usable = 0;
+    std::vector<int> lanes;
   };
   struct State {
     int cls = 0;
@@ -97,15 +104,19 @@ class SlotIndex {
   };
   struct Lane {
     v1::StageKind kind = v1::STAGE_PROPOSE;  // an example of its kinds
-    JobParams needs;                         // target, device_key, threads
+    JobParams needs;                         // target, device_key, threads; builds: target
     std::vector<int> classes;
     double displaced = 0;
   };
 
+  static bool Compiles(v1::StageKind kind) {
+    return kind == v1::STAGE_BUILD || kind == v1::STAGE_COMPILE;
+  }
   int Find(const SlotId& id) const;  // -1: not in the list
   void Take(const std::string& host, const std::vector<int>& cores, int by);
   void Classify(int slot);  // puts the slot into the sets of its class
-  void FillLane(Lane* lane) const;
+  int AddLane(v1::StageKind kind, const JobParams& needs);
+  void FillLane(int number);
 
   const std::vector<SlotInfo>* slots_ = nullptr;
   int64_t version_ = 0;
@@ -114,7 +125,8 @@ class SlotIndex {
   std::vector<Core> cores_;
   absl::flat_hash_map<std::pair<std::string, int>, int> core_numbers_;
   std::vector<Lane> lanes_;
-  std::map<std::tuple<std::string, std::string, int>, int> lane_numbers_;
+  std::map<std::tuple<std::string, std::string, int>, int> device_lanes_;
+  std::map<std::string, int, std::less<>> build_lanes_;  // by kind of target
   // Slots and cores of running stages, also of slots that left the list, so that Reset finds them
   // again.
   std::map<SlotId, std::pair<std::string, std::vector<int>>> held_;

@@ -278,10 +278,12 @@ StageOrder MakeOrder(const Dispatcher& dispatcher, const JobLedger& ledger, cons
     case v1::STAGE_IMPORT:
       *out.mutable_import()->mutable_options() = spec.options();
       order.model_digest = job.row.job.model_digest();
+      order.parts_digest = job.row.job.parts_digest();
       break;
     case v1::STAGE_COMPILE:
       PlanCompile(dispatcher, job, start, choice, &order);
       order.model_digest = job.row.job.model_digest();
+      order.parts_digest = job.row.job.parts_digest();
       break;
     case v1::STAGE_PROPOSE:
       PlanSearch(ledger, job, *task, params, &order, out.mutable_propose()->mutable_search());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/target.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -24,9 +25,9 @@ int Distance(const SlotInfo& slot, const JobParams& needs) {
 
 std::string MissingDevice(const Dispatcher& dispatcher, const JobParams& needs) {
   if (needs.threads == 0) {  // a GPU; naming the nearest other device would not help
-    return absl::StrCat("waiting: no device of key ",
-                        needs.device_key.empty() ? needs.target : needs.device_key,
-                        "; start heddle-worker --profile cuda:0 on such a host");
+    return absl::StrCat(
+        "waiting: no device of key ", needs.device_key.empty() ? needs.target : needs.device_key,
+        "; start heddle-worker --profile ", std::string(KindOf(needs.target)), ":0 on such a host");
   }
   std::string text = absl::StrCat("no device with target ", needs.target);
   if (needs.threads != 0) absl::StrAppend(&text, ", ", Threads(needs.threads));
@@ -77,9 +78,11 @@ std::string WhyWaiting(const Dispatcher& dispatcher, const Job& job, const WorkI
   const bool any = std::any_of(dispatcher.slots().begin(), dispatcher.slots().end(),
                                [](const SlotInfo& slot) { return !slot.device; });
   if (!any) return "no worker offers a cpu slot";
-  return absl::StrCat("waiting: no worker has a compiler for ", job.params.target,
-                      "; start heddle-worker --cpu-slots .. where HEDDLE_NVRTC or CUDA_HOME "
-                      "leads to NVRTC");
+  return absl::StrCat(
+      "waiting: no worker has a compiler for ", job.params.target,
+      "; start heddle-worker --cpu-slots .. where it finds one (the log of a worker "
+      "says why it has no builds for ",
+      std::string(KindOf(job.params.target)), " targets)");
 }
 
 std::string DescribeRound(const Dispatcher& dispatcher, const Job& job, const Task& task,

@@ -146,14 +146,15 @@ absl::Status EmbeddedCluster::StartTracker() {
 
 void EmbeddedCluster::StartWorker() {
   const SlotPlan plan = PlanSlots(options_.cores);
-  Child worker{"heddle-worker",
-               {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_,
-                "--listen", "127.0.0.1:0", "--id", "local"},
-               {},
-               0,
-               MonotonicNow(),
-               absl::InfinitePast(),
-               0};
+  Child worker{
+      "heddle-worker",
+      {options_.binary_directory + "/heddle-worker", "--tracker", tracker_address_, "--listen",
+       "127.0.0.1:0", "--id", "local", "--blob-cache", options_.data_directory + "/worker-blobs"},
+      {},
+      0,
+      MonotonicNow(),
+      absl::InfinitePast(),
+      0};
   for (const std::string& cores : plan.cpu_slots)
     worker.command.insert(worker.command.end(), {"--cpu-slots", cores});
   for (const std::string& cores : plan.device_slots)

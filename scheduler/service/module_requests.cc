@@ -47,4 +47,11 @@ void ModuleRequests::End(FetchId fetch, const FaultInfo& fault) {
     modules_[{request.job, request.choice}] = request.result.digest;
 }
 
+std::vector<std::string> ModuleRequests::Kept() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> digests;
+  for (const auto& [of, digest] : modules_) digests.push_back(digest);
+  return digests;
+}
+
 }  // namespace heddle::scheduler

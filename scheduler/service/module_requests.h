@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -36,6 +37,7 @@ class ModuleRequests {
   // Ends the request. The digest is kept for later requests, except for the best schedules, which
   // may still improve.
   void End(FetchId fetch, const FaultInfo& fault);
+  std::vector<std::string> Kept() const;
 
  private:
   struct Request {

@@ -441,7 +441,7 @@ absl::Status SchedulerLoop::CallAndWait(Input input, const std::string& what) {
 }
 
 absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
-                                                  const std::string& model_digest) {
+                                                  const ModelDigests& model) {
   HEDDLE_ASSIGN_OR_RETURN(JobParams params,
                           JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now()));
   const JobId id{next_job_++};
@@ -449,7 +449,8 @@ absl::StatusOr<std::string> SchedulerLoop::Submit(const v1::JobSpec& spec,
   submitted.description.set_id(JobName(id.value));
   *submitted.description.mutable_spec() = spec;
   submitted.description.set_state(v1::JOB_IMPORTING);
-  submitted.description.set_model_digest(model_digest);
+  submitted.description.set_model_digest(model.file);
+  submitted.description.set_parts_digest(model.parts);
   submitted.description.set_created_unix_ns(absl::GetCurrentTimeNanos());
   HEDDLE_RETURN_IF_ERROR(
       CallAndWait({std::move(submitted), {}, {}},

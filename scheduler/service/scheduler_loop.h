@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/blob_store.h"
 #include "scheduler/core/dispatcher.h"
 #include "scheduler/ledger/job_ledger.h"
 #include "scheduler/service/job_snapshots.h"
@@ -25,11 +26,16 @@
 #include "scheduler/service/record_reader.h"
 #include "scheduler/service/stage_runner.h"
 #include "scheduler/service/tracker_watch.h"
-#include "scheduler/store/blob_store.h"
 #include "scheduler/store/record_store.h"
 #include "scheduler/store/store_writer.h"
 
 namespace heddle::scheduler {
+
+// The stored blobs of a submitted model.
+struct ModelDigests {
+  std::string file;   // the small ONNX file
+  std::string parts;  // the BlobList of its parts; empty: it has none
+};
 
 class SchedulerLoop {
  public:
@@ -49,7 +55,7 @@ class SchedulerLoop {
 
   // The job is durable when this returns. InvalidArgument, or Unavailable if the scheduler shuts
   // down or the store takes no writes.
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const std::string& model_digest);
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec, const ModelDigests& model);
 
   const JobSnapshots& jobs() const { return snapshots_; }
 
@@ -61,6 +67,9 @@ class SchedulerLoop {
   // tells whether the caller has left.
   absl::StatusOr<std::string> Module(const std::string& job, v1::ScheduleChoice choice,
                                      const std::function<bool()>& gone);
+
+  // Digests of modules that were compiled on demand and are kept for later requests.
+  std::vector<std::string> KeptModules() const { return modules_.Kept(); }
 
   // Waits until everything that users have been shown is on disk, but not for long, because the
   // store may not take writes.

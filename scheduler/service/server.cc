@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "proto/grpc_util.h"
+#include "scheduler/service/blob_sweeper.h"
 #include "scheduler/service/embedded.h"
 #include "scheduler/service/scheduler_loop.h"
 #include "scheduler/service/services.h"
@@ -151,6 +152,7 @@ absl::Status RunServer(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.listen, ": cannot listen there (in use?)"));
   }
+  const BlobSweeper sweeper(loop.get(), blobs.get());
   loop->Begin();  // jobs go on only once users can reach the scheduler
   if (!options.port_file.empty()) {
     HEDDLE_RETURN_IF_ERROR(WritePortFile(options.port_file, port));

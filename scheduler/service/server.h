@@ -19,7 +19,7 @@ struct ServerOptions {
   bool unguarded = false;  // the embedded worker trusts every measurement
   bool verbose = false;
   std::string policy = kDefaultPolicy;  // a name for MakePolicy
-  long long max_model_mib = 1024;
+  long long max_model_mib = 16384;
 };
 
 // Runs until SIGINT or SIGTERM. Prints "listening on HOST:PORT" to stdout when it takes calls.

@@ -1,6 +1,7 @@
 #include "scheduler/service/services.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -10,6 +11,7 @@
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "proto/job_states.h"
+#include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -21,6 +23,24 @@ constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
 constexpr size_t kImportGroup = 500;  // records in one transaction
 // A group that takes longer is refused; the client imports it again.
 constexpr absl::Duration kImportLimit = absl::Seconds(30);
+
+// Most parts of a model. Their list then fits into a message.
+constexpr int kMaxParts = 32768;
+
+// InvalidArgument, or the sum of the sizes.
+absl::StatusOr<int64_t> BytesOf(const v1::BlobList& list) {
+  if (list.blobs_size() > kMaxParts) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", list.blobs_size(),
+                                                   " parts; at most ", kMaxParts, " are allowed"));
+  }
+  int64_t bytes = 0;
+  for (const v1::BlobRef& blob : list.blobs()) {
+    if (!IsDigest(blob.sha256()) || blob.bytes() < 0 || blob.bytes() > INT64_MAX - bytes)
+      return absl::InvalidArgumentError("a blob has a malformed digest or an impossible size");
+    bytes += blob.bytes();
+  }
+  return bytes;
+}
 
 // Counts the calls in progress and refuses those over the limit.
 class Permit {
@@ -74,26 +94,30 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (absl::StatusOr<JobParams> params = JobLedger::ParamsFrom(spec, MonotonicNow(), absl::Now());
       !params.ok())
     return ToGrpc(params.status());
+  v1::BlobList parts;
+  int64_t part_bytes = 0;
+  bool has_chunk = reader->Read(&request);
+  if (has_chunk && request.has_parts()) {
+    parts = request.parts();
+    const absl::StatusOr<int64_t> bytes = BytesOf(parts);
+    if (!bytes.ok()) return ToGrpc(bytes.status());
+    part_bytes = *bytes;
+    has_chunk = reader->Read(&request);
+  }
   absl::StatusOr<std::unique_ptr<BlobStore::Writer>> blob = blobs_->NewWriter();
   if (!blob.ok()) return ToGrpc(blob.status());
   bool complete = false;
   std::string expected;
-  while (!complete && reader->Read(&request)) {
+  for (; has_chunk; has_chunk = !complete && reader->Read(&request)) {
     if (!request.has_chunk() || request.chunk().data().size() > kChunkBytes) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, "after the spec come chunks of at most 1 MiB"};
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "after the spec and the parts come chunks of at most 1 MiB"};
     }
     const v1::Chunk& chunk = request.chunk();
-    if ((*blob)->size_bytes() + static_cast<int64_t>(chunk.data().size()) >
-        limits_.max_model_bytes) {
-      return {
-          grpc::StatusCode::RESOURCE_EXHAUSTED,
-          absl::StrCat("the model is over this service's limit of ", limits_.max_model_bytes >> 20,
-                       " MiB (heddle-scheduler --max-model-mib)")};
-    }
-    if (blobs_->FreeBytes() < kDiskReserveBytes) {
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-              "the disk of the scheduler's data directory is full; free some space"};
-    }
+    if (grpc::Status room = CheckRoom(part_bytes + (*blob)->size_bytes() +
+                                      static_cast<int64_t>(chunk.data().size()));
+        !room.ok())
+      return room;
     if (absl::Status status = (*blob)->Append(chunk.data()); !status.ok()) return ToGrpc(status);
     complete = chunk.last();
     expected = chunk.sha256();
@@ -102,11 +126,98 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext* context,
   if (!complete)
     return {grpc::StatusCode::DATA_LOSS, "the model ended before its last chunk; submit again"};
   if ((*blob)->size_bytes() == 0) return {grpc::StatusCode::INVALID_ARGUMENT, "the model is empty"};
+  ModelDigests model;
   absl::StatusOr<std::string> digest = (*blob)->Commit(expected);
   if (!digest.ok()) return ToGrpc(digest.status());
-  absl::StatusOr<std::string> job = loop_->Submit(spec, *digest);
+  model.file = *digest;
+  if (!parts.blobs().empty()) {
+    int missing = 0;
+    for (const v1::BlobRef& part : parts.blobs())
+      missing += !blobs_->Has(part.sha256(), part.bytes());
+    if (missing > 0) {
+      return {grpc::StatusCode::FAILED_PRECONDITION,
+              absl::StrCat(missing, " of the model's ", parts.blobs_size(),
+                           " parts are not stored here; submit again")};
+    }
+    digest = StoreParts(parts, blobs_);
+    if (!digest.ok()) return ToGrpc(digest.status());
+    model.parts = *digest;
+  }
+  absl::StatusOr<std::string> job = loop_->Submit(spec, model);
   if (!job.ok()) return ToGrpc(job.status());
   response->set_job(*job);
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::CheckRoom(int64_t model_bytes) const {
+  if (model_bytes > limits_.max_model_bytes) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("the model is over this service's limit of ",
+                         limits_.max_model_bytes >> 20, " MiB (heddle-scheduler --max-model-mib)")};
+  }
+  if (blobs_->FreeBytes() < kDiskReserveBytes) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            "the disk of the scheduler's data directory is full; free some space"};
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::FindMissingBlobs(grpc::ServerContext*, const v1::BlobList* request,
+                                              v1::BlobList* response) {
+  const absl::StatusOr<int64_t> bytes = BytesOf(*request);
+  if (!bytes.ok()) return ToGrpc(bytes.status());
+  if (grpc::Status room = CheckRoom(*bytes); !room.ok()) return room;
+  int64_t missing_bytes = 0;
+  for (const v1::BlobRef& blob : request->blobs()) {
+    if (blobs_->Has(blob.sha256(), blob.bytes())) continue;
+    *response->add_blobs() = blob;
+    missing_bytes += blob.bytes();
+  }
+  if (missing_bytes + kDiskReserveBytes > blobs_->FreeBytes()) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("the disk of the scheduler's data directory has no room for ",
+                         missing_bytes >> 20, " MiB more; free some space")};
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status JobServiceImpl::UploadBlobs(grpc::ServerContext* context,
+                                         grpc::ServerReader<v1::Chunk>* reader,
+                                         v1::BlobList* response) {
+  Permit permit(&uploads_, limits_.max_uploads);
+  if (!permit.free())
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many uploads at a time; try again"};
+  std::unique_ptr<BlobStore::Writer> blob;
+  std::string name;
+  int64_t total_bytes = 0;
+  v1::Chunk chunk;
+  while (!stopping_ && reader->Read(&chunk)) {
+    if (chunk.data().size() > kChunkBytes || !IsDigest(chunk.name()) ||
+        (blob != nullptr && chunk.name() != name)) {
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "blobs come one after the other, in chunks of at most 1 MiB named by their digest"};
+    }
+    if (blob == nullptr) {
+      absl::StatusOr<std::unique_ptr<BlobStore::Writer>> writer = blobs_->NewWriter();
+      if (!writer.ok()) return ToGrpc(writer.status());
+      blob = *std::move(writer);
+      name = chunk.name();
+    }
+    total_bytes += static_cast<int64_t>(chunk.data().size());
+    if (grpc::Status room = CheckRoom(total_bytes); !room.ok()) return room;
+    if (absl::Status status = blob->Append(chunk.data()); !status.ok()) return ToGrpc(status);
+    if (!chunk.last()) continue;
+    v1::BlobRef& stored = *response->add_blobs();
+    stored.set_bytes(blob->size_bytes());
+    absl::StatusOr<std::string> digest = blob->Commit(name);
+    if (!digest.ok()) return ToGrpc(digest.status());
+    stored.set_sha256(*digest);
+    blob.reset();
+  }
+  if (stopping_) return {grpc::StatusCode::UNAVAILABLE, "the scheduler is shutting down"};
+  if (context->IsCancelled()) return grpc::Status::CANCELLED;
+  if (blob != nullptr)
+    return {grpc::StatusCode::DATA_LOSS, "a blob ended before its last chunk; submit again"};
   return grpc::Status::OK;
 }
 

@@ -5,17 +5,17 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/blob_store.h"
 #include "proto/jobs.grpc.pb.h"
 #include "scheduler/service/scheduler_loop.h"
-#include "scheduler/store/blob_store.h"
 #include "scheduler/store/record_store.h"
 
 namespace heddle::scheduler {
 
 struct ServiceLimits {
-  int64_t max_model_bytes = int64_t{1} << 30;
-  int max_watchers = 64;  // each uses a thread of the server
-  int max_uploads = 8;    // each uses a thread and a file
+  int64_t max_model_bytes = int64_t{1} << 34;  // of a file and its parts together
+  int max_watchers = 64;                       // each uses a thread of the server
+  int max_uploads = 8;                         // each uses a thread and a file
 };
 
 // Both services live as long as the server they are registered with. Stop must be called before the
@@ -29,6 +29,10 @@ class JobServiceImpl final : public v1::JobService::Service {
 
   grpc::Status Submit(grpc::ServerContext* context, grpc::ServerReader<v1::SubmitRequest>* reader,
                       v1::SubmitResponse* response) override;
+  grpc::Status FindMissingBlobs(grpc::ServerContext* context, const v1::BlobList* request,
+                                v1::BlobList* response) override;
+  grpc::Status UploadBlobs(grpc::ServerContext* context, grpc::ServerReader<v1::Chunk>* reader,
+                           v1::BlobList* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
@@ -51,6 +55,8 @@ class JobServiceImpl final : public v1::JobService::Service {
                            v1::ListWorkersResponse* response) override;
 
  private:
+  // RESOURCE_EXHAUSTED if a model of so many bytes is over the limit, or the disk is full.
+  grpc::Status CheckRoom(int64_t model_bytes) const;
   grpc::Status Act(SchedulerLoop::Action action, const v1::JobActionRequest& request,
                    v1::Job* response);
 

@@ -1,13 +1,16 @@
 #include "scheduler/service/stage_runner.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "proto/chunks.h"
 #include "proto/grpc_util.h"
 #include "scheduler/ledger/why_waiting.h"
+#include "scheduler/service/stored_parts.h"
 
 namespace heddle::scheduler {
 namespace {
@@ -21,8 +24,11 @@ bool MayTell(v1::Outcome outcome) {
 constexpr size_t kMaxStateBytes = 64 << 20;  // a larger one is an error
 constexpr size_t kMaxTransferSamplesBytes = 64 << 10;
 constexpr size_t kMaxTransferModelBytes = 512 << 10;
-constexpr int kMaxFeatures = 16;  // limit of the SearchReport message
-constexpr int64_t kMaxModuleBytes = int64_t{4} << 30;
+constexpr int kMaxFeatures = 16;                       // limit of the SearchReport message
+constexpr int64_t kMaxModuleBytes = int64_t{1} << 40;  // the disk ends before
+// A stage gets this much longer for the parts of its model: 20 MB a second.
+constexpr int64_t kSlowestBytesPerMs = 20'000;
+constexpr int64_t kDiskReserveBytes = int64_t{64} << 20;  // kept free for the database
 // A gRPC message has at most 4 MiB; this leaves room for the lease and framing.
 constexpr size_t kMaxStartBytes = (4 << 20) - (64 << 10);
 // A call that the worker refuses before it did anything costs no attempt. A call that lasted this
@@ -154,6 +160,10 @@ void StageRunner::Run() {
 }
 
 FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* started) {
+  if (const absl::Status parts = AddParts(); !parts.ok()) {
+    *started = true;
+    return {v1::FAULT_USER, std::string(parts.message())};
+  }
   grpc::ClientContext context;
   SetDeadline(&context, absl::Milliseconds(order_.start.time_limit_ms()) + kBeyondTimeLimit);
   {
@@ -188,11 +198,12 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   writer.join();
   const grpc::Status status = stream->Finish();
-  std::string cancelled;
+  std::string cancelled, lost;
   {
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
     cancelled = cancelled_;
+    lost = lost_;
     results->interrupted = lease_lost_ || status.error_code() == grpc::StatusCode::ABORTED;
   }
   *started = results->answered || !NotTaken(status.error_code()) ||
@@ -203,6 +214,10 @@ FaultInfo StageRunner::Perform(const v1::Lease& lease, Results* results, bool* s
   }
   if (results->finished && results->broken.empty()) {
     return {results->finished->fault().kind(), results->finished->fault().message()};
+  }
+  if (!lost.empty()) {
+    *started = true;
+    return {v1::FAULT_USER, lost};
   }
   if (!results->broken.empty()) return {v1::FAULT_INFRASTRUCTURE, results->broken};
   if (!cancelled.empty()) return {v1::FAULT_INFRASTRUCTURE, cancelled};
@@ -229,17 +244,51 @@ std::string StageRunner::MissingResult(const Results& results) const {
   }
 }
 
-bool StageRunner::WriteModel(Stream* stream) {
-  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader =
-      environment_.blobs->NewReader(order_.model_digest);
+absl::Status StageRunner::AddParts() {
+  if (order_.parts_digest.empty()) return absl::OkStatus();
+  HEDDLE_ASSIGN_OR_RETURN(v1::BlobList parts, ReadParts(order_.parts_digest, *environment_.blobs));
+  int64_t bytes = 0;
+  for (const v1::BlobRef& part : parts.blobs()) bytes += part.bytes();
+  *order_.start.mutable_blobs() = std::move(*parts.mutable_blobs());
+  order_.start.set_time_limit_ms(order_.start.time_limit_ms() + bytes / kSlowestBytesPerMs);
+  return absl::OkStatus();
+}
+
+bool StageRunner::WriteBlob(Stream* stream, const std::string& name, const std::string& digest) {
+  absl::StatusOr<std::unique_ptr<BlobStore::Reader>> reader = environment_.blobs->NewReader(digest);
   const absl::Status sent =
       !reader.ok() ? reader.status()
                    : SendChunks(
-                         "model", order_.model_digest,
-                         [&](size_t limit) { return (*reader)->Next(limit); }, WriteChunk(stream));
-  // The model is missing or damaged. The stage ends with the message of a cancelled one.
-  if (!sent.ok() && !absl::IsCancelled(sent)) Cancel();
-  return sent.ok();
+                         name, digest, [&](size_t limit) { return (*reader)->Next(limit); },
+                         WriteChunk(stream));
+  if (sent.ok() || absl::IsCancelled(sent)) return sent.ok();
+  {
+    absl::MutexLock lock(&mutex_);
+    lost_ = absl::IsNotFound(sent)
+                ? absl::StrCat("blob ", digest, " of the model is lost; submit the model again")
+                : std::string(sent.message());
+  }
+  Cancel();
+  return false;
+}
+
+bool StageRunner::WriteModel(Stream* stream) {
+  if (!order_.start.blobs().empty()) {
+    v1::BlobList wanted;
+    {
+      auto told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wanted_ || broken_; };
+      absl::MutexLock lock(&mutex_, absl::Condition(&told));
+      if (!wanted_) return false;
+      wanted = *wanted_;
+    }
+    std::set<std::string> parts;
+    for (const v1::BlobRef& part : order_.start.blobs()) parts.insert(part.sha256());
+    for (const v1::BlobRef& blob : wanted.blobs()) {
+      if (parts.count(blob.sha256()) && !WriteBlob(stream, blob.sha256(), blob.sha256()))
+        return false;
+    }
+  }
+  return WriteBlob(stream, "model", order_.model_digest);
 }
 
 void StageRunner::WriteAll(Stream* stream) {
@@ -276,6 +325,11 @@ void StageRunner::Take(const v1::StageEvent& event, Results* results) {
     return made;
   };
   switch (event.event_case()) {
+    case v1::StageEvent::kWanted: {
+      absl::MutexLock lock(&mutex_);
+      if (!wanted_) wanted_ = event.wanted();
+      break;
+    }
     case v1::StageEvent::kImport:
       results->imported = event.import();
       break;
@@ -371,6 +425,8 @@ void StageRunner::TakeChunk(const v1::Chunk& chunk, Results* results) {
         kMaxModuleBytes) {
       return fail("the module is too large");
     }
+    if (environment_.blobs->FreeBytes() < kDiskReserveBytes)
+      return fail("the disk of the scheduler's data directory is full; free some space");
     if (absl::Status status = results->module->Append(chunk.data()); !status.ok())
       return fail(std::string(status.message()));
     if (!chunk.last()) return;

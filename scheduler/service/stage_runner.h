@@ -13,10 +13,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/blob_store.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/ledger/stage_order.h"
 #include "scheduler/service/lease_keeper.h"
-#include "scheduler/store/blob_store.h"
 
 namespace heddle::scheduler {
 
@@ -49,6 +49,11 @@ class StageRunner {
   // is.
   std::string MissingResult(const Results& results) const;
   void WriteAll(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
+  // Adds the model's parts to the order.
+  absl::Status AddParts();
+  // These end the stage if a blob is missing or damaged, and return false then, or if the stream ends.
+  bool WriteBlob(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream,
+                 const std::string& name, const std::string& digest);
   bool WriteModel(grpc::ClientReaderWriterInterface<v1::StageInput, v1::StageEvent>* stream);
   void Take(const v1::StageEvent& event, Results* results);
   void TakeChunk(const v1::Chunk& chunk, Results* results);
@@ -63,6 +68,8 @@ class StageRunner {
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // the stream has ended; nothing more to write
   std::string cancelled_ ABSL_GUARDED_BY(mutex_);  // the reason; empty: not cancelled
   bool lease_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<v1::BlobList> wanted_ ABSL_GUARDED_BY(mutex_);  // as the worker said
+  std::string lost_ ABSL_GUARDED_BY(mutex_);  // which blob is missing or damaged; empty: none
   std::thread thread_;
 };
 

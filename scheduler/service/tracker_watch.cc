@@ -25,7 +25,7 @@ SlotsChanged SlotsFrom(const v1::ListWorkersResponse& list,
       slot.cores.assign(status.slot().cores().begin(), status.slot().cores().end());
       slot.device_key = status.slot().device_key();
       slot.target = status.slot().target();
-      slot.builds_cuda = status.slot().builds_cuda();
+      slot.builds.assign(status.slot().builds().begin(), status.slot().builds().end());
       // SLOT_BLOCKED means that a slot with a shared core is held. The dispatcher works this out
       // itself, since it knows which slots this process holds.
       const bool held = status.state() == v1::SLOT_HELD && !ours(status.lease_id());

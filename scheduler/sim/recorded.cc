@@ -218,6 +218,7 @@ absl::StatusOr<Recorded> ReadRecorded(const std::string& path) {
       scenario.jobs.push_back(MakeJob(job, first, gap));
       recorded.truncated |= job.value("truncated", false);
     }
+    scenario.BuildEverywhere();
     recorded.makespan = static_cast<double>(last - first) / 1e9;
   } catch (
       // Thrown by the JSON library for a missing field or a wrong type.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
+#include "base/target.h"
 #include "scheduler/core/slot_index.h"
 #include "scheduler/sim/chance.h"
 
@@ -52,6 +54,14 @@ std::vector<bool> Scenario::Useful() const {
     }));
   }
   return useful;
+}
+
+void Scenario::BuildEverywhere() {
+  std::set<std::string> kinds;
+  for (const SimJob& job : jobs) kinds.emplace(KindOf(job.target));
+  for (SimSlot& slot : slots) {
+    if (!slot.info.device) slot.info.builds.assign(kinds.begin(), kinds.end());
+  }
 }
 
 const std::vector<std::string>& ChaosKinds() {

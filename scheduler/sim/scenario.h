@@ -117,6 +117,8 @@ struct Scenario {
   Faults faults;
   // For each slot, whether any stage of any job could ever run there.
   std::vector<bool> Useful() const;
+  // Gives every CPU slot the compilers for all jobs' targets.
+  void BuildEverywhere();
 };
 
 // InvalidArgument and NotFound say "FILE: FIELD: what is wrong; what to write instead".

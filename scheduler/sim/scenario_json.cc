@@ -330,6 +330,7 @@ absl::StatusOr<Scenario> ParseScenario(const std::string& text, const std::strin
   }
   ReadFaults(read, json, &scenario);
   if (!status.ok()) return status;
+  scenario.BuildEverywhere();
   return scenario;
 }
 

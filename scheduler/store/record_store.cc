@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/sha256.h"
+#include "base/target.h"
 #include "base/workload_key.h"
 
 namespace heddle::scheduler {
@@ -45,8 +46,6 @@ bool Nearer(const WorkloadId& a, const WorkloadId& b, const WorkloadId& search) 
   };
   return nearness(a) > nearness(b);
 }
-
-std::string KindOf(const std::string& target) { return target.substr(0, target.find(' ')); }
 
 double Median(std::vector<double> samples) {
   if (samples.empty()) return 0;

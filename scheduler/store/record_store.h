@@ -210,9 +210,6 @@ int64_t ParseJobName(const std::string& name);
 // Empty samples replace nothing.
 bool Replaces(const v1::TransferSamples& made, const v1::TransferSamples& old);
 
-// The first word of a target, "llvm" or "cuda".
-std::string KindOf(const std::string& target);
-
 // The median of the samples; 0 if there are none.
 double Median(std::vector<double> samples);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "proto/job_states.h"
 #include "scheduler/store/sqlite_util.h"
 
@@ -40,6 +41,7 @@ absl::StatusOr<JobRow> DecodeJob(const Statement& row) {
   *job.mutable_outputs() = notes.outputs();
   job.set_stop(notes.stop());
   job.set_tuning_ms(notes.tuning_ms());
+  job.set_parts_digest(notes.parts_digest());
   return out;
 }
 
@@ -277,7 +279,7 @@ absl::StatusOr<std::vector<TransferSamples>> ReadRelatedSamples(sqlite3* db, con
       "ORDER BY own DESC, near DESC, e.made_ns DESC, w.key, t.text, d.key LIMIT ?5) "
       "JOIN experience e USING(workload, target, device) "
       "ORDER BY own DESC, near DESC, e.made_ns DESC, its_key, its_target, its_device");
-  rows.Bind(id.key, id.target, id.device_key, KindOf(id.target), limit);
+  rows.Bind(id.key, id.target, id.device_key, std::string(KindOf(id.target)), limit);
   std::vector<TransferSamples> found;
   while (rows.Step()) {
     TransferSamples& one = found.emplace_back();

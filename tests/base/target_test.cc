@@ -28,6 +28,19 @@ TEST(Target, EqualTargetsHaveEqualText) {
   EXPECT_EQ(text("llvm -mattr=-b,+a,+b -mcpu=c"), text("llvm -mcpu=c -mattr=+a,+b"));
 }
 
+TEST(Target, TheFirstWordIsTheKind) {
+  EXPECT_EQ(TargetKinds().size(), 2u);
+  for (const TargetKind kind : TargetKinds()) {
+    Target target{.kind = kind, .cpu = "sm_90"};
+    EXPECT_EQ(KindOf(ToText(target)), KindName(kind));
+    EXPECT_EQ(ParseTarget(ToText(target))->kind, kind);
+  }
+  EXPECT_EQ(KindName(kHostKind), "llvm");
+  EXPECT_EQ(KindOf("cuda"), "cuda");
+  EXPECT_EQ(KindOf("rocm -arch=gfx90a"), "rocm");
+  EXPECT_EQ(KindOf("cudarama -arch=sm_90"), "cudarama") << "a longer word is another kind";
+}
+
 TEST(Target, RefusalsNameTheOption) {
   const auto message = [](const char* t) { return std::string(ParseTarget(t).status().message()); };
   EXPECT_NE(message("").find("empty"), std::string::npos);

@@ -110,6 +110,17 @@ class OneLineErrors(unittest.TestCase):
         # The model may follow the flag, and a name that the model lacks is what is wrong.
         self.refused(2, "submit", "--dry-run", "--shape", "images=1x3", "mlp.onnx", says=("no input 'images'", "input"))
 
+    def test_inspect_shows_models(self):
+        shown = heddle("inspect", self.path / "mlp.onnx", check=0)
+        for text in ("ai.onnx 13", "input      input: float [1,784]", "Gemm", "MFLOP", "4 tasks"):
+            self.assertIn(text, shown.stdout)
+        self.assertIn("next: heddle tune", shown.stderr)
+        found = json.loads(heddle("inspect", self.path / "mlp.onnx", "--json", check=0).stdout)
+        self.assertEqual(len(found["tasks"]), 4)
+        self.assertEqual(found["problem"], "")
+        self.refused(2, "inspect", __file__, says="ONNX")
+        self.refused(2, "inspect", "mlp.onnx", "--shape", "images=1x3", says="no input 'images'")
+
     def test_unknown_zoo_model(self):
         self.refused(2, "zoo", "alexnet", says="resnet18")
 
@@ -311,10 +322,11 @@ class WholeRoad(unittest.TestCase):
         self.assertEqual(len(self.h("show", "j999", check=4).stderr.strip().splitlines()), 1)
 
     def test_a_bad_model_fails_with_the_users_status(self):
-        (self.path / "text.onnx").write_text("this is not a model")
-        job = self.h("submit", self.path / "text.onnx", check=0).stdout.strip()
-        done = self.h("watch", job, check=2)
+        (self.path / "text.onnx").write_bytes(b"\x08\x08")  # a file of this form, but without a graph
+        before = self.h("jobs", "--all", "--json", check=0).stdout
+        done = self.h("submit", self.path / "text.onnx", check=2)
         self.assertIn("ONNX", done.stderr)
+        self.assertEqual(self.h("jobs", "--all", "--json", check=0).stdout, before)
 
     def test_a_job_without_a_device_waits_and_says_why(self):
         job = self.h("submit", self.path / "mlp.onnx", "--target", "llvm -mcpu=atom", "--trials", 4, check=0).stdout.strip()

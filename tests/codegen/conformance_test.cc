@@ -71,8 +71,9 @@ INSTANTIATE_TEST_SUITE_P(All, TextCase, ::testing::ValuesIn(CaseFiles()), [](con
 
 constexpr int64_t kElements = 37;  // not a multiple of the lanes
 
-const DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kU8, DType::kI32,
-                           DType::kI64,  DType::kF32, DType::kF64};
+const DType kAllTypes[] = {DType::kBool, DType::kI8,  DType::kU8,  DType::kI16, DType::kU16,
+                           DType::kI32,  DType::kU32, DType::kI64, DType::kU64, DType::kF32,
+                           DType::kF64,  DType::kF16, DType::kBF16};
 
 // O[i] = value(A[i], B[i], C[i]) in a plain, an unrolled, a parallel, and a vectorized loop with a
 // guarded tail.
@@ -124,12 +125,17 @@ std::vector<OpCase> OpCases() {
     auto add = [&](const std::string& name, DType out, const std::string& value) {
       cases.push_back({absl::StrCat(name, "_", type), dtype, out, value});
     };
-    for (auto [name, text] : {std::pair{"lt", "<"}, {"le", "<="}, {"eq", "=="}, {"ne", "!="}}) {
-      add(name, DType::kBool, absl::StrCat("(A[v] ", text, " B[v])"));
-    }
     add("select", dtype, "select(C[v], A[v], B[v])");
     for (DType to : kAllTypes)
       add(absl::StrCat("to_", NameOf(to)), to, absl::StrCat(NameOf(to), "(A[v])"));
+    if (ir::IsHalf(dtype)) {
+      add("sum", dtype, absl::StrCat(type, "((f32(A[v]) + f32(B[v])))"));
+      add("constant", dtype, absl::StrCat("select((v < 20), A[v], 0.1", type, ")"));
+      continue;
+    }
+    for (auto [name, text] : {std::pair{"lt", "<"}, {"le", "<="}, {"eq", "=="}, {"ne", "!="}}) {
+      add(name, DType::kBool, absl::StrCat("(A[v] ", text, " B[v])"));
+    }
     if (is_bool) {
       add("and", DType::kBool, "(A[v] && B[v])");
       add("or", DType::kBool, "(A[v] || B[v])");
@@ -142,7 +148,7 @@ std::vector<OpCase> OpCases() {
     const std::string one = is_float ? "1.0" + type : type == "i64" ? "1" : "1" + type;
     const std::string three = type == "i64" ? "3" : "3" + type;
     const std::string zero = is_float ? "0.0" + type : type == "i64" ? "0" : "0" + type;
-    // Of integers -1 (of u8: 255), 0 and 1, where division is easy to get wrong, and anything.
+    // Of integers -1 (of unsigned ones the largest), 0 and 1, where division is easy to get wrong, and anything.
     const std::string edge = absl::StrCat("((B[v] % ", three, ") - ", one, ")");
     for (auto [name, text] : {std::pair{"div", "/"}, {"floordiv", "//"}, {"floormod", "%"}}) {
       if (is_float && name[0] == 'f') continue;
@@ -154,7 +160,7 @@ std::vector<OpCase> OpCases() {
     for (const char* name : {"min", "max"}) add(name, dtype, absl::StrCat(name, "(A[v], B[v])"));
     add("pow", dtype, is_float ? "pow(abs(A[v]), B[v])" : "pow(A[v], B[v])");
     for (const char* name : {"abs", "sign"}) add(name, dtype, absl::StrCat(name, "(A[v])"));
-    if (dtype != DType::kU8) add("neg", dtype, "neg(A[v])");
+    if (!ir::IsUnsigned(dtype)) add("neg", dtype, "neg(A[v])");
     if (!is_float) continue;
     for (Op op : {Op::kExp, Op::kLog, Op::kSqrt, Op::kTanh, Op::kErf, Op::kSin, Op::kCos, Op::kTan,
                   Op::kAsin, Op::kAcos, Op::kAtan, Op::kSinh, Op::kCosh, Op::kAsinh, Op::kAcosh,
@@ -190,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryOp, ::testing::ValuesIn(OpCases()),
 
 TEST(Reductions, EveryOperatorAndType) {
   for (DType dtype : kAllTypes) {
-    if (dtype == DType::kBool) continue;
+    if (dtype == DType::kBool || ir::IsHalf(dtype)) continue;
     for (const char* op : {"sum", "prod", "max", "min"}) {
       const std::string type = NameOf(dtype);
       const char* init = ir::IsFloat(dtype) ? "0.5" : "1";

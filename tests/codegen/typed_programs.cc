@@ -24,13 +24,13 @@ class Generator {
     const std::vector<int64_t> shape = {1 + Below(7), 1 + Below(21)};
     Tensor result;
     for (int k = 0; k < 2; ++k) {
-      tensors_.push_back(builder_.Input("x" + std::to_string(k), AnyType(), shape));
+      tensors_.push_back(builder_.Input("x" + std::to_string(k), StoredType(), shape));
     }
     for (int64_t k = 0, stages = 1 + Below(2); k < stages; ++k) {
-      const DType dtype = AnyType();
+      const DType dtype = StoredType();
       result = builder_.Compute("y" + std::to_string(k), shape, [&](Iters i) {
         at_ = {i.begin(), i.end()};
-        return Value(dtype, 3);
+        return ir::IsHalf(dtype) ? ir::Cast(dtype, Value(DType::kF32, 3)) : Value(dtype, 3);
       });
       tensors_.push_back(result);
     }
@@ -52,16 +52,21 @@ class Generator {
  private:
   int64_t Below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(rng_); }
   DType AnyType() {
-    static constexpr DType kTypes[] = {DType::kBool, DType::kI8,  DType::kU8, DType::kI32,
-                                       DType::kI64,  DType::kF32, DType::kF64};
+    static constexpr DType kTypes[] = {DType::kBool, DType::kI8,  DType::kU8,  DType::kI16,
+                                       DType::kU16,  DType::kI32, DType::kU32, DType::kI64,
+                                       DType::kU64,  DType::kF32, DType::kF64};
     return kTypes[Below(std::size(kTypes))];
+  }
+  // Also the types that only memory has.
+  DType StoredType() {
+    return Below(6) == 0 ? (Below(2) ? DType::kF16 : DType::kBF16) : AnyType();
   }
   static Expr Binary(Op op, Expr a, Expr b) { return ir::Make(op, {std::move(a), std::move(b)}); }
 
   Expr Literal(DType dtype) {
     if (dtype == DType::kBool) return ir::Bool(Below(2));
     if (ir::IsFloat(dtype)) return ir::Float(static_cast<double>(Below(9) - 4) / 4, dtype);
-    return ir::Int(dtype == DType::kU8 ? Below(9) : Below(9) - 4, dtype);
+    return ir::Int(ir::IsUnsigned(dtype) ? Below(9) : Below(9) - 4, dtype);
   }
 
   // An element of one of the tensors, converted if it has another type.
@@ -116,7 +121,7 @@ class Generator {
                                      Op::kFloorMod, Op::kMin, Op::kMax, Op::kPow};
     // What is unsigned has no negation.
     if (Below(5) == 0)
-      return ir::Make(kUnary[dtype == DType::kU8 ? 1 + Below(2) : Below(3)],
+      return ir::Make(kUnary[ir::IsUnsigned(dtype) ? 1 + Below(2) : Below(3)],
                       {Value(dtype, depth - 1)});
     const size_t all = std::size(kBinary) - (dtype == DType::kI64);  // a power overflows
     return Binary(kBinary[Below(static_cast<int64_t>(all))], Value(dtype, depth - 1),

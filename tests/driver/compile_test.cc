@@ -310,7 +310,7 @@ TEST(CompileModelTest, EqualConstantsAreStoredOnce) {
   options.fuse.enabled = false;
   const auto module = Compile(model.Bytes(), options);
   ASSERT_TRUE(module.ok()) << module.status();
-  EXPECT_EQ(module->params.size(), 4096u);
+  EXPECT_EQ(module->params->size(), 4096u);
 }
 
 TEST(CompileModelTest, ProgressCountsEveryKernel) {
@@ -390,7 +390,7 @@ TEST(CompileModelTest, PrepackedWeightsAreStoredOnce) {
     const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, best, &warnings);
     ASSERT_TRUE(module.ok()) << module.status();
     EXPECT_THAT(warnings, ::testing::IsEmpty());
-    EXPECT_EQ(static_cast<int64_t>(module->params.size()), c.bytes);
+    EXPECT_EQ(static_cast<int64_t>(module->params->size()), c.bytes);
     const std::vector<std::string> inputs = RandomInputs(module->manifest, 9);
     const auto found = RunModule(*module, inputs, /*runs=*/2);
     const auto expected = InterpretModel(onnx, {}, inputs);
@@ -411,7 +411,7 @@ TEST(CompileModelTest, SharedWeightsArePrepackedOnce) {
   ASSERT_EQ(best.size(), 1u);
   const auto module = Compile(onnx, {}, ScheduleChoice::kTrace, best);
   ASSERT_TRUE(module.ok()) << module.status();
-  EXPECT_EQ(static_cast<int64_t>(module->params.size()), kWeightBytes / 9 * 16);
+  EXPECT_EQ(static_cast<int64_t>(module->params->size()), kWeightBytes / 9 * 16);
   const std::vector<std::string> inputs = RandomInputs(module->manifest, 9);
   const auto found = RunModule(*module, inputs);
   const auto expected = InterpretModel(onnx, {}, inputs);

@@ -41,7 +41,15 @@ struct Arena {
       case ir::DType::kI32:
         static_cast<int32_t*>(data)[element] = static_cast<int32_t>(value);
         break;
+      case ir::DType::kI16:
+      case ir::DType::kU16:
+        static_cast<uint16_t*>(data)[element] = static_cast<uint16_t>(static_cast<int64_t>(value));
+        break;
+      case ir::DType::kU32:
+        static_cast<uint32_t*>(data)[element] = static_cast<uint32_t>(static_cast<int64_t>(value));
+        break;
       case ir::DType::kI64:
+      case ir::DType::kU64:
         static_cast<int64_t*>(data)[element] = static_cast<int64_t>(value);
         break;
       case ir::DType::kF32:
@@ -67,8 +75,16 @@ struct Arena {
         return static_cast<const int8_t*>(data)[element];
       case ir::DType::kI32:
         return static_cast<const int32_t*>(data)[element];
+      case ir::DType::kI16:
+        return static_cast<const int16_t*>(data)[element];
+      case ir::DType::kU16:
+        return static_cast<const uint16_t*>(data)[element];
+      case ir::DType::kU32:
+        return static_cast<const uint32_t*>(data)[element];
       case ir::DType::kI64:
         return static_cast<double>(static_cast<const int64_t*>(data)[element]);
+      case ir::DType::kU64:
+        return static_cast<double>(static_cast<const uint64_t*>(data)[element]);
       case ir::DType::kF32:
         return static_cast<const float*>(data)[element];
       case ir::DType::kF64:

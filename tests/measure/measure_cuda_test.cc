@@ -112,6 +112,13 @@ TEST_F(MeasureCudaTest, ConstantsArePrepackedOnTheDevice) {
   ASSERT_TRUE(result.ok()) << result.status();
 }
 
+TEST_F(MeasureCudaTest, ADeviceOfNoKindIsRefused) {
+  options_.device = "nuda:0";
+  const auto bench = WorkloadBench::Create(kWorkload, options_);
+  EXPECT_TRUE(absl::IsInvalidArgument(bench.status())) << bench.status();
+  EXPECT_THAT(std::string(bench.status().message()), HasSubstr("'nuda:0' is no device"));
+}
+
 TEST_F(MeasureCudaTest, WrongAndUnwrittenResultsAreFound) {
   wrong_ = 0.5f;
   EXPECT_THAT(std::string(Run(Plain()).status().message()), HasSubstr("wrong result: output 0"));

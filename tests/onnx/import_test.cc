@@ -252,7 +252,7 @@ std::vector<TensorData> OfHalves(onnx::ModelProto m, std::vector<TensorData> inp
     bias->set_name(node->input(2));
     bias->set_data_type(onnx::TensorProto::FLOAT16);
     bias->add_dims(inputs[2].type.shape[0]);
-    bias->set_raw_data(*inputs[2].bytes);
+    bias->set_raw_data(std::string(*inputs[2].bytes));
     inputs.pop_back();
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -343,6 +343,54 @@ TEST(ImportRefusals, ExternalDataIsNeverOpened) {
   entry->set_value("../../etc/passwd");
   ExpectRefused(Import(m), absl::StatusCode::kInvalidArgument,
                 AllOf(HasSubstr("'secret'"), HasSubstr("external data")));
+}
+
+// With a loader, external data may be anywhere in a model. Its locations mean what the loader makes of
+// them.
+TEST(ImportExternal, InitializersAndConstantsOfNodes) {
+  onnx::ModelProto m = ReluModel({"2"});
+  onnx::GraphProto& g = *m.mutable_graph();
+  g.mutable_node(0)->set_op_type("Sum");
+  g.mutable_node(0)->add_input("w");
+  g.mutable_node(0)->add_input("c");
+  const auto place = [](onnx::TensorProto* t, const std::string& location) {
+    t->set_data_type(onnx::TensorProto::FLOAT);
+    t->add_dims(2);
+    t->set_data_location(onnx::TensorProto::EXTERNAL);
+    for (const auto& [key, value] : {std::pair{"location", location.c_str()}, {"length", "8"}}) {
+      t->add_external_data()->set_key(key);
+      t->mutable_external_data()->rbegin()->set_value(value);
+    }
+  };
+  onnx::TensorProto& w = *g.add_initializer();
+  w.set_name("w");
+  place(&w, "one");
+  onnx::NodeProto constant;
+  constant.set_op_type("Constant");
+  constant.add_output("c");
+  onnx::AttributeProto& value = *constant.add_attribute();
+  value.set_name("value");
+  value.set_type(onnx::AttributeProto::TENSOR);
+  place(value.mutable_t(), "two");
+  *g.add_node() = constant;
+  g.mutable_node()->SwapElements(0, 1);
+  ImportOptions options;
+  options.external = [](const onnx::TensorPlace& place) -> absl::StatusOr<SharedBytes> {
+    EXPECT_EQ(place.length, 8);
+    const float x = place.location == "one" ? 1.f : 2.f;
+    const float values[] = {x, 10 * x};
+    return SharedBytes::Of(std::string(reinterpret_cast<const char*>(values), sizeof values));
+  };
+  const auto graph = ImportOnnx(m.SerializeAsString(), options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const TensorData x = FromDoubles({100, 200}, {2}, ir::DType::kF32);
+  const auto outputs = EvaluateGraph(*graph, {&x, 1});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_THAT(ToDoubles((*outputs)[0]), ElementsAre(103, 230));
+  options.external = [](const onnx::TensorPlace&) -> absl::StatusOr<SharedBytes> {
+    return absl::InvalidArgumentError("tensor 'w' is elsewhere");
+  };
+  ExpectRefused(Import(m, options), absl::StatusCode::kInvalidArgument, HasSubstr("elsewhere"));
 }
 
 TEST(ImportRefusals, AnInitializerWithTooFewBytes) {

@@ -76,7 +76,7 @@ absl::StatusOr<Message> Interpret(const std::string& model, const Inputs& inputs
   Message outputs;
   for (const graph::TensorData& result : results) {
     outputs.push_back(graph::ToText(result.type));
-    outputs.push_back(*result.bytes);
+    outputs.emplace_back(*result.bytes);
   }
   return outputs;
 }

@@ -41,11 +41,12 @@ Module MakeModule() {
       {0, {{Place::kInput, 0, kBytes}, {Place::kParam, 64, kBytes}, {Place::kArena, 64, kBytes}}},
       {1, {{Place::kArena, 64, kBytes}, {Place::kOutput, 0, kBytes}}}};
   module.code = test::FakeCubin();
-  module.params.resize(128);
+  std::string params(128, '\0');
   for (int i = 0; i < kLength; ++i) {
     const float value = static_cast<float>(i) / 4;
-    std::memcpy(module.params.data() + 64 + i * sizeof(float), &value, sizeof(float));
+    std::memcpy(params.data() + 64 + i * sizeof(float), &value, sizeof(float));
   }
+  module.params = SharedBytes::Of(std::move(params));
   return module;
 }
 

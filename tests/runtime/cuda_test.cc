@@ -14,6 +14,7 @@
 #include "compiler/runtime/cuda/kernel.h"
 #include "compiler/runtime/cuda/nvml.h"
 #include "compiler/runtime/cuda/timing.h"
+#include "compiler/runtime/device_kind.h"
 #include "tests/runtime/fake_cuda.h"
 
 namespace heddle::runtime {
@@ -75,9 +76,25 @@ TEST_F(CudaTest, ADeviceIsDescribedAndNamed) {
   EXPECT_EQ(info->l2_bytes, 1 << 20);
   EXPECT_THAT(std::string(DescribeCudaDevice(1).status().message()),
               HasSubstr("there is no cuda:1: the driver shows 1 GPU"));
-  EXPECT_EQ(ParseCudaDevice("cuda:3").value(), 3);
-  for (const char* bad : {"", "cuda", "cuda:", "cuda:-1", "cuda:1x", "gpu:0", "cuda:99"}) {
-    EXPECT_FALSE(ParseCudaDevice(bad).ok()) << bad;
+}
+
+TEST_F(CudaTest, IsAKindOfDevice) {
+  const DeviceKind* const kind = FindDeviceKind("cuda");
+  ASSERT_NE(kind, nullptr);
+  const auto info = kind->Describe(0);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->target, "cuda -arch=sm_90");
+  EXPECT_EQ(info->key, "fake-gpu-12-gb-sm_90");
+  EXPECT_EQ(info->driver, "CUDA 13.0");
+  for (const char* other : {"", "llvm", "cud", "cudarama"})
+    EXPECT_EQ(FindDeviceKind(other), nullptr) << other;
+  const auto device = ParseDevice("cuda:3");
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(device->kind, kind);
+  EXPECT_EQ(device->ordinal, 3);
+  for (const char* bad : {"", "cuda", "cuda:", "cuda:-1", "cuda:1x", "gpu:0", "cuda:99", ":0"}) {
+    EXPECT_THAT(std::string(ParseDevice(bad).status().message()), HasSubstr("one like cuda:0"))
+        << bad;
   }
 }
 
@@ -275,7 +292,7 @@ TEST_F(CudaTest, AnotherThreadMayUseAndDestroyADevice) {
 
 TEST(NvmlTest, IsOptional) {
   setenv("HEDDLE_NVML", "libheddle_no_such_library.so", 1);
-  EXPECT_EQ(ReadGpuClimate("0000:00:00.0").sm_mhz, 0);
+  EXPECT_EQ(ReadGpuClimate("0000:00:00.0").mhz, 0);
   EXPECT_TRUE(GpuClockLock("0000:00:00.0", 0).status().ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(GpuClockLock("0000:00:00.0", 1000).status()));
 }

@@ -55,6 +55,17 @@ TEST(ExecutorTest, MemoryIsAligned) {
   EXPECT_FALSE(AlignedBuffer::Allocate(-1).ok());
 }
 
+TEST(ExecutorTest, CodeOfAKindWithoutDevicesRunsOnTheCpu) {
+  for (const char* target : {"another -x=y", "cudarama -arch=sm_90"}) {
+    Module module = MakeTestModule();
+    module.manifest.target = target;
+    EXPECT_FALSE(module.manifest.ForGpu());
+    const auto executor = Executor::Create(std::move(module));
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    EXPECT_TRUE((*executor)->Run().ok());
+  }
+}
+
 TEST(ExecutorTest, RefusesWhatItCannotRun) {
   Module wrong_cpu = MakeTestModule();
   wrong_cpu.manifest.cpu_features = {"sse4.2", "amx-fp16", "fast-gather"};

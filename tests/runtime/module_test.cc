@@ -22,7 +22,7 @@ TEST(ModuleTest, ParsingTheBytesGivesTheModuleBack) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(SerializeModule(*parsed), bytes);
   EXPECT_EQ(parsed->code, module.code);
-  EXPECT_EQ(parsed->params, module.params);
+  EXPECT_EQ(*parsed->params, *module.params);
   EXPECT_EQ(parsed->manifest.kernels[1].record_ms, 0.5);
   EXPECT_FALSE(parsed->manifest.kernels[0].numerics.winograd);
   EXPECT_TRUE(parsed->manifest.kernels[1].numerics.winograd);
@@ -129,7 +129,7 @@ TEST(ModuleTest, ContradictionsAreRefused) {
       [](Module& m) { m.manifest.calls[0].buffers[1].bytes = INT64_MAX; },
       [](Module& m) { m.manifest.calls[0].buffers[2].bytes = -1; },
       [](Module& m) { m.manifest.calls[0].buffers[2].index = INT64_MAX - 63; },
-      [](Module& m) { m.params.resize(kBytes); },
+      [](Module& m) { m.params = SharedBytes::Of(std::string(kBytes, '\0')); },
   };
   ASSERT_TRUE(CheckModule(MakeTestModule()).ok());
   for (size_t i = 0; i < lies.size(); ++i) {

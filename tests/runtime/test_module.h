@@ -40,8 +40,9 @@ inline Module MakeTestModule() {
   module.code = ReadFile(HEDDLE_TEST_KERNELS);
   std::vector<float> b(kLength);
   for (int i = 0; i < kLength; ++i) b[i] = static_cast<float>(i) * 0.25f;
-  module.params.resize(64 + kBytes);
-  std::memcpy(module.params.data() + 64, b.data(), kBytes);
+  std::string params(64 + kBytes, '\0');
+  std::memcpy(params.data() + 64, b.data(), kBytes);
+  module.params = SharedBytes::Of(std::move(params));
   return module;
 }
 

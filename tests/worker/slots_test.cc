@@ -57,6 +57,7 @@ TEST(Slots, GpusAreSlotsWithoutCores) {
   EXPECT_TRUE((*slots)[0].device);
   EXPECT_TRUE((*slots)[0].cores.empty());
   EXPECT_FALSE(ShareCore((*slots)[0], (*slots)[0]));
+  EXPECT_EQ(ParseGpuSlots({"another:3"})->front().name, "another3");
   for (const char* bad : {"", "0", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:0,cuda:0"}) {
     EXPECT_FALSE(ParseGpuSlots({bad}).ok()) << bad;
   }

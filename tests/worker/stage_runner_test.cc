@@ -343,6 +343,46 @@ TEST_F(StageRunnerTest, ChunksPassInOrder) {
   EXPECT_TRUE(received == sent) << received.size() << " of " << sent.size();
 }
 
+// The parts of a model come before everything else, and the child starts when they are there.
+TEST_F(StageRunnerTest, BlobsAreFetchedFirst) {
+  const std::string folder = ::testing::TempDir() + "/stage_blobs" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  const auto cache = BlobCache::Open(folder, 1 << 20);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  v1::StageStart start = Propose("echo");
+  v1::BlobRef& blob = *start.add_blobs();
+  blob.set_sha256("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  blob.set_bytes(3);
+  EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_INFRASTRUCTURE) << "it has no folder for them";
+  options_.blobs = cache->get();
+  v1::StageFinished finished = Run(start);
+  EXPECT_EQ(finished.fault().kind(), v1::FAULT_INFRASTRUCTURE);
+  EXPECT_THAT(finished.fault().message(), HasSubstr("did not send all parts"));
+  ASSERT_EQ(caller_.events.size(), 1u);
+  EXPECT_EQ(caller_.events[0].wanted().blobs(0).sha256(), blob.sha256());
+  AddChunk("abc");
+  caller_.inputs.back().mutable_chunk()->set_name(blob.sha256());
+  caller_.inputs.back().mutable_chunk()->set_last(true);
+  AddChunk("the rest");
+  caller_.events.clear();
+  finished = Run(start);
+  EXPECT_EQ(finished.fault().kind(), v1::FAULT_NONE) << finished.fault().message();
+  ASSERT_EQ(caller_.events.size(), 2u);
+  EXPECT_EQ(caller_.events[0].wanted().blobs_size(), 1);
+  EXPECT_EQ(caller_.events[1].chunk().data(), "the rest") << "the child gets nothing else";
+  AddChunk("again");
+  caller_.events.clear();
+  EXPECT_EQ(Run(start).fault().kind(), v1::FAULT_NONE);
+  EXPECT_EQ(caller_.events[0].wanted().blobs_size(), 0) << "it is kept";
+  // Damaged on the way.
+  start.mutable_blobs(0)->set_sha256(std::string(64, '0'));
+  AddChunk("xyz");
+  caller_.inputs.back().mutable_chunk()->set_name(std::string(64, '0'));
+  caller_.inputs.back().mutable_chunk()->set_last(true);
+  EXPECT_THAT(Run(start).fault().message(), HasSubstr("digest"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(StageRunnerTest, TheChildIsConfined) {
   const v1::StageFinished finished = Run(Propose("confined"));
   ASSERT_EQ(finished.warnings_size(), 1) << finished.fault().message();

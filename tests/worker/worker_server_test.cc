@@ -163,7 +163,8 @@ class WorkerServerTest : public ::testing::Test {
     options.id = "w";
     options.version = "1";
     const int core = UsableCores().front();
-    options.slots = {{"profile", true, {core}}, {"other", true, {core}}};
+    options.slots = {{"profile", true, {core}}, {"other", true, {core}}, {"cpu", false, {core}}};
+    options.builds = {"llvm", "a kind"};
     options.device_key = "key";
     options.target = "llvm -mcpu=x";
     const std::string child = std::string(HEDDLE_BIN_DIR) + "/heddle-fake-child";
@@ -179,6 +180,17 @@ class WorkerServerTest : public ::testing::Test {
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<WorkerServer> worker_;
 };
+
+TEST_F(WorkerServerTest, CpuSlotsSayWhatTheyBuild) {
+  const v1::ListWorkersResponse list = tracker_->List();
+  ASSERT_EQ(list.workers(0).slots_size(), 3);
+  for (const v1::SlotStatus& slot : list.workers(0).slots()) {
+    const auto& builds = slot.slot().builds();
+    const bool cpu = slot.slot().kind() == v1::SLOT_CPU;
+    EXPECT_EQ(std::vector<std::string>(builds.begin(), builds.end()),
+              cpu ? std::vector<std::string>({"llvm", "a kind"}) : std::vector<std::string>());
+  }
+}
 
 TEST_F(WorkerServerTest, CandidatesStreamBothWays) {
   const v1::Lease lease = tracker_->Acquire("w", "profile");

@@ -29,4 +29,28 @@ void WriteChunks(StageIo& io, std::string_view name, std::string_view bytes) {
   });
 }
 
+void ChunkWriter::Append(std::string_view bytes) {
+  hash_.Update(bytes);
+  while (!bytes.empty()) {
+    const std::string_view piece = bytes.substr(0, kChunkBytes - pending_.size());
+    pending_ += piece;
+    bytes.remove_prefix(piece.size());
+    if (pending_.size() == kChunkBytes) Write(/*last=*/false);
+  }
+}
+
+void ChunkWriter::End() { Write(/*last=*/true); }
+
+void ChunkWriter::Write(bool last) {
+  v1::StageEvent event;
+  v1::Chunk& chunk = *event.mutable_chunk();
+  chunk.set_name(name_);
+  chunk.set_data(std::exchange(pending_, {}));
+  if (last) {
+    chunk.set_last(true);
+    chunk.set_sha256(hash_.Hex());
+  }
+  io_.Write(event);
+}
+
 }  // namespace heddle::worker

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/sha256.h"
 #include "worker/stage_child.h"
 
 namespace heddle::worker {
@@ -16,5 +17,21 @@ absl::StatusOr<std::optional<std::string>> ReadChunks(StageIo& io, std::string_v
 
 // Writes `bytes` as chunks of `name`.
 void WriteChunks(StageIo& io, std::string_view name, std::string_view bytes);
+
+// The same for bytes that come in pieces of any size. End writes the last chunk.
+class ChunkWriter {
+ public:
+  ChunkWriter(StageIo& io, std::string_view name) : io_(io), name_(name) {}
+  void Append(std::string_view bytes);
+  void End();
+
+ private:
+  void Write(bool last);
+
+  StageIo& io_;
+  const std::string name_;
+  std::string pending_;
+  Sha256 hash_;
+};
 
 }  // namespace heddle::worker

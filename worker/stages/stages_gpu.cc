@@ -1,4 +1,4 @@
-// profile on a GPU.
+// profile on a device of its own.
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/measure/measure.h"
-#include "compiler/runtime/cuda/device.h"
-#include "compiler/runtime/cuda/nvml.h"
+#include "compiler/runtime/device_kind.h"
 #include "worker/stages/candidates.h"
 #include "worker/stages/evidence.h"
 #include "worker/stages/stages.h"
@@ -26,21 +25,25 @@ namespace {
   _exit(4);
 }
 
-v1::Evidence EvidenceOf(const runtime::CudaInfo& gpu) {
+struct Gpu {
+  const runtime::DeviceKind* kind;
+  runtime::DeviceInfo info;
+};
+
+v1::Evidence EvidenceOf(const Gpu& gpu) {
   v1::Evidence evidence = CollectEvidence({});
-  const runtime::GpuClimate climate = runtime::ReadGpuClimate(gpu.pci);
-  evidence.set_gpu_mhz(climate.sm_mhz);
+  const runtime::DeviceClimate climate = gpu.kind->ReadClimate(gpu.info);
+  evidence.set_gpu_mhz(climate.mhz);
   evidence.set_gpu_memory_mhz(climate.memory_mhz);
   evidence.set_temperature_celsius(climate.celsius);
-  evidence.set_driver(absl::StrCat("CUDA ", gpu.driver));
+  evidence.set_driver(gpu.info.driver);
   evidence.set_times_measured(1);
   if (!climate.throttled.empty())
     evidence.set_disturbance(absl::StrCat("the GPU's clock is held down: ", climate.throttled));
   return evidence;
 }
 
-v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
-                        const runtime::CudaInfo& gpu) {
+v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item, const Gpu& gpu) {
   const codegen::Artifact artifact = ArtifactFromProto(item.artifact());
   v1::Measurement measurement;
   const auto begin = std::chrono::steady_clock::now();
@@ -64,10 +67,11 @@ v1::Measurement Measure(WorkloadBench& bench, const v1::ProfileItem& item,
 
 absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
   HEDDLE_ASSIGN_OR_RETURN(const MeasureOptions options, OptionsOf(start.profile()));
-  HEDDLE_ASSIGN_OR_RETURN(const int ordinal, runtime::ParseCudaDevice(options.device));
-  const absl::StatusOr<runtime::CudaInfo> gpu = runtime::DescribeCudaDevice(ordinal);
+  HEDDLE_ASSIGN_OR_RETURN(const runtime::DeviceName device, runtime::ParseDevice(options.device));
+  const absl::StatusOr<runtime::DeviceInfo> info = device.kind->Describe(device.ordinal);
   // The GPU was present when the worker started.
-  if (!gpu.ok()) return absl::UnavailableError(gpu.status().message());
+  if (!info.ok()) return absl::UnavailableError(info.status().message());
+  const Gpu gpu{device.kind, *info};
   absl::StatusOr<std::unique_ptr<WorkloadBench>> bench =
       WorkloadBench::Create(start.profile().workload(), options);
   if (absl::IsAborted(bench.status())) GiveUp(bench.status());
@@ -77,7 +81,7 @@ absl::Status RunProfileOnGpu(const v1::StageStart& start, StageIo& io) {
     v1::StageEvent event;
     event.mutable_profiled()->set_candidate(input.profile().candidate().id());
     TellStarted(io, input.profile().candidate().id());
-    *event.mutable_profiled()->mutable_measurement() = Measure(**bench, input.profile(), *gpu);
+    *event.mutable_profiled()->mutable_measurement() = Measure(**bench, input.profile(), gpu);
     io.Write(event);
   }
   return absl::OkStatus();

@@ -4,10 +4,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/blob_store.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/core/graph.h"
 #include "compiler/graph/fusion/fuse.h"
+#include "compiler/onnx/parts.h"
 #include "worker/frame.h"
 #include "worker/stages/chunks.h"
 #include "worker/stages/stages.h"
@@ -15,8 +18,33 @@
 namespace heddle::worker {
 namespace {
 
-ModelOptions FromProto(const v1::ModelOptions& options) {
+// Weights that passes rearrange lie beside the model's parts.
+void PrepareForParts(const v1::StageStart& start) {
+  if (!start.blob_folder().empty()) KeepLargeBytesIn(start.blob_folder());
+}
+
+// Maps the model's parts, which the supervisor has stored.
+graph::ExternalLoader PartLoader(const v1::StageStart& start) {
+  std::map<std::string, SharedBytes> mapped;
+  for (const v1::BlobRef& blob : start.blobs()) mapped[blob.sha256()] = nullptr;
+  return [mapped, folder = start.blob_folder()](
+             const onnx::TensorPlace& place) mutable -> absl::StatusOr<SharedBytes> {
+    const auto part = mapped.find(onnx::PartDigest(place.location));
+    if (part == mapped.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", place.tensor, "' is stored in the file '", place.location,
+                       "', which was not submitted; `heddle submit` sends such files, too"));
+    }
+    if (part->second == nullptr) {
+      HEDDLE_ASSIGN_OR_RETURN(part->second, MapFile(BlobPath(folder, part->first)));
+    }
+    return part->second;
+  };
+}
+
+ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& start) {
   ModelOptions result;
+  result.import.external = PartLoader(start);
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()].assign(shape.extents().begin(), shape.extents().end());
   }
@@ -46,10 +74,11 @@ void Report(StageIo& io, int done, int total, const std::string& message) {
 }  // namespace
 
 absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
+  PrepareForParts(start);
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
   HEDDLE_ASSIGN_OR_RETURN(const graph::FusedGraph fused,
-                          PrepareModel(model, FromProto(start.import().options()), target));
+                          PrepareModel(model, FromProto(start.import().options(), start), target));
   v1::StageEvent event;
   v1::ImportResult* result = event.mutable_import();
   for (const graph::Task& task : graph::ExtractTasks(fused)) {
@@ -74,6 +103,7 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
 }
 
 absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
+  PrepareForParts(start);
   const v1::CompileSpec& spec = start.compile();
   HEDDLE_ASSIGN_OR_RETURN(const std::string model, ReadModel(io));
   HEDDLE_ASSIGN_OR_RETURN(const Target target, ParseTarget(start.target()));
@@ -97,10 +127,15 @@ absl::Status RunCompile(const v1::StageStart& start, StageIo& io) {
     best[trace.workload_key()] = {.trace = trace.trace(), .median_ns = trace.median_ns()};
   }
   std::vector<std::string> warnings;
-  HEDDLE_ASSIGN_OR_RETURN(const std::string module, CompileModel(model, FromProto(spec.options()),
-                                                                 target, best, options, &warnings));
+  ChunkWriter module(io, "module");
+  const auto write = [&module](std::string_view bytes) {
+    module.Append(bytes);
+    return absl::OkStatus();
+  };
+  HEDDLE_RETURN_IF_ERROR(WriteCompiledModel(model, FromProto(spec.options(), start), target, best,
+                                            options, write, &warnings));
+  module.End();
   for (const std::string& warning : warnings) io.Warn(warning);
-  WriteChunks(io, "module", module);
   return absl::OkStatus();
 }
 

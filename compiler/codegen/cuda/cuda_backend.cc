@@ -131,7 +131,7 @@ class Cuda final : public Backend {
   std::vector<std::string> Features(const Target&) const override { return {}; }
   absl::StatusOr<Toolchain> FindToolchain() const override {
     HEDDLE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Get());
-    return Toolchain{nvrtc->Version(), nvrtc->Complaint()};
+    return Toolchain{nvrtc->Version(), nvrtc->Complaint(), /*caches=*/true};
   }
   absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
                                    const Target& resolved) const override {

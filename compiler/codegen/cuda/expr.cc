@@ -135,10 +135,18 @@ std::string CudaType(DType dtype) {
       return "unsigned char";
     case DType::kI8:
       return "signed char";
+    case DType::kI16:
+      return "short";
+    case DType::kU16:
+      return "unsigned short";
     case DType::kI32:
       return "int";
+    case DType::kU32:
+      return "unsigned";
     case DType::kI64:
       return "i64";
+    case DType::kU64:
+      return "u64";
     case DType::kF32:
       return "float";
     case DType::kF64:
@@ -248,6 +256,8 @@ std::string CudaExpressions::Value(const Expr& e) {
     case ExprKind::kInt:
       if (e->dtype == DType::kBool) return e->int_value ? "true" : "false";
       if (e->dtype == DType::kI32 && e->int_value == -kIntMax - 1) return "((int)0x80000000)";
+      if (e->dtype == DType::kU64)
+        return absl::StrCat("((u64)", static_cast<uint64_t>(e->int_value), "ULL)");
       return e->dtype == DType::kI64
                  ? Int64(e)
                  : absl::StrCat("((", ValueType(e->dtype), ")", e->int_value, ")");
@@ -347,8 +357,16 @@ std::string CudaExpressions::Conversion(const Expr& e) {
       return absl::StrCat("h_toi8(", a, ")");
     case DType::kU8:
       return absl::StrCat("h_tou8(", a, ")");
+    case DType::kI16:
+      return absl::StrCat("h_toi16(", a, ")");
+    case DType::kU16:
+      return absl::StrCat("h_tou16(", a, ")");
     case DType::kI32:
       return absl::StrCat("h_toi32(", a, ")");
+    case DType::kU32:
+      return absl::StrCat("h_tou32(", a, ")");
+    case DType::kU64:
+      return absl::StrCat("h_f2u64(", a, ")");
     default:
       return absl::StrCat("h_f2i64(", a, ")");
   }

@@ -11,16 +11,17 @@ typedef unsigned long long u64;
 template <class T> HD T h_add(T a, T b) { return (T)((u64)a + (u64)b); }
 template <class T> HD T h_sub(T a, T b) { return (T)((u64)a - (u64)b); }
 template <class T> HD T h_mul(T a, T b) { return (T)((u64)a * (u64)b); }
+template <class T> HD bool h_minus1(T b) { return (T)-1 < (T)0 && (i64)b == -1; }
 template <class T> HD T h_div(T a, T b) {
-  return b == 0 ? (T)0 : ((i64)b == -1 ? (T)(0 - (u64)a) : (T)(a / b));
+  return b == 0 ? (T)0 : (h_minus1(b) ? (T)(0 - (u64)a) : (T)(a / b));
 }
 template <class T> HD T h_floordiv(T a, T b) {
   if (b == 0) return 0;
-  if ((i64)b == -1) return (T)(0 - (u64)a);
+  if (h_minus1(b)) return (T)(0 - (u64)a);
   return (T)(a / b - ((a % b != 0) && ((a < 0) != (b < 0))));
 }
 template <class T> HD T h_floormod(T a, T b) {
-  if (b == 0 || (i64)b == -1) return 0;
+  if (b == 0 || h_minus1(b)) return 0;
   T r = (T)(a % b);
   return (T)(r + ((r != 0 && ((r < 0) != (b < 0))) ? b : (T)0));
 }
@@ -46,6 +47,13 @@ HD i64 h_f2i64(double x) {
   if (x < -9223372036854775808.0) return (i64)0x8000000000000000ULL;
   return (i64)x;
 }
+HD u64 h_f2u64(double x) {
+  if (!(x > 0)) return 0;
+  return x >= 18446744073709551616.0 ? ~0ULL : (u64)x;
+}
+HD short h_toi16(double x) { return (short)h_f2i(x, -32768, 32767); }
+HD unsigned short h_tou16(double x) { return (unsigned short)h_f2i(x, 0, 65535); }
+HD unsigned h_tou32(double x) { return (unsigned)h_f2i(x, 0, 4294967295.0); }
 HD signed char h_toi8(double x) { return (signed char)h_f2i(x, -128, 127); }
 HD unsigned char h_tou8(double x) { return (unsigned char)h_f2i(x, 0, 255); }
 HD int h_toi32(double x) { return (int)h_f2i(x, -2147483648.0, 2147483647.0); }

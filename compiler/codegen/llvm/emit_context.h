@@ -31,6 +31,7 @@ struct EmitContext {
   llvm::Value* mask = nullptr;
 
   bool masked_memory = false;  // masked loads and stores run at full speed on this CPU
+  bool converts_f16 = false;   // this CPU has instructions between f16 and f32
 };
 
 }  // namespace heddle::codegen

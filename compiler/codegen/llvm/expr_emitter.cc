@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/llvm/half_emitter.h"
 #include "compiler/codegen/llvm/math_emitter.h"
 #include "compiler/ir/analysis/index.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/visit.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -27,17 +29,21 @@ Type* ExprEmitter::MemoryType(DType dtype) {
     case DType::kI8:
     case DType::kU8:
       return b_.getInt8Ty();
+    case DType::kI16:
+    case DType::kU16:
+    case DType::kF16:  // as bits
+    case DType::kBF16:
+      return b_.getInt16Ty();
     case DType::kI32:
+    case DType::kU32:
       return b_.getInt32Ty();
     case DType::kI64:
+    case DType::kU64:
       return b_.getInt64Ty();
     case DType::kF32:
       return b_.getFloatTy();
     case DType::kF64:
       return b_.getDoubleTy();
-    case DType::kF16:  // refused by CheckSupported (kernel_needs.h)
-    case DType::kBF16:
-      return nullptr;
   }
   return nullptr;
 }
@@ -70,6 +76,8 @@ Value* ExprEmitter::Emit(const Expr& e) {
     case ExprKind::kInt:
       return llvm::ConstantInt::getSigned(RegisterType(e->dtype), e->int_value);
     case ExprKind::kFloat:
+      if (ir::IsHalf(e->dtype))
+        return b_.getInt16(ir::HalfBits(static_cast<float>(e->float_value), e->dtype));
       return llvm::ConstantFP::get(RegisterType(e->dtype), e->float_value);
     case ExprKind::kVar:
       return e->var.get() == c_.lane_var ? LaneNumbers(b_.getInt64Ty()) : c_.vars.at(e->var.get());
@@ -128,8 +136,8 @@ Value* ExprEmitter::EmitFloatBinary(Op op, Value* x, Value* y) {
 }
 
 Value* ExprEmitter::EmitIntBinary(const ExprNode& e, Value* x, Value* y) {
-  const bool is_unsigned = e.dtype == DType::kU8 || e.dtype == DType::kBool;
-  const bool no_wrap = in_index_;  // indices never overflow; data wraps
+  const bool is_unsigned = ir::IsUnsigned(e.dtype) || e.dtype == DType::kBool;
+  const bool no_wrap = in_index_ && e.dtype == DType::kI64;  // indices never overflow; data wraps
   switch (e.op) {
     case Op::kAdd:
       return b_.CreateAdd(x, y, "", false, no_wrap);
@@ -153,7 +161,8 @@ Value* ExprEmitter::EmitIntBinary(const ExprNode& e, Value* x, Value* y) {
 Value* ExprEmitter::EmitIntDivision(const ExprNode& e, Value* x, Value* y) {
   int64_t divisor = 0;
   const bool positive_constant = ir::IsConstInt(e.args[1], &divisor) && divisor > 0;
-  bool non_negative = e.dtype == DType::kU8;
+  const bool is_unsigned = ir::IsUnsigned(e.dtype);
+  bool non_negative = is_unsigned;
   if (positive_constant && !non_negative) {
     std::optional<ir::Interval> bounds = ir::Bounds(e.args[0], c_.ranges);
     non_negative = bounds && bounds->min >= 0;
@@ -165,7 +174,7 @@ Value* ExprEmitter::EmitIntDivision(const ExprNode& e, Value* x, Value* y) {
     Value* by_zero = b_.CreateICmpEQ(y, llvm::Constant::getNullValue(type));
     Value* trapping = by_zero;
     Value* by_minus_one = nullptr;
-    if (e.dtype != DType::kU8) {
+    if (!is_unsigned) {
       by_minus_one = b_.CreateICmpEQ(y, llvm::Constant::getAllOnesValue(type));
       trapping = b_.CreateOr(by_zero, by_minus_one);
     }
@@ -196,7 +205,7 @@ Value* ExprEmitter::EmitUnary(const ExprNode& e) {
   const DType dtype = e.args[0]->dtype;
   Value* zero = llvm::Constant::getNullValue(x->getType());
   const bool is_float = ir::IsFloat(dtype);
-  const bool is_unsigned = dtype == DType::kU8;
+  const bool is_unsigned = ir::IsUnsigned(dtype);
   switch (e.op) {
     case Op::kNot:
       return b_.CreateNot(x);
@@ -245,7 +254,7 @@ Value* ExprEmitter::EmitCompare(const ExprNode& e) {
         return b_.CreateFCmpUNE(x, y);
     }
   }
-  const bool is_unsigned = dtype == DType::kU8 || dtype == DType::kBool;
+  const bool is_unsigned = ir::IsUnsigned(dtype) || dtype == DType::kBool;
   switch (e.op) {
     case Op::kLt:
       return is_unsigned ? b_.CreateICmpULT(x, y) : b_.CreateICmpSLT(x, y);
@@ -363,12 +372,17 @@ Value* ExprEmitter::EmitBranches(Value* condition, const Expr& then_value, const
 }
 
 Value* ExprEmitter::EmitCast(const ExprNode& e) {
-  Value* x = Emit(e.args[0]);
-  const DType from = e.args[0]->dtype, to = e.dtype;
+  return Convert(Emit(e.args[0]), e.args[0]->dtype, e.dtype);
+}
+
+Value* ExprEmitter::Convert(Value* x, DType from, DType to) {
   if (from == to) return x;
+  if (ir::IsHalf(from)) return Convert(WidenHalf(b_, x, from, c_.converts_f16), DType::kF32, to);
+  if (ir::IsHalf(to))
+    return NarrowToHalf(b_, Convert(x, from, DType::kF32), to, c_.converts_f16);
   Type* type = RegisterType(to);
   if (x->getType()->isVectorTy()) type = Widen(type);
-  const bool from_unsigned = from == DType::kBool || from == DType::kU8;
+  const bool from_unsigned = from == DType::kBool || ir::IsUnsigned(from);
   if (to == DType::kBool) {
     Value* zero = llvm::Constant::getNullValue(x->getType());
     return ir::IsFloat(from) ? b_.CreateFCmpUNE(x, zero) : b_.CreateICmpNE(x, zero);
@@ -377,7 +391,7 @@ Value* ExprEmitter::EmitCast(const ExprNode& e) {
   if (ir::IsFloat(to)) return from_unsigned ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
   if (ir::IsFloat(from)) {
     // The conversion saturates, and NaN becomes 0 (ir.h).
-    auto id = to == DType::kU8 ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
+    auto id = ir::IsUnsigned(to) ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
     return b_.CreateIntrinsic(id, {type, x->getType()}, {x});
   }
   return from_unsigned ? b_.CreateZExtOrTrunc(x, type) : b_.CreateSExtOrTrunc(x, type);

@@ -82,6 +82,7 @@ class ExprEmitter {
                             const ir::Expr& else_value);
   llvm::Value* EmitUnderMask(llvm::Value* mask, const ir::Expr& e);
   llvm::Value* EmitCast(const ir::ExprNode& e);
+  llvm::Value* Convert(llvm::Value* x, ir::DType from, ir::DType to);
 
   EmitContext& c_;
   bool in_index_ = false;  // true while the index of an access is emitted

@@ -15,6 +15,7 @@ struct CpuLimits {
   int threads = 1;             // number of workers of a parallel loop
   int vector_bytes = 16;       // size of a vector register
   bool masked_memory = false;  // masked loads and stores run at full speed
+  bool converts_f16 = false;   // has instructions between f16 and f32
 };
 
 // Adds the functions of a program to `module`. The exported one has the program's name and the

@@ -45,22 +45,11 @@ Needs CollectNeeds(const Stmt& s, const WorkspacePlan& plan) {
 
 absl::Status CheckSupported(const ir::Program& program) {
   absl::Status status = absl::OkStatus();
-  const auto check_half = [&](const ir::Buffer& buffer) {
-    if (!IsHalf(buffer.dtype)) return;
-    status = absl::UnimplementedError(absl::StrCat(
-        "program ", program.name, ": ", buffer.name, " is ", std::string(Name(buffer.dtype)),
-        "; code for CPUs knows f32 and f64 only: cast it outside, or take a GPU target"));
-  };
-  for (const auto* list : {&program.inputs, &program.outputs}) {
-    for (const BufferRef& buffer : *list) check_half(*buffer);
-  }
   VisitStmtExprs(program.body, [&](const ir::Expr& e) {
     VisitExpr(e, [&](const ir::Expr& x) {
-      const bool tf32 = x->kind == ir::ExprKind::kOp && x->op == ir::Op::kTf32;
-      if (!tf32 && !IsHalf(x->dtype)) return;
+      if (x->kind != ir::ExprKind::kOp || x->op != ir::Op::kTf32) return;
       status = absl::UnimplementedError(absl::StrCat(
-          "program ", program.name, ": a value is ", tf32 ? "tf32" : std::string(Name(x->dtype)),
-          "; code for CPUs knows f32 and f64 only: take a GPU target"));
+          "program ", program.name, ": a value is tf32, which a CPU does not have"));
     });
   });
   VisitStmt(program.body, [&](const Stmt& s) {
@@ -72,7 +61,6 @@ absl::Status CheckSupported(const ir::Program& program) {
                                                        " is bound to a GPU axis; a CPU has none"));
       }
     }
-    if (auto* alloc = As<ir::Alloc>(s)) check_half(*alloc->buffer);
     if (As<ir::Barrier>(s))
       status = absl::UnimplementedError("a barrier needs a GPU block; a CPU has none");
     if (auto* alloc = As<ir::Alloc>(s); alloc && alloc->buffer->scope == ir::Scope::kShared) {

@@ -107,7 +107,7 @@ absl::StatusOr<Artifact> CompileLlvm(const std::vector<ir::Program>& lowered, co
   module.setPICLevel(llvm::PICLevel::BigPIC);
 
   const VectorUnit unit = DescribeVectorUnit(*machine);
-  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory};
+  const CpuLimits cpu{resolved.threads, unit.bytes, unit.masked_memory, unit.converts_f16};
   Artifact artifact;
   for (const ir::Program& program : lowered) {
     WorkspacePlan plan = PlanWorkspace(program, resolved.threads);
@@ -152,7 +152,7 @@ class Llvm final : public Backend {
     return CpuFeatures(resolved);
   }
   absl::StatusOr<Toolchain> FindToolchain() const override {
-    return Toolchain{"LLVM " LLVM_VERSION_STRING, ""};
+    return Toolchain{"LLVM " LLVM_VERSION_STRING, "", /*caches=*/false};
   }
   absl::StatusOr<Artifact> Compile(const std::vector<ir::Program>& lowered,
                                    const Target& resolved) const override {

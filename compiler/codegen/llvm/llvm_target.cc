@@ -141,10 +141,10 @@ VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine) {
   const llvm::Triple& triple = machine.getTargetTriple();
   auto has = [&](const char* feature) { return info.checkFeatures(std::string("+") + feature); };
   if (triple.isX86()) {
-    if (has("avx512f")) return {64, 32, true};
-    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false};
+    if (has("avx512f")) return {64, 32, true, true};
+    return {has("avx") ? 32 : 16, triple.isArch64Bit() ? 16 : 8, false, has("f16c")};
   }
-  return {16, 32, false};
+  return {16, 32, false, triple.isAArch64()};
 }
 
 }  // namespace heddle::codegen

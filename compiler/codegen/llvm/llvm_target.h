@@ -28,6 +28,7 @@ struct VectorUnit {
   int bytes = 16;
   int registers = 16;
   bool masked_memory = false;  // masked loads and stores run at full speed
+  bool converts_f16 = false;   // has instructions between f16 and f32
 };
 VectorUnit DescribeVectorUnit(const llvm::TargetMachine& machine);
 

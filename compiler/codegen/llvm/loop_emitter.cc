@@ -44,11 +44,16 @@ int FirstLanes(Value* mask) {
   return static_cast<int>(first);
 }
 
-// The size in bytes of the largest element that a store under `s` writes.
+// The size in bytes of the largest element that a store under `s` writes. A 16-bit float that is
+// not just copied counts as the f32 that it was computed as.
 int64_t WidestStore(const Stmt& s) {
   int64_t widest = 1;
   VisitStmt(s, [&](const Stmt& x) {
-    if (auto* store = As<ir::Store>(x)) widest = std::max(widest, SizeOf(store->buffer->dtype));
+    if (auto* store = As<ir::Store>(x)) {
+      const bool rounded =
+          IsHalf(store->buffer->dtype) && store->value->kind != ir::ExprKind::kLoad;
+      widest = std::max(widest, SizeOf(rounded ? ir::DType::kF32 : store->buffer->dtype));
+    }
     return true;
   });
   return widest;
@@ -68,6 +73,7 @@ bool HasLoop(const Stmt& s) {
 LoopEmitter::LoopEmitter(Kernel& kernel, const Needs& needs, const std::string& name)
     : k_(kernel), c_(kernel.module.getContext()), e_(c_) {
   c_.masked_memory = k_.cpu.masked_memory;
+  c_.converts_f16 = k_.cpu.converts_f16;
   llvm::LLVMContext& context = k_.module.getContext();
   std::vector<Type*> params;
   for (size_t i = 0; i < needs.buffers.size() + needs.slices.size(); ++i)

@@ -186,9 +186,10 @@ Value* EmitErf(llvm::IRBuilder<>& b, Value* x) {
   return b.CreateSelect(b.CreateFCmpOLT(magnitude, Constant(x, 1.0)), small, large);
 }
 
-// The module's function i64 @heddle.ipow(i64, i64), made on first use. It squares repeatedly.
-llvm::Function* IntPowFunction(llvm::Module& module) {
-  constexpr char kName[] = "heddle.ipow";
+// The module's function i64 @heddle.ipow(i64, i64) or, for an unsigned exponent, @heddle.upow, made
+// on first use. It squares repeatedly.
+llvm::Function* IntPowFunction(llvm::Module& module, bool is_unsigned) {
+  const char* kName = is_unsigned ? "heddle.upow" : "heddle.ipow";
   if (llvm::Function* made = module.getFunction(kName)) return made;
   llvm::LLVMContext& context = module.getContext();
   llvm::IRBuilder<> b(context);
@@ -200,7 +201,8 @@ llvm::Function* IntPowFunction(llvm::Module& module) {
        *done = block("done");
   Value *x = function->getArg(0), *y = function->getArg(1);
   b.SetInsertPoint(entry);
-  b.CreateCondBr(b.CreateICmpSLT(y, b.getInt64(0)), negative, loop);
+  Value* is_negative = is_unsigned ? b.getFalse() : b.CreateICmpSLT(y, b.getInt64(0));
+  b.CreateCondBr(is_negative, negative, loop);
   b.SetInsertPoint(negative);
   Value* odd = b.CreateTrunc(y, b.getInt1Ty());
   Value* sign = b.CreateSelect(odd, llvm::ConstantInt::getSigned(i64, -1), b.getInt64(1));
@@ -240,8 +242,10 @@ Value* EmitMath(llvm::IRBuilder<>& b, Op op, Value* x) {
 Value* EmitPow(llvm::IRBuilder<>& b, Value* x, Value* y) { return CallLibm(b, Op::kPow, {x, y}); }
 
 Value* EmitIntPow(llvm::IRBuilder<>& b, Value* x, Value* y, bool is_unsigned) {
-  llvm::Function* function = IntPowFunction(*b.GetInsertBlock()->getModule());
   Type* type = x->getType();
+  // Widened, narrower unsigned exponents are not negative.
+  const bool wide = is_unsigned && type->getScalarSizeInBits() == 64;
+  llvm::Function* function = IntPowFunction(*b.GetInsertBlock()->getModule(), wide);
   auto lane_power = [&](Value* base, Value* exponent) {
     auto widen = [&](Value* v) {
       return is_unsigned ? b.CreateZExt(v, b.getInt64Ty()) : b.CreateSExt(v, b.getInt64Ty());

@@ -254,8 +254,9 @@ Value* ExprEmitter::Repeated(const ir::Expr& constant) {
 }
 
 // Emits select(condition, f(x), c) without a branch. Here x is a load that may lie outside of its
-// buffer unless the condition holds, and f(c) = c, as in padding or in the relu of padding. The
-// result is f(x) with a load of c in place of x where the condition does not hold. A tile has
+// buffer unless the condition holds, and f(c) = c, as in padding, in the relu of padding, or in
+// padding of another type. The result is f(x) with a load of c, in the type of x, in place of x
+// where the condition does not hold. A tile has
 // dozens of such loads, and its accumulators would not stay in registers across as many branches.
 // Null if `e` does not have this form.
 Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
@@ -266,6 +267,7 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
   const auto outside = [&](const ir::Expr& x) {
     return x->kind == ir::ExprKind::kLoad && !InBounds(*x->buffer, x->args, c_.ranges);
   };
+  ir::Expr instead;
   bool can = true, masked = false;  // masked: some condition inside differs from lane to lane
   VisitExpr(value, [&](const ir::Expr& x) {
     const bool decides =
@@ -274,14 +276,16 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
     masked |= decides && ir::UsesVar(x->args[0], c_.lane_var);
   });
   VisitExpr(value, [&](const ir::Expr& x) {
-    if (outside(x)) can = can && x->dtype == constant->dtype && HasOnePlace(*x, masked);
+    if (!outside(x)) return;
+    if (!instead) instead = x->dtype == constant->dtype ? constant : ir::Cast(x->dtype, constant);
+    can = can && x->dtype == instead->dtype && x->dtype != ir::DType::kBool && HasOnePlace(*x, masked);
   });
-  if (!can) return nullptr;
+  if (!can || !instead) return nullptr;
   const ir::Expr without = ir::RewriteExpr(
-      value, [&](const ir::Expr& x) -> ir::Expr { return outside(x) ? constant : x; });
+      value, [&](const ir::Expr& x) -> ir::Expr { return outside(x) ? instead : x; });
   if (!ir::StructuralEqual(ir::Simplify(without, c_.ranges), constant)) return nullptr;
   guard_ = condition;
-  instead_ = constant;
+  instead_ = instead;
   Value* result = Emit(value);
   guard_ = nullptr;
   return result;

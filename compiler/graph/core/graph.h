@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/shared_bytes.h"
 #include "compiler/graph/core/attributes.h"
 #include "compiler/graph/core/op_kind.h"
 #include "compiler/ir/ir.h"
@@ -27,10 +28,10 @@ int64_t NumElements(const TensorType& type);  // saturates at INT64_MAX
 absl::Status CheckSize(const TensorType& type);
 std::string ToText(const TensorType& type);  // "f32[1,3,224,224]"
 
-// A constant: dense row-major, native byte order, shared between graphs.
+// A constant: dense row-major, native byte order, shared between graphs. Large ones are mapped files.
 struct TensorData {
   TensorType type;
-  std::shared_ptr<const std::string> bytes;
+  SharedBytes bytes;
 };
 
 using ValueId = int32_t;  // index into Graph::values

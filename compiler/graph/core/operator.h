@@ -43,7 +43,9 @@ struct OpUse {
 
 // The forms of an operator in other layouts than channels first, the layout of imported graphs.
 // There is no other form if neither the first operand nor the result has three dimensions. The
-// attributes of a form follow from their roles.
+// attributes of a form follow from their roles. The result has the node's layout, too, unless it
+// lacks dimensions of the first operand. tests/graph/layout_rule_test.cc proves rules and roles by
+// the expressions, and finds operators whose expressions have a form that no rule states.
 struct LayoutRule {
   // Which operands have the node's layout. The others stay in the model's layout.
   enum class Operands {
@@ -54,10 +56,9 @@ struct LayoutRule {
   // Whether there is a form with channels last. Null: never.
   std::function<bool(const OpUse&)> last = nullptr;
   // Whether there is also a form with channels in blocks of `block` (see Blocks in
-  // channel_layout.h). Null: never.
+  // channel_layout.h). Rules offer fewer of these forms than the expressions allow: those that
+  // are useful beside blocked convolutions. Null: never.
   std::function<bool(const OpUse&, int64_t block)> blocked = nullptr;
-  // Whether the result has the node's layout, too; else it has the model's layout. Null: always.
-  std::function<bool(const OpAttrs&)> result = nullptr;
   // Makes the node's form if it differs by more than the order of dimensions, for instance by the
   // order of weights. The operands of `node` are values of the graph under construction, in the
   // layout that `operands` says, and its attributes are changed by their roles. Null: the node

@@ -27,8 +27,15 @@ double ElementAsDouble(const TensorData& d, int64_t i) {
       return At<int8_t>(d, i);
     case DType::kI32:
       return At<int32_t>(d, i);
+    case DType::kI16:
+      return At<int16_t>(d, i);
+    case DType::kU16:
+      return At<uint16_t>(d, i);
+    case DType::kU32:
+      return At<uint32_t>(d, i);
     case DType::kI64:
-      return static_cast<double>(At<int64_t>(d, i));
+    case DType::kU64:
+      return ir::IntToFloat(At<int64_t>(d, i), d.type.dtype, DType::kF64);
     case DType::kF32:
       return At<float>(d, i);
     case DType::kF64:
@@ -52,7 +59,14 @@ void AppendAs(std::string& bytes, DType dtype, double v) {
     case DType::kF64:
       return Append(bytes, v);
     case DType::kI64:
+    case DType::kU64:
       return Append(bytes, ir::FloatToInt(v, dtype));
+    case DType::kI16:
+      return Append(bytes, static_cast<int16_t>(ir::FloatToInt(v, dtype)));
+    case DType::kU16:
+      return Append(bytes, static_cast<uint16_t>(ir::FloatToInt(v, dtype)));
+    case DType::kU32:
+      return Append(bytes, static_cast<uint32_t>(ir::FloatToInt(v, dtype)));
     case DType::kI32:
       return Append(bytes, static_cast<int32_t>(ir::FloatToInt(v, dtype)));
     case DType::kI8:
@@ -67,12 +81,15 @@ void AppendAs(std::string& bytes, DType dtype, double v) {
   }
 }
 
+// The integers that a double cannot hold.
+bool IsWide(DType dtype) { return dtype == DType::kI64 || dtype == DType::kU64; }
+
 }  // namespace
 
 std::vector<int64_t> ToInts(const TensorData& data) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < NumElements(data.type); ++i) {
-    out.push_back(data.type.dtype == DType::kI64
+    out.push_back(IsWide(data.type.dtype)
                       ? At<int64_t>(data, i)
                       : ir::FloatToInt(ElementAsDouble(data, i), DType::kI64));
   }
@@ -93,19 +110,18 @@ std::vector<double> ToDoubles(const TensorData& data) {
 TensorData FromInts(const std::vector<int64_t>& values, DType dtype) {
   std::string bytes;
   for (int64_t v : values) {
-    if (dtype == DType::kI64)
+    if (IsWide(dtype))
       Append(bytes, v);
     else  // a value wrapped to a narrower type is exact as a double
       AppendAs(bytes, dtype, static_cast<double>(ir::WrapInt(v, dtype)));
   }
-  return {{dtype, {static_cast<int64_t>(values.size())}},
-          std::make_shared<const std::string>(std::move(bytes))};
+  return {{dtype, {static_cast<int64_t>(values.size())}}, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, DType dtype) {
   std::string bytes;
   for (double v : values) AppendAs(bytes, dtype, v);
-  return {{dtype, shape}, std::make_shared<const std::string>(std::move(bytes))};
+  return {{dtype, shape}, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData Repeated(const TensorData& element, const Shape& shape) {
@@ -113,7 +129,7 @@ TensorData Repeated(const TensorData& element, const Shape& shape) {
   std::string bytes;
   bytes.reserve(element.bytes->size() * static_cast<size_t>(NumElements(type)));
   for (int64_t i = 0; i < NumElements(type); ++i) bytes += *element.bytes;
-  return {type, std::make_shared<const std::string>(std::move(bytes))};
+  return {type, SharedBytes::Of(std::move(bytes))};
 }
 
 TensorData Filled(TensorType type, double value) {

@@ -7,7 +7,8 @@
 
 namespace heddle::graph {
 
-// The elements of a constant. ToInts is exact for integers; ToDoubles rounds those above 2^53.
+// The elements of a constant. ToInts is exact for integers (a u64 gives the int64_t of the same
+// bits); ToDoubles rounds those above 2^53.
 std::vector<int64_t> ToInts(const TensorData& data);
 std::vector<double> ToDoubles(const TensorData& data);
 // The first element of `data` as an attribute: an integer if its type is one, else a float.

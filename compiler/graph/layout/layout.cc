@@ -1,6 +1,5 @@
 #include "compiler/graph/layout/layout.h"
 
-#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -95,7 +94,7 @@ class LayoutPass {
     const OpDef& def = Def(node.kind);
     const bool aligned = def.layout.operands == LayoutRule::Operands::kAligned;
     Node placed = node;
-    placed.attrs = MovedAttrs(node);
+    placed.attrs = MovedAttrs(def.attrs, node.attrs, Rank(node.inputs[0]), layout_, plan_.block);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId v = node.inputs[i];
       HEDDLE_ASSIGN_OR_RETURN(placed.inputs[i], aligned  ? Aligned(v, Rank(node.outputs[0]))
@@ -112,7 +111,7 @@ class LayoutPass {
     HEDDLE_ASSIGN_OR_RETURN(ValueId y,
                             out_.Add(placed.kind, placed.inputs, placed.attrs, node.name));
     const ValueId v = node.outputs[0];
-    if (MakesItsLayout(node)) {
+    if (MakesItsLayout(graph_, node)) {
       made_[v] = InBlocks(v) ? Layout::kChannelsBlocked : Layout::kChannelsLast;
     } else if (out_.Type(y).shape != ShapeOf(v)) {  // its channels are still in blocks
       HEDDLE_ASSIGN_OR_RETURN(
@@ -131,53 +130,6 @@ class LayoutPass {
     HEDDLE_ASSIGN_OR_RETURN(In(Layout::kChannelsFirst)[node.outputs[0]],
                             out_.Add(node.kind, std::move(inputs), node.attrs, node.name));
     return absl::OkStatus();
-  }
-
-  // The node's attributes, with its dimensions in the order of the current layout.
-  Attrs MovedAttrs(const Node& node) const {
-    Attrs attrs = node.attrs;
-    const OpAttrs old = AttrsOf(node);
-    for (const AttrSpec& spec : Def(node.kind).attrs) {
-      switch (spec.role) {
-        case AttrRole::kPlain:
-          break;
-        case AttrRole::kLayout:
-          attrs[std::string(spec.name)] = std::string(LayoutName(layout_));
-          break;
-        case AttrRole::kAxis:
-          attrs[std::string(spec.name)] = MovedAxis(old.Int(spec.name), Rank(node.inputs[0]));
-          break;
-        case AttrRole::kAxes: {
-          Shape axes = old.Ints(spec.name);
-          for (int64_t& a : axes) a = MovedAxis(a, Rank(node.inputs[0]));
-          std::sort(axes.begin(), axes.end());
-          attrs[std::string(spec.name)] = axes;
-          break;
-        }
-        case AttrRole::kOffsets:
-        case AttrRole::kFactors:
-        case AttrRole::kExtents:
-          if (old.Has(spec.name))
-            attrs[std::string(spec.name)] = MovedDimensions(old.Ints(spec.name), spec.role);
-          break;
-      }
-    }
-    return attrs;
-  }
-
-  // In the blocked layout, channels and spatial dimensions keep their positions.
-  int64_t MovedAxis(int64_t axis, int64_t rank) const {
-    const int64_t first = axis < 0 ? axis + rank : axis;
-    return Blocked() ? first : LastAxis(first, rank);
-  }
-
-  // Reorders one number per dimension. In the blocked layout, the number of the channels counts
-  // blocks, and a number for the elements in a block is appended.
-  Shape MovedDimensions(Shape values, AttrRole role) const {
-    if (!Blocked()) return ToLastOrder(values);
-    if (role != AttrRole::kFactors) values[1] /= plan_.block;
-    values.push_back(role == AttrRole::kOffsets ? 0 : role == AttrRole::kFactors ? 1 : plan_.block);
-    return values;
   }
 
   const Graph& graph_;

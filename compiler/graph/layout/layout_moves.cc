@@ -68,6 +68,21 @@ absl::StatusOr<ValueId> FromBlocked(GraphBuilder& out, ValueId x, const Shape& f
                   name);
 }
 
+// In the blocked layout, channels and spatial dimensions keep their positions.
+int64_t MovedAxis(int64_t axis, int64_t rank, Layout layout) {
+  const int64_t first = axis < 0 ? axis + rank : axis;
+  return layout == Layout::kChannelsBlocked ? first : LastAxis(first, rank);
+}
+
+// Reorders one number per dimension. In the blocked layout, the number of the channels counts
+// blocks, and a number for the elements in a block is appended.
+Shape MovedDimensions(Shape values, AttrRole role, Layout layout, int64_t block) {
+  if (layout == Layout::kChannelsLast) return ToLastOrder(values);
+  if (role != AttrRole::kFactors) values[1] /= block;
+  values.push_back(role == AttrRole::kOffsets ? 0 : role == AttrRole::kFactors ? 1 : block);
+  return values;
+}
+
 }  // namespace
 
 int64_t LastAxis(int64_t axis, int64_t rank) {
@@ -79,6 +94,38 @@ Shape ToLastOrder(const Shape& values) {
   Shape out(values.size());
   for (int64_t d = 0; d < rank; ++d) out[LastAxis(d, rank)] = values[d];
   return out;
+}
+
+Attrs MovedAttrs(std::span<const AttrSpec> specs, const Attrs& attrs, int64_t rank, Layout layout,
+                 int64_t block) {
+  Attrs moved = attrs;
+  const OpAttrs old(specs, attrs);
+  for (const AttrSpec& spec : specs) {
+    const auto set = [&](Attr value) { moved[std::string(spec.name)] = std::move(value); };
+    switch (spec.role) {
+      case AttrRole::kPlain:
+        break;
+      case AttrRole::kLayout:
+        set(std::string(LayoutName(layout)));
+        break;
+      case AttrRole::kAxis:
+        set(MovedAxis(old.Int(spec.name), rank, layout));
+        break;
+      case AttrRole::kAxes: {
+        Shape axes = old.Ints(spec.name);
+        for (int64_t& a : axes) a = MovedAxis(a, rank, layout);
+        std::sort(axes.begin(), axes.end());
+        set(axes);
+        break;
+      }
+      case AttrRole::kOffsets:
+      case AttrRole::kFactors:
+      case AttrRole::kExtents:
+        if (old.Has(spec.name)) set(MovedDimensions(old.Ints(spec.name), spec.role, layout, block));
+        break;
+    }
+  }
+  return moved;
 }
 
 absl::StatusOr<ValueId> MoveLayout(GraphBuilder& out, ValueId x, const TensorType& type,

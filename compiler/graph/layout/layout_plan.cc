@@ -82,7 +82,7 @@ class Planner {
       problem_.operators.push_back(op.cost.ns);
     }
     if (!flattened_[node.outputs[0]]) AddReaders(node, index);
-    AddValue(node.outputs[0], MakesItsLayout(node) ? index : LayoutProblem::kModel);
+    AddValue(node.outputs[0], MakesItsLayout(graph_, node) ? index : LayoutProblem::kModel);
   }
 
   void AddReaders(const Node& node, int index) {
@@ -118,9 +118,9 @@ class Planner {
 
 }  // namespace
 
-bool MakesItsLayout(const Node& node) {
-  const LayoutRule& rule = Def(node.kind).layout;
-  return !rule.result || rule.result(AttrsOf(node));
+bool MakesItsLayout(const Graph& graph, const Node& node) {
+  const auto rank = [&](ValueId v) { return graph.values[v].type.shape.size(); };
+  return node.inputs.empty() || rank(node.outputs[0]) >= rank(node.inputs[0]);
 }
 
 bool HasChannelsLastForm(const Graph& graph, const Node& node) {

@@ -15,8 +15,9 @@ namespace heddle::graph {
 // blocks of `block` (LayoutRule).
 bool HasChannelsLastForm(const Graph& graph, const Node& node);
 bool HasChannelsBlockedForm(const Graph& graph, const Node& node, int64_t block);
-// Whether a node's result has the layout of the node; else it has the model's layout.
-bool MakesItsLayout(const Node& node);
+// Whether a node's result has the layout of the node. A result that lacks dimensions of the first
+// operand has the model's layout.
+bool MakesItsLayout(const Graph& graph, const Node& node);
 
 struct LayoutPlan {
   struct Operator {

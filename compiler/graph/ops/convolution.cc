@@ -95,8 +95,6 @@ tensor::Tensor ExpressConv(tensor::Builder& b, const std::string& name, const te
 
 // ---- Forms in other layouts ----
 
-bool IsChannelsFirst(const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; }
-
 // With one group, the input, the result or both may be blocked. With more groups, each must be a
 // single channel.
 bool HasBlockedForm(const OpUse& use, int64_t block) {

@@ -178,7 +178,7 @@ tensor::Tensor ExpressPhases(tensor::Builder& b, const std::string& name, const 
 
 bool HasLastForm(const OpUse& use) {
   const Shape& dilations = use.attrs.Ints("dilations");
-  return LayoutOf(use.attrs) == Layout::kChannelsFirst && use.attrs.Int("groups") == 1 &&
+  return IsChannelsFirst(use) && use.attrs.Int("groups") == 1 &&
          std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; });
 }
 

@@ -74,7 +74,7 @@ TensorData MergeGroups(const TensorData& weights, int64_t groups, int64_t merged
     const size_t slot = static_cast<size_t>(o * merged + o / group_outputs % merged);
     bytes.replace(slot * row, row, *weights.bytes, static_cast<size_t>(o) * row, row);
   }
-  out.bytes = std::make_shared<const std::string>(std::move(bytes));
+  out.bytes = SharedBytes::Of(std::move(bytes));
   return out;
 }
 

@@ -116,7 +116,7 @@ TensorData EvaluateTranspose(std::span<const TensorData> in, const TensorType& t
       at[d] = 0;
     }
   }
-  return {type, std::make_shared<const std::string>(std::move(bytes))};
+  return {type, SharedBytes::Of(std::move(bytes))};
 }
 
 // ---- concat {axis} ----
@@ -321,10 +321,6 @@ OpDef Movement(OpKind kind, InferFn infer, ExpressFn express, std::vector<AttrSp
   return MakeOp(kind, FusionClass::kInjective, infer, express, std::move(attrs));
 }
 
-// Whether the operand has the rank of the result, so that the attributes have a number for each
-// dimension.
-bool KeepsRank(const OpUse& use) { return use.inputs[0].shape.size() == use.output.shape.size(); }
-
 OpDef ReshapeOp() {
   OpDef op = Movement(OpKind::kReshape, InferReshape, ExpressReshape, {Ints("shape")});
   op.relabels = true;
@@ -358,7 +354,7 @@ OpDef SliceOp() {
   OpDef op = Movement(OpKind::kSlice, InferSlice, ExpressSlice,
                       {Ints("starts", AttrRole::kOffsets), Ints("steps", AttrRole::kFactors),
                        Ints("sizes", AttrRole::kExtents)});
-  op.layout.last = KeepsRank;
+  op.layout.last = Always;
   op.layout.blocked = [](const OpUse& use, int64_t block) {
     return OperandAndResultBlock(use, block) && use.attrs.Ints("steps")[1] == 1 &&
            use.attrs.Ints("starts")[1] % block == 0;
@@ -375,7 +371,7 @@ OpDef PadOp() {
       OpKind::kPad, InferPad, ExpressPad,
       {Ints("begin", AttrRole::kOffsets), Ints("end", AttrRole::kOffsets),
        AttrSpec{"mode", std::string("constant")}, AttrSpec{"value", 0.0, AttrRole::kPlain, true}});
-  op.layout.last = KeepsRank;
+  op.layout.last = Always;
   op.layout.blocked = [](const OpUse& use, int64_t block) {
     return OperandAndResultBlock(use, block) && use.attrs.Ints("begin")[1] == 0 &&
            use.attrs.Ints("end")[1] == 0;
@@ -387,14 +383,17 @@ OpDef PadOp() {
 OpDef ExpandOp() {
   OpDef op =
       Movement(OpKind::kExpand, InferExpand, ExpressExpand, {Ints("shape", AttrRole::kExtents)});
-  op.layout.last = KeepsRank;
+  // The attribute has a number for each dimension of the result.
+  op.layout.last = [](const OpUse& use) {
+    return use.inputs[0].shape.size() == use.output.shape.size();
+  };
   op.laws.copies = CopiesAlways;
   return op;
 }
 
 OpDef TileOp() {
   OpDef op = Movement(OpKind::kTile, InferTile, ExpressTile, {Ints("repeats", AttrRole::kFactors)});
-  op.layout.last = KeepsRank;
+  op.layout.last = Always;
   op.laws.copies = CopiesAlways;
   return op;
 }

@@ -98,7 +98,7 @@ OpDef PoolOp(OpKind kind) {
   op.attrs.push_back({"kernel", Shape{}});
   op.attrs.push_back({"ceil_mode", int64_t{0}});
   op.infer = InferPool;
-  op.layout.last = [](const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; };
+  op.layout.last = IsChannelsFirst;
   op.layout.blocked = OperandAndResultBlock;
   return op;
 }

@@ -59,8 +59,6 @@ int64_t CountOver(const Shape& shape, const Shape& axes) {
 
 // ---- Layouts ----
 
-bool KeepsDimensions(const OpAttrs& attrs) { return attrs.Flag("keepdims"); }
-
 bool IsAmong(const Shape& axes, int64_t d) {
   return std::find(axes.begin(), axes.end(), d) != axes.end();
 }
@@ -71,7 +69,7 @@ bool ReducesChannelsLast(const OpUse& use) {
   bool spatial_left = false;
   for (size_t d = 2; d < use.inputs[0].shape.size(); ++d)
     spatial_left |= !IsAmong(axes, static_cast<int64_t>(d));
-  return KeepsDimensions(use.attrs) || IsAmong(axes, 1) || !spatial_left;
+  return use.attrs.Flag("keepdims") || IsAmong(axes, 1) || !spatial_left;
 }
 
 // A blocked reduction is over spatial dimensions only, and over all of them if they are dropped.
@@ -80,7 +78,7 @@ bool ReducesBlocks(const OpUse& use, int64_t block) {
   const bool spatial =
       std::all_of(axes.begin(), axes.end(), [](int64_t axis) { return axis >= 2; });
   return Blocks(use.inputs[0], block) && spatial &&
-         (KeepsDimensions(use.attrs) || axes.size() == use.inputs[0].shape.size() - 2);
+         (use.attrs.Flag("keepdims") || axes.size() == use.inputs[0].shape.size() - 2);
 }
 
 // ---- Definitions ----
@@ -92,7 +90,6 @@ OpDef OverAxes(OpKind kind) {
   op.infer = InferReduction;
   op.layout.last = ReducesChannelsLast;
   op.layout.blocked = ReducesBlocks;
-  op.layout.result = KeepsDimensions;
   return op;
 }
 

@@ -31,6 +31,8 @@ Layout LayoutOf(const OpAttrs& attrs) {
   return Layout::kChannelsFirst;
 }
 
+bool IsChannelsFirst(const OpUse& use) { return LayoutOf(use.attrs) == Layout::kChannelsFirst; }
+
 absl::StatusOr<Window> ParseWindow(const OpAttrs& attrs, Layout layout, Shape kernel,
                                    int input_rank) {
   Window w;

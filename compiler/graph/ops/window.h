@@ -14,6 +14,8 @@ namespace heddle::graph {
 std::vector<AttrSpec> WindowAttrs();
 // The value of the attribute "layout"; channels first for any other text.
 Layout LayoutOf(const OpAttrs& attrs);
+// Value of LayoutRule::last: a node in another layout than the imported one is a form already.
+bool IsChannelsFirst(const OpUse& use);
 
 struct Window {
   int n = 0;  // spatial dimensions

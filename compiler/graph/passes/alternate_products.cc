@@ -38,7 +38,7 @@ TensorData Columns(const TensorData& matrix, int64_t begin, int64_t count) {
     bytes.append(*matrix.bytes, at + element * static_cast<size_t>(begin),
                  element * static_cast<size_t>(count));
   }
-  part.bytes = std::make_shared<const std::string>(std::move(bytes));
+  part.bytes = SharedBytes::Of(std::move(bytes));
   return part;
 }
 

@@ -48,8 +48,7 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
   std::vector<TensorData> outputs;
   for (size_t i = 0; i < results.size(); ++i) {
     const ir::Buffer& out = *loops.outputs[i];
-    outputs.push_back(
-        {{out.dtype, out.shape}, std::make_shared<const std::string>(std::move(results[i]))});
+    outputs.push_back({{out.dtype, out.shape}, SharedBytes::Of(std::move(results[i]))});
   }
   return outputs;
 }

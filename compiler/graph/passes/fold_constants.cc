@@ -13,14 +13,19 @@
 namespace heddle::graph {
 namespace {
 
-constexpr double kMostSteps = 5e7;  // expression nodes of one result; about two seconds
+constexpr double kMostSteps = 5e7;   // expression nodes of one result; about two seconds
+constexpr double kMovesPerStep = 8;  // elements that are moved while one expression node is visited
 constexpr int64_t kAlwaysSmall = int64_t{1}
                                  << 16;  // elements a result may have whatever its operands
 
 }  // namespace
 
 absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
-  ConstantBudget budget;
+  int64_t given_bytes = 0;
+  for (const auto& [value, data] : graph.constants)
+    given_bytes += static_cast<int64_t>(data.bytes->size());
+  // A model of large constants may have them rearranged.
+  ConstantBudget budget(std::max(ConstantBudget::kBytes, 2 * given_bytes));
   return RewriteGraph(graph, [&](GraphBuilder& out, const Node& node, const Node&) -> Replacement {
     std::vector<TensorData> operands;
     std::vector<TensorType> types;
@@ -34,7 +39,9 @@ absl::StatusOr<Graph> FoldConstants(const Graph& graph) {
     }
     HEDDLE_ASSIGN_OR_RETURN(const TensorType result, InferType(node.kind, types, node.attrs));
     if (NumElements(result) > std::max(2 * elements, kAlwaysSmall)) return std::nullopt;
-    const double cost = EvaluationCost(node.kind, node.attrs, types);
+    // What has an evaluation of its own moves elements, and is not interpreted.
+    const bool moves = Def(node.kind).evaluate != nullptr;
+    const double cost = EvaluationCost(node.kind, node.attrs, types) / (moves ? kMovesPerStep : 1);
     const int64_t bytes = NumElements(result) * ir::SizeOf(result.dtype);
     if (cost > kMostSteps || !budget.Take(bytes, cost)) return std::nullopt;
     auto data = EvaluateOp(node.kind, node.attrs, operands);

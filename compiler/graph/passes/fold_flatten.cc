@@ -31,7 +31,7 @@ TensorData PermuteRows(const TensorData& matrix, const Shape& shape, const Shape
     bytes.append(*matrix.bytes, static_cast<size_t>(from) * row, row);
     for (size_t d = at.size(); d-- > 1 && ++at[d] == extents[d];) at[d] = 0;
   }
-  return {matrix.type, std::make_shared<const std::string>(std::move(bytes))};
+  return {matrix.type, SharedBytes::Of(std::move(bytes))};
 }
 
 Replacement Fold(GraphBuilder& out, const Node& node, const Node&) {

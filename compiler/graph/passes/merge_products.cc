@@ -123,7 +123,7 @@ class Merger {
         bytes.append(*graph_.constants.at(m).bytes, static_cast<size_t>(row) * size, size);
       }
     }
-    all.bytes = std::make_shared<const std::string>(std::move(bytes));
+    all.bytes = SharedBytes::Of(std::move(bytes));
     return all;
   }
 

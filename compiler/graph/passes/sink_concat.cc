@@ -23,7 +23,7 @@ TensorData InputChannels(const TensorData& weights, int64_t begin, int64_t count
     bytes.append(*weights.bytes, static_cast<size_t>(o * inputs + begin) * channel,
                  static_cast<size_t>(count) * channel);
   }
-  part.bytes = std::make_shared<const std::string>(std::move(bytes));
+  part.bytes = SharedBytes::Of(std::move(bytes));
   return part;
 }
 

@@ -34,6 +34,7 @@ Interval Analyzer::RangeOf(const Var* var) const {
 }
 
 Interval Analyzer::TreeBounds(const Expr& e) {
+  if (e->dtype == DType::kU64) return kEverything;  // it may exceed what an interval can hold
   switch (e->kind) {
     case ExprKind::kInt:
       return {e->int_value, e->int_value};

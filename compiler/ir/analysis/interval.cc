@@ -58,18 +58,8 @@ bool IsPositiveConstant(Interval i) { return i.min == i.max && i.min > 0; }
 }  // namespace
 
 Interval OfType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return {0, 1};
-    case DType::kI8:
-      return {INT8_MIN, INT8_MAX};
-    case DType::kU8:
-      return {0, UINT8_MAX};
-    case DType::kI32:
-      return {INT32_MIN, INT32_MAX};
-    default:
-      return kEverything;
-  }
+  if (IsFloat(dtype) || SizeOf(dtype) == 8) return kEverything;
+  return {LowestInt(dtype), HighestInt(dtype)};
 }
 
 Interval Scale(Interval i, int64_t factor) {

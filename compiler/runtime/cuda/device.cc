@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -15,7 +14,6 @@ namespace {
 constexpr int64_t kGranularity = 512;  // alignment of blocks; no load of a kernel needs more
 // A free block serves requests of at least 1 / kWaste of its size.
 constexpr int64_t kWaste = 2;
-constexpr int kMaxDevices = 64;  // a larger number is a typing error
 
 int64_t RoundUp(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
@@ -45,20 +43,6 @@ absl::StatusOr<int> CountCudaDevices() {
   const CuResult result = api->cuDeviceGetCount(&count);
   if (result != kCuSuccess) return CudaStatus(*api, result, "count the GPUs");
   return count;
-}
-
-absl::StatusOr<int> ParseCudaDevice(std::string_view text) {
-  constexpr std::string_view kKind = "cuda:";
-  int ordinal = -1;
-  const char* end = text.data() + text.size();
-  const bool named = text.substr(0, kKind.size()) == kKind;
-  const auto [stop, error] =
-      std::from_chars(named ? text.data() + kKind.size() : end, end, ordinal);
-  if (!named || error != std::errc() || stop != end || ordinal < 0 || ordinal >= kMaxDevices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", std::string(text), "' is no GPU; name one like cuda:0"));
-  }
-  return ordinal;
 }
 
 absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal) {

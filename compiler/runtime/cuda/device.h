@@ -35,8 +35,6 @@ struct CudaInfo {
 // Errors as CudaDriver. FailedPrecondition with the number of GPUs: there is no such device.
 absl::StatusOr<CudaInfo> DescribeCudaDevice(int ordinal);
 absl::StatusOr<int> CountCudaDevices();
-// "cuda:0" -> 0. InvalidArgument.
-absl::StatusOr<int> ParseCudaDevice(std::string_view text);
 
 class CudaDevice;
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/runtime/cuda/cuda_devices.h"
 #include "compiler/runtime/cuda/device.h"
 #include "compiler/runtime/cuda/kernel.h"
 #include "compiler/runtime/executor_backend.h"
@@ -48,11 +49,11 @@ class CudaBackend final : public ExecutorBackend {
     absl::Status status = CheckArch(manifest.target, device_->info());
     if (status.ok()) status = AllocateTensors(manifest.inputs, &inputs_, &host_inputs_);
     if (status.ok()) status = AllocateTensors(manifest.outputs, &outputs_, &host_outputs_);
-    if (status.ok()) status = Allocate(static_cast<int64_t>(module.params.size()), &params_);
+    if (status.ok()) status = Allocate(static_cast<int64_t>(module.params->size()), &params_);
     if (status.ok()) status = Allocate(manifest.arena_bytes, &arena_);
     if (status.ok()) status = Allocate(manifest.workspace_bytes, &workspace_);
     if (status.ok()) {
-      status = device_->Upload(params_.address(), module.params.data(), params_.size());
+      status = device_->Upload(params_.address(), module.params->data(), params_.size());
     }
     if (status.ok()) status = device_->Synchronize();
     if (status.ok()) status = Bind(module);
@@ -167,9 +168,10 @@ class CudaBackend final : public ExecutorBackend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaBackend(const Module& module, int gpu) {
+absl::StatusOr<std::unique_ptr<ExecutorBackend>> MakeCudaExecutor(const Module& module,
+                                                                  int ordinal) {
   auto backend = std::make_unique<CudaBackend>();
-  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, gpu));
+  HEDDLE_RETURN_IF_ERROR(backend->Prepare(module, ordinal));
   return backend;
 }
 

@@ -76,12 +76,12 @@ Device Find(const std::string& pci) {
 
 }  // namespace
 
-GpuClimate ReadGpuClimate(const std::string& pci) {
-  GpuClimate climate;
+DeviceClimate ReadGpuClimate(const std::string& pci) {
+  DeviceClimate climate;
   Device device = Find(pci);
   if (device == nullptr) return climate;
   unsigned value = 0;
-  if (Nvml()->clock(device, kClockSm, &value) == 0) climate.sm_mhz = value;
+  if (Nvml()->clock(device, kClockSm, &value) == 0) climate.mhz = value;
   if (Nvml()->clock(device, kClockMemory, &value) == 0) climate.memory_mhz = value;
   if (Nvml()->temperature(device, kTemperatureGpu, &value) == 0) climate.celsius = value;
   if (Nvml()->power(device, &value) == 0) climate.watts = value / 1000.0;

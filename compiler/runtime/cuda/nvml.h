@@ -6,31 +6,23 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "compiler/runtime/device_kind.h"
 
 namespace heddle::runtime {
 
-struct GpuClimate {
-  double sm_mhz = 0;
-  double memory_mhz = 0;
-  double celsius = 0;
-  double watts = 0;
-  std::string throttled;  // why the clock is lowered, "power cap, thermal"; empty if it is not
-};
-
 // `pci` is CudaInfo.pci.
-GpuClimate ReadGpuClimate(const std::string& pci);
+DeviceClimate ReadGpuClimate(const std::string& pci);
 
 // Locks the clock of the multiprocessors at one frequency for the lifetime of the object. If that
 // is not permitted, ok() of status() is false, and status() says why.
-class GpuClockLock {
+class GpuClockLock final : public ClockLock {
  public:
   // mhz = 0 locks nothing.
   GpuClockLock(const std::string& pci, int mhz);
-  ~GpuClockLock();
+  ~GpuClockLock() override;
   GpuClockLock(const GpuClockLock&) = delete;
-  const absl::Status& status() const { return status_; }
-  // Unlocks early, like the destructor. May be called from any thread.
-  void Unlock();
+  const absl::Status& status() const override { return status_; }
+  void Unlock() override;
 
  private:
   void* device_ = nullptr;

@@ -69,8 +69,8 @@ TileModel::TileModel(const Stage& stage, int vector_axis, const machine::TargetI
     windows_.push_back({one, TouchedBy(*stage.block, stage.view.reduce, axis, 2) - one});
   }
   // Padding a small image costs next to nothing: its weights are much larger, or the padded copy
-  // stays in the second-level cache.
-  guarded_ = !stage.producers.empty() && !streaming_ &&
+  // stays in the second-level cache. Conditions around conversions cost more.
+  guarded_ = !stage.producers.empty() && !stage.reads_half && !streaming_ &&
              kSmallImage * scalar_operand_bytes() > vector_operand_bytes() &&
              scalar_operand_bytes() > static_cast<double>(target.l2_bytes) / 4;
   for (const Axis& axis : stage.view.reduce) reduce_steps_ *= axis.extent;

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/primitives/primitives.h"
 #include "compiler/schedule/tree.h"
 
@@ -19,6 +20,14 @@ std::vector<Path> ConsumersOf(const std::vector<Path>& blocks, const ir::Block& 
     if (Reads(path.block(), producer.store.buffer.get())) consumers.push_back(path);
   }
   return consumers;
+}
+
+bool ReadsHalf(const ir::Block& block) {
+  bool reads = false;
+  ir::VisitExpr(block.store.value, [&](const ir::Expr& e) {
+    reads = reads || (e->kind == ir::ExprKind::kLoad && ir::IsHalf(e->dtype));
+  });
+  return reads;
 }
 
 // Buffers of const inputs and of what is computed from nothing else.
@@ -109,7 +118,9 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
     const std::vector<Path> consumers = ConsumersOf(blocks, block);
     if (consumers.size() != 1) continue;
     for (Stage& stage : stages) {
-      if (stage.block == &consumers[0].block()) stage.producers.push_back(block.name);
+      if (stage.block != &consumers[0].block()) continue;
+      stage.producers.push_back(block.name);
+      stage.reads_half |= ReadsHalf(block);
     }
   }
   return stages;
@@ -133,6 +144,7 @@ std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners) 
 }
 
 int64_t LanesOf(const machine::TargetInfo& target, ir::DType dtype) {
+  if (ir::IsHalf(dtype)) dtype = ir::DType::kF32;
   return std::max<int64_t>(1, target.vector_bytes / ir::SizeOf(dtype));
 }
 

@@ -22,6 +22,7 @@ struct Stage {
   std::string epilogue;                // empty: a reduction is copied out instead
   std::vector<std::string> producers;  // injective blocks that only this stage reads
   std::vector<std::string> constants;  // buffers it reads that are known when a module is made
+  bool reads_half = false;             // a producer reads 16-bit floats
   bool alone = false;                  // offered without epilogue and producers
   bool constant = false;               // computed when a module is made: may be slow
   // The spatial axis along which vectors fit best, an index into view.spatial; -1 if none

@@ -73,9 +73,12 @@ std::optional<Placement::Assignment> Placement::Next(const Policy& policy) const
 void Placement::StageStarted(const Assignment& assignment, const Job& job) {
   const SlotInfo& slot = *assignment.slot;
   slot_index_.Hold(slot.id, slot.host, slot.cores);
-  // The stage passes over the waiting work of each CPU lane that the slot suits.
-  ready_.CountStart(assignment.work.device ? job.lane : SlotIndex::kCpuLane);
-  if (!assignment.work.device && slot.builds_cuda) ready_.CountStart(SlotIndex::kCudaBuildLane);
+  if (assignment.work.device) {
+    ready_.CountStart(job.lane);
+  } else {
+    // The stage passes over the waiting work of each CPU lane that the slot serves.
+    for (const int lane : slot_index_.LanesOf(slot)) ready_.CountStart(lane);
+  }
 }
 
 void Placement::StageEnded(const LiveStage& stage, const StageFinished& event,

@@ -49,7 +49,7 @@ void AddTuningStages(const Job& job, Effects* effects, std::vector<ReadyIndex::I
       if (!ready || BacksOff(job, task.not_before, effects)) continue;
       const bool device = kind == v1::STAGE_PROFILE;
       items->push_back({{job.id, kind, index, std::nullopt, device},
-                        device ? job.lane : SlotIndex::CpuLane(kind, job.params)});
+                        device ? job.lane : SlotIndex::CpuLane(kind, job)});
     }
   }
 }
@@ -60,8 +60,7 @@ std::vector<ReadyIndex::Item> ReadyStages(const Job& job, const std::map<FetchId
                                           Effects* effects) {
   std::vector<ReadyIndex::Item> items;
   auto add = [&](v1::StageKind kind, std::optional<FetchId> fetch) {
-    items.push_back(
-        {{job.id, kind, std::nullopt, fetch, false}, SlotIndex::CpuLane(kind, job.params)});
+    items.push_back({{job.id, kind, std::nullopt, fetch, false}, SlotIndex::CpuLane(kind, job)});
   };
   for (const auto& [id, fetch] : fetches) {
     if (fetch.job == job.id && !fetch.live && !BacksOff(job, fetch.not_before, effects))

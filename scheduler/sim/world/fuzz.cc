@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/target.h"
 #include "scheduler/sim/chance.h"
 
 namespace heddle::sim {
@@ -33,7 +34,7 @@ void AddHost(int host, Dice* dice, Scenario* scenario) {
     made.info.cores = std::move(cores);
     made.info.device_key = device ? absl::StrCat("key-", target) : "";
     made.info.target = device ? target : "";
-    made.info.builds_cuda = compiler;
+    if (compiler && !device) made.info.builds.emplace_back(KindOf(kGpuTarget));
     made.speed = speed;
     scenario->slots.push_back(std::move(made));
   };

@@ -23,12 +23,14 @@ inline SlotInfo CpuSlot(const std::string& name, std::vector<int> cores,
   slot.id = {worker, name};
   slot.host = "host-" + worker;
   slot.cores = std::move(cores);
+  slot.builds = {"llvm", "cuda"};
   return slot;
 }
 inline SlotInfo DeviceSlot(const std::string& name, std::vector<int> cores,
                            const std::string& worker = "w", const std::string& target = kTarget) {
   SlotInfo slot = CpuSlot(name, std::move(cores), worker);
   slot.device = true;
+  slot.builds.clear();
   slot.target = target;
   slot.device_key = "key";
   return slot;

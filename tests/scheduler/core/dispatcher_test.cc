@@ -176,7 +176,7 @@ TEST_F(DispatcherTest, ForAGpuTheFirstRoundsAreBuiltBeforeThereIsOne) {
   EXPECT_TRUE(dispatcher_.live().empty());
   EXPECT_TRUE(job().queue.empty());
   EXPECT_EQ(DescribeJob(dispatcher_, job(), now_),
-            "waiting: no device of key llvm -mcpu=x; start heddle-worker --profile cuda:0 on such "
+            "waiting: no device of key llvm -mcpu=x; start heddle-worker --profile llvm:0 on such "
             "a host");
   SlotInfo first = DeviceSlot("cuda0", {}, "a"), second = DeviceSlot("cuda0", {}, "b");
   second.device_key = "another";
@@ -188,7 +188,7 @@ TEST_F(DispatcherTest, ForAGpuTheFirstRoundsAreBuiltBeforeThereIsOne) {
 
 TEST_F(DispatcherTest, CudaIsBuiltWhereThereIsACompiler) {
   SlotInfo plain = CpuSlot("cpu0", {0}, "a"), compiles = CpuSlot("cpu0", {0}, "b");
-  plain.builds_cuda = false;
+  plain.builds = {"llvm"};
   Step(SlotsChanged{{plain}, ""});
   JobParams params;
   params.target = "cuda -arch=sm_90";
@@ -207,6 +207,41 @@ TEST_F(DispatcherTest, CudaIsBuiltWhereThereIsACompiler) {
   Step(SlotsChanged{{plain, compiles, DeviceSlot("cuda0", {}, "c", params.target)}, ""});
   EXPECT_EQ(Live(v1::STAGE_BUILD).slot.worker, "b");
   EXPECT_THAT(Live(v1::STAGE_BUILD).candidates, SizeIs(2));
+}
+
+TEST_F(DispatcherTest, EachKindIsBuiltWhereItsCompilerIs) {
+  SlotInfo plain = CpuSlot("cpu0", {0}, "a"), one = CpuSlot("cpu0", {0}, "b"),
+           other = CpuSlot("cpu0", {0}, "c");
+  plain.builds = {};  // a worker that lists nothing builds for CPUs
+  one.builds = {"llvm", "one"};
+  other.builds = {"llvm", "other"};
+  Step(SlotsChanged{{plain, one, other, DeviceSlot("p1", {1}, "d")}, ""});
+  const std::pair<const char*, std::string> where[] = {
+      {"one -x", "b"}, {"other -x", "c"}, {"on -x", ""}, {kTarget, "a"}};
+  int64_t id = 0;
+  for (const auto& [target, worker] : where) {
+    JobParams params;
+    params.target = target;
+    params.threads = target == kTarget ? 1 : 0;
+    params.trials_per_task = params.batch = 1;
+    Step(JobSubmitted{JobId{++id}, params});
+    Import(1);
+    End(v1::STAGE_PROPOSE, Proposed{1, false});
+    ASSERT_EQ(IsLive(v1::STAGE_BUILD), !worker.empty()) << target;
+    if (worker.empty()) {
+      EXPECT_THAT(DescribeJob(dispatcher_, job(id), now_),
+                  HasSubstr("no worker has a compiler for on -x"));
+      continue;
+    }
+    EXPECT_EQ(Live(v1::STAGE_BUILD).slot.worker, worker) << target;
+    Built(Live(v1::STAGE_BUILD).candidates[0]);
+    End(v1::STAGE_BUILD);
+  }
+  // What waits for a compiler starts once there is one.
+  plain.builds = {"llvm", "on"};
+  Step(SlotsChanged{{plain, one, other}, ""});
+  EXPECT_EQ(Live(v1::STAGE_BUILD).slot.worker, "a");
+  EXPECT_EQ(Live(v1::STAGE_BUILD).job, JobId{3});
 }
 
 TEST_F(DispatcherTest, ReasonsNameWhatIsMissing) {

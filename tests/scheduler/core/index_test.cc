@@ -83,6 +83,8 @@ bool PlainFree(const Dispatcher& dispatcher, const SlotInfo& slot, absl::Time no
 }
 
 class Course {
+  using Kinds = std::vector<std::string>;
+
  public:
   Course(uint64_t seed, const std::string& policy)
       : random_(seed), policy_(policy), dispatcher_(*MakePolicy(policy)) {}
@@ -100,7 +102,10 @@ class Course {
         fetches_[asked->fetch].job = asked->job;
       if (const auto* left = std::get_if<FetchAbandoned>(&event)) fetches_.erase(left->fetch);
       // What a request starts at once is known to be asked for only now.
-      for (const StartStage& start : All<StartStage>(decisions)) NoteFetchStart(start);
+      for (const StartStage& start : All<StartStage>(decisions)) {
+        CheckSlot(start);
+        NoteFetchStart(start);
+      }
       Compare(i);
     }
     EXPECT_GT(started_, steps / 10) << "nothing happened";
@@ -119,6 +124,14 @@ class Course {
     }
     for (const EndFetch& end : All<EndFetch>(decisions))
       refused_ = fetches_.erase(end.fetch) == 0;  // at once: it was never waiting
+  }
+  void CheckSlot(const StartStage& start) const {
+    for (const SlotInfo& slot : dispatcher_.slots()) {
+      if (slot.id != start.slot) continue;
+      const bool device = start.kind == v1::STAGE_PROFILE;
+      EXPECT_TRUE(
+          dispatcher_.Suits(slot, {start.job, start.kind, start.task, start.fetch, device}));
+    }
   }
   void NoteFetchStart(const StartStage& start) {
     if (!start.fetch) return;
@@ -155,6 +168,7 @@ class Course {
                             : std::vector<int>{w % 2 * 8 + s % 3};
         slot.target = slot.device ? absl::StrCat("t", w % 2) : "";
         slot.device_key = slot.device ? absl::StrCat("k", w % 2) : "";
+        if (!slot.device) slot.builds = w == 0 ? Kinds{"t0"} : Kinds{"t0", "t1"};
         slot.foreign = Below(15) == 0;
         slot.usable = !slot.foreign && Below(10) != 0;
         event.slots.push_back(slot);

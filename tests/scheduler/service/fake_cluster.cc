@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/blob_store.h"
 #include "base/sha256.h"
 #include "base/workload_key.h"
 #include "scheduler/store/record_store.h"
@@ -209,9 +210,27 @@ grpc::Status FakeWorker::RunStage(grpc::ServerContext* context, Stream* stream) 
   } leave{this, context, start.slot()};
   if (start.kind() == v1::STAGE_BUILD) return Build(stream);
   if (start.kind() == v1::STAGE_PROFILE) return Profile(context, stream);
-  std::string bytes;
-  while (stream->Read(&input)) bytes += input.chunk().data();
   v1::StageEvent event;
+  if (!start.blobs().empty()) {
+    absl::MutexLock lock(&mutex_);
+    event.mutable_wanted();
+    for (const v1::BlobRef& blob : start.blobs()) {
+      if (blobs_.count(blob.sha256()) == 0) *event.mutable_wanted()->add_blobs() = blob;
+    }
+    stream->Write(event);
+    event.Clear();
+  }
+  std::string bytes;
+  while (stream->Read(&input)) {
+    const v1::Chunk& chunk = input.chunk();
+    if (IsDigest(chunk.name())) {
+      absl::MutexLock lock(&mutex_);
+      blobs_[chunk.name()] += chunk.data();
+      blob_bytes += static_cast<int64_t>(chunk.data().size());
+    } else {
+      bytes += chunk.data();
+    }
+  }
   switch (start.kind()) {
     case v1::STAGE_IMPORT:
       if (behaviour_->bad_model) {

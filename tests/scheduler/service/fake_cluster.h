@@ -68,8 +68,9 @@ class FakeWorker final : public v1::WorkerService::Service {
                         grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>* stream) override;
 
   std::atomic<int> stages{0};
-  std::atomic<int> overlapping{0};   // stages that ran while another one had their slot
-  std::atomic<int> warm_results{0};  // results that updates brought
+  std::atomic<int> overlapping{0};     // stages that ran while another one had their slot
+  std::atomic<int> warm_results{0};    // results that updates brought
+  std::atomic<int64_t> blob_bytes{0};  // of all blobs that were sent
 
  private:
   using Stream = grpc::ServerReaderWriter<v1::StageEvent, v1::StageInput>;
@@ -83,6 +84,7 @@ class FakeWorker final : public v1::WorkerService::Service {
   absl::Mutex mutex_;
   std::set<std::string> busy_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> blobs_ ABSL_GUARDED_BY(mutex_);  // it keeps them all
   std::atomic<int> traces_{0};
 };
 

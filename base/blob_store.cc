@@ -1,4 +1,4 @@
-#include "scheduler/store/blob_store.h"
+#include "base/blob_store.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 namespace {
 
 absl::Status ErrnoStatus(const std::string& what) {
@@ -32,11 +32,11 @@ absl::Status SyncDirectory(const std::string& path) {
   return result == 0 ? absl::OkStatus() : ErrnoStatus(path);
 }
 
-bool IsDigest(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
 }  // namespace
+
+bool IsDigest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& directory) {
   std::error_code error;
@@ -101,7 +101,7 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(const std::string& expecte
 absl::StatusOr<std::unique_ptr<BlobStore::Reader>> BlobStore::NewReader(
     const std::string& digest) const {
   if (!IsDigest(digest)) return absl::NotFoundError(absl::StrCat("no blob \"", digest, "\""));
-  const std::string path = absl::StrCat(directory_, "/", digest.substr(0, 2), "/", digest);
+  const std::string path = PathOf(digest);
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return ErrnoStatus(path);
   struct stat info;
@@ -109,11 +109,11 @@ absl::StatusOr<std::unique_ptr<BlobStore::Reader>> BlobStore::NewReader(
     close(file);
     return ErrnoStatus(path);
   }
-  return std::unique_ptr<Reader>(new Reader(digest, file, info.st_size));
+  return std::unique_ptr<Reader>(new Reader(digest, path, file, info.st_size));
 }
 
-BlobStore::Reader::Reader(std::string digest, int file, int64_t size_bytes)
-    : digest_(std::move(digest)), file_(file), size_bytes_(size_bytes) {}
+BlobStore::Reader::Reader(std::string digest, std::string path, int file, int64_t size_bytes)
+    : digest_(std::move(digest)), path_(std::move(path)), file_(file), size_bytes_(size_bytes) {}
 
 BlobStore::Reader::~Reader() { close(file_); }
 
@@ -132,10 +132,53 @@ absl::StatusOr<std::string> BlobStore::Reader::Next(size_t limit) {
   }
   ended_ = true;
   if (hash_.Hex() != digest_) {
+    unlink(path_.c_str());
     return absl::DataLossError(
         absl::StrCat("blob ", digest_, " is damaged on disk; submit the model again"));
   }
   return out;
+}
+
+std::string BlobPath(const std::string& directory, const std::string& digest) {
+  return absl::StrCat(directory, "/", digest.substr(0, 2), "/", digest);
+}
+
+bool BlobStore::Has(const std::string& digest, int64_t size_bytes) const {
+  if (!IsDigest(digest)) return false;
+  const std::string path = PathOf(digest);
+  struct stat info;
+  absl::MutexLock lock(&removing_);
+  return utimensat(AT_FDCWD, path.c_str(), nullptr, 0) == 0 && stat(path.c_str(), &info) == 0 &&
+         info.st_size == size_bytes;
+}
+
+absl::Status BlobStore::Remove(const std::string& digest) {
+  if (!IsDigest(digest) || unlink(PathOf(digest).c_str()) == 0 || errno == ENOENT)
+    return absl::OkStatus();
+  return ErrnoStatus(PathOf(digest));
+}
+
+bool BlobStore::RemoveIfUnusedSince(const std::string& digest, absl::Time time) {
+  if (!IsDigest(digest)) return false;
+  const std::string path = PathOf(digest);
+  struct stat info;
+  absl::MutexLock lock(&removing_);
+  return stat(path.c_str(), &info) == 0 && absl::TimeFromTimespec(info.st_mtim) < time &&
+         unlink(path.c_str()) == 0;
+}
+
+std::vector<BlobStore::Entry> BlobStore::List() const {
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator(directory_, error)) {
+    for (const auto& file : std::filesystem::directory_iterator(folder.path(), error)) {
+      const std::string name = file.path().filename();
+      struct stat info;
+      if (!IsDigest(name) || stat(file.path().c_str(), &info) != 0) continue;
+      entries.push_back({name, info.st_size, absl::TimeFromTimespec(info.st_mtim)});
+    }
+  }
+  return entries;
 }
 
 int64_t BlobStore::FreeBytes() const {
@@ -144,4 +187,4 @@ int64_t BlobStore::FreeBytes() const {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-}  // namespace heddle::scheduler
+}  // namespace heddle

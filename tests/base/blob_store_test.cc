@@ -1,13 +1,16 @@
-#include "scheduler/store/blob_store.h"
+#include "base/blob_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 namespace {
 
 class BlobStoreTest : public ::testing::Test {
@@ -61,6 +64,30 @@ TEST_F(BlobStoreTest, DamageOnDiskIsFound) {
   const std::string digest = Put("a model");
   std::ofstream(absl::StrCat(directory_, "/", digest.substr(0, 2), "/", digest)) << "a mOdel";
   EXPECT_TRUE(absl::IsDataLoss(Get(digest).status()));
+  EXPECT_TRUE(absl::IsNotFound(Get(digest).status())) << "it is gone, and may be stored again";
+  EXPECT_EQ(Put("a model"), digest);
+  EXPECT_EQ(*Get(digest), "a model");
+}
+
+TEST_F(BlobStoreTest, HasComparesTheSizeAndKeepsTheBlob) {
+  const std::string digest = Put("abc");
+  EXPECT_TRUE(store_->Has(digest, 3));
+  EXPECT_FALSE(store_->Has(digest, 4));
+  EXPECT_FALSE(store_->Has(std::string(64, 'a'), 3));
+  EXPECT_FALSE(store_->Has("../../etc/passwd", 3));
+  ASSERT_EQ(store_->List().size(), 1u);
+  EXPECT_EQ(store_->List()[0].digest, digest);
+  EXPECT_EQ(store_->List()[0].size_bytes, 3);
+  const absl::Time hour_ago = absl::Now() - absl::Hours(1);
+  EXPECT_FALSE(store_->RemoveIfUnusedSince(digest, hour_ago));
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(2);
+  std::filesystem::last_write_time(BlobPath(directory_, digest), old);
+  EXPECT_TRUE(store_->Has(digest, 3));
+  EXPECT_FALSE(store_->RemoveIfUnusedSince(digest, hour_ago)) << "Has marked it as used";
+  std::filesystem::last_write_time(BlobPath(directory_, digest), old);
+  EXPECT_TRUE(store_->RemoveIfUnusedSince(digest, hour_ago));
+  EXPECT_FALSE(store_->Has(digest, 3));
+  EXPECT_TRUE(store_->Remove(digest).ok());
 }
 
 TEST_F(BlobStoreTest, NamesThatAreNoDigestAreNotFound) {
@@ -76,4 +103,4 @@ TEST_F(BlobStoreTest, HalfWrittenBlobsAreClearedAtTheNextStart) {
 }
 
 }  // namespace
-}  // namespace heddle::scheduler
+}  // namespace heddle

@@ -1,5 +1,6 @@
-// Stores models and modules on disk, named by their SHA-256. A blob is stored as a whole or not at
-// all, also after a crash or power cut: it is written to a temporary file, synced, and renamed.
+// Stores blobs (models, weights, modules) on disk, named by their SHA-256. A blob is stored as a
+// whole or not at all, also after a crash or power cut: it is written to a temporary file, synced,
+// and renamed. One process uses a directory at a time.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +8,22 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/sha256.h"
 
-namespace heddle::scheduler {
+namespace heddle {
 
+// The path of a blob in the directory of a store.
+std::string BlobPath(const std::string& directory, const std::string& digest);
+
+// Whether the text is 64 lower-case hexadecimal digits.
+bool IsDigest(std::string_view text);
+
+// Thread-safe, apart from its writers and readers.
 class BlobStore {
  public:
   // Creates the directory if it is missing, and removes temporary files that an earlier crash left.
@@ -44,14 +55,14 @@ class BlobStore {
    public:
     ~Reader();
     // The next bytes, at most `limit`; empty at the end. DataLoss at the end if the file does not
-    // have the bytes that were written.
+    // have the bytes that were written; the blob is then removed, so that it can be stored again.
     absl::StatusOr<std::string> Next(size_t limit);
     int64_t size_bytes() const { return size_bytes_; }
 
    private:
     friend class BlobStore;
-    Reader(std::string digest, int file, int64_t size_bytes);
-    std::string digest_;
+    Reader(std::string digest, std::string path, int file, int64_t size_bytes);
+    std::string digest_, path_;
     int file_;
     int64_t size_bytes_;
     bool ended_ = false;
@@ -60,12 +71,28 @@ class BlobStore {
   // NotFound.
   absl::StatusOr<std::unique_ptr<Reader>> NewReader(const std::string& digest) const;
 
+  // Whether a blob of this size is stored. Marks it as used now.
+  bool Has(const std::string& digest, int64_t size_bytes) const;
+  // OK if there is no such blob. Readers and mappings that are open go on.
+  absl::Status Remove(const std::string& digest);
+  // As Remove, but keeps a blob that was stored, or found by Has, at `time` or later. True: removed.
+  bool RemoveIfUnusedSince(const std::string& digest, absl::Time time);
+  struct Entry {
+    std::string digest;
+    int64_t size_bytes = 0;
+    absl::Time used;  // when it was stored, or when Has last found it
+  };
+  std::vector<Entry> List() const;
+
   // Bytes an unprivileged writer may still add to the disk.
   int64_t FreeBytes() const;
 
  private:
+  std::string PathOf(const std::string& digest) const { return BlobPath(directory_, digest); }
+
   explicit BlobStore(std::string directory) : directory_(std::move(directory)) {}
   const std::string directory_;
+  mutable absl::Mutex removing_;  // between looking at the age of a blob and removing it
 };
 
-}  // namespace heddle::scheduler
+}  // namespace heddle

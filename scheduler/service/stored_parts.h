@@ -1,0 +1,17 @@
+// The list of a model's parts, as the blob store keeps it.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/blob_store.h"
+#include "proto/common.pb.h"
+
+namespace heddle::scheduler {
+
+// Stores the list; returns its digest. ResourceExhausted: the disk is full.
+absl::StatusOr<std::string> StoreParts(const v1::BlobList& parts, BlobStore* blobs);
+// NotFound or DataLoss: the list is missing or damaged; the message says what to do.
+absl::StatusOr<v1::BlobList> ReadParts(const std::string& digest, const BlobStore& blobs);
+
+}  // namespace heddle::scheduler
