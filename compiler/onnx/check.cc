@@ -89,8 +89,7 @@ struct Scope {
 
 class Checker {
  public:
-  Checker(const Model& model, Problems& problems)
-      : model_(model), problems_(problems) {}
+  Checker(const Model& model, Problems& problems) : model_(model), problems_(problems) {}
 
   ElementTypesByGraph Run() {
     CheckOpsets();
@@ -310,10 +309,10 @@ class Checker {
     if (count >= fewest && count <= most) return;
     const int limit = count < fewest ? fewest : most;
     Invalid(node, absl::StrCat("has ", count, " ", what, count == 1 ? "" : "s", ", but takes ",
-                                   fewest == most   ? ""
-                                   : count < fewest ? "at least "
-                                                    : "at most ",
-                                   limit));
+                               fewest == most   ? ""
+                               : count < fewest ? "at least "
+                                                : "at most ",
+                               limit));
   }
 
   void CheckAttribute(const NodeProto& node, const onnx::OperatorRule& rule,

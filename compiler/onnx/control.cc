@@ -96,8 +96,7 @@ void Loop(NodeImport& n) {
     if (NumElements(on->type) != 1) return n.Fail("needs one condition");
     go = ToInts(*on)[0] != 0;
     states.assign(results.begin() + 1, results.begin() + 1 + static_cast<int64_t>(count));
-    for (size_t k = 0; k < stacks.size(); ++k)
-      stacks[k].push_back(Item(n, results[1 + count + k]));
+    for (size_t k = 0; k < stacks.size(); ++k) stacks[k].push_back(Item(n, results[1 + count + k]));
   }
   for (size_t i = 0; i < count; ++i) n.SetValue(static_cast<int>(i), states[i]);
   for (size_t k = 0; k < stacks.size(); ++k) {
@@ -198,15 +197,16 @@ void Scan(NodeImport& n) {
   const auto count = static_cast<size_t>(total - scanned);
   if (first == 1) return BatchedScan(n, operands, count);
   const auto middle = operands.begin() + static_cast<int64_t>(count);
-  const auto results = ScanOver(n, {operands.begin(), middle}, {middle, operands.end()},
-                                "scan_input_directions");
+  const auto results =
+      ScanOver(n, {operands.begin(), middle}, {middle, operands.end()}, "scan_input_directions");
   for (size_t i = 0; n.ok() && i < results.size(); ++i) n.Set(static_cast<int>(i), results[i]);
 }
 
 }  // namespace
 
 void AddControlTranslations(TranslationTable& table) {
-  table["If"] = {If, "a condition that is not a constant, if the branches' results differ in shape"};
+  table["If"] = {If,
+                 "a condition that is not a constant, if the branches' results differ in shape"};
   table["Loop"] = {Loop,
                    "a number of iterations that is not known at import, or above 1024; results of "
                    "no iterations"};

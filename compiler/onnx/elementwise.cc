@@ -1,4 +1,6 @@
 // Translation of the elementwise ONNX operators.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
@@ -66,6 +68,50 @@ void TranslateSimple(NodeImport& n) {
     for (const char* name : row.floats) attrs[name] = n.Float(name);
     return n.Set(0, n.Emit(row.kind, {n.In(0)}, attrs));
   }
+}
+
+// ---- Activations that are formulas of other operators ----
+
+// They are computed in f32 for 16-bit floats. SetRounded gives the result the operand's type.
+ValueId SwishOf(NodeImport& n, ValueId x, double alpha) {
+  const ValueId inner = alpha == 1 ? x : n.Emit(OpKind::kMul, {x, n.ScalarLike(alpha, x)});
+  return n.Emit(OpKind::kMul, {x, n.Emit(OpKind::kSigmoid, {inner})});
+}
+
+void SetRounded(NodeImport& n, ValueId y) {
+  if (n.ok()) n.Set(0, n.Cast(y, n.Type(n.In(0)).dtype));
+}
+
+void Swish(NodeImport& n) { SetRounded(n, SwishOf(n, Single(n, n.In(0)), n.Float("alpha"))); }
+
+void SwiGlu(NodeImport& n) {
+  const ValueId a = Single(n, n.In(0)), b = Single(n, n.In(1));
+  if (n.ok() && n.ShapeOf(a) != n.ShapeOf(b)) return n.Fail("the operands differ in shape");
+  SetRounded(n, n.Emit(OpKind::kMul, {SwishOf(n, a, n.Float("alpha")), b}));
+}
+
+void Mish(NodeImport& n) {
+  const ValueId x = Single(n, n.In(0));
+  const ValueId inner = n.Emit(OpKind::kTanh, {n.Emit(OpKind::kSoftplus, {x})});
+  SetRounded(n, n.Emit(OpKind::kMul, {x, inner}));
+}
+
+// x / 2 * (1 + erf(x / sqrt(2))), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for the erf.
+void Gelu(NodeImport& n) {
+  const ValueId x = Single(n, n.In(0));
+  const auto times = [&](ValueId v, double by) {
+    return n.Emit(OpKind::kMul, {v, n.ScalarLike(by, v)});
+  };
+  ValueId inner;
+  if (n.OneOf("approximate", {"none", "tanh"}) == "tanh") {
+    const ValueId cube = n.Emit(OpKind::kMul, {n.Emit(OpKind::kMul, {x, x}), x});
+    const ValueId sum = n.Emit(OpKind::kAdd, {x, times(cube, 0.044715)});
+    inner = n.Emit(OpKind::kTanh, {times(sum, std::sqrt(2 / M_PI))});
+  } else {
+    inner = n.Emit(OpKind::kErf, {times(x, std::sqrt(0.5))});
+  }
+  const ValueId share = n.Emit(OpKind::kAdd, {inner, n.ScalarLike(1, inner)});
+  SetRounded(n, n.Emit(OpKind::kMul, {times(x, 0.5), share}));
 }
 
 void IsInf(NodeImport& n) {
@@ -189,30 +235,29 @@ void Pow(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kPow, {x, n.Cast(y, base)}));
 }
 
+// The remainder with the sign of the divisor, from the one with the sign of the dividend. A remainder
+// of zero has the sign of the divisor, too.
+ValueId FlooredMod(NodeImport& n, ValueId x, ValueId y) {
+  const ValueId rest = n.Emit(OpKind::kTruncatedMod, {x, y});
+  const ValueId zero = n.ScalarLike(0, y);
+  const ValueId down = n.Emit(OpKind::kLess, {y, zero});
+  const ValueId differs =
+      n.Emit(OpKind::kXor, {n.Emit(OpKind::kLess, {rest, n.ScalarLike(0, rest)}), down});
+  const ValueId whole = n.Emit(OpKind::kEqual, {rest, n.ScalarLike(0, rest)});
+  const ValueId signed_zero = n.Emit(OpKind::kWhere, {down, n.ScalarLike(-0.0, y), zero});
+  const ValueId moved = n.Emit(OpKind::kWhere, {differs, n.Emit(OpKind::kAdd, {rest, y}), rest});
+  return n.Emit(OpKind::kWhere, {whole, signed_zero, moved});
+}
+
 void Mod(NodeImport& n) {
   const ValueId x = n.In(0), y = n.In(1);
   const bool truncated = n.Int("fmod") != 0;
   if (!truncated && ir::IsFloat(n.Type(x).dtype)) {
     constexpr int kFirstWithFloats = 28;
     if (n.opset() < kFirstWithFloats) return n.Fail("floats need fmod=1");
-    return n.Unsupported("floats with fmod=0");
+    return n.Set(0, n.Cast(FlooredMod(n, Single(n, x), Single(n, y)), n.Type(x).dtype));
   }
   n.Set(0, n.Emit(truncated ? OpKind::kTruncatedMod : OpKind::kFloorMod, {x, y}));
-}
-
-// A shift is a multiplication or division by a power of two.
-void BitShift(NodeImport& n) {
-  const ValueId x = n.In(0);
-  if (n.ok() && n.Type(x).dtype != DType::kU8)  // opset 28 shifts the sign, too
-    return n.Unsupported("signed integers");
-  const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
-  // A shift by the width or more gives zero. The power then wraps to zero, so the division must
-  // avoid it.
-  if (n.OneOf("direction", {"LEFT", "RIGHT"}) == "LEFT")
-    return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
-  const ValueId zero = n.ScalarLike(0, x), gone = n.Emit(OpKind::kEqual, {factor, zero});
-  const ValueId divisor = n.Emit(OpKind::kWhere, {gone, n.ScalarLike(1, x), factor});
-  n.Set(0, n.Emit(OpKind::kWhere, {gone, zero, n.Emit(OpKind::kFloorDiv, {x, divisor})}));
 }
 
 // ---- Any number of operands ----
@@ -258,14 +303,17 @@ void AddElementwiseTranslations(TranslationTable& table) {
   for (const Simple& row : SimpleOps()) table[row.onnx] = TranslateSimple;
   for (const Pair& row : kPairs) table[row.onnx] = TranslatePair;
   for (const char* name : {"Max", "Min", "Sum", "Mean"}) table[name] = TranslateVariadic;
+  table["Swish"] = Swish;
+  table["SwiGLU"] = SwiGlu;
+  table["Mish"] = Mish;
+  table["Gelu"] = Gelu;
   table["IsInf"] = IsInf;
   table["Clip"] = Clip;
   table["Cast"] = Cast;
   table["CastLike"] = CastLike;
   table["PRelu"] = PRelu;
   table["Pow"] = Pow;
-  table["Mod"] = {Mod, "floats with fmod=0"};
-  table["BitShift"] = {BitShift, "signed integers"};
+  table["Mod"] = Mod;
   table["Where"] = Where;
   table["Identity"] = Identity;
   table["Dropout"] = {Dropout, "training mode"};

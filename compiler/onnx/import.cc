@@ -87,9 +87,9 @@ class Importer {
     const Translation* translation = FindTranslation(node);
     const onnx::OperatorRule* rule =
         translation == nullptr ? nullptr : onnx::FindRule(node.op_type(), opset);
-    if (rule == nullptr) {
+    if (rule == nullptr || opset > NewestImportedOpset()) {
       // The checker has reported nodes of the model's graph.
-      if (InSubgraph()) problems_.Unsupported(node, opset);
+      if (InSubgraph() && rule == nullptr) problems_.Unsupported(node, opset);
       return Break(node);
     }
     bool possible = true;
@@ -124,8 +124,8 @@ class Importer {
 
   // The contract is that of RunSubgraph. The names of the graph are defined while it is translated;
   // those of the graphs around it can be read.
-  absl::StatusOr<std::vector<NamedValue>> TranslateSubgraph(
-      const onnx::GraphProto& graph, const std::vector<NamedValue>& inputs) {
+  absl::StatusOr<std::vector<NamedValue>> TranslateSubgraph(const onnx::GraphProto& graph,
+                                                            const std::vector<NamedValue>& inputs) {
     // Loops are unrolled, and they may be nested.
     constexpr int64_t kMostNodes = 200000;
     nodes_in_subgraphs_ += graph.node_size();
@@ -148,8 +148,7 @@ class Importer {
       hide(t.name());
       AddSubgraphConstant(t);
     }
-    const ElementTypesByName* outer_types =
-        std::exchange(types_, &types_by_graph_.at(&graph));
+    const ElementTypesByName* outer_types = std::exchange(types_, &types_by_graph_.at(&graph));
     for (int i = 0; i < graph.input_size(); ++i) {
       hide(graph.input(i).name());
       Bind(graph.input(i), inputs[i]);
@@ -158,8 +157,7 @@ class Importer {
     std::vector<NamedValue> results;
     for (const auto& output : graph.output()) {
       const auto value = values_.find(output.name());
-      if (value != values_.end() && !broken_.count(output.name()))
-        results.push_back(value->second);
+      if (value != values_.end() && !broken_.count(output.name())) results.push_back(value->second);
     }
     types_ = outer_types;
     for (const auto& [name, value] : hidden) {
@@ -267,9 +265,9 @@ class Importer {
         return BadInput(absl::StrCat("output '", output.name(), "' is not computed by any node"));
       const ValueId value = it->second.tensor;
       if (it->second.kind != NamedValue::Kind::kTensor) {
-        return absl::UnimplementedError(absl::StrCat(
-            "output '", output.name(),
-            "' is a sequence or an optional; give out its tensors one by one"));
+        return absl::UnimplementedError(
+            absl::StrCat("output '", output.name(),
+                         "' is a sequence or an optional; give out its tensors one by one"));
       }
       if (NumElements(builder_.Type(value)) == 0) {
         return absl::UnimplementedError(

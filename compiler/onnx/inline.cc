@@ -30,8 +30,7 @@ std::string Key(const std::string& domain, const std::string& name, const std::s
 }
 
 // Calls `visit` with every name that a graph defines, including those of its subgraphs.
-void ForEachDefinition(const GraphProto& graph,
-                       absl::FunctionRef<void(const std::string&)> visit) {
+void ForEachDefinition(const GraphProto& graph, absl::FunctionRef<void(const std::string&)> visit) {
   for (const auto& input : graph.input()) visit(input.name());
   for (const auto& t : graph.initializer()) visit(t.name());
   for (const auto& s : graph.sparse_initializer()) visit(s.values().name());
@@ -115,8 +114,8 @@ class Inliner {
     bytes_ += static_cast<int64_t>(f.ByteSizeLong());
     if (nodes_ > kMostNodes || bytes_ > kMostBytes || calls_.size() >= kDeepest) {
       problems_.Unsupported(absl::StrCat("functions that become more than ", kMostNodes,
-                                         " nodes or ", kMostBytes >> 20, " MiB, or call each other ",
-                                         kDeepest, " deep"));
+                                         " nodes or ", kMostBytes >> 20,
+                                         " MiB, or call each other ", kDeepest, " deep"));
       failed_ = true;
       return false;
     }
@@ -210,7 +209,8 @@ class Inliner {
 
   static int64_t OpsetOf(const FunctionProto& f, const std::string& domain) {
     for (const auto& opset : f.opset_import()) {
-      if (opset.domain() == domain || (onnx::IsStandard(opset.domain()) && onnx::IsStandard(domain)))
+      if (opset.domain() == domain ||
+          (onnx::IsStandard(opset.domain()) && onnx::IsStandard(domain)))
         return std::clamp<int64_t>(opset.version(), 0, INT_MAX);
     }
     return 0;  // the check refuses the node
@@ -219,7 +219,7 @@ class Inliner {
   Model& model_;
   Problems& problems_;
   std::map<std::string, const FunctionProto*> functions_;
-  std::map<std::string, int> names_;  // in use, each with the last number that was appended
+  std::map<std::string, int> names_;         // in use, each with the last number that was appended
   std::vector<const FunctionProto*> calls_;  // under way, from the outermost one on
   int64_t nodes_ = 0, bytes_ = 0;
   bool failed_ = false;

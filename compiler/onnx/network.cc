@@ -108,11 +108,18 @@ void ConvTranspose(NodeImport& n) {
   CheckKernelShape(n, kernel);
   Shape strides = n.Ints("strides"), dilations = n.Ints("dilations"), pads = n.Ints("pads");
   Shape extra = n.Ints("output_padding"), output = n.Ints("output_shape");
-  strides.resize(dims, 1);
-  dilations.resize(dims, 1);
-  pads.resize(2 * dims, 0);
-  extra.resize(dims, 0);
+  const auto complete = [&](const char* name, Shape& list, size_t length, int64_t fallback) {
+    if (list.empty()) list.assign(length, fallback);
+    if (list.size() != length)
+      n.Fail(absl::StrCat(name, " has ", list.size(), " entries, needs ", length));
+  };
+  complete("strides", strides, dims, 1);
+  complete("dilations", dilations, dims, 1);
+  complete("pads", pads, 2 * dims, 0);
+  complete("output_padding", extra, dims, 0);
   const std::string mode = AutoPad(n);
+  if (!n.ok()) return;
+  if (mode == "VALID") pads.assign(2 * dims, 0);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   for (const Shape* values : {&strides, &dilations, &pads, &extra, &output}) {
     if (!InRange(*values, 0))
@@ -281,6 +288,12 @@ void Einsum(NodeImport& n) {
 
 // ---- Normalisation ----
 
+// 1 / sqrt(v + epsilon)
+ValueId Inverse(NodeImport& n, ValueId v, double epsilon) {
+  const ValueId sum = n.Emit(OpKind::kAdd, {v, n.ScalarLike(epsilon, v)});
+  return n.Emit(OpKind::kReciprocal, {n.Emit(OpKind::kSqrt, {sum})});
+}
+
 void BatchNormalization(NodeImport& n) {
   n.Ignore({"momentum"});
   if (n.Int("training_mode") != 0) return n.Unsupported("training mode");
@@ -305,28 +318,91 @@ void InstanceNormalization(NodeImport& n) {
   n.Set(0, n.Emit(OpKind::kAdd, {scaled, n.AlongAxis(n.In(2), 1, rank)}));
 }
 
-void LayerNormalization(NodeImport& n) {
-  const ValueId x = n.In(0);
-  const int rank = n.Rank(x);
+// The type in which a normalisation computes its first stage (stash_type). The operand is never
+// rounded to a type of fewer bits, and 16-bit floats are computed in f32 at least.
+ir::DType StashType(NodeImport& n) {
+  const auto type = FromOnnxType(static_cast<int>(
+      std::clamp<int64_t>(n.Int("stash_type", onnx::TensorProto::FLOAT), 0, 1000)));
+  if (!type.ok() || !ir::IsFloat(*type)) {
+    n.Fail(absl::StrCat("cannot compute in the type ", n.Int("stash_type")));
+    return ir::DType::kF32;
+  }
+  return *type;
+}
+
+ir::DType StageType(NodeImport& n, ValueId x, ir::DType stash) {
+  const ir::DType own = n.Type(x).dtype;
+  return own == ir::DType::kF64 || stash == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
+}
+
+// All dimensions from the attribute `axis` on.
+Shape AxesFrom(NodeImport& n, int rank) {
   Shape axes;
   for (int64_t a = n.Axis(n.Int("axis"), rank); a < rank; ++a) axes.push_back(a);
+  return axes;
+}
+
+void LayerNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const Shape axes = AxesFrom(n, n.Rank(x));
   const double epsilon = n.Float("epsilon");
-  ValueId y =
-      n.Emit(OpKind::kMul,
-             {n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", epsilon}}), n.In(1)});
+  const ir::DType stash = StashType(n), stage = StageType(n, x, stash), own = n.Type(x).dtype;
+  const bool widened = stage == ir::DType::kF64 && own != stage;
+  const ValueId normal = n.Emit(OpKind::kNormalize, {widened ? n.Cast(x, stage) : x},
+                                {{"axes", axes}, {"epsilon", epsilon}});
+  ValueId y = n.Emit(OpKind::kMul, {n.Cast(normal, own), n.In(1)});
   if (n.Has(2)) y = n.Emit(OpKind::kAdd, {y, n.In(2)});
   n.Set(0, y);
   if (!n.Wants(1) && !n.Wants(2)) return;
   const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
-  // Mean and variance are f32 even if the input has 16-bit floats (stash_type).
-  const ValueId single = Single(n, x), mean = n.Emit(OpKind::kReduceMean, {single}, over);
+  const ValueId single = n.Cast(x, stage), mean = n.Emit(OpKind::kReduceMean, {single}, over);
   const ValueId centered = n.Emit(OpKind::kSub, {single, mean});
   const ValueId variance =
       n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over);
-  n.Set(1, mean);
-  n.Set(2, n.Emit(OpKind::kReciprocal,
-                  {n.Emit(OpKind::kSqrt,
-                          {n.Emit(OpKind::kAdd, {variance, n.ScalarLike(epsilon, variance)})})}));
+  n.Set(1, n.Cast(mean, stash));
+  n.Set(2, n.Cast(Inverse(n, variance, epsilon), stash));
+}
+
+void RmsNormalization(NodeImport& n) {
+  const ValueId x = n.In(0), scale = n.In(1);
+  const ir::DType own = n.Type(x).dtype;
+  const ValueId wide = n.Cast(x, StageType(n, x, StashType(n)));
+  const ValueId square = n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {wide, wide})},
+                                {{"axes", AxesFrom(n, n.Rank(x))}, {"keepdims", int64_t{1}}});
+  const ValueId normal = n.Emit(OpKind::kMul, {wide, Inverse(n, square, n.Float("epsilon"))});
+  // The second stage, and the result, have the type of the scale.
+  n.Set(0, n.Emit(OpKind::kMul, {n.Cast(n.Cast(normal, own), n.Type(scale).dtype), scale}));
+}
+
+// Opset 18 had a scale and a bias for each group; since opset 21, there is one for each channel.
+void GroupNormalization(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int64_t groups = n.Int("num_groups");
+  if (!n.ok()) return;
+  const int rank = n.Rank(x);
+  const Shape shape = n.ShapeOf(x);
+  if (rank < 2 || groups < 1 || shape[1] % groups != 0)
+    return n.Fail(absl::StrCat("cannot make ", groups, " groups of ", ShapeText(shape)));
+  const ir::DType own = n.Type(x).dtype, stage = StageType(n, x, StashType(n));
+  const bool widened = stage == ir::DType::kF64 && own != stage;
+  const Shape grouped{shape[0], groups, Product(shape) / shape[0] / groups};
+  const ValueId normal =
+      n.Emit(OpKind::kNormalize, {n.Reshape(widened ? n.Cast(x, stage) : x, grouped)},
+             {{"axes", Shape{2}}, {"epsilon", n.Float("epsilon")}});
+  ValueId y = n.Reshape(n.Cast(normal, own), shape);
+  // Of each channel.
+  const auto spread = [&](ValueId v) {
+    const int64_t count = n.ok() ? NumElements(n.Type(v)) : 0;
+    if (count != (n.opset() < 21 ? groups : shape[1]))
+      n.Fail(absl::StrCat("scale and bias have ", count, " elements"));
+    if (n.opset() < 21 && groups != shape[1])
+      v = n.Reshape(n.Emit(OpKind::kExpand, {n.Reshape(v, {groups, 1})},
+                           {{"shape", Shape{groups, shape[1] / groups}}}),
+                    {shape[1]});
+    return n.AlongAxis(v, 1, rank);
+  };
+  y = n.Emit(OpKind::kMul, {y, spread(n.In(1))});
+  n.Set(0, n.Emit(OpKind::kAdd, {y, spread(n.In(2))}));
 }
 
 void MeanVarianceNormalization(NodeImport& n) {
@@ -395,6 +471,8 @@ void AddNetworkTranslations(TranslationTable& table) {
   table["BatchNormalization"] = {BatchNormalization, "training mode; spatial=0 before opset 9"};
   table["InstanceNormalization"] = InstanceNormalization;
   table["LayerNormalization"] = LayerNormalization;
+  table["RMSNormalization"] = RmsNormalization;
+  table["GroupNormalization"] = GroupNormalization;
   table["MeanVarianceNormalization"] = MeanVarianceNormalization;
   table["LRN"] = Lrn;
   table["LpNormalization"] = LpNormalization;

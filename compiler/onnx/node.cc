@@ -325,6 +325,11 @@ Shape NodeImport::Ints(std::string_view name) const {
   return a ? Shape(a->ints().begin(), a->ints().end()) : Shape{};
 }
 
+std::vector<double> NodeImport::Floats(std::string_view name) const {
+  const auto* a = Find(name);
+  return a ? std::vector<double>(a->floats().begin(), a->floats().end()) : std::vector<double>{};
+}
+
 std::vector<std::string> NodeImport::Strings(std::string_view name) const {
   const auto* a = Find(name);
   return a ? std::vector<std::string>(a->strings().begin(), a->strings().end())
@@ -444,8 +449,8 @@ std::vector<NamedValue> NodeImport::Body(std::string_view attribute,
   const onnx::AttributeProto* a = Find(attribute);
   if (!ok() || a == nullptr) return {};
   if (a->g().input_size() != static_cast<int>(inputs.size())) {
-    Fail(absl::StrCat("'", std::string(attribute), "' has ", a->g().input_size(),
-                      " inputs, needs ", inputs.size()));
+    Fail(absl::StrCat("'", std::string(attribute), "' has ", a->g().input_size(), " inputs, needs ",
+                      inputs.size()));
     return {};
   }
   auto results = run_subgraph_(a->g(), inputs);

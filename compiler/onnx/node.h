@@ -78,7 +78,7 @@ class NodeImport {
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const;
   ValueId In(int i);
-  const NamedValue& Value(int i);    // also one that is no tensor
+  const NamedValue& Value(int i);     // also one that is no tensor
   std::vector<ValueId> Items(int i);  // of a sequence
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();
@@ -107,6 +107,7 @@ class NodeImport {
   // have defined it.
   std::string OneOf(std::string_view name, std::initializer_list<std::string_view> known);
   Shape Ints(std::string_view name) const;
+  std::vector<double> Floats(std::string_view name) const;
   std::vector<std::string> Strings(std::string_view name) const;
   // Whether the node itself has the attribute.
   bool HasAttr(std::string_view name) const;
@@ -188,6 +189,10 @@ void AddQuantizedTranslations(TranslationTable& table);
 void AddRecurrentTranslations(TranslationTable& table);
 void AddLossTranslations(TranslationTable& table);
 void AddScatterTranslations(TranslationTable& table);
+void AddAttentionTranslations(TranslationTable& table);
+void AddBitTranslations(TranslationTable& table);
+void AddRegionTranslations(TranslationTable& table);
+void AddSignalTranslations(TranslationTable& table);
 void AddControlTranslations(TranslationTable& table);
 void AddSequenceTranslations(TranslationTable& table);
 

@@ -14,6 +14,34 @@ namespace {
 // Unrolling makes about twenty nodes for each step.
 constexpr int64_t kLongestSequence = 512;
 
+// An activation of a cell, with its parameters.
+struct Activation {
+  std::string name;
+  double alpha = 0, beta = 0;
+};
+
+// What the standard defines for cells. Most are operators of their own.
+struct KnownActivation {
+  const char* name;
+  int parameters;      // alpha, then beta
+  double alpha, beta;  // if the node leaves them out
+};
+constexpr KnownActivation kActivations[] = {
+    {"Relu", 0, 0, 0},         {"Tanh", 0, 0, 0},
+    {"Sigmoid", 0, 0, 0},      {"Affine", 2, 1, 0},
+    {"LeakyRelu", 1, 0.01, 0}, {"ThresholdedRelu", 1, 1, 0},
+    {"ScaledTanh", 2, 1, 1},   {"HardSigmoid", 2, 0.2, 0.5},
+    {"Elu", 1, 1, 0},          {"Softsign", 0, 0, 0},
+    {"Softplus", 0, 0, 0},
+};
+
+bool SameWord(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) ==
+           std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
 // The weights of one direction. `from_x` is the product of the inputs of all steps with their
 // matrix, plus every bias that can be added this early: [time * batch, G*H]. `r` is the matrix that
 // the state is multiplied by: [H, G*H]. Parts that a cell does not have are -1.
@@ -21,7 +49,8 @@ struct Direction {
   ValueId from_x = -1, r = -1;
   // GRU with linear_before_reset: bias of the product that the reset gate scales, [H]
   ValueId reset_bias = -1;
-  ValueId peephole = -1;  // LSTM
+  ValueId peephole = -1;                // LSTM
+  std::vector<Activation> activations;  // f, g and h of the standard
   bool reverse = false;
 };
 
@@ -44,8 +73,10 @@ class Recurrence {
       std::vector<ValueId> hs(length_);
       for (int64_t step = 0; step < length_ && n_.ok(); ++step) {
         const int64_t t = p.reverse ? length_ - 1 - step : step;
-        s = Step(p, Rows(t), s);
-        hs[t] = s.h;
+        const State next = Step(p, Rows(t), s);
+        const ValueId runs = Runs(t);
+        s = {While(runs, next.h, s.h), While(runs, next.c, s.c)};
+        hs[t] = While(runs, next.h, -1);
       }
       for (int64_t t = 0; t < length_; ++t) outputs[t].push_back(hs[t]);
       last_h.push_back(s.h);
@@ -74,10 +105,8 @@ class Recurrence {
  private:
   bool Parse() {
     n_.Ignore({"output_sequence"});  // the first opset's; outputs are there or not
-    for (const char* name : {"clip", "activation_alpha", "activation_beta"}) {
-      if (n_.HasAttr(name)) n_.Unsupported(absl::StrCat("the attribute ", name));
-    }
-    if (n_.Int("input_forget") != 0) n_.Unsupported("the attribute input_forget");
+    if (n_.HasAttr("clip")) clip_ = n_.Float("clip");
+    coupled_ = gates_ == 4 && n_.Int("input_forget") != 0;
     x_ = n_.In(0);
     const ValueId w = n_.In(1);
     if (!n_.ok()) return false;
@@ -97,35 +126,61 @@ class Recurrence {
     if (directions_ != (direction_ == "bidirectional" ? 2 : 1)) {
       n_.Fail(absl::StrCat("weights of ", directions_, " directions, but it is ", direction_));
     }
-    CheckActivations();
+    ParseActivations();
     if (length_ > kLongestSequence)
       n_.Unsupported(
           absl::StrCat("a sequence of ", length_, " steps (at most ", kLongestSequence, ")"));
     if (n_.Has(4)) {
-      const Shape lengths = n_.ConstantInts(4);
-      if (std::any_of(lengths.begin(), lengths.end(), [&](int64_t l) { return l != length_; })) {
-        n_.Unsupported("sequences of several lengths");
-      }
+      const ValueId lengths = n_.In(4);
+      if (n_.ok() && n_.ShapeOf(lengths) != Shape{batch_})
+        n_.Fail("needs one sequence length for each sample");
+      const TensorData* known = n_.ConstantData(lengths);
+      const Shape values = known == nullptr ? Shape{} : ToInts(*known);
+      const bool whole = known != nullptr && std::all_of(values.begin(), values.end(),
+                                                         [&](int64_t l) { return l == length_; });
+      if (!whole) lengths_ = n_.Reshape(n_.Cast(lengths, ir::DType::kI64), {batch_, 1});
     }
     return n_.ok();
   }
 
-  // Exporters often write the activations that a cell has anyway, for each direction.
-  void CheckActivations() {
+  // The activations of all directions, one after the other. Parameters belong, in this order, to the
+  // activations that take them.
+  void ParseActivations() {
     const std::vector<std::string> usual =
         gates_ == 1   ? std::vector<std::string>{"Tanh"}
         : gates_ == 3 ? std::vector<std::string>{"Sigmoid", "Tanh"}
                       : std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"};
-    std::vector<std::string> expected;
-    for (int d = 0; d < directions_; ++d)
-      expected.insert(expected.end(), usual.begin(), usual.end());
-    if (n_.HasAttr("activations") && n_.Strings("activations") != expected)
-      n_.Unsupported("other activations than Sigmoid and Tanh");
+    // The standard's default for RNN names both directions, even if there is only one.
+    std::vector<std::string> names;
+    if (n_.HasAttr("activations")) names = n_.Strings("activations");
+    if (directions_ == 1 && names.size() == 2 * usual.size()) names.resize(usual.size());
+    if (names.empty()) {
+      for (int d = 0; d < directions_; ++d) names.insert(names.end(), usual.begin(), usual.end());
+    }
+    if (names.size() != usual.size() * static_cast<size_t>(directions_))
+      return n_.Fail(absl::StrCat("has ", names.size(), " activations, needs ",
+                                  usual.size() * static_cast<size_t>(directions_)));
+    const std::vector<double> alphas = n_.Floats("activation_alpha"),
+                              betas = n_.Floats("activation_beta");
+    size_t next_alpha = 0, next_beta = 0;
+    activations_.resize(static_cast<size_t>(directions_));
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto* known =
+          std::find_if(std::begin(kActivations), std::end(kActivations),
+                       [&](const KnownActivation& k) { return SameWord(k.name, names[i]); });
+      if (known == std::end(kActivations))
+        return n_.Fail(absl::StrCat("has no activation '", names[i], "'"));
+      Activation a{known->name, known->alpha, known->beta};
+      if (known->parameters > 0 && next_alpha < alphas.size()) a.alpha = alphas[next_alpha++];
+      if (known->parameters > 1 && next_beta < betas.size()) a.beta = betas[next_beta++];
+      activations_[i / usual.size()].push_back(a);
+    }
   }
 
   Direction ParseDirection(int d) {
     Direction p;
     p.reverse = direction_ == "reverse" || d == 1;
+    p.activations = activations_[static_cast<size_t>(d)];
     const ValueId w = n_.Transpose(At(n_, n_.In(1), 0, d), {1, 0});
     p.r = n_.Transpose(At(n_, n_.In(2), 0, d), {1, 0});
     const ValueId rows = n_.ok() ? n_.Reshape(x_, {length_ * batch_, n_.ShapeOf(x_).back()}) : -1;
@@ -191,11 +246,49 @@ class Recurrence {
     return a < 0 ? b : b < 0 ? a : n_.Emit(OpKind::kAdd, {a, b});
   }
   ValueId Mul(ValueId a, ValueId b) { return a < 0 || b < 0 ? -1 : n_.Emit(OpKind::kMul, {a, b}); }
-  ValueId Sigmoid(ValueId a) { return n_.Emit(OpKind::kSigmoid, {a}); }
-  ValueId Tanh(ValueId a) { return n_.Emit(OpKind::kTanh, {a}); }
+
+  // Activation `which` of the cell, of a sum that is clipped before.
+  ValueId Clipped(ValueId a) {
+    return clip_ > 0 ? n_.Emit(OpKind::kClip, {a}, {{"min", -clip_}, {"max", clip_}}) : a;
+  }
+  ValueId Activated(const Direction& p, size_t which, ValueId a) {
+    const Activation& how = p.activations[which];
+    const Attrs alpha{{"alpha", how.alpha}};
+    const auto scaled = [&](ValueId v, double by) {
+      return n_.Emit(OpKind::kMul, {v, n_.ScalarLike(by, v)});
+    };
+    if (how.name == "Relu") return n_.Emit(OpKind::kRelu, {a});
+    if (how.name == "Tanh") return n_.Emit(OpKind::kTanh, {a});
+    if (how.name == "Sigmoid") return n_.Emit(OpKind::kSigmoid, {a});
+    if (how.name == "Softsign") return n_.Emit(OpKind::kSoftsign, {a});
+    if (how.name == "Softplus") return n_.Emit(OpKind::kSoftplus, {a});
+    if (how.name == "LeakyRelu") return n_.Emit(OpKind::kLeakyRelu, {a}, alpha);
+    if (how.name == "ThresholdedRelu") return n_.Emit(OpKind::kThresholdedRelu, {a}, alpha);
+    if (how.name == "Elu") return n_.Emit(OpKind::kElu, {a}, alpha);
+    if (how.name == "HardSigmoid")
+      return n_.Emit(OpKind::kHardSigmoid, {a}, {{"alpha", how.alpha}, {"beta", how.beta}});
+    if (how.name == "ScaledTanh")
+      return scaled(n_.Emit(OpKind::kTanh, {scaled(a, how.beta)}), how.alpha);
+    const ValueId slope = scaled(a, how.alpha);  // Affine
+    return n_.Emit(OpKind::kAdd, {slope, n_.ScalarLike(how.beta, slope)});
+  }
+
+  // Which samples have a step t: [batch, 1], or -1 if all have.
+  ValueId Runs(int64_t t) {
+    if (lengths_ < 0) return -1;
+    return n_.Emit(OpKind::kLess, {n_.ScalarLike(static_cast<double>(t), lengths_), lengths_});
+  }
+  // `next` where the step runs, else `before` (-1: zeros).
+  ValueId While(ValueId runs, ValueId next, ValueId before) {
+    if (runs < 0 || next < 0) return next;
+    return n_.Emit(OpKind::kWhere, {runs, next, before < 0 ? n_.ScalarLike(0, next) : before});
+  }
 
   State Step(const Direction& p, ValueId t, const State& s) {
-    if (gates_ == 1) return {Tanh(Add(InputGate(p, t, 0), Product(s.h, p.r))), -1};
+    if (gates_ == 1) {
+      const ValueId sum = Add(InputGate(p, t, 0), Product(s.h, p.r));
+      return {Activated(p, 0, Clipped(sum)), -1};
+    }
     return gates_ == 3 ? GruStep(p, t, s) : LstmStep(p, t, s);
   }
 
@@ -204,11 +297,11 @@ class Recurrence {
     const bool linear = n_.Int("linear_before_reset") != 0;
     const ValueId matrix = linear ? p.r : n_.ok() ? Part(n_, p.r, 1, 0, 2 * hidden_) : -1;
     const ValueId from_h = Product(s.h, matrix);
-    const ValueId z = Sigmoid(Add(InputGate(p, t, 0), Gate(from_h, 0)));
-    const ValueId r = Sigmoid(Add(InputGate(p, t, 1), Gate(from_h, 1)));
+    const ValueId z = Activated(p, 0, Clipped(Add(InputGate(p, t, 0), Gate(from_h, 0))));
+    const ValueId r = Activated(p, 0, Clipped(Add(InputGate(p, t, 1), Gate(from_h, 1))));
     const ValueId recurrent =
         linear ? Mul(r, Add(Gate(from_h, 2), p.reset_bias)) : Product(Mul(r, s.h), Gate(p.r, 2));
-    const ValueId candidate = Tanh(Add(InputGate(p, t, 2), recurrent));
+    const ValueId candidate = Activated(p, 1, Clipped(Add(InputGate(p, t, 2), recurrent)));
     const ValueId kept = n_.Emit(OpKind::kSub, {n_.ScalarLike(1, z), z});
     return {Add(Mul(kept, candidate), Mul(z, s.h)), -1};
   }
@@ -218,11 +311,12 @@ class Recurrence {
     const ValueId from_h = Product(s.h, p.r);
     const auto sum = [&](int g) { return Add(InputGate(p, t, g), Gate(from_h, g)); };
     const auto gate = [&](int g, ValueId cell) {
-      return Sigmoid(Add(sum(g), Mul(Gate(p.peephole, g), cell)));
+      return Activated(p, 0, Clipped(Add(sum(g), Mul(Gate(p.peephole, g), cell))));
     };
-    const ValueId i = gate(0, s.c), f = gate(2, s.c);
-    const ValueId c = Add(Mul(f, s.c), Mul(i, Tanh(sum(3))));
-    return {Mul(gate(1, c), Tanh(c)), c};
+    const ValueId i = gate(0, s.c);
+    const ValueId f = coupled_ ? n_.Emit(OpKind::kSub, {n_.ScalarLike(1, i), i}) : gate(2, s.c);
+    const ValueId c = Add(Mul(f, s.c), Mul(i, Activated(p, 1, Clipped(sum(3)))));
+    return {Mul(gate(1, c), Activated(p, 2, c)), c};
   }
 
   NodeImport& n_;
@@ -232,6 +326,10 @@ class Recurrence {
   int directions_ = 1;
   bool batch_first_ = false;
   std::string direction_;
+  std::vector<std::vector<Activation>> activations_;  // of each direction
+  double clip_ = 0;                                   // limits what activations get; 0: not
+  bool coupled_ = false;  // the forget gate is what the input gate leaves
+  ValueId lengths_ = -1;  // [batch, 1], unless all sequences have the whole length
 };
 
 void Rnn(NodeImport& n) { Recurrence(n, 1).Run(); }
@@ -241,8 +339,7 @@ void Lstm(NodeImport& n) { Recurrence(n, 4).Run(); }
 }  // namespace
 
 void AddRecurrentTranslations(TranslationTable& table) {
-  constexpr const char* kLimits =
-      "other activations, clip, input_forget; sequences of several lengths, of more than 512 steps";
+  constexpr const char* kLimits = "sequences of more than 512 steps";
   table["RNN"] = {Rnn, kLimits};
   table["GRU"] = {Gru, kLimits};
   table["LSTM"] = {Lstm, kLimits};

@@ -1,4 +1,6 @@
 // Translation of the ONNX reductions.
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -15,35 +17,61 @@ constexpr std::pair<const char*, OpKind> kReductions[] = {
     {"ReduceLogSum", OpKind::kReduceLogSum}, {"ReduceLogSumExp", OpKind::kReduceLogSumExp},
 };
 
+// A reduction of a constant without elements: the sum of nothing is zero, and so on.
+ValueId OfNothing(NodeImport& n, OpKind kind, ValueId x, const Shape& axes, int64_t keepdims) {
+  const ir::DType dtype = n.Type(x).dtype;
+  double value = 0;
+  if (kind == OpKind::kReduceProd) value = 1;
+  if (kind == OpKind::kReduceLogSum || kind == OpKind::kReduceLogSumExp) value = -HUGE_VAL;
+  if (kind == OpKind::kReduceMean) value = NAN;
+  const bool extreme = kind == OpKind::kReduceMax || kind == OpKind::kReduceMin;
+  if (extreme) value = kind == OpKind::kReduceMax ? -HUGE_VAL : HUGE_VAL;
+  if (dtype == ir::DType::kU8) value = kind == OpKind::kReduceMin ? 255 : std::max(value, 0.0);
+  if (!std::isfinite(value) && !ir::IsFloat(dtype)) {
+    n.Unsupported("integers without elements");
+    return -1;
+  }
+  return n.Fill({dtype, ReducedShape(n.ShapeOf(x), axes, keepdims != 0)}, value);
+}
+
 // The axes are an attribute in old opsets and an operand in new ones. Without axes, all dimensions
 // are reduced.
 void Reduce(NodeImport& n) {
-  const ValueId x = n.In(0);
+  ValueId x = n.In(0);
+  bool was_bool = false;
   const int rank = n.Rank(x);
   Shape axes = n.HasAttr("axes") ? n.Ints("axes") : n.Has(1) ? n.ConstantInts(1) : Shape{};
   const int64_t keepdims = n.Int("keepdims");
-  const bool none = axes.empty() && n.Int("noop_with_empty_axes") != 0;
+  const bool may_do_nothing = n.Int("noop_with_empty_axes") != 0;
+  const bool none = axes.empty() && may_do_nothing;
   if (!n.ok()) return;
   if (axes.empty() && !none) {
     axes.resize(rank);
     std::iota(axes.begin(), axes.end(), 0);
   }
   axes = n.Axes(axes, rank);
+  // The order of bools is that of the numbers 0 and 1.
+  if (n.Type(x).dtype == ir::DType::kBool) {
+    x = n.Cast(x, ir::DType::kU8);
+    was_bool = true;
+  }
+  const auto set = [&](ValueId y) { n.Set(0, was_bool ? n.Cast(y, ir::DType::kBool) : y); };
   for (const auto& [onnx, kind] : kReductions) {
     if (n.proto().op_type() != onnx) continue;
+    if (n.ok() && NumElements(n.Type(x)) == 0) return set(OfNothing(n, kind, x, axes, keepdims));
     // Over no axes, each element is reduced alone: logarithms and squares are still computed. A
     // scalar is reduced the same way.
     const bool alone_is_itself = kind == OpKind::kReduceSum || kind == OpKind::kReduceMean ||
                                  kind == OpKind::kReduceMax || kind == OpKind::kReduceMin ||
                                  kind == OpKind::kReduceProd;
-    if (none && alone_is_itself) return n.Set(0, x);
+    if (none && alone_is_itself) return set(x);
     if (rank == 0 || none) {
       Shape shape = n.ShapeOf(x);
       shape.push_back(1);
-      return n.Set(0, n.Emit(kind, {n.Reshape(x, shape)},
-                             {{"axes", Shape{int64_t{rank}}}, {"keepdims", int64_t{0}}}));
+      return set(n.Emit(kind, {n.Reshape(x, shape)},
+                        {{"axes", Shape{int64_t{rank}}}, {"keepdims", int64_t{0}}}));
     }
-    return n.Set(0, n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
+    return set(n.Emit(kind, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
   }
 }
 
@@ -56,11 +84,12 @@ void ArgExtreme(NodeImport& n) {
                    {"select_last_index", n.Int("select_last_index")}}));
 }
 
-void CumSum(NodeImport& n) {
+void Running(NodeImport& n) {
   const ValueId x = n.In(0);
   const Shape axis = n.ConstantInts(1);
   if (axis.size() != 1) return n.Fail("needs one axis");
-  n.Set(0, n.Emit(OpKind::kCumSum, {x},
+  const OpKind kind = n.proto().op_type() == "CumSum" ? OpKind::kCumSum : OpKind::kCumProd;
+  n.Set(0, n.Emit(kind, {x},
                   {{"axis", n.Axis(axis[0], n.Rank(x))},
                    {"exclusive", n.Int("exclusive")},
                    {"reverse", n.Int("reverse")}}));
@@ -73,7 +102,8 @@ void AddReductionTranslations(TranslationTable& table) {
     table[onnx] = {Reduce, "axes that are not constants"};
   table["ArgMax"] = ArgExtreme;
   table["ArgMin"] = ArgExtreme;
-  table["CumSum"] = {CumSum, "an axis that is not a constant"};
+  for (const char* name : {"CumSum", "CumProd"})
+    table[name] = {Running, "an axis that is not a constant"};
 }
 
 }  // namespace heddle::graph

@@ -37,7 +37,8 @@ void SequenceConstruct(NodeImport& n) {
 void SequenceInsert(NodeImport& n) {
   std::vector<ValueId> items = n.Items(0);
   const ValueId item = n.In(1);
-  const int64_t at = n.Has(2) ? Position(n, 2, items.size(), true) : static_cast<int64_t>(items.size());
+  const int64_t at =
+      n.Has(2) ? Position(n, 2, items.size(), true) : static_cast<int64_t>(items.size());
   if (!n.ok()) return;
   items.insert(items.begin() + at, item);
   n.SetValue(0, NamedValue::Sequence(items));

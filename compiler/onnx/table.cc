@@ -25,6 +25,10 @@ const TranslationTable& Translations() {
     AddRecurrentTranslations(*t);
     AddLossTranslations(*t);
     AddScatterTranslations(*t);
+    AddAttentionTranslations(*t);
+    AddBitTranslations(*t);
+    AddRegionTranslations(*t);
+    AddSignalTranslations(*t);
     AddControlTranslations(*t);
     AddSequenceTranslations(*t);
     return t;
@@ -89,8 +93,10 @@ std::string OnnxOperatorTable() {
   }
   absl::StrAppend(
       &text, "\n", Translations().size(),
-      " operators. Results whose shapes depend on data, control flow, sequences, strings "
-      "and random numbers have no\nplace in a compiler for fixed shapes. Of the standard, "
+      " operators. Functions of the model are inlined. Branches and loops whose course is known at "
+      "import are taken and\nunrolled, and sequences disappear. Results whose shapes depend on "
+      "data, "
+      "strings and random numbers have no place in a\ncompiler for fixed shapes. Of the standard, "
       "these are not supported (with their opsets):\n");
   for (const std::string& name : missing) absl::StrAppend(&text, name, "\n");
   return text;

@@ -18,10 +18,10 @@ MOST_ELEMENTS = 3000  # of a tensor, so that naive loops stay fast
 
 # Operators whose sums or products could overflow in one order of their terms, but not in another.
 ORDERED = set("Conv ConvTranspose Gemm MatMul Einsum ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum "
-              "AveragePool GlobalAveragePool LpPool GlobalLpPool CumSum Sum Mean ScatterElements ScatterND".split())
+              "AveragePool GlobalAveragePool LpPool GlobalLpPool CumSum CumProd LayerNormalization Sum Mean ScatterElements ScatterND".split())
 # Operators for which the standard leaves NaN and infinities open, and in which they spread: through a state, a quantised
 # number, or a weight of zero.
-FINITE = set("RNN GRU LSTM QuantizeLinear DynamicQuantizeLinear Resize Upsample GridSample".split())
+FINITE = set("RNN GRU LSTM GroupNormalization RMSNormalization RotaryEmbedding MaxRoiPool QuantizeLinear DynamicQuantizeLinear Resize Upsample GridSample".split())
 
 OPERATORS = {}
 
@@ -893,6 +893,230 @@ def grid_sample(d):
     d.add([x, grid], mode=mode, padding_mode=d.pick(None, "zeros", "border", "reflection"), align_corners=d.pick(None, 0, 1))
 
 
+# ---- Operators that become several of ours ----
+
+
+@operator("Gelu", "Mish", "Swish", since=18)
+def activation(d):
+    d.add([d.x()], approximate=d.pick(None, "none", "tanh"), alpha=d.pick(None, d.float(0.5, 2)))
+
+
+@operator("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", since=18)
+def bitwise(d):
+    x = d.x(among=[I8, U8, I32, I64])
+    v = d.of(x)
+    d.add([x] if d.op == "BitwiseNot" else [x, d.operand(v.dtype, d.broadcastable(v.shape, True))])
+
+
+@operator("CumProd", since=26)
+def cumprod(d):
+    cumsum(d)
+
+
+@operator("GroupNormalization", since=18)
+def group_norm(d):
+    x = d.x(rank=(3, 5))
+    v = d.of(x)
+    groups = d.rng.choice([g for g in range(1, v.shape[1] + 1) if v.shape[1] % g == 0])
+    count = v.shape[1] if d.opset >= 21 else groups
+    d.add([x, d.operand(v.dtype, [count], "small"), d.operand(v.dtype, [count], "small")], num_groups=groups, epsilon=d.pick(None, 1e-2))
+
+
+@operator("RMSNormalization", since=23)
+def rms_norm(d):
+    x = d.x(rank=(1, 4))
+    v = d.of(x)
+    axis = d.axis(v.ndim)
+    d.add([x, d.operand(v.dtype, v.shape[axis % v.ndim:], "small")], axis=axis, epsilon=d.pick(None, 1e-2))
+
+
+@operator("RotaryEmbedding", since=23)
+def rotary(d):
+    flat, batch, heads, steps, half = d.chance(0.5), d.int(1, 2), d.int(1, 3), d.int(1, 5), d.int(1, 4)
+    part = d.chance(0.3)
+    size = 2 * half + (2 * d.int(1, 2) if part else 0)
+    x = d.operand(F32, (batch, steps, heads * size) if flat else (batch, heads, steps, size))
+    ids = d.chance(0.6)
+    caches = [d.operand(F32, (7, half) if ids else (batch, steps, half), "unit") for _ in range(2)]
+    more = [d.tensor(d.np.integers(0, 7, size=(batch, steps)))] if ids else []
+    d.add([x] + caches + more, interleaved=d.pick(None, 0, 1), num_heads=heads if flat or part else None,
+          rotary_embedding_dim=2 * half if part else None)
+
+
+@operator("Attention", since=23)
+def attention(d):
+    flat, batch, kv = d.chance(0.4), d.int(1, 2), d.int(1, 2)
+    heads, queries, keys, size, out = kv * d.int(1, 3), d.int(1, 5), d.int(1, 5), d.int(1, 4), d.int(1, 4)
+    past = d.int(1, 3) if d.chance(0.3) else 0
+
+    def tensor(count, steps, width):
+        return d.operand(F32, (batch, steps, count * width) if flat else (batch, count, steps, width), "small")
+
+    inputs = [tensor(heads, queries, size), tensor(kv, keys, size), tensor(kv, keys, out)]
+    shape = d.broadcastable((batch, heads, queries, past + keys)) if d.chance(0.3) else (queries, past + keys)
+    mask = d.operand(d.pick(F32, BOOL), shape if len(shape) >= 2 else (queries, past + keys), "small") if d.chance(0.5) else ""
+    inputs += [mask] + ([d.operand(F32, (batch, kv, past, w), "small") for w in (size, out)] if past else [])
+    mode = d.pick(None, 0, 1, 2, 3) if d.chance(0.3) else None
+    d.add(inputs, outputs=[True] + ([True, True] if past else []) + ([True] if mode is not None and past else []),
+          is_causal=d.pick(None, 0, 1), scale=d.pick(None, d.float(0.1, 1)), softcap=d.pick(None, None, 2.0),
+          q_num_heads=heads if flat else None, kv_num_heads=kv if flat else None, qk_matmul_output_mode=mode if past else None)
+
+
+@operator("TensorScatter", since=24)
+def tensor_scatter(d):
+    shape = list(d.shape(d.int(3, 4), 600))
+    axis = d.int(1, len(shape) - 1)
+    length, circular = d.int(1, shape[axis]), d.chance(0.5)
+    update = shape[:axis] + [length] + shape[axis + 1:]
+    first = d.np.integers(0, shape[axis] if circular else shape[axis] - length, size=shape[0], endpoint=not circular)
+    more = [d.tensor(first.astype(I64))] if d.chance(0.8) else []
+    d.add([d.operand(F32, shape), d.operand(F32, update)] + more, axis=axis - len(shape) if d.chance(0.3) else axis,
+          mode="circular" if circular else None)
+
+
+@operator("CenterCropPad", since=18)
+def center_crop_pad(d):
+    x = d.x(rank=(1, 4), among=[F32, I32])
+    rank = d.of(x).ndim
+    axes = d.axes(rank) if d.chance(0.5) else None
+    d.add([x, d.constant([d.int(1, 9) for _ in (axes or range(rank))])], axes=axes)
+
+
+@operator("Col2Im", since=18)
+def col2im(d):
+    image, block = [d.int(4, 8) for _ in range(2)], [d.int(1, 3) for _ in range(2)]
+    strides, dilations, pads = [d.int(1, 2) for _ in range(2)], [d.pick(1, 1, 2) for _ in range(2)], [d.int(0, 1) for _ in range(4)]
+    count = 1
+    for i in range(2):
+        span = image[i] + pads[i] + pads[2 + i] - dilations[i] * (block[i] - 1) - 1
+        if span < 0:
+            raise Rejected
+        count *= span // strides[i] + 1
+    x = d.operand(F32, (d.int(1, 2), d.int(1, 3) * block[0] * block[1], count), "small")
+    d.add([x, d.constant(image), d.constant(block)], strides=strides, dilations=dilations, pads=pads)
+
+
+@operator("AffineGrid", since=20)
+def affine_grid(d):
+    dims = d.pick(2, 3)
+    batch = d.int(1, 2)
+    size = [batch, d.int(1, 2)] + [d.int(2, 5) for _ in range(dims)]
+    d.add([d.operand(d.pick(F32, F64), (batch, dims, dims + 1), "small"), d.constant(size)], align_corners=d.pick(None, 0, 1))
+
+
+@operator("DeformConv", since=19, graph=False)
+def deform_conv(d):
+    group, offsets = d.pick(1, 1, 2), d.pick(1, 1, 2)
+    channels = 2 * d.int(1, 2)
+    x = (d.int(1, 2), channels, d.int(4, 7), d.int(4, 7))
+    kernel, strides, dilations = [d.int(1, 3) for _ in range(2)], [d.int(1, 2) for _ in range(2)], [d.pick(1, 1, 2) for _ in range(2)]
+    pads = [d.int(0, 1) for _ in range(4)]
+    out = [(x[2 + i] + pads[i] + pads[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(2)]
+    if min(out) < 1:
+        raise Rejected
+    taps, results = kernel[0] * kernel[1], group * d.int(1, 2)
+    t = lambda *shape, domain="small": d.operand(F32, shape, domain)
+    inputs = [t(*x), t(results, channels // group, *kernel), t(x[0], offsets * taps * 2, *out, domain="small")]
+    if d.chance(0.5):
+        inputs += [t(results) if d.chance(0.6) else "", t(x[0], offsets * taps, *out)]
+    d.add(inputs, group=group, offset_group=offsets, strides=strides, dilations=dilations, pads=pads, kernel_shape=d.pick(None, kernel))
+
+
+@operator("RoiAlign", since=10, graph=False)
+def roi_align(d):
+    x, count = (d.int(1, 2), d.int(1, 3), d.int(4, 9), d.int(4, 9)), d.int(1, 4)
+    corner = d.np.uniform(-1, 5, size=(count, 2))
+    rois = np.concatenate([corner, corner + d.np.uniform(0.5, 6, size=(count, 2))], axis=1).astype(F32)
+    ratio = d.int(0, 3)
+    d.add([d.operand(F32, x, "small"), d.tensor(rois, constant=ratio == 0 or d.chance(0.4)), d.tensor(d.np.integers(0, x[0], size=count))],
+          mode=d.pick(None, "avg", "max"), output_height=d.int(1, 3), output_width=d.int(1, 3), sampling_ratio=ratio,
+          spatial_scale=d.pick(None, 0.5), coordinate_transformation_mode=d.pick(None, "half_pixel", "output_half_pixel"))
+
+
+@operator("MaxRoiPool", graph=False)
+def max_roi_pool(d):
+    x, count = (d.int(1, 2), d.int(1, 3), d.int(4, 9), d.int(4, 9)), d.int(1, 4)
+    corner = d.np.integers(0, 5, size=(count, 2))
+    rois = np.concatenate([d.np.integers(0, x[0], size=(count, 1)), corner, corner + d.np.integers(0, 6, size=(count, 2))], axis=1)
+    d.add([d.operand(F32, x, "small"), d.tensor(rois.astype(F32))], pooled_shape=[d.int(1, 3), d.int(1, 3)], spatial_scale=d.pick(None, 0.5))
+
+
+@operator("Det", since=11, graph=False)
+def determinant(d):
+    size = d.int(1, 4)
+    d.add([d.operand(F32, d.shape(d.int(0, 2), 20) + (size, size), "small")])
+
+
+@operator("DFT", since=17, graph=False)
+def dft(d):
+    shape = d.shape(d.int(2, 3), 300)
+    axis, sides, inverse = d.int(0, len(shape) - 1), d.chance(0.4), d.chance(0.3)
+    x = d.operand(F32, shape + (2 if inverse and not sides else 1 if sides else d.pick(1, 2),), "small")
+    length = d.constant(np.asarray(d.int(1, shape[axis] + 3))) if d.chance(0.4) else ""
+    more = [length] + ([d.constant(np.asarray(axis))] if d.opset >= 20 else [])
+    d.add([x] + more, axis=axis, inverse=None if sides else int(inverse), onesided=int(sides))
+
+
+@operator("STFT", since=17, graph=False)
+def stft(d):
+    length, frame = d.int(6, 20), d.int(2, 6)
+    inputs = [d.operand(F32, (d.int(1, 2), length, 1), "small"), d.constant(np.asarray(d.int(1, 4)))]
+    window = d.operand(F32, (frame,), "small") if d.chance(0.7) else ""
+    d.add(inputs + [window, d.constant(np.asarray(frame)) if window == "" or d.chance(0.5) else ""], onesided=d.pick(None, 0, 1))
+
+
+@operator("MelWeightMatrix", since=17, graph=False)
+def mel(d):
+    scalars = [d.int(2, 8), d.pick(16, 32, 64), 8000], [d.float(0, 100), d.float(1500, 4000)]
+    d.add([d.constant(np.asarray(v)) for v in scalars[0]] + [d.constant(np.asarray(v), F32) for v in scalars[1]])
+
+
+# ---- Structure ----
+
+
+def body(d, inputs, nodes, outputs):
+    """A subgraph; inputs are (name, dtype, shape)."""
+    info = lambda name, t, shape: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(t)), shape)
+    return helper.make_graph(nodes, f"body{d.count}", [info(*i) for i in inputs], [info(*o) for o in outputs])
+
+
+@operator("If", since=11, graph=False)
+def branch(d):
+    x = d.operand(F32, d.shape(d.int(1, 3)), "small")
+    v = d.of(x)
+    d.count += 1
+    same, out = d.chance(0.5), [f"b{d.count}_{i}" for i in range(2)]
+    nodes = [helper.make_node(d.pick("Neg", "Exp", "Abs"), [x], [out[0]]),
+             helper.make_node("Relu", [x], [out[1]]) if same else helper.make_node("Concat", [x, x], [out[1]], axis=0)]
+    graphs = [body(d, [], [node], [(o, F32, [None] * v.ndim)]) for node, o in zip(nodes, out)]
+    condition = d.tensor(np.asarray(d.chance(0.5)), constant=not same or d.chance(0.5))
+    d.add([condition], then_branch=graphs[0], else_branch=graphs[1])
+
+
+@operator("Loop", since=11, graph=False)
+def loop(d):
+    x = d.operand(F32, d.shape(d.int(1, 2), 60), "unit")
+    shape = d.of(x).shape
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Cast", ["i"], ["f"], to=1),
+             helper.make_node("Sub", ["s", "f"], ["u"]), helper.make_node(d.pick("Mul", "Add"), ["u", x], ["t"])]
+    graph = body(d, [("i", I64, []), ("go", BOOL, []), ("s", F32, shape)], nodes,
+                 [("on", BOOL, []), ("t", F32, shape), ("u", F32, shape)])
+    d.add([d.constant(np.asarray(d.int(1, 4))), d.constant(np.asarray(True), BOOL) if d.chance(0.5) else "", x], outputs=2, body=graph)
+
+
+@operator("Scan", since=9, graph=False)
+def scan(d):
+    x = d.operand(F32, d.shape(d.int(2, 3), 200), "unit")
+    v = d.of(x)
+    axis = d.int(0, v.ndim - 1)
+    shape = v.shape[:axis] + v.shape[axis + 1:]
+    graph = body(d, [("s", F32, shape), ("e", F32, shape)], [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Neg", ["t"], ["u"])],
+                 [("t", F32, shape), ("u", F32, shape)])
+    d.add([d.operand(F32, shape, "unit"), x], outputs=2, body=graph, num_scan_inputs=1, scan_input_axes=[axis],
+          scan_input_directions=d.pick(None, [0], [1]), scan_output_axes=d.pick(None, [d.int(0, len(shape))]),
+          scan_output_directions=d.pick(None, [1]))
+
+
 # ---- Quantised ----
 
 
@@ -977,12 +1201,21 @@ def recurrent(d):
     n = 2 if direction == "bidirectional" else 1
     state = (batch, n, hidden) if layout else (n, batch, hidden)
     t = lambda *s: d.operand(F32, s, "unit" if d.regime != "special" else "small", True)
+    lengths = d.tensor(d.np.integers(1, steps, size=batch, endpoint=True).astype(I32))
     inputs = [x, t(n, gates * hidden, size), t(n, gates * hidden, hidden), t(n, 2 * gates * hidden) if d.chance(0.7) else "",
-              d.constant([steps] * batch, I32) if d.chance(0.2) else "", t(*state) if d.chance(0.5) else ""]
+              lengths if d.chance(0.3) else "", t(*state) if d.chance(0.5) else ""]
     if d.op == "LSTM":
         inputs += [t(*state) if d.chance(0.5) else "", t(n, 3 * hidden) if d.chance(0.3) else ""]
+    functions, alphas, betas = None, None, None
+    if d.chance(0.4):
+        per_direction = {"RNN": 1, "GRU": 2, "LSTM": 3}[d.op]
+        functions = [d.pick("Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu",
+                            "Softsign", "Softplus") for _ in range(per_direction)] * n
+        alphas = [d.float(0.1, 1) for f in functions if f in ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")]
+        betas = [d.float(0.1, 1) for f in functions if f in ("Affine", "ScaledTanh", "HardSigmoid")]
     d.add(inputs, outputs=[True, True, True] if d.op == "LSTM" else [True, True], hidden_size=hidden, direction=direction, layout=layout,
-          linear_before_reset=d.pick(None, 0, 1) if d.op == "GRU" else None)
+          linear_before_reset=d.pick(None, 0, 1) if d.op == "GRU" else None, activations=functions, activation_alpha=alphas or None,
+          activation_beta=betas or None, clip=d.pick(None, None, 0.7), input_forget=d.pick(None, None, None, 1) if d.op == "LSTM" else None)
 
 
 @operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)

@@ -26,6 +26,11 @@ class Parser {
     for (int i = 0; !Take("}"); ++i) Node(*graph.add_node());
   }
 
+  void Model(onnx::ModelProto& model) {
+    Graph(*model.mutable_graph());
+    while (Peek() != '\0') Function(*model.add_functions());
+  }
+
  private:
   [[noreturn]] void Bad(const std::string& wanted) {
     Fatal(absl::StrCat("no ", wanted, " at '", std::string(text_.substr(at_, 40)), "' of ",
@@ -69,11 +74,52 @@ class Parser {
     return type;
   }
 
+  void Function(onnx::FunctionProto& f) {
+    const std::string name = Word();
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos) Bad("domain");
+    f.set_domain(name.substr(0, dot));
+    f.set_name(name.substr(dot + 1));
+    Expect(":");
+    f.add_opset_import()->set_version(std::atoll(Word().c_str()));
+    if (Take("<")) {
+      while (!Take(">")) {
+        const size_t begin = at_;
+        const std::string attribute = Word();
+        if (At("=")) {
+          at_ = begin;
+          Attribute(*f.add_attribute_proto());
+        } else {
+          f.add_attribute(attribute);
+        }
+        Take(",");
+      }
+    }
+    const auto names = [&](auto add) {
+      Expect("(");
+      while (!Take(")")) {
+        add(Word());
+        Take(",");
+      }
+    };
+    names([&](const std::string& word) { f.add_input(word); });
+    Expect("=>");
+    names([&](const std::string& word) { f.add_output(word); });
+    Expect("{");
+    while (!Take("}")) Node(*f.add_node());
+  }
+
   template <typename Add>
   void Declarations(Add add) {
     Expect("(");
     while (!Take(")")) {
       onnx::ValueInfoProto& info = *add();
+      if (Take("seq ")) {
+        info.mutable_type()->mutable_sequence_type();
+        info.set_name(Word());
+        Take(",");
+        continue;
+      }
       auto* type = info.mutable_type()->mutable_tensor_type();
       type->set_elem_type(Type());
       type->mutable_shape();
@@ -126,7 +172,12 @@ class Parser {
       a.set_type(type);
     }
     Expect("=");
-    if (Take("[")) {
+    if (Take("@")) {
+      a.set_ref_attr_name(Word());
+    } else if (At("(")) {
+      a.set_type(AttributeProto::GRAPH);
+      Graph(*a.mutable_g());
+    } else if (Take("[")) {
       while (!Take("]")) {
         Element(a);
         Take(",");
@@ -209,7 +260,7 @@ onnx::ModelProto ModelOf(int opset, const std::string& graph) {
   onnx::ModelProto model;
   model.set_ir_version(8);
   model.add_opset_import()->set_version(opset);
-  Parser(graph).Graph(*model.mutable_graph());
+  Parser(graph).Model(model);
   return model;
 }
 

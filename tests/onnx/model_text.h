@@ -4,8 +4,14 @@
 //       c = Constant<value = float[2] {1.0, 2.0}>()
 //       y, z = com.example.Op<axis = 1, name = "text", list = [1, 2], none: ints = []>(x, , c)
 //     }
+//     com.example.Op:17 <axis, scale = 1.5> (x, y, z) => (r, s) {
+//       r = Softmax<axis: int = @axis>(x)
+//       s = If<then_branch = () => (float t) {t = Neg(y)}, else_branch = ..>(z)
+//     }
 //
-// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar.
+// After the graph come functions, with their opset. "@" refers to an attribute of the function.
+// A word as dimension is a symbolic one, "?" an unknown one. A type without brackets is a scalar, "seq" a
+// sequence.
 #pragma once
 
 #include <string>

@@ -91,6 +91,7 @@ namespace heddle::graph {
   X(kArgMax, "arg_max")                                                            \
   X(kArgMin, "arg_min")                                                            \
   X(kCumSum, "cum_sum")                                                            \
+  X(kCumProd, "cum_prod")                                                          \
   /* Windows. */                                                                   \
   X(kConv1d, "conv1d")                                                             \
   X(kConv2d, "conv2d")                                                             \

@@ -186,10 +186,10 @@ OpDef ArgOp(OpKind kind, ReduceOp extreme) {
   return op;
 }
 
-// Running sum along `axis`: every element sums its prefix. The work is quadratic in the extent of
-// the axis, which is short in the models that use it.
-OpDef CumSumOp() {
-  OpDef op{OpKind::kCumSum, FusionClass::kReduction};
+// Running sum or product along `axis`: every element reduces its prefix. The work is quadratic in
+// the extent of the axis, which is short in the models that use it.
+OpDef RunningOp(OpKind kind, ReduceOp reduce, int neutral) {
+  OpDef op{kind, FusionClass::kReduction};
   op.attrs = {
       {"axis", int64_t{0}, AttrRole::kAxis}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}};
   op.layout.last = Always;
@@ -200,18 +200,18 @@ OpDef CumSumOp() {
         NormalizeAxis(attrs.Int("axis"), static_cast<int>(in[0].shape.size())).status());
     return in[0];
   };
-  op.express = [](tensor::Builder& b, Tensors in,
-                  const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
+  op.express = [kind, reduce, neutral](tensor::Builder& b, Tensors in,
+                                       const OpAttrs& attrs) -> absl::StatusOr<tensor::Tensor> {
     const tensor::Tensor& x = in[0];
     HEDDLE_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis"), x.rank()));
     const bool exclusive = attrs.Flag("exclusive"), reverse = attrs.Flag("reverse");
-    return b.Reduce("cum_sum", x.shape(), {x.shape()[axis]}, ReduceOp::kSum,
+    return b.Reduce(NameOf(kind), x.shape(), {x.shape()[axis]}, reduce,
                     [&](tensor::Iters s, tensor::Iters r) {
                       std::vector<Expr> i(s.begin(), s.end());
                       i[axis] = r[0];
                       const Expr low = reverse ? s[axis] : r[0], high = reverse ? r[0] : s[axis];
                       Expr take = exclusive ? ir::Lt(low, high) : ir::Le(low, high);
-                      return ir::Select(take, x.At(std::move(i)), ir::Zero(x.dtype()));
+                      return ir::Select(take, x.At(std::move(i)), Number(neutral, x.dtype()));
                     });
   };
   return op;
@@ -224,7 +224,8 @@ void AppendReductionOps(std::vector<OpDef>& ops) {
   ops.push_back(LogSumExpOp());
   ops.push_back(ArgOp(OpKind::kArgMax, ReduceOp::kMax));
   ops.push_back(ArgOp(OpKind::kArgMin, ReduceOp::kMin));
-  ops.push_back(CumSumOp());
+  ops.push_back(RunningOp(OpKind::kCumSum, ReduceOp::kSum, 0));
+  ops.push_back(RunningOp(OpKind::kCumProd, ReduceOp::kProd, 1));
 }
 
 }  // namespace heddle::graph
