@@ -251,9 +251,8 @@ absl::StatusOr<std::vector<double>> EvaluatePoints(const ir::Program& naive,
     }
     const ir::Buffer& buffer = *naive.outputs[point.output];
     HEDDLE_ASSIGN_OR_RETURN(Value value, evaluator.Element(buffer, point.element));
-    values.push_back(ir::IsFloat(buffer.dtype)
-                         ? value.d
-                         : ir::IntToFloat(value.i, buffer.dtype, DType::kF64));
+    values.push_back(
+        ir::IsFloat(buffer.dtype) ? value.d : ir::IntToFloat(value.i, buffer.dtype, DType::kF64));
   }
   return values;
 }

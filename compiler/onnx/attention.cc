@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/graph/ops/sum_type.h"
 #include "compiler/onnx/node.h"
-#include "compiler/onnx/slices.h"
 #include "compiler/onnx/precision.h"
+#include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
 namespace {

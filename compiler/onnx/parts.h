@@ -22,10 +22,11 @@ inline constexpr int64_t kPartBytes = int64_t{1} << 16;
 
 // Where the elements of a tensor lie, as a model says. Nothing of it is checked.
 struct TensorPlace {
-  std::string tensor;    // its name; may be empty
-  std::string location{};  // path of a file, relative to the model's folder; empty: the model itself
-  int64_t offset = 0;    // in that file
-  int64_t length = -1;   // -1: up to the end of the file
+  std::string tensor;  // its name; may be empty
+  std::string
+      location{};       // path of a file, relative to the model's folder; empty: the model itself
+  int64_t offset = 0;   // in that file
+  int64_t length = -1;  // -1: up to the end of the file
 };
 
 // What becomes of a tensor: a part of so many bytes, or bytes in the file, without a digest.

@@ -33,8 +33,8 @@ class Widener {
  private:
   // A value that was read from a widened buffer, without the rounding that changes nothing.
   Expr Unrounded(const Expr& e) const {
-    const bool rounded = e->kind == ExprKind::kCast && ir::IsHalf(e->dtype) &&
-                         e->args[0]->kind == ExprKind::kLoad;
+    const bool rounded =
+        e->kind == ExprKind::kCast && ir::IsHalf(e->dtype) && e->args[0]->kind == ExprKind::kLoad;
     return rounded && wide_.count(e->args[0]->buffer.get()) ? e->args[0] : nullptr;
   }
 
@@ -42,8 +42,7 @@ class Widener {
     return ir::RewriteExpr(root, [&](const Expr& e) -> Expr {
       if (e->kind == ExprKind::kLoad) {
         const auto found = map_.find(e->buffer.get());
-        return found == map_.end() ? e
-                                   : ir::Cast(e->dtype, ir::Load(found->second, e->args));
+        return found == map_.end() ? e : ir::Cast(e->dtype, ir::Load(found->second, e->args));
       }
       if (e->kind != ExprKind::kCast || ir::IsHalf(e->dtype)) return e;
       const Expr read = Unrounded(e->args[0]);
@@ -65,7 +64,7 @@ class Widener {
                                   read ? read : ir::Cast(DType::kF32, store->value)});
   }
 
-  ir::BufferMap map_;                            // to the buffers of f32
+  ir::BufferMap map_;                           // to the buffers of f32
   std::unordered_set<const ir::Buffer*> wide_;  // these buffers
 };
 

@@ -146,8 +146,9 @@ std::vector<HostTensor> MakeInputs(const ir::Program& program, uint64_t seed) {
         case DType::kU16:
         case DType::kU32:
         case DType::kU64:  // of both halves of the range, where signed numbers are negative
-          tensor.Set(i, uniform(0, 1) ? uniform(0, 40)
-                                      : std::ldexp(uniform(128, 255), 8 * (SizeOf(buffer->dtype) - 1)));
+          tensor.Set(i, uniform(0, 1)
+                            ? uniform(0, 40)
+                            : std::ldexp(uniform(128, 255), 8 * (SizeOf(buffer->dtype) - 1)));
           break;
         case DType::kI16:
           tensor.Set(i, uniform(-300, 300));
@@ -228,13 +229,13 @@ absl::Status Compare(const ir::Program& program, const std::vector<HostTensor>& 
     for (int64_t i = 0; i < expected[k].size(); ++i) {
       double a = expected[k].Get(i), b = actual[k].Get(i);
       const int64_t size = SizeOf(buffer.dtype);
-      const bool same = ir::IsFloat(buffer.dtype)
-                            ? Same(buffer.dtype, a, b)
-                            : std::memcmp(expected[k].data() + i * size,
-                                          actual[k].data() + i * size, size) == 0;
+      const bool same =
+          ir::IsFloat(buffer.dtype)
+              ? Same(buffer.dtype, a, b)
+              : std::memcmp(expected[k].data() + i * size, actual[k].data() + i * size, size) == 0;
       if (same) continue;
-      return absl::InternalError(absl::StrCat(program.name, ": ", buffer.name, "[", i,
-                                              "] is ", b, ", the interpreter says ", a));
+      return absl::InternalError(absl::StrCat(program.name, ": ", buffer.name, "[", i, "] is ", b,
+                                              ", the interpreter says ", a));
     }
   }
   return absl::OkStatus();

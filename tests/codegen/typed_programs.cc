@@ -58,9 +58,7 @@ class Generator {
     return kTypes[Below(std::size(kTypes))];
   }
   // Also the types that only memory has.
-  DType StoredType() {
-    return Below(6) == 0 ? (Below(2) ? DType::kF16 : DType::kBF16) : AnyType();
-  }
+  DType StoredType() { return Below(6) == 0 ? (Below(2) ? DType::kF16 : DType::kBF16) : AnyType(); }
   static Expr Binary(Op op, Expr a, Expr b) { return ir::Make(op, {std::move(a), std::move(b)}); }
 
   Expr Literal(DType dtype) {

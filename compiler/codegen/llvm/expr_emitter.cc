@@ -378,8 +378,7 @@ Value* ExprEmitter::EmitCast(const ExprNode& e) {
 Value* ExprEmitter::Convert(Value* x, DType from, DType to) {
   if (from == to) return x;
   if (ir::IsHalf(from)) return Convert(WidenHalf(b_, x, from, c_.converts_f16), DType::kF32, to);
-  if (ir::IsHalf(to))
-    return NarrowToHalf(b_, Convert(x, from, DType::kF32), to, c_.converts_f16);
+  if (ir::IsHalf(to)) return NarrowToHalf(b_, Convert(x, from, DType::kF32), to, c_.converts_f16);
   Type* type = RegisterType(to);
   if (x->getType()->isVectorTy()) type = Widen(type);
   const bool from_unsigned = from == DType::kBool || ir::IsUnsigned(from);

@@ -44,8 +44,7 @@ Value* NarrowToF16(llvm::IRBuilder<>& b, Value* x) {
   Value* rebased = b.CreateAdd(magnitude, Word(word, 0xfffu - (uint32_t{127 - 15} << 23)));
   Value* normal = b.CreateLShr(b.CreateAdd(rebased, odd), 13);
   // Subnormal results: the sum with 0.5, whose last place is that of subnormal f16s, rounds.
-  Value* sum =
-      b.CreateFAdd(b.CreateBitCast(magnitude, single), llvm::ConstantFP::get(single, 0.5));
+  Value* sum = b.CreateFAdd(b.CreateBitCast(magnitude, single), llvm::ConstantFP::get(single, 0.5));
   Value* subnormal = b.CreateSub(b.CreateBitCast(sum, word->getType()), Word(word, 0x3f000000));
   Value* is_nan = b.CreateICmpUGT(magnitude, Word(word, kInfinity32));
   Value* special = b.CreateSelect(is_nan, Word(word, 0x7e00), Word(word, 0x7c00));
@@ -74,7 +73,8 @@ Value* WidenHalf(llvm::IRBuilder<>& b, Value* bits, DType from, bool native) {
     return b.CreateBitCast(b.CreateShl(word, 16), Like(bits, b.getFloatTy()));
   }
   if (!native) return WidenF16(b, bits);
-  return b.CreateFPExt(b.CreateBitCast(bits, Like(bits, b.getHalfTy())), Like(bits, b.getFloatTy()));
+  return b.CreateFPExt(b.CreateBitCast(bits, Like(bits, b.getHalfTy())),
+                       Like(bits, b.getFloatTy()));
 }
 
 Value* NarrowToHalf(llvm::IRBuilder<>& b, Value* x, DType to, bool native) {

@@ -48,8 +48,8 @@ absl::Status CheckSupported(const ir::Program& program) {
   VisitStmtExprs(program.body, [&](const ir::Expr& e) {
     VisitExpr(e, [&](const ir::Expr& x) {
       if (x->kind != ir::ExprKind::kOp || x->op != ir::Op::kTf32) return;
-      status = absl::UnimplementedError(absl::StrCat(
-          "program ", program.name, ": a value is tf32, which a CPU does not have"));
+      status = absl::UnimplementedError(
+          absl::StrCat("program ", program.name, ": a value is tf32, which a CPU does not have"));
     });
   });
   VisitStmt(program.body, [&](const Stmt& s) {

@@ -278,7 +278,8 @@ Value* ExprEmitter::EmitGuardedLoads(Value* condition, const ir::ExprNode& e) {
   VisitExpr(value, [&](const ir::Expr& x) {
     if (!outside(x)) return;
     if (!instead) instead = x->dtype == constant->dtype ? constant : ir::Cast(x->dtype, constant);
-    can = can && x->dtype == instead->dtype && x->dtype != ir::DType::kBool && HasOnePlace(*x, masked);
+    can = can && x->dtype == instead->dtype && x->dtype != ir::DType::kBool &&
+          HasOnePlace(*x, masked);
   });
   if (!can || !instead) return nullptr;
   const ir::Expr without = ir::RewriteExpr(

@@ -89,9 +89,8 @@ bool IsWide(DType dtype) { return dtype == DType::kI64 || dtype == DType::kU64; 
 std::vector<int64_t> ToInts(const TensorData& data) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < NumElements(data.type); ++i) {
-    out.push_back(IsWide(data.type.dtype)
-                      ? At<int64_t>(data, i)
-                      : ir::FloatToInt(ElementAsDouble(data, i), DType::kI64));
+    out.push_back(IsWide(data.type.dtype) ? At<int64_t>(data, i)
+                                          : ir::FloatToInt(ElementAsDouble(data, i), DType::kI64));
   }
   return out;
 }
