@@ -149,9 +149,9 @@ class AttentionImport {
   ValueId Masked(ValueId s) {
     ValueId allowed = Allowed(s);
     if (n_.Has(3)) {
-      may_be_empty_ = true;
       ValueId mask = n_.In(3);
       const bool is_bool = n_.Type(mask).dtype == DType::kBool;
+      may_be_empty_ |= is_bool || MayHide(mask);
       mask = Lengthened(mask, s, is_bool ? 0 : -HUGE_VAL);
       if (is_bool) {
         allowed = allowed < 0 ? mask : n_.Emit(OpKind::kAnd, {allowed, mask});
@@ -160,6 +160,14 @@ class AttentionImport {
       }
     }
     return allowed < 0 ? s : n_.Emit(OpKind::kWhere, {allowed, s, n_.ScalarLike(-HUGE_VAL, s)});
+  }
+
+  // Whether a mask of floats may hold minus infinity.
+  bool MayHide(ValueId mask) const {
+    const TensorData* known = n_.ConstantData(mask);
+    if (known == nullptr) return true;
+    const std::vector<double> values = ToDoubles(*known);
+    return std::count(values.begin(), values.end(), -HUGE_VAL) != 0;
   }
 
   // A mask may end before the last keys, which then are masked.

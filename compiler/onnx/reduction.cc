@@ -1,5 +1,4 @@
 // Translation of the ONNX reductions.
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -26,12 +25,21 @@ ValueId OfNothing(NodeImport& n, OpKind kind, ValueId x, const Shape& axes, int6
   if (kind == OpKind::kReduceMean) value = NAN;
   const bool extreme = kind == OpKind::kReduceMax || kind == OpKind::kReduceMin;
   if (extreme) value = kind == OpKind::kReduceMax ? -HUGE_VAL : HUGE_VAL;
-  if (dtype == ir::DType::kU8) value = kind == OpKind::kReduceMin ? 255 : std::max(value, 0.0);
-  if (!std::isfinite(value) && !ir::IsFloat(dtype)) {
+  const TensorType type{dtype, ReducedShape(n.ShapeOf(x), axes, keepdims != 0)};
+  if (!ir::IsFloat(dtype) && extreme) {
+    const uint64_t ones = ~uint64_t{0} >> (64 - 8 * ir::SizeOf(dtype));  // the largest, if unsigned
+    const uint64_t most = ir::IsUnsigned(dtype) ? ones : ones / 2;
+    // The lowest signed number has the bits of the one above the highest.
+    const uint64_t least = ir::IsUnsigned(dtype) ? 0 : most + 1;
+    const uint64_t bits = kind == OpKind::kReduceMin ? most : least;
+    if (!n.CanMake(type)) return -1;
+    return n.Constant(Repeated(FromInts({static_cast<int64_t>(bits)}, dtype), type.shape));
+  }
+  if (!ir::IsFloat(dtype) && !std::isfinite(value)) {
     n.Unsupported("integers without elements");
     return -1;
   }
-  return n.Fill({dtype, ReducedShape(n.ShapeOf(x), axes, keepdims != 0)}, value);
+  return n.Fill(type, value);
 }
 
 // The axes are an attribute in old opsets and an operand in new ones. Without axes, all dimensions

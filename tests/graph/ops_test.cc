@@ -253,6 +253,28 @@ TEST(Ops, ReshapeKeepsTheOrderOfElements) {
   }
 }
 
+TEST(Ops, RunningSumsAndProductsOfAPrefix) {
+  const std::vector<double> x = {2, 3, 0.5, -1, 4, 2};
+  for (const OpKind kind : {OpKind::kCumSum, OpKind::kCumProd}) {
+    for (int exclusive = 0; exclusive < 2; ++exclusive) {
+      std::vector<double> expected;
+      for (size_t row = 0; row < 2; ++row) {
+        double running = kind == OpKind::kCumSum ? 0 : 1;
+        for (size_t i = 0; i < 3; ++i) {
+          const double v = x[row * 3 + i];
+          const double next = kind == OpKind::kCumSum ? running + v : running * v;
+          expected.push_back(exclusive != 0 ? running : next);
+          running = next;
+        }
+      }
+      const auto y = EvaluateOp(kind, {{"axis", int64_t{1}}, {"exclusive", int64_t{exclusive}}},
+                                std::vector{FromDoubles(x, {2, 3}, ir::DType::kF32)});
+      ASSERT_TRUE(y.ok()) << y.status();
+      EXPECT_EQ(ToDoubles(*y), expected) << NameOf(kind) << " " << exclusive;
+    }
+  }
+}
+
 TEST(Ops, EvaluationOutOfBoundsIsAnErrorNotACrash) {
   tensor::Builder b("bad");
   const tensor::Tensor x = b.Input("x", ir::DType::kF32, {4});
