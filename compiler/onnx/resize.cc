@@ -284,9 +284,13 @@ void Upsample(NodeImport& n) {
 }
 
 void GridSample(NodeImport& n) {
-  if (n.Rank(n.In(0)) != 4 && n.ok()) return n.Unsupported("anything but two spatial dimensions");
+  const int dims = n.Rank(n.In(0)) - 2;
+  if (n.ok() && dims != 2 && dims != 3)
+    return n.Unsupported("anything but two or three spatial dimensions");
   // Opset 20 dropped the prefix of bilinear and bicubic.
   const std::string mode = n.OneOf("mode", {"bilinear", "linear", "nearest", "bicubic", "cubic"});
+  if (dims == 3 && mode.find("cubic") != std::string::npos)
+    return n.Fail("cubic interpolation needs two spatial dimensions");
   n.Set(0, n.Emit(OpKind::kGridSample, {n.In(0), n.In(1)},
                   {{"mode", mode.compare(0, 2, "bi") == 0 ? mode.substr(2) : mode},
                    {"padding", n.OneOf("padding_mode", {"zeros", "border", "reflection"})},
@@ -299,8 +303,8 @@ void AddResizeTranslations(TranslationTable& table) {
   table["Resize"] = {Resize,
                      "scales or sizes that are not constants; interpolation of integers; antialias "
                      "with a scale below 1/16"};
-  table["GridSample"] = {GridSample,
-                         "images and grid of two types; anything but two spatial dimensions"};
+  table["GridSample"] = {
+      GridSample, "images and grid of two types; anything but two or three spatial dimensions"};
   table["Upsample"] = {Upsample, "scales that are not constants"};
 }
 

@@ -885,11 +885,12 @@ def upsample(d):
 
 @operator("GridSample", since=16)
 def grid_sample(d):
-    x = d.x(rank=(4, 4), among=[F32, F64])
+    x = d.x(rank=(4, 4 if d.opset < 20 else 5), among=[F32, F64])
     v = d.of(x)
-    grid = d.tensor(d.np.uniform(-2, 2, size=(v.shape[0], d.int(1, 5), d.int(1, 5), 2)).astype(v.dtype))
+    dims = v.ndim - 2
+    grid = d.tensor(d.np.uniform(-2, 2, size=(v.shape[0],) + tuple(d.int(1, 5) for _ in range(dims)) + (dims,)).astype(v.dtype))
     prefix = "bi" if d.opset < 20 else ""
-    mode = d.pick(None, (prefix or "") + "linear", "nearest", prefix + "cubic")
+    mode = d.pick(None, (prefix or "") + "linear", "nearest", prefix + ("cubic" if dims == 2 else "linear"))
     d.add([x, grid], mode=mode, padding_mode=d.pick(None, "zeros", "border", "reflection"), align_corners=d.pick(None, 0, 1))
 
 

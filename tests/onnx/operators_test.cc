@@ -507,6 +507,19 @@ TEST(Operators, AffineGridsOfTheIdentity) {
   EXPECT_THAT(run(1), Pointwise(IsNear(), Numbers{-1, 0.5, 1, 0.5}));
 }
 
+// A volume whose value is linear in its coordinates, sampled between its elements.
+TEST(Operators, SamplesOfALinearVolume) {
+  Numbers volume;
+  for (int i = 0; i < 27; ++i) volume.push_back(100 * (i / 9) + 10 * (i / 3 % 3) + i % 3);
+  // (x, y, z) from -1 to 1 are the centres of the first and last elements.
+  const Numbers grid = {0.5, -1, 0, -0.5, 0, 1};
+  EXPECT_THAT(Values(20,
+                     "(float[1,1,3,3,3] x, float[1,1,1,2,3] g) => (float[a,b,c,d,e] y) {"
+                     "y = GridSample<align_corners = 1>(x, g)}",
+                     {Floats(volume, {1, 1, 3, 3, 3}), Floats(grid, {1, 1, 1, 2, 3})}),
+              Pointwise(IsNear(), Numbers{101.5, 210.5}));
+}
+
 // ---- Signals ----
 
 Numbers Spectrum(const Numbers& x, int64_t length, int64_t bins, double sign) {

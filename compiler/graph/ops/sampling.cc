@@ -16,8 +16,8 @@ Expr Max(Expr a, Expr b) { return Make(Op::kMax, {std::move(a), std::move(b)}); 
 Expr Floor(Expr a) { return Make(Op::kFloor, {std::move(a)}); }
 
 // grid_sample {mode: "nearest", "linear", "cubic"; padding: "zeros", "border", "reflection";
-// align_corners}: samples x [N, C, H, W] at grid [N, h, w, 2]. The last dimension of the grid is
-// (x, y), where -1 and 1 are the edges of the image or, with align_corners, the centres of its
+// align_corners}: samples x [N, C, H, W] at grid [N, h, w, 2], or x [N, C, D, H, W] at grid
+// [N, d, h, w, 3]. The last dimension of the grid is (x, y) or (x, y, z), where -1 and 1 are the edges of the image or, with align_corners, the centres of its
 // corner elements.
 struct Sampling {
   std::string mode, padding;
@@ -106,33 +106,49 @@ absl::StatusOr<TensorType> InferGridSample(Types in, const OpAttrs& attrs) {
   HEDDLE_RETURN_IF_ERROR(ExpectInputs(in, 2, 2));
   HEDDLE_RETURN_IF_ERROR(ParseSampling(attrs).status());
   const Shape &x = in[0].shape, &grid = in[1].shape;
-  if (x.size() != 4 || grid.size() != 4 || grid[0] != x[0] || grid[3] != 2)
-    return BadInput(absl::StrCat("grid ", ToText(in[1]), " does not fit ", ToText(in[0])));
+  const bool fits = (x.size() == 4 || x.size() == 5) && grid.size() == x.size() &&
+                    grid[0] == x[0] && grid.back() == static_cast<int64_t>(x.size()) - 2;
+  if (!fits) return BadInput(absl::StrCat("grid ", ToText(in[1]), " does not fit ", ToText(in[0])));
   if (in[0].dtype != in[1].dtype || !ir::IsFloat(in[0].dtype))
     return BadInput(absl::StrCat("is not defined on ", ToText(in[0]), " and ", ToText(in[1])));
-  return TensorType{in[0].dtype, {x[0], x[1], grid[1], grid[2]}};
+  Shape out{x[0], x[1]};
+  out.insert(out.end(), grid.begin() + 1, grid.end() - 1);
+  return TensorType{in[0].dtype, out};
 }
 
 absl::StatusOr<tensor::Tensor> ExpressGridSample(tensor::Builder& b, Tensors in,
                                                  const OpAttrs& attrs) {
   const tensor::Tensor &x = in[0], &grid = in[1];
   HEDDLE_ASSIGN_OR_RETURN(const Sampling how, ParseSampling(attrs));
-  const SampledAxis down(how, x.shape()[2], x.dtype()), across(how, x.shape()[3], x.dtype());
   const Shape points(grid.shape().begin(), grid.shape().end() - 1);
-  const auto positions = [&](const std::string& name, const SampledAxis& axis, int64_t which) {
-    return b.Compute(name, points, [&](tensor::Iters s) {
-      return axis.Position(grid.At({s[0], s[1], s[2], ir::Int(which)}));
+  const auto dims = static_cast<size_t>(x.rank() - 2);
+  std::vector<SampledAxis> axes;
+  for (size_t d = 0; d < dims; ++d) axes.emplace_back(how, x.shape()[d + 2], x.dtype());
+  // The first coordinate is that of the last axis.
+  constexpr const char* kNames[] = {"grid_sample_x", "grid_sample_y", "grid_sample_z"};
+  std::vector<tensor::Tensor> positions(dims);
+  for (size_t c = 0; c < dims; ++c) {
+    const size_t d = dims - 1 - c;
+    positions[d] = b.Compute(kNames[c], points, [&](tensor::Iters s) {
+      std::vector<Expr> at(s.begin(), s.end());
+      at.push_back(ir::Int(static_cast<int64_t>(c)));
+      return axes[d].Position(grid.At(std::move(at)));
     });
-  };
-  const tensor::Tensor xs = positions("grid_sample_x", across, 0);
-  const tensor::Tensor ys = positions("grid_sample_y", down, 1);
-  const Shape out{x.shape()[0], x.shape()[1], points[1], points[2]};
-  return b.Reduce("grid_sample", out, {how.Taps(), how.Taps()}, ir::ReduceOp::kSum,
+  }
+  Shape out{x.shape()[0], x.shape()[1]};
+  out.insert(out.end(), points.begin() + 1, points.end());
+  return b.Reduce("grid_sample", out, Shape(dims, how.Taps()), ir::ReduceOp::kSum,
                   [&](tensor::Iters s, tensor::Iters r) {
-                    const Expr px = xs.At({s[0], s[2], s[3]}), py = ys.At({s[0], s[2], s[3]});
-                    const Expr tx = across.Tap(px, r[1]), ty = down.Tap(py, r[0]);
-                    return down.Weight(py, ty) * across.Weight(px, tx) *
-                           x.At({s[0], s[1], down.Index(ty), across.Index(tx)});
+                    std::vector<Expr> point{s[0]}, index{s[0], s[1]};
+                    point.insert(point.end(), s.begin() + 2, s.end());
+                    Expr weight;
+                    for (size_t d = 0; d < dims; ++d) {
+                      const Expr p = positions[d].At(point), tap = axes[d].Tap(p, r[d]);
+                      const Expr w = axes[d].Weight(p, tap);
+                      weight = d == 0 ? w : weight * w;
+                      index.push_back(axes[d].Index(tap));
+                    }
+                    return weight * x.At(std::move(index));
                   });
 }
 
