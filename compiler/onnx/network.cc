@@ -157,17 +157,83 @@ int64_t Norm(NodeImport& n) {
   return n.ok() ? static_cast<int64_t>(p) : 2;
 }
 
+// Where in the whole tensor the maxima of the windows lie. The windows are gathered, so that the first
+// maximum of each can be found. A tap on the padding reads the first tap of its window that is
+// inside.
+ValueId PlacesOfMaxima(NodeImport& n, ValueId x, const Attrs& attrs) {
+  const ValueId pooled = n.Emit(OpKind::kMaxPool, {x}, attrs);
+  if (!n.ok()) return -1;
+  const Shape shape = n.ShapeOf(x), result = n.ShapeOf(pooled);
+  const Shape in = Spatial(shape), out = Spatial(result);
+  const auto ints = [&](const char* name) { return std::get<Shape>(attrs.find(name)->second); };
+  const Shape kernel = ints("kernel"), strides = ints("strides"), dilations = ints("dilations"),
+              pads = ints("pads");
+  const bool by_column = n.Int("storage_order") != 0;
+  const int64_t taps = Product(kernel), windows = Product(out), inside = Product(in);
+  if (!n.CanMake({ir::DType::kI64, {windows, 2 * taps}})) return -1;
+  Shape read, named;  // the element that each tap reads, and its number in the result
+  for (int64_t w = 0; w < windows; ++w) {
+    const size_t first = read.size();
+    int64_t fallback = -1;
+    for (int64_t k = 0; k < taps; ++k) {
+      int64_t window = w, tap = k, row_major = 0, column_major = 0, row_step = 1;
+      bool padding = false;
+      for (size_t d = in.size(); d-- > 0;) {
+        const int64_t at = window % out[d] * strides[d] - pads[d] + tap % kernel[d] * dilations[d];
+        padding |= at < 0 || at >= in[d];
+        row_major += at * row_step;
+        row_step *= in[d];
+        window /= out[d];
+        tap /= kernel[d];
+        // The first spatial dimension runs fastest in the other order.
+        column_major = column_major * in[d] + at;
+      }
+      if (padding) row_major = -1;
+      if (!padding && fallback < 0) fallback = static_cast<int64_t>(read.size());
+      read.push_back(row_major);
+      named.push_back(by_column ? column_major : row_major);
+    }
+    if (fallback < 0) {
+      n.Unsupported("the output Indices of windows that only cover padding");
+      return -1;
+    }
+    for (size_t i = first; i < read.size(); ++i) {
+      if (read[i] >= 0) continue;
+      named[i] = named[static_cast<size_t>(fallback)];
+      read[i] = read[static_cast<size_t>(fallback)];
+    }
+  }
+  const auto gather = [&](ValueId from, ValueId index, int64_t axis) {
+    return n.Emit(OpKind::kGather, {from, index}, {{"axis", axis}});
+  };
+  const ValueId taken = gather(n.Reshape(x, {shape[0], shape[1], inside}),
+                               n.Reshape(n.Constant(FromInts(read)), {windows, taps}), 2);
+  const ValueId best =
+      n.Emit(OpKind::kArgMax, {taken}, {{"axes", Shape{3}}, {"keepdims", int64_t{0}}});
+  Shape begins, planes;  // of each window's taps, of each channel
+  for (int64_t w = 0; w < windows; ++w) begins.push_back(w * taps);
+  for (int64_t p = 0; p < shape[0] * shape[1]; ++p) planes.push_back(p * inside);
+  const ValueId place = gather(
+      n.Constant(FromInts(named)),
+      n.Emit(OpKind::kAdd, {best, n.Reshape(n.Constant(FromInts(begins)), {1, 1, windows})}), 0);
+  const ValueId plane = n.Reshape(n.Constant(FromInts(planes)), {shape[0], shape[1], 1});
+  return n.Reshape(n.Emit(OpKind::kAdd, {place, plane}), result);
+}
+
 void Pool(NodeImport& n) {
   const std::string& type = n.proto().op_type();
   const ValueId x = n.In(0);
-  if (n.Wants(1)) return n.Unsupported("the output Indices");
   n.Ignore({"storage_order"});  // of the indices
   OfRank(n, kConvolutions, x);  // refuses unsupported ranks
   const Shape kernel = n.Ints("kernel_shape");
   Attrs attrs = WindowAttrs(n, Spatial(n.ShapeOf(x)), kernel);
   attrs["kernel"] = kernel;
   attrs["ceil_mode"] = n.Int("ceil_mode");
-  if (type == "MaxPool") return n.Set(0, n.Emit(OpKind::kMaxPool, {x}, attrs));
+  if (type == "MaxPool") {
+    n.Set(0, n.Emit(OpKind::kMaxPool, {x}, attrs));
+    if (n.Wants(1)) n.Set(1, PlacesOfMaxima(n, x, attrs));
+    return;
+  }
   if (type == "AveragePool") {
     attrs["count_include_pad"] = n.Int("count_include_pad");
     return n.Set(0, n.Emit(OpKind::kAvgPool, {x}, attrs));
@@ -460,7 +526,7 @@ void AddNetworkTranslations(TranslationTable& table) {
   constexpr const char* kSpatial = "more than 3 spatial dimensions";
   table["Conv"] = {Conv, kSpatial};
   table["ConvTranspose"] = {ConvTranspose, kSpatial};
-  table["MaxPool"] = {Pool, "the output Indices; more than 3 spatial dimensions"};
+  table["MaxPool"] = {Pool, kSpatial};
   for (const char* name : {"AveragePool", "LpPool"}) table[name] = {Pool, kSpatial};
   for (const char* name : {"GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"})
     table[name] = GlobalPool;

@@ -742,7 +742,8 @@ def pool(d):
     v = d.of(x)
     kernel, attrs = windows(d, v.ndim - 2, v.shape[2:], True)
     d.add([x], kernel_shape=kernel, ceil_mode=d.pick(None, 0, 1, 1), count_include_pad=d.pick(None, 0, 1), p=d.pick(None, 1, 2, 3),
-          storage_order=d.pick(None, 0), **attrs)
+          storage_order=d.pick(None, 0, 1), outputs=d.pick(1, 1, 2) if d.op == "MaxPool" and d.opset >= 8 and d.regime != "special" else 1,
+          **attrs)
 
 
 @operator("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool")

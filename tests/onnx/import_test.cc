@@ -119,17 +119,14 @@ TEST(ImportRefusals, UnsupportedUsesOfKnownOperatorsAreListedToo) {
   onnx::ModelProto m = EmptyModel();
   Describe(m.mutable_graph()->add_input(), "x", {"1", "1", "4", "4"});
   for (const char* name : {"first", "second"}) {
-    auto* pool = AddNode(m, "MaxPool", name, {"x"}, std::string("y_") + name);
-    pool->add_output(std::string("indices_") + name);
-    auto* kernel = pool->add_attribute();
-    kernel->set_name("kernel_shape");
-    kernel->set_type(onnx::AttributeProto::INTS);
-    kernel->add_ints(2);
-    kernel->add_ints(2);
+    auto* p = AddNode(m, "GlobalLpPool", name, {"x"}, std::string("y_") + name)->add_attribute();
+    p->set_name("p");
+    p->set_type(onnx::AttributeProto::INT);
+    p->set_i(3);
     Describe(m.mutable_graph()->add_output(), std::string("y_") + name, {"a", "b", "c", "d"});
   }
   ExpectRefused(Import(m), absl::StatusCode::kUnimplemented,
-                AllOf(HasSubstr("nodes 'first', 'second'"), HasSubstr("Indices")));
+                AllOf(HasSubstr("nodes 'first', 'second'"), HasSubstr("p = 3")));
 }
 
 TEST(ImportRefusals, ADynamicShapeNamesTheInputAndTheFlag) {

@@ -437,6 +437,37 @@ TEST(Operators, MaximaReturnToTheirPlaces) {
               ElementsAre(0, 5, 0, 0, 0, 0, 6, 0));
 }
 
+TEST(Operators, PlacesOfMaxima) {
+  const Numbers x = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4};
+  for (const int order : {0, 1}) {
+    Numbers expected;
+    for (int c = 0; c < 2; ++c) {  // planes of 3 by 4, windows of 2 by 2 around padding
+      for (int row = -1; row < 3; row += 2) {
+        for (int column = -1; column < 4; column += 2) {
+          double most = -kInf;
+          int place = 0;
+          for (int i = row; i < row + 2; ++i) {
+            for (int j = column; j < column + 2; ++j) {
+              if (i < 0 || i >= 3 || j < 0 || j >= 4) continue;
+              const double v = x[static_cast<size_t>(c * 12 + i * 4 + j)];
+              if (v > most) most = v, place = c * 12 + (order == 0 ? i * 4 + j : j * 3 + i);
+            }
+          }
+          expected.push_back(place);
+        }
+      }
+    }
+    EXPECT_EQ(Outputs(12,
+                      absl::StrCat("(float[1,2,3,4] x) => (float[a,b,c,d] y, int64[e,f,g,h] i) {"
+                                   "y, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2],"
+                                   " pads = [1, 1, 0, 1], storage_order = ",
+                                   order, ">(x)}"),
+                      {Floats(x, {1, 2, 3, 4})})[1],
+              expected)
+        << order;
+  }
+}
+
 TEST(Operators, Determinants) {
   EXPECT_THAT(Values(11, "(float[2,3,3] x) => (float[2] y) {y = Det(x)}",
                      {Floats({2, 0, 1, 1, 3, 2, 1, 1, 4, 0, 1, 0, 1, 0, 0, 0, 0, 5}, {2, 3, 3})}),
