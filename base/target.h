@@ -33,8 +33,8 @@ inline std::string_view KindOf(std::string_view target) {
 struct Target {
   TargetKind kind = kHostKind;
   std::string cpu = "native";  // CPU name, or GPU architecture
-  std::string attrs{};           // "+avx512f,-avx512vl"
-  std::string triple{};          // empty: this machine's
+  std::string attrs{};         // "+avx512f,-avx512vl"
+  std::string triple{};        // empty: this machine's
   int threads = 1;             // threads a kernel may use, 1..256
   // Approximations that kernels may take (runtime/numerics.h).
   bool winograd = true;  // Winograd's form of convolutions
