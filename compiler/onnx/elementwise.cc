@@ -1,5 +1,6 @@
 // Translation of the elementwise ONNX operators.
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
 
@@ -101,7 +102,7 @@ void Clip(NodeImport& n) {
 }
 
 void Cast(NodeImport& n) {
-  n.Ignore({"saturate", "round_mode"});  // they concern 8-bit floats
+  n.Ignore({"round_mode"});  // it concerns float8e8m0
   int type = static_cast<int>(n.Int("to"));
   if (n.opset() < 6) {  // the type is a word
     onnx::TensorProto::DataType named;
@@ -109,14 +110,16 @@ void Cast(NodeImport& n) {
       return n.Fail(absl::StrCat("there is no type '", n.String("to"), "'"));
     type = named;
   }
-  auto to = FromOnnxType(type);
-  if (!to.ok()) return n.Unsupported(std::string(to.status().message()));
-  n.Set(0, n.Cast(n.In(0), *to));
+  n.Set(0, CastToOnnx(n, n.In(0), type, n.Int("saturate", 1) != 0));
 }
 
 void CastLike(NodeImport& n) {
-  n.Ignore({"saturate", "round_mode"});
-  n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype));
+  n.Ignore({"round_mode"});
+  const ValueId like = n.In(1);
+  const ValueId y = HeldIn(n.OnnxType(1))
+                        ? CastToOnnx(n, n.In(0), n.OnnxType(1), n.Int("saturate", 1) != 0)
+                        : n.Cast(n.In(0), n.Type(like).dtype);
+  n.Set(0, y);
 }
 
 // ---- Two operands ----
@@ -195,24 +198,38 @@ void Mod(NodeImport& n) {
   if (!truncated && ir::IsFloat(n.Type(x).dtype)) {
     constexpr int kFirstWithFloats = 28;
     if (n.opset() < kFirstWithFloats) return n.Fail("floats need fmod=1");
-    return n.Unsupported("floats with fmod=0");
+    // The remainder has the divisor's sign.
+    const ValueId rest = n.Emit(OpKind::kTruncatedMod, {x, y}), zero = n.ScalarLike(0, x);
+    const ValueId differ = n.Emit(OpKind::kXor, {n.Emit(OpKind::kLess, {rest, zero}),
+                                                 n.Emit(OpKind::kLess, {y, zero})});
+    const ValueId exact = n.Emit(OpKind::kEqual, {rest, zero});
+    const ValueId moved = n.Emit(OpKind::kWhere, {differ, n.Emit(OpKind::kAdd, {rest, y}), rest});
+    return n.Set(0, n.Emit(OpKind::kWhere, {exact, rest, moved}));
   }
   n.Set(0, n.Emit(truncated ? OpKind::kTruncatedMod : OpKind::kFloorMod, {x, y}));
 }
 
-// A shift is a multiplication or division by a power of two.
+// A shift is a product with a power of two, or the rounded down quotient. A shift by the width or
+// more leaves nothing but the sign: the power wraps to zero, and the quotient is taken twice.
 void BitShift(NodeImport& n) {
-  const ValueId x = n.In(0);
-  if (n.ok() && n.Type(x).dtype != DType::kU8)  // opset 28 shifts the sign, too
-    return n.Unsupported("signed integers");
-  const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, x), n.In(1)});
-  // A shift by the width or more gives zero. The power then wraps to zero, so the division must
-  // avoid it.
-  if (n.OneOf("direction", {"LEFT", "RIGHT"}) == "LEFT")
-    return n.Set(0, n.Emit(OpKind::kMul, {x, factor}));
-  const ValueId zero = n.ScalarLike(0, x), gone = n.Emit(OpKind::kEqual, {factor, zero});
-  const ValueId divisor = n.Emit(OpKind::kWhere, {gone, n.ScalarLike(1, x), factor});
-  n.Set(0, n.Emit(OpKind::kWhere, {gone, zero, n.Emit(OpKind::kFloorDiv, {x, divisor})}));
+  ValueId x = n.In(0), by = n.In(1);
+  const DType type = n.Type(x).dtype;
+  const ValueId two = n.ScalarLike(2, x);
+  if (n.OneOf("direction", {"LEFT", "RIGHT"}) == "LEFT") {
+    if (type == DType::kI64) {  // it must not overflow; a u64 wraps
+      const ValueId bits = n.Cast(x, DType::kU64), power = n.Cast(by, DType::kU64);
+      const ValueId factor = n.Emit(OpKind::kPow, {n.ScalarLike(2, bits), power});
+      return n.Set(0, n.Cast(n.Emit(OpKind::kMul, {bits, factor}), type));
+    }
+    return n.Set(0, n.Emit(OpKind::kMul, {x, n.Emit(OpKind::kPow, {two, by})}));
+  }
+  const double most = static_cast<double>(8 * ir::SizeOf(type) - 2);  // fits, also with a sign
+  for (int step = 0; step < 2; ++step) {
+    const ValueId some = n.Emit(OpKind::kMin, {by, n.ScalarLike(most, by)});
+    x = n.Emit(OpKind::kFloorDiv, {x, n.Emit(OpKind::kPow, {two, some})});
+    by = n.Emit(OpKind::kSub, {by, some});
+  }
+  n.Set(0, x);
 }
 
 // ---- Any number of operands ----
@@ -264,8 +281,8 @@ void AddElementwiseTranslations(TranslationTable& table) {
   table["CastLike"] = CastLike;
   table["PRelu"] = PRelu;
   table["Pow"] = Pow;
-  table["Mod"] = {Mod, "floats with fmod=0"};
-  table["BitShift"] = {BitShift, "signed integers"};
+  table["Mod"] = Mod;
+  table["BitShift"] = BitShift;
   table["Where"] = Where;
   table["Identity"] = Identity;
   table["Dropout"] = {Dropout, "training mode"};

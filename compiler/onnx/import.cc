@@ -85,7 +85,7 @@ class Importer {
     for (const std::string& input : node.input()) possible &= !broken_.count(input);
     for (const std::string& output : node.output()) possible &= HasKnownType(output);
     if (!possible) return Break(node);
-    NodeImport import(node, *rule, opset_, builder_, values_, budget_);
+    NodeImport import(node, *rule, opset_, builder_, values_, budget_, types_);
     translation->second.run(import);
     import.CheckAllRead();
     if (!import.ok()) {

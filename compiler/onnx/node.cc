@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/ir/arithmetic.h"
+#include "compiler/onnx/narrow.h"
 
 namespace heddle::graph {
 
@@ -102,6 +103,7 @@ absl::StatusOr<DType> FromOnnxType(int type) {
     case TensorProto::BFLOAT16:
       return DType::kBF16;
     default:
+      if (const auto held = HeldIn(type)) return *held;
       break;
   }
   return absl::UnimplementedError(absl::StrCat("element type ", onnx::ElementTypeName(type),
@@ -111,7 +113,8 @@ absl::StatusOr<DType> FromOnnxType(int type) {
 
 std::string SupportedTypeNames() {
   return "float, double, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, "
-         "uint64, bool";
+         "uint64, bool; and as storage int2, uint2, int4, uint4, float4e2m1, float8e4m3fn, "
+         "float8e4m3fnuz, float8e5m2, float8e5m2fnuz";
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
@@ -129,7 +132,10 @@ absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
     }
     count *= d;
   }
-  std::string bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype);
+  const bool narrow = HeldIn(t.data_type()).has_value();
+  std::string bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data())
+                                       : TypedBytes(t, narrow ? DType::kU8 : dtype);
+  if (narrow) bytes = Unpacked(bytes, t.data_type(), count);
   if (static_cast<int64_t>(bytes.size()) != count * ir::SizeOf(dtype)) {
     return BadInput(absl::StrCat("tensor '", t.name(), "' is ", ToText(out.type), " but holds ",
                                  bytes.size(), " bytes"));
@@ -145,8 +151,14 @@ absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
 
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
                        GraphBuilder& builder, std::map<std::string, ValueId>& values,
-                       ConstantBudget& budget)
-    : node_(node), rule_(rule), opset_(opset), builder_(builder), values_(values), budget_(budget) {
+                       ConstantBudget& budget, const std::map<std::string, int>& types)
+    : node_(node),
+      rule_(rule),
+      opset_(opset),
+      builder_(builder),
+      values_(values),
+      budget_(budget),
+      types_(types) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)
                                    : node.op_type();
@@ -176,6 +188,11 @@ ValueId NodeImport::In(int i) {
     return -1;
   }
   return it->second;
+}
+
+int NodeImport::OnnxType(int i) const {
+  const auto found = Has(i) ? types_.find(node_.input(i)) : types_.end();
+  return found == types_.end() ? 0 : found->second;
 }
 
 const TensorType& NodeImport::Type(ValueId v) const {

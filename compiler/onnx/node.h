@@ -19,7 +19,8 @@
 
 namespace heddle::graph {
 
-// The element type of an ONNX enum value. If we lack the type, Unimplemented with its name.
+// The element type in which we hold that of an ONNX enum value (narrow.h: not always the same type).
+// If we lack the type, Unimplemented with its name.
 absl::StatusOr<ir::DType> FromOnnxType(int type);
 // "float, double, .." for messages.
 std::string SupportedTypeNames();
@@ -39,7 +40,8 @@ class NodeImport {
  public:
   // `rule` is the version of the operator that holds in the opset.
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
-             GraphBuilder& builder, std::map<std::string, ValueId>& values, ConstantBudget& budget);
+             GraphBuilder& builder, std::map<std::string, ValueId>& values, ConstantBudget& budget,
+             const std::map<std::string, int>& types);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -53,6 +55,8 @@ class NodeImport {
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const;
   ValueId In(int i);
+  // The ONNX element type of operand i; 0 if it is missing or unknown.
+  int OnnxType(int i) const;
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();
   }
@@ -122,6 +126,7 @@ class NodeImport {
   GraphBuilder& builder_;
   std::map<std::string, ValueId>& values_;
   ConstantBudget& budget_;
+  const std::map<std::string, int>& types_;  // ONNX element types by the names of values
   absl::Status status_;
   std::string name_;
   mutable std::set<std::string, std::less<>> read_attributes_;
