@@ -200,8 +200,8 @@ void Mod(NodeImport& n) {
     if (n.opset() < kFirstWithFloats) return n.Fail("floats need fmod=1");
     // The remainder has the divisor's sign.
     const ValueId rest = n.Emit(OpKind::kTruncatedMod, {x, y}), zero = n.ScalarLike(0, x);
-    const ValueId differ = n.Emit(OpKind::kXor, {n.Emit(OpKind::kLess, {rest, zero}),
-                                                 n.Emit(OpKind::kLess, {y, zero})});
+    const ValueId differ = n.Emit(
+        OpKind::kXor, {n.Emit(OpKind::kLess, {rest, zero}), n.Emit(OpKind::kLess, {y, zero})});
     const ValueId exact = n.Emit(OpKind::kEqual, {rest, zero});
     const ValueId moved = n.Emit(OpKind::kWhere, {differ, n.Emit(OpKind::kAdd, {rest, y}), rest});
     return n.Set(0, n.Emit(OpKind::kWhere, {exact, rest, moved}));
@@ -215,6 +215,11 @@ void BitShift(NodeImport& n) {
   ValueId x = n.In(0), by = n.In(1);
   const DType type = n.Type(x).dtype;
   const ValueId two = n.ScalarLike(2, x);
+  if (!ir::IsUnsigned(type)) {  // by a negative number: as by the width
+    const ValueId negative = n.Emit(OpKind::kLess, {by, n.ScalarLike(0, by)});
+    const auto width = static_cast<double>(8 * ir::SizeOf(type));
+    by = n.Emit(OpKind::kWhere, {negative, n.ScalarLike(width, by), by});
+  }
   if (n.OneOf("direction", {"LEFT", "RIGHT"}) == "LEFT") {
     if (type == DType::kI64) {  // it must not overflow; a u64 wraps
       const ValueId bits = n.Cast(x, DType::kU64), power = n.Cast(by, DType::kU64);

@@ -83,23 +83,24 @@ ValueId CastToFloat(NodeImport& n, ValueId v, const NarrowFloat& narrow, bool sa
   const ValueId x =
       n.Emit(OpKind::kClip, {n.Cast(v, DType::kF64)}, {{"min", -bound}, {"max", bound}});
   const ValueId multiple = WithScalar(n, OpKind::kMul, x, std::ldexp(1, 52 - narrow.mantissa));
-  const ValueId normal =
-      n.Emit(OpKind::kSub, {n.Emit(OpKind::kAdd, {multiple, x}), multiple});
-  const double smallest = std::ldexp(1, 1 - narrow.bias), unit = std::ldexp(smallest, -narrow.mantissa);
+  const ValueId normal = n.Emit(OpKind::kSub, {n.Emit(OpKind::kAdd, {multiple, x}), multiple});
+  const double smallest = std::ldexp(1, 1 - narrow.bias),
+               unit = std::ldexp(smallest, -narrow.mantissa);
   const ValueId subnormal = WithScalar(
       n, OpKind::kMul, n.Emit(OpKind::kRound, {WithScalar(n, OpKind::kMul, x, 1 / unit)}), unit);
-  const ValueId is_small =
-      WithScalar(n, OpKind::kLess, n.Emit(OpKind::kAbs, {x}), smallest);
+  const ValueId is_small = WithScalar(n, OpKind::kLess, n.Emit(OpKind::kAbs, {x}), smallest);
   ValueId y = n.Emit(OpKind::kWhere, {is_small, subnormal, normal});
   if (!keeps) {
     const ValueId sign = n.Emit(OpKind::kSign, {y});
     const double beyond = narrow.special == NarrowFloat::kInfinities
                               ? std::numeric_limits<double>::infinity()
                               : std::numeric_limits<double>::quiet_NaN();
-    const ValueId is_large = n.Emit(
-        OpKind::kLess, {n.ScalarLike(narrow.largest, y), n.Emit(OpKind::kAbs, {y})});
+    const ValueId is_large =
+        n.Emit(OpKind::kLess, {n.ScalarLike(narrow.largest, y), n.Emit(OpKind::kAbs, {y})});
     y = n.Emit(OpKind::kWhere, {is_large, WithScalar(n, OpKind::kMul, sign, beyond), y});
   }
+  if (narrow.special == NarrowFloat::kNumbersOnly)  // there is no NaN
+    y = n.Emit(OpKind::kWhere, {n.Emit(OpKind::kIsnan, {y}), n.ScalarLike(-0.0, y), y});
   // There is no negative zero.
   if (narrow.special == NarrowFloat::kUnsignedZero) y = WithScalar(n, OpKind::kAdd, y, 0);
   return n.Cast(y, *HeldIn(narrow.type));
@@ -121,13 +122,14 @@ std::string Unpacked(const std::string& bytes, int onnx_type, int64_t count) {
   std::string out;
   if (static_cast<int64_t>(bytes.size()) != (count + each - 1) / each) return out;
   for (int64_t i = 0; i < count; ++i) {  // the first element is in the lowest bits
-    const int element = static_cast<unsigned char>(bytes[i / each]) >> (i % each * bits) &
-                        ((1 << bits) - 1);
+    const int element =
+        static_cast<unsigned char>(bytes[i / each]) >> (i % each * bits) & ((1 << bits) - 1);
     if (narrow_int) {
       const bool negative = narrow_int->is_signed && element >> (bits - 1);
       out += static_cast<char>(negative ? element - (1 << bits) : element);
     } else {
-      const uint16_t half = ir::HalfBits(static_cast<float>(ValueOf(*narrow_float, element)), DType::kF16);
+      const uint16_t half =
+          ir::HalfBits(static_cast<float>(ValueOf(*narrow_float, element)), DType::kF16);
       out.append(reinterpret_cast<const char*>(&half), sizeof half);
     }
   }

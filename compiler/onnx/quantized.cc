@@ -12,7 +12,7 @@ using ir::DType;
 // Shapes a scale or zero point for broadcasting: one element becomes a scalar, a longer vector lies
 // along `axis`. With blocks, it has the rank of `like`, and each of its elements counts for
 // `block` neighbours along the axis.
-ValueId Spread(NodeImport& n, ValueId v, int64_t axis, const Shape& like, int64_t block = 0) {
+ValueId Spread(NodeImport& n, ValueId v, int64_t axis, Shape like, int64_t block = 0) {
   const int rank = static_cast<int>(like.size());
   if (block == 0) {
     return n.Rank(v) == 1 && n.ShapeOf(v)[0] > 1
@@ -69,16 +69,15 @@ void QuantizeLinear(NodeImport& n) {
     to = static_cast<int>(given);
   }
   if (!n.ok()) return;
-  const Shape& shape = n.ShapeOf(input);
+  const Shape shape = n.ShapeOf(input);
   const ValueId x = n.Emit(OpKind::kDiv, {n.Cast(input, precise),
                                           n.Cast(Spread(n, scale, axis, shape, block), precise)});
   const ValueId single = n.Cast(x, DType::kF32);
   const auto held = FromOnnxType(to);
   if (!held.ok()) return n.Unsupported(std::string(held.status().message()));
   const bool saturate = n.Int("saturate", 1) != 0;
-  const ValueId zero = n.Has(2)
-                           ? Spread(n, n.Cast(n.In(2), DType::kF32), axis, shape, block)
-                           : n.ScalarLike(0, single);
+  const ValueId zero = n.Has(2) ? Spread(n, n.Cast(n.In(2), DType::kF32), axis, shape, block)
+                                : n.ScalarLike(0, single);
   if (ir::IsFloat(*held))
     return n.Set(0, CastToOnnx(n, n.Emit(OpKind::kAdd, {single, zero}), to, saturate));
   n.Set(0, Saturate(n, single, zero, to));
@@ -98,8 +97,7 @@ void DequantizeLinear(NodeImport& n) {
   const Shape shape = n.ShapeOf(x);
   const DType wide = ir::IsFloat(n.Type(x).dtype) ? DType::kF32 : DType::kI32;
   x = n.Cast(x, wide);
-  if (n.Has(2))
-    x = n.Emit(OpKind::kSub, {x, Spread(n, n.Cast(n.In(2), wide), axis, shape, block)});
+  if (n.Has(2)) x = n.Emit(OpKind::kSub, {x, Spread(n, n.Cast(n.In(2), wide), axis, shape, block)});
   const ValueId factor = n.Cast(Spread(n, scale, axis, shape, block), DType::kF32);
   n.Set(0, n.Cast(n.Emit(OpKind::kMul, {n.Cast(x, DType::kF32), factor}), result));
 }
@@ -114,8 +112,9 @@ void DynamicQuantizeLinear(NodeImport& n) {
   const ValueId low = n.Emit(OpKind::kMin, {n.Emit(OpKind::kReduceMin, {x}, over), nothing});
   const ValueId scale =
       n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {high, low}), n.ScalarLike(255, x)});
-  const ValueId zero = Saturate(
-      n, n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {nothing, low}), scale}), nothing, onnx::TensorProto::UINT8);
+  const ValueId zero =
+      Saturate(n, n.Emit(OpKind::kDiv, {n.Emit(OpKind::kSub, {nothing, low}), scale}), nothing,
+               onnx::TensorProto::UINT8);
   n.Set(0, Saturate(n, n.Emit(OpKind::kDiv, {x, scale}), n.Cast(zero, DType::kF32),
                     onnx::TensorProto::UINT8));
   n.Set(1, scale);
@@ -137,7 +136,9 @@ void MatMulInteger(NodeImport& n) {
 // Scales the accumulator of a product to the quantised result.
 ValueId Requantise(NodeImport& n, ValueId sum, ValueId scale_a, ValueId scale_b, int result_scale,
                    int result_zero) {
-  const auto Scale = [](NodeImport& m, int i) { return m.Reshape(m.Cast(m.In(i), DType::kF32), {}); };
+  const auto Scale = [](NodeImport& m, int i) {
+    return m.Reshape(m.Cast(m.In(i), DType::kF32), {});
+  };
   const ValueId factor =
       n.Emit(OpKind::kDiv, {n.Emit(OpKind::kMul, {scale_a, scale_b}), Scale(n, result_scale)});
   const ValueId zero = n.Reshape(n.Cast(n.In(result_zero), DType::kF32), {});
