@@ -133,7 +133,8 @@ std::string CallOf(ir::Op op, const std::string& type) {
 }  // namespace
 
 std::vector<ir::Program> OperatorPrograms() {
-  constexpr const char* kTypes[] = {"bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  constexpr const char* kTypes[] = {"bool", "i8",  "u8",  "i16",  "u16", "i32", "u32",
+                                    "i64",  "u64", "f16", "bf16", "f32", "f64"};
   std::vector<ir::Program> programs;
   // Of what the verifier refuses there is nothing to check.
   const auto add = [&](const std::string& name, const std::string& type, const std::string& result,

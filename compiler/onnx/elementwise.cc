@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/narrow.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/precision.h"
 
@@ -147,7 +148,7 @@ void Clip(NodeImport& n) {
 }
 
 void Cast(NodeImport& n) {
-  n.Ignore({"saturate", "round_mode"});  // they concern 8-bit floats
+  n.Ignore({"round_mode"});  // it concerns float8e8m0
   int type = static_cast<int>(n.Int("to"));
   if (n.opset() < 6) {  // the type is a word
     onnx::TensorProto::DataType named;
@@ -155,14 +156,16 @@ void Cast(NodeImport& n) {
       return n.Fail(absl::StrCat("there is no type '", n.String("to"), "'"));
     type = named;
   }
-  auto to = FromOnnxType(type);
-  if (!to.ok()) return n.Unsupported(std::string(to.status().message()));
-  n.Set(0, n.Cast(n.In(0), *to));
+  n.Set(0, CastToOnnx(n, n.In(0), type, n.Int("saturate", 1) != 0));
 }
 
 void CastLike(NodeImport& n) {
-  n.Ignore({"saturate", "round_mode"});
-  n.Set(0, n.Cast(n.In(0), n.Type(n.In(1)).dtype));
+  n.Ignore({"round_mode"});
+  const ValueId like = n.In(1);
+  const ValueId y = HeldIn(n.OnnxType(1))
+                        ? CastToOnnx(n, n.In(0), n.OnnxType(1), n.Int("saturate", 1) != 0)
+                        : n.Cast(n.In(0), n.Type(like).dtype);
+  n.Set(0, y);
 }
 
 // ---- Two operands ----

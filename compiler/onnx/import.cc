@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -27,7 +28,7 @@ class Importer {
       : model_(model),
         elements_(elements),
         types_by_graph_(types),
-        types_(&types.at(&model.graph())),
+        scopes_({&types.at(&model.graph())}),
         budget_(options.constant_bytes),
         problems_(problems),
         used_(NamesRead(model.graph())) {}
@@ -102,7 +103,9 @@ class Importer {
       values_[node.output(0)] = subgraph_constants_[&node];
       return;
     }
-    NodeImport import(node, *rule, opset, builder_, values_, budget_,
+    std::vector<int> types;
+    for (const std::string& input : node.input()) types.push_back(ElementType(input));
+    NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_,
                       [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
                         return TranslateSubgraph(g, inputs);
                       });
@@ -120,7 +123,16 @@ class Importer {
     for (int i = 0; i < node.output_size(); ++i) CheckOutput(node, *rule, i);
   }
 
-  bool InSubgraph() const { return types_ != &types_by_graph_.at(&model_.graph()); }
+  bool InSubgraph() const { return scopes_.size() > 1; }
+
+  // The element type that the checker found for a value; 0 if it found none.
+  int ElementType(const std::string& name) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+      const auto found = (*scope)->find(name);
+      if (found != (*scope)->end()) return found->second;
+    }
+    return 0;
+  }
 
   // The contract is that of RunSubgraph. The names of the graph are defined while it is translated;
   // those of the graphs around it can be read.
@@ -148,7 +160,7 @@ class Importer {
       hide(t.name());
       AddSubgraphConstant(t);
     }
-    const ElementTypesByName* outer_types = std::exchange(types_, &types_by_graph_.at(&graph));
+    scopes_.push_back(&types_by_graph_.at(&graph));
     for (int i = 0; i < graph.input_size(); ++i) {
       hide(graph.input(i).name());
       Bind(graph.input(i), inputs[i]);
@@ -159,7 +171,7 @@ class Importer {
       const auto value = values_.find(output.name());
       if (value != values_.end() && !broken_.count(output.name())) results.push_back(value->second);
     }
-    types_ = outer_types;
+    scopes_.pop_back();
     for (const auto& [name, value] : hidden) {
       values_.erase(name);
       broken_.erase(name);
@@ -205,9 +217,9 @@ class Importer {
 
   // In the model's graph, the checker has reported values of other types.
   bool HasKnownType(const onnx::NodeProto& node, const std::string& output) {
-    const auto found = types_->find(output);
-    if (found == types_->end() || found->second == 0) return true;
-    const auto dtype = FromOnnxType(found->second);
+    const int type = ElementType(output);
+    if (type == 0) return true;
+    const auto dtype = FromOnnxType(type);
     if (!dtype.ok() && InSubgraph())
       problems_.Unsupported(node, model_.Opset(node), std::string(dtype.status().message()));
     return dtype.ok();
@@ -232,12 +244,12 @@ class Importer {
       broken_.insert(name);
       return;
     }
-    const auto wanted = types_->find(name);
-    if (wanted == types_->end() || wanted->second == 0) return;
+    const int wanted = ElementType(name);
+    if (wanted == 0) return;
     if (value->second.kind != NamedValue::Kind::kTensor) return;
-    if (*FromOnnxType(wanted->second) == builder_.Type(value->second.tensor).dtype) return;
+    if (*FromOnnxType(wanted) == builder_.Type(value->second.tensor).dtype) return;
     problems_.Unsupported(node, opset,
-                          absl::StrCat("a result of type ", onnx::ElementTypeName(wanted->second)));
+                          absl::StrCat("a result of type ", onnx::ElementTypeName(wanted)));
     broken_.insert(name);
   }
 
@@ -288,7 +300,8 @@ class Importer {
   Model& model_;
   const ElementsByName& elements_;  // of initializers that are not in the file
   const ElementTypesByGraph& types_by_graph_;
-  const ElementTypesByName* types_;  // of the graph whose nodes are translated
+  // Of the graph whose nodes are translated, and before it those around it.
+  std::vector<const ElementTypesByName*> scopes_;
   GraphBuilder builder_;
   NamedValues values_;
   ConstantBudget budget_;

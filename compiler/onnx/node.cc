@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/ir/arithmetic.h"
+#include "compiler/onnx/narrow.h"
 
 namespace heddle::graph {
 
@@ -102,6 +103,7 @@ absl::StatusOr<DType> FromOnnxType(int type) {
     case TensorProto::BFLOAT16:
       return DType::kBF16;
     default:
+      if (const auto held = HeldIn(type)) return *held;
       break;
   }
   return absl::UnimplementedError(absl::StrCat("element type ", onnx::ElementTypeName(type),
@@ -111,7 +113,8 @@ absl::StatusOr<DType> FromOnnxType(int type) {
 
 std::string SupportedTypeNames() {
   return "float, double, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, int64, "
-         "uint64, bool";
+         "uint64, bool; and as storage int2, uint2, int4, uint4, float4e2m1, float8e4m3fn, "
+         "float8e4m3fnuz, float8e5m2, float8e5m2fnuz";
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
@@ -120,8 +123,9 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t) {
 
 absl::StatusOr<TensorData> FromOnnxTensor(TensorProto&& t) {
   HEDDLE_ASSIGN_OR_RETURN(DType dtype, FromOnnxType(t.data_type()));
+  const DType stored = HeldIn(t.data_type()) ? DType::kU8 : dtype;
   return FromOnnxTensor(t, SharedBytes::Of(t.has_raw_data() ? std::move(*t.mutable_raw_data())
-                                                            : TypedBytes(t, dtype)));
+                                                            : TypedBytes(t, stored)));
 }
 
 absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elements) {
@@ -136,6 +140,8 @@ absl::StatusOr<TensorData> FromOnnxTensor(const TensorProto& t, SharedBytes elem
     count *= d;
   }
   const size_t size = static_cast<size_t>(ir::SizeOf(dtype));
+  if (HeldIn(t.data_type()))
+    out.bytes = SharedBytes::Of(Unpacked(std::string(*out.bytes), t.data_type(), count));
   if (out.bytes->size() != static_cast<size_t>(count) * size) {
     return BadInput(absl::StrCat("tensor '", t.name(), "' is ", ToText(out.type), " but holds ",
                                  out.bytes->size(), " bytes"));
@@ -167,11 +173,12 @@ NamedValue NamedValue::Nothing() {
 // ---- NodeImport ----
 
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
-                       GraphBuilder& builder, NamedValues& values, ConstantBudget& budget,
-                       RunSubgraph run_subgraph)
+                       std::vector<int> types, GraphBuilder& builder, NamedValues& values,
+                       ConstantBudget& budget, RunSubgraph run_subgraph)
     : node_(node),
       rule_(rule),
       opset_(opset),
+      types_(std::move(types)),
       builder_(builder),
       values_(values),
       budget_(budget),

@@ -20,7 +20,8 @@
 
 namespace heddle::graph {
 
-// The element type of an ONNX enum value. If we lack the type, Unimplemented with its name.
+// The element type in which we hold that of an ONNX enum value (narrow.h: not always the same type).
+// If we lack the type, Unimplemented with its name.
 absl::StatusOr<ir::DType> FromOnnxType(int type);
 // "float, double, .." for messages.
 std::string SupportedTypeNames();
@@ -61,10 +62,11 @@ using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
 // it.
 class NodeImport {
  public:
-  // `rule` is the version of the operator that holds in the opset.
+  // `rule` is the version of the operator that holds in the opset; `types` are the ONNX element types
+  // of the operands, 0 for unknown ones.
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
-             GraphBuilder& builder, NamedValues& values, ConstantBudget& budget,
-             RunSubgraph run_subgraph);
+             std::vector<int> types, GraphBuilder& builder, NamedValues& values,
+             ConstantBudget& budget, RunSubgraph run_subgraph);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -80,6 +82,8 @@ class NodeImport {
   ValueId In(int i);
   const NamedValue& Value(int i);     // also one that is no tensor
   std::vector<ValueId> Items(int i);  // of a sequence
+  // The ONNX element type of operand i; 0 if it is missing or unknown.
+  int OnnxType(int i) const { return Has(i) ? types_[i] : 0; }
   bool Wants(int output) const {
     return output < node_.output_size() && !node_.output(output).empty();
   }
@@ -151,6 +155,7 @@ class NodeImport {
   const onnx::NodeProto& node_;
   const onnx::OperatorRule& rule_;
   int opset_;
+  std::vector<int> types_;
   GraphBuilder& builder_;
   NamedValues& values_;
   ConstantBudget& budget_;

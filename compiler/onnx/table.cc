@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/fatal.h"
 #include "compiler/onnx/import.h"
 #include "compiler/onnx/node.h"
@@ -72,8 +73,11 @@ std::string OnnxOperatorTable() {
       "the version of its operator\nthat holds in the model's opset, up to opset ",
       NewestImportedOpset(),
       "; what a node leaves out has the default of that version. Element types are\n",
-      SupportedTypeNames(),
-      ".\nShapes are fixed at import, so operands that decide a shape have to be constants, and "
+      absl::StrReplaceAll(SupportedTypeNames(), {{"; ", ";\n"}}),
+      ".\nWhat is only storage is held in int8, uint8 or float16, also at the inputs and outputs "
+      "of a "
+      "module.\nShapes are fixed at import, so operands that decide a shape have to be constants, "
+      "and "
       "what has no elements is refused.\n\n| operator | opsets | changed in opset | not supported "
       "|\n|---|---|---|---|\n");
   for (const auto& [name, translation] : Translations()) {

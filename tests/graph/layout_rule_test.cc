@@ -165,6 +165,7 @@ class Draw {
         return Use{{F32(x_)}, {{"axes", Axes()}}};
       case OpKind::kLrn:
         return Use{{F32(x_)}, {{"size", int64_t{3}}, {"alpha", 0.5}}};
+      case OpKind::kCumProd:
       case OpKind::kCumSum:
         return Use{{F32(x_)},
                    {{"axis", axis}, {"exclusive", int64_t{Coin()}}, {"reverse", int64_t{Coin()}}}};

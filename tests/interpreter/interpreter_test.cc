@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
+#include <utility>
 
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/tensor/expression.h"
@@ -389,6 +392,78 @@ TEST(EvaluatePoints, RefusesWhatIsNotNaive) {
   const OutputPoint point{0, 0};
   EXPECT_EQ(EvaluatePoints(program, std::span(arena.tensors).first(1), {&point, 1}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Integers of every width are those of C++, with wrapping that C++ leaves undefined and division by
+// zero that it forbids.
+template <typename T>
+void CompareIntegers(ir::DType dtype) {
+  using Wide = __int128;
+  SCOPED_TRACE(std::string(ir::Name(dtype)));
+  EXPECT_EQ(ir::LowestInt(dtype), static_cast<int64_t>(std::numeric_limits<T>::min()));
+  EXPECT_EQ(ir::HighestInt(dtype), static_cast<int64_t>(std::numeric_limits<T>::max()));
+  std::mt19937_64 random(1);
+  const auto draw = [&] {
+    const uint64_t bits = random();
+    switch (random() % 4) {
+      case 0:
+        return static_cast<T>(bits % 5 - 2);
+      case 1:
+        return static_cast<T>(std::numeric_limits<T>::max() - static_cast<T>(bits % 3));
+      case 2:
+        return static_cast<T>(std::numeric_limits<T>::min() + static_cast<T>(bits % 3));
+      default:
+        return static_cast<T>(bits);
+    }
+  };
+  for (int k = 0; k < 20000; ++k) {
+    const T a = draw(), b = draw();
+    const Wide x = a, y = b;
+    const Wide quotient = y == 0 ? 0 : x / y;
+    const Wide floor = y == 0 ? 0 : quotient - (x % y != 0 && (x < 0) != (y < 0));
+    const std::pair<ir::Op, Wide> expected[] = {
+        {ir::Op::kAdd, x + y},
+        {ir::Op::kSub, x - y},
+        {ir::Op::kMul, static_cast<Wide>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y))},
+        {ir::Op::kDiv, quotient},
+        {ir::Op::kFloorDiv, floor},
+        {ir::Op::kFloorMod, y == 0 ? 0 : x - floor * y},
+        {ir::Op::kMin, std::min(x, y)},
+        {ir::Op::kMax, std::max(x, y)},
+        {ir::Op::kLt, x < y},
+        {ir::Op::kLe, x <= y},
+        {ir::Op::kEq, x == y},
+        {ir::Op::kNe, x != y},
+        {ir::Op::kNeg, -x},
+        {ir::Op::kAbs, x < 0 ? -x : x},
+        {ir::Op::kSign, (x > 0) - (x < 0)}};
+    for (const auto& [op, value] : expected) {
+      const auto found = ir::EvalInt(op, dtype, static_cast<int64_t>(a), static_cast<int64_t>(b));
+      ASSERT_TRUE(found.has_value());
+      ASSERT_EQ(*found, static_cast<int64_t>(static_cast<T>(value)))
+          << ir::Name(op) << " of " << +a << " and " << +b;
+    }
+    ASSERT_EQ(ir::IntToFloat(static_cast<int64_t>(a), dtype, ir::DType::kF64),
+              static_cast<double>(a));
+    ASSERT_EQ(ir::IntToFloat(static_cast<int64_t>(a), dtype, ir::DType::kF32),
+              static_cast<float>(a));
+  }
+  const double two = std::ldexp(1, 8 * sizeof(T));
+  EXPECT_EQ(ir::FloatToInt(two, dtype), ir::HighestInt(dtype));
+  EXPECT_EQ(ir::FloatToInt(-two, dtype), ir::LowestInt(dtype));
+  EXPECT_EQ(ir::FloatToInt(std::nan(""), dtype), 0);
+  EXPECT_EQ(ir::FloatToInt(99.9, dtype), 99);
+}
+
+TEST(Arithmetic, IntegersAreThoseOfCpp) {
+  CompareIntegers<int8_t>(ir::DType::kI8);
+  CompareIntegers<uint8_t>(ir::DType::kU8);
+  CompareIntegers<int16_t>(ir::DType::kI16);
+  CompareIntegers<uint16_t>(ir::DType::kU16);
+  CompareIntegers<int32_t>(ir::DType::kI32);
+  CompareIntegers<uint32_t>(ir::DType::kU32);
+  CompareIntegers<int64_t>(ir::DType::kI64);
+  CompareIntegers<uint64_t>(ir::DType::kU64);
 }
 
 }  // namespace

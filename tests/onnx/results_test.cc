@@ -268,5 +268,45 @@ TEST(Results, AnUnknownWayIsNamedWithTheKnownOnes) {
   }
 }
 
+// Two elements a byte, the first in the low bits; the scale of a block of two counts for both.
+TEST(Results, PackedWeightsInBlocks) {
+  onnx::ModelProto model = onnx_cases::ModelOf(
+      21,
+      "(float[2,2] s) => (float[2,3] y) { y = DequantizeLinear<axis = 1, block_size = 2>(w, s) }");
+  auto* weights = model.mutable_graph()->add_initializer();
+  weights->set_name("w");
+  weights->set_data_type(onnx::TensorProto::INT4);
+  weights->add_dims(2);
+  weights->add_dims(3);
+  weights->set_raw_data("\x21\x8f\x07", 3);  // 1 2 -1, -8 7 0
+  const auto graph = ImportOnnx(model.SerializeAsString());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto y = EvaluateGraph(*graph, std::vector<TensorData>{Floats({1, 10, 2, 0.5}, {2, 2})});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_THAT(ToDoubles(y->front()), ElementsAre(1, 2, -10, -16, 14, 0));
+}
+
+// Every value of an 8-bit float is its own cast; between two, the nearer one, or the even one.
+TEST(Results, CastsToFloatsOfEightBits) {
+  const std::string to_and_back =
+      "(float[11] x) => (float[11] y) { e = Cast<to = 17>(x) y = Cast<to = 1>(e) }";
+  const TensorData x =
+      Floats({448, 464, 465, -1e30, 1.0625, 1.1875, 0x1p-10, 0x1.8p-10, kInf, -0.0, kNan}, {11});
+  EXPECT_THAT(Values(19, to_and_back, {x}),
+              ElementsAre(448, 448, 448, -448, 1, 1.25, 0, 0x1p-9, 448, 0, IsNan()));
+  const std::string without =
+      "(float[4] x) => (float[4] y) { e = Cast<to = 19, saturate = 0>(x) y = Cast<to = 1>(e) }";
+  EXPECT_THAT(Values(19, without, {Floats({57344, 61440, -70000, 1.125}, {4})}),
+              ElementsAre(57344, kInf, -kInf, 1));
+}
+
+TEST(Results, ShiftsOfSignedIntegers) {
+  const std::string right =
+      "(int8[5] x, int8[5] y) => (int8[5] z) { z = BitShift<direction = \"RIGHT\">(x, y) }";
+  const TensorData x = FromInts({-128, -1, 127, -100, 100}, ir::DType::kI8);
+  EXPECT_THAT(Values(28, right, {x, FromInts({7, 1, 6, 100, -1}, ir::DType::kI8)}),
+              ElementsAre(-1, -1, 1, -1, 0));
+}
+
 }  // namespace
 }  // namespace heddle::graph

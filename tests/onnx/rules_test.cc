@@ -189,7 +189,7 @@ TEST(Opsets, WhatAnOpsetDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(Refusal(28,
                       "(float[2,4] x) => (uint8[2,4] y) {"
                       "s = Constant<value = float[2,2] {1.0, 1.0, 1.0, 1.0}>()\n"
-                      "y = QuantizeLinear<block_size = 2>(x, s)}"),
+                      "y = QuantizeLinear<block_size = 4>(x, s)}"),
               HasSubstr("block"));
   EXPECT_THAT(Refusal(18,
                       "(float16[2,4] x, float16[4] s) => (float16[2,4] y) {"

@@ -16,6 +16,7 @@
 #include "compiler/pass/lower.h"
 #include "compiler/pass/overwrite.h"
 #include "compiler/pass/widen_copies.h"
+#include "compiler/pass/widen_halves.h"
 #include "tests/codegen/kernel_runner.h"
 
 namespace heddle::pass {
@@ -196,6 +197,19 @@ struct Padded {
 // Rows of pixels of any width and type are copied in vectors, with what is left in a shorter one or
 // alone, and give what the definition gives: also where a condition on the row stays, since threads
 // share the rows.
+TEST(WidenHalves, WhatIsAllocatedIsRoundedOnceAndReadAsSingle) {
+  const ir::Program program = Parsed(
+      "program p(x: f16[8]) -> (y: f32[8], z: f16[8]) { alloc t: f16[8] global {"
+      "for i in 8 { t[i] = f16((f32(x[i]) * 0.1)) }"
+      "for j in 8 { y[j] = (f32(t[j]) + f32(x[j])) z[j] = t[j] } } }");
+  const ir::Program wide = WidenHalves(program);
+  const std::string text = ir::Print(wide);
+  EXPECT_THAT(text, HasSubstr("alloc t: f32[8]"));
+  EXPECT_THAT(text, HasSubstr("t[i] = f32(f16((f32(x[i]) * 0.1)))"));
+  EXPECT_THAT(text, HasSubstr("y[j] = (t[j] + f32(x[j]))"));
+  EXPECT_THAT(text, HasSubstr("z[j] = f16(t[j])"));
+}
+
 TEST(WidenCopies, RowsOfNarrowPixels) {
   const auto check = [](const Padded& image, int64_t lanes) {
     const ir::Program program = image.Make();
