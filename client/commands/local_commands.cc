@@ -65,8 +65,14 @@ int ShowModule(const GlobalOptions& global, const std::string& path) {
              manifest.model_digest.substr(0, 12), manifest.target, manifest.producer);
   for (const runtime::TensorSpec& t : manifest.inputs)
     fmt::print("input    {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
-  for (const runtime::TensorSpec& t : manifest.outputs)
-    fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(t.shape, ","));
+  for (int i = 0; i < manifest.NumResults(); ++i) {
+    const runtime::TensorSpec& t = manifest.outputs[static_cast<size_t>(i)];
+    std::vector<std::string> extents;
+    for (int64_t extent : t.shape) extents.push_back(fmt::format("{}", extent));
+    for (const runtime::DimLength& length : t.lengths)
+      extents[static_cast<size_t>(length.axis)].insert(0, "up to ");
+    fmt::print("output   {}: {}[{}]\n", t.name, t.dtype, fmt::join(extents, ","));
+  }
   fmt::print("memory   {} parameters, {} activations ({} without sharing), {} code\n\n",
              FormatBytes(static_cast<int64_t>(module->params->size())),
              FormatBytes(manifest.arena_bytes), FormatBytes(manifest.unshared_bytes),

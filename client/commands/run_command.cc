@@ -121,7 +121,8 @@ absl::StatusOr<std::vector<std::string>> GatherInputs(const RunOptions& options,
 
 absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
   const std::vector<TensorSpec>& specs = executor.manifest().outputs;
-  const bool directory = specs.size() > 1 || std::filesystem::is_directory(output);
+  const auto results = static_cast<size_t>(executor.manifest().NumResults());
+  const bool directory = results > 1 || std::filesystem::is_directory(output);
   if (directory) {
     std::error_code error;
     std::filesystem::create_directories(output, error);
@@ -129,36 +130,43 @@ absl::Status WriteOutputs(const Executor& executor, const std::string& output) {
       return absl::InvalidArgumentError(
           fmt::format("cannot make directory '{}': {}", output, error.message()));
   }
-  for (size_t i = 0; i < specs.size(); ++i) {
+  for (size_t i = 0; i < results; ++i) {
+    const int index = static_cast<int>(i);
     std::string name = specs[i].name;
     std::replace(name.begin(), name.end(), '/', '_');
     const std::string path = directory ? output + "/" + name + ".npy" : output;
-    const NpyArray array{specs[i].dtype, specs[i].shape,
-                         OutputBytes(executor, static_cast<int>(i))};
+    const NpyArray array{specs[i].dtype, executor.OutputShape(index), executor.Output(index)};
     HEDDLE_RETURN_IF_ERROR(WriteFile(path, SerializeNpy(array)));
-    fmt::print(stderr, "{}: {}{}\n", path, specs[i].dtype, ShapeText(specs[i].shape));
+    fmt::print(stderr, "{}: {}{}\n", path, array.dtype, ShapeText(array.shape));
   }
   return absl::OkStatus();
 }
 
 void Summarise(const Executor& executor, const OutputOptions& output) {
   nlohmann::json list = nlohmann::json::array();
-  for (size_t i = 0; i < executor.manifest().outputs.size(); ++i) {
-    const TensorSpec& spec = executor.manifest().outputs[i];
-    const std::vector<double> values =
-        ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype);
+  for (int i = 0; i < executor.manifest().NumResults(); ++i) {
+    const TensorSpec& spec = executor.manifest().outputs[static_cast<size_t>(i)];
+    const std::vector<int64_t> shape = executor.OutputShape(i);
+    const std::vector<double> values = ToDoubles(executor.Output(i), spec.dtype);
+    if (values.empty()) {
+      if (output.json)
+        list.push_back({{"name", spec.name}, {"dtype", spec.dtype}, {"shape", shape}});
+      else
+        fmt::print("{}: {}{}  no elements\n", spec.name, spec.dtype, ShapeText(shape));
+      continue;
+    }
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
     const int64_t argmax = high - values.begin();
     if (output.json) {
       list.push_back({{"name", spec.name},
                       {"dtype", spec.dtype},
-                      {"shape", spec.shape},
+                      {"shape", shape},
                       {"min", *low},
                       {"max", *high},
                       {"argmax", argmax}});
     } else {
       fmt::print("{}: {}{}  min {:.6g}  max {:.6g} at {}\n", spec.name, spec.dtype,
-                 ShapeText(spec.shape), *low, *high, argmax);
+                 ShapeText(shape), *low, *high, argmax);
     }
   }
   if (output.json)

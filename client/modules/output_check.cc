@@ -21,12 +21,6 @@ namespace heddle::client {
 using runtime::Executor;
 using runtime::TensorSpec;
 
-std::string OutputBytes(const Executor& executor, int index) {
-  const TensorSpec& spec = executor.manifest().outputs[index];
-  return std::string(static_cast<const char*>(executor.OutputData(index)),
-                     static_cast<size_t>(spec.SizeBytes()));
-}
-
 std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype) {
   std::vector<double> values;
   const auto read = [&]<typename T>(T) {
@@ -94,23 +88,25 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
       });
   if (animate) fmt::print(stderr, "\r\x1b[K");
   if (!expected.ok()) return Fail(expected.status());
-  if (expected->size() != executor.manifest().outputs.size()) {
+  const auto results = static_cast<size_t>(executor.manifest().NumResults());
+  if (expected->size() != results) {
     return Fail(absl::InvalidArgumentError(fmt::format("{} has {} outputs, the module {}",
-                                                       options.check, expected->size(),
-                                                       executor.manifest().outputs.size())));
+                                                       options.check, expected->size(), results)));
   }
   const std::string_view reason = executor.manifest().AllNumerics().Reason();
   bool good = true;
   for (size_t i = 0; i < expected->size(); ++i) {
     const TensorSpec& spec = executor.manifest().outputs[i];
-    if ((*expected)[i].size() != static_cast<size_t>(spec.SizeBytes())) {
-      return Fail(absl::InvalidArgumentError(
-          fmt::format("output '{}' differs in size from {}: give the --shape it was tuned with",
-                      spec.name, options.check)));
+    const std::string found = executor.Output(static_cast<int>(i));
+    if ((*expected)[i].size() != found.size()) {
+      return Fail(absl::InvalidArgumentError(fmt::format(
+          spec.lengths.empty()
+              ? "output '{}' differs in size from {}: give the --shape it was tuned with"
+              : "output '{}' has another number of elements than the interpreter finds for {}",
+          spec.name, options.check)));
     }
     const double error =
-        RelativeError(ToDoubles(OutputBytes(executor, static_cast<int>(i)), spec.dtype),
-                      ToDoubles((*expected)[i], spec.dtype));
+        RelativeError(ToDoubles(found, spec.dtype), ToDoubles((*expected)[i], spec.dtype));
     const double tolerance = OutputTolerance(executor.manifest(), spec.dtype);
     good = good && error <= tolerance;
     if (output.json) {

@@ -9,8 +9,6 @@
 
 namespace heddle::client {
 
-// The bytes of an output after a run.
-std::string OutputBytes(const runtime::Executor& executor, int index);
 // Elements of any type as doubles; `dtype` as in a module.
 std::vector<double> ToDoubles(const std::string& bytes, const std::string& dtype);
 

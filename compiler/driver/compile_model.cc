@@ -109,7 +109,7 @@ std::vector<runtime::TensorSpec> SpecsOf(const graph::Graph& graph,
   std::vector<runtime::TensorSpec> specs;
   for (graph::ValueId v : values) {
     const graph::Value& value = graph.values[v];
-    specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape});
+    specs.push_back({value.name, std::string(ir::Name(value.type.dtype)), value.type.shape, {}});
   }
   return specs;
 }
@@ -175,6 +175,8 @@ absl::StatusOr<CompiledModel> TryCompile(std::string_view onnx, graph::FusedGrap
   manifest.threads = resolved.threads;
   manifest.inputs = SpecsOf(fused.graph, fused.graph.inputs);
   manifest.outputs = SpecsOf(fused.graph, fused.graph.outputs);
+  for (const graph::OutputLength& l : fused.graph.lengths)
+    manifest.outputs[static_cast<size_t>(l.output)].lengths.push_back({l.axis, l.length});
   manifest.kernels = kernels.specs();
   manifest.arena_bytes = plan.arena_bytes;
   manifest.unshared_bytes = plan.unshared_bytes;

@@ -47,6 +47,7 @@ class Placer {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId v = fused_.MemoryOf(graph_.outputs[i]);
       const BufferSlot slot{Place::kOutput, static_cast<int64_t>(i), Bytes(v)};
+      if (slot.bytes == 0) continue;
       if (IsGiven(v) || written_.contains(v)) {
         places_.copies.push_back({v, slot});
       } else {

@@ -54,6 +54,9 @@
 //     touches bindings, not bodies. A block with `reduce` means: at the first instance of its
 //     reduce iterators (all zero) store `init` to the element (if present); then
 //     element = op(element, value). Instances with equal spatial iterators run in the loops' order.
+//     A block with `reduce` may read the buffer that it writes, at elements that are complete, as in
+//     a recurrence. Then its loops stay as they were written: plain, and bound one to one to its
+//     iterators.
 //   * `parallel`, `vectorized` and GPU loops claim that their iterations are independent; the
 //     verifier checks what it can. Iterations of an `unrolled` or plain loop run in order.
 //   * `alloc` gives uninitialised memory that lives for its body. `local` belongs to one thread and

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/node.h"
 
 namespace heddle::graph {
@@ -33,8 +34,10 @@ void Constant(NodeImport& n) {
 }
 
 void ConstantOfShape(NodeImport& n) {
-  const Shape shape = n.ConstantInts(0);
+  const std::vector<Extent> extents = ShapeOperand(n, 0);
   if (!n.ok()) return;
+  Shape shape;
+  for (const Extent& e : extents) shape.push_back(e.value);
   TensorData value = FromDoubles({0}, {}, DType::kF32);
   if (const auto* a = n.Find("value")) {
     auto data = FromOnnxTensor(a->t());
@@ -42,7 +45,8 @@ void ConstantOfShape(NodeImport& n) {
     if (NumElements(data->type) != 1) return n.Fail("needs one value");
     value = *std::move(data);
   }
-  if (n.CanMake({value.type.dtype, shape})) n.Set(0, n.Constant(Repeated(value, shape)));
+  if (n.CanMake({value.type.dtype, shape}))
+    n.Set(0, WithExtents(n, n.Constant(Repeated(value, shape)), extents));
 }
 
 void EyeLike(NodeImport& n) {
@@ -88,9 +92,25 @@ void IntegerRange(NodeImport& n, DType dtype) {
   n.Set(0, n.Constant(FromInts(values, dtype)));
 }
 
+// 0, 1, .. up to a computed limit.
+void CountTo(NodeImport& n, DType dtype) {
+  const auto limit = Extents(n, n.In(1));
+  if (!n.ok()) return;
+  if (!limit) return n.Unsupported("a limit that is computed and has no known bound");
+  if (limit->size() != 1) return n.Fail("needs three scalars");
+  if ((*limit)[0].value > kLargestBound)
+    return n.Unsupported(absl::StrCat("a range of up to ", (*limit)[0].value, " elements"));
+  n.Set(0, WithExtents(n, n.Cast(Count(n, (*limit)[0].value), dtype), *limit));
+}
+
 void Range(NodeImport& n) {
   n.Ignore({"stash_type"});  // elements are computed one by one, in doubles
   const DType dtype = n.Type(n.In(0)).dtype;
+  const TensorData *first = n.ConstantData(n.In(0)), *step = n.ConstantData(n.In(2));
+  if (n.ok() && !ir::IsFloat(dtype) && n.ConstantData(n.In(1)) == nullptr && first && step &&
+      NumElements(first->type) == 1 && NumElements(step->type) == 1 && ToInts(*first)[0] == 0 &&
+      ToInts(*step)[0] == 1)
+    return CountTo(n, dtype);
   if (!ir::IsFloat(dtype)) return IntegerRange(n, dtype);
   const auto start = n.ConstantDoubles(0), limit = n.ConstantDoubles(1),
              delta = n.ConstantDoubles(2);
@@ -133,12 +153,13 @@ void BlackmanWindow(NodeImport& n) { SetWindow(n, 0.42, 0.5, 0.08); }
 
 void AddConstantTranslations(TranslationTable& table) {
   table["Constant"] = {Constant, "strings, sparse tensors"};
-  table["ConstantOfShape"] = {ConstantOfShape, "a shape that is not constant"};
+  table["ConstantOfShape"] = {ConstantOfShape,
+                              "a shape that is neither constant nor made of computed lengths"};
   table["EyeLike"] = EyeLike;
   table["HannWindow"] = {HannWindow, "a size that is not constant"};
   table["HammingWindow"] = {HammingWindow, "a size that is not constant"};
   table["BlackmanWindow"] = {BlackmanWindow, "a size that is not constant"};
-  table["Range"] = {Range, "bounds that are not constants"};
+  table["Range"] = {Range, "bounds that are not constants, but for a limit with a known bound"};
 }
 
 }  // namespace heddle::graph

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/check.h"
 #include "compiler/onnx/external.h"
 #include "compiler/onnx/inline.h"
@@ -79,6 +80,10 @@ class Importer {
             absl::StrCat("input '", input.name(), "' has the impossible shape ", ShapeText(shape)));
       else if (dtype.ok())
         values_[input.name()] = builder_.Input(input.name(), {*dtype, shape});
+      // The input belongs to the model's interface, and nodes read a constant instead.
+      if (dtype.ok() && values_.count(input.name()) && NumElements({*dtype, shape}) == 0)
+        values_[input.name()] =
+            builder_.Constant(input.name(), {{*dtype, shape}, SharedBytes::Of("")});
       if (!values_.count(input.name())) broken_.insert(input.name());
     }
   }
@@ -105,11 +110,12 @@ class Importer {
     }
     std::vector<int> types;
     for (const std::string& input : node.input()) types.push_back(ElementType(input));
-    NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_,
+    NodeImport import(node, *rule, opset, std::move(types), builder_, values_, budget_, lengths_,
                       [this](const onnx::GraphProto& g, const std::vector<NamedValue>& inputs) {
                         return TranslateSubgraph(g, inputs);
                       });
-    translation->run(import);
+    CheckLengths(import);
+    if (import.ok()) translation->run(import);
     import.CheckAllRead();
     if (!import.ok()) {
       const std::string what(import.status().message());
@@ -260,13 +266,29 @@ class Importer {
         const auto value = values_.find(info.name());
         if (value == values_.end() || !info.type().has_tensor_type()) continue;
         if (value->second.kind != NamedValue::Kind::kTensor) continue;
-        const Shape& shape = builder_.Type(value->second.tensor).shape;
+        Shape shape = builder_.Type(value->second.tensor).shape;
+        for (const auto& [dimension, length] : lengths_.Of(value->second.tensor))
+          shape[dimension] = -1;
         if (FitsDeclaration(shape, info)) continue;
         problems_.Invalid(absl::StrCat("shapes or types contradict each other: '", info.name(),
                                        "' is declared ", DeclaredShape(info), ", but computed as ",
                                        shape.empty() ? "a scalar" : ShapeText(shape)));
       }
     }
+  }
+
+  // Appends an output for each length of an output. Outputs may share a length.
+  std::vector<OutputLength> AddLengths(std::vector<std::pair<std::string, ValueId>>& outputs) {
+    std::vector<OutputLength> lengths;
+    std::map<ValueId, int> places;
+    for (size_t i = 0, results = outputs.size(); i < results; ++i) {
+      for (const auto& [dimension, length] : lengths_.Of(outputs[i].second)) {
+        const auto [place, is_new] = places.try_emplace(length, static_cast<int>(outputs.size()));
+        if (is_new) outputs.emplace_back(absl::StrCat("length of ", outputs[i].first), length);
+        lengths.push_back({static_cast<int>(i), dimension, place->second});
+      }
+    }
+    return lengths;
   }
 
   absl::StatusOr<Graph> Finish() {
@@ -281,13 +303,11 @@ class Importer {
             absl::StrCat("output '", output.name(),
                          "' is a sequence or an optional; give out its tensors one by one"));
       }
-      if (NumElements(builder_.Type(value)) == 0) {
-        return absl::UnimplementedError(
-            absl::StrCat("output '", output.name(), "' has no elements"));
-      }
       outputs.emplace_back(output.name(), value);
     }
+    const std::vector<OutputLength> lengths = AddLengths(outputs);
     HEDDLE_ASSIGN_OR_RETURN(Graph graph, builder_.Build(outputs));
+    graph.lengths = lengths;
     graph = RemoveDead(graph);
     // Each translation checks what it emits, so an error here comes from the model itself.
     if (absl::Status s = CheckGraph(graph); !s.ok()) {
@@ -305,6 +325,7 @@ class Importer {
   GraphBuilder builder_;
   NamedValues values_;
   ConstantBudget budget_;
+  LengthTable lengths_;
   Problems& problems_;
   const std::set<std::string> used_;  // names that a node reads, or that are outputs
   std::set<std::string> broken_;      // values that a reported problem leaves undefined

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/node.h"
+#include "compiler/onnx/slices.h"
 
 namespace heddle::graph {
 namespace {
@@ -15,7 +17,10 @@ using ir::DType;
 
 void Reshape(NodeImport& n) {
   const ValueId x = n.In(0);
-  Shape shape = n.opset() < 5 ? n.Ints("shape") : n.ConstantInts(1);
+  std::vector<Extent> extents;
+  if (n.opset() >= 5) extents = ShapeOperand(n, 1);
+  Shape shape = n.opset() < 5 ? n.Ints("shape") : Shape();
+  for (const Extent& e : extents) shape.push_back(e.value);
   const bool zero_copies = n.Int("allowzero") == 0;
   if (!n.ok()) return;
   int64_t known = 1, open = -1;
@@ -32,7 +37,18 @@ void Reshape(NodeImport& n) {
       return n.Fail("the shape is too large");
   }
   if (open >= 0) shape[open] = known == 0 ? 0 : NumElements(n.Type(x)) / known;
-  n.Set(0, n.Reshape(x, shape));
+  const ValueId y = n.Reshape(x, shape);
+  if (!n.ok()) return;
+  // What the model says of lengths has to be what follows from the operand.
+  for (size_t d = 0; d < extents.size(); ++d) {
+    const auto& lengths = n.lengths().Of(y);
+    const auto own = lengths.find(static_cast<int>(d));
+    const ValueId found = own == lengths.end() ? -1 : own->second;
+    const bool open_here = extents[d].length < 0 && extents[d].value <= 0;
+    if (!open_here && extents[d].length != found)
+      return n.Unsupported(absl::StrCat("a shape whose dimension ", d, " depends on data"));
+  }
+  n.Set(0, y);
 }
 
 void Flatten(NodeImport& n) {
@@ -77,14 +93,15 @@ void ShapeOp(NodeImport& n) {
   const int64_t rank = static_cast<int64_t>(shape.size());
   const auto bound = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
   const int64_t begin = bound(n.Int("start")), end = bound(n.HasAttr("end") ? n.Int("end") : rank);
-  n.Set(0, n.Constant(FromInts(begin < end ? Shape(shape.begin() + begin, shape.begin() + end)
-                                           : Shape{})));
+  n.Set(0, ExtentsOf(n, n.In(0), static_cast<int>(begin), static_cast<int>(end)));
 }
 
 void Size(NodeImport& n) {
-  TensorData size = FromInts({NumElements(n.Type(n.In(0)))});
-  size.type.shape.clear();
-  n.Set(0, n.Constant(size));
+  const ValueId x = n.In(0);
+  if (n.lengths().Of(x).empty()) return n.Set(0, Scalar(n, NumElements(n.Type(x))));
+  ValueId size = Scalar(n, 1);
+  for (int d = 0; d < n.Rank(x); ++d) size = n.Emit(OpKind::kMul, {size, ExtentOf(n, x, d)});
+  n.Set(0, size);
 }
 
 // ---- Movement ----
@@ -103,9 +120,7 @@ void ConcatOp(NodeImport& n) {
   std::vector<ValueId> parts;
   for (int i = 0; i < n.NumInputs(); ++i) {
     const ValueId v = n.In(i);
-    // Empty parts come from arithmetic on shapes and contribute nothing. Empty constants are kept
-    // because all parts may be empty.
-    if (NumElements(n.Type(v)) != 0 || n.ConstantData(v) != nullptr) parts.push_back(v);
+    parts.push_back(v);
   }
   if (parts.empty()) return n.Fail("has no inputs");
   const int64_t axis = n.Axis(n.Int("axis", 1), n.Rank(parts[0]));
@@ -119,6 +134,35 @@ ValueId EmitSlice(NodeImport& n, ValueId x, const Shape& starts, const Shape& st
   return whole ? x
                : n.Emit(OpKind::kSlice, {x},
                         {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+}
+
+// A bound of each element of an operand of integers; INT64_MAX if import cannot follow it.
+Shape FollowOperand(NodeImport& n, int i) {
+  const ValueId v = n.In(i);
+  if (!n.ok()) return {};
+  Shape bounds;
+  for (int64_t k = 0; k < NumElements(n.Type(v)); ++k) {
+    const auto one = Extents(n, Part(n, v, 0, k, k + 1));
+    bounds.push_back(one && one->size() == 1 ? (*one)[0].value : INT64_MAX);
+  }
+  return bounds;
+}
+
+// Whether a slice of x needs data: its bounds are computed, or x has lengths along its axes.
+bool NeedsData(NodeImport& n, ValueId x) {
+  const ValueId starts = n.In(1), ends = n.In(2);
+  if (!n.ok()) return false;
+  if (n.ConstantData(starts) == nullptr || n.ConstantData(ends) == nullptr)
+    return n.Rank(starts) == 1 && n.Rank(ends) == 1;
+  const TensorData* axes = n.Has(3) ? n.ConstantData(n.In(3)) : nullptr;
+  if (n.Has(3) && axes == nullptr) return false;
+  for (const auto& [d, length] : n.lengths().Of(x)) {
+    if (axes == nullptr && d < NumElements(n.Type(starts))) return true;
+    for (const int64_t axis : axes == nullptr ? Shape{} : ToInts(*axes)) {
+      if (axis == d || axis + n.Rank(x) == d) return true;
+    }
+  }
+  return false;
 }
 
 void Split(NodeImport& n) {
@@ -154,9 +198,40 @@ void Split(NodeImport& n) {
   }
 }
 
+// A slice by bounds that are data, or of dimensions with lengths.
+void SliceByData(NodeImport& n, ValueId x) {
+  const Shape axes = n.Has(3) ? n.ConstantInts(3) : Shape{};
+  const int64_t count = NumElements(n.Type(n.In(1)));
+  const Shape steps = n.Has(4) ? n.ConstantInts(4) : Shape(static_cast<size_t>(count), 1);
+  if (!n.ok()) return;
+  const Shape ends = FollowOperand(n, 2);
+  if (NumElements(n.Type(n.In(2))) != count || (n.Has(3) && axes.size() != steps.size()) ||
+      static_cast<int64_t>(steps.size()) != count)
+    return n.Fail("starts, ends, axes and steps differ in length");
+  for (int64_t k = 0; k < count && n.ok(); ++k) {
+    const auto d = static_cast<int>(n.Axis(n.Has(3) ? axes[k] : k, n.Rank(x)));
+    if (!n.ok()) return;
+    if (steps[k] != 1) return n.Unsupported("steps along a dimension whose bounds are data");
+    const ValueId extent = ExtentOf(n, x, d), zero = Scalar(n, 0);
+    const auto bound = [&](int operand) {
+      ValueId at = n.Cast(n.Reshape(Part(n, n.In(operand), 0, k, k + 1), {}), DType::kI64);
+      at = n.Emit(OpKind::kWhere, {n.Emit(OpKind::kLess, {at, zero}),
+                                   n.Emit(OpKind::kAdd, {at, extent}), at});
+      return n.Emit(OpKind::kMin, {n.Emit(OpKind::kMax, {at, zero}), extent});
+    };
+    const ValueId start = bound(1), end = bound(2);
+    const ValueId length = n.Emit(OpKind::kMax, {n.Emit(OpKind::kSub, {end, start}), zero});
+    if (!n.ok()) return;
+    // A negative end counts from the extent, and has no bound.
+    x = Window(n, x, d, start, length, ends[k] >= 0 ? std::max<int64_t>(ends[k], 1) : INT64_MAX);
+  }
+  n.Set(0, x);
+}
+
 void Slice(NodeImport& n) {
   const ValueId x = n.In(0);
   const bool attributes = n.opset() < 10;
+  if (n.ok() && !attributes && NeedsData(n, x)) return SliceByData(n, x);
   const Shape starts = attributes ? n.Ints("starts") : n.ConstantInts(1);
   const Shape ends = attributes ? n.Ints("ends") : n.ConstantInts(2);
   Shape axes = attributes ? n.Ints("axes") : n.Has(3) ? n.ConstantInts(3) : Shape{};
@@ -259,9 +334,27 @@ void Pad(NodeImport& n) {
 
 void Expand(NodeImport& n) {
   const ValueId x = n.In(0);
-  auto shape = BroadcastShapes(n.ShapeOf(x), n.ConstantInts(1));
+  std::vector<Extent> extents = ShapeOperand(n, 1);
+  if (!n.ok()) return;
+  Shape wanted;
+  for (const Extent& e : extents) wanted.push_back(e.value);
+  auto shape = BroadcastShapes(n.ShapeOf(x), wanted);
   if (!shape.ok()) return n.Fail(std::string(shape.status().message()));
-  n.Set(0, *shape == n.ShapeOf(x) ? x : n.Emit(OpKind::kExpand, {x}, {{"shape", *shape}}));
+  const ValueId y = *shape == n.ShapeOf(x) ? x : n.Emit(OpKind::kExpand, {x}, {{"shape", *shape}});
+  if (!n.ok()) return;
+  // A length may repeat a dimension of one, or be the one that the operand has.
+  const auto more = static_cast<int>(shape->size() - extents.size());
+  for (size_t k = 0; k < extents.size(); ++k) {
+    const int d = static_cast<int>(k) + more, own = d - (n.Rank(y) - n.Rank(x));
+    const auto& lengths = n.lengths().Of(y);
+    const auto found = lengths.find(d);
+    const bool repeats = own < 0 || n.ShapeOf(x)[own] == 1;
+    if (found != lengths.end() ? extents[k].length >= 0 && extents[k].length != found->second
+                               : extents[k].length >= 0 && !repeats)
+      return n.Unsupported(absl::StrCat("a shape whose dimension ", k, " depends on data"));
+  }
+  extents.insert(extents.begin(), static_cast<size_t>(more), Extent{});
+  n.Set(0, WithExtents(n, y, extents));
 }
 
 void Tile(NodeImport& n) {
@@ -340,7 +433,7 @@ void ReverseSequence(NodeImport& n) {
 }  // namespace
 
 void AddMovementTranslations(TranslationTable& table) {
-  table["Reshape"] = {Reshape, "a shape that is not constant"};
+  table["Reshape"] = {Reshape, "a shape that is neither constant nor made of computed lengths"};
   table["Flatten"] = Flatten;
   table["Squeeze"] = {Squeeze, "axes that are not constants"};
   table["Unsqueeze"] = {Unsqueeze, "axes that are not constants"};
@@ -349,9 +442,9 @@ void AddMovementTranslations(TranslationTable& table) {
   table["Transpose"] = Transpose;
   table["Concat"] = ConcatOp;
   table["Split"] = {Split, "sizes that are not constants"};
-  table["Slice"] = {Slice, "bounds that are not constants"};
+  table["Slice"] = {Slice, "axes or steps that are not constants; steps with computed bounds"};
   table["Pad"] = {Pad, "pads that are not constants, or crop everything"};
-  table["Expand"] = {Expand, "a shape that is not constant"};
+  table["Expand"] = {Expand, "a shape that is neither constant nor made of computed lengths"};
   table["Tile"] = {Tile, "repeats that are not constants; opsets before 6"};
   for (const char* name : {"Gather", "GatherElements", "GatherND"}) table[name] = Gather;
   table["OneHot"] = {OneHot, "a depth that is not constant"};

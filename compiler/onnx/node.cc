@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "compiler/graph/passes/evaluate.h"
 #include "compiler/ir/arithmetic.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/narrow.h"
 
 namespace heddle::graph {
@@ -170,11 +171,27 @@ NamedValue NamedValue::Nothing() {
   return v;
 }
 
+const LengthTable::ByDimension& LengthTable::Of(ValueId v) const {
+  static const auto* none = new ByDimension;
+  const auto it = lengths_.find(v);
+  return it == lengths_.end() ? *none : it->second;
+}
+
+const LengthTable::Origin* LengthTable::Find(ValueId length) const {
+  const auto it = origins_.find(length);
+  return it == origins_.end() ? nullptr : &it->second;
+}
+
+const LengthTable::Choice* LengthTable::FindChoice(ValueId flags) const {
+  const auto it = choices_.find(flags);
+  return it == choices_.end() ? nullptr : &it->second;
+}
+
 // ---- NodeImport ----
 
 NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
                        std::vector<int> types, GraphBuilder& builder, NamedValues& values,
-                       ConstantBudget& budget, RunSubgraph run_subgraph)
+                       ConstantBudget& budget, LengthTable& lengths, RunSubgraph run_subgraph)
     : node_(node),
       rule_(rule),
       opset_(opset),
@@ -182,6 +199,7 @@ NodeImport::NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& ru
       builder_(builder),
       values_(values),
       budget_(budget),
+      lengths_(lengths),
       run_subgraph_(run_subgraph) {
   name_ = !node.name().empty()     ? node.name()
           : node.output_size() > 0 ? node.output(0)
@@ -213,6 +231,11 @@ const NamedValue& NodeImport::Value(int i) {
     return *none;
   }
   return it->second;
+}
+
+const NamedValue* NodeImport::Peek(int i) const {
+  const auto it = values_.find(node_.input(i));
+  return it == values_.end() ? nullptr : &it->second;
 }
 
 ValueId NodeImport::In(int i) {
@@ -345,13 +368,21 @@ std::vector<std::string> NodeImport::Strings(std::string_view name) const {
 
 ValueId NodeImport::Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs) {
   if (!ok()) return -1;
+  for (ValueId v : inputs) {
+    if (!lengths_.Of(v).empty()) return EmitWithLengths(*this, kind, inputs, attrs);
+  }
+  return EmitFixed(kind, inputs, attrs);
+}
+
+ValueId NodeImport::EmitFixed(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs) {
+  if (!ok()) return -1;
   bool constant = true, empty = false;
   std::vector<TensorType> types;
   std::vector<TensorData> data;
   for (ValueId v : inputs) {
     types.push_back(Type(v));
     empty |= NumElements(Type(v)) == 0;
-    const TensorData* c = ConstantData(v);
+    const TensorData* c = v < 0 ? nullptr : builder_.ConstantData(v);
     constant &= c != nullptr;
     if (c) data.push_back(*c);
   }
@@ -374,16 +405,38 @@ ValueId NodeImport::Emit(OpKind kind, const std::vector<ValueId>& inputs, const 
   if (constant && (empty || MayEvaluate(kind, attrs, types, *type))) {
     auto result = EvaluateOp(kind, attrs, data);
     if (result.ok()) return Constant(*std::move(result));
-    if (empty) Unsupported("tensors without elements");
-  } else if (empty) {
-    Unsupported("tensors without elements");
   }
+  if (empty) return EmitWithoutElements(kind, inputs, attrs, *type);
   auto v = builder_.Add(kind, inputs, attrs, name_);
   if (!v.ok()) {
     Fail(std::string(v.status().message()));
     return -1;
   }
   return *v;
+}
+
+// A graph has no operators on tensors without elements, so what comes of them is made at once.
+ValueId NodeImport::EmitWithoutElements(OpKind kind, const std::vector<ValueId>& inputs,
+                                        const Attrs& attrs, const TensorType& result) {
+  if (NumElements(result) == 0) return Constant({result, SharedBytes::Of("")});
+  if (kind == OpKind::kConcat) {
+    std::vector<ValueId> rest;
+    for (ValueId v : inputs) {
+      if (NumElements(Type(v)) != 0) rest.push_back(v);
+    }
+    return rest.size() == 1 ? rest[0] : EmitFixed(kind, rest, attrs);
+  }
+  // A sum of no products.
+  if (kind == OpKind::kMatmul || kind == OpKind::kEinsum) return Fill(result, 0);
+  const bool writes = kind == OpKind::kScatterElements || kind == OpKind::kScatterNd;
+  if (writes && NumElements(Type(inputs[0])) != 0) return inputs[0];
+  if (kind == OpKind::kPad) {
+    const ValueId fill = inputs.size() > 1 ? inputs[1]
+                                           : Fill({result.dtype, {}}, OpAttrs(Def(kind).attrs, attrs).Float("value"));
+    return EmitFixed(OpKind::kExpand, {Reshape(fill, {})}, {{"shape", result.shape}});
+  }
+  Unsupported("tensors without elements");
+  return -1;
 }
 
 bool NodeImport::MayEvaluate(OpKind kind, const Attrs& attrs, Types types,

@@ -48,6 +48,31 @@ struct NamedValue {
 };
 using NamedValues = std::map<std::string, NamedValue>;
 
+// The lengths of dimensions whose extent depends on data (bounded.h): scalars of type i64.
+class LengthTable {
+ public:
+  using ByDimension = std::map<int, ValueId>;
+  // The dimensions of a value that have a length.
+  const ByDimension& Of(ValueId v) const;
+  void Set(ValueId v, int dimension, ValueId length) { lengths_[v][dimension] = length; }
+  // What a scalar may be at most, and what it depends on, for messages.
+  struct Origin {
+    int64_t bound = 0;
+    std::string text;
+  };
+  void Define(ValueId length, Origin origin) { origins_[length] = std::move(origin); }
+  const Origin* Find(ValueId length) const;  // null if the value is no length
+  // Places and length that were chosen by flags (selection.cc), so that equal flags have one length.
+  using Choice = std::pair<ValueId, ValueId>;
+  void KeepChoice(ValueId flags, Choice choice) { choices_[flags] = choice; }
+  const Choice* FindChoice(ValueId flags) const;
+
+ private:
+  std::map<ValueId, Choice> choices_;
+  std::map<ValueId, ByDimension> lengths_;
+  std::map<ValueId, Origin> origins_;
+};
+
 // Translates a subgraph with these values for its inputs and returns those of its outputs. It may be
 // translated any number of times. Aborted: problems of its nodes, which are reported.
 using RunSubgraph = absl::FunctionRef<absl::StatusOr<std::vector<NamedValue>>(
@@ -66,7 +91,7 @@ class NodeImport {
   // of the operands, 0 for unknown ones.
   NodeImport(const onnx::NodeProto& node, const onnx::OperatorRule& rule, int opset,
              std::vector<int> types, GraphBuilder& builder, NamedValues& values,
-             ConstantBudget& budget, RunSubgraph run_subgraph);
+             ConstantBudget& budget, LengthTable& lengths, RunSubgraph run_subgraph);
 
   const onnx::NodeProto& proto() const { return node_; }
   int opset() const { return opset_; }
@@ -81,6 +106,7 @@ class NodeImport {
   bool Has(int i) const;
   ValueId In(int i);
   const NamedValue& Value(int i);     // also one that is no tensor
+  const NamedValue* Peek(int i) const;  // null if it is not defined; does not count as asked for
   std::vector<ValueId> Items(int i);  // of a sequence
   // The ONNX element type of operand i; 0 if it is missing or unknown.
   int OnnxType(int i) const { return Has(i) ? types_[i] : 0; }
@@ -92,9 +118,15 @@ class NodeImport {
   const TensorType& Type(ValueId v) const;
   const Shape& ShapeOf(ValueId v) const { return Type(v).shape; }
   int Rank(ValueId v) const { return static_cast<int>(ShapeOf(v).size()); }
+  // Null for a value with lengths, too: not all of its elements are meant.
   const TensorData* ConstantData(ValueId v) const {
-    return v < 0 ? nullptr : builder_.ConstantData(v);
+    return v < 0 || !lengths_.Of(v).empty() ? nullptr : builder_.ConstantData(v);
   }
+  LengthTable& lengths() { return lengths_; }
+  // The graph node that makes v, or null; valid until the next Emit.
+  const Node* ProducerOf(ValueId v) const { return builder_.ProducerOf(v); }
+  const std::string& NameOf(ValueId v) const { return builder_.Name(v); }
+  const std::string& name() const { return name_; }
 
   // The elements of an operand that must be constant at import, such as a shape or axes.
   Shape ConstantInts(int i);
@@ -122,8 +154,11 @@ class NodeImport {
   void CheckAllRead();
 
   // Emits an operator. Small results of constant operands are computed at once, so arithmetic on
-  // shapes becomes constants.
+  // shapes becomes constants. So do results without elements, and those of operands without any. The
+  // result has the lengths that follow from those of the operands (bounded.h).
   ValueId Emit(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
+  // The same, but takes all operands as if they had no lengths.
+  ValueId EmitFixed(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs = {});
   ValueId Constant(TensorData data);
   // Fill makes a constant whose elements are all `value`. CanMake tells whether import may make a
   // constant of this type, and subtracts it from the model's budget.
@@ -149,6 +184,8 @@ class NodeImport {
   void SetValue(int i, const NamedValue& v);
 
  private:
+  ValueId EmitWithoutElements(OpKind kind, const std::vector<ValueId>& inputs, const Attrs& attrs,
+                              const TensorType& result);
   bool MayEvaluate(OpKind kind, const Attrs& attrs, Types types, const TensorType& result);
   const onnx::AttributeProto* Given(std::string_view name) const;
 
@@ -159,6 +196,7 @@ class NodeImport {
   GraphBuilder& builder_;
   NamedValues& values_;
   ConstantBudget& budget_;
+  LengthTable& lengths_;
   RunSubgraph run_subgraph_;
   absl::Status status_;
   std::string name_;
@@ -200,5 +238,6 @@ void AddRegionTranslations(TranslationTable& table);
 void AddSignalTranslations(TranslationTable& table);
 void AddControlTranslations(TranslationTable& table);
 void AddSequenceTranslations(TranslationTable& table);
+void AddSelectionTranslations(TranslationTable& table);
 
 }  // namespace heddle::graph

@@ -1,5 +1,8 @@
 // Translation of the ONNX operators that write by indices, and of TopK.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/node.h"
 
 namespace heddle::graph {
@@ -41,13 +44,31 @@ void ScatterNd(NodeImport& n) {
 void TopK(NodeImport& n) {
   n.Ignore({"sorted"});  // without it, any order will do
   const ValueId x = n.In(0);
-  const Shape k = n.opset() < 10 ? Shape{n.Int("k")} : n.ConstantInts(1);
   const int64_t axis = n.Axis(n.Int("axis"), n.Rank(x));
   if (!n.ok()) return;
-  if (k.size() != 1) return n.Fail("needs one k");
+  // A computed k is the length of the results; as many are sorted as it may be at most.
+  ValueId length = -1;
+  int64_t k = n.Int("k");
+  if (n.opset() >= 10) {
+    const ValueId wanted = ScalarOperand(n, 1);
+    if (!n.ok()) return;
+    const auto extent = Extents(n, wanted);
+    k = extent ? (*extent)[0].value : n.ShapeOf(x)[axis];
+    if (n.ConstantData(wanted) == nullptr) {
+      k = std::min(k, n.ShapeOf(x)[axis]);
+      length = wanted;
+    }
+  }
+  if (k == 0 && n.ok()) {
+    Shape none = n.ShapeOf(x);
+    none[axis] = 0;
+    n.Set(0, n.Constant({{n.Type(x).dtype, none}, SharedBytes::Of("")}));
+    return n.Set(1, n.Constant({{DType::kI64, none}, SharedBytes::Of("")}));
+  }
   if (!IsAffordable(n, Count(n, x), static_cast<double>(n.ShapeOf(x)[axis]))) return;
-  const ValueId indices =
-      n.Emit(OpKind::kTopK, {x}, {{"axis", axis}, {"k", k[0]}, {"largest", n.Int("largest", 1)}});
+  ValueId indices =
+      n.Emit(OpKind::kTopK, {x}, {{"axis", axis}, {"k", k}, {"largest", n.Int("largest", 1)}});
+  if (length >= 0) indices = WithLength(n, indices, static_cast<int>(axis), length);
   n.Set(0, n.Emit(OpKind::kGatherElements, {x, indices}, {{"axis", axis}}));
   n.Set(1, indices);
 }
@@ -59,7 +80,7 @@ void AddScatterTranslations(TranslationTable& table) {
   table["Scatter"] = {ScatterElements, kLimits};
   table["ScatterElements"] = {ScatterElements, kLimits};
   table["ScatterND"] = {ScatterNd, kLimits};
-  table["TopK"] = {TopK, "a k that is not constant; more than 1e10 comparisons of elements"};
+  table["TopK"] = {TopK, "more than 1e10 comparisons of elements"};
 }
 
 }  // namespace heddle::graph

@@ -146,7 +146,7 @@ bool FitsDeclaration(const Shape& shape, const onnx::ValueInfoProto& info) {
   if (type.shape().dim_size() != static_cast<int>(shape.size())) return false;
   for (size_t i = 0; i < shape.size(); ++i) {
     const Dimension& d = type.shape().dim(static_cast<int>(i));
-    if (IsFixed(d) && d.dim_value() != shape[i]) return false;
+    if (IsFixed(d) && shape[i] >= 0 && d.dim_value() != shape[i]) return false;
   }
   return true;
 }
@@ -166,9 +166,9 @@ absl::Status FixShapes(Model& model, const ImportOptions& options) {
       open.push_back(input);
       continue;
     }
-    const bool positive =
-        std::all_of(shape->begin(), shape->end(), [](int64_t d) { return d > 0; });
-    if (!positive || !FitsDeclaration(*shape, *input)) {
+    const bool possible =
+        std::all_of(shape->begin(), shape->end(), [](int64_t d) { return d >= 0; });
+    if (!possible || !FitsDeclaration(*shape, *input)) {
       return BadInput(absl::StrCat("shape ", ShapeText(*shape), " does not fit input '",
                                    input->name(), "', which the model declares as ",
                                    DeclaredShape(*input)));

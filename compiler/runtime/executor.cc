@@ -1,10 +1,12 @@
 #include "compiler/runtime/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/leading_part.h"
 #include "base/status_macros.h"
 #include "base/target.h"
 #include "compiler/runtime/aligned_buffer.h"
@@ -195,6 +197,33 @@ Executor::~Executor() = default;
 const Manifest& Executor::manifest() const { return manifest_; }
 void* Executor::InputData(int index) { return backend_->InputData(index); }
 const void* Executor::OutputData(int index) const { return backend_->OutputData(index); }
+
+std::vector<int64_t> Executor::OutputShape(int index) const {
+  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
+  std::vector<int64_t> shape = spec.shape;
+  for (const DimLength& length : spec.lengths) {
+    int64_t& extent = shape[static_cast<size_t>(length.axis)];
+    int64_t held = 0;
+    std::memcpy(&held, OutputData(length.output), sizeof held);
+    extent = std::clamp<int64_t>(held, 0, extent);
+  }
+  return shape;
+}
+
+void Executor::CopyOutput(int index, char* to) const {
+  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
+  CopyLeadingPart(static_cast<const char*>(OutputData(index)), spec.shape, OutputShape(index),
+                  static_cast<size_t>(TensorSpec{"", spec.dtype, {}}.SizeBytes()), to);
+}
+
+std::string Executor::Output(int index) const {
+  const TensorSpec& spec = manifest_.outputs[static_cast<size_t>(index)];
+  const TensorSpec found{"", spec.dtype, OutputShape(index)};
+  std::string bytes(static_cast<size_t>(found.SizeBytes()), '\0');
+  CopyOutput(index, bytes.data());
+  return bytes;
+}
+
 const absl::Status& Executor::status() const { return status_; }
 
 absl::Status Executor::Run() {

@@ -33,9 +33,15 @@ class Executor {
 
   const Manifest& manifest() const;
   // Dense row-major host memory, owned by the executor and valid for its lifetime. Write the
-  // inputs, call Run, then read the outputs.
+  // inputs, call Run, then read the outputs. An output whose extents depend on data is there with
+  // its largest shape.
   void* InputData(int index);
   const void* OutputData(int index) const;
+  // The shape that an output has after the last run.
+  std::vector<int64_t> OutputShape(int index) const;
+  // The elements of that shape, densely.
+  std::string Output(int index) const;
+  void CopyOutput(int index, char* to) const;
   // Runs the model. On a GPU this includes the copies of inputs and outputs. Fails only on a GPU.
   absl::Status Run();
   // The median time in nanoseconds of each call (one entry per manifest().calls) over `rounds`

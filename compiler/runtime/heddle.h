@@ -40,7 +40,14 @@ HEDDLE_API int heddle_output_info(const heddle_model* model, int32_t index,
 /* Copies `size` bytes into input `index`; `size` must be the size of the tensor. */
 HEDDLE_API int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size);
 HEDDLE_API int heddle_run(heddle_model* model);
-/* Copies output `index` to `data`; `size` must be the size of the tensor. */
+/* Some outputs have extents that depend on data, such as the number of objects that were found.
+ * heddle_output_info then tells the largest possible shape. After a run, this function tells the
+ * shape that the output has: it writes `rank` extents to `shape`, and the size to *bytes. For other
+ * outputs it tells the same as heddle_output_info. */
+HEDDLE_API int heddle_output_shape(const heddle_model* model, int32_t index, int64_t* shape,
+                                   size_t* bytes);
+/* Copies output `index` to `data`, densely; `size` must be the size of the tensor, as
+ * heddle_output_shape tells it. */
 HEDDLE_API int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size);
 
 #ifdef __cplusplus

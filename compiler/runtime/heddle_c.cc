@@ -1,4 +1,5 @@
 // The C API on top of Executor. No exception leaves it.
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -8,6 +9,7 @@
 #include "compiler/runtime/heddle.h"
 
 using heddle::runtime::Executor;
+using heddle::runtime::Manifest;
 using heddle::runtime::Module;
 using heddle::runtime::TensorSpec;
 
@@ -62,11 +64,17 @@ int Describe(const TensorSpec* tensor, heddle_tensor_info* info) {
 }
 
 // Zero if `size` is that of the tensor; otherwise sets the error.
-int CheckSize(const TensorSpec* tensor, size_t size) {
-  if (tensor == nullptr) return 1;
-  const size_t wanted = tensor->SizeBytes();
+int CheckSize(const TensorSpec& tensor, size_t size) {
+  const size_t wanted = tensor.SizeBytes();
   if (size == wanted) return 0;
-  return Fail(absl::StrCat("tensor '", tensor->name, "' has ", wanted, " bytes, not ", size));
+  return Fail(absl::StrCat("tensor '", tensor.name, "' has ", wanted, " bytes, not ", size));
+}
+
+const TensorSpec* FindOutput(const heddle_model* model, int32_t index) {
+  const Manifest& manifest = model->executor->manifest();
+  if (index < 0 || index < manifest.NumResults()) return Find(manifest.outputs, "output", index);
+  Fail(absl::StrCat("no output ", index, ": the model has ", manifest.NumResults()));
+  return nullptr;
 }
 
 }  // namespace
@@ -91,7 +99,7 @@ int32_t heddle_num_inputs(const heddle_model* model) {
 }
 
 int32_t heddle_num_outputs(const heddle_model* model) {
-  return static_cast<int32_t>(model->executor->manifest().outputs.size());
+  return model->executor->manifest().NumResults();
 }
 
 int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_info* info) {
@@ -100,14 +108,14 @@ int heddle_input_info(const heddle_model* model, int32_t index, heddle_tensor_in
 }
 
 int heddle_output_info(const heddle_model* model, int32_t index, heddle_tensor_info* info) {
-  return Guarded(
-      [&] { return Describe(Find(model->executor->manifest().outputs, "output", index), info); });
+  return Guarded([&] { return Describe(FindOutput(model, index), info); });
 }
 
 int heddle_set_input(heddle_model* model, int32_t index, const void* data, size_t size) {
   return Guarded([&] {
-    if (CheckSize(Find(model->executor->manifest().inputs, "input", index), size) != 0) return 1;
-    std::memcpy(model->executor->InputData(index), data, size);
+    const TensorSpec* tensor = Find(model->executor->manifest().inputs, "input", index);
+    if (tensor == nullptr || CheckSize(*tensor, size) != 0) return 1;
+    if (size != 0) std::memcpy(model->executor->InputData(index), data, size);
     return 0;
   });
 }
@@ -119,10 +127,24 @@ int heddle_run(heddle_model* model) {
   });
 }
 
+int heddle_output_shape(const heddle_model* model, int32_t index, int64_t* shape, size_t* bytes) {
+  return Guarded([&] {
+    const TensorSpec* tensor = FindOutput(model, index);
+    if (tensor == nullptr) return 1;
+    const TensorSpec found{tensor->name, tensor->dtype, model->executor->OutputShape(index)};
+    std::copy(found.shape.begin(), found.shape.end(), shape);
+    *bytes = static_cast<size_t>(found.SizeBytes());
+    return 0;
+  });
+}
+
 int heddle_get_output(const heddle_model* model, int32_t index, void* data, size_t size) {
   return Guarded([&] {
-    if (CheckSize(Find(model->executor->manifest().outputs, "output", index), size) != 0) return 1;
-    std::memcpy(data, model->executor->OutputData(index), size);
+    const TensorSpec* tensor = FindOutput(model, index);
+    if (tensor == nullptr) return 1;
+    const TensorSpec found{tensor->name, tensor->dtype, model->executor->OutputShape(index)};
+    if (CheckSize(found, size) != 0) return 1;
+    model->executor->CopyOutput(index, static_cast<char*>(data));
     return 0;
   });
 }

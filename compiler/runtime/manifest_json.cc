@@ -2,7 +2,8 @@
 //
 //   producer, model, model_digest, target, cpu_features, threads, arena_bytes, unshared_bytes,
 //   workspace_bytes: as in struct Manifest
-//   inputs, outputs: [{"name", "dtype", "shape"}]
+//   inputs, outputs: [{"name", "dtype", "shape"}]; and "lengths" for an output with extents that
+//             depend on data: [[axis, number of the output that holds the extent]]
 //
 //   kernels: [{"symbol", "task", "label", "flops", "workspace_bytes", "schedule", "record_ms",
 //              "winograd", "tf32", "sum_terms" (these three: numerics.h), "untouched_bytes",
@@ -38,6 +39,8 @@ Json TensorsJson(const std::vector<TensorSpec>& tensors) {
   Json array = Json::array();
   for (const TensorSpec& t : tensors) {
     array.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}});
+    for (const DimLength& length : t.lengths)
+      array.back()["lengths"].push_back(Json::array({length.axis, length.output}));
   }
   return array;
 }
@@ -164,6 +167,18 @@ class Fields {
   std::string* error_;
 };
 
+// Two small integers.
+bool ReadPair(const Json& item, int* pair) {
+  if (!item.is_array() || item.size() != 2) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    if (!Fields::IsInt(item[i]) ||
+        std::abs(item[i].get<int64_t>()) > std::numeric_limits<int>::max())
+      return false;
+    pair[i] = item[i].get<int>();
+  }
+  return true;
+}
+
 std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
   std::vector<TensorSpec> tensors;
   for (const Json& item : array) {
@@ -172,6 +187,12 @@ std::vector<TensorSpec> ReadTensors(const Json& array, std::string* error) {
     fields.Read("name", &t.name);
     fields.Read("dtype", &t.dtype);
     fields.Read("shape", &t.shape);
+    if (!item.contains("lengths")) continue;
+    for (const Json& length : fields.Array("lengths")) {
+      int pair[2] = {-1, -1};
+      if (!ReadPair(length, pair)) fields.Fail("lengths", "a list of [axis, output]");
+      t.lengths.push_back({pair[0], pair[1]});
+    }
   }
   return tensors;
 }

@@ -26,10 +26,19 @@
 
 namespace heddle::runtime {
 
+// A dimension of an output whose extent depends on data. The shape has its largest possible extent;
+// after a run, another output of the module holds the extent (an i64 scalar). What lies behind it
+// has no meaning.
+struct DimLength {
+  int axis = 0;
+  int output = 0;
+};
+
 struct TensorSpec {
   std::string name;
-  std::string dtype;  // "f32", .. as in the IR
-  std::vector<int64_t> shape;
+  std::string dtype;           // "f32", .. as in the IR
+  std::vector<int64_t> shape;  // an extent may be 0
+  std::vector<DimLength> lengths = {};
   int64_t SizeBytes() const;  // 0 for an unknown dtype
 };
 
@@ -67,12 +76,16 @@ struct Manifest {
   std::vector<std::string> cpu_features;  // instruction sets that the code needs (cpu_features.h)
   int threads = 1;
   std::vector<TensorSpec> inputs;
+  // The outputs of the model, and behind them those that only hold lengths.
   std::vector<TensorSpec> outputs;
   std::vector<KernelSpec> kernels;
   std::vector<CallSpec> calls;  // execution order
   int64_t arena_bytes = 0;
   int64_t unshared_bytes = 0;
   int64_t workspace_bytes = 0;  // the largest of all kernels
+
+  // The number of outputs that the model itself has.
+  int NumResults() const;
 
   // What all kernels together promise.
   Numerics AllNumerics() const {

@@ -1,5 +1,7 @@
 #include "compiler/runtime/module_check.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/target.h"
@@ -37,10 +39,27 @@ absl::Status CheckTensor(const TensorSpec& tensor) {
   }
   int64_t elements = 1;
   for (int64_t extent : tensor.shape) {
-    if (extent <= 0 || extent > kMaxElements / elements) {
+    if (extent < 0 || extent > kMaxElements / std::max<int64_t>(elements, 1)) {
       return Bad(absl::StrCat("tensor '", tensor.name, "' has extent ", extent));
     }
     elements *= extent;
+  }
+  return absl::OkStatus();
+}
+
+// What holds a length stands behind the model's own outputs.
+absl::Status CheckLengths(const Manifest& manifest) {
+  const int results = manifest.NumResults();
+  if (results < 0) return Bad("an output that holds a length does not exist");
+  for (int i = 0; i < static_cast<int>(manifest.outputs.size()); ++i) {
+    const TensorSpec& tensor = manifest.outputs[static_cast<size_t>(i)];
+    for (const DimLength& length : tensor.lengths) {
+      const TensorSpec& holds = manifest.outputs[static_cast<size_t>(length.output)];
+      if (i < results && length.axis >= 0 && length.axis < static_cast<int>(tensor.shape.size()) &&
+          holds.dtype == "i64" && holds.shape.empty())
+        continue;
+      return Bad(absl::StrCat("output '", tensor.name, "' has an impossible length"));
+    }
   }
   return absl::OkStatus();
 }
@@ -113,6 +132,18 @@ int64_t TensorSpec::SizeBytes() const {
   return bytes;
 }
 
+int Manifest::NumResults() const {
+  const int all = static_cast<int>(outputs.size());
+  int first = all;
+  for (const TensorSpec& tensor : outputs) {
+    for (const DimLength& length : tensor.lengths) {
+      if (length.output < 0 || length.output >= all) return -1;
+      first = std::min(first, length.output);
+    }
+  }
+  return first;
+}
+
 bool Manifest::ForGpu() const { return FindDeviceKind(KindOf(target)) != nullptr; }
 
 absl::Status CheckModule(const Module& module) {
@@ -127,6 +158,7 @@ absl::Status CheckModule(const Module& module) {
       HEDDLE_RETURN_IF_ERROR(CheckTensor(tensor));
     }
   }
+  HEDDLE_RETURN_IF_ERROR(CheckLengths(manifest));
   for (const KernelSpec& kernel : manifest.kernels) {
     HEDDLE_RETURN_IF_ERROR(CheckKernel(kernel, manifest));
   }

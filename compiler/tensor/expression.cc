@@ -117,6 +117,19 @@ Tensor Builder::Reduce(std::string name, std::vector<int64_t> shape,
   return Tensor(stage.out);
 }
 
+Tensor Builder::Recur(std::string name, ir::DType dtype, std::vector<int64_t> shape,
+                      std::vector<int64_t> reduce_extents, ir::ReduceOp op,
+                      const std::function<Expr(Iters, Iters, const Tensor&)>& fn) {
+  Stage stage;
+  stage.spatial = MakeVars("i", shape);
+  stage.reduce = MakeVars("r", reduce_extents);
+  stage.out = MakeBuffer(name, dtype, std::move(shape));
+  stage.value = fn(AsExprs(stage.spatial), AsExprs(stage.reduce), Tensor(stage.out));
+  stage.op = op;
+  program_.stages.push_back(stage);
+  return Tensor(stage.out);
+}
+
 absl::StatusOr<TensorProgram> Builder::Build(const std::vector<Tensor>& outputs) {
   std::unordered_set<const ir::Buffer*> needed, made;
   for (const Stage& stage : program_.stages) made.insert(stage.out.get());
@@ -156,8 +169,8 @@ absl::StatusOr<TensorProgram> Builder::Build(const std::vector<Tensor>& outputs)
     }
     if (!needed.count(stage.out.get())) continue;
     Stage copy = stage;
+    copy.out = rename(stage.out);  // before the value, which may read it
     copy.value = ir::ReplaceBuffers(stage.value, renamed);
-    copy.out = rename(stage.out);
     result.stages.push_back(std::move(copy));
   }
   for (const Tensor& output : outputs) result.outputs.push_back(renamed.at(output.buffer().get()));
@@ -222,8 +235,8 @@ absl::StatusOr<ir::Program> LowerToLoops(const TensorProgram& program) {
           program.name,
           stage.out->name + " must have a reduce operator if and only if it has reduce iterators");
     }
-    stmts.push_back(LowerStage(stage, out, buffers));
     buffers[stage.out.get()] = out;
+    stmts.push_back(LowerStage(stage, out, buffers));
   }
   std::unordered_set<const ir::Buffer*> is_output;
   for (const BufferRef& output : program.outputs) {

@@ -72,6 +72,12 @@ class Builder {
                  const std::function<ir::Expr(Iters)>& fn);
   Tensor Reduce(std::string name, std::vector<int64_t> shape, std::vector<int64_t> reduce_extents,
                 ir::ReduceOp op, const std::function<ir::Expr(Iters, Iters)>& fn);
+  // A reduction that reads its own result (`self`): fn may load elements that come before the computed
+  // one in row-major order, guarded by a condition that is true only for them. Such a stage runs
+  // in exactly this order: no schedule changes it, so it must be the only stage of a program.
+  Tensor Recur(std::string name, ir::DType dtype, std::vector<int64_t> shape,
+               std::vector<int64_t> reduce_extents, ir::ReduceOp op,
+               const std::function<ir::Expr(Iters, Iters, const Tensor& self)>& fn);
   // Rounds the tensor to `dtype` if that is a 16-bit float and the tensor is not one yet.
   Tensor Stored(const Tensor& tensor, ir::DType dtype);
   // Drops stages that no output needs, and makes names unique by suffixes.

@@ -101,11 +101,10 @@ absl::StatusOr<Message> CompileAndRun(const std::string& model, const Inputs& in
   }
   HEDDLE_RETURN_IF_ERROR(executor->Run());
   Message outputs;
-  for (size_t k = 0; k < manifest.outputs.size(); ++k) {
-    const runtime::TensorSpec& spec = manifest.outputs[k];
-    outputs.push_back(absl::StrCat(spec.dtype, "[", absl::StrJoin(spec.shape, ","), "]"));
-    outputs.emplace_back(static_cast<const char*>(executor->OutputData(static_cast<int>(k))),
-                         spec.SizeBytes());
+  for (int k = 0; k < manifest.NumResults(); ++k) {
+    outputs.push_back(absl::StrCat(manifest.outputs[static_cast<size_t>(k)].dtype, "[",
+                                   absl::StrJoin(executor->OutputShape(k), ","), "]"));
+    outputs.push_back(executor->Output(k));
   }
   return outputs;
 }

@@ -71,10 +71,7 @@ onnx::ModelProto Bind(const onnx::ModelProto& model, const std::vector<onnx::Ten
     const auto& type = model.graph().input(i).type();
     const bool tensor = i < static_cast<int>(data.size()) && type.has_tensor_type() &&
                         type.tensor_type().elem_type() == data[i].data_type();
-    // What has no elements cannot be an input.
-    const auto dims = tensor ? data[i].dims() : onnx::TensorProto().dims();
-    const bool empty = std::count(dims.begin(), dims.end(), 0) != 0;
-    if (!tensor || (i < first_bound && !empty)) {
+    if (!tensor || i < first_bound) {
       *graph->add_input() = model.graph().input(i);
       if (!tensor) continue;
       auto* shape = graph->mutable_input(graph->input_size() - 1)

@@ -90,8 +90,8 @@ absl::Status RunImport(const v1::StageStart& start, StageIo& io) {
     info->set_weight(task.weight);
   }
   for (const graph::ValueId id : fused.graph.inputs) result->add_inputs(Signature(fused.graph, id));
-  for (const graph::ValueId id : fused.graph.outputs)
-    result->add_outputs(Signature(fused.graph, id));
+  for (int i = 0; i < fused.graph.NumResults(); ++i)
+    result->add_outputs(Signature(fused.graph, fused.graph.outputs[static_cast<size_t>(i)]));
   result->set_kernels(static_cast<int>(fused.groups.size()));
   if (event.ByteSizeLong() > kMaxFrameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", result->tasks_size(),

@@ -1,5 +1,6 @@
 #include "compiler/graph/core/graph.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -31,9 +32,6 @@ class Checker {
       const bool shared = interface.count(static_cast<ValueId>(i)) && input_names.count(v.name);
       if (!shared && !names.insert(v.name).second)
         return Broken(absl::StrCat("two values are named '", v.name, "'"));
-      for (int64_t d : v.type.shape) {
-        if (d <= 0) return Broken(absl::StrCat("value '", v.name, "' has shape ", ToText(v.type)));
-      }
       if (auto s = CheckSize(v.type); !s.ok()) return Broken(std::string(s.message()));
     }
     for (ValueId v : graph_.inputs) {
@@ -53,6 +51,18 @@ class Checker {
       if (!names.insert(node.name).second)
         return Broken(absl::StrCat("two nodes are named '", node.name, "'"));
       if (auto s = CheckNode(node); !s.ok()) return s;
+    }
+    const int results = graph_.NumResults();
+    for (const OutputLength& l : graph_.lengths) {
+      const auto outputs = static_cast<int>(graph_.outputs.size());
+      const bool exists = l.output >= 0 && l.output < results && l.length >= results &&
+                          l.length < outputs && l.axis >= 0;
+      if (!exists || !Known(graph_.outputs[l.output]) || !Known(graph_.outputs[l.length]))
+        return Broken("a length belongs to no output");
+      const Value& value = graph_.values[graph_.outputs[l.output]];
+      if (l.axis >= static_cast<int>(value.type.shape.size()) ||
+          graph_.values[graph_.outputs[l.length]].type != TensorType{ir::DType::kI64, {}})
+        return Broken(absl::StrCat("'", value.name, "' has an impossible length"));
     }
     std::set<ValueId> seen;
     for (ValueId v : graph_.outputs) {
@@ -81,6 +91,10 @@ class Checker {
         return Broken(absl::StrCat("node '", node.name, "' reads an undefined value"));
       inputs.push_back(graph_.values[v].type);
     }
+    for (const TensorType& type : inputs) {
+      if (NumElements(type) == 0)
+        return Broken(absl::StrCat("node '", node.name, "' reads a tensor without elements"));
+    }
     const std::string& name = NameOf(node.kind);
     const absl::StatusOr<TensorType> type = InferType(node.kind, inputs, node.attrs);
     if (!type.ok())
@@ -89,6 +103,8 @@ class Checker {
       return Broken(absl::StrCat("node '", node.name, "' has ", node.outputs.size(), " outputs"));
     if (auto s = Define(node.outputs[0], "an output of " + node.name); !s.ok()) return s;
     const Value& v = graph_.values[node.outputs[0]];
+    if (NumElements(v.type) == 0)
+      return Broken(absl::StrCat("value '", v.name, "' has shape ", ToText(v.type)));
     if (v.type != *type) {
       return Broken(absl::StrCat("'", v.name, "' is ", ToText(v.type), " but ", name, " gives ",
                                  ToText(*type)));
@@ -124,6 +140,12 @@ std::string ToText(const TensorType& type) {
   return absl::StrCat(TypeName(type.dtype), "[", absl::StrJoin(type.shape, ","), "]");
 }
 
+int Graph::NumResults() const {
+  auto first = static_cast<int>(outputs.size());
+  for (const OutputLength& l : lengths) first = std::min(first, l.length);
+  return first;
+}
+
 absl::Status CheckGraph(const Graph& graph) { return Checker(graph).Run(); }
 
 std::string Print(const Graph& graph) {
@@ -156,6 +178,9 @@ std::string Print(const Graph& graph) {
   }
   for (ValueId v : graph.outputs)
     absl::StrAppend(&out, "output %", v, " '", graph.values[v].name, "'\n");
+  for (const OutputLength& l : graph.lengths)
+    absl::StrAppend(&out, "length of output ", l.output, " in dimension ", l.axis, ": output ",
+                    l.length, "\n");
   return out;
 }
 

@@ -17,9 +17,11 @@
 
 namespace heddle::graph {
 
+// A type without elements is that of a constant, of an input that no node reads, or of an output that
+// is such a constant: nodes have only operands and results with elements.
 struct TensorType {
   ir::DType dtype = ir::DType::kF32;
-  Shape shape;  // every extent is known and positive
+  Shape shape;  // every extent is known
   bool operator==(const TensorType&) const = default;
 };
 int64_t NumElements(const TensorType& type);  // saturates at INT64_MAX
@@ -51,14 +53,26 @@ struct Node {
   Attrs attrs;
 };
 
+// An output whose extent in dimension `axis` depends on data. Its type has the largest possible extent;
+// what lies behind the extent has no meaning. Both numbers are positions in Graph::outputs.
+struct OutputLength {
+  int output = 0;
+  int axis = 0;
+  int length = 0;  // of the output that holds the extent, an i64 scalar
+};
+
 // Invariants (CheckGraph): nodes are in topological order; every value is an input, a constant, or
 // one node's output; types and attributes agree with the operators' definitions; names are unique.
 struct Graph {
   std::vector<Value> values;
   std::map<ValueId, TensorData> constants;
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  std::vector<ValueId> outputs;  // of the model, and behind them those that only hold lengths
   std::vector<Node> nodes;
+  std::vector<OutputLength> lengths = {};
+
+  // The number of outputs that the model itself has.
+  int NumResults() const;
 };
 absl::Status CheckGraph(const Graph& graph);
 // One line per node: %3:f32[..] = conv2d(%1, %2) {strides=[2,2]}

@@ -71,7 +71,9 @@ absl::StatusOr<Graph> GraphBuilder::Build(
   std::set<ValueId> taken;
   for (const auto& [name, value] : outputs) {
     ValueId v = value;
-    if (!IsNodeOutput(v) || taken.count(v)) {
+    if (NumElements(Type(v)) == 0) {  // a constant of its own
+      v = Constant(name, {Type(v), SharedBytes::Of("")});
+    } else if (!IsNodeOutput(v) || taken.count(v)) {
       HEDDLE_ASSIGN_OR_RETURN(v, Add(OpKind::kIdentity, {v}, {}, name));
     }
     taken.insert(v);
@@ -112,6 +114,7 @@ absl::StatusOr<Graph> RewriteGraph(const Graph& graph, Rewriter rewrite) {
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (ValueId v : graph.outputs) outputs.emplace_back(graph.values[v].name, map[v]);
   HEDDLE_ASSIGN_OR_RETURN(Graph built, out.Build(outputs));
+  built.lengths = graph.lengths;
   return RemoveDead(built);
 }
 
@@ -131,6 +134,7 @@ Graph RemoveDead(const Graph& graph) {
   for (ValueId v : graph.inputs) live[v] = true;
 
   Graph out;
+  out.lengths = graph.lengths;
   std::vector<ValueId> map(graph.values.size(), -1);
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (!live[v]) continue;

@@ -29,7 +29,8 @@ class GraphBuilder {
   const Node* ProducerOf(ValueId v) const;
 
   // Ends the construction. A value that cannot be an output itself (an input, a constant, a value
-  // that is already an output) is copied by an identity node. The outputs get the given names.
+  // that is already an output) is copied by an identity node; one without elements becomes a
+  // constant of its own. The outputs get the given names.
   absl::StatusOr<Graph> Build(const std::vector<std::pair<std::string, ValueId>>& outputs);
 
  private:

@@ -139,6 +139,7 @@ namespace heddle::graph {
   X(kScatterElements, "scatter_elements")                                          \
   X(kScatterNd, "scatter_nd")                                                      \
   X(kTopK, "top_k")                                                                \
+  X(kSuppress, "suppress")                                                         \
   X(kGridSample, "grid_sample")
 
 enum class OpKind : uint8_t {

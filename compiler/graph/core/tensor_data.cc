@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/leading_part.h"
 #include "compiler/ir/arithmetic.h"
 
 namespace heddle::graph {
@@ -133,6 +134,15 @@ TensorData Repeated(const TensorData& element, const Shape& shape) {
 
 TensorData Filled(TensorType type, double value) {
   return Repeated(FromDoubles({value}, {}, type.dtype), type.shape);
+}
+
+TensorData LeadingPart(const TensorData& data, const Shape& shape) {
+  if (shape == data.type.shape) return data;
+  const TensorType type{data.type.dtype, shape};
+  const auto size = static_cast<size_t>(ir::SizeOf(type.dtype));
+  std::string bytes(static_cast<size_t>(NumElements(type)) * size, '\0');
+  CopyLeadingPart(data.bytes->data(), data.type.shape, shape, size, bytes.data());
+  return {type, SharedBytes::Of(std::move(bytes))};
 }
 
 }  // namespace heddle::graph

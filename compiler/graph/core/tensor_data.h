@@ -22,4 +22,7 @@ TensorData Filled(TensorType type, double value);
 // A tensor of any type with these elements, rounded to `dtype`.
 TensorData FromDoubles(const std::vector<double>& values, const Shape& shape, ir::DType dtype);
 
+// The part of a tensor in which every index is below the extent of `shape`.
+TensorData LeadingPart(const TensorData& data, const Shape& shape);
+
 }  // namespace heddle::graph

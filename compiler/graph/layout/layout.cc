@@ -38,6 +38,7 @@ class LayoutPass {
       outputs.emplace_back(graph_.values[v].name, value);
     }
     HEDDLE_ASSIGN_OR_RETURN(Graph built, out_.Build(outputs));
+    built.lengths = graph_.lengths;
     return RemoveDead(built);
   }
 

@@ -84,6 +84,7 @@ void AppendNormalizationOps(std::vector<OpDef>& ops);
 void AppendMovementOps(std::vector<OpDef>& ops);
 void AppendIndexingOps(std::vector<OpDef>& ops);
 void AppendScatterOps(std::vector<OpDef>& ops);
+void AppendSuppressionOps(std::vector<OpDef>& ops);
 void AppendSamplingOps(std::vector<OpDef>& ops);
 
 }  // namespace heddle::graph

@@ -23,6 +23,7 @@ Registry MakeRegistry() {
   AppendMovementOps(ops);
   AppendIndexingOps(ops);
   AppendScatterOps(ops);
+  AppendSuppressionOps(ops);
   AppendSamplingOps(ops);
   Registry registry;
   for (OpDef& op : ops) registry[static_cast<size_t>(op.kind)] = std::move(op);

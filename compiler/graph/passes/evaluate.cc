@@ -1,11 +1,13 @@
 #include "compiler/graph/passes/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/graph/core/operator.h"
+#include "compiler/graph/core/tensor_data.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/visit.h"
 
@@ -109,6 +111,14 @@ absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
   if (progress) progress(static_cast<int>(total), static_cast<int>(total));
   std::vector<TensorData> outputs;
   for (ValueId v : graph.outputs) outputs.push_back(values.at(v));
+  std::vector<Shape> shapes;
+  for (const TensorData& output : outputs) shapes.push_back(output.type.shape);
+  for (const OutputLength& l : graph.lengths) {
+    int64_t& extent = shapes[l.output][l.axis];
+    extent = std::clamp<int64_t>(ToInts(outputs[l.length])[0], 0, extent);
+  }
+  outputs.resize(graph.NumResults());
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = LeadingPart(outputs[i], shapes[i]);
   return outputs;
 }
 

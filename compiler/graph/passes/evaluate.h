@@ -23,8 +23,9 @@ absl::StatusOr<std::vector<TensorData>> EvaluateProgram(const tensor::TensorProg
 absl::StatusOr<TensorData> EvaluateOp(OpKind kind, const Attrs& attrs,
                                       std::span<const TensorData> inputs);
 
-// All outputs of a graph, computed node by node. A value is freed after its last use. `inputs` are
-// in the graph's order. `progress` is called before each node, and once after the last.
+// The outputs of a model, computed node by node. A value is freed after its last use. `inputs` are in
+// the graph's order. Outputs with lengths have the shape that the data gives them; the lengths
+// themselves are not among the results. `progress` is called before each node, and once after the last.
 // InvalidArgument: the inputs do not match those of the graph.
 absl::StatusOr<std::vector<TensorData>> EvaluateGraph(
     const Graph& graph, std::span<const TensorData> inputs,

@@ -365,11 +365,23 @@ class Verifier {
     bool reads_itself = false;
     VisitExpr(block.store.value,
               [&](const Expr& e) { reads_itself |= e->buffer == block.store.buffer; });
-    if (status.ok() && reads_itself)
-      status = Broken("reduce", "the block reads the buffer it writes");
+    if (status.ok() && reads_itself && !RunsAsWritten(block))
+      status = Broken("reduce", "the block reads the buffer it writes, and its loops are not as written");
     outer.swap(visible_);
     analyzer_.Restore(position);
     return status;
+  }
+
+  // Whether the loops around a block are exactly its iterators, in order.
+  bool RunsAsWritten(const Block& block) const {
+    if (!block.reducer || block.where || loops_.size() != block.iters.size()) return false;
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      const Expr& binding = block.iters[i].binding;
+      if (loops_[i]->kind != LoopKind::kSerial || binding->kind != ExprKind::kVar ||
+          binding->var != loops_[i]->var)
+        return false;
+    }
+    return true;
   }
 
   const Program& program_;

@@ -14,7 +14,8 @@ enum class Level {
 
 // OK, or FailedPrecondition with the rule, the statement and what is wrong with it. Checks:
 //   * names are unique and in scope; types and arity; loop and iterator kinds;
-//   * blocks store in iterators only;
+//   * blocks store in iterators only; a block that reads the buffer it writes reduces, and stands in
+//     plain loops that are bound one to one, in order, to its iterators;
 //   * iterator bindings and buffer indices lie within bounds. The analysis uses guards; an index
 //     that it cannot bound is an error;
 //   * inputs are never written, and every output is written;

@@ -22,6 +22,9 @@ std::vector<Path> ConsumersOf(const std::vector<Path>& blocks, const ir::Block& 
   return consumers;
 }
 
+// Such a block runs as it is written.
+bool ReadsItself(const ir::Block& block) { return Reads(block, block.store.buffer.get()); }
+
 bool ReadsHalf(const ir::Block& block) {
   bool reads = false;
   ir::VisitExpr(block.store.value, [&](const ir::Expr& e) {
@@ -91,7 +94,8 @@ std::vector<Stage> ReductionsOf(const ir::Program& program, const Owners& owners
   for (const Path& path : blocks) {
     Stage stage;
     stage.block = &path.block();
-    if (!stage.block->reducer || owners.count(stage.block->name)) continue;
+    if (!stage.block->reducer || owners.count(stage.block->name) || ReadsItself(*stage.block))
+      continue;
     if (!ViewStage(path, &stage.view)) continue;
     for (const ir::Buffer* buffer : constants) {
       if (Reads(*stage.block, buffer)) stage.constants.push_back(buffer->name);
@@ -133,8 +137,8 @@ std::vector<Stage> StagesLeft(const ir::Program& program, const Owners& owners) 
   for (const Path& path : blocks) {
     Stage stage;
     stage.block = &path.block();
-    if (owners.count(stage.block->name) || !ViewStage(path, &stage.view) ||
-        stage.view.spatial.empty())
+    if (owners.count(stage.block->name) || ReadsItself(*stage.block) ||
+        !ViewStage(path, &stage.view) || stage.view.spatial.empty())
       continue;
     stage.alone = true;
     stage.constant = constants.count(stage.block->store.buffer.get()) > 0;
