@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -58,7 +59,7 @@ ir::Program Convolution(const Shape& s) {
   if (s.relu) {
     const Tensor conv = result;
     result = b.Compute("relu", conv.shape(), [&](Iters i) {
-      return ir::Make(ir::Op::kMax, {conv(i[0], i[1], i[2], i[3]), ir::Float(0)});
+      return ir::Make(ir::Op::kMax, {conv(i[0], i[1], i[2], i[3]), ir::Zero(conv.dtype())});
     });
   }
   return tensor::LowerToLoops(b.Build({result}).value()).value();
@@ -108,14 +109,19 @@ TEST(Winograd, RandomShapesGiveTheSameResult) {
       s.inputs = Draw(rng, 1, 7);
       s.outputs = Draw(rng, 1, 7);
       s.relu = Draw(rng, 0, 1) != 0;
+      // Sums of halves are f32. Where they are stored, they round in both programs.
+      s.dtype = std::array{DType::kF32, DType::kF16, DType::kBF16}[Draw(rng, 0, 2)];
+      const double rounding = s.dtype == DType::kF32   ? 0
+                              : s.dtype == DType::kF16 ? 0x1p-10
+                                                       : 0x1p-7;
       SCOPED_TRACE(absl::StrCat("m ", m, " seed ", seed));
       const ir::Program naive = Convolution(s);
       const auto program = After(naive, absl::StrCat("winograd conv ", m, "\n"));
       ASSERT_TRUE(program.ok()) << program.status();
       ASSERT_TRUE(ir::Verify(*program).ok()) << ir::Verify(*program);
       const double difference = Difference(naive, *program, seed);
-      EXPECT_LT(difference, kWinogradDifference);
-      worst = std::max(worst, difference);
+      EXPECT_LT(difference, kWinogradDifference + rounding);
+      if (rounding == 0) worst = std::max(worst, difference);
     }
     RecordProperty(absl::StrCat("worst_", m), absl::StrCat(worst));
   }

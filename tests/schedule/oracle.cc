@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "compiler/interpreter/interpreter.h"
+#include "compiler/ir/arithmetic.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify/verifier.h"
 #include "compiler/ir/visit.h"
@@ -19,26 +20,55 @@
 
 namespace heddle::schedule {
 
+namespace {
+
+// The elements of a tensor of f32 or halves.
+std::string Stored(const std::vector<float>& values, ir::DType dtype) {
+  const auto size = static_cast<size_t>(ir::SizeOf(dtype));
+  std::string bytes(values.size() * size, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t half = ir::IsHalf(dtype) ? ir::HalfBits(values[i], dtype) : 0;
+    const void* from = ir::IsHalf(dtype) ? static_cast<const void*>(&half) : &values[i];
+    std::memcpy(bytes.data() + i * size, from, size);
+  }
+  return bytes;
+}
+
+std::vector<double> Loaded(const std::string& bytes, ir::DType dtype) {
+  const auto size = static_cast<size_t>(ir::SizeOf(dtype));
+  std::vector<double> values(bytes.size() / size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    float value = 0;
+    uint16_t half = 0;
+    void* to = ir::IsHalf(dtype) ? static_cast<void*>(&half) : &value;
+    std::memcpy(to, bytes.data() + i * size, size);
+    values[i] = ir::IsHalf(dtype) ? ir::HalfValue(half, dtype) : value;
+  }
+  return values;
+}
+
+}  // namespace
+
 absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<std::vector<float>> memory;
+  std::vector<std::string> memory;
   std::vector<interpreter::TensorRef> tensors;
   auto add = [&](const ir::BufferRef& buffer, bool input) {
-    std::vector<float> data(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> values(buffer->NumElements(), std::numeric_limits<float>::quiet_NaN());
     if (input) {
-      for (float& value : data) value = uniform(rng);
+      for (float& value : values) value = uniform(rng);
     }
-    memory.push_back(std::move(data));
+    memory.push_back(Stored(values, buffer->dtype));
     tensors.push_back({buffer->dtype, buffer->shape, memory.back().data()});
   };
+  memory.reserve(program.inputs.size() + program.outputs.size());  // a short string must not move
   for (const ir::BufferRef& buffer : program.inputs) add(buffer, true);
   for (const ir::BufferRef& buffer : program.outputs) add(buffer, false);
   HEDDLE_RETURN_IF_ERROR(interpreter::Interpret(program, tensors));
   Outputs outputs;
-  for (size_t i = program.inputs.size(); i < memory.size(); ++i) {
-    outputs.emplace_back(memory[i].begin(), memory[i].end());
-  }
+  for (size_t i = program.inputs.size(); i < memory.size(); ++i)
+    outputs.push_back(Loaded(memory[i], tensors[i].dtype));
   return outputs;
 }
 

@@ -15,7 +15,8 @@ namespace heddle::schedule {
 // Outputs as doubles, one vector per output.
 using Outputs = std::vector<std::vector<double>>;
 
-// Runs a scheduled or lowered program on inputs drawn from the seed. Outputs start out as NaN.
+// Runs a scheduled or lowered program of f32 or halves on inputs drawn from the seed. Outputs start
+// out as NaN.
 absl::StatusOr<Outputs> RunOnRandomInputs(const ir::Program& program, uint64_t seed);
 
 // OK if both agree within measure/compare.h.

@@ -61,7 +61,9 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
   // With channels last, a vector lies within a group, unless each group is one channel.
   int64_t channels = out.shape[1] / groups;
   bool near = false;  // a depthwise convolution whose data fit the second-level cache
-  const bool single = out.dtype == ir::DType::kF32;  // the measurements were made in f32
+  // Halves are computed in f32, in which the measurements were made.
+  const ir::DType dtype = ir::IsHalf(out.dtype) ? ir::DType::kF32 : out.dtype;
+  const bool single = dtype == ir::DType::kF32;
   double blocked =
       TimesOfLast(weights[1], Shape(weights.begin() + 2, weights.end()), attrs, target, single);
   if (!transposed && groups > 1 && weights[1] == 1) {
@@ -71,7 +73,7 @@ LayoutProblem::Operator ConvolutionNs(const Graph& graph, const Node& node, doub
     near = single && memory_ns * core.bytes_per_ns <= static_cast<double>(core.l2_bytes);
   }
   const auto time = [&](double efficiency, int64_t lanes, double memory) {
-    const double use = LaneUse(lanes, ir::SizeOf(out.dtype), target);
+    const double use = LaneUse(lanes, ir::SizeOf(dtype), target);
     return Ns(std::max(flops / (core.peak_gflops * efficiency * use), memory));
   };
   const int64_t first = time(share.first, out.shape.back(), memory_ns),

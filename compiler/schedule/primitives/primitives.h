@@ -165,7 +165,8 @@ absl::StatusOr<Rewritten> Rfactor(const Program& p, const std::string& block,
 //             <block>.product    [a, a, n, t, u, o]        the sum over i
 //             <block>.rows       [m, a, n, t, u, o]        A^T M
 //             <block>            [n, y, x, o]              (A^T M) A
-//           Fewer multiplications, less exact: numerics.h says how much.
+//           Fewer multiplications, less exact: numerics.h says how much. X and W may be of a
+//           narrower type that is cast for the product, as halves are; the stages have the sum's.
 // makes:    blocks: the stages in this order, each in loops <stage>.<k>, one for each dimension and
 //           one for the sum
 // refuses:  m other than 2, 4 and 6; anything else than such a convolution of floats in a naive

@@ -69,7 +69,7 @@ Transforms MakeTransforms(int64_t m) {
   return t;
 }
 
-// The convolution that a block computes.
+// The convolution that a block computes. The operands may be of a narrower float than the sum.
 struct Convolution {
   BufferRef x, w, out;
   int64_t batch, rows, columns, inputs, outputs;  // extents of n, y, x, i and o
@@ -84,6 +84,13 @@ bool IsSumOf(const Expr& e, const ir::Var* a, const ir::Var* b) {
          IsVar(e->args[1], b);
 }
 
+// The load that an operand of the product is, or that is cast for it; null if it is something else.
+const ir::ExprNode* LoadOf(const Expr& e) {
+  const Expr& inner =
+      e->kind == ir::ExprKind::kCast && ir::IsFloat(e->args[0]->dtype) ? e->args[0] : e;
+  return inner->kind == ir::ExprKind::kLoad && inner->args.size() == 4 ? inner.get() : nullptr;
+}
+
 std::optional<Convolution> Match(const Block& block) {
   if (!block.reducer || block.reducer->op != ir::ReduceOp::kSum || block.where) return std::nullopt;
   if (!block.reducer->init || !ir::IsFloat(block.store.buffer->dtype)) return std::nullopt;
@@ -96,12 +103,8 @@ std::optional<Convolution> Match(const Block& block) {
       value->kind != ir::ExprKind::kOp || value->op != ir::Op::kMul) {
     return std::nullopt;
   }
-  const Expr& x = value->args[0];
-  const Expr& w = value->args[1];
-  if (x->kind != ir::ExprKind::kLoad || w->kind != ir::ExprKind::kLoad || x->args.size() != 4 ||
-      w->args.size() != 4) {
-    return std::nullopt;
-  }
+  const auto *x = LoadOf(value->args[0]), *w = LoadOf(value->args[1]);
+  if (x == nullptr || w == nullptr) return std::nullopt;
   const ir::Var *n = s[0]->var.get(), *row = s[1]->var.get(), *column = s[2]->var.get(),
                 *o = s[3]->var.get();
   const ir::Var *kh = r[0]->var.get(), *kw = r[1]->var.get(), *i = r[2]->var.get();
@@ -194,6 +197,11 @@ Expr RowTimes(const Matrix& matrix, const Expr& which, ir::DType dtype,
   return result;
 }
 
+Expr LoadAs(ir::DType dtype, const BufferRef& buffer, const std::vector<Expr>& indices) {
+  const Expr load = ir::Load(buffer, indices);
+  return buffer->dtype == dtype ? load : ir::Cast(dtype, load);
+}
+
 void AddStages(const Convolution& c, const std::string& block, int64_t m, Stages& out) {
   const int64_t a = m + kTaps - 1;
   const int64_t t = (c.rows + m - 1) / m, u = (c.columns + m - 1) / m;
@@ -206,14 +214,14 @@ void AddStages(const Convolution& c, const std::string& block, int64_t m, Stages
     x = out.Add("tiles", read, 0, [&](const Iters& s, const Expr&) {
       const Expr inside =
           ir::And(ir::Lt(s[1], ir::Int(c.x->shape[1])), ir::Lt(s[2], ir::Int(c.x->shape[2])));
-      return ir::Select(inside, ir::Load(c.x, s), ir::Zero(dtype));
+      return ir::Select(inside, LoadAs(dtype, c.x, s), ir::Zero(dtype));
     });
   }
   const BufferRef data_rows =
       out.Add("data_rows", {a, a, c.batch, t, u, c.inputs}, 0, [&](const Iters& s, const Expr&) {
         return RowTimes(transforms.bt, s[0], dtype, [&](int64_t k) {
-          return ir::Load(x,
-                          {s[2], s[3] * ir::Int(m) + ir::Int(k), s[4] * ir::Int(m) + s[1], s[5]});
+          return LoadAs(dtype, x,
+                        {s[2], s[3] * ir::Int(m) + ir::Int(k), s[4] * ir::Int(m) + s[1], s[5]});
         });
       });
   const BufferRef data =
@@ -225,7 +233,7 @@ void AddStages(const Convolution& c, const std::string& block, int64_t m, Stages
   const BufferRef weight_rows =
       out.Add("weight_rows", {a, kTaps, c.inputs, c.outputs}, 0, [&](const Iters& s, const Expr&) {
         return RowTimes(transforms.g, s[0], dtype, [&](int64_t k) {
-          return ir::Load(c.w, {ir::Int(k), s[1], s[2], s[3]});
+          return LoadAs(dtype, c.w, {ir::Int(k), s[1], s[2], s[3]});
         });
       });
   const BufferRef weight =
