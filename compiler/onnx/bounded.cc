@@ -39,7 +39,7 @@ bool TakesLengths(const std::string& type) {
 std::string DependsOn(NodeImport& n, ValueId v) {
   const ValueId length = n.lengths().Of(v).begin()->second;
   const LengthTable::Origin* origin = n.lengths().Find(length);
-  return absl::StrCat("'", n.NameOf(v), "', whose size depends on ",
+  return absl::StrCat("'", n.ValueName(v), "', whose size depends on ",
                       origin == nullptr ? "data" : origin->text);
 }
 
@@ -120,8 +120,8 @@ class Rules {
     for (size_t i = 0; i < offsets.size(); ++i) {
       const int d = at + offsets[i];
       if (d < 0 || LengthOf(i, d) == length || ShapeOf(i)[d] == 1) continue;
-      return n_.Unsupported(absl::StrCat("operands of different sizes, '", n_.NameOf(in_[0]),
-                                         "' and '", n_.NameOf(in_[i]),
+      return n_.Unsupported(absl::StrCat("operands of different sizes, '", n_.ValueName(in_[0]),
+                                         "' and '", n_.ValueName(in_[i]),
                                          "', that depend on data"));
     }
     result_[at] = length;

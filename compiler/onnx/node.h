@@ -125,7 +125,7 @@ class NodeImport {
   LengthTable& lengths() { return lengths_; }
   // The graph node that makes v, or null; valid until the next Emit.
   const Node* ProducerOf(ValueId v) const { return builder_.ProducerOf(v); }
-  const std::string& NameOf(ValueId v) const { return builder_.Name(v); }
+  const std::string& ValueName(ValueId v) const { return builder_.Name(v); }
   const std::string& name() const { return name_; }
 
   // The elements of an operand that must be constant at import, such as a shape or axes.

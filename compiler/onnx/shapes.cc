@@ -14,7 +14,7 @@ namespace {
 
 using Dimension = onnx::TensorShapeProto::Dimension;
 
-bool IsFixed(const Dimension& d) { return d.has_dim_value() && d.dim_value() > 0; }
+bool IsFixed(const Dimension& d) { return d.has_dim_value() && d.dim_value() >= 0; }
 
 std::string DimText(const Dimension& d) {
   if (IsFixed(d)) return absl::StrCat(d.dim_value());

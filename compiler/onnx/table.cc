@@ -32,6 +32,7 @@ const TranslationTable& Translations() {
     AddSignalTranslations(*t);
     AddControlTranslations(*t);
     AddSequenceTranslations(*t);
+    AddSelectionTranslations(*t);
     return t;
   }();
   return *table;
