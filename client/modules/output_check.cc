@@ -90,8 +90,8 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
   if (!expected.ok()) return Fail(expected.status());
   const auto results = static_cast<size_t>(executor.manifest().NumResults());
   if (expected->size() != results) {
-    return Fail(absl::InvalidArgumentError(fmt::format("{} has {} outputs, the module {}",
-                                                       options.check, expected->size(), results)));
+    return Fail(absl::InvalidArgumentError(
+        fmt::format("{} has {} outputs, the module {}", options.check, expected->size(), results)));
   }
   const std::string_view reason = executor.manifest().AllNumerics().Reason();
   bool good = true;

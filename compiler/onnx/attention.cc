@@ -383,7 +383,6 @@ void CausalConvWithState(NodeImport& n) {
   if (activation != "none") y = n.Emit(OpKind::kMul, {y, n.Emit(OpKind::kSigmoid, {y})});
   n.Set(0, n.Cast(y, dtype));
   if (!n.Wants(1)) return;
-  if (before == 0) return n.Unsupported("a state without elements");
   const DType state = n.Has(3) ? n.Type(n.In(3)).dtype : dtype;
   n.Set(1, n.Cast(Part(n, padded, 2, shape[2], shape[2] + before), state));
 }
@@ -438,7 +437,7 @@ void AddAttentionTranslations(TranslationTable& table) {
   table["Attention"] = Attention;
   table["RotaryEmbedding"] = RotaryEmbedding;
   table["LinearAttention"] = {LinearAttention, "sequences of more than 512 steps"};
-  table["CausalConvWithState"] = {CausalConvWithState, "a state without elements"};
+  table["CausalConvWithState"] = CausalConvWithState;
   table["TensorScatter"] = TensorScatter;
 }
 

@@ -19,20 +19,118 @@ constexpr int64_t kLeastBound = 2;
 
 // Operators whose translations take extents from nothing but what they emit, or from this file.
 bool TakesLengths(const std::string& type) {
-  static const auto* known = new std::set<std::string>{
-      "Abs", "Acos", "Acosh", "Add", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh",
-      "BatchNormalization", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Compress", "Concat",
-      "ConcatFromSequence", "Conv", "Cos", "Cosh", "CumProd", "CumSum", "Div", "Elu", "Equal",
-      "Erf", "Exp", "Expand", "Floor", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm",
-      "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "If", "IsInf", "IsNaN",
-      "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Mean",
-      "Min", "Mish", "Mod", "Mul", "Neg", "NonMaxSuppression", "NonZero", "Not", "Or", "PRelu",
-      "Pow", "Range", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-      "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",
-      "Reshape", "Round", "Scatter", "ScatterElements", "ScatterND", "Selu", "SequenceAt",
-      "SequenceConstruct", "SequenceInsert", "Shape", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh",
-      "Size", "Slice", "Softmax", "Softplus", "Softsign", "Sqrt", "Squeeze", "Sub", "Sum", "Swish",
-      "Tan", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Unsqueeze", "Where", "Xor"};
+  static const auto* known = new std::set<std::string>{"Abs",
+                                                       "Acos",
+                                                       "Acosh",
+                                                       "Add",
+                                                       "And",
+                                                       "ArgMax",
+                                                       "ArgMin",
+                                                       "Asin",
+                                                       "Asinh",
+                                                       "Atan",
+                                                       "Atanh",
+                                                       "BatchNormalization",
+                                                       "Cast",
+                                                       "CastLike",
+                                                       "Ceil",
+                                                       "Celu",
+                                                       "Clip",
+                                                       "Compress",
+                                                       "Concat",
+                                                       "ConcatFromSequence",
+                                                       "Conv",
+                                                       "Cos",
+                                                       "Cosh",
+                                                       "CumProd",
+                                                       "CumSum",
+                                                       "Div",
+                                                       "Elu",
+                                                       "Equal",
+                                                       "Erf",
+                                                       "Exp",
+                                                       "Expand",
+                                                       "Floor",
+                                                       "Gather",
+                                                       "GatherElements",
+                                                       "GatherND",
+                                                       "Gelu",
+                                                       "Gemm",
+                                                       "Greater",
+                                                       "GreaterOrEqual",
+                                                       "HardSigmoid",
+                                                       "HardSwish",
+                                                       "Identity",
+                                                       "If",
+                                                       "IsInf",
+                                                       "IsNaN",
+                                                       "LeakyRelu",
+                                                       "Less",
+                                                       "LessOrEqual",
+                                                       "Log",
+                                                       "LogSoftmax",
+                                                       "MatMul",
+                                                       "Max",
+                                                       "MaxPool",
+                                                       "Mean",
+                                                       "Min",
+                                                       "Mish",
+                                                       "Mod",
+                                                       "Mul",
+                                                       "Neg",
+                                                       "NonMaxSuppression",
+                                                       "NonZero",
+                                                       "Not",
+                                                       "Or",
+                                                       "PRelu",
+                                                       "Pow",
+                                                       "Range",
+                                                       "Reciprocal",
+                                                       "ReduceL1",
+                                                       "ReduceL2",
+                                                       "ReduceLogSum",
+                                                       "ReduceLogSumExp",
+                                                       "ReduceMax",
+                                                       "ReduceMean",
+                                                       "ReduceMin",
+                                                       "ReduceProd",
+                                                       "ReduceSum",
+                                                       "ReduceSumSquare",
+                                                       "Relu",
+                                                       "Reshape",
+                                                       "Round",
+                                                       "Scatter",
+                                                       "ScatterElements",
+                                                       "ScatterND",
+                                                       "Selu",
+                                                       "SequenceAt",
+                                                       "SequenceConstruct",
+                                                       "SequenceInsert",
+                                                       "Shape",
+                                                       "Shrink",
+                                                       "Sigmoid",
+                                                       "Sign",
+                                                       "Sin",
+                                                       "Sinh",
+                                                       "Size",
+                                                       "Slice",
+                                                       "Softmax",
+                                                       "Softplus",
+                                                       "Softsign",
+                                                       "Sqrt",
+                                                       "Squeeze",
+                                                       "Sub",
+                                                       "Sum",
+                                                       "Swish",
+                                                       "Tan",
+                                                       "Tanh",
+                                                       "ThresholdedRelu",
+                                                       "Tile",
+                                                       "TopK",
+                                                       "Transpose",
+                                                       "Unsqueeze",
+                                                       "Where",
+                                                       "Xor"};
   return known->count(type) != 0;
 }
 
@@ -53,8 +151,7 @@ ValueId Extreme(NodeImport& n, DType dtype, bool largest) {
   const uint64_t ones = ~uint64_t{0} >> (64 - 8 * ir::SizeOf(dtype));
   const uint64_t most = ir::IsUnsigned(dtype) ? ones : ones / 2;
   const uint64_t least = ir::IsUnsigned(dtype) ? 0 : most + 1;
-  return n.Constant(
-      Repeated(FromInts({static_cast<int64_t>(largest ? most : least)}, dtype), {}));
+  return n.Constant(Repeated(FromInts({static_cast<int64_t>(largest ? most : least)}, dtype), {}));
 }
 
 // ---- How lengths move ----
@@ -244,8 +341,9 @@ ValueId Rules::Follow() {
       const bool largest = Read().Flag("largest");
       const int axis = Axis("axis");
       if (LengthOf(0, axis) >= 0)
-        Fill(0, axis, !largest && ir::IsFloat(dtype) ? Number(n_, NAN, dtype)
-                                                     : Extreme(n_, dtype, !largest));
+        Fill(
+            0, axis,
+            !largest && ir::IsFloat(dtype) ? Number(n_, NAN, dtype) : Extreme(n_, dtype, !largest));
       result_ = Lengths(0);
       return -1;
     }
@@ -330,11 +428,10 @@ ValueId Rules::FollowConcat() {
   for (size_t i = 0; i < in_.size(); ++i) bound += ShapeOf(i)[axis];
   const ValueId places = Count(n_, bound);
   for (size_t i = 0; i < in_.size() && n_.ok(); ++i) {
-    const ValueId here = n_.Emit(
-        OpKind::kAdd, {n_.Emit(OpKind::kSub, {places, end}), Scalar(n_, extents)});
+    const ValueId here =
+        n_.Emit(OpKind::kAdd, {n_.Emit(OpKind::kSub, {places, end}), Scalar(n_, extents)});
     from = i == 0 ? here
-                  : n_.Emit(OpKind::kWhere,
-                            {n_.Emit(OpKind::kLess, {places, end}), from, here});
+                  : n_.Emit(OpKind::kWhere, {n_.Emit(OpKind::kLess, {places, end}), from, here});
     end = n_.Emit(OpKind::kAdd, {end, ExtentOf(n_, in_[i], axis)});
     extents += ShapeOf(i)[axis];
   }
@@ -434,9 +531,8 @@ ValueId Rules::FollowScatter() {
   if (!Lengths(0).empty()) return Refuse(0);
   const bool elements = kind_ == OpKind::kScatterElements;
   if (elements ? Lengths(2) != Lengths(1)
-               : std::any_of(Lengths(2).begin(), Lengths(2).end(), [&](const auto& l) {
-                   return LengthOf(1, l.first) != l.second;
-                 }))
+               : std::any_of(Lengths(2).begin(), Lengths(2).end(),
+                             [&](const auto& l) { return LengthOf(1, l.first) != l.second; }))
     return Refuse(2);
   if (Lengths(1).empty()) return -1;
   in_[1] = n_.Cast(in_[1], DType::kI64);
@@ -514,8 +610,8 @@ std::vector<Extent> FollowInts(NodeImport& n, ValueId v) {
       const auto from = operand(0);
       const Shape starts = attrs.Ints("starts"), steps = attrs.Ints("steps"),
                   sizes = attrs.Ints("sizes");
-      if (starts.size() != 1 || !(NumElements(n.Type(inputs[0])) ==
-                                  static_cast<int64_t>(from.size())))
+      if (starts.size() != 1 ||
+          !(NumElements(n.Type(inputs[0])) == static_cast<int64_t>(from.size())))
         break;
       for (int64_t i = 0; i < sizes[0]; ++i) result.push_back(from[starts[0] + i * steps[0]]);
       break;
@@ -533,8 +629,7 @@ std::vector<Extent> FollowInts(NodeImport& n, ValueId v) {
     default:
       break;
   }
-  if (!count_is(result))
-    result.assign(static_cast<size_t>(count), {kUnknown, -1});
+  if (!count_is(result)) result.assign(static_cast<size_t>(count), {kUnknown, -1});
   return result;
 }
 
@@ -583,9 +678,8 @@ ValueId WithLength(NodeImport& n, ValueId v, int dimension, ValueId length) {
     return -1;
   }
   Describe(n, length, extent);
-  v = extent < kLeastBound
-          ? n.EmitFixed(OpKind::kConcat, {v, v}, {{"axis", int64_t{dimension}}})
-          : n.EmitFixed(OpKind::kIdentity, {v});
+  v = extent < kLeastBound ? n.EmitFixed(OpKind::kConcat, {v, v}, {{"axis", int64_t{dimension}}})
+                           : n.EmitFixed(OpKind::kIdentity, {v});
   if (!n.ok()) return -1;
   lengths[dimension] = length;
   for (const auto& [d, l] : lengths) n.lengths().Set(v, d, l);
@@ -618,8 +712,8 @@ ValueId ExtentsOf(NodeImport& n, ValueId v, int begin, int end) {
   if (!n.ok()) return -1;
   if (n.lengths().Of(v).empty()) {
     const Shape& shape = n.ShapeOf(v);
-    return n.Constant(FromInts(begin < end ? Shape(shape.begin() + begin, shape.begin() + end)
-                                           : Shape{}));
+    return n.Constant(
+        FromInts(begin < end ? Shape(shape.begin() + begin, shape.begin() + end) : Shape{}));
   }
   std::vector<ValueId> parts;
   for (int d = begin; d < end; ++d) parts.push_back(n.Reshape(ExtentOf(n, v, d), {1}));
@@ -652,9 +746,7 @@ ValueId Count(NodeImport& n, int64_t count) {
   return n.Constant(FromInts(numbers));
 }
 
-ValueId Scalar(NodeImport& n, int64_t value) {
-  return n.Constant(Repeated(FromInts({value}), {}));
-}
+ValueId Scalar(NodeImport& n, int64_t value) { return n.Constant(Repeated(FromInts({value}), {})); }
 
 ValueId ScalarOperand(NodeImport& n, int i) {
   const ValueId v = n.In(i);

@@ -42,7 +42,8 @@ ValueId ExtentOf(NodeImport& n, ValueId v, int dimension);
 ValueId ExtentsOf(NodeImport& n, ValueId v, int begin, int end);
 // Parts [start, start + length) along a dimension of v, which all lie in v; `most` is a bound of
 // `length`. Both are i64 scalars.
-ValueId Window(NodeImport& n, ValueId v, int dimension, ValueId start, ValueId length, int64_t most);
+ValueId Window(NodeImport& n, ValueId v, int dimension, ValueId start, ValueId length,
+               int64_t most);
 
 // The numbers 0 .. count - 1 as i64.
 ValueId Count(NodeImport& n, int64_t count);

@@ -215,8 +215,8 @@ void SliceByData(NodeImport& n, ValueId x) {
     const ValueId extent = ExtentOf(n, x, d), zero = Scalar(n, 0);
     const auto bound = [&](int operand) {
       ValueId at = n.Cast(n.Reshape(Part(n, n.In(operand), 0, k, k + 1), {}), DType::kI64);
-      at = n.Emit(OpKind::kWhere, {n.Emit(OpKind::kLess, {at, zero}),
-                                   n.Emit(OpKind::kAdd, {at, extent}), at});
+      at = n.Emit(OpKind::kWhere,
+                  {n.Emit(OpKind::kLess, {at, zero}), n.Emit(OpKind::kAdd, {at, extent}), at});
       return n.Emit(OpKind::kMin, {n.Emit(OpKind::kMax, {at, zero}), extent});
     };
     const ValueId start = bound(1), end = bound(2);

@@ -360,9 +360,45 @@ ValueId Inverse(NodeImport& n, ValueId v, double epsilon) {
   return n.Emit(OpKind::kReciprocal, {n.Emit(OpKind::kSqrt, {sum})});
 }
 
+// The statistics of the batch itself normalise it. From opset 14 on, so say the standard, the running
+// statistics are weighted by the momentum and those of the batch by the rest.
+void BatchNormalizationInTraining(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  const double epsilon = n.Float("epsilon"), momentum = n.Float("momentum");
+  if (!n.ok()) return;
+  if (rank < 2) return n.Fail("needs channels");
+  Shape axes(static_cast<size_t>(rank));
+  std::iota(axes.begin(), axes.end(), 0);
+  axes.erase(axes.begin() + 1);
+  const ir::DType own = n.Type(x).dtype, stage = own == ir::DType::kF64 ? own : ir::DType::kF32;
+  const ValueId terms = n.Cast(x, stage);
+  const auto op = [&](OpKind kind, ValueId a, ValueId b) { return n.Emit(kind, {a, b}); };
+  const auto channel = [&](int i) { return n.AlongAxis(n.Cast(n.In(i), stage), 1, rank); };
+  const ValueId normal =
+      n.Emit(OpKind::kNormalize, {terms}, {{"axes", axes}, {"epsilon", epsilon}});
+  const ValueId y = op(OpKind::kAdd, op(OpKind::kMul, normal, channel(1)), channel(2));
+  n.Set(0, n.Cast(y, own));
+  const auto mean = [&](ValueId v, int64_t keeps) {
+    return n.Emit(OpKind::kReduceMean, {v}, {{"axes", axes}, {"keepdims", keeps}});
+  };
+  const auto running = [&](int operand, ValueId batch) {
+    const ValueId old = n.Cast(n.In(operand), stage);
+    const ValueId kept = op(OpKind::kMul, old, n.ScalarLike(momentum, old)),
+                  added = op(OpKind::kMul, batch, n.ScalarLike(1 - momentum, batch));
+    return n.Cast(op(OpKind::kAdd, kept, added), n.Type(n.In(operand)).dtype);
+  };
+  if (n.Wants(1)) n.Set(1, running(3, mean(terms, 0)));
+  if (n.Wants(2)) {
+    const ValueId off = op(OpKind::kSub, terms, mean(terms, 1));
+    n.Set(2, running(4, mean(op(OpKind::kMul, off, off), 0)));
+  }
+  for (int i = 3; i < 5; ++i) n.IgnoreOperand(i);
+}
+
 void BatchNormalization(NodeImport& n) {
   n.Ignore({"momentum"});
-  if (n.Int("training_mode") != 0) return n.Unsupported("training mode");
+  if (n.opset() >= 14 && n.Int("training_mode") != 0) return BatchNormalizationInTraining(n);
   if (n.opset() < 7 && n.Int("is_test") == 0) return n.Unsupported("training mode (is_test=0)");
   if (n.opset() < 9 && n.Int("spatial") == 0) return n.Unsupported("spatial=0");
   for (int i = 1; i < n.NumOutputs(); ++i) {
@@ -534,7 +570,8 @@ void AddNetworkTranslations(TranslationTable& table) {
   table["Gemm"] = Gemm;
   table["MatMul"] = MatMul;
   table["Einsum"] = Einsum;
-  table["BatchNormalization"] = {BatchNormalization, "training mode; spatial=0 before opset 9"};
+  table["BatchNormalization"] = {BatchNormalization,
+                                 "training mode before opset 14; spatial=0 before opset 9"};
   table["InstanceNormalization"] = InstanceNormalization;
   table["LayerNormalization"] = LayerNormalization;
   table["RMSNormalization"] = RmsNormalization;

@@ -432,7 +432,8 @@ ValueId NodeImport::EmitWithoutElements(OpKind kind, const std::vector<ValueId>&
   if (writes && NumElements(Type(inputs[0])) != 0) return inputs[0];
   if (kind == OpKind::kPad) {
     const ValueId fill = inputs.size() > 1 ? inputs[1]
-                                           : Fill({result.dtype, {}}, OpAttrs(Def(kind).attrs, attrs).Float("value"));
+                                           : Fill({result.dtype, {}},
+                                                  OpAttrs(Def(kind).attrs, attrs).Float("value"));
     return EmitFixed(OpKind::kExpand, {Reshape(fill, {})}, {{"shape", result.shape}});
   }
   Unsupported("tensors without elements");

@@ -105,9 +105,9 @@ class NodeImport {
   int NumInputs() const { return node_.input_size(); }
   bool Has(int i) const;
   ValueId In(int i);
-  const NamedValue& Value(int i);     // also one that is no tensor
+  const NamedValue& Value(int i);       // also one that is no tensor
   const NamedValue* Peek(int i) const;  // null if it is not defined; does not count as asked for
-  std::vector<ValueId> Items(int i);  // of a sequence
+  std::vector<ValueId> Items(int i);    // of a sequence
   // The ONNX element type of operand i; 0 if it is missing or unknown.
   int OnnxType(int i) const { return Has(i) ? types_[i] : 0; }
   bool Wants(int output) const {

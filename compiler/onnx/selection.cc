@@ -43,8 +43,8 @@ Rows SumRows(NodeImport& n, ValueId flags) {
   if (r.rows * r.width != count)
     x = n.Emit(OpKind::kPad, {x},
                {{"begin", Shape{0, 0}}, {"end", Shape{0, r.rows * r.width - count}}});
-  r.within = n.Emit(OpKind::kCumSum, {n.Reshape(x, {lead, r.rows, r.width})},
-                    {{"axis", int64_t{2}}});
+  r.within =
+      n.Emit(OpKind::kCumSum, {n.Reshape(x, {lead, r.rows, r.width})}, {{"axis", int64_t{2}}});
   const ValueId sums = At(n, r.within, 2, r.width - 1);
   r.total = n.Emit(OpKind::kCumSum, {sums}, {{"axis", int64_t{1}}});
   r.before = n.Emit(OpKind::kSub, {r.total, sums});
@@ -90,16 +90,14 @@ Chosen Choose(NodeImport& n, ValueId flags, int64_t most) {
   const auto of_row = [&](ValueId v) {
     return n.Emit(OpKind::kGather, {v, row}, {{"axis", int64_t{0}}});
   };
-  const ValueId left = n.Emit(
-      OpKind::kSub, {numbers, n.Reshape(of_row(n.Reshape(r.before, {r.rows})), {most, 1})});
+  const ValueId left =
+      n.Emit(OpKind::kSub, {numbers, n.Reshape(of_row(n.Reshape(r.before, {r.rows})), {most, 1})});
   const ValueId column = how_many(of_row(n.Reshape(r.within, {r.rows, r.width})), left);
-  const ValueId place = n.Emit(
-      OpKind::kAdd,
-      {n.Emit(OpKind::kMul, {n.Cast(row, DType::kI64), Scalar(n, r.width)}),
-       n.Cast(column, DType::kI64)});
-  const Chosen chosen{
-      n.Emit(OpKind::kClip, {place}, {{"min", int64_t{0}}, {"max", extent - 1}}),
-      n.Reshape(n.Cast(Part(n, r.total, 1, r.rows - 1, r.rows), DType::kI64), {})};
+  const ValueId place =
+      n.Emit(OpKind::kAdd, {n.Emit(OpKind::kMul, {n.Cast(row, DType::kI64), Scalar(n, r.width)}),
+                            n.Cast(column, DType::kI64)});
+  const Chosen chosen{n.Emit(OpKind::kClip, {place}, {{"min", int64_t{0}}, {"max", extent - 1}}),
+                      n.Reshape(n.Cast(Part(n, r.total, 1, r.rows - 1, r.rows), DType::kI64), {})};
   if (n.ok()) n.lengths().KeepChoice(flags, {chosen.places, chosen.count});
   return chosen;
 }
@@ -114,8 +112,7 @@ void NonZero(NodeImport& n) {
   if (n.Type(x).dtype != DType::kBool)
     x = n.Emit(OpKind::kNot, {n.Emit(OpKind::kEqual, {x, n.ScalarLike(0, x)})});
   const LengthTable::ByDimension lengths = n.ok() ? n.lengths().Of(x) : LengthTable::ByDimension();
-  for (const auto& [dimension, length] : lengths)
-    x = Filled(n, x, dimension, n.ScalarLike(0, x));
+  for (const auto& [dimension, length] : lengths) x = Filled(n, x, dimension, n.ScalarLike(0, x));
   const ValueId flags = n.Reshape(x, {Product(shape)});
   const Chosen chosen = Choose(n, flags, INT64_MAX);
   if (!n.ok()) return;
@@ -167,30 +164,28 @@ ValueId RowOrder(NodeImport& n, ValueId x) {
   const int64_t count = n.ShapeOf(x)[0], width = n.ShapeOf(x)[1];
   if (width == 1) return SortedBy(n, n.Reshape(x, {count}));
   // Where each pair of rows differs first, and what the first of the pair has there.
-  const ValueId equal = n.Emit(OpKind::kEqual, {n.Reshape(x, {count, 1, width}),
-                                                n.Reshape(x, {1, count, width})});
+  const ValueId equal =
+      n.Emit(OpKind::kEqual, {n.Reshape(x, {count, 1, width}), n.Reshape(x, {1, count, width})});
   const ValueId differs = n.Cast(n.Emit(OpKind::kNot, {equal}), DType::kI32);
-  const ValueId first = n.Emit(OpKind::kArgMax, {differs},
-                               {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
+  const ValueId first =
+      n.Emit(OpKind::kArgMax, {differs}, {{"axes", Shape{2}}, {"keepdims", int64_t{0}}});
   const ValueId at = n.Emit(OpKind::kReshape, {first}, {{"shape", Shape{count * count, 1}}});
-  const ValueId row = n.Emit(OpKind::kFloorDiv,
-                             {n.Reshape(Count(n, count * count), {count * count, 1}),
-                              Scalar(n, count)});
+  const ValueId row =
+      n.Emit(OpKind::kFloorDiv,
+             {n.Reshape(Count(n, count * count), {count * count, 1}), Scalar(n, count)});
   const ValueId mine = n.Reshape(
       n.Emit(OpKind::kGatherNd, {x, Concat(n, {row, at}, 1)}, {{"batch_dims", int64_t{0}}}),
       {count, count});
   const ValueId other = n.Transpose(mine, {1, 0});
   // The place of a row is the number of those before it.
   const ValueId numbers = Count(n, count);
-  const ValueId earlier = n.Emit(
-      OpKind::kLess, {n.Reshape(numbers, {1, count}), n.Reshape(numbers, {count, 1})});
-  const ValueId before = n.Emit(
-      OpKind::kOr,
-      {n.Emit(OpKind::kLess, {other, mine}),
-       n.Emit(OpKind::kAnd, {n.Emit(OpKind::kEqual, {other, mine}), earlier})});
-  const ValueId places =
-      n.Emit(OpKind::kReduceSum, {n.Cast(before, DType::kI64)},
-             {{"axes", Shape{1}}, {"keepdims", int64_t{0}}});
+  const ValueId earlier =
+      n.Emit(OpKind::kLess, {n.Reshape(numbers, {1, count}), n.Reshape(numbers, {count, 1})});
+  const ValueId before =
+      n.Emit(OpKind::kOr, {n.Emit(OpKind::kLess, {other, mine}),
+                           n.Emit(OpKind::kAnd, {n.Emit(OpKind::kEqual, {other, mine}), earlier})});
+  const ValueId places = n.Emit(OpKind::kReduceSum, {n.Cast(before, DType::kI64)},
+                                {{"axes", Shape{1}}, {"keepdims", int64_t{0}}});
   return SortedBy(n, places);
 }
 
@@ -228,8 +223,8 @@ void Unique(NodeImport& n) {
     const ValueId same = n.Emit(
         OpKind::kEqual, {Part(n, in_order, 0, 1, count), Part(n, in_order, 0, 0, count - 1)});
     const ValueId differs = n.Cast(n.Emit(OpKind::kNot, {same}), DType::kI32);
-    const ValueId any = n.Emit(OpKind::kReduceMax, {differs},
-                               {{"axes", Shape{1}}, {"keepdims", int64_t{0}}});
+    const ValueId any =
+        n.Emit(OpKind::kReduceMax, {differs}, {{"axes", Shape{1}}, {"keepdims", int64_t{0}}});
     begins = Concat(n, {first, n.Cast(any, DType::kBool)}, 0);
   }
   const Chosen chosen = Choose(n, begins, INT64_MAX);
@@ -241,16 +236,15 @@ void Unique(NodeImport& n) {
   ValueId indices = n.Emit(OpKind::kWhere, {meant, Pick(n, order, chosen.places), end});
   const ValueId starts = n.Emit(OpKind::kWhere, {meant, chosen.places, end});
   const int64_t bound = n.ok() ? n.ShapeOf(starts)[0] : 1;
-  const ValueId next = Concat(
-      n, {Part(n, starts, 0, 1, bound), n.Constant(FromInts({count}))}, 0);
+  const ValueId next = Concat(n, {Part(n, starts, 0, 1, bound), n.Constant(FromInts({count}))}, 0);
   ValueId counts = bound > 1 ? n.Emit(OpKind::kSub, {next, starts}) : n.Constant(FromInts({count}));
   const Rows sums = SumRows(n, n.Reshape(begins, {1, count}));
   // The number of the group of each part, in the order of the tensor.
-  const ValueId grouped = n.Reshape(
-      n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {1, sums.rows, 1})}),
-      {sums.rows * sums.width});
-  const ValueId group = n.Emit(
-      OpKind::kSub, {n.Cast(Part(n, grouped, 0, 0, count), DType::kI64), Scalar(n, 1)});
+  const ValueId grouped =
+      n.Reshape(n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {1, sums.rows, 1})}),
+                {sums.rows * sums.width});
+  const ValueId group =
+      n.Emit(OpKind::kSub, {n.Cast(Part(n, grouped, 0, 0, count), DType::kI64), Scalar(n, 1)});
   ValueId inverse = Pick(n, group, SortedBy(n, order));
   if (!sorted) {
     const ValueId by_appearance = SortedBy(n, indices);
@@ -308,25 +302,21 @@ void NonMaxSuppression(NodeImport& n) {
   if (of_boxes.size() > (bounded ? 1 : 0) || of_scores.size() > (bounded ? 1 : 0) ||
       (of_boxes.count(1) != 0 && of_scores.count(2) != 0 && of_boxes.at(1) != of_scores.at(2)))
     return n.Unsupported("a number of batches or classes that depends on data");
-  const ValueId length = of_scores.count(2) != 0 ? of_scores.at(2)
-                         : bounded               ? of_boxes.at(1)
-                                                 : -1;
+  const ValueId length = of_scores.count(2) != 0 ? of_scores.at(2) : bounded ? of_boxes.at(1) : -1;
   const ValueId most_operand = n.Has(2) ? ScalarOperand(n, 2) : Scalar(n, 0);
   const ValueId overlap =
       n.Has(3) ? n.Reshape(n.In(3), {}) : n.Constant(FromDoubles({0}, {}, DType::kF32));
   if (!n.ok()) return;
   const bool none = rows * count == 0;
   const auto bound = Extents(n, most_operand);
-  const int64_t most =
-      bound ? std::clamp<int64_t>((*bound)[0].value, 0, count) : count;
+  const int64_t most = bound ? std::clamp<int64_t>((*bound)[0].value, 0, count) : count;
   if (most == 0 || none) {
     for (int i = 3; i < 5; ++i) n.IgnoreOperand(i);
     return n.Set(0, n.Constant({{DType::kI64, {0, 3}}, SharedBytes::Of("")}));
   }
-  if (!IsAffordable(n,
-                    static_cast<double>(rows) * static_cast<double>(count) *
-                        static_cast<double>(count),
-                    kMostComparisons, absl::StrCat(rows, " times ", count, " boxes")))
+  if (!IsAffordable(
+          n, static_cast<double>(rows) * static_cast<double>(count) * static_cast<double>(count),
+          kMostComparisons, absl::StrCat(rows, " times ", count, " boxes")))
     return;
   ValueId usable = -1;
   if (bounded) {
@@ -334,31 +324,28 @@ void NonMaxSuppression(NodeImport& n) {
     usable = n.Emit(OpKind::kLess, {n.Reshape(Count(n, count), {1, 1, count}), length});
     scores = n.Emit(OpKind::kWhere, {usable, scores, n.ScalarLike(-HUGE_VAL, scores)});
   }
-  const ValueId order = n.Emit(
-      OpKind::kTopK, {scores}, {{"axis", int64_t{2}}, {"k", count}, {"largest", int64_t{1}}});
+  const ValueId order = n.Emit(OpKind::kTopK, {scores},
+                               {{"axis", int64_t{2}}, {"k", count}, {"largest", int64_t{1}}});
   const ValueId score = n.Emit(OpKind::kGatherElements, {scores, order}, {{"axis", int64_t{2}}});
   // Without a threshold, every box may be chosen.
   ValueId may = n.Has(4) ? n.Emit(OpKind::kLess, {n.Reshape(n.In(4), {}), score})
                          : n.Fill({DType::kBool, {batches, classes, count}}, 1);
-  if (bounded)
-    may = n.Emit(OpKind::kAnd, {may, n.Emit(OpKind::kLess, {order, length})});
+  if (bounded) may = n.Emit(OpKind::kAnd, {may, n.Emit(OpKind::kLess, {order, length})});
   const ValueId corners = Corners(n, n.EmitFixed(OpKind::kIdentity, {boxes}), centres);
-  const ValueId sorted = n.Emit(
-      OpKind::kGatherNd, {corners, n.Reshape(order, {batches, classes * count, 1})},
-      {{"batch_dims", int64_t{1}}});
-  const ValueId suppressed = n.Emit(
-      OpKind::kSuppress,
-      {n.Reshape(sorted, {rows, count, 4}), n.Reshape(may, {rows, count}), overlap});
+  const ValueId sorted =
+      n.Emit(OpKind::kGatherNd, {corners, n.Reshape(order, {batches, classes * count, 1})},
+             {{"batch_dims", int64_t{1}}});
+  const ValueId suppressed = n.Emit(OpKind::kSuppress, {n.Reshape(sorted, {rows, count, 4}),
+                                                        n.Reshape(may, {rows, count}), overlap});
   ValueId chosen = n.Emit(OpKind::kEqual, {suppressed, n.ScalarLike(0, suppressed)});
   if (!bound || most < count || (*bound)[0].length >= 0) {
     // The first ones of each row.
     const Rows sums = SumRows(n, chosen);
-    const ValueId number = n.Reshape(
-        n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {rows, sums.rows, 1})}),
-        {rows, sums.rows * sums.width});
-    const ValueId within =
-        n.Emit(OpKind::kLessEqual,
-               {n.Cast(Part(n, number, 1, 0, count), DType::kI64), most_operand});
+    const ValueId number =
+        n.Reshape(n.Emit(OpKind::kAdd, {sums.within, n.Reshape(sums.before, {rows, sums.rows, 1})}),
+                  {rows, sums.rows * sums.width});
+    const ValueId within = n.Emit(
+        OpKind::kLessEqual, {n.Cast(Part(n, number, 1, 0, count), DType::kI64), most_operand});
     chosen = n.Emit(OpKind::kAnd, {chosen, within});
   }
   const Chosen all = Choose(n, n.Reshape(chosen, {rows * count}), rows * most);

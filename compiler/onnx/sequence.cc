@@ -102,7 +102,7 @@ void SplitToSequence(NodeImport& n) {
   std::vector<ValueId> items;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    if (size < 1) return n.Unsupported("empty parts");
+    if (size < 0) return n.Fail(absl::StrCat("cannot split into parts of ", size));
     items.push_back(keeps ? Part(n, x, static_cast<int>(axis), begin, begin + size)
                           : At(n, x, static_cast<int>(axis), begin));
     begin += size;
@@ -158,7 +158,7 @@ void AddSequenceTranslations(TranslationTable& table) {
   table["SequenceLength"] = SequenceLength;
   table["SequenceMap"] = SequenceMap;
   table["ConcatFromSequence"] = ConcatFromSequence;
-  table["SplitToSequence"] = {SplitToSequence, "sizes that are not constants, or zero"};
+  table["SplitToSequence"] = {SplitToSequence, "sizes that are not constants"};
   table["Optional"] = {Optional, "an optional that is an input or output of the model"};
   table["OptionalHasElement"] = OptionalHasElement;
   table["OptionalGetElement"] = OptionalGetElement;

@@ -25,8 +25,8 @@ absl::StatusOr<TensorType> InferSuppress(Types in, const OpAttrs&) {
                     in[1].shape == Shape{boxes[0], boxes[1]} && in[2].shape.empty();
   if (!fits || in[0].dtype != DType::kF32 || in[1].dtype != DType::kBool ||
       in[2].dtype != DType::kF32) {
-    return BadInput(absl::StrCat("cannot choose among boxes ", ToText(in[0]), " by ",
-                                 ToText(in[1]), " and ", ToText(in[2])));
+    return BadInput(absl::StrCat("cannot choose among boxes ", ToText(in[0]), " by ", ToText(in[1]),
+                                 " and ", ToText(in[2])));
   }
   return TensorType{DType::kI32, in[1].shape};
 }
@@ -57,15 +57,14 @@ absl::StatusOr<tensor::Tensor> ExpressSuppress(tensor::Builder& b, Tensors in, c
         };
         const Expr height = shared(0, 2), width = shared(1, 3), both = height * width;
         const Expr mine = area(s[1]), other = area(r[0]), either = mine + other - both;
-        const Expr overlaps =
-            And({ir::Lt(zero, height), ir::Lt(zero, width), ir::Lt(zero, both),
-                 ir::Lt(zero, mine), ir::Lt(zero, other), ir::Lt(zero, either),
-                 ir::Lt(threshold.At({}), Make(Op::kDiv, {both, either}))});
+        const Expr overlaps = And({ir::Lt(zero, height), ir::Lt(zero, width), ir::Lt(zero, both),
+                                   ir::Lt(zero, mine), ir::Lt(zero, other), ir::Lt(zero, either),
+                                   ir::Lt(threshold.At({}), Make(Op::kDiv, {both, either}))});
         const Expr earlier_chosen =
             ir::And(ir::Lt(r[0], s[1]), Make(Op::kEq, {self(s[0], r[0]), chosen}));
-        return ir::Select(
-            flags(s[0], s[1]),
-            ir::Select(ir::And(earlier_chosen, overlaps), not_chosen, chosen), not_chosen);
+        return ir::Select(flags(s[0], s[1]),
+                          ir::Select(ir::And(earlier_chosen, overlaps), not_chosen, chosen),
+                          not_chosen);
       });
 }
 

@@ -366,7 +366,8 @@ class Verifier {
     VisitExpr(block.store.value,
               [&](const Expr& e) { reads_itself |= e->buffer == block.store.buffer; });
     if (status.ok() && reads_itself && !RunsAsWritten(block))
-      status = Broken("reduce", "the block reads the buffer it writes, and its loops are not as written");
+      status = Broken("reduce",
+                      "the block reads the buffer it writes, and its loops are not as written");
     outer.swap(visible_);
     analyzer_.Restore(position);
     return status;
