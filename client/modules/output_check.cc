@@ -99,11 +99,11 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
     const TensorSpec& spec = executor.manifest().outputs[i];
     const std::string found = executor.Output(static_cast<int>(i));
     if ((*expected)[i].size() != found.size()) {
-      return Fail(absl::InvalidArgumentError(fmt::format(
-          spec.lengths.empty()
-              ? "output '{}' differs in size from {}: give the --shape it was tuned with"
-              : "output '{}' has another number of elements than the interpreter finds for {}",
-          spec.name, options.check)));
+      const std::string_view why = spec.lengths.empty()
+                                       ? "give the --shape that it was tuned with"
+                                       : "its size depends on data, and so on rounding";
+      return Fail(absl::InvalidArgumentError(
+          fmt::format("output '{}' differs in size from {}: {}", spec.name, options.check, why)));
     }
     const double error =
         RelativeError(ToDoubles(found, spec.dtype), ToDoubles((*expected)[i], spec.dtype));
