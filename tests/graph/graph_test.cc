@@ -44,10 +44,25 @@ TEST(CheckGraph, AcceptsAGraphAndNamesWhatIsWrongWithOthers) {
   EXPECT_THAT(Refusal(g), HasSubstr("does not have the bytes"));
   g = Sum();
   g.values[0].type.shape = {0, 3};
-  EXPECT_THAT(Refusal(g), HasSubstr("f32[0,3]"));
+  EXPECT_THAT(Refusal(g), HasSubstr("'sum' reads a tensor without elements"));
   g = Sum();
   g.outputs.push_back(g.outputs[0]);
   EXPECT_THAT(Refusal(g), HasSubstr("is an output twice"));
+}
+
+TEST(CheckGraph, LengthsBelongToOutputs) {
+  GraphBuilder b;
+  const ValueId x = b.Input("x", {ir::DType::kF32, {4}}), n = b.Input("n", {ir::DType::kI64, {}});
+  Graph g = *b.Build({{"y", *b.Add(OpKind::kExp, {x}, {}, "exp")}, {"length of y", n}});
+  g.lengths = {{0, 0, 1}};
+  EXPECT_TRUE(CheckGraph(g).ok());
+  EXPECT_EQ(g.NumResults(), 1);
+  // Of no output, along no dimension, held by no output, by one that has a length, by no i64.
+  for (const OutputLength& bad :
+       {OutputLength{2, 0, 1}, {0, 1, 1}, {0, -1, 1}, {0, 0, 2}, {0, 0, 0}, {1, 0, 0}}) {
+    g.lengths = {bad};
+    EXPECT_FALSE(CheckGraph(g).ok()) << bad.output << " " << bad.axis << " " << bad.length;
+  }
 }
 
 TEST(GraphBuilder, OutputsAreMadeByNodesAndKeepTheirNames) {

@@ -97,6 +97,10 @@ class Draw {
   TensorData Ints(const Shape& shape, int64_t low, int64_t high, ir::DType dtype) {
     return Values(shape, dtype, [&] { return static_cast<double>(Pick(low, high)); });
   }
+  TensorData Flags(const Shape& shape) {
+    const Shape bits = ToInts(Indices(shape, 2));
+    return FromDoubles({bits.begin(), bits.end()}, shape, ir::DType::kBool);
+  }
   TensorData Indices(const Shape& shape, int64_t extent) {
     return Ints(shape, -extent, extent - 1, ir::DType::kI64);
   }
@@ -232,6 +236,8 @@ class Draw {
         return Use{{F32(x_), Indices({6, 1}, 2), F32(With(0, 6))}, {}};
       case OpKind::kTopK:
         return Use{{F32(x_)}, {{"axis", axis}, {"k", Pick(1, 2)}, {"largest", int64_t{Coin()}}}};
+      case OpKind::kSuppress:
+        return Use{{F32({2, 8, 4}), Flags({2, 8}), F32({})}, {}};
       case OpKind::kGridSample:
         return Use{{F32({2, 4, 3, 5}), F32({2, 6, 7, 2})}, {}};
       case OpKind::kMatmul:

@@ -46,6 +46,11 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kLength; ++i) in[i] = (float)(i % 5);
   CHECK(heddle_set_input(model, 0, in, sizeof(in)) == 0);
   CHECK(heddle_run(model) == 0);
+  int64_t shape[2];
+  size_t bytes = 0;
+  CHECK(heddle_output_shape(model, 0, shape, &bytes) == 0);
+  CHECK(shape[0] == 10 && shape[1] == 100 && bytes == sizeof(out));
+  CHECK(heddle_output_shape(model, 1, shape, &bytes) != 0);
   CHECK(heddle_get_output(model, 0, out, sizeof(out)) == 0);
   for (int i = 0; i < kLength; ++i) {
     const float sum = in[i] + 0.25f * (float)i;

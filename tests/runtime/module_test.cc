@@ -102,6 +102,26 @@ TEST(ModuleTest, ErrorsSayWhatIsBroken) {
   EXPECT_FALSE(ReadModuleFile("/").ok());
 }
 
+// The first output gets these lengths, and the module an output that can hold one.
+void HoldLengths(Module& m, std::vector<DimLength> lengths) {
+  m.manifest.outputs.push_back({"length", "i64", {}});
+  m.manifest.outputs[0].lengths = std::move(lengths);
+}
+
+TEST(ModuleTest, LengthsOfOutputsAreKept) {
+  Module module = MakeTestModule();
+  EXPECT_EQ(module.manifest.NumResults(), 1);
+  HoldLengths(module, {{0, 1}, {1, 1}});
+  const auto parsed = ParseModule(SerializeModule(module));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->manifest.NumResults(), 1);
+  const auto& lengths = parsed->manifest.outputs[0].lengths;
+  ASSERT_EQ(lengths.size(), 2u);
+  EXPECT_EQ(lengths[1].axis, 1);
+  EXPECT_EQ(lengths[1].output, 1);
+  EXPECT_TRUE(parsed->manifest.outputs[1].lengths.empty());
+}
+
 // Each contradiction is written with right checksums, so only the manifest's rules can find it.
 TEST(ModuleTest, ContradictionsAreRefused) {
   const std::vector<std::function<void(Module&)>> lies = {
@@ -115,6 +135,30 @@ TEST(ModuleTest, ContradictionsAreRefused) {
       [](Module& m) { m.manifest.kernels[1].workspace_bytes = -1; },
       [](Module& m) { m.manifest.inputs[0].shape[0] = 9; },
       [](Module& m) { m.manifest.inputs[0].shape[0] = 0; },
+      [](Module& m) { m.manifest.inputs[0].shape[0] = -1; },
+      [](Module& m) {
+        m.manifest.outputs[0].lengths = {{0, 1}};
+      },  // held by no output
+      [](Module& m) {
+        m.manifest.outputs[0].lengths = {{0, -1}};
+      },  // the same
+      [](Module& m) {
+        m.manifest.outputs[0].lengths = {{0, 0}};
+      },  // held by itself
+      [](Module& m) {
+        HoldLengths(m, {{2, 1}});
+      },  // of no dimension
+      [](Module& m) {
+        HoldLengths(m, {{-1, 1}});
+      },
+      [](Module& m) {
+        HoldLengths(m, {{0, 1}});
+        m.manifest.outputs[1].dtype = "i32";
+      },
+      [](Module& m) {
+        HoldLengths(m, {{0, 1}});
+        m.manifest.outputs[1].shape = {1};
+      },
       [](Module& m) {
         m.manifest.inputs[0].shape = {INT64_MAX, INT64_MAX};
       },
