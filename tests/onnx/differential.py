@@ -233,8 +233,8 @@ class Server:
     def __init__(self, path):
         self.path, self.process = path, None
 
-    def run(self, verb, model, inputs):
-        """(status, message, arrays). A crash or a long silence has the status CRASH."""
+    def run(self, verb, model, inputs, limit_s=SILENCE_S):
+        """(status, message, arrays). A crash or a silence of limit_s has the status CRASH."""
         if self.process is None:
             self.process = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         parts = [verb.encode(), model]
@@ -244,6 +244,7 @@ class Server:
         try:
             self.process.stdin.write(request)
             self.process.stdin.flush()
+            self.limit_s = limit_s
             answer = self.read()
         except (BrokenPipeError, EOFError, TimeoutError) as error:
             self.process.kill()
@@ -264,7 +265,7 @@ class Server:
     def bytes(self, size):
         out = b""
         while len(out) < size:
-            if not select.select([self.process.stdout], [], [], SILENCE_S)[0]:
+            if not select.select([self.process.stdout], [], [], self.limit_s)[0]:
                 raise TimeoutError
             part = os.read(self.process.stdout.fileno(), size - len(out))
             if not part:
