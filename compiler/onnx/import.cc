@@ -51,6 +51,7 @@ class Importer {
         continue;
       }
       const std::string name = t.name();
+      initializers_.insert(name);
       const auto elsewhere = elements_.find(name);
       auto data = elsewhere == elements_.end() ? FromOnnxTensor(std::move(t))
                                                : FromOnnxTensor(t, elsewhere->second);
@@ -65,7 +66,8 @@ class Importer {
 
   void AddInputs() {
     for (const auto& input : model_.graph().input()) {
-      if (values_.count(input.name()) || broken_.count(input.name())) continue;
+      // An initializer may stand among the inputs, too, which gives an input a default value.
+      if (initializers_.count(input.name()) || broken_.count(input.name())) continue;
       const auto& type = input.type().tensor_type();
       const auto dtype = FromOnnxType(type.elem_type());
       Shape shape;
@@ -306,8 +308,9 @@ class Importer {
   NamedValues values_;
   ConstantBudget budget_;
   Problems& problems_;
-  const std::set<std::string> used_;  // names that a node reads, or that are outputs
-  std::set<std::string> broken_;      // values that a reported problem leaves undefined
+  const std::set<std::string> used_;    // names that a node reads, or that are outputs
+  std::set<std::string> initializers_;  // also those that nothing reads
+  std::set<std::string> broken_;        // values that a reported problem leaves undefined
   int64_t nodes_in_subgraphs_ = 0;
   // Initializers and constants of subgraphs, by their part of the model.
   std::map<const void*, ValueId> subgraph_constants_;

@@ -13,7 +13,8 @@ ship. Not part of ctest, since it needs packages from PyPI (6 GB on disk):
 Each model is taken to code for this CPU, with default schedules unless --tune is given. Prints one line for each, then a table by
 family and exporter and the reasons of those that were not compared. With --results FILE, each is a line of JSON, too, and what
 stands in the file is not done again. A model is a folder DIR/NAME.EXPORTER with model.onnx and its inputs. A model whose outputs
-hardly depend on its inputs counts as blind, not as equal. The exit status is 1 if anything is wrong.
+hardly depend on its inputs counts as blind, not as equal; one that differs no more than ONNX Runtime itself does for inputs moved
+by a unit in the last place counts as chaotic. The exit status is 1 if anything is wrong.
 """
 import argparse
 import collections
@@ -71,6 +72,8 @@ def randomise(module, inputs):
     for m, momentum in zip(norms, momenta):
         m.eval()
         m.momentum = momentum
+        # Normalising all signals exactly makes deep networks chaotic: rounding errors would grow as the signals do.
+        m.running_var.mul_(1.3)
 
 
 def export_one(name, exporter, folder):
@@ -167,6 +170,13 @@ def sensitivity(reference, inputs, expected):
     return least
 
 
+def conditioning(reference, inputs, expected):
+    """How far the outputs move if each float of the inputs moves by one unit in the last place, relative to their largest elements."""
+    other = {k: np.nextafter(v, v.dtype.type(np.inf)) if v.dtype.kind == "f" else v for k, v in inputs.items()}
+    worst = compare(expected, reference.run(None, other))
+    return worst if isinstance(worst, float) else 0.0
+
+
 def reason(message):
     message = re.sub(r"^unsupported operators?: ", "", message)
     message = re.sub(r" \((?:node )?'[^']*'(, opset \d+)?\)", "", message)
@@ -234,6 +244,9 @@ def judge(path, verb, server, args):
         return {**result, "verdict": "WRONG", "reason": error}
     result["error"] = error
     if error > (TUNED_TOLERANCE if args.tune else TOLERANCE):
+        limit = conditioning(reference, inputs, expected)
+        if error <= 5 * limit:
+            return {**result, "verdict": "chaotic", "reason": f"one unit in the last place of the inputs changes the outputs by {limit:.0e}"}
         return {**result, "verdict": "WRONG"}
     if args.tune:
         result["tuning"] = message

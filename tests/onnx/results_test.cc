@@ -51,6 +51,21 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 MATCHER(IsNan, "") { return std::isnan(arg); }
 MATCHER(IsNear, "") { return std::fabs(std::get<0>(arg) - std::get<1>(arg)) <= 1e-5; }
 
+// Before opset 10, the mask of Dropout has the operand's type.
+TEST(Results, MasksOfDropout) {
+  for (const auto& [opset, type] :
+       {std::pair{7, "float"}, {9, "float"}, {10, "bool"}, {13, "bool"}}) {
+    const std::string graph =
+        absl::StrCat("(float[2] x) => (float[2] y, ", type, "[2] m) {y, m = Dropout(x)}");
+    const auto imported = ImportOnnx(Model(opset, graph));
+    ASSERT_TRUE(imported.ok()) << opset << ": " << imported.status();
+    const auto outputs = EvaluateGraph(*imported, std::vector{Floats({3, -4}, {2})});
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_THAT(ToDoubles((*outputs)[0]), ElementsAre(3, -4));
+    EXPECT_THAT(ToDoubles((*outputs)[1]), ElementsAre(1, 1));
+  }
+}
+
 // Between the edge and two elements beyond it, a cubic interpolation of the repeated edge overshoots.
 TEST(Results, CubicTapsBeyondTheBorderReadTheEdge) {
   const std::vector<double> row = {1, 5, 2, 8};
