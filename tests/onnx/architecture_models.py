@@ -35,7 +35,7 @@ def torchvision_model(name, size, kind="", **options):
         return getattr(source, name)(weights=None, **options), image(size)
 
 
-for name, size in [("alexnet", 96), ("vgg11_bn", 64), ("resnet18", 65), ("resnext50_32x4d", 64), ("wide_resnet50_2", 64),
+for name, size in [("alexnet", 224), ("vgg11_bn", 224), ("resnet18", 65), ("resnext50_32x4d", 64), ("wide_resnet50_2", 64),
                    ("squeezenet1_1", 67), ("densenet121", 64), ("mobilenet_v2", 65), ("mobilenet_v3_small", 64),
                    ("shufflenet_v2_x0_5", 64), ("mnasnet0_5", 64), ("efficientnet_b0", 64), ("efficientnet_v2_s", 64),
                    ("regnet_y_400mf", 64), ("regnet_x_400mf", 64), ("convnext_tiny", 64), ("swin_t", 64), ("swin_v2_t", 64)]:
@@ -338,8 +338,9 @@ def _():
 
 transformers_model("detr", "DetrConfig", lambda: {"pixel_values": torch.randn(1, 3, 64, 64)}, cls="DetrForObjectDetection", d_model=32,
                    encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=37,
-                   decoder_ffn_dim=37, num_queries=9, use_timm_backbone=True, backbone="resnet18", use_pretrained_backbone=False,
-                   backbone_kwargs={"out_indices": [1, 2, 3, 4]})
+                   decoder_ffn_dim=37, num_queries=9, use_timm_backbone=False, use_pretrained_backbone=False,
+                   backbone_config=dict(model_type="resnet", embedding_size=16, hidden_sizes=[16, 24, 32, 32], depths=[1, 1, 1, 1],
+                                        layer_type="basic", out_features=["stage4"]))
 
 
 # ---- more audio ----
