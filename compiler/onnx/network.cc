@@ -360,9 +360,46 @@ ValueId Inverse(NodeImport& n, ValueId v, double epsilon) {
   return n.Emit(OpKind::kReciprocal, {n.Emit(OpKind::kSqrt, {sum})});
 }
 
+// Since opset 14, the statistics of the batch can be used at inference, too: exporters write the
+// standardisation of a convolution's weights so.
+void BatchNormalizationByStatistics(NodeImport& n) {
+  const ValueId x = n.In(0);
+  const int rank = n.Rank(x);
+  if (rank < 2) return n.Fail("needs channels");
+  const ir::DType own = n.Type(x).dtype;
+  Shape axes{0};
+  for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
+  const ValueId normal =
+      n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon")}});
+  const auto spread = [&](ValueId v) { return n.AlongAxis(n.Cast(v, own), 1, rank); };
+  const ValueId scaled = n.Emit(OpKind::kMul, {normal, spread(n.In(1))});
+  n.Set(0, n.Emit(OpKind::kAdd, {scaled, spread(n.In(2))}));
+
+  const double momentum = n.Float("momentum");
+  const ir::DType wide = own == ir::DType::kF64 ? own : ir::DType::kF32;
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
+  const ValueId signal = n.Cast(x, wide);
+  const ValueId mean = n.Emit(OpKind::kReduceMean, {signal}, over);
+  const ValueId centered = n.Emit(OpKind::kSub, {signal, mean});
+  const ValueId variance =
+      n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over);
+  const auto run = [&](int i, ValueId current) {
+    const ValueId before = n.In(i + 2);
+    if (!n.Wants(i) || !n.ok()) return;
+    const ValueId old = n.Cast(before, wide), now = n.Reshape(current, n.ShapeOf(before));
+    const auto part = [&](ValueId v, double weight) {
+      return n.Emit(OpKind::kMul, {v, n.ScalarLike(weight, v)});
+    };
+    n.Set(i, n.Cast(n.Emit(OpKind::kAdd, {part(old, momentum), part(now, 1 - momentum)}),
+                    n.Type(before).dtype));
+  };
+  run(1, mean);
+  run(2, variance);
+}
+
 void BatchNormalization(NodeImport& n) {
+  if (n.Int("training_mode") != 0) return BatchNormalizationByStatistics(n);
   n.Ignore({"momentum"});
-  if (n.Int("training_mode") != 0) return n.Unsupported("training mode");
   if (n.opset() < 7 && n.Int("is_test") == 0) return n.Unsupported("training mode (is_test=0)");
   if (n.opset() < 9 && n.Int("spatial") == 0) return n.Unsupported("spatial=0");
   for (int i = 1; i < n.NumOutputs(); ++i) {
@@ -534,7 +571,8 @@ void AddNetworkTranslations(TranslationTable& table) {
   table["Gemm"] = Gemm;
   table["MatMul"] = MatMul;
   table["Einsum"] = Einsum;
-  table["BatchNormalization"] = {BatchNormalization, "training mode; spatial=0 before opset 9"};
+  table["BatchNormalization"] = {BatchNormalization,
+                                 "training mode before opset 14; spatial=0 before opset 9"};
   table["InstanceNormalization"] = InstanceNormalization;
   table["LayerNormalization"] = LayerNormalization;
   table["RMSNormalization"] = RmsNormalization;

@@ -68,21 +68,25 @@ def give_weights(model):
         if np.prod(shape) < 2:
             continue
         reader, operand = readers[node.output[0]]
+        while reader.op_type in ("Reshape", "Unsqueeze"):
+            reader, operand = readers[reader.output[0]]
         if len(shape) > 1:  # keeps the size of signals before a Relu
             array = rng.normal(0, (2 / np.prod(shape[1:])) ** 0.5, size=shape)
-        elif reader.op_type == "BatchNormalization" and operand in (1, 4):
+        elif reader.op_type == "Mul" or reader.op_type == "BatchNormalization" and operand in (1, 4):
             array = rng.uniform(0.7, 1.3, size=shape)
         else:
             array = rng.normal(0, 0.1, size=shape)
         graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), node.output[0]))
         graph.node.remove(node)
+    if graph.node[-1].op_type == "Softmax":  # of large numbers, it would be zeros and a one whatever the input
+        graph.output[0].name = graph.node[-1].input[0]
+        del graph.node[-1]
 
 
 def prepare(model_path, label, folder):
     """Writes folder/NAME.shipped/ with fixed shapes and inputs. Returns why not, or None."""
     import onnx
     model = onnx.load(model_path)
-    original = model.SerializeToString()
     if "-light_" in label:
         give_weights(model)
     stored = {t.name for t in model.graph.initializer}
@@ -103,9 +107,6 @@ def prepare(model_path, label, folder):
     path = os.path.join(folder, re.sub(r"[^\w.+-]+", "-", label) + ".shipped")
     os.makedirs(path, exist_ok=True)
     onnx.save(model, os.path.join(path, "model.onnx"))
-    if label == "silero-vad-silero_vad":  # ONNX Runtime takes it with open shapes only
-        with open(os.path.join(path, "reference.onnx"), "wb") as file:
-            file.write(original)
     np.savez(os.path.join(path, "inputs.npz"), **inputs)
     return None
 
