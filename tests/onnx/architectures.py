@@ -158,7 +158,7 @@ def sensitivity(reference, inputs, expected):
     other = {}
     for k, v in inputs.items():
         if v.dtype.kind == "f":
-            other[k] = (v * rng.uniform(0.2, 1.8, size=v.shape)).astype(v.dtype)
+            other[k] = (rng.permutation(v.ravel()).reshape(v.shape) * rng.uniform(0.2, 1.8, size=v.shape)).astype(v.dtype)
         else:  # ids stay in their range; masks, lengths and settings stay
             other[k] = np.where(v > 2, v - 1, v).astype(v.dtype) if v.ndim else v
     least = np.inf
