@@ -4,7 +4,7 @@ ship. Not part of ctest, since it needs packages from PyPI (6 GB on disk):
 
     python3 -m venv /tmp/venv
     /tmp/venv/bin/pip install onnx onnxruntime onnxscript numpy torch torchvision timm transformers diffusers
-    ninja -C build/release onnx-model-server heddle heddle-scheduler heddle-worker
+    ninja -C build/release onnx-model-server heddle heddle-scheduler heddle-tracker heddle-worker
     /tmp/venv/bin/python tests/onnx/architectures.py --sweep DIR     # exports, compares and deletes each model; about an hour
     /tmp/venv/bin/python tests/onnx/architectures.py --shipped DIR   # the files of the packages in shipped_models.py (400 MB)
     /tmp/venv/bin/python tests/onnx/architectures.py DIR             # compares what is in DIR
@@ -191,7 +191,7 @@ def tuned(model, inputs, names, seconds, trials):
         at = lambda name: os.path.join(folder, name)
         with open(at("model.onnx"), "wb") as file:
             file.write(model)
-        argv = [os.path.join(BIN, "heddle"), "tune", at("model.onnx"), "-o", at("model.heddle"), "--trials", str(trials), "--batch", "4",
+        argv = [os.path.join(BIN, "heddle"), "tune", at("model.onnx"), "-o", at("model.heddle"), "--trials", str(trials), "--batch", str(min(trials, 4)),
                 "--time-limit", f"{seconds}s", "--data", at("data")]
         # Its own group, so that the embedded service and the workers end with it.
         child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -214,8 +214,8 @@ def tuned(model, inputs, names, seconds, trials):
         run = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S)
         if run.returncode:
             return "UNKNOWN", (run.stderr.strip().splitlines() or ["no message"])[-1], []
-        trials_line = [line for line in text.splitlines() if "trial" in line][-1:]
-        return "OK", (trials_line or [""])[0].strip(), [np.load(os.path.join(at("out"), n.replace("/", "_") + ".npy")) for n in names]
+        done = re.findall(r"\d+/\d+ trials: done.*", text)[-1:]
+        return "OK", "".join(done), [np.load(os.path.join(at("out"), n.replace("/", "_") + ".npy")) for n in names]
 
 
 def judge(path, verb, server, args):
