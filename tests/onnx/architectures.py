@@ -214,7 +214,7 @@ def tuned(model, inputs, names, seconds, trials):
         run = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S)
         if run.returncode:
             return "UNKNOWN", (run.stderr.strip().splitlines() or ["no message"])[-1], []
-        done = re.findall(r"\d+/\d+ trials: done.*", text)[-1:]
+        done = re.findall(r"done (\d+/\d+ trials.*)", text)[-1:]
         return "OK", "".join(done), [np.load(os.path.join(at("out"), n.replace("/", "_") + ".npy")) for n in names]
 
 
