@@ -282,7 +282,8 @@ void Where(NodeImport& n) { n.Set(0, n.Emit(OpKind::kWhere, {n.In(0), n.In(1), n
 
 void Identity(NodeImport& n) { n.SetValue(0, n.Value(0)); }
 
-// Dropout is the identity at inference. Its mask, if something reads it, is all ones.
+// Dropout is the identity at inference. Its mask, if something reads it, is all ones. Before opset 10,
+// the mask has the operand's type.
 void Dropout(NodeImport& n) {
   n.Ignore({"seed", "ratio", "is_test"});
   n.IgnoreOperand(1);
@@ -297,7 +298,8 @@ void Dropout(NodeImport& n) {
     if (!training.empty() && training[0] != 0 && ratio != 0) return n.Unsupported("training mode");
   }
   n.Set(0, x);
-  if (n.Wants(1)) n.Set(1, n.Fill({DType::kBool, n.ShapeOf(x)}, 1));
+  if (n.Wants(1))
+    n.Set(1, n.Fill({n.opset() < 10 ? n.Type(x).dtype : DType::kBool, n.ShapeOf(x)}, 1));
 }
 
 }  // namespace

@@ -38,7 +38,6 @@ class Importer {
     AddInitializers();
     AddInputs();
     for (const auto& node : model_.graph().node()) Translate(node);
-    CompareWithDeclarations();
     HEDDLE_RETURN_IF_ERROR(problems_.Status());
     return Finish();
   }
@@ -52,6 +51,7 @@ class Importer {
         continue;
       }
       const std::string name = t.name();
+      initializers_.insert(name);
       const auto elsewhere = elements_.find(name);
       auto data = elsewhere == elements_.end() ? FromOnnxTensor(std::move(t))
                                                : FromOnnxTensor(t, elsewhere->second);
@@ -66,7 +66,8 @@ class Importer {
 
   void AddInputs() {
     for (const auto& input : model_.graph().input()) {
-      if (values_.count(input.name()) || broken_.count(input.name())) continue;
+      // An initializer may stand among the inputs, too, which gives an input a default value.
+      if (initializers_.count(input.name()) || broken_.count(input.name())) continue;
       const auto& type = input.type().tensor_type();
       const auto dtype = FromOnnxType(type.elem_type());
       Shape shape;
@@ -259,24 +260,6 @@ class Importer {
     broken_.insert(name);
   }
 
-  // Shapes that the model states for results have to be those that its nodes compute.
-  void CompareWithDeclarations() {
-    for (const auto* list : {&model_.graph().value_info(), &model_.graph().output()}) {
-      for (const onnx::ValueInfoProto& info : *list) {
-        const auto value = values_.find(info.name());
-        if (value == values_.end() || !info.type().has_tensor_type()) continue;
-        if (value->second.kind != NamedValue::Kind::kTensor) continue;
-        Shape shape = builder_.Type(value->second.tensor).shape;
-        for (const auto& [dimension, length] : lengths_.Of(value->second.tensor))
-          shape[dimension] = -1;
-        if (FitsDeclaration(shape, info)) continue;
-        problems_.Invalid(absl::StrCat("shapes or types contradict each other: '", info.name(),
-                                       "' is declared ", DeclaredShape(info), ", but computed as ",
-                                       shape.empty() ? "a scalar" : ShapeText(shape)));
-      }
-    }
-  }
-
   // Appends an output for each length of an output. Outputs may share a length.
   std::vector<OutputLength> AddLengths(std::vector<std::pair<std::string, ValueId>>& outputs) {
     std::vector<OutputLength> lengths;
@@ -291,6 +274,8 @@ class Importer {
     return lengths;
   }
 
+  // Shapes that the model states for results are not read: the nodes decide, as in ONNX Runtime,
+  // since files of real tools state wrong ones. The checker has compared the element types.
   absl::StatusOr<Graph> Finish() {
     std::vector<std::pair<std::string, ValueId>> outputs;
     for (const auto& output : model_.graph().output()) {
@@ -327,8 +312,9 @@ class Importer {
   ConstantBudget budget_;
   LengthTable lengths_;
   Problems& problems_;
-  const std::set<std::string> used_;  // names that a node reads, or that are outputs
-  std::set<std::string> broken_;      // values that a reported problem leaves undefined
+  const std::set<std::string> used_;    // names that a node reads, or that are outputs
+  std::set<std::string> initializers_;  // also those that nothing reads
+  std::set<std::string> broken_;        // values that a reported problem leaves undefined
   int64_t nodes_in_subgraphs_ = 0;
   // Initializers and constants of subgraphs, by their part of the model.
   std::map<const void*, ValueId> subgraph_constants_;

@@ -31,7 +31,7 @@ struct ImportOptions {
 
 // Errors are one line, which names all that is refused:
 // - InvalidArgument: the bytes are not a valid ONNX model (truncated, empty, against the rules of
-//   its opset, shapes that contradict each other); a dynamic shape has no entry in `shapes` (the
+//   its opset, operands whose shapes do not fit); a dynamic shape has no entry in `shapes` (the
 //   message names the inputs and the flags); or the model has external data, and the options have no
 //   loader for it.
 // - Unimplemented: lists all unsupported operators as "Op (node 'n', opset 13)", with what is

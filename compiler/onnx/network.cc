@@ -360,45 +360,46 @@ ValueId Inverse(NodeImport& n, ValueId v, double epsilon) {
   return n.Emit(OpKind::kReciprocal, {n.Emit(OpKind::kSqrt, {sum})});
 }
 
-// The statistics of the batch itself normalise it. From opset 14 on, so say the standard, the running
-// statistics are weighted by the momentum and those of the batch by the rest.
-void BatchNormalizationInTraining(NodeImport& n) {
+// Since opset 14, the statistics of the batch can be used at inference, too: exporters write the
+// standardisation of a convolution's weights so.
+void BatchNormalizationByStatistics(NodeImport& n) {
   const ValueId x = n.In(0);
   const int rank = n.Rank(x);
-  const double epsilon = n.Float("epsilon"), momentum = n.Float("momentum");
-  if (!n.ok()) return;
   if (rank < 2) return n.Fail("needs channels");
-  Shape axes(static_cast<size_t>(rank));
-  std::iota(axes.begin(), axes.end(), 0);
-  axes.erase(axes.begin() + 1);
-  const ir::DType own = n.Type(x).dtype, stage = own == ir::DType::kF64 ? own : ir::DType::kF32;
-  const ValueId terms = n.Cast(x, stage);
-  const auto op = [&](OpKind kind, ValueId a, ValueId b) { return n.Emit(kind, {a, b}); };
-  const auto channel = [&](int i) { return n.AlongAxis(n.Cast(n.In(i), stage), 1, rank); };
+  const ir::DType own = n.Type(x).dtype;
+  Shape axes{0};
+  for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
   const ValueId normal =
-      n.Emit(OpKind::kNormalize, {terms}, {{"axes", axes}, {"epsilon", epsilon}});
-  const ValueId y = op(OpKind::kAdd, op(OpKind::kMul, normal, channel(1)), channel(2));
-  n.Set(0, n.Cast(y, own));
-  const auto mean = [&](ValueId v, int64_t keeps) {
-    return n.Emit(OpKind::kReduceMean, {v}, {{"axes", axes}, {"keepdims", keeps}});
+      n.Emit(OpKind::kNormalize, {x}, {{"axes", axes}, {"epsilon", n.Float("epsilon")}});
+  const auto spread = [&](ValueId v) { return n.AlongAxis(n.Cast(v, own), 1, rank); };
+  const ValueId scaled = n.Emit(OpKind::kMul, {normal, spread(n.In(1))});
+  n.Set(0, n.Emit(OpKind::kAdd, {scaled, spread(n.In(2))}));
+
+  const double momentum = n.Float("momentum");
+  const ir::DType wide = own == ir::DType::kF64 ? own : ir::DType::kF32;
+  const Attrs over{{"axes", axes}, {"keepdims", int64_t{1}}};
+  const ValueId signal = n.Cast(x, wide);
+  const ValueId mean = n.Emit(OpKind::kReduceMean, {signal}, over);
+  const ValueId centered = n.Emit(OpKind::kSub, {signal, mean});
+  const ValueId variance =
+      n.Emit(OpKind::kReduceMean, {n.Emit(OpKind::kMul, {centered, centered})}, over);
+  const auto run = [&](int i, ValueId current) {
+    const ValueId before = n.In(i + 2);
+    if (!n.Wants(i) || !n.ok()) return;
+    const ValueId old = n.Cast(before, wide), now = n.Reshape(current, n.ShapeOf(before));
+    const auto part = [&](ValueId v, double weight) {
+      return n.Emit(OpKind::kMul, {v, n.ScalarLike(weight, v)});
+    };
+    n.Set(i, n.Cast(n.Emit(OpKind::kAdd, {part(old, momentum), part(now, 1 - momentum)}),
+                    n.Type(before).dtype));
   };
-  const auto running = [&](int operand, ValueId batch) {
-    const ValueId old = n.Cast(n.In(operand), stage);
-    const ValueId kept = op(OpKind::kMul, old, n.ScalarLike(momentum, old)),
-                  added = op(OpKind::kMul, batch, n.ScalarLike(1 - momentum, batch));
-    return n.Cast(op(OpKind::kAdd, kept, added), n.Type(n.In(operand)).dtype);
-  };
-  if (n.Wants(1)) n.Set(1, running(3, mean(terms, 0)));
-  if (n.Wants(2)) {
-    const ValueId off = op(OpKind::kSub, terms, mean(terms, 1));
-    n.Set(2, running(4, mean(op(OpKind::kMul, off, off), 0)));
-  }
-  for (int i = 3; i < 5; ++i) n.IgnoreOperand(i);
+  run(1, mean);
+  run(2, variance);
 }
 
 void BatchNormalization(NodeImport& n) {
+  if (n.Int("training_mode") != 0) return BatchNormalizationByStatistics(n);
   n.Ignore({"momentum"});
-  if (n.opset() >= 14 && n.Int("training_mode") != 0) return BatchNormalizationInTraining(n);
   if (n.opset() < 7 && n.Int("is_test") == 0) return n.Unsupported("training mode (is_test=0)");
   if (n.opset() < 9 && n.Int("spatial") == 0) return n.Unsupported("spatial=0");
   for (int i = 1; i < n.NumOutputs(); ++i) {

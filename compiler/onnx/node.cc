@@ -460,11 +460,17 @@ bool NodeImport::CanMake(const TensorType& type) {
   // Limits what a tiny file can make us allocate.
   constexpr int64_t kMostElements = int64_t{1} << 26;
   if (absl::Status size = CheckSize(type); !size.ok()) Fail(std::string(size.message()));
-  if (NumElements(type) > kMostElements) Unsupported(absl::StrCat("a constant ", ToText(type)));
+  if (NumElements(type) > kMostElements) {
+    Unsupported(absl::StrCat("a constant ", ToText(type), " of more than ", kMostElements,
+                             " elements that is not stored as an initializer"));
+  }
   if (!ok()) return false;
   const int64_t elements = NumElements(type);
   if (!budget_.Take(elements * ir::SizeOf(type.dtype), static_cast<double>(elements)))
-    Unsupported(absl::StrCat("a constant ", ToText(type), ", which with all others is too much"));
+    Unsupported(absl::StrCat("a constant ", ToText(type),
+                             ", which with all others that are not stored as initializers is more "
+                             "than ",
+                             ConstantBudget::kBytes >> 20, " MiB or takes too much time"));
   return ok();
 }
 

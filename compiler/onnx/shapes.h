@@ -25,8 +25,7 @@ std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptio
 // "[N,3]", as the model declares it; "[unknown rank]" without a shape.
 std::string DeclaredShape(const onnx::ValueInfoProto& info);
 
-// Whether a computed shape agrees with a declaration, as far as it fixes the dimensions. -1 in
-// `shape` agrees with every extent.
+// Whether a shape agrees with a declaration, as far as it fixes the dimensions.
 bool FitsDeclaration(const Shape& shape, const onnx::ValueInfoProto& info);
 
 }  // namespace heddle::graph

@@ -35,7 +35,7 @@ def torchvision_model(name, size, kind="", **options):
         return getattr(source, name)(weights=None, **options), image(size)
 
 
-for name, size in [("alexnet", 96), ("vgg11_bn", 64), ("resnet18", 65), ("resnext50_32x4d", 64), ("wide_resnet50_2", 64),
+for name, size in [("alexnet", 224), ("vgg11_bn", 224), ("resnet18", 65), ("resnext50_32x4d", 64), ("wide_resnet50_2", 64),
                    ("squeezenet1_1", 67), ("densenet121", 64), ("mobilenet_v2", 65), ("mobilenet_v3_small", 64),
                    ("shufflenet_v2_x0_5", 64), ("mnasnet0_5", 64), ("efficientnet_b0", 64), ("efficientnet_v2_s", 64),
                    ("regnet_y_400mf", 64), ("regnet_x_400mf", 64), ("convnext_tiny", 64), ("swin_t", 64), ("swin_v2_t", 64)]:
@@ -288,3 +288,72 @@ def _():
             return self.net(x, timestep=t, class_labels=label, return_dict=False)[0]
 
     return Block(), (torch.randn(1, 4, 8, 8), torch.tensor([3]), torch.tensor([4]))
+
+
+# ---- detection: what comes before the suppression of boxes, and one whole detector ----
+
+
+class Tensors(torch.nn.Module):
+    """Runs `forward` of a detector's parts, and returns all tensors of its dictionaries and lists."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, x):
+        backbone, head = self.parts
+        features = list(backbone(x).values())
+        return tuple(head(features).values())
+
+
+def detector_heads(name, size, **options):
+    @model(f"torchvision/{name}_heads", "torchvision")
+    def make():
+        import torchvision
+        net = getattr(torchvision.models.detection, name)(weights=None, weights_backbone=None, **options)
+        return Tensors(net.backbone, net.head), image(size)
+
+
+detector_heads("retinanet_resnet50_fpn", 96, num_classes=7)
+detector_heads("fcos_resnet50_fpn", 96, num_classes=7)
+detector_heads("ssdlite320_mobilenet_v3_large", 320, num_classes=7)
+
+
+@model("torchvision/fasterrcnn_mobilenet_v3_large_320_fpn", "torchvision")
+def _():
+    import torchvision
+    net = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(weights=None, weights_backbone=None, num_classes=7)
+
+    class Detector(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            found = self.net([x[0]])[0]
+            return found["boxes"], found["scores"], found["labels"]
+
+    return Detector(), image(320)
+
+
+transformers_model("detr", "DetrConfig", lambda: {"pixel_values": torch.randn(1, 3, 64, 64)}, cls="DetrForObjectDetection", d_model=32,
+                   encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=37,
+                   decoder_ffn_dim=37, num_queries=9, use_timm_backbone=False, use_pretrained_backbone=False,
+                   backbone_config=dict(model_type="resnet", embedding_size=16, hidden_sizes=[16, 24, 32, 32], depths=[1, 1, 1, 1],
+                                        layer_type="basic", out_features=["stage4"]))
+
+
+# ---- more audio ----
+
+for name, config in [("sew", "SEWConfig"), ("data2vec_audio", "Data2VecAudioConfig"), ("unispeech", "UniSpeechConfig")]:
+    transformers_model(name, config, lambda: {"input_values": torch.randn(1, 1600)}, hidden_size=32, num_hidden_layers=2,
+                       num_attention_heads=4, intermediate_size=37, conv_dim=[32, 32, 32], conv_stride=[5, 2, 2],
+                       conv_kernel=[10, 3, 3], num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2)
+
+
+@model("transformers/encodec_decoder", "transformers")
+def _():
+    import transformers
+    net = transformers.EncodecModel(transformers.EncodecConfig(num_filters=8, hidden_size=16, upsampling_ratios=[4, 2], codebook_dim=16,
+                                                               codebook_size=32, use_causal_conv=False))
+    return net.decoder, (torch.randn(1, 16, 20),)

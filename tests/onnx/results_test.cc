@@ -51,6 +51,43 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 MATCHER(IsNan, "") { return std::isnan(arg); }
 MATCHER(IsNear, "") { return std::fabs(std::get<0>(arg) - std::get<1>(arg)) <= 1e-5; }
 
+// Before opset 10, the mask of Dropout has the operand's type.
+TEST(Results, MasksOfDropout) {
+  for (const auto& [opset, type] :
+       {std::pair{7, "float"}, {9, "float"}, {10, "bool"}, {13, "bool"}}) {
+    const std::string graph =
+        absl::StrCat("(float[2] x) => (float[2] y, ", type, "[2] m) {y, m = Dropout(x)}");
+    const auto imported = ImportOnnx(Model(opset, graph));
+    ASSERT_TRUE(imported.ok()) << opset << ": " << imported.status();
+    const auto outputs = EvaluateGraph(*imported, std::vector{Floats({3, -4}, {2})});
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_THAT(ToDoubles((*outputs)[0]), ElementsAre(3, -4));
+    EXPECT_THAT(ToDoubles((*outputs)[1]), ElementsAre(1, 1));
+  }
+}
+
+// Of each channel, the mean is 4 or 14, and the variance 5.
+TEST(Results, BatchNormalizationByTheStatisticsOfTheBatch) {
+  const std::string graph =
+      "(float[2,2,2] x, float[2] s, float[2] b, float[2] m, float[2] v) => (float[2,2,2] y, "
+      "float[2] rm, "
+      "float[2] rv) {y, rm, rv = BatchNormalization<training_mode = 1, epsilon = 4.0, momentum = "
+      "0.75>(x, s, b, m, v)}";
+  const std::vector<TensorData> inputs = {Floats({1, 3, 11, 13, 5, 7, 15, 17}, {2, 2, 2}),
+                                          Floats({3, 6}, {2}), Floats({1, 0}, {2}),
+                                          Floats({8, 2}, {2}), Floats({1, 3}, {2})};
+  for (int opset : {14, 15}) {
+    const auto imported = ImportOnnx(Model(opset, graph));
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    const auto outputs = EvaluateGraph(*imported, inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_THAT(ToDoubles((*outputs)[0]),
+                Pointwise(IsNear(), {-2.0, 0.0, -6.0, -2.0, 2.0, 4.0, 2.0, 6.0}));
+    EXPECT_THAT(ToDoubles((*outputs)[1]), Pointwise(IsNear(), {7.0, 5.0}));
+    EXPECT_THAT(ToDoubles((*outputs)[2]), Pointwise(IsNear(), {2.0, 3.5}));
+  }
+}
+
 // Between the edge and two elements beyond it, a cubic interpolation of the repeated edge overshoots.
 TEST(Results, CubicTapsBeyondTheBorderReadTheEdge) {
   const std::vector<double> row = {1, 5, 2, 8};
