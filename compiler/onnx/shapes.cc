@@ -146,7 +146,7 @@ bool FitsDeclaration(const Shape& shape, const onnx::ValueInfoProto& info) {
   if (type.shape().dim_size() != static_cast<int>(shape.size())) return false;
   for (size_t i = 0; i < shape.size(); ++i) {
     const Dimension& d = type.shape().dim(static_cast<int>(i));
-    if (IsFixed(d) && d.dim_value() != shape[i]) return false;
+    if (IsFixed(d) && d.dim_value() != 0 && d.dim_value() != shape[i]) return false;
   }
   return true;
 }

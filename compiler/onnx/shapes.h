@@ -25,7 +25,8 @@ std::map<std::string, Shape> ProposeShapes(const Model& model, const ImportOptio
 // "[N,3]", as the model declares it; "[unknown rank]" without a shape.
 std::string DeclaredShape(const onnx::ValueInfoProto& info);
 
-// Whether a shape agrees with a declaration, as far as it fixes the dimensions.
+// Whether a shape agrees with a declaration, as far as it fixes the dimensions. Old tools write 0 for
+// an open dimension.
 bool FitsDeclaration(const Shape& shape, const onnx::ValueInfoProto& info);
 
 }  // namespace heddle::graph

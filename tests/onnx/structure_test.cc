@@ -177,10 +177,10 @@ TEST(Branches, ThatAreNotTakenMayAskForAnything) {
     return absl::StrCat(
         "(float[2] x) => (float[2] y) {c = Constant<value = bool {", taken,
         "}>()\ny = If<then_branch = () => (float[2] r) {r = Abs(x)},"
-        " else_branch = () => (float[2] r) {q = NonZero(x)\nr = Bernoulli(x)}>(c)}");
+        " else_branch = () => (float[2] r) {q = RandomNormalLike(x)\nr = Bernoulli(x)}>(c)}");
   };
   EXPECT_THAT(Values(17, model(1)), ElementsAre(1, 2));
-  EXPECT_THAT(Refusal(17, model(0)), AllOf(HasSubstr("NonZero"), HasSubstr("Bernoulli")));
+  EXPECT_THAT(Refusal(17, model(0)), AllOf(HasSubstr("RandomNormalLike"), HasSubstr("Bernoulli")));
 }
 
 TEST(Branches, AreBothComputedIfTheConditionIsData) {
