@@ -295,7 +295,7 @@ void RotaryEmbedding(NodeImport& n) {
 // ---- Linear attention ----
 
 // The recurrence over the sequence is unrolled.
-constexpr int64_t kLongestSequence = 512;
+constexpr int64_t kLongestSequence = 8192;
 
 void LinearAttention(NodeImport& n) {
   n.Ignore({"chunk_size"});  // how to compute, not what
@@ -436,7 +436,7 @@ void TensorScatter(NodeImport& n) {
 void AddAttentionTranslations(TranslationTable& table) {
   table["Attention"] = Attention;
   table["RotaryEmbedding"] = RotaryEmbedding;
-  table["LinearAttention"] = {LinearAttention, "sequences of more than 512 steps"};
+  table["LinearAttention"] = {LinearAttention, "sequences of more than 8192 steps"};
   table["CausalConvWithState"] = CausalConvWithState;
   table["TensorScatter"] = TensorScatter;
 }

@@ -124,7 +124,7 @@ void ConcatOp(NodeImport& n) {
   }
   if (parts.empty()) return n.Fail("has no inputs");
   const int64_t axis = n.Axis(n.Int("axis", 1), n.Rank(parts[0]));
-  n.Set(0, parts.size() == 1 ? parts[0] : n.Emit(OpKind::kConcat, parts, {{"axis", axis}}));
+  n.Set(0, Concat(n, parts, axis));
 }
 
 ValueId EmitSlice(NodeImport& n, ValueId x, const Shape& starts, const Shape& steps,

@@ -12,7 +12,7 @@ namespace heddle::graph {
 namespace {
 
 // Unrolling makes about twenty nodes for each step.
-constexpr int64_t kLongestSequence = 512;
+constexpr int64_t kLongestSequence = 8192;
 
 // An activation of a cell, with its parameters.
 struct Activation {
@@ -86,8 +86,7 @@ class Recurrence {
     std::vector<ValueId> steps;
     for (const auto& per_direction : outputs)
       steps.push_back(Stack(per_direction, {1, int64_t{directions_}, batch_, hidden_}));
-    ValueId y =
-        steps.size() == 1 ? steps[0] : n_.Emit(OpKind::kConcat, steps, {{"axis", int64_t{0}}});
+    ValueId y = Concat(n_, steps, 0);
     const Shape final_shape{int64_t{directions_}, batch_, hidden_};
     ValueId h = Stack(last_h, final_shape);
     const bool batch_first = n_.Int("layout") != 0;
@@ -339,7 +338,7 @@ void Lstm(NodeImport& n) { Recurrence(n, 4).Run(); }
 }  // namespace
 
 void AddRecurrentTranslations(TranslationTable& table) {
-  constexpr const char* kLimits = "sequences of more than 512 steps";
+  constexpr const char* kLimits = "sequences of more than 8192 steps";
   table["RNN"] = {Rnn, kLimits};
   table["GRU"] = {Gru, kLimits};
   table["LSTM"] = {Lstm, kLimits};

@@ -1,6 +1,7 @@
 // Slices of tensors, which many translations take. Internal to the importer.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/onnx/node.h"
@@ -28,8 +29,21 @@ inline ValueId At(NodeImport& n, ValueId v, int axis, int64_t index) {
   return n.Reshape(part, shape);
 }
 
-inline ValueId Concat(NodeImport& n, const std::vector<ValueId>& parts, int64_t axis) {
-  return parts.size() == 1 ? parts[0] : n.Emit(OpKind::kConcat, parts, {{"axis", axis}});
+// The parts one after the other. Many parts become a tree, because a kernel that reads hundreds of
+// tensors takes long to compile.
+inline ValueId Concat(NodeImport& n, std::vector<ValueId> parts, int64_t axis) {
+  constexpr size_t kMostParts = 32;
+  while (parts.size() > 1 && n.ok()) {
+    std::vector<ValueId> joined;
+    for (size_t i = 0; i < parts.size(); i += kMostParts) {
+      const std::vector<ValueId> some(parts.begin() + i,
+                                      parts.begin() + std::min(i + kMostParts, parts.size()));
+      joined.push_back(some.size() == 1 ? some[0]
+                                        : n.Emit(OpKind::kConcat, some, {{"axis", axis}}));
+    }
+    parts = std::move(joined);
+  }
+  return n.ok() ? parts[0] : -1;
 }
 
 }  // namespace heddle::graph

@@ -84,12 +84,14 @@ class Fuser {
     return ClassesAllow(u, v) && StaysSmall(u, v);
   }
 
-  // Limits how often an expression repeats itself. An operand that is read twice occurs twice in
+  // Limits the nodes of a group, and how often an expression repeats itself. An operand that is read twice occurs twice in
   // the expression into which it is inlined, so a chain of y * y doubles with every link.
   bool StaysSmall(int u, int v) const {
     constexpr double kMostRepeated = 256;  // nodes; schedules inline no more than that
+    constexpr size_t kMostMembers = 128;   // the time to compile grows faster than they do
     std::vector<int> all = members_[group_[u]];
     all.insert(all.end(), members_[group_[v]].begin(), members_[group_[v]].end());
+    if (all.size() > kMostMembers) return false;
     std::sort(all.begin(), all.end());
     std::map<int, double> tree;  // node -> size of its expression, including its operands
     double once = 0;             // the size if each node of the group occurred once
