@@ -17,6 +17,22 @@ namespace {
 // A script whose variable is not set passes "". Taking that for "none" would surprise its author.
 std::string NotEmpty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
+// `when` says with what the flags mean something.
+void AddImportFlags(CLI::App* app, heddle::client::ModelFlags& flags,
+                    const std::string& when = "") {
+  // What follows a value may be the model, so each flag takes one.
+  app->add_option("--shape", flags.shapes,
+                  when +
+                      "Shape of an input with dynamic dimensions, name=1x3x224x224, or the extent "
+                      "of a dimension by its name, batch=1 (repeatable)")
+      ->allow_extra_args(false);
+  app->add_option("--input-value", flags.input_values,
+                  when +
+                      "An input becomes a constant, name=16000 or name=1,0,2; one number fills "
+                      "the whole tensor (repeatable)")
+      ->allow_extra_args(false);
+}
+
 void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("model", o.model, "ONNX file")->required();
   app->add_option("--target", o.target, "What to tune for, e.g. 'llvm -mcpu=native -threads=2'")
@@ -41,11 +57,9 @@ void AddSubmitFlags(CLI::App* app, heddle::client::SubmitOptions& o) {
   app->add_option("--seed", o.seed, "Seed of the search")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--shape", o.shapes,
-                  "Shape of an input with dynamic dimensions, name=1x3x224x224, or the extent of a "
-                  "dimension by its name, batch=1 (repeatable)")
-      ->allow_extra_args(false);  // what follows the value is the model
-  app->add_option("--disable-pass", o.disabled_passes, "Graph pass to leave out (repeatable)")
+  AddImportFlags(app, o.import);
+  app->add_option("--disable-pass", o.import.disabled_passes,
+                  "Graph pass to leave out (repeatable)")
       ->allow_extra_args(false);
   app->add_flag("!--no-winograd", o.winograd,
                 "No Winograd convolutions: results to 1e-4 instead of 1e-3 (target -winograd=off)");
@@ -288,12 +302,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_app->add_option("--check", run.check,
                       "ONNX file: compare the outputs with the interpreter's");
-  run_app->add_option("--shape", run.shapes, "With --check: shape of a dynamic input (repeatable)")
-      ->allow_extra_args(false);
+  AddImportFlags(run_app, run.import, "With --check: ");
   run_app->callback([&] { code = client::RunModule(global, run); });
 
   std::string inspected;
-  std::vector<std::string> inspected_shapes;
+  client::ModelFlags inspected_flags;
   bool explain_layout = false;
   CLI::App* inspect_app =
       command("inspect", "Show what a model or a module holds, and what tuning it would involve");
@@ -301,14 +314,10 @@ int main(int argc, char** argv) {
   inspect_app->add_flag("--explain-layout", explain_layout,
                         "For an ONNX file: the layout of each operator and the cost of the "
                         "alternatives, for this machine and one thread");
-  inspect_app
-      ->add_option("--shape", inspected_shapes,
-                   "For an ONNX file: shape of an input with dynamic dimensions, or the extent of "
-                   "a dimension by its name, batch=1 (repeatable)")
-      ->allow_extra_args(false);
+  AddImportFlags(inspect_app, inspected_flags, "For an ONNX file: ");
   inspect_app->callback([&] {
-    code = explain_layout ? client::ExplainLayout(global, inspected, inspected_shapes)
-                          : client::Inspect(global, inspected, inspected_shapes);
+    code = explain_layout ? client::ExplainLayout(global, inspected, inspected_flags)
+                          : client::Inspect(global, inspected, inspected_flags);
   });
 
   heddle::v1::RecordQuery query;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/commands/job_options.h"
+#include "client/commands/model_flags.h"
 #include "client/modules/model_file.h"
 #include "client/service_client.h"
 #include "client/views/terminal.h"
@@ -32,8 +33,7 @@ struct SubmitOptions {
   int depth = 0;
   std::string strategy = "annealing";
   uint64_t seed = 0;
-  std::vector<std::string> shapes;  // "name=1x3x224x224"
-  std::vector<std::string> disabled_passes;
+  ModelFlags import;
   bool winograd = true;  // false: the target gets -winograd=off
   bool transfer = true;  // false: searches learn nothing from other tasks
   bool force = false;
@@ -108,19 +108,17 @@ struct RunOptions {
       against;  // other modules of the same model, timed in turns with this one
   int rounds = 5;
   std::string check;  // ONNX file: compare the outputs with the interpreter's
-  std::vector<std::string> shapes;
+  ModelFlags import;  // with check
 };
 int RunModule(const GlobalOptions& global, const RunOptions& options);
 int ShowModule(const GlobalOptions& global, const std::string& module);
 // Shows what a file holds: a module, or an ONNX model with what tuning it would involve. A model
-// that is refused is shown as well, and the exit status says that it is. `shapes` as in
-// SubmitOptions; dimensions that they leave open are guessed.
-int Inspect(const GlobalOptions& global, const std::string& path,
-            const std::vector<std::string>& shapes);
+// that is refused is shown as well, and the exit status says that it is. Dimensions that the flags
+// leave open are guessed.
+int Inspect(const GlobalOptions& global, const std::string& path, const ModelFlags& flags);
 // Prints the layout of each operator of an ONNX model, the cost of the alternatives, and the
-// remaining transposes (layout_view.cc). `shapes` as in SubmitOptions.
-int ExplainLayout(const GlobalOptions& global, const std::string& model,
-                  const std::vector<std::string>& shapes);
+// remaining transposes (layout_view.cc).
+int ExplainLayout(const GlobalOptions& global, const std::string& model, const ModelFlags& flags);
 int WriteZooModel(const GlobalOptions& global, const std::string& name, const std::string& output,
                   uint64_t seed);
 

@@ -166,14 +166,13 @@ void Print(const GlobalOptions& global, const std::string& path, const Inspectio
   if (global.output.verbosity > 0) fmt::print("\n{}", WorkTable(work).ToText(global.output.plain));
 }
 
-int InspectModel(const GlobalOptions& global, const std::string& path,
-                 const std::vector<std::string>& shapes) {
+int InspectModel(const GlobalOptions& global, const std::string& path, const ModelFlags& flags) {
   const absl::StatusOr<ModelFile> opened = OpenModelShown(path, CanAnimate(global.output));
   if (!opened.ok()) return Fail(opened.status());
   const std::string& model = opened->onnx;
   absl::StatusOr<OnnxSummary> summary = graph::SummarizeOnnx(model);
   if (!summary.ok()) return Fail(summary.status());
-  const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
+  const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(flags);
   if (!options.ok()) return Fail(options.status());
   heddle::ModelOptions chosen = FromProto(*options, &*opened);
   Inspection found{*std::move(summary), {}, absl::OkStatus(), std::nullopt};
@@ -200,12 +199,11 @@ int InspectModel(const GlobalOptions& global, const std::string& path,
 
 }  // namespace
 
-int Inspect(const GlobalOptions& global, const std::string& path,
-            const std::vector<std::string>& shapes) {
-  if (!HoldsModule(path)) return InspectModel(global, path, shapes);
-  if (!shapes.empty())
-    return Fail(absl::InvalidArgumentError(
-        fmt::format("'{}' is a module, whose shapes are fixed: leave --shape out", path)));
+int Inspect(const GlobalOptions& global, const std::string& path, const ModelFlags& flags) {
+  if (!HoldsModule(path)) return InspectModel(global, path, flags);
+  if (!flags.shapes.empty() || !flags.input_values.empty())
+    return Fail(absl::InvalidArgumentError(fmt::format(
+        "'{}' is a module, whose inputs are fixed: leave --shape and --input-value out", path)));
   return ShowModule(global, path);
 }
 

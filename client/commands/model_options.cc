@@ -21,7 +21,6 @@ absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape)
         word.find_first_not_of("0123456789") != std::string::npos)
       return bad;
     const int64_t extent = std::stoll(word);
-    if (extent <= 0) return bad;
     shape->add_extents(extent);
     start = end + 1;
   }
@@ -30,14 +29,23 @@ absl::Status ParseShape(const std::string& text, v1::ModelOptions::Shape* shape)
 
 }  // namespace
 
-absl::StatusOr<v1::ModelOptions> MakeModelOptions(const std::vector<std::string>& shapes,
-                                                  const std::vector<std::string>& disabled_passes) {
+absl::StatusOr<v1::ModelOptions> MakeModelOptions(const ModelFlags& flags) {
   v1::ModelOptions options;
-  for (const std::string& text : shapes) {
+  for (const std::string& text : flags.shapes) {
     HEDDLE_RETURN_IF_ERROR(ParseShape(text, options.add_shapes()));
   }
+  for (const std::string& text : flags.input_values) {
+    const size_t equals = text.find_last_of('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("'{}' is not an input's value; write --input-value name=16000", text));
+    }
+    v1::ModelOptions::InputValue* value = options.add_input_values();
+    value->set_input(text.substr(0, equals));
+    value->set_value(text.substr(equals + 1));
+  }
   const std::vector<std::string> known = graph::PassNames();
-  for (const std::string& pass : disabled_passes) {
+  for (const std::string& pass : flags.disabled_passes) {
     if (std::find(known.begin(), known.end(), pass) == known.end()) {
       return absl::InvalidArgumentError(
           fmt::format("unknown pass '{}'; the passes are {}", pass, fmt::join(known, ", ")));
@@ -53,6 +61,8 @@ heddle::ModelOptions FromProto(const v1::ModelOptions& options, const ModelFile*
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()] = {shape.extents().begin(), shape.extents().end()};
   }
+  for (const v1::ModelOptions::InputValue& value : options.input_values())
+    result.import.input_values[value.input()] = value.value();
   result.passes.disabled = {options.disabled_passes().begin(), options.disabled_passes().end()};
   return result;
 }

@@ -109,8 +109,7 @@ absl::StatusOr<v1::JobSpec> MakeJobSpec(const SubmitOptions& options, const Mode
         fmt::format("unknown strategy '{}'; it must be {}", options.strategy, StrategyList()));
   }
   v1::JobSpec spec;
-  HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions model_options,
-                          MakeModelOptions(options.shapes, options.disabled_passes));
+  HEDDLE_ASSIGN_OR_RETURN(const v1::ModelOptions model_options, MakeModelOptions(options.import));
   *spec.mutable_options() = model_options;
   spec.set_name(options.name.empty() ? std::filesystem::path(options.model).stem().string()
                                      : options.name);

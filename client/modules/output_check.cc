@@ -71,7 +71,7 @@ int CheckAgainstInterpreter(const RunOptions& options, const std::vector<std::st
         fmt::format("{} is not the model that {} was made from ({}): give that file to --check",
                     options.check, options.module, executor.manifest().model)));
   }
-  const absl::StatusOr<v1::ModelOptions> model_options = MakeModelOptions(options.shapes, {});
+  const absl::StatusOr<v1::ModelOptions> model_options = MakeModelOptions(options.import);
   if (!model_options.ok()) return Fail(model_options.status());
   const bool animate = CanAnimate(output);
   int shown = -10;

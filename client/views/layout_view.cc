@@ -63,11 +63,10 @@ void PrintJson(const graph::LayoutPlan& plan) {
 
 }  // namespace
 
-int ExplainLayout(const GlobalOptions& global, const std::string& path,
-                  const std::vector<std::string>& shapes) {
+int ExplainLayout(const GlobalOptions& global, const std::string& path, const ModelFlags& flags) {
   const absl::StatusOr<ModelFile> model = OpenModelShown(path, CanAnimate(global.output));
   if (!model.ok()) return Fail(model.status());
-  const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(shapes, {});
+  const absl::StatusOr<v1::ModelOptions> options = MakeModelOptions(flags);
   if (!options.ok()) return Fail(options.status());
   const absl::StatusOr<graph::LayoutPlan> plan =
       ExplainLayouts(model->onnx, FromProto(*options, &*model), {});

@@ -35,7 +35,9 @@ void If(NodeImport& n) {
   for (int i = 0; i < n.NumOutputs(); ++i) {
     const bool tensors = yes[i].kind == NamedValue::Kind::kTensor && yes[i].kind == no[i].kind;
     if (!tensors || n.Type(yes[i].tensor) != n.Type(no[i].tensor))
-      return n.Unsupported("a condition that is not a constant, with branches of different shapes");
+      return n.Unsupported(
+          "a condition that is not a constant, with branches of different shapes; if it follows "
+          "from an input, fix that with --input-value name=1");
     n.Set(i, n.Emit(OpKind::kWhere, {scalar, yes[i].tensor, no[i].tensor}));
   }
 }

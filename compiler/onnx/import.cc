@@ -12,6 +12,7 @@
 #include "compiler/onnx/check.h"
 #include "compiler/onnx/external.h"
 #include "compiler/onnx/inline.h"
+#include "compiler/onnx/input_values.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/problems.h"
@@ -324,6 +325,7 @@ class Importer {
 
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  HEDDLE_RETURN_IF_ERROR(FixInputValues(model, options));
   ElementsByName elements;
   if (options.external) {
     HEDDLE_ASSIGN_OR_RETURN(elements, TakeExternal(model, options.external));

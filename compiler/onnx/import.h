@@ -23,6 +23,9 @@ struct ImportOptions {
   // Shapes of the inputs whose dimensions are symbolic or missing, by input name; or extents of
   // symbolic dimensions by their names, each as a shape of one dimension. An input's name goes first.
   std::map<std::string, std::vector<int64_t>> shapes;
+  // Values of inputs by their names, which then are inputs no more: "16000", or "1,0,2" for a vector; one
+  // number fills the whole tensor.
+  std::map<std::string, std::string> input_values;
   // Limit on the total bytes of constants made at import. A model that needs more is Unimplemented.
   int64_t constant_bytes = ConstantBudget::kBytes;
   // Null: a model with external data is refused.

@@ -75,7 +75,7 @@ std::optional<Shape> Given(const onnx::ValueInfoProto& input, const ImportOption
   return shape;
 }
 
-absl::Status CheckNames(const std::vector<onnx::ValueInfoProto*>& inputs,
+absl::Status CheckNames(const std::vector<const onnx::ValueInfoProto*>& inputs,
                         const ImportOptions& options) {
   std::set<std::string> names, dimensions;
   for (const auto* input : inputs) {
@@ -154,11 +154,14 @@ bool FitsDeclaration(const Shape& shape, const onnx::ValueInfoProto& info) {
 absl::Status FixShapes(Model& model, const ImportOptions& options) {
   std::set<std::string> initialized;
   for (const auto& t : model.graph().initializer()) initialized.insert(t.name());
+  std::vector<const onnx::ValueInfoProto*> named;
   std::vector<onnx::ValueInfoProto*> inputs, open;
   for (auto& input : *model.mutable_graph().mutable_input()) {
-    if (!initialized.count(input.name())) inputs.push_back(&input);
+    const bool is_input = !initialized.count(input.name());
+    if (is_input) inputs.push_back(&input);
+    if (is_input || options.input_values.count(input.name())) named.push_back(&input);
   }
-  if (absl::Status s = CheckNames(inputs, options); !s.ok()) return s;
+  if (absl::Status s = CheckNames(named, options); !s.ok()) return s;
   for (auto* input : inputs) {
     auto* type = input->mutable_type()->mutable_tensor_type();
     const std::optional<Shape> shape = Given(*input, options);

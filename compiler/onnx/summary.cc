@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "compiler/onnx/input_values.h"
 #include "compiler/onnx/model.h"
 #include "compiler/onnx/node.h"
 #include "compiler/onnx/shapes.h"
@@ -155,7 +156,8 @@ absl::StatusOr<OnnxSummary> SummarizeOnnx(std::string_view bytes) {
 
 absl::StatusOr<std::map<std::string, std::vector<int64_t>>> LikelyShapes(
     std::string_view bytes, const ImportOptions& options) {
-  HEDDLE_ASSIGN_OR_RETURN(const Model model, Model::Parse(bytes));
+  HEDDLE_ASSIGN_OR_RETURN(Model model, Model::Parse(bytes));
+  HEDDLE_RETURN_IF_ERROR(FixInputValues(model, options));
   return ProposeShapes(model, options);
 }
 

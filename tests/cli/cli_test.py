@@ -120,6 +120,10 @@ class OneLineErrors(unittest.TestCase):
         self.assertEqual(found["problem"], "")
         self.refused(2, "inspect", __file__, says="ONNX")
         self.refused(2, "inspect", "mlp.onnx", "--shape", "images=1x3", says="no input 'images'")
+        self.refused(2, "inspect", "mlp.onnx", "--input-value", "images=1", says="no input 'images'")
+        self.refused(2, "inspect", "mlp.onnx", "--input-value", "input=one", says="'one' is no f32")
+        fixed = heddle("inspect", self.path / "mlp.onnx", "--input-value", "input=1", check=0)
+        self.assertNotIn("MFLOP", fixed.stdout, "everything is a constant")
 
     def test_unknown_zoo_model(self):
         self.refused(2, "zoo", "alexnet", says="resnet18")

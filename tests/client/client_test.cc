@@ -135,17 +135,26 @@ TEST(Npy, NeverCrashesOnDamage) {
 }
 
 TEST(Shapes, AreParsedOrRefusedByExample) {
-  const auto options = MakeModelOptions({"x=1x3x224x224", "a=b=7"}, {});
+  const auto options = MakeModelOptions({.shapes = {"x=1x3x224x224", "a=b=7", "e=0x2"}});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->shapes(0).input(), "x");
   EXPECT_EQ(options->shapes(0).extents_size(), 4);
   EXPECT_EQ(options->shapes(1).input(), "a=b");
-  for (const char* bad : {"x", "=3", "x=", "x=3x", "x=0", "x=-1", "x=3xy", "x=99999999999999"}) {
-    const auto refused = MakeModelOptions({bad}, {});
+  for (const char* bad : {"x", "=3", "x=", "x=3x", "x=-1", "x=3xy", "x=99999999999999"}) {
+    const auto refused = MakeModelOptions({.shapes = {bad}});
     ASSERT_FALSE(refused.ok()) << bad;
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--shape name=1x3x224x224"));
   }
-  EXPECT_THAT(std::string(MakeModelOptions({}, {"nonsense"}).status().message()),
+  for (const char* bad : {"sr", "=16000", "sr="}) {
+    const auto refused = MakeModelOptions({.input_values = {bad}});
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--input-value name=16000"));
+  }
+  const auto values = MakeModelOptions({.input_values = {"a=b=1,-2"}});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(values->input_values(0).input(), "a=b");
+  EXPECT_EQ(values->input_values(0).value(), "1,-2");
+  EXPECT_THAT(std::string(MakeModelOptions({.disabled_passes = {"nonsense"}}).status().message()),
               HasSubstr("unknown pass 'nonsense'"));
 }
 

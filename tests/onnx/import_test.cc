@@ -172,6 +172,42 @@ TEST(Import, DimensionsAreFixedByTheirNames) {
                 AllOf(HasSubstr("no input 'length'"), HasSubstr("N, size")));
 }
 
+// The sampling rate of a speech model decides which branch there is.
+TEST(Import, InputsWithAValueAreConstants) {
+  const onnx::ModelProto m = onnx_cases::ModelOf(17, R"(
+    (float[2,3] x, int64 rate, float[N] scale) => (float[a,b] y) {
+      wide = Constant<value = int64 {16000}>()
+      is_wide = Equal(rate, wide)
+      z = If<then_branch = () => (float[2,3] t) {t = Neg(x)},
+             else_branch = () => (float[3,2] e) {e = Transpose(x)}>(is_wide)
+      y = Mul(z, scale)
+    })");
+  const auto first = ImportOnnx(m.SerializeAsString(),
+                                {.input_values = {{"rate", "16000"}, {"scale", "1.5,2,-3"}}});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(first->inputs.size(), 1u);
+  const TensorData x = FromDoubles({1, 2, 3, 4, 5, 6}, {2, 3}, ir::DType::kF32);
+  EXPECT_THAT(ToDoubles((*EvaluateGraph(*first, std::vector{x}))[0]),
+              ElementsAre(-1.5, -4, 9, -6, -10, 18));
+  const auto second =
+      ImportOnnx(m.SerializeAsString(),
+                 {.shapes = {{"N", {2}}}, .input_values = {{"rate", "8000"}, {"scale", "2"}}});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(ToDoubles((*EvaluateGraph(*second, std::vector{x}))[0]),
+              ElementsAre(2, 8, 4, 10, 6, 12));
+
+  const auto refused = [&](const std::string& input, const std::string& value, const auto& says) {
+    ExpectRefused(Import(m, {.shapes = {{"N", {3}}}, .input_values = {{input, value}}}),
+                  absl::StatusCode::kInvalidArgument, says);
+  };
+  refused("sr", "1", AllOf(HasSubstr("no input 'sr'"), HasSubstr("x, rate, scale")));
+  refused("rate", "1.5", AllOf(HasSubstr("'1.5'"), HasSubstr("i64")));
+  refused("rate", "99999999999999999999", HasSubstr("i64"));
+  refused("rate", "1,2", HasSubstr("has 1 elements, but --input-value gives 2"));
+  refused("scale", "1,2", HasSubstr("has 3 elements, but --input-value gives 2"));
+  refused("scale", "1,,2", HasSubstr("''"));
+}
+
 // An input may be an output as well, and users know both by the same name.
 TEST(Import, AnInputThatIsAnOutputKeepsItsName) {
   onnx::ModelProto m = ReluModel({"2"});

@@ -48,6 +48,8 @@ ModelOptions FromProto(const v1::ModelOptions& options, const v1::StageStart& st
   for (const v1::ModelOptions::Shape& shape : options.shapes()) {
     result.import.shapes[shape.input()].assign(shape.extents().begin(), shape.extents().end());
   }
+  for (const v1::ModelOptions::InputValue& value : options.input_values())
+    result.import.input_values[value.input()] = value.value();
   for (const std::string& pass : options.disabled_passes()) result.passes.disabled.insert(pass);
   return result;
 }

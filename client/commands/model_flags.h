@@ -1,0 +1,15 @@
+// How a model is to be imported, as flags.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle::client {
+
+struct ModelFlags {
+  std::vector<std::string> shapes;        // "name=1x3x224x224", or "batch=1" for a dimension
+  std::vector<std::string> input_values;  // "name=16000", or "name=1,0,2"
+  std::vector<std::string> disabled_passes;
+};
+
+}  // namespace heddle::client
