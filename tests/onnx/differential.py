@@ -278,6 +278,15 @@ def _(case, found):
     return bool(np.all((found[0] == e) | ~((x > np.iinfo(e.dtype).min - 1.0) & (x < np.iinfo(e.dtype).max + 1.0))))
 
 
+@difference("Attention before opset 25: ONNX Runtime ignores is_causal for one query with a past, and gives out masked scores as the lowest number; "
+            "the reference agrees with us")
+def _(case, found):
+    past, outputs = case.nodes[0].input[4:5], case.nodes[0].output
+    if op_of(case) != "Attention" or case.opset > 24 or not (case.attribute("is_causal", 0) and past and past[0] or len(outputs) > 3):
+        return False
+    return disagreement(found, [np.asarray(e) for e in case.by_reference()][:len(found)], loose=10) is None
+
+
 # ---- The two sides ----
 
 
