@@ -563,7 +563,7 @@ def draw_single(seed, args):
             models.OPERATORS[name][0](d)
             break
         except models.Rejected:
-            d = models.Draw(rng.random(), opset, d.regime)
+            d = models.Draw(rng.getrandbits(40), opset, d.regime)
             d.op = name
     else:
         return name, None
